@@ -1,0 +1,63 @@
+//! Rounding with a name. Alignments are powers of two unless a function says otherwise.
+
+/// `value` rounded up to a multiple of `alignment` (any positive number), or `None` on overflow.
+pub const fn checked_align_up(value: u64, alignment: u64) -> Option<u64> {
+    value.checked_next_multiple_of(alignment)
+}
+
+/// `value` rounded up to a multiple of `alignment`. The caller knows the result fits.
+pub const fn align_up(value: u32, alignment: u32) -> u32 {
+    value.next_multiple_of(alignment)
+}
+
+/// `value` rounded up to a multiple of `alignment`, in the machine's own width.
+pub const fn align_up_usize(value: usize, alignment: usize) -> usize {
+    value.next_multiple_of(alignment)
+}
+
+/// `value` rounded down to a multiple of `alignment`.
+pub const fn align_down(value: u32, alignment: u32) -> u32 {
+    value - value % alignment
+}
+
+/// Bits needed to write `value`: the index of its highest set bit counted from 1, and 0 for 0
+/// (the `fls` of the specifications).
+pub const fn bit_length(value: u32) -> u32 {
+    u32::BITS - value.leading_zeros()
+}
+
+/// Whether every byte reads as erased flash (0xFF).
+pub fn is_erased(bytes: &[u8]) -> bool {
+    // In fixed chunks, which the compiler turns into vector instructions: erased areas are large.
+    let chunks = bytes.chunks_exact(32);
+    chunks.remainder().iter().all(|byte| *byte == 0xFF)
+        && chunks.into_iter().all(|chunk| chunk.iter().fold(0xFF, |and, byte| and & byte) == 0xFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_lengths_are_those_of_the_specification() {
+        assert_eq!([0, 1, 2, 3, 4, 15360].map(bit_length), [0, 1, 2, 2, 3, 14]);
+    }
+
+    #[test]
+    fn one_zero_bit_anywhere_is_not_erased() {
+        let mut bytes = [0xFF_u8; 77];
+        assert!(is_erased(&bytes));
+        for index in 0..bytes.len() {
+            bytes[index] = 0xFE;
+            assert!(!is_erased(&bytes));
+            bytes[index] = 0xFF;
+        }
+    }
+
+    #[test]
+    fn rounding() {
+        assert_eq!(align_up(1, 8), 8);
+        assert_eq!(align_down(15, 8), 8);
+        assert_eq!(checked_align_up(u64::MAX, 8), None);
+    }
+}

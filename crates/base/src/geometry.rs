@@ -1,0 +1,144 @@
+//! The shape of a flash device.
+
+use crate::addr::Peb;
+
+/// What the cells are, which decides how they may be programmed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MediumKind {
+    /// Pages, out-of-band bytes, bad blocks.
+    Nand,
+    /// Byte-programmable flash without bad blocks.
+    Nor,
+}
+
+/// The shape of a flash device: everything in bytes unless a name says otherwise.
+///
+/// Made by [`Geometry::new`] and therefore always consistent: sizes are powers of two where the
+/// medium demands it, and no product of its fields overflows 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+pub struct Geometry {
+    kind: MediumKind,
+    peb_size: u32,
+    peb_count: u32,
+    min_io: u32,
+    subpage: u32,
+    oob_size: u32,
+}
+
+/// Why a geometry is impossible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} is {found}, expected {expected}")]
+pub struct GeometryError {
+    /// The field at fault.
+    pub field: &'static str,
+    /// Its value.
+    pub found: u64,
+    /// What it must be.
+    pub expected: &'static str,
+}
+
+impl Geometry {
+    /// Describes a device of `peb_count` eraseblocks of `peb_size` bytes, programmed in units of
+    /// `min_io` bytes (the page of a NAND, 1 for NOR), with UBI headers in units of `subpage`
+    /// bytes and `oob_size` out-of-band bytes a page.
+    pub fn new(
+        kind: MediumKind,
+        peb_size: u32,
+        peb_count: u32,
+        min_io: u32,
+        subpage: u32,
+        oob_size: u32,
+    ) -> Result<Self, GeometryError> {
+        let fail = |field, found: u32, expected| {
+            Err(GeometryError { field, found: u64::from(found), expected })
+        };
+        if !min_io.is_power_of_two() {
+            return fail("minimum I/O unit", min_io, "a power of two");
+        }
+        if !subpage.is_power_of_two() || subpage > min_io {
+            return fail("sub-page", subpage, "a power of two not above the minimum I/O unit");
+        }
+        if peb_size < min_io || !peb_size.is_multiple_of(min_io) {
+            return fail(
+                "eraseblock size",
+                peb_size,
+                "a positive multiple of the minimum I/O unit",
+            );
+        }
+        if peb_size > 1 << 30 {
+            return fail("eraseblock size", peb_size, "at most 1 GiB");
+        }
+        Ok(Self { kind, peb_size, peb_count, min_io, subpage, oob_size })
+    }
+
+    /// What the cells are.
+    pub const fn kind(&self) -> MediumKind {
+        self.kind
+    }
+
+    /// Bytes in a physical eraseblock.
+    pub const fn peb_size(&self) -> u32 {
+        self.peb_size
+    }
+
+    /// Physical eraseblocks on the device.
+    pub const fn peb_count(&self) -> u32 {
+        self.peb_count
+    }
+
+    /// The smallest unit that can be programmed: a NAND page, or 1 on NOR.
+    pub const fn min_io(&self) -> u32 {
+        self.min_io
+    }
+
+    /// The unit in which UBI headers are written: the sub-page, or the page where there is none.
+    pub const fn subpage(&self) -> u32 {
+        self.subpage
+    }
+
+    /// Out-of-band bytes a page; 0 where there are none.
+    pub const fn oob_size(&self) -> u32 {
+        self.oob_size
+    }
+
+    /// Pages in an eraseblock.
+    pub const fn pages_per_peb(&self) -> u32 {
+        self.peb_size / self.min_io
+    }
+
+    /// Bytes on the device, out-of-band bytes not counted.
+    pub const fn size(&self) -> u64 {
+        self.peb_size as u64 * self.peb_count as u64
+    }
+
+    /// Whether blocks of this medium may go bad.
+    pub const fn can_have_bad_blocks(&self) -> bool {
+        matches!(self.kind, MediumKind::Nand)
+    }
+
+    /// Byte address of an eraseblock on the device.
+    pub const fn address_of(&self, peb: Peb) -> u64 {
+        peb.get() as u64 * self.peb_size as u64
+    }
+
+    /// All eraseblocks in ascending order.
+    pub fn pebs(&self) -> impl DoubleEndedIterator<Item = Peb> + use<> {
+        (0..self.peb_count).map(Peb::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        let nand = |peb, min_io, sub| Geometry::new(MediumKind::Nand, peb, 8, min_io, sub, 64);
+        assert!(nand(131_072, 2048, 512).is_ok());
+        assert_eq!(nand(131_072, 2000, 500).unwrap_err().field, "minimum I/O unit");
+        assert_eq!(nand(131_072, 2048, 4096).unwrap_err().field, "sub-page");
+        assert_eq!(nand(3000, 2048, 512).unwrap_err().field, "eraseblock size");
+        assert_eq!(nand(0, 2048, 512).unwrap_err().field, "eraseblock size");
+    }
+}

@@ -1,0 +1,3 @@
+//! The `eraseblock` command.
+
+fn main() {}

@@ -1,0 +1,76 @@
+//! A flash device as its driver shows it.
+
+use crate::error::MtdError;
+use eraseblock_base::{Geometry, Peb};
+use std::fmt::Debug;
+
+/// What the error correction had to say about a read. The bytes are delivered in every case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReadOutcome {
+    /// The largest number of bits corrected in any one codeword of the range.
+    pub corrected_bits: u16,
+    /// At least one codeword could not be corrected: the bytes are not to be trusted.
+    pub uncorrectable: bool,
+}
+
+impl ReadOutcome {
+    /// Everything read back as written.
+    pub const CLEAN: Self = Self { corrected_bits: 0, uncorrectable: false };
+
+    /// The outcome of two reads taken together.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            corrected_bits: self.corrected_bits.max(other.corrected_bits),
+            uncorrectable: self.uncorrectable || other.uncorrectable,
+        }
+    }
+}
+
+/// A flash device (spec: mtd-nand 1). All methods take `&self`, so that readers run in parallel.
+///
+/// Addresses are byte addresses on the device, out-of-band bytes not counted. Ranges that leave
+/// the device are [`MtdError::Range`] and touch nothing.
+pub trait Mtd: Send + Sync + Debug {
+    /// The shape of the device.
+    fn geometry(&self) -> &Geometry;
+
+    /// Reads `buf.len()` bytes at `addr`; any address and length inside the device.
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError>;
+
+    /// Programs `data` at `addr`, both multiples of the programming unit, into erased flash.
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError>;
+
+    /// Erases one eraseblock: afterwards it reads as 0xFF.
+    fn erase(&self, peb: Peb) -> Result<(), MtdError>;
+
+    /// Whether the block is marked bad; always `false` on media without bad blocks.
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError>;
+
+    /// Marks the block bad, for good.
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError>;
+
+    /// Makes everything written so far durable on what backs the device.
+    fn sync(&self) -> Result<(), MtdError>;
+
+    /// Reads several ranges; a device that can keeps them in flight together. One outcome per
+    /// range, in order.
+    fn read_batch(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<Vec<ReadOutcome>, MtdError> {
+        ranges.iter_mut().map(|(addr, buf)| self.read(*addr, buf)).collect()
+    }
+
+    /// Programs several ranges in the order given.
+    fn program_batch(&self, ranges: &[(u64, &[u8])]) -> Result<(), MtdError> {
+        ranges.iter().try_for_each(|(addr, data)| self.program(*addr, data))
+    }
+
+    /// Reads the out-of-band bytes of the page at `addr`, from byte `offset` of them.
+    fn read_oob(&self, _addr: u64, _offset: u32, _buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        Err(MtdError::Unsupported { operation: "reading out-of-band bytes" })
+    }
+
+    /// Programs out-of-band bytes of the page at `addr`, from byte `offset` of them.
+    fn program_oob(&self, _addr: u64, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
+        Err(MtdError::Unsupported { operation: "programming out-of-band bytes" })
+    }
+}

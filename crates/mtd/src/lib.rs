@@ -1,0 +1,10 @@
+//! The device seams: [`Mtd`], a flash device addressed by byte and eraseblock, and [`LebDevice`],
+//! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
+
+pub mod device;
+pub mod error;
+pub mod leb;
+
+pub use device::{Mtd, ReadOutcome};
+pub use error::MtdError;
+pub use leb::LebDevice;

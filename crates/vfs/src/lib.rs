@@ -1,0 +1,13 @@
+//! What a file system is to everybody above it: inodes, names as bytes, attributes and one error
+//! type; and what a folder is to a builder.
+
+pub mod attr;
+pub mod error;
+pub mod fs;
+pub mod source;
+pub mod walk;
+
+pub use attr::{Attr, FileKind, StatFs, Timestamp};
+pub use error::{FsError, FsErrorKind};
+pub use fs::{DirEntry, FileSystem, Ino};
+pub use source::{Content, SourceKind, SourceNode, SourceTree};

@@ -1,0 +1,92 @@
+//! Walking a whole file system, depth first, parents before children, without recursion.
+
+use crate::error::FsError;
+use crate::fs::{DirEntry, FileSystem, Ino};
+
+/// What a walk meets.
+#[derive(Debug)]
+pub enum Visit<'a> {
+    /// An entry, with its path from the root (no leading slash).
+    Entry {
+        /// Path from where the walk began, components joined by `/`.
+        path: &'a [u8],
+        /// The entry itself.
+        entry: &'a DirEntry,
+    },
+    /// A directory that could not be read, or that would be entered a second time.
+    Unreadable {
+        /// Path of the directory.
+        path: &'a [u8],
+        /// Why.
+        error: &'a FsError,
+    },
+}
+
+/// Whether a walk goes into the directory just visited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Descend {
+    /// Visit what is in it.
+    Yes,
+    /// Skip what is in it.
+    No,
+}
+
+/// The deepest path a walk enters, in components: damaged images may contain cycles.
+pub const MAX_DEPTH: usize = 1024;
+
+/// Visits everything below directory `top`, entries of a directory in the file system's order. A
+/// directory that is an ancestor of itself (a cycle only damage can make) is reported, not entered.
+pub fn walk<E>(
+    fs: &dyn FileSystem,
+    top: Ino,
+    visit: &mut dyn FnMut(Visit<'_>) -> Result<Descend, E>,
+) -> Result<(), E> {
+    struct Level {
+        ino: Ino,
+        entries: std::vec::IntoIter<DirEntry>,
+        path_len: usize,
+    }
+    let mut path = Vec::new();
+    let mut levels: Vec<Level> = Vec::new();
+    match fs.entries(top) {
+        Ok(entries) => levels.push(Level { ino: top, entries: entries.into_iter(), path_len: 0 }),
+        Err(error) => {
+            visit(Visit::Unreadable { path: &path, error: &error })?;
+        }
+    }
+    while let Some(level) = levels.last_mut() {
+        path.truncate(level.path_len);
+        let Some(entry) = level.entries.next() else {
+            levels.pop();
+            continue;
+        };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&entry.name);
+        let descend = visit(Visit::Entry { path: &path, entry: &entry })?;
+        if entry.kind != crate::FileKind::Directory || descend == Descend::No {
+            continue;
+        }
+        let entered_twice = levels.iter().any(|level| level.ino == entry.ino);
+        let listed = if entered_twice || levels.len() >= MAX_DEPTH {
+            Err(FsError::new(
+                crate::FsErrorKind::Corrupted,
+                format!("inode {}: directory contains itself or is nested too deep", entry.ino),
+            ))
+        } else {
+            fs.entries(entry.ino)
+        };
+        match listed {
+            Ok(entries) => levels.push(Level {
+                ino: entry.ino,
+                entries: entries.into_iter(),
+                path_len: path.len(),
+            }),
+            Err(error) => {
+                visit(Visit::Unreadable { path: &path, error: &error })?;
+            }
+        }
+    }
+    Ok(())
+}
