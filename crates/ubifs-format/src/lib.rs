@@ -4,7 +4,10 @@
 //! properties tree, `layout` the areas of a volume and the formulas behind them.
 
 pub mod constants;
+pub mod encode;
 pub mod key;
+pub mod layout;
+pub mod lpt;
 pub mod raw;
 
 pub use key::{Key, KeyHash, KeyKind};
