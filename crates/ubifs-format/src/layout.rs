@@ -205,7 +205,7 @@ impl Layout {
             journal = MAX_LINUX_JOURNAL / size;
         }
         let reference = u64::from(align::align_up(raw::ReferenceNode::SIZE as u32, min_io));
-        let mut log_lebs = (2 * reference * journal + size - 1) / size + 1;
+        let mut log_lebs = (2 * reference * journal).div_ceil(size) + 1;
         let mut least = u64::from(MIN_LEB_COUNT);
         let spare = |least: u64| u64::from(leb_cnt).saturating_sub(least);
         if spare(least) > 8 {
@@ -329,12 +329,13 @@ fn check_shape(options: &LayoutOptions) -> Result<(u32, u32), LayoutError> {
     Ok((unit, leb_size))
 }
 
+/// The default size of the journal (17.2 step 1).
 fn default_journal(options: &LayoutOptions) -> u64 {
-    let leb_size = i64::from(options.leb_size);
-    let log_lebs = i64::from(options.log_lebs.unwrap_or(2));
-    let lebs = i64::from(options.max_leb_cnt) - 3 - i64::from(options.orph_lebs) - log_lebs - 2;
-    let eighth = (lebs / 8 * leb_size).min(MAX_DEFAULT_JOURNAL as i64);
-    eighth.max(4 * leb_size) as u64
+    let leb_size = u64::from(options.leb_size);
+    let areas = options.orph_lebs.saturating_add(options.log_lebs.unwrap_or(2));
+    let others = areas.saturating_add(3 + 2);
+    let eighth = u64::from(options.max_leb_cnt.saturating_sub(others) / 8) * leb_size;
+    eighth.min(MAX_DEFAULT_JOURNAL).max(4 * leb_size)
 }
 
 /// Bytes of log that a journal of this size can fill (17.2 step 2).

@@ -49,7 +49,8 @@ fn what_cannot_be_is_refused() {
         change(&mut options);
         Layout::for_image(&options).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut LayoutOptions), &str); 14] = [
+    type Case = (fn(&mut LayoutOptions), &'static str);
+    let cases: [Case; 14] = [
         (|o| o.min_io = 24, "minimum I/O unit is 24, expected a power of two"),
         (|o| o.min_io = 0, "minimum I/O unit is 0"),
         (|o| o.leb_size = 14848, "LEB size is 14848, expected a multiple of 512 from 15360"),
@@ -96,7 +97,7 @@ proptest! {
         fanout in 0_u32..64,
     ) {
         let options = LayoutOptions {
-            log_lebs, orph_lebs, reserved, fanout, ..LayoutOptions::new(leb_size, min_io, max_leb_cnt)
+            log_lebs, orph_lebs, fanout, reserved, ..LayoutOptions::new(leb_size, min_io, max_leb_cnt)
         };
         if let Ok(layout) = Layout::for_image(&options) {
             let lpt = layout.lpt(layout.max_main_lebs);

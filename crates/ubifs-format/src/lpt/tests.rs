@@ -159,7 +159,7 @@ proptest! {
         let at = Location::Whole;
         let bytes = |place: LptPlace| &fresh.lebs[place.leb.index() - 24][place.offset as usize..];
         let mut level = vec![fresh.root];
-        let mut live = vec![0_u32; 8];
+        let mut live = [0_u32; 8];
         let mut count = |place: LptPlace, size: u32| live[place.leb.index() - 24] += size;
         for height in (1..=geometry.height).rev() {
             let mut below = Vec::new();
