@@ -5,6 +5,7 @@ pub mod attr;
 pub mod error;
 pub mod fs;
 pub mod memory;
+pub mod manifest;
 pub mod source;
 pub mod walk;
 
