@@ -4,8 +4,8 @@
 pub mod attr;
 pub mod error;
 pub mod fs;
-pub mod memory;
 pub mod manifest;
+pub mod memory;
 pub mod source;
 pub mod walk;
 
