@@ -3,3 +3,4 @@
 
 mod builder;
 mod conformance;
+mod detection;
