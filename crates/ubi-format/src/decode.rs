@@ -269,8 +269,7 @@ pub struct RecordRules {
     pub leb_size: u32,
     /// The minimum I/O unit.
     pub min_io: u32,
-    /// The most LEBs a volume can have: the good eraseblocks of the device; `u32::MAX` where the
-    /// size of the device is not known.
+    /// The most LEBs a volume can have: the good eraseblocks of the device.
     pub good_pebs: u32,
 }
 
@@ -345,7 +344,7 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
 }
 
 /// What a record with the right checksum and illegal contents still tells: something, if its name,
-/// kind and padding are usable.
+/// kind and padding are usable. The size is cut down to the rules'.
 pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord> {
     let raw: &RawVolumeRecord = raw_part(bytes, RECORD, Location::Whole).ok()?;
     let usable = raw.reserved_pebs.get() != 0 && raw.data_pad.get() < rules.leb_size;
@@ -354,7 +353,9 @@ pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord>
     }
     let length = usize::from(raw.name_len.get()).min(MAX_NAME);
     let name = raw.name.get(..length)?.split(|byte| *byte == 0).next()?;
-    record_from_raw(raw, VolumeName::new(name)?)
+    let mut record = record_from_raw(raw, VolumeName::new(name)?)?;
+    record.reserved_lebs = record.reserved_lebs.min(rules.good_pebs);
+    Some(record)
 }
 
 /// Bytes a record occupies, for cutting a table into records.
