@@ -21,6 +21,7 @@ const EC: &str = "EC header";
 const VID: &str = "VID header";
 const RECORD: &str = "volume record";
 const SIGNED_MAX: u32 = 0x7FFF_FFFF;
+const EMPTY_RECORD_CRC: u32 = 0xF116_C36B;
 
 fn raw_part<'a, T>(bytes: &'a [u8], what: &'static str, at: Location) -> Result<&'a T, FormatError>
 where
@@ -280,14 +281,14 @@ pub fn decode_record(
     at: Location,
 ) -> Result<Option<VolumeRecord>, FormatError> {
     let raw: &RawVolumeRecord = raw_part(bytes, RECORD, at)?;
-    check_crc(&bytes[..RECORD_CRC_SPAN], raw.crc.get(), RECORD, at)?;
-    let rule = Rule { what: RECORD, at };
-    if raw.reserved_pebs.get() == 0 {
-        let empty = bytes[..RECORD_CRC_SPAN].iter().all(|byte| *byte == 0);
-        let words = Expected::Words("not 0, or an all-zero record");
-        rule.check(empty, "reserved PEBs", 0_u32, words)?;
+    let empty = bytes[..RECORD_CRC_SPAN] == [0; RECORD_CRC_SPAN];
+    if empty && raw.crc.get() == EMPTY_RECORD_CRC {
         return Ok(None);
     }
+    check_crc(&bytes[..RECORD_CRC_SPAN], raw.crc.get(), RECORD, at)?;
+    let rule = Rule { what: RECORD, at };
+    let words = Expected::Words("not 0, or an all-zero record");
+    rule.check(raw.reserved_pebs.get() != 0, "reserved PEBs", 0_u32, words)?;
     check_record_numbers(raw, rules, &rule)?;
     let name = decode_name(raw, &rule)?;
     let reserved = raw.reserved_pebs.get();

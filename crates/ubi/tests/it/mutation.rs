@@ -3,7 +3,7 @@
 use crate::builder::*;
 use eraseblock_base::VolumeId;
 use eraseblock_mtd::{ImageFile, ImageShape, LebDevice};
-use eraseblock_ubi::{AttachOptions, Attachment, Hints, PebState, Ubi, detect};
+use eraseblock_ubi::{AttachOptions, Attachment, Hints, PebState, Ubi, VolumeMap, detect};
 use eraseblock_ubi_format::*;
 use std::io::Read;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn check(attachment: &Attachment) {
     assert_eq!(sum, attachment.peb_count);
     let mut seen = std::collections::HashSet::new();
     for volume in &attachment.volumes {
-        for (leb, peb) in attachment.map(volume.id).into_iter().flat_map(|map| map.iter()) {
+        for (leb, peb) in attachment.map(volume.id).into_iter().flat_map(VolumeMap::iter) {
             assert!(leb.get() < volume.reserved_lebs);
             assert!(seen.insert(peb), "{peb:?} holds two LEBs");
             assert_eq!(attachment.peb(peb).unwrap().state, PebState::Used);
@@ -123,7 +123,7 @@ fn check(attachment: &Attachment) {
     for peb in attachment.erase_order() {
         assert!(matches!(attachment.peb(*peb).unwrap().state, PebState::Erase | PebState::Fastmap));
     }
-    assert_eq!(attachment.erase_order().len() as u32, counts.erase + counts.fastmap);
+    assert_eq!(attachment.erase_order().len(), (counts.erase + counts.fastmap) as usize);
     let has_error = attachment.findings.worst() == Some(eraseblock_base::Severity::Error);
     assert!(attachment.linux_refuses.is_none() || has_error);
 }
@@ -165,7 +165,9 @@ fn no_image_breaks_attaching_or_takes_long() {
             let len = random.below(u32::try_from(flash.bytes.len()).unwrap());
             flash.bytes.truncate(len as usize);
         }
-        if let Ok(Some(found)) = detect(&flash.bytes, &Hints::default()) {
+        if round % 16 == 0
+            && let Ok(Some(found)) = detect(&flash.bytes, &Hints::default())
+        {
             assert!(u64::from(found.layout.peb_size()) <= flash.bytes.len() as u64);
         }
         let layout = flash.layout;
