@@ -48,7 +48,11 @@ pub(super) enum DataState {
 impl Scanner<'_> {
     /// Reads the headers of the blocks in `range`, several at a time; the result is in order.
     pub(super) fn read_range(&self, range: Range<u32>) -> Vec<PebReading> {
-        range.into_par_iter().with_min_len(64).map(|peb| self.read_peb(Peb::new(peb))).collect()
+        let read = |peb| self.read_peb(Peb::new(peb));
+        if range.len() <= WORTH_A_THREAD {
+            return range.map(read).collect();
+        }
+        range.into_par_iter().with_min_len(WORTH_A_THREAD).map(read).collect()
     }
 
     fn read_peb(&self, peb: Peb) -> PebReading {
@@ -59,17 +63,40 @@ impl Scanner<'_> {
         if self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)? {
             return Ok(PebReading::Bad);
         }
-        let mut bytes = [0_u8; HEADER_BYTES];
-        let quality = self.read(peb, 0, &mut bytes)?;
-        let ec = classify_ec(&bytes, quality, &self.layout, Location::peb(peb));
+        let (ec, vid) = self.read_headers(peb)?;
         match ec {
             HeaderState::Erased => return Ok(PebReading::Empty { bitflips: false }),
             HeaderState::ErasedBitflips => return Ok(PebReading::Empty { bitflips: true }),
             _ => {}
         }
-        let vid = self.read_vid(peb)?;
         let data = if vid.is_bad() && !ec.is_bad() { Some(self.read_data(peb)?) } else { None };
         Ok(PebReading::Headers { ec, vid, data })
+    }
+
+    /// Reads both headers, with one read if they are near each other and nothing is wrong with it.
+    /// Where the erase-counter header is erased the other one is not looked at.
+    fn read_headers(
+        &self,
+        peb: Peb,
+    ) -> Result<(HeaderState<EcHeader>, HeaderState<VidHeader>), MtdError> {
+        let mut bytes = [0_u8; NEAR];
+        let offset = self.layout.vid_hdr_offset();
+        let start = offset as usize;
+        if let Some(both) = bytes.get_mut(..start + HEADER_BYTES)
+            && let Ok(ReadQuality::Clean) = self.read(peb, 0, both)
+        {
+            let ec = classify_ec(both, ReadQuality::Clean, &self.layout, Location::peb(peb));
+            let at = Location::Peb(peb, offset);
+            let vid = classify_vid(&both[start..], ReadQuality::Clean, &self.layout, at);
+            return Ok((ec, vid));
+        }
+        let bytes = &mut bytes[..HEADER_BYTES];
+        let quality = self.read(peb, 0, bytes)?;
+        let ec = classify_ec(bytes, quality, &self.layout, Location::peb(peb));
+        if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
+            return Ok((ec, HeaderState::Erased));
+        }
+        Ok((ec, self.read_vid(peb)?))
     }
 
     /// Reads the volume identifier header of a block.
@@ -117,6 +144,12 @@ impl Scanner<'_> {
         }
     }
 }
+
+/// Bytes at the start of a block that are read at once if they hold both headers.
+const NEAR: usize = 4096 + HEADER_BYTES;
+
+/// Blocks whose headers are read faster than a thread is woken.
+const WORTH_A_THREAD: usize = 64;
 
 /// Bytes read at a time where much has to be read.
 const PIECE: u32 = 1 << 16;
