@@ -159,7 +159,7 @@ fn superblocks_linux_refuses() {
         (80, &[2], "format version"),
         (80, &[5], "double-hash"),
         (32, &[0, 4], "minimum I/O unit"),
-        (44, &[12], "largest LEB count"),
+        (44, &[12], "LEB count"),
         (48, &[0, 0x10, 0], "journal size"),
         (56, &[1], "LEBs of the log"),
         (60, &[1], "LEBs of the LPT"),

@@ -105,7 +105,11 @@ impl Image {
     }
 
     pub(crate) fn open(&self, strict: bool) -> Result<(Ubifs, Findings), UbifsError> {
-        Ubifs::open(Arc::new(self.clone()), &OpenOptions { strict })
+        self.clone().into_fs(strict)
+    }
+
+    pub(crate) fn into_fs(self, strict: bool) -> Result<(Ubifs, Findings), UbifsError> {
+        Ubifs::open(Arc::new(self), &OpenOptions { strict })
     }
 
     /// Opens what Linux would mount.
@@ -289,8 +293,10 @@ pub(crate) fn orphans(cmt_no: u64, is_last: bool, inos: &[u64], sqnum: u64) -> V
 /// The names in the root directory, sorted.
 pub(crate) fn names(fs: &Ubifs) -> Vec<String> {
     let entries = fs.entries(1).unwrap();
-    let mut names: Vec<_> =
-        entries.into_iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect();
+    let mut names: Vec<_> = entries
+        .into_iter()
+        .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
+        .collect();
     names.sort();
     names
 }

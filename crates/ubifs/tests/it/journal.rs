@@ -57,8 +57,7 @@ fn truncation_removes_blocks_and_later_data_stays() {
 #[test]
 fn deleting_an_inode_removes_all_it_has() {
     let mut image = Image::worked();
-    let nodes =
-        [entry(2, 1, b"sparse", 0, 60, 1), Ino::file(65, 8197, 0).node(61, 2)];
+    let nodes = [entry(2, 1, b"sparse", 0, 60, 1), Ino::file(65, 8197, 0).node(61, 2)];
     image.bud(BASE, 13, 0, &nodes);
     let fs = image.mount();
     for ino in [65, 66] {
@@ -122,7 +121,12 @@ fn torn_tails_are_discarded_only_after_an_unclean_stop() {
 #[test]
 fn a_group_cut_between_nodes_is_dropped() {
     let mut image = Image::dirty();
-    image.bud(BASE, 13, 0, &[create(b"new", 80, 60).to_vec(), vec![entry(2, 1, b"cut", 81, 62, 1)]].concat());
+    image.bud(
+        BASE,
+        13,
+        0,
+        &[create(b"new", 80, 60).to_vec(), vec![entry(2, 1, b"cut", 81, 62, 1)]].concat(),
+    );
     assert_eq!(names(&image.mount()).len(), 7);
     let mut image = Image::worked();
     image.bud(BASE, 13, 0, &[entry(2, 1, b"cut", 73, 62, 1)]);
@@ -144,7 +148,7 @@ fn damage_a_power_cut_cannot_make_is_refused() {
     let mut image = Image::dirty();
     image.bud(BASE, 13, 0, &[create(b"one", 80, 60), create(b"two", 81, 62)].concat());
     image.put(13, 512, &padding(512));
-    image.flip(13, 60);
+    image.flip(13, 50);
     let (fs, codes) = image.salvage();
     assert_eq!(codes[0], "journal-corrupt");
     assert!(fs.lookup(1, b"two").is_ok());
@@ -173,7 +177,12 @@ fn only_the_last_bud_of_a_head_may_be_torn() {
 fn the_damaged_unit_of_the_gc_head_is_given_up() {
     let mut image = Image::dirty();
     let long = data(73, 0, &[b'x'; 500], 60);
-    let end = image.bud(GC, 13, 0, &[long, entry(2, 1, b"copy", 73, 61, 1), entry(2, 1, b"gone", 73, 62, 1)]);
+    let end = image.bud(
+        GC,
+        13,
+        0,
+        &[long, entry(2, 1, b"copy", 73, 61, 1), entry(2, 1, b"gone", 73, 62, 1)],
+    );
     // Everything from the last whole unit on is torn.
     image.put(13, end, &vec![0xAB; end.next_multiple_of(UNIT) - end]);
     let fs = image.mount();
