@@ -21,25 +21,18 @@ unload() {
     return 0
 }
 
-# dump OUT: the chip as it would be found after a power cut now. Read until two passes agree, so
-# that nothing was written meanwhile.
+# dump OUT: the chip as it would be found after a power cut now.
 dump() {
-    tries=0
-    dd if=/dev/mtd0 of=/tmp/pass1 bs=128k 2>/dev/null || return 1
-    while :; do
-        dd if=/dev/mtd0 of=/tmp/pass2 bs=128k 2>/dev/null || return 1
-        cmp -s /tmp/pass1 /tmp/pass2 && break
-        mv /tmp/pass2 /tmp/pass1
-        tries=$((tries + 1))
-        [ $tries -gt 20 ] && return 1
-    done
-    mv /tmp/pass2 "$1"
+    oracle-manifest dump /dev/mtd0 "$1"
 }
 
 # flash IMAGE: onto the freshly loaded chip.
 flash() {
     if grep -q '^nandsim ' /proc/modules; then
-        nandwrite -q -p --skip-all-ffs /dev/mtd0 "$1"
+        # Page by page from the share would be slow.
+        dd if="$1" of=/tmp/flash bs=1M 2>/dev/null || return 1
+        nandwrite -q -p --skip-all-ffs /dev/mtd0 /tmp/flash || return 1
+        rm /tmp/flash
     else
         dd if="$1" of=/dev/mtd0 bs=64k 2>/dev/null
     fi

@@ -5,6 +5,10 @@ set -e
 /tools/modprobe ubi
 /tools/modprobe ubifs
 
+clock() {
+    echo "$(cut -d' ' -f1 /proc/uptime) $1"
+}
+
 attach() {
     ubiattach -p /dev/mtd0 $ATTACH >/dev/null
 }
@@ -20,17 +24,20 @@ write_everything() {
     ubinfo -a >"$OUT/ubinfo"
     mtdinfo /dev/mtd0 >"$OUT/mtdinfo"
     mount -t ubifs -o "$MOUNT" ubi0:data /mnt
+    clock mounted
     oracle-manifest exotic /mnt/exotic "$SEED" $BIG
+    clock exotic
     rm -f /tmp/go /tmp/done
     mkfifo /tmp/go /tmp/done
     oracle-manifest mutate /mnt/work "$SEED" "$OPS" 4 "$LIVE" </tmp/go >/tmp/done &
     exec 3>/tmp/go 4</tmp/done
     for point in cut1 cut2 cut3 cut4; do
         read -r said <&4
-        echo "$point: $said"
+        clock "$point: $said"
         echo 0 >/proc/sys/vm/dirty_writeback_centisecs
         mkdir -p "$OUT/$point"
         dump "$OUT/$point/image.bin"
+        clock dumped
         echo 500 >/proc/sys/vm/dirty_writeback_centisecs
         echo >&3
     done
@@ -39,6 +46,7 @@ write_everything() {
     df /mnt | tail -n 1
     umount /mnt
     ubidetach -d 0
+    clock unmounted
     mkdir -p "$OUT/clean"
     dump "$OUT/clean/image.bin"
     unload
@@ -47,14 +55,18 @@ write_everything() {
 # What Linux sees in an image, read-only first, then with recovery written back.
 look() {
     $LOAD
+    clock loaded
     flash "$OUT/$1/image.bin"
+    clock flashed
     dmesg -c >/dev/null
     attach
     mount -t ubifs -o ro ubi0:data /mnt
     oracle-manifest list /mnt >"$OUT/$1/manifest-ro"
+    clock listed
     umount /mnt
     mount -t ubifs ubi0:data /mnt
     oracle-manifest list /mnt >"$OUT/$1/manifest"
+    clock "listed again"
     umount /mnt
     dmesg -c | tee "$OUT/$1/dmesg" >>/tmp/dmesg
     cmp /dev/ubi0_0 "$OUT/firmware.bin"

@@ -4,6 +4,7 @@
 //! and now; nothing is compared with a number from elsewhere. Each pair of commands runs
 //! alternately, and the best of the rounds counts for both sides.
 
+use crate::command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use std::fs;
@@ -47,7 +48,8 @@ struct Bench {
 }
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`.
-pub fn run(root: &Path, args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let root = command::repository();
     let option = |name: &str| {
         args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1)).cloned()
     };
@@ -69,7 +71,7 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
     let mut bench = Bench { bin, tree, work, rounds, rows: Vec::new() };
     bench.mkfs()?;
     bench.build()?;
-    bench.extract(root)?;
+    bench.extract(&root)?;
     bench.list()?;
     bench.report()
 }
@@ -190,8 +192,10 @@ impl Bench {
         let mut best: [Option<Measure>; 2] = [None, None];
         for round in 0..=self.rounds {
             for (best, words) in best.iter_mut().zip([ours, peer]) {
-                outputs.iter().try_for_each(|path| if round == 0 { remove(path) } else { Ok(()) })?;
-                let measure = self.fresh(words, outputs)?;
+                outputs
+                    .iter()
+                    .try_for_each(|path| if round == 0 { remove(path) } else { Ok(()) })?;
+                let measure = fresh(words, outputs)?;
                 if round > 0 && best.is_none_or(|best| measure.seconds < best.seconds) {
                     *best = Some(measure);
                 }
@@ -199,17 +203,6 @@ impl Bench {
         }
         let [Some(ours), Some(peer)] = best else { bail!("--rounds must be at least 1") };
         Ok((ours, peer))
-    }
-
-    /// Runs one command after removing those of `outputs` that it names.
-    fn fresh(&self, words: &[String], outputs: &[&Path]) -> Result<Measure> {
-        for path in outputs {
-            let named = path.to_string_lossy();
-            if words.iter().any(|word| word.contains(named.as_ref())) {
-                remove(path)?;
-            }
-        }
-        timed(words)
     }
 
     fn row(&mut self, what: String, ours: Measure, peer: Measure, wanted: f64) {
@@ -222,17 +215,33 @@ impl Bench {
     fn sizes(&mut self, what: String, ours: u64, peer: u64) {
         let (ours, peer) = (ours as f64 / MIB as f64, peer as f64 / MIB as f64);
         let ratio = ours / peer;
-        self.rows.push(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.01, met: ratio <= 1.01 });
+        self.rows.push(Row {
+            what,
+            ours,
+            peer,
+            unit: "MiB",
+            ratio,
+            wanted: 1.01,
+            met: ratio <= 1.01,
+        });
     }
 
     #[allow(clippy::cast_precision_loss)] // sizes for people
     fn memory(&mut self, what: String, ours: Measure) {
         let (ours, peer) = (ours.peak_bytes as f64 / MIB as f64, 128.0);
         let ratio = ours / peer;
-        self.rows.push(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.0, met: ratio <= 1.0 });
+        self.rows.push(Row {
+            what,
+            ours,
+            peer,
+            unit: "MiB",
+            ratio,
+            wanted: 1.0,
+            met: ratio <= 1.0,
+        });
     }
 
-    fn report(&self) -> Result<()> {
+    fn report(&self) -> Result<bool> {
         println!("\n{:52} {:>9} {:>9}      {:>7} {:>7}", "", "ours", "peer", "ratio", "wanted");
         for row in &self.rows {
             println!(
@@ -250,7 +259,7 @@ impl Bench {
         fs::write(&file, serde_json::to_vec_pretty(&self.rows)?)?;
         let missed = self.rows.iter().filter(|row| !row.met).count();
         println!("\n{} figures met, {missed} missed; {}", self.rows.len() - missed, file.display());
-        Ok(())
+        Ok(missed == 0)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -262,20 +271,32 @@ impl Bench {
     }
 }
 
+/// Runs one command after removing those of `outputs` that it names.
+fn fresh(words: &[String], outputs: &[&Path]) -> Result<Measure> {
+    for path in outputs {
+        let named = path.to_string_lossy();
+        if words.iter().any(|word| word.contains(named.as_ref())) {
+            remove(path)?;
+        }
+    }
+    timed(words)
+}
+
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 /// A layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
 fn layout_toml(tree: &Path, compressor: &str, volumes: u32) -> String {
-    let mut toml =
-        String::from("[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 16384\n");
-    for number in 0..volumes {
-        toml += &format!(
-            "\n[[volume]]\nname = \"root{number}\"\nsize = \"400MiB\"\ncontent = {{ ubifs = {tree:?}, compressor = \"{compressor}\" }}\n"
-        );
-    }
-    toml
+    let flash = "[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 16384\n";
+    let volume = |number| {
+        format!(
+            "\n[[volume]]\nname = \"root{number}\"\nsize = \"400MiB\"\n\
+             content = {{ ubifs = '{}', compressor = \"{compressor}\" }}\n",
+            tree.display()
+        )
+    };
+    std::iter::once(flash.to_owned()).chain((0..volumes).map(volume)).collect()
 }
 
 /// Runs a command to its end and measures it with time(1); its output goes nowhere.
@@ -351,10 +372,8 @@ fn ubi_reader(root: &Path) -> Result<PathBuf> {
     let venv = root.join("target/tools/ubi_reader");
     let program = venv.join("bin/ubireader_extract_files");
     if !program.exists() {
-        let script = format!(
-            "python3 -m venv {0} && {0}/bin/pip -q install ubi_reader",
-            venv.display()
-        );
+        let script =
+            format!("python3 -m venv {0} && {0}/bin/pip -q install ubi_reader", venv.display());
         let status = Command::new("sh").args(["-c", &script]).status()?;
         ensure!(status.success(), "ubi_reader could not be installed");
     }

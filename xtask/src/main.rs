@@ -1,6 +1,7 @@
-//! Repository tasks: `cargo xtask oracle` and `cargo xtask tidy`.
+//! Repository tasks: `cargo xtask oracle`, `cargo xtask bench` and `cargo xtask tidy`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
+mod bench;
 mod command;
 mod guest;
 mod kernel;
@@ -8,12 +9,13 @@ mod oracle;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | tidy";
+const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | bench [--tree DIR] [--rounds N] | tidy";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
         Some((word, rest)) if word == "oracle" => oracle::run(rest),
+        Some((word, rest)) if word == "bench" => bench::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -49,6 +49,15 @@ impl<T> HeaderState<T> {
     pub fn is_bad(&self) -> bool {
         matches!(self, Self::Bad | Self::BadUncorrectable)
     }
+
+    /// The header as far as there is one, illegal contents included.
+    pub fn usable(self) -> Option<T> {
+        match self {
+            Self::Ok(header) | Self::Bitflips(header) => Some(header),
+            Self::Illegal { salvage, .. } => salvage,
+            _ => None,
+        }
+    }
 }
 
 /// Classifies the 64 bytes read at the start of an eraseblock.
@@ -101,6 +110,8 @@ mod tests {
     use crate::encode::encode_ec;
     use crate::types::EraseCount;
 
+    use ReadQuality::*;
+
     #[test]
     fn every_row_of_the_classification() {
         let layout = HeaderLayout::new(131_072, 2048, 512, None).unwrap();
@@ -115,8 +126,6 @@ mod tests {
         torn[20] ^= 1;
         let illegal = encode_ec(&EcHeader { data_offset: 4096, ..header });
         let state = |bytes: &[u8], quality| classify_ec(bytes, quality, &layout, Location::Whole);
-        use ReadQuality::*;
-
         assert_eq!(state(&good, Clean), HeaderState::Ok(header));
         assert_eq!(state(&good, Bitflips), HeaderState::Bitflips(header));
         assert_eq!(state(&good, Uncorrectable), HeaderState::Bitflips(header));

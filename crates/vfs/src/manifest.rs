@@ -190,7 +190,7 @@ pub fn hash_content<E>(
     mut read_at: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
 ) -> Result<ManifestContent, E> {
     let mut hasher = Sha256::new();
-    let mut buf = vec![0; 128 << 10];
+    let mut buf = vec![0; usize::try_from(size).unwrap_or(usize::MAX).min(128 << 10)];
     let mut feed = |mut at: u64, end: u64| {
         while at < end {
             let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buf.len());

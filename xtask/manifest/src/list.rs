@@ -76,19 +76,20 @@ fn hash_file(host: &Path, size: u64) -> io::Result<ManifestContent> {
 }
 
 fn xattrs(host: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut names = vec![0; 64 << 10];
-    let len = match rustix::fs::llistxattr(host, &mut names[..]) {
+    // Nearly no inode has any: ask for the length first.
+    let len = match rustix::fs::llistxattr(host, &mut [0_u8; 0][..]) {
+        Ok(0) | Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
         Ok(len) => len,
-        Err(rustix::io::Errno::NOTSUP) => 0,
         Err(error) => return Err(error.into()),
     };
+    let mut names = vec![0; len];
+    let len = rustix::fs::llistxattr(host, &mut names[..])?;
     names.truncate(len);
     let mut found = Vec::new();
+    let mut value = vec![0; 64 << 10];
     for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let mut value = vec![0; 64 << 10];
         let len = rustix::fs::lgetxattr(host, name, &mut value[..])?;
-        value.truncate(len);
-        found.push((name.to_vec(), value));
+        found.push((name.to_vec(), value[..len].to_vec()));
     }
     Ok(found)
 }

@@ -2,11 +2,13 @@
 //!
 //! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs::manifest`).
 //! - `oracle-manifest exotic DIR SEED [big]` fills an empty directory with everything unusual.
+//! - `oracle-manifest dump DEVICE OUT` copies a device that nothing writes to at the moment.
 //! - `oracle-manifest mutate DIR SEED OPERATIONS PAUSES LIVE_KIB` changes a tree at random, the
 //!   same way for the same seed. After each of PAUSES equal parts it prints a line and waits for a
 //!   line on standard input, holding its open and unlinked files.
 
 mod content;
+mod dump;
 mod exotic;
 mod list;
 mod mutate;
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[&str]) -> io::Result<()> {
-    let usage = || io::Error::other("usage: list DIR | exotic DIR SEED [big] | mutate DIR ...");
+    let usage = || io::Error::other("usage: list | exotic | mutate | dump, see the source");
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
     match args {
         ["list", dir] => {
@@ -41,6 +43,7 @@ fn run(args: &[&str]) -> io::Result<()> {
         }
         ["exotic", dir, seed] => exotic::fill(Path::new(dir), number(seed)?, false),
         ["exotic", dir, seed, "big"] => exotic::fill(Path::new(dir), number(seed)?, true),
+        ["dump", device, out] => dump::dump(Path::new(device), Path::new(out)),
         ["mutate", dir, seed, operations, pauses, live_kib] => {
             let plan = mutate::Plan {
                 seed: number(seed)?,
