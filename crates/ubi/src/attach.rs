@@ -32,6 +32,10 @@ pub use report::Refusal;
 use report::Report;
 use std::collections::BTreeMap;
 
+/// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
+/// enough that a forged number cannot make a volume endless.
+pub const MAX_IMAGE_LEBS: u32 = 1 << 20;
+
 /// How to attach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachOptions {

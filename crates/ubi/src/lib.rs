@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod detect;
 pub mod error;
+pub mod image;
 pub mod map;
 pub mod volume;
 

@@ -48,7 +48,11 @@ pub(super) enum DataState {
 impl Scanner<'_> {
     /// Reads the headers of the blocks in `range`, several at a time; the result is in order.
     pub(super) fn read_range(&self, range: Range<u32>) -> Vec<PebReading> {
-        range.into_par_iter().with_min_len(64).map(|peb| self.read_peb(Peb::new(peb))).collect()
+        let read = |peb| self.read_peb(Peb::new(peb));
+        if range.len() <= WORTH_A_THREAD {
+            return range.map(read).collect();
+        }
+        range.into_par_iter().with_min_len(WORTH_A_THREAD).map(read).collect()
     }
 
     fn read_peb(&self, peb: Peb) -> PebReading {
@@ -117,6 +121,9 @@ impl Scanner<'_> {
         }
     }
 }
+
+/// Blocks whose headers are read faster than a thread is woken.
+const WORTH_A_THREAD: usize = 64;
 
 /// Bytes read at a time where much has to be read.
 const PIECE: u32 = 1 << 16;

@@ -1,5 +1,6 @@
 //! Reading the volume table and choosing between its copies (spec: ubi 10).
 
+use super::MAX_IMAGE_LEBS;
 use super::volumes::Stage;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME, RECORD_SIZE};
@@ -75,7 +76,7 @@ fn record_rules(stage: &Stage<'_>) -> RecordRules {
     RecordRules {
         leb_size: layout.leb_size(),
         min_io: layout.min_io(),
-        good_pebs: if stage.options.whole_device { good_pebs } else { i32::MAX.cast_unsigned() },
+        good_pebs: if stage.options.whole_device { good_pebs } else { MAX_IMAGE_LEBS },
     }
 }
 

@@ -5,7 +5,7 @@ use super::report::Report;
 use super::resolve::ResolvedVolume;
 use super::scan::Scanner;
 use super::table::Table;
-use super::{AttachOptions, VolumeInfo};
+use super::{AttachOptions, MAX_IMAGE_LEBS, VolumeInfo};
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -48,7 +48,10 @@ pub(super) fn build(stage: &mut Stage<'_>, table: Table) -> Vec<VolumeInfo> {
         }
         if table.is_complete {
             drop_removed(stage, id);
-        } else if let Some(found) = stage.maps.get(&id).cloned() {
+            continue;
+        }
+        drop_surplus(stage, id, MAX_IMAGE_LEBS);
+        if let Some(found) = stage.maps.get(&id).cloned() {
             volumes.push(synthesise(id, &found, stage.scanner.layout.leb_size()));
         }
     }
@@ -157,11 +160,12 @@ fn cross_check(stage: &mut Stage<'_>, id: VolumeId, record: &VolumeRecord, found
         let message = format!("LEBs say that {found} are in use, expected at most {limit}");
         stage.report.refuse(at, "volume-larger-than-record", message);
     }
-    let first = Leb::new(record.reserved_lebs);
-    let surplus =
-        stage.maps.get_mut(&id).map(|volume| volume.map.split_off(first)).unwrap_or_default();
-    for (leb, peb) in surplus {
-        let limit = record.reserved_lebs;
+    drop_surplus(stage, id, record.reserved_lebs);
+}
+
+fn drop_surplus(stage: &mut Stage<'_>, id: VolumeId, limit: u32) {
+    let Some(volume) = stage.maps.get_mut(&id) else { return };
+    for (leb, peb) in volume.map.split_off(Leb::new(limit)) {
         let message = format!("LEB {leb} of volume {id}, which has only {limit}: ignored");
         stage.report.refuse(Location::peb(peb), "volume-larger-than-record", message);
         stage.collected.ignore(peb);
@@ -174,7 +178,7 @@ fn synthesise(id: VolumeId, found: &ResolvedVolume, leb_size: u32) -> VolumeInfo
     let name = VolumeName::new(format!("volume-{id}")).expect("short and without NUL");
     let kind = found.traits.kind();
     let record = VolumeRecord {
-        reserved_lebs: count.max(found.traits.used_lebs),
+        reserved_lebs: count.max(found.traits.used_lebs).min(MAX_IMAGE_LEBS),
         alignment: 1,
         data_pad: found.traits.data_pad,
         kind,

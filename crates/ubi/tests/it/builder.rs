@@ -20,10 +20,14 @@ pub(crate) struct Flash {
 impl Flash {
     /// 128 blocks of 16 KiB with 512-byte pages, ec 1 everywhere, and no volume table.
     pub(crate) fn without_table() -> Self {
-        let layout = HeaderLayout::new(16_384, 512, 256, None).unwrap();
-        let bytes = vec![0xFF; 128 * 16_384];
-        let mut flash = Self { bytes, layout, peb_count: 128 };
-        for peb in 0..128 {
+        Self::blank(HeaderLayout::new(16_384, 512, 256, None).unwrap(), 128)
+    }
+
+    /// Blocks with nothing but erase-counter headers.
+    pub(crate) fn blank(layout: HeaderLayout, peb_count: u32) -> Self {
+        let bytes = vec![0xFF; (peb_count * layout.peb_size()) as usize];
+        let mut flash = Self { bytes, layout, peb_count };
+        for peb in 0..peb_count {
             flash.put_ec(peb, &flash.ec(1));
         }
         flash

@@ -4,3 +4,5 @@
 mod builder;
 mod conformance;
 mod detection;
+mod image;
+mod mutation;
