@@ -1,6 +1,8 @@
 //! What a header read delivered (spec: ubi 8.2).
 
-use crate::decode::{check_ec_offsets, decode_ec, decode_vid, salvage_ec, salvage_vid};
+use crate::decode::{
+    HEADER_BYTES, check_ec_offsets, decode_ec, decode_vid, salvage_ec, salvage_vid,
+};
 use crate::error::FormatError;
 use crate::layout::HeaderLayout;
 use crate::types::{EcHeader, VidHeader};
@@ -60,7 +62,7 @@ impl<T> HeaderState<T> {
     }
 }
 
-/// Classifies the 64 bytes read at the start of an eraseblock.
+/// Classifies the first 64 of the bytes read at the start of an eraseblock.
 pub fn classify_ec(
     bytes: &[u8],
     quality: ReadQuality,
@@ -72,7 +74,7 @@ pub fn classify_ec(
     classify(bytes, quality, decoded, || salvage_ec(bytes))
 }
 
-/// Classifies the 64 bytes read at the place of the volume identifier header.
+/// Classifies the first 64 of the bytes read at the place of the volume identifier header.
 pub fn classify_vid(
     bytes: &[u8],
     quality: ReadQuality,
@@ -89,6 +91,7 @@ fn classify<T>(
     salvage: impl FnOnce() -> Option<T>,
 ) -> HeaderState<T> {
     let clean = quality == ReadQuality::Clean;
+    let bytes = bytes.get(..HEADER_BYTES).unwrap_or(bytes);
     match decoded {
         Ok(header) if clean => HeaderState::Ok(header),
         Ok(header) => HeaderState::Bitflips(header),

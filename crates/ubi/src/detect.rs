@@ -7,7 +7,7 @@
 
 use eraseblock_base::Location;
 use eraseblock_base::align::is_erased;
-use eraseblock_mtd::{ImageShape, ReadAt};
+use eraseblock_mtd::{ImageShape, Mtd, ReadAt};
 use eraseblock_ubi_format::constants::{EC_MAGIC, HEADER_SIZE};
 use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_ec, decode_vid};
 use eraseblock_ubi_format::{EcHeader, HeaderLayout, LayoutError};
@@ -137,6 +137,39 @@ pub fn detect(image: &dyn ReadAt, hints: &Hints) -> Result<Option<Detected>, Det
     }))
 }
 
+/// Learns from the headers of a device where they are, as Linux does not but `ubiformat` does
+/// (spec: ubi 2); `None` if there is no valid header. Sizes are those of the device.
+pub fn detect_layout(device: &dyn Mtd) -> Result<Option<HeaderLayout>, DetectError> {
+    let geometry = device.geometry();
+    let hints = Hints {
+        start: Some(0),
+        peb_size: Some(geometry.peb_size()),
+        min_io: Some(geometry.min_io()),
+        subpage: Some(geometry.subpage()),
+        vid_hdr_offset: None,
+        search: u64::MAX,
+    };
+    Ok(detect(&DeviceBytes(device), &hints)?.map(|found| found.layout))
+}
+
+/// The bytes of a device, as far as they can be read at all: what cannot be corrected is not believed
+/// anyway, because headers have checksums.
+#[derive(Debug)]
+struct DeviceBytes<'a>(&'a dyn Mtd);
+
+impl ReadAt for DeviceBytes<'_> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.geometry().size())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.0.read(offset, buf).is_err() {
+            buf.fill(0);
+        }
+        Ok(())
+    }
+}
+
 /// The layout of an image whose headers state these offsets. The minimum I/O unit and the sub-page
 /// are stored nowhere: taken is the largest page that fits the offsets, which is right for all
 /// usual chips.
@@ -149,7 +182,7 @@ fn layout_of(
     let vid = hints.vid_hdr_offset.unwrap_or(vid);
     let min_io = hints.min_io.unwrap_or_else(|| guess_min_io(vid, data));
     let subpage = hints.subpage.unwrap_or_else(|| guess_subpage(vid, min_io));
-    let data = if hints.vid_hdr_offset.is_some() || hints.min_io.is_some() {
+    let data = if hints.vid_hdr_offset.is_some() {
         vid.saturating_add(HEADER_SIZE).checked_next_multiple_of(min_io).unwrap_or(data)
     } else {
         data
@@ -212,14 +245,16 @@ impl Image<'_> {
     /// The first valid erase-counter header at a search step.
     fn first_header(&self, from: u64, hints: &Hints) -> io::Result<Option<u64>> {
         let end = self.size.min(from.saturating_add(hints.search));
+        // Where the blocks are known, headers are nowhere else.
+        let known = hints.start.and(hints.peb_size).map(|size| u64::from(size.max(1)));
         let mut offset = from;
         while offset < end {
             if self.header_at(offset)?.is_some() {
                 return Ok(Some(offset));
             }
-            offset += SEARCH_STEP;
+            offset = offset.saturating_add(known.unwrap_or(SEARCH_STEP));
         }
-        self.first_header_of_odd_size(from, end)
+        if known.is_some() { Ok(None) } else { self.first_header_of_odd_size(from, end) }
     }
 
     /// The same for eraseblock sizes that are no multiple of the search step, whose first block is

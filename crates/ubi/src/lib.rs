@@ -11,7 +11,7 @@ pub use attach::{
     AttachOptions, Attachment, EraseCounters, PebCounts, PebInfo, PebState, Refusal, VolumeInfo,
     attach,
 };
-pub use detect::{DetectError, Detected, Hints, detect};
+pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
 pub use error::UbiError;
 pub use map::VolumeMap;
 pub use volume::{Ubi, UbiVolume, VolumeReader};

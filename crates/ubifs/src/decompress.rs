@@ -22,11 +22,8 @@ pub(crate) fn decompress(
             Ok(())
         }
         Compression::Lzo => {
-            let block = lzallright::LZOCompressor::decompress(input, Some(expected))
-                .map_err(|error| format!("lzo: {error:?}"))?;
-            exact(block.len(), expected)?;
-            out.copy_from_slice(&block);
-            Ok(())
+            let found = lzallright::decompress(input, out).map_err(|error| format!("lzo: {error:?}"))?;
+            exact(found, expected)
         }
         Compression::Zlib => {
             let found = libdeflater::Decompressor::new()

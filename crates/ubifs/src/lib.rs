@@ -1,3 +1,9 @@
+//! UBIFS: building, reading, checking and changing it.
+
+// Lengths and offsets are those inside one LEB, which is at most 2 MiB.
+#![allow(clippy::cast_possible_truncation)]
+
+pub mod mkfs;
 //! UBIFS: reading volumes exactly as Linux would see them after mounting, and salvaging those it
 //! would refuse.
 //!
@@ -31,9 +37,3 @@ mod volume;
 
 pub use error::UbifsError;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
-//! UBIFS: building, reading, checking and changing it.
-
-// Lengths and offsets are those inside one LEB, which is at most 2 MiB.
-#![allow(clippy::cast_possible_truncation)]
-
-pub mod mkfs;

@@ -142,7 +142,7 @@ impl Ubifs {
         let outcome = journal.apply(&mut tnc, need_recovery || log.is_lost, report);
         let mut orphans_removed = 0;
         if need_recovery && !master.has(master_flags::NO_ORPHANS) {
-            orphans_removed = orphan::kill(&mut tnc, master.cmt_no, report)?;
+            orphans_removed = orphan::kill(&mut tnc, report)?;
         }
         let mut fs = Self::new(tnc, Some(master));
         fs.info = MountInfo {

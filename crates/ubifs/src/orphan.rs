@@ -9,9 +9,9 @@ use eraseblock_base::Leb;
 use eraseblock_ubifs_format::Key;
 
 /// Removes the listed inodes whose link count is 0; says how many.
-pub(crate) fn kill(tnc: &mut Tnc, cmt_no: u64, report: &mut Report) -> Result<u64, UbifsError> {
+pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError> {
     let volume = std::sync::Arc::clone(&tnc.volume);
-    let mut reader = Reader { cmt_no, last_flagged: false, inos: Vec::new() };
+    let mut reader = Reader::default();
     let mut bytes = Vec::new();
     for number in volume.sb.orph_first()..volume.sb.main_first() {
         if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
@@ -32,8 +32,11 @@ pub(crate) fn kill(tnc: &mut Tnc, cmt_no: u64, report: &mut Report) -> Result<u6
     Ok(removed)
 }
 
+#[derive(Default)]
 struct Reader {
+    /// Commit of the previous node.
     cmt_no: u64,
+    /// The previous node was the last of its commit.
     last_flagged: bool,
     inos: Vec<u32>,
 }
@@ -63,7 +66,7 @@ impl Reader {
                 }
                 return Ok(false);
             }
-            self.cmt_no = self.cmt_no.max(orphan.cmt_no);
+            self.cmt_no = orphan.cmt_no;
             self.last_flagged = orphan.is_last;
             self.inos.extend(orphan.inos.iter().filter_map(|ino| u32::try_from(*ino).ok()));
         }

@@ -63,17 +63,40 @@ impl Scanner<'_> {
         if self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)? {
             return Ok(PebReading::Bad);
         }
-        let mut bytes = [0_u8; HEADER_BYTES];
-        let quality = self.read(peb, 0, &mut bytes)?;
-        let ec = classify_ec(&bytes, quality, &self.layout, Location::peb(peb));
+        let (ec, vid) = self.read_headers(peb)?;
         match ec {
             HeaderState::Erased => return Ok(PebReading::Empty { bitflips: false }),
             HeaderState::ErasedBitflips => return Ok(PebReading::Empty { bitflips: true }),
             _ => {}
         }
-        let vid = self.read_vid(peb)?;
         let data = if vid.is_bad() && !ec.is_bad() { Some(self.read_data(peb)?) } else { None };
         Ok(PebReading::Headers { ec, vid, data })
+    }
+
+    /// Reads both headers, with one read if they are near each other and nothing is wrong with it.
+    /// Where the erase-counter header is erased the other one is not looked at.
+    fn read_headers(
+        &self,
+        peb: Peb,
+    ) -> Result<(HeaderState<EcHeader>, HeaderState<VidHeader>), MtdError> {
+        let mut bytes = [0_u8; NEAR];
+        let offset = self.layout.vid_hdr_offset();
+        let start = offset as usize;
+        if let Some(both) = bytes.get_mut(..start + HEADER_BYTES)
+            && let Ok(ReadQuality::Clean) = self.read(peb, 0, both)
+        {
+            let ec = classify_ec(both, ReadQuality::Clean, &self.layout, Location::peb(peb));
+            let at = Location::Peb(peb, offset);
+            let vid = classify_vid(&both[start..], ReadQuality::Clean, &self.layout, at);
+            return Ok((ec, vid));
+        }
+        let bytes = &mut bytes[..HEADER_BYTES];
+        let quality = self.read(peb, 0, bytes)?;
+        let ec = classify_ec(bytes, quality, &self.layout, Location::peb(peb));
+        if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
+            return Ok((ec, HeaderState::Erased));
+        }
+        Ok((ec, self.read_vid(peb)?))
     }
 
     /// Reads the volume identifier header of a block.
@@ -121,6 +144,9 @@ impl Scanner<'_> {
         }
     }
 }
+
+/// Bytes at the start of a block that are read at once if they hold both headers.
+const NEAR: usize = 4096 + HEADER_BYTES;
 
 /// Blocks whose headers are read faster than a thread is woken.
 const WORTH_A_THREAD: usize = 64;

@@ -1,7 +1,8 @@
 //! Finding UBI in images of unknown origin.
 
-use eraseblock_base::{Leb, VolumeId};
-use eraseblock_ubi::{Hints, detect};
+use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};
+use eraseblock_mtd::MemoryMtd;
+use eraseblock_ubi::{Hints, detect, detect_layout};
 use eraseblock_ubi_format::encode::{encode_ec, encode_vid};
 use eraseblock_ubi_format::*;
 
@@ -165,6 +166,19 @@ fn hints_win() {
     assert_eq!(detected.layout.data_offset(), 2048);
     let impossible = Hints { min_io: Some(3), ..Hints::default() };
     assert!(detect(&bytes, &impossible).is_err());
+}
+
+#[test]
+fn a_device_is_asked_at_its_own_blocks_only() {
+    let layout = usual();
+    let geometry = Geometry::new(MediumKind::Nand, 131_072, 4, 2048, 512, 64).unwrap();
+    let mut bytes = image(&layout, 4);
+    bytes[..64].fill(0);
+    let inner = image(&HeaderLayout::new(131_072, 2048, 2048, None).unwrap(), 1);
+    bytes[4096..4160].copy_from_slice(&inner[..64]);
+    let device = MemoryMtd::with_bytes(geometry, bytes);
+    assert_eq!(detect_layout(&device).unwrap(), Some(layout));
+    assert_eq!(detect_layout(&MemoryMtd::new(geometry)).unwrap(), None);
 }
 
 #[test]
