@@ -1,15 +1,9 @@
-//! UBIFS: building, reading, checking and changing it.
-
-// Lengths and offsets are those inside one LEB, which is at most 2 MiB.
-#![allow(clippy::cast_possible_truncation)]
-
-pub mod mkfs;
-//! UBIFS: reading volumes exactly as Linux would see them after mounting, and salvaging those it
-//! would refuse.
+//! UBIFS: building volumes, reading them exactly as Linux would see them after mounting, and
+//! salvaging those it would refuse.
 //!
 //! Rooms carry the field's names: `sb`, `master`, `log`, `replay`, `recovery`, `orphan`, `index`
 //! (the committed index on flash), `tnc` (the journal's changes above it), `fs` (the file-system
-//! interface), `read` (content), `rescue` (living without an index).
+//! interface), `read` (content), `rescue` (living without an index), `mkfs` (building an image).
 
 // Lengths and offsets are those inside one LEB; block numbers have 29 bits by the size limit.
 #![allow(clippy::cast_possible_truncation)]
@@ -21,6 +15,7 @@ mod index;
 mod inode;
 mod log;
 mod master;
+pub mod mkfs;
 pub mod mount;
 mod names;
 mod orphan;
