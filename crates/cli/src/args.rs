@@ -33,14 +33,27 @@ pub(crate) struct Cli {
 /// The sub-commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// What is this: geometry, volumes, file systems, health, findings
+    Info(command::info::InfoArgs),
     /// List a directory
     Ls(command::ls::LsArgs),
     /// Draw a directory as a tree
     Tree(command::tree::TreeArgs),
     /// Show all attributes of a file
     Stat(command::stat::StatArgs),
+    /// Write a file, or a volume's raw content, to standard output
+    Cat(command::cat::CatArgs),
+    /// Take files out, into a folder or a tar archive
+    Extract(command::extract::ExtractArgs),
+    /// Make a file-system image from a folder or an archive
+    Mkfs(command::mkfs::MkfsArgs),
+    /// Make a whole UBI image from a layout file
+    Build(command::build::BuildArgs),
     /// Flash chips: the part database
     Chip(command::chip::ChipArgs),
+    /// Print one canonical line for each file
+    #[command(hide = true)]
+    Manifest(command::manifest::ManifestArgs),
     /// Print a completion script for a shell
     Completions(command::completions::CompletionsArgs),
     /// Write the manual pages into a folder

@@ -77,10 +77,16 @@ impl Failure {
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut failure = Self::new(chain(&error));
-        let io = (&error as &dyn Error).downcast_ref::<io::Error>();
-        failure.broken_pipe = io.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        failure.broken_pipe = is_broken_pipe(&error);
         failure
     }
+}
+
+/// Whether an error, or a cause of it, is that nobody reads what is written.
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        || error.source().is_some_and(is_broken_pipe)
 }
 
 /// The message of an error and of its causes, without repeating what the outer one already says.

@@ -67,12 +67,17 @@ impl Session {
 
     /// Remembers that something in a file system could not be delivered.
     pub(crate) fn trouble(&mut self, at: Location, error: &FsError) {
-        self.findings.error(at, trouble_code(error.kind()), error.to_string());
+        self.trouble_text(at, error.kind(), error.to_string());
     }
 
-    /// What was found so far.
-    pub(crate) fn findings(&self) -> &Findings {
-        &self.findings
+    /// Remembers that a volume could not be opened, and goes on.
+    pub(crate) fn refused(&mut self, at: Location, message: &str) {
+        self.findings.error(at, "not-opened", message);
+    }
+
+    /// The same as [`Session::trouble`] with a message of the caller's.
+    pub(crate) fn trouble_text(&mut self, at: Location, kind: FsErrorKind, message: String) {
+        self.findings.error(at, trouble_code(kind), message);
     }
 
     /// Prints one JSON document: the fields of `result`, then `findings` and how many more there

@@ -30,11 +30,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// How many rows there are.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// The lines of the table, each indented by `indent` blanks, without trailing blanks.
     pub(crate) fn lines(&self, indent: usize, style: Style) -> Vec<String> {
         let width = |column: usize| {

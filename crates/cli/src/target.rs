@@ -1,18 +1,25 @@
 //! What a user points at: a file, perhaps with a volume in it, opened as what it is.
 
 pub(crate) mod entry;
+pub(crate) mod filesystem;
+pub(crate) mod filter;
+
+pub(crate) mod image;
 pub(crate) mod magic;
 pub(crate) mod map;
+pub(crate) mod peek;
 
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_vfs::FileSystem;
+use eraseblock_mtd::LebDevice;
+use filesystem::Opened;
+use image::Image;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A path, and the volume named behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,48 +46,54 @@ impl Place {
         }
         Ok(Self { path: path.to_owned(), volume: Some(bytes[colon + 1..].to_vec()) })
     }
-}
 
-/// A file system, opened.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    fs: Box<dyn FileSystem>,
-}
-
-impl Opened {
-    /// The file system.
-    pub(crate) fn fs(&self) -> &dyn FileSystem {
-        &*self.fs
+    /// Refuses a volume behind something that has none.
+    pub(crate) fn refuse_volume(&self) -> Result<(), Failure> {
+        match &self.volume {
+            None => Ok(()),
+            Some(volume) => {
+                let (path, volume) = (self.path.display(), crate::text::name(volume));
+                Err(Failure::new(format!("{path}: a bare UBIFS image has no volume `{volume}`")))
+            }
+        }
     }
-
-    /// Hands what it found over to the session.
-    pub(crate) fn finish(self, _session: &mut Session) {}
 }
 
 /// Opens the file system the arguments point at.
 pub(crate) fn open_file_system(
     args: &TargetArgs,
-    _session: &mut Session,
+    session: &mut Session,
 ) -> Result<Opened, Failure> {
     let place = Place::parse(&args.target)?;
-    let file = File::open(&place.path).context(place.path.display())?;
-    let mut start = vec![0; magic::LOOK];
-    let len = file.read_at(&mut start, 0).context(place.path.display())?;
-    start.truncate(len);
-    Err(unknown(&place.path, &start))
+    let device: Arc<dyn LebDevice> = match image::open(&place, &args.shape)? {
+        Image::Ubifs(image) => {
+            place.refuse_volume()?;
+            image.device
+        }
+        Image::Ubi(image) => {
+            image.report(session)?;
+            Arc::new(image.file_system_volume(place.volume.as_deref())?)
+        }
+    };
+    filesystem::open(device, None, session).context(place.path.display())
 }
 
-/// Why a file is nothing we open.
-fn unknown(path: &Path, start: &[u8]) -> Failure {
-    match magic::recognise(start) {
-        Some(known) => {
-            Failure::new(format!("{}: this is {}", path.display(), known.name)).hint(known.hint)
-        }
-        None if start.is_empty() => Failure::new(format!("{}: the file is empty", path.display())),
-        None => Failure::new(format!("{}: neither a UBI nor a UBIFS image", path.display())).hint(
-            "--format with --peb and --page, or --leb, say what it is when headers are missing",
-        ),
-    }
+/// Writes the raw content of the volume that is named, or of the only one, to standard output.
+pub(crate) fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), Failure> {
+    let place = Place::parse(&args.target)?;
+    let Image::Ubi(image) = image::open(&place, &args.shape)? else {
+        return Err(Failure::usage(format!("{}: which file?", place.path.display()))
+            .hint("a bare UBIFS image has no volumes; name a path in it"));
+    };
+    image.report(session)?;
+    let volume = match (&place.volume, image.attachment().volumes.as_slice()) {
+        (Some(name), _) => image.named_volume(name)?,
+        (None, [only]) => image.open(only)?,
+        (None, _) => return Err(image.choose("which volume?")),
+    };
+    image::check_static(&volume, session);
+    io::copy(&mut volume.mapped_reader(), &mut session.out)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -45,6 +45,18 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     text
 }
 
+/// A UUID with its dashes.
+pub(crate) fn uuid(uuid: &[u8; 16]) -> String {
+    let mut text = String::new();
+    for (index, byte) in uuid.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
 /// A moment in UTC: `2024-02-29 12:34:56`.
 pub(crate) fn time(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -103,6 +115,12 @@ mod tests {
     fn names_cannot_disturb_a_terminal() {
         assert_eq!(name(b"plain \xc3\xa4"), "plain \u{e4}");
         assert_eq!(name(b"a\x1b[31m\n\\\xff"), "a\\u{1b}[31m\\n\\\\\\xff");
+    }
+
+    #[test]
+    fn uuids_have_dashes() {
+        let bytes = std::array::from_fn(|index| u8::try_from(index).unwrap());
+        assert_eq!(uuid(&bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 
     #[test]

@@ -34,11 +34,6 @@ pub(crate) struct Flash {
 }
 
 impl FlashArgs {
-    /// Whether anything was given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.flash.is_some() || self.peb.is_some() || self.page.is_some() || self.subpage.is_some()
-    }
-
     /// The flash meant, with `blocks` eraseblocks if given.
     pub(crate) fn resolve(&self, blocks: Option<u32>) -> Result<Flash, Failure> {
         let part = match &self.flash {

@@ -18,7 +18,7 @@ pub(crate) struct UbifsOptions {
     /// lzo, zlib, zstd[:LEVEL], none, or favor-lzo[:PERCENT]
     #[arg(long, value_name = "COMPRESSOR")]
     pub compressor: Option<CompressorChoice>,
-    /// Another compressor for the files whose path fits a pattern; may be repeated, the last wins
+    /// Another compressor for the files whose path fits a pattern; may be repeated, the first that fits counts
     #[arg(long, value_name = "GLOB=COMPRESSOR")]
     pub compress_path: Vec<CompressRule>,
     /// Fanout of the index tree
@@ -56,12 +56,12 @@ pub(crate) struct UbifsOptions {
     /// Make everything owned by 0:0
     #[arg(long)]
     pub squash_owner: bool,
-    /// Change an owner; may be repeated
-    #[arg(long, value_name = "FROM:TO")]
-    pub map_uid: Vec<IdRule>,
-    /// Change a group; may be repeated
-    #[arg(long, value_name = "FROM:TO")]
-    pub map_gid: Vec<IdRule>,
+    /// Change owners; may be repeated
+    #[arg(long, value_name = "FROM:TO[:COUNT]")]
+    pub map_uid: Vec<String>,
+    /// Change groups; may be repeated
+    #[arg(long, value_name = "FROM:TO[:COUNT]")]
+    pub map_gid: Vec<String>,
     /// Leave extended attributes out
     #[arg(long, overrides_with = "xattrs")]
     pub no_xattrs: bool,
@@ -169,26 +169,6 @@ impl FromStr for UuidChoice {
     }
 }
 
-/// One number that becomes another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct IdRule {
-    /// The number in the source.
-    pub from: u32,
-    /// The number in the image.
-    pub to: u32,
-}
-
-impl FromStr for IdRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let fail = || format!("`{text}` is not FROM:TO with two numbers");
-        let (from, to) = text.split_once(':').ok_or_else(fail)?;
-        let number = |text: &str| text.parse().map_err(|_| fail());
-        Ok(Self { from: number(from)?, to: number(to)? })
-    }
-}
-
 macro_rules! deserialize_from_text {
     ($($type:ty),*) => {$(
         impl<'de> Deserialize<'de> for $type {
@@ -198,7 +178,7 @@ macro_rules! deserialize_from_text {
         }
     )*};
 }
-deserialize_from_text!(CompressorChoice, CompressRule, UuidChoice, IdRule);
+deserialize_from_text!(CompressorChoice, CompressRule, UuidChoice);
 
 /// A size in a layout file: a number of bytes, or a text with a unit.
 pub(crate) fn optional_size<'de, D: Deserializer<'de>>(
@@ -237,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn uuids_and_owners() {
+    fn uuids_are_hexadecimal() {
         let uuid: UuidChoice = "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap();
         assert_eq!(uuid.0[..3], [0, 0x11, 0x22]);
         assert_eq!(uuid.0[15], 0xff);
@@ -246,8 +226,6 @@ mod tests {
         {
             assert!(text.parse::<UuidChoice>().is_err(), "{text}");
         }
-        assert_eq!("1000:0".parse(), Ok(IdRule { from: 1000, to: 0 }));
-        assert!("1000".parse::<IdRule>().is_err());
     }
 
     #[test]
