@@ -1,9 +1,3 @@
-//! UBIFS: building volumes, reading them exactly as Linux would see them after mounting, and
-//! salvaging those it would refuse.
-//!
-//! Rooms carry the field's names: `sb`, `master`, `log`, `replay`, `recovery`, `orphan`, `index`
-//! (the committed index on flash), `tnc` (the journal's changes above it), `fs` (the file-system
-//! interface), `read` (content), `rescue` (living without an index), `mkfs` (building an image).
 //! UBIFS: reading volumes exactly as Linux would see them after mounting, salvaging those it would
 //! refuse, and building images.
 //!
