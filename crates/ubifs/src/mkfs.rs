@@ -63,3 +63,8 @@ pub fn build(
     let image = finish::Image { plan: &plan, options, layout: &layout, index };
     finish::write(&image, area, data.statistics)
 }
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod verify;

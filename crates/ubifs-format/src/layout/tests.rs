@@ -84,6 +84,47 @@ fn dead_and_dark_space_follow_the_watermarks() {
     assert_eq!(layout.dead_and_dark(&index), (0, 0));
 }
 
+/// What mkfs.ubifs 2.1.5 chose: (min_io, LEB size, LEBs, fanout, orphan LEBs, reserved), log LEBs
+/// asked for, (max_bud_bytes, log LEBs, LPT LEBs, rp_size, big model).
+type Chosen = ([u32; 6], Option<u32>, [u64; 5]);
+
+const CHOSEN: [Chosen; 12] = [
+    ([64, 32640, 123, 16, 1, 0], Some(4), [456960, 4, 2, 0, 0]),
+    ([8, 16256, 44, 8, 1, 100000], None, [65024, 4, 2, 105761, 0]),
+    ([2048, 28672, 5363, 8, 2, 100000], None, [8388608, 24, 4, 105761, 0]),
+    ([2048, 258048, 185, 16, 1, 100000], Some(4), [5419008, 4, 2, 104809, 0]),
+    ([8, 130944, 2377, 3, 3, 0], None, [8388608, 4, 2, 0, 0]),
+    ([8, 524160, 535, 16, 3, 0], None, [8388608, 4, 2, 0, 0]),
+    ([2048, 520192, 1365, 4, 1, 0], None, [8388608, 4, 2, 0, 0]),
+    ([1, 32640, 1845, 8, 3, 100000], Some(11), [7441920, 11, 2, 105761, 0]),
+    ([512, 64512, 196, 8, 1, 0], Some(10), [1419264, 10, 2, 0, 0]),
+    ([8, 16256, 2613, 4, 1, 0], Some(16), [5250688, 16, 3, 0, 0]),
+    ([64, 262016, 5056, 16, 1, 0], None, [8388608, 4, 2, 0, 0]),
+    ([512, 130048, 10889, 3, 1, 0], None, [8388608, 4, 2, 0, 0]),
+];
+
+#[test]
+fn the_classic_tool_chooses_the_same() {
+    for ([min_io, leb_size, max_leb_cnt, fanout, orph_lebs, reserved], log_lebs, chosen) in CHOSEN {
+        let options = LayoutOptions {
+            log_lebs,
+            orph_lebs,
+            fanout,
+            reserved: reserved.into(),
+            ..LayoutOptions::new(leb_size, min_io, max_leb_cnt)
+        };
+        let layout = Layout::for_image(&options).unwrap();
+        let found = [
+            layout.max_bud_bytes,
+            layout.log_lebs.into(),
+            layout.lpt_lebs.into(),
+            layout.rp_size,
+            layout.big_lpt.into(),
+        ];
+        assert_eq!(found, chosen, "{options:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_parameters_panic_and_every_layout_is_sound(
