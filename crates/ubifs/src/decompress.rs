@@ -22,7 +22,8 @@ pub(crate) fn decompress(
             Ok(())
         }
         Compression::Lzo => {
-            let found = lzallright::decompress(input, out).map_err(|error| format!("lzo: {error:?}"))?;
+            let found =
+                lzallright::decompress(input, out).map_err(|error| format!("lzo: {error:?}"))?;
             exact(found, expected)
         }
         Compression::Zlib => {

@@ -113,11 +113,10 @@ impl Ubifs {
         let wanted = names::decoded(name);
         let coded = match wanted {
             Some(Wanted::Stored(stored)) => self.find_stored(dir, &stored),
-            Some(Wanted::Abbreviated { hash, cookie, prefix }) => {
-                self.find_entry(Key::dent(dir, hash), &|dent| {
+            Some(Wanted::Abbreviated { hash, cookie, prefix }) => self
+                .find_entry(Key::dent(dir, hash), &|dent| {
                     dent.cookie == cookie && dent.name.starts_with(&prefix)
-                })
-            }
+                }),
             None => None,
         };
         let coded = coded.filter(|dent| is_encrypted || !names::is_plain(&dent.name));

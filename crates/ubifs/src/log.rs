@@ -125,12 +125,7 @@ impl Walk<'_> {
         }
     }
 
-    fn lost(
-        &mut self,
-        at: Location,
-        message: &str,
-        report: &mut Report,
-    ) -> Result<(), UbifsError> {
+    fn lost(&mut self, at: Location, message: &str, report: &mut Report) -> Result<(), UbifsError> {
         self.log.is_lost = true;
         report.refuse(at, "log-lost", message)
     }
@@ -183,12 +178,7 @@ impl Walk<'_> {
         }
     }
 
-    fn bud(
-        &mut self,
-        bud: Reference,
-        at: Location,
-        report: &mut Report,
-    ) -> Result<(), UbifsError> {
+    fn bud(&mut self, bud: Reference, at: Location, report: &mut Report) -> Result<(), UbifsError> {
         let sb = &self.volume.sb;
         let valid = bud.head < HEADS
             && sb.is_main(bud.leb.get())

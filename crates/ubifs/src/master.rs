@@ -24,10 +24,7 @@ pub(crate) struct Selected {
 }
 
 /// Reads both master LEBs and chooses a node. `None` when salvaging finds no usable one.
-pub(crate) fn select(
-    volume: &Volume,
-    report: &mut Report,
-) -> Result<Option<Selected>, UbifsError> {
+pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Selected>, UbifsError> {
     let mut lebs = [Vec::new(), Vec::new()];
     for (number, bytes) in (MASTER_LEB..).zip(&mut lebs) {
         if let Err(error) = volume.read_leb(Leb::new(number), bytes) {
@@ -198,11 +195,7 @@ fn has_recovery_flag(bytes: &[u8]) -> bool {
 
 /// The valid master with the highest sequence number in any slot: what salvaging goes by where
 /// Linux refuses.
-fn newest(
-    first: &MasterLeb<'_>,
-    second: &MasterLeb<'_>,
-    report: &mut Report,
-) -> Option<Selected> {
+fn newest(first: &MasterLeb<'_>, second: &MasterLeb<'_>, report: &mut Report) -> Option<Selected> {
     let slots = [first, second].into_iter().flat_map(|leb| {
         (0..leb.volume.leb_size()).step_by(leb.slot_size() as usize).map(move |o| (leb, o))
     });

@@ -75,8 +75,7 @@ impl Ubifs {
         let mut report = Report::new(options.strict);
         let found = sb::load(device, &mut report)?;
         let volume = Arc::new(Volume::new(found.device, found.sb));
-        let selected =
-            if found.is_guess { None } else { master::select(&volume, &mut report)? };
+        let selected = if found.is_guess { None } else { master::select(&volume, &mut report)? };
         let mut fs = match selected {
             Some(selected) => Self::mount(&volume, selected, &mut report)?,
             None => Self::rescue(&volume, None)?,
@@ -179,7 +178,11 @@ impl Ubifs {
         }
         if info.orphans_removed > 0 {
             let message = format!("{} deleted files that were open", info.orphans_removed);
-            report.findings.note(leb_start(self.superblock().orph_first()), "orphans-removed", message);
+            report.findings.note(
+                leb_start(self.superblock().orph_first()),
+                "orphans-removed",
+                message,
+            );
         }
     }
 

@@ -164,12 +164,7 @@ impl Window<'_> {
     }
 
     /// Puts one block where it belongs.
-    fn block(
-        &mut self,
-        branch: &Branch,
-        bytes: &[u8],
-        spare: &mut Vec<u8>,
-    ) -> Result<(), FsError> {
+    fn block(&mut self, branch: &Branch, bytes: &[u8], spare: &mut Vec<u8>) -> Result<(), FsError> {
         let what = || format!("inode {} block {}", self.ino, branch.key.value());
         let data = check_leaf(&self.fs.tnc.volume, branch, bytes)
             .and_then(|node| node.data())

@@ -93,12 +93,7 @@ fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
 
 impl Journal {
     /// Adds the nodes of one LEB.
-    fn take(
-        &mut self,
-        leb: Leb,
-        nodes: &Nodes<'_>,
-        report: &mut Report,
-    ) -> Result<(), UbifsError> {
+    fn take(&mut self, leb: Leb, nodes: &Nodes<'_>, report: &mut Report) -> Result<(), UbifsError> {
         for (offset, node) in nodes {
             self.bytes += u64::from(node.header.len);
             if node.header.sqnum >= SQNUM_LIMIT {

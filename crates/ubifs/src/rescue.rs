@@ -3,14 +3,14 @@
 //! What was deleted comes back where neither a deletion node nor a truncation node is left.
 
 use crate::overlay::Overlay;
+use crate::recovery;
 use crate::replay::Journal;
 use crate::report::Report;
+use crate::report::leb_start;
 use crate::tnc::Tnc;
 use crate::volume::Volume;
-use crate::recovery;
 use eraseblock_base::{Leb, Severity};
 use eraseblock_ubifs_format::constants::SQNUM_LIMIT;
-use crate::report::leb_start;
 use std::collections::HashMap;
 use std::sync::Arc;
 

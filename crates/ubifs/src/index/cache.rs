@@ -44,8 +44,7 @@ impl Cache {
     }
 
     pub(super) fn put(&self, branch: &Branch, node: &Arc<IndexNode>) {
-        let entry =
-            Entry { leb: branch.leb.get(), offset: branch.offset, node: Arc::clone(node) };
+        let entry = Entry { leb: branch.leb.get(), offset: branch.offset, node: Arc::clone(node) };
         let mut slot = self.slot(branch).lock().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(entry);
     }

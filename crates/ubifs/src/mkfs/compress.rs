@@ -13,6 +13,7 @@ const ZLIB_WINDOW_BITS: u8 = 11;
 /// Compresses blocks for one thread; keeps the state of each algorithm it was asked for.
 #[derive(Default)]
 pub(super) struct BlockCompressor {
+    lzo: Option<Box<lzallright::Dict>>,
     zlib: Option<flate2::Compress>,
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
     first: Vec<u8>,
@@ -33,7 +34,7 @@ impl BlockCompressor {
         let how = match compressor {
             Compressor::None => return Ok((block, Compression::None)),
             Compressor::Lzo => {
-                lzo(block, &mut self.first)?;
+                lzo(&mut self.lzo, block, &mut self.first)?;
                 Compression::Lzo
             }
             Compressor::Zlib => {
@@ -56,7 +57,7 @@ impl BlockCompressor {
 
     /// LZO, or deflate where it is smaller by `percent`; the result is in `first`.
     fn favour_lzo(&mut self, block: &[u8], percent: u8) -> Result<Compression, MkfsError> {
-        lzo(block, &mut self.first)?;
+        lzo(&mut self.lzo, block, &mut self.first)?;
         zlib(&mut self.zlib, block, &mut self.second)?;
         if self.second.len() * 100 <= self.first.len() * (100 - usize::from(percent)) {
             std::mem::swap(&mut self.first, &mut self.second);
@@ -83,8 +84,19 @@ impl BlockCompressor {
     }
 }
 
-fn lzo(_block: &[u8], _out: &mut Vec<u8>) -> Result<(), MkfsError> {
-    Err(MkfsError::Compressor { compressor: "lzo", message: "not available".to_owned() })
+fn lzo(
+    state: &mut Option<Box<lzallright::Dict>>,
+    block: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), MkfsError> {
+    let dict = state.get_or_insert_with(Box::default);
+    out.resize(lzallright::worst_case_len(block.len()), 0);
+    let len = lzallright::compress(block, out, dict).map_err(|problem| MkfsError::Compressor {
+        compressor: "lzo",
+        message: format!("{problem:?}"),
+    })?;
+    out.truncate(len);
+    Ok(())
 }
 
 fn zlib(
