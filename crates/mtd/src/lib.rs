@@ -7,6 +7,7 @@ pub mod file;
 pub mod leb;
 pub mod memory;
 pub mod read_at;
+pub mod writable;
 
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
@@ -14,3 +15,4 @@ pub use file::{ImageFile, ImageShape, LebFile, OpenError};
 pub use leb::LebDevice;
 pub use memory::MemoryMtd;
 pub use read_at::ReadAt;
+pub use writable::WritableImage;

@@ -13,7 +13,7 @@ pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError
     let volume = std::sync::Arc::clone(&tnc.volume);
     let mut reader = Reader::default();
     let mut bytes = Vec::new();
-    for number in volume.sb.orph_first()..volume.sb.main_first() {
+    for number in volume.sb.orph_first()..volume.sb.main_first().min(volume.main_end()) {
         if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
             report.refuse(leb_start(number), "orphans-unreadable", error.to_string())?;
             continue;

@@ -23,7 +23,12 @@ pub(crate) struct Found {
 /// Reads the superblock of a volume.
 pub(crate) fn load(device: Arc<dyn LebDevice>, report: &mut Report) -> Result<Found, UbifsError> {
     let sb = match read(&*device) {
-        Ok(sb) => sb,
+        Ok(sb) if fits(&sb, &*device) => sb,
+        Ok(sb) => {
+            let message = format!("LEB size {} on a volume that is smaller", sb.leb_size);
+            report.refuse(leb_start(0), "superblock-refused", message)?;
+            return Ok(guess(device, report));
+        }
         Err(error) => {
             lost(error, report)?;
             return Ok(guess(device, report));
@@ -49,6 +54,13 @@ fn read(device: &dyn LebDevice) -> Result<Superblock, UbifsError> {
     // The LEB size of the device may be wrong, which the superblock's own length does not need.
     let limits = Limits::unknown(device.leb_size());
     Ok(decode::expect(&bytes, NodeType::Superblock, &limits, leb_start(0))?.superblock()?)
+}
+
+/// Whether the volume holds at least the superblock and a master LEB of the size it names. Buffers
+/// have that size, so what does not fit must not be believed.
+fn fits(sb: &Superblock, device: &dyn LebDevice) -> bool {
+    let bytes = u64::from(device.leb_size()) * u64::from(device.leb_count());
+    2 * u64::from(sb.leb_size) <= bytes
 }
 
 fn lost(error: UbifsError, report: &mut Report) -> Result<(), UbifsError> {
