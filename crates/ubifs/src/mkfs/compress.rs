@@ -3,19 +3,15 @@
 use super::error::MkfsError;
 use super::options::Compressor;
 use eraseblock_base::align::align_up_usize;
+use eraseblock_codec::{Codec, CodecError, CompressSpec, Compressor as Engine, favor_lzo};
 use eraseblock_ubifs_format::Compression;
-use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MIN_COMPRESS_LEN, NODE_ALIGN};
+use eraseblock_ubifs_format::constants::{MIN_COMPRESS_LEN, NODE_ALIGN};
 use eraseblock_ubifs_format::raw;
-
-/// log2 of the largest match distance in a deflate stream.
-const ZLIB_WINDOW_BITS: u8 = 11;
 
 /// Compresses blocks for one thread; keeps the state of each algorithm it was asked for.
 #[derive(Default)]
 pub(super) struct BlockCompressor {
-    lzo: Option<Box<lzallright::Dict>>,
-    zlib: Option<flate2::Compress>,
-    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
+    engines: Vec<Engine>,
     first: Vec<u8>,
     second: Vec<u8>,
 }
@@ -31,22 +27,25 @@ impl BlockCompressor {
         if block.len() < MIN_COMPRESS_LEN {
             return Ok((block, Compression::None));
         }
-        let how = match compressor {
+        let (spec, how) = match compressor {
             Compressor::None => return Ok((block, Compression::None)),
-            Compressor::Lzo => {
-                lzo(&mut self.lzo, block, &mut self.first)?;
-                Compression::Lzo
+            Compressor::Lzo | Compressor::FavourLzo { .. } => {
+                (CompressSpec::image(Codec::Lzo), Compression::Lzo)
             }
-            Compressor::Zlib => {
-                zlib(&mut self.zlib, block, &mut self.first)?;
-                Compression::Zlib
-            }
+            Compressor::Zlib => (CompressSpec::image(Codec::Zlib), Compression::Zlib),
             Compressor::Zstd { level } => {
-                self.zstd(block, level)?;
-                Compression::Zstd
+                (CompressSpec { codec: Codec::Zstd, level }, Compression::Zstd)
             }
-            Compressor::FavourLzo { percent } => self.favour_lzo(block, percent)?,
         };
+        run(&mut self.engines, spec, block, &mut self.first)?;
+        let mut how = how;
+        if let Compressor::FavourLzo { percent } = compressor {
+            run(&mut self.engines, CompressSpec::image(Codec::Zlib), block, &mut self.second)?;
+            if !favor_lzo(self.first.len(), self.second.len(), percent.into()) {
+                std::mem::swap(&mut self.first, &mut self.second);
+                how = Compression::Zlib;
+            }
+        }
         let on_flash = |len| align_up_usize(raw::DataNode::SIZE + len, NODE_ALIGN as usize);
         if on_flash(self.first.len()) < on_flash(block.len()) {
             Ok((&self.first, how))
@@ -54,67 +53,26 @@ impl BlockCompressor {
             Ok((block, Compression::None))
         }
     }
+}
 
-    /// LZO, or deflate where it is smaller by `percent`; the result is in `first`.
-    fn favour_lzo(&mut self, block: &[u8], percent: u8) -> Result<Compression, MkfsError> {
-        lzo(&mut self.lzo, block, &mut self.first)?;
-        zlib(&mut self.zlib, block, &mut self.second)?;
-        if self.second.len() * 100 <= self.first.len() * (100 - usize::from(percent)) {
-            std::mem::swap(&mut self.first, &mut self.second);
-            return Ok(Compression::Zlib);
+/// Compresses with the engine for `spec`, which is made when it is first needed.
+fn run(
+    engines: &mut Vec<Engine>,
+    spec: CompressSpec,
+    block: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), MkfsError> {
+    let error = |error: CodecError| MkfsError::Compressor {
+        compressor: spec.codec.name(),
+        message: error.to_string(),
+    };
+    let position = engines.iter().position(|engine| engine.spec() == spec);
+    let engine = match position {
+        Some(position) => &mut engines[position],
+        None => {
+            engines.push(Engine::new(spec).map_err(error)?);
+            engines.last_mut().expect("it was just pushed")
         }
-        Ok(Compression::Lzo)
-    }
-
-    fn zstd(&mut self, block: &[u8], level: i32) -> Result<(), MkfsError> {
-        let error = |error: std::io::Error| MkfsError::Compressor {
-            compressor: "zstd",
-            message: error.to_string(),
-        };
-        let compressor = match &mut self.zstd {
-            Some((made_for, compressor)) if *made_for == level => compressor,
-            other => {
-                &mut other.insert((level, zstd::bulk::Compressor::new(level).map_err(error)?)).1
-            }
-        };
-        self.first.resize(zstd::zstd_safe::compress_bound(BLOCK_SIZE as usize), 0);
-        let len = compressor.compress_to_buffer(block, &mut self.first[..]).map_err(error)?;
-        self.first.truncate(len);
-        Ok(())
-    }
-}
-
-fn lzo(
-    state: &mut Option<Box<lzallright::Dict>>,
-    block: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), MkfsError> {
-    let dict = state.get_or_insert_with(Box::default);
-    out.resize(lzallright::worst_case_len(block.len()), 0);
-    let len = lzallright::compress(block, out, dict).map_err(|problem| MkfsError::Compressor {
-        compressor: "lzo",
-        message: format!("{problem:?}"),
-    })?;
-    out.truncate(len);
-    Ok(())
-}
-
-fn zlib(
-    state: &mut Option<flate2::Compress>,
-    block: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), MkfsError> {
-    let level = flate2::Compression::new(9);
-    let compress = state.get_or_insert_with(|| {
-        flate2::Compress::new_with_window_bits(level, false, ZLIB_WINDOW_BITS)
-    });
-    compress.reset();
-    out.clear();
-    out.reserve(BLOCK_SIZE as usize + 512);
-    let error = |message: String| MkfsError::Compressor { compressor: "zlib", message };
-    match compress.compress_vec(block, out, flate2::FlushCompress::Finish) {
-        Ok(flate2::Status::StreamEnd) => Ok(()),
-        Ok(status) => Err(error(format!("{status:?}"))),
-        Err(problem) => Err(error(problem.to_string())),
-    }
+    };
+    engine.compress(block, out).map_err(error)
 }
