@@ -66,13 +66,11 @@ fn run(
         compressor: spec.codec.name(),
         message: error.to_string(),
     };
-    let position = engines.iter().position(|engine| engine.spec() == spec);
-    let engine = match position {
-        Some(position) => &mut engines[position],
-        None => {
-            engines.push(Engine::new(spec).map_err(error)?);
-            engines.last_mut().expect("it was just pushed")
-        }
+    let position = if let Some(position) = engines.iter().position(|made| made.spec() == spec) {
+        position
+    } else {
+        engines.push(Engine::new(spec).map_err(error)?);
+        engines.len() - 1
     };
-    engine.compress(block, out).map_err(error)
+    engines[position].compress(block, out).map_err(error)
 }
