@@ -232,8 +232,9 @@ fn look<const DEEP: bool>(
         }
     }
     if far.len() >= LOOK {
-        candidates
-            .each::<DEEP>(|candidate| far = far.max(extend(text, at, here, candidate, far, far_limit)));
+        candidates.each::<DEEP>(|candidate| {
+            far = far.max(extend(text, at, here, candidate, far, far_limit))
+        });
     }
     (near, far)
 }
