@@ -3,8 +3,16 @@
 
 pub mod device;
 pub mod error;
+pub mod file;
 pub mod leb;
+pub mod memory;
+pub mod read_at;
+pub mod writable;
 
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
+pub use file::{ImageFile, ImageShape, LebFile, OpenError};
 pub use leb::LebDevice;
+pub use memory::MemoryMtd;
+pub use read_at::ReadAt;
+pub use writable::WritableImage;

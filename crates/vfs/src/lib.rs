@@ -4,6 +4,7 @@
 pub mod attr;
 pub mod error;
 pub mod fs;
+pub mod manifest;
 pub mod memory;
 pub mod source;
 pub mod walk;
