@@ -141,7 +141,7 @@ impl Session {
             let _ = self.out.into_parts();
             return Exit::Done;
         }
-        if !self.options.quiet && !(self.options.json && result.is_ok()) {
+        if !(self.options.quiet || self.options.json && result.is_ok()) {
             self.print_findings();
         }
         match result {

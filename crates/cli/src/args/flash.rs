@@ -4,7 +4,7 @@ use super::size32;
 use crate::failure::Failure;
 use clap::Args;
 use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_nandsim::parts;
+use eraseblock_nandsim::parts::{self, Part};
 
 /// A flash; `--flash` alone is enough, single sizes may differ from the part's.
 #[derive(Clone, Debug, Default, Args)]
@@ -48,7 +48,7 @@ impl FlashArgs {
         };
         let peb = self.peb.or(part.map(|p| p.peb_size));
         let peb = peb.ok_or_else(|| missing("the size of an eraseblock", "--peb"))?;
-        let shape = part.map(|p| p.geometry());
+        let shape = part.map(Part::geometry);
         let page = self.page.or(shape.map(|g| g.min_io()));
         let page = page.ok_or_else(|| missing("the size of a page", "--page"))?;
         let part_subpage = shape.filter(|_| self.page.is_none()).map(|g| g.subpage());

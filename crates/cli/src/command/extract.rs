@@ -206,8 +206,7 @@ impl ExtractArgs {
         dest: &Path,
         session: &mut Session,
     ) -> Result<VolumeSummary, Failure> {
-        let path =
-            if dest.is_dir() { dest.join("volume.img") } else { dest.with_added_extension("img") };
+        let path = raw_path(dest);
         if path.exists() && !self.force {
             return Err(Failure::new(format!("{}: exists already", path.display()))
                 .hint("--force replaces it"));
@@ -230,6 +229,16 @@ fn explain(error: TreeError) -> Failure {
         return failure.hint("--force extracts into it and replaces what is in the way");
     }
     failure
+}
+
+/// Where the raw content of a volume goes: beside where a folder would be, or into it.
+fn raw_path(dest: &Path) -> PathBuf {
+    if dest.is_dir() {
+        return dest.join("volume.img");
+    }
+    let mut path = dest.as_os_str().to_owned();
+    path.push(".img");
+    path.into()
 }
 
 /// The name of a volume's folder: its own where that can be the name of a file.
