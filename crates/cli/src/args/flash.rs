@@ -8,19 +8,18 @@ use eraseblock_nandsim::parts::{self, Part};
 
 /// A flash; `--flash` alone is enough, single sizes may differ from the part's.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Flash")]
 pub(crate) struct FlashArgs {
     /// A part of the database: `eraseblock chip parts` lists them
-    #[arg(long, value_name = "PART")]
+    #[arg(long, help_heading = "Flash", value_name = "PART")]
     pub flash: Option<String>,
     /// Size of a physical eraseblock
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub peb: Option<u32>,
     /// Size of a page: the smallest unit that can be programmed
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub page: Option<u32>,
     /// Size of a sub-page: the unit of UBI headers; as --page when left out
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub subpage: Option<u32>,
 }
 
