@@ -1,6 +1,15 @@
 //! Decompression of one block.
 
 use eraseblock_ubifs_format::Compression;
+use std::cell::RefCell;
+
+thread_local! {
+    // Both take longer to make than to use for one block.
+    static DEFLATE: RefCell<libdeflater::Decompressor> =
+        RefCell::new(libdeflater::Decompressor::new());
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        RefCell::new(zstd::bulk::Decompressor::new().ok());
+}
 
 /// Decompresses `input` to exactly `out.len()` bytes.
 pub(crate) fn decompress(
@@ -27,15 +36,16 @@ pub(crate) fn decompress(
             exact(found, expected)
         }
         Compression::Zlib => {
-            let found = libdeflater::Decompressor::new()
-                .deflate_decompress(input, out)
+            let found = DEFLATE
+                .with_borrow_mut(|deflate| deflate.deflate_decompress(input, out))
                 .map_err(|error| format!("zlib: {error}"))?;
             exact(found, expected)
         }
-        Compression::Zstd => {
-            let found = zstd::bulk::decompress_to_buffer(input, out)
-                .map_err(|error| format!("zstd: {error}"))?;
+        Compression::Zstd => ZSTD.with_borrow_mut(|zstd| {
+            let zstd = zstd.as_mut().ok_or("zstd: no memory for a context")?;
+            let found =
+                zstd.decompress_to_buffer(input, out).map_err(|error| format!("zstd: {error}"))?;
             exact(found, expected)
-        }
+        }),
     }
 }
