@@ -73,25 +73,24 @@ pub(crate) struct TargetArgs {
 
 /// What a target is taken for instead of what is detected.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Instead of detection")]
 pub(crate) struct ShapeArgs {
     /// What the target is
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, help_heading = "Instead of detection", value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Size of a physical eraseblock
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub peb: Option<u32>,
     /// Size of a page: the smallest unit that can be programmed
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub page: Option<u32>,
     /// Size of a sub-page: the unit of UBI headers
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub subpage: Option<u32>,
     /// Offset of the volume identifier header in an eraseblock
-    #[arg(long, value_name = "OFFSET", value_parser = size32)]
+    #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
     pub vid_offset: Option<u32>,
     /// Size of a logical eraseblock, for a bare UBIFS image
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub leb: Option<u32>,
 }
 

@@ -1,6 +1,9 @@
 //! The `eraseblock` command: argument parsing, output and exit codes. Everything it does is done by
 //! the library rooms below it.
 
+// Switches of a command line are flags, each of them independent.
+#![allow(clippy::struct_excessive_bools)]
+
 mod accounting;
 mod args;
 mod builder;

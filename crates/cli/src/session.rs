@@ -16,22 +16,27 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 /// Options that every sub-command has.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Everywhere")]
 pub(crate) struct GlobalOptions {
     /// Print the result as JSON (docs/json.md says what it looks like)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
     /// Do not deliver what Linux would refuse: exit with 3 instead
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub strict: bool,
     /// Print no findings, no summary and no progress
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub quiet: bool,
     /// Print every finding, not just the first ones of each kind
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub all_findings: bool,
     /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        value_name = "WHEN",
+        default_value = "auto"
+    )]
     pub color: ColorChoice,
 }
 
@@ -141,7 +146,7 @@ impl Session {
             let _ = self.out.into_parts();
             return Exit::Done;
         }
-        if !self.options.quiet && !(self.options.json && result.is_ok()) {
+        if !(self.options.quiet || self.options.json && result.is_ok()) {
             self.print_findings();
         }
         match result {

@@ -39,10 +39,17 @@ pub(crate) fn name(bytes: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
+            text.extend(["\\x", &hex(&[*byte])]);
         }
     }
     text
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// A UUID with its dashes.
@@ -52,7 +59,7 @@ pub(crate) fn uuid(uuid: &[u8; 16]) -> String {
         if matches!(index, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        text.push_str(&format!("{byte:02x}"));
+        text.push_str(&hex(&[*byte]));
     }
     text
 }

@@ -4,23 +4,22 @@ use super::size32;
 use crate::failure::Failure;
 use clap::Args;
 use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_nandsim::parts;
+use eraseblock_nandsim::parts::{self, Part};
 
 /// A flash; `--flash` alone is enough, single sizes may differ from the part's.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Flash")]
 pub(crate) struct FlashArgs {
     /// A part of the database: `eraseblock chip parts` lists them
-    #[arg(long, value_name = "PART")]
+    #[arg(long, help_heading = "Flash", value_name = "PART")]
     pub flash: Option<String>,
     /// Size of a physical eraseblock
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub peb: Option<u32>,
     /// Size of a page: the smallest unit that can be programmed
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub page: Option<u32>,
     /// Size of a sub-page: the unit of UBI headers; as --page when left out
-    #[arg(long, value_name = "SIZE", value_parser = size32)]
+    #[arg(long, help_heading = "Flash", value_name = "SIZE", value_parser = size32)]
     pub subpage: Option<u32>,
 }
 
@@ -48,7 +47,7 @@ impl FlashArgs {
         };
         let peb = self.peb.or(part.map(|p| p.peb_size));
         let peb = peb.ok_or_else(|| missing("the size of an eraseblock", "--peb"))?;
-        let shape = part.map(|p| p.geometry());
+        let shape = part.map(Part::geometry);
         let page = self.page.or(shape.map(|g| g.min_io()));
         let page = page.ok_or_else(|| missing("the size of a page", "--page"))?;
         let part_subpage = shape.filter(|_| self.page.is_none()).map(|g| g.subpage());

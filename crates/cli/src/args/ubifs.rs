@@ -10,63 +10,62 @@ use std::str::FromStr;
 /// Options of a UBIFS image; what is left out is chosen by the builder.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-#[command(next_help_heading = "File system")]
 pub(crate) struct UbifsOptions {
     /// Most logical eraseblocks the file system may grow to; of the whole flash when left out
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, help_heading = "File system", value_name = "COUNT")]
     pub max_lebs: Option<u32>,
     /// lzo, zlib, zstd[:LEVEL], none, or favor-lzo[:PERCENT]
-    #[arg(long, value_name = "COMPRESSOR")]
+    #[arg(long, help_heading = "File system", value_name = "COMPRESSOR")]
     pub compressor: Option<CompressorChoice>,
     /// Another compressor for the files whose path fits a pattern; may be repeated, the first that fits counts
-    #[arg(long, value_name = "GLOB=COMPRESSOR")]
+    #[arg(long, help_heading = "File system", value_name = "GLOB=COMPRESSOR")]
     pub compress_path: Vec<CompressRule>,
     /// Fanout of the index tree
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, help_heading = "File system", value_name = "NUMBER")]
     pub fanout: Option<u32>,
     /// Size of the journal
-    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    #[arg(long, help_heading = "File system", value_name = "SIZE", value_parser = size64)]
     #[serde(deserialize_with = "optional_size")]
     pub journal: Option<u64>,
     /// Space only the super-user may use
-    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    #[arg(long, help_heading = "File system", value_name = "SIZE", value_parser = size64)]
     #[serde(deserialize_with = "optional_size")]
     pub reserved: Option<u64>,
     /// Eraseblocks for the log
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, help_heading = "File system", value_name = "COUNT")]
     pub log_lebs: Option<u32>,
     /// Eraseblocks for orphans
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, help_heading = "File system", value_name = "COUNT")]
     pub orphan_lebs: Option<u32>,
     /// How names become keys
-    #[arg(long, value_name = "HASH")]
+    #[arg(long, help_heading = "File system", value_name = "HASH")]
     pub key_hash: Option<KeyHashChoice>,
     /// Have Linux fix up the free space on the first mount
-    #[arg(long)]
+    #[arg(long, help_heading = "File system")]
     pub space_fixup: bool,
     /// On-flash format: 4 or 5
-    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u32).range(4..=5))]
+    #[arg(long, help_heading = "File system", value_name = "VERSION", value_parser = clap::value_parser!(u32).range(4..=5))]
     pub format_version: Option<u32>,
     /// UUID of the file system; made from its content when left out
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, help_heading = "File system", value_name = "UUID")]
     pub uuid: Option<UuidChoice>,
     /// Device table: nodes, owners and modes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = "File system", value_name = "FILE")]
     pub devtable: Option<PathBuf>,
     /// Make everything owned by 0:0
-    #[arg(long)]
+    #[arg(long, help_heading = "File system")]
     pub squash_owner: bool,
     /// Change owners; may be repeated
-    #[arg(long, value_name = "FROM:TO[:COUNT]")]
+    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
     pub map_uid: Vec<String>,
     /// Change groups; may be repeated
-    #[arg(long, value_name = "FROM:TO[:COUNT]")]
+    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
     pub map_gid: Vec<String>,
     /// Leave extended attributes out
-    #[arg(long, overrides_with = "xattrs")]
+    #[arg(long, help_heading = "File system", overrides_with = "xattrs")]
     pub no_xattrs: bool,
     /// Take extended attributes along (this is what happens anyway)
-    #[arg(long)]
+    #[arg(long, help_heading = "File system")]
     pub xattrs: bool,
 }
 

@@ -112,7 +112,7 @@ impl Build {
             image_seq: layout.image.image_seq,
             volumes: Vec::new(),
         };
-        let ids = assign_ids(&layout.volumes)?;
+        let ids = assign_ids(&layout.volumes);
         let limit = preflight::volume_lebs(&build.flash);
         for (table, id) in layout.volumes.iter().zip(ids) {
             let volume = build.volume(table, id, limit, folder, output, session)?;
@@ -184,20 +184,20 @@ impl Build {
 }
 
 /// The numbers of the volumes: those stated, and the smallest free ones for the others.
-fn assign_ids(tables: &[VolumeTable]) -> Result<Vec<VolumeId>, Failure> {
+fn assign_ids(tables: &[VolumeTable]) -> Vec<VolumeId> {
     let mut taken: Vec<u32> = tables.iter().filter_map(|table| table.id).collect();
     let mut ids = Vec::with_capacity(tables.len());
     for table in tables {
         let id = match table.id {
             Some(id) => id,
-            None => (0..).find(|id| !taken.contains(id)).unwrap_or(u32::MAX),
+            None => (0..u32::MAX).find(|id| !taken.contains(id)).unwrap_or(u32::MAX),
         };
         if table.id.is_none() {
             taken.push(id);
         }
         ids.push(VolumeId::new(id));
     }
-    Ok(ids)
+    ids
 }
 
 fn volume_spec(table: &VolumeTable, id: VolumeId) -> Result<VolumeSpec, Failure> {

@@ -1,4 +1,4 @@
-//! `eraseblock extract`: files out of an image, into a folder.
+//! `eraseblock extract`: files out of an image, into a folder or a tar archive.
 
 use crate::args::{TargetArgs, path_bytes};
 use crate::failure::{Context, Failure};
@@ -7,17 +7,18 @@ use crate::session::Session;
 use crate::target::filesystem::{self, Opened};
 use crate::target::filter::Filter;
 use crate::target::image::{self, Image, UbiImage};
-use crate::target::{Place, peek};
+use crate::target::{Place, open_file_system, peek};
 use crate::text;
 use eraseblock_base::size::format_size;
 use eraseblock_base::{Location, VolumeId};
 use eraseblock_tree::TreeError;
 use eraseblock_tree::extract::{ExtractOptions, ExtractReport, Owners, to_dir};
+use eraseblock_tree::tar_out::{self, TarOptions};
 use eraseblock_ubi::UbiVolume;
 use eraseblock_vfs::FileSystem;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, BufWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,9 +29,16 @@ pub(crate) struct ExtractArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// The folder; made if it does not exist. Several volumes get a folder each in it
-    dest: PathBuf,
+    #[arg(required_unless_present = "tar")]
+    dest: Option<PathBuf>,
     /// Only these paths and what is below them
     paths: Vec<OsString>,
+    /// Write a tar archive instead of a folder; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "dest")]
+    tar: Option<PathBuf>,
+    /// Only this path and what is below it, with --tar; may be repeated
+    #[arg(long, value_name = "PATH")]
+    only: Vec<OsString>,
     /// Deliver damaged files, too, with zeros for what cannot be read
     #[arg(long)]
     keep_damaged: bool,
@@ -73,8 +81,12 @@ struct VolumeSummary {
 /// Extracts.
 pub(crate) fn run(args: &ExtractArgs, session: &mut Session) -> Result<(), Failure> {
     let mut summary = Summary::default();
-    args.to_folder(&args.dest, session, &mut summary)?;
-    if session.options.json {
+    match (&args.tar, &args.dest) {
+        (Some(tar), _) => summary.volumes.push(args.to_tar(tar, session)?),
+        (None, Some(dest)) => args.to_folder(dest, session, &mut summary)?,
+        (None, None) => return Err(Failure::usage("where to?")),
+    }
+    if session.options.json && args.tar.as_deref() != Some(Path::new("-")) {
         return session.json(&summary);
     }
     for volume in &summary.volumes {
@@ -98,7 +110,7 @@ impl ExtractArgs {
     }
 
     fn paths(&self) -> Vec<&[u8]> {
-        self.paths.iter().map(path_bytes).collect()
+        self.paths.iter().chain(&self.only).map(path_bytes).collect()
     }
 
     fn to_folder(
@@ -131,6 +143,33 @@ impl ExtractArgs {
             }
         }
         self.all_volumes(&image, dest, session, summary)
+    }
+
+    /// One file system as an archive.
+    fn to_tar(&self, path: &Path, session: &mut Session) -> Result<VolumeSummary, Failure> {
+        let opened = open_file_system(&self.target, session)?;
+        let filter = Filter::new(opened.fs(), &self.paths())?;
+        let options = TarOptions {
+            xattrs: !self.no_xattrs,
+            keep_damaged: self.keep_damaged,
+            ..TarOptions::default()
+        };
+        let top = filter.root();
+        let report = if path == Path::new("-") {
+            tar_out::write(&filter, top, &mut session.out, &options)?
+        } else {
+            let output = Output::create(path)?;
+            let mut out = BufWriter::with_capacity(1 << 20, &output.file);
+            let report =
+                tar_out::write(&filter, top, &mut out, &options).context(path.display())?;
+            drop(out);
+            output.commit()?;
+            report
+        };
+        opened.finish(session);
+        let summary = VolumeSummary::of(&report, path);
+        session.report(report.findings);
+        Ok(summary)
     }
 
     /// Every volume under its own name in `dest`; one that fails does not stop the others.
@@ -206,8 +245,7 @@ impl ExtractArgs {
         dest: &Path,
         session: &mut Session,
     ) -> Result<VolumeSummary, Failure> {
-        let path =
-            if dest.is_dir() { dest.join("volume.img") } else { dest.with_added_extension("img") };
+        let path = raw_path(dest);
         if path.exists() && !self.force {
             return Err(Failure::new(format!("{}: exists already", path.display()))
                 .hint("--force replaces it"));
@@ -230,6 +268,16 @@ fn explain(error: TreeError) -> Failure {
         return failure.hint("--force extracts into it and replaces what is in the way");
     }
     failure
+}
+
+/// Where the raw content of a volume goes: beside where a folder would be, or into it.
+fn raw_path(dest: &Path) -> PathBuf {
+    if dest.is_dir() {
+        return dest.join("volume.img");
+    }
+    let mut path = dest.as_os_str().to_owned();
+    path.push(".img");
+    path.into()
 }
 
 /// The name of a volume's folder: its own where that can be the name of a file.

@@ -131,7 +131,7 @@ fn xattrs(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<Xattr>, Failure> {
     let mut xattrs = Vec::with_capacity(names.len());
     for name in names {
         let bytes = fs.xattr(ino, &name)?;
-        let value = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let value = text::hex(&bytes);
         xattrs.push(Xattr { name: text::name(&name), value, bytes });
     }
     Ok(xattrs)
@@ -194,8 +194,7 @@ fn xattr_text(value: &[u8]) -> String {
     if trimmed.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return format!("\"{}\"", String::from_utf8_lossy(trimmed));
     }
-    let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("0x{digits}")
+    format!("0x{}", text::hex(value))
 }
 
 #[cfg(test)]

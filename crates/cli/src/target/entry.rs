@@ -144,7 +144,7 @@ pub(crate) fn long_lines(entries: &[Entry], style: Style) -> Vec<String> {
     let line = |row: &[String; 7]| {
         let mut line = row[0].clone();
         for (cell, width) in row[1..6].iter().zip(&widths[1..6]) {
-            line.push_str(&format!(" {cell:>width$}"));
+            line.extend([" ", &format!("{cell:>width$}")]);
         }
         format!("{line} {}", row[6])
     };
@@ -160,7 +160,7 @@ fn long_cells(entry: &Entry, style: Style) -> [String; 7] {
     };
     let mut name = paint_name(entry, style);
     if let Some(target) = &entry.target {
-        name.push_str(&format!(" -> {target}"));
+        name.extend([" -> ", target]);
     }
     if let Some(error) = &entry.error {
         name.push_str(&style.paint(Ink::Red, format!(" ({error})")));

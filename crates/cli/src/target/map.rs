@@ -41,14 +41,14 @@ impl Cell {
         }
     }
 
-    fn ink(self) -> Option<Ink> {
+    fn ink(self) -> Ink {
         const VOLUMES: [Ink; 4] = [Ink::Green, Ink::Cyan, Ink::Magenta, Ink::Blue];
         match self {
-            Self::Free | Self::Stale => Some(Ink::Faint),
-            Self::Volume(place) => Some(VOLUMES[usize::from(place) % VOLUMES.len()]),
-            Self::Layout | Self::Fastmap => Some(Ink::Bold),
-            Self::Damaged => Some(Ink::Yellow),
-            Self::Bad => Some(Ink::Red),
+            Self::Free | Self::Stale => Ink::Faint,
+            Self::Volume(place) => VOLUMES[usize::from(place) % VOLUMES.len()],
+            Self::Layout | Self::Fastmap => Ink::Bold,
+            Self::Damaged => Ink::Yellow,
+            Self::Bad => Ink::Red,
         }
     }
 
@@ -83,7 +83,7 @@ pub(crate) fn draw(cells: &[Cell], width: usize, style: Style) -> Vec<String> {
 fn paint(row: &[Cell], style: Style) -> String {
     let run = |run: &[Cell]| {
         let text: String = run.iter().map(|cell| cell.letter()).collect();
-        run[0].ink().map_or(text.clone(), |ink| style.paint(ink, text))
+        style.paint(run[0].ink(), text)
     };
     row.chunk_by(|a, b| a == b).map(run).collect()
 }
@@ -103,6 +103,10 @@ fn legend(cells: &[Cell], per_character: usize) -> String {
     parts.join("   ")
 }
 
+/// Characters filled by an eighth, two eighths, ...
+const PARTIAL: [&str; 8] =
+    ["", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}"];
+
 /// A bar of `width` characters, filled as `part` is to `whole`.
 pub(crate) fn bar(part: u64, whole: u64, width: usize) -> String {
     let eighths = if whole == 0 {
@@ -111,8 +115,6 @@ pub(crate) fn bar(part: u64, whole: u64, width: usize) -> String {
         let exact = u128::from(part.min(whole)) * (width as u128 * 8) / u128::from(whole);
         usize::try_from(exact).unwrap_or(width * 8)
     };
-    const PARTIAL: [&str; 8] =
-        ["", "\u{258f}", "\u{258e}", "\u{258d}", "\u{258c}", "\u{258b}", "\u{258a}", "\u{2589}"];
     let full = "\u{2588}".repeat(eighths / 8);
     let used = eighths.div_ceil(8);
     format!("{full}{}{}", PARTIAL[eighths % 8], "\u{b7}".repeat(width - used))

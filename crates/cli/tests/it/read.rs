@@ -84,6 +84,31 @@ fn extracting_gives_the_folder_back() {
 }
 
 #[test]
+fn extracting_to_an_archive_and_back() {
+    let sample = Sample::new();
+    let image = sample.ubifs();
+    sample.ok(&["extract", image, "--tar", "out.tar"]);
+    sample.ok(&[
+        "mkfs",
+        "ubifs",
+        "out.tar",
+        "-o",
+        "again.ubifs",
+        "--leb",
+        "126976",
+        "--min-io",
+        "2048",
+        "--max-lebs",
+        "60",
+        "--compressor",
+        "zlib",
+    ]);
+    let manifest = |image| sample.ok(&["manifest", image]).out;
+    assert_eq!(manifest("again.ubifs"), manifest(image));
+    assert_eq!(manifest(image).lines().count(), 8);
+}
+
+#[test]
 fn info_tells_geometry_volumes_and_health() {
     let sample = Sample::new();
     let image = sample.ubi();

@@ -7,7 +7,7 @@ use crate::target::peek::Content;
 use crate::text;
 use eraseblock_base::Peb;
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo};
+use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo, VolumeMap};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::node::Superblock;
@@ -167,7 +167,7 @@ fn map_of(found: &Attachment) -> Vec<Cell> {
     let mut cells: Vec<Cell> = (0..found.peb_count).map(cell).collect();
     for (place, info) in found.volumes.iter().enumerate() {
         let place = u8::try_from(place).unwrap_or(u8::MAX);
-        for (_, peb) in found.map(info.id).into_iter().flat_map(|map| map.iter()) {
+        for (_, peb) in found.map(info.id).into_iter().flat_map(VolumeMap::iter) {
             if let Some(cell) = cells.get_mut(peb.index()) {
                 *cell = Cell::Volume(place);
             }
