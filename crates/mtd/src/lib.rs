@@ -4,6 +4,7 @@
 pub mod device;
 pub mod error;
 pub mod leb;
+pub mod oob;
 
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
