@@ -2,9 +2,11 @@
 //! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
 
 pub mod device;
+pub mod ecc;
 pub mod error;
 pub mod leb;
 pub mod oob;
+pub mod verify;
 
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;

@@ -130,7 +130,7 @@ fn erases_cut_in_every_way() {
     let old = pattern(32_768, 1);
     assert_eq!(read(&cut_erase(large(), Variant::E0, 1), 0, 32_768).0, old);
     let whole = cut_erase(large(), Variant::E1, 1);
-    assert_eq!(read(&whole, 0, 32_768).0, [0xFF; 32_768]);
+    assert_eq!(read(&whole, 0, 32_768).0, vec![0xFF; 32_768]);
     whole.program(0, &[0; 512]).unwrap();
     for seed in 0..8 {
         let half = cut_erase(large(), Variant::E2 { scattered: false }, seed);
