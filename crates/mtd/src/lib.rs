@@ -6,6 +6,7 @@ pub mod ecc;
 pub mod error;
 pub mod leb;
 pub mod oob;
+pub mod partition;
 pub mod verify;
 
 pub use device::{Mtd, ReadOutcome};

@@ -3,6 +3,7 @@
 
 mod ecc;
 mod file;
+mod partition;
 mod rules;
 mod variants;
 
