@@ -1,6 +1,7 @@
 //! The device seams: [`Mtd`], a flash device addressed by byte and eraseblock, and [`LebDevice`],
 //! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
 
+pub mod bbt;
 pub mod device;
 pub mod ecc;
 pub mod error;

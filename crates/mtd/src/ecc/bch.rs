@@ -30,8 +30,9 @@ pub struct Bch {
     /// Bits of the remainder: the degree of the generator polynomial.
     degree: u32,
     ecc_bytes: usize,
-    /// What eight bytes in front of the remainder, each alone, leave of it.
-    tables: Vec<[Remainder; 256]>,
+    /// What eight bytes in front of the remainder, each alone, leave of it: 256 entries for each,
+    /// of as many words as the remainder has.
+    tables: Vec<u64>,
     /// Makes the ECC of an erased step 0xFF.
     mask: Vec<u8>,
 }
@@ -51,7 +52,7 @@ impl Bch {
         let generator = generator(&field, u32::from(strength));
         let degree = u32::try_from(generator.len() - 1).unwrap_or(0);
         let ecc_bytes = (degree as usize).div_ceil(8);
-        let tables = tables(&generator);
+        let tables = tables(&generator, ecc_bytes.div_ceil(8));
         let step_bits = if step == 512 { 4096 } else { 8192 };
         let mask = vec![0; ecc_bytes];
         let mut code = Self { field, step, step_bits, strength, degree, ecc_bytes, tables, mask };
@@ -94,13 +95,15 @@ impl Bch {
 
     fn remainder<const W: usize>(&self, data: &[u8]) -> Remainder {
         let mut rest = [0_u64; W];
+        let (entries, _) = self.tables.as_chunks::<W>();
+        let (tables, _) = entries.as_chunks::<256>();
         for chunk in data[..self.step].chunks_exact(8) {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(chunk);
             let front = (rest[0] ^ u64::from_be_bytes(bytes)).to_be_bytes();
             rest.copy_within(1.., 0);
             rest[W - 1] = 0;
-            for (byte, table) in front.into_iter().zip(&self.tables) {
+            for (byte, table) in front.into_iter().zip(tables) {
                 let entry = &table[usize::from(byte)];
                 for (word, add) in rest.iter_mut().zip(entry) {
                     *word ^= add;
@@ -206,7 +209,7 @@ impl Bch {
         for position in 0..bits {
             let mut sum = locator[0];
             for (step, log) in &mut terms {
-                sum ^= field.power(*log);
+                sum ^= field.element(*log);
                 *log += *step;
                 if *log >= field.order {
                     *log -= field.order;
@@ -247,7 +250,7 @@ fn generator(field: &Field, strength: u32) -> Vec<bool> {
 }
 
 /// For each of eight bytes in front of the remainder: what it leaves, left-aligned.
-fn tables(generator: &[bool]) -> Vec<[Remainder; 256]> {
+fn tables(generator: &[bool], words: usize) -> Vec<u64> {
     // The generator below its leading term, left-aligned.
     let mut below = [0; WORDS];
     for (place, _) in generator.iter().rev().skip(1).enumerate().filter(|(_, set)| **set) {
@@ -264,14 +267,15 @@ fn tables(generator: &[bool]) -> Vec<[Remainder; 256]> {
         }
         rest
     };
-    let mut tables = vec![[[0; WORDS]; 256]; 8];
+    let mut tables = vec![0; 8 * 256 * words];
     // The byte in front, at any distance, is shifted out bit by bit: the same as if it stood in
     // the remainder's own first byte, followed by 8 * distance further shifts.
     for byte in 1..=255_u8 {
         let mut rest = [u64::from(byte) << 56, 0, 0, 0];
         for distance in 0..8 {
             (0..8).for_each(|_| rest = shifted(rest));
-            tables[7 - distance][usize::from(byte)] = rest;
+            let at = ((7 - distance) * 256 + usize::from(byte)) * words;
+            tables[at..at + words].copy_from_slice(&rest[..words]);
         }
     }
     tables

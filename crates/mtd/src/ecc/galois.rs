@@ -34,6 +34,11 @@ impl Field {
         self.powers[(exponent % self.order) as usize]
     }
 
+    /// The element with a logarithm, which is below the order.
+    pub(super) fn element(&self, log: u32) -> u16 {
+        self.powers[log as usize]
+    }
+
     /// The logarithm of an element that is not 0.
     pub(super) fn log(&self, element: u16) -> u32 {
         u32::from(self.logs[usize::from(element)])

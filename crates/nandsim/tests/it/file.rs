@@ -56,6 +56,29 @@ fn erased_blocks_are_holes() {
     assert_eq!(Chip::open(&path).unwrap().config().part(), Some("W25N01GV"));
 }
 
+/// What a killed process leaves is the file as it is after the last operation: nothing is kept
+/// back in memory but the counts of reads.
+#[test]
+fn a_killed_process_leaves_every_finished_operation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("chip"), folder.path().join("copy"));
+    let chip = Chip::create(&path, mini()).unwrap();
+    let ops: [&dyn Fn(); 5] = [
+        &|| chip.program(0, &pattern(1024, 1)).unwrap(),
+        &|| chip.program_oob(0, 6, &[3]).unwrap(),
+        &|| chip.erase(P1).unwrap(),
+        &|| chip.mark_bad(Peb::new(3)).unwrap(),
+        &|| chip.erase(P0).unwrap(),
+    ];
+    for op in ops {
+        op();
+        std::fs::copy(&path, &copy).unwrap();
+        let survivor = Chip::open(&copy).unwrap();
+        assert!(survivor.snapshot().same_flash(&chip.snapshot()));
+        assert_eq!(survivor.counters(), chip.counters());
+    }
+}
+
 #[test]
 fn damaged_files_are_refused_with_a_place() {
     let folder = tempfile::tempdir().unwrap();

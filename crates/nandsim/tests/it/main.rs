@@ -1,6 +1,7 @@
 //! The simulated chip against its specification.
 #![allow(clippy::unwrap_used, clippy::default_trait_access, clippy::needless_for_each)]
 
+mod bbt;
 mod ecc;
 mod file;
 mod partition;
