@@ -4,10 +4,13 @@
 pub mod attr;
 pub mod error;
 pub mod fs;
+pub mod manifest;
+pub mod memory;
 pub mod source;
 pub mod walk;
 
 pub use attr::{Attr, FileKind, StatFs, Timestamp};
 pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
+pub use memory::MemoryFs;
 pub use source::{Content, SourceKind, SourceNode, SourceTree};

@@ -21,6 +21,25 @@ pub trait Content: Send + Sync + Debug {
     /// Opens it for one pass from the start. Fewer or more bytes than [`Content::size`] mean that
     /// it changed meanwhile, which the reader must report.
     fn open(&self) -> io::Result<Box<dyn Read + Send + '_>>;
+
+    /// Fills `buf` from `offset` on; short only at the end. Contents that can be read in the middle
+    /// do better than this default, which reads everything before it.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let mut reader = self.open()?;
+        if io::copy(&mut reader.by_ref().take(offset), &mut io::sink())? < offset {
+            return Ok(0);
+        }
+        let mut filled = 0;
+        while filled < buf.len() {
+            match reader.read(&mut buf[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
 }
 
 /// Content held in memory.
@@ -31,6 +50,14 @@ impl Content for Vec<u8> {
 
     fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
         Ok(Box::new(self.as_slice()))
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
+        let rest = &self[start..];
+        let count = rest.len().min(buf.len());
+        buf[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
     }
 }
 
@@ -293,6 +320,28 @@ mod tests {
         }
         assert!(matches!(tree.add(NodeId::ROOT, b"a", dir()), Err(SourceError::Duplicate { .. })));
         assert_eq!(tree.len(), 3);
+    }
+
+    #[test]
+    fn contents_are_read_in_the_middle() {
+        #[derive(Debug)]
+        struct Plain(Vec<u8>);
+        impl Content for Plain {
+            fn size(&self) -> u64 {
+                self.0.size()
+            }
+            fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
+                self.0.open()
+            }
+        }
+        let bytes: Vec<u8> = (0..=255).collect();
+        for content in [&bytes as &dyn Content, &Plain(bytes.clone())] {
+            let mut buf = [0; 10];
+            assert_eq!(content.read_at(250, &mut buf).unwrap(), 6);
+            assert_eq!(buf[..6], bytes[250..]);
+            assert_eq!(content.read_at(300, &mut buf).unwrap(), 0);
+            assert_eq!(content.read_at(u64::MAX, &mut buf).unwrap(), 0);
+        }
     }
 
     #[test]

@@ -1,0 +1,73 @@
+//! Bytes that can be read at any offset: files, block devices and memory.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+/// A fixed-size run of bytes that many readers read at once.
+pub trait ReadAt: Send + Sync + Debug {
+    /// How many bytes there are.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buf` from `offset`; leaving the end is [`io::ErrorKind::UnexpectedEof`].
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    /// The length of the file; for a block device its size.
+    fn size(&self) -> io::Result<u64> {
+        let metadata = self.metadata()?;
+        if metadata.is_file() {
+            return Ok(metadata.len());
+        }
+        let mut file = self;
+        file.seek(SeekFrom::End(0))
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buf, offset)
+    }
+}
+
+impl ReadAt for [u8] {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let part = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.get(start..)?.get(..buf.len()))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(part);
+        Ok(())
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn size(&self) -> io::Result<u64> {
+        self.as_slice().size()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_slice().read_exact_at(buf, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_within_its_bounds() {
+        let bytes = vec![1_u8, 2, 3, 4];
+        let mut buf = [0; 2];
+        bytes.read_exact_at(&mut buf, 2).unwrap();
+        assert_eq!(buf, [3, 4]);
+        for offset in [3, 5, u64::MAX] {
+            let error = bytes.read_exact_at(&mut buf, offset).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Why a folder could not be read, or not be written.
+
+use eraseblock_base::{ErrorClass, Location};
+use eraseblock_vfs::source::SourceError;
+use eraseblock_vfs::{FsError, FsErrorKind};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The error of this room: what, where, found and expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// The host refused an operation on one of its files.
+    #[error("{}: could not {what}: {source}", path.display())]
+    Host {
+        /// The operation, as in "open".
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// The archive could not be read, or its decompression failed.
+    #[error("{at}: could not read the archive: {source}")]
+    Input {
+        /// Position in the (decompressed) archive.
+        at: Location,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The temporary file that holds the contents of a streamed archive could not be used.
+    #[error("could not spool the contents of the archive into a temporary file: {0}")]
+    Spool(#[source] io::Error),
+    /// The archive could not be written.
+    #[error("could not write the archive: {0}")]
+    Output(#[source] io::Error),
+    /// The archive ends within something.
+    #[error("{at}: the archive ends within {what}")]
+    Truncated {
+        /// Where that something begins.
+        at: Location,
+        /// What is cut off.
+        what: &'static str,
+    },
+    /// A header field is not what the format allows.
+    #[error("{at}: {field} is {found}, expected {expected}")]
+    Field {
+        /// Where the header begins.
+        at: Location,
+        /// Name of the field.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it must hold.
+        expected: &'static str,
+    },
+    /// A checksum does not match.
+    #[error("{at}: {what} checksum mismatch: stored {stored:#x}, computed {computed:#x}")]
+    Checksum {
+        /// Where the header begins.
+        at: Location,
+        /// What it protects.
+        what: &'static str,
+        /// Value in the archive.
+        stored: u64,
+        /// Value over the bytes.
+        computed: u64,
+    },
+    /// A member cannot have the name or place it asks for.
+    #[error("{at}: member `{}`: {reason}", String::from_utf8_lossy(path))]
+    Member {
+        /// Where its header begins.
+        at: Location,
+        /// Its path as stored.
+        path: Vec<u8>,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// A format that is known, but not read here.
+    #[error("{at}: {what} is not supported; {hint}")]
+    Unsupported {
+        /// Where it was met.
+        at: Location,
+        /// What it is.
+        what: &'static str,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// The bytes are no archive.
+    #[error("byte 0: this is neither a tar nor a cpio archive: it begins with {found}")]
+    UnknownFormat {
+        /// The first bytes in hexadecimal.
+        found: String,
+    },
+    /// A line of a device table breaks the rules.
+    #[error("device table line {line}: {reason}")]
+    DeviceTable {
+        /// Line number, counted from 1.
+        line: usize,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// A list of id ranges breaks the rules.
+    #[error("id map `{text}`: {reason}")]
+    IdMap {
+        /// The list.
+        text: String,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// An entry cannot be part of a tree.
+    #[error("{}: {source}", path.display())]
+    Source {
+        /// The entry.
+        path: PathBuf,
+        /// Why.
+        source: SourceError,
+    },
+    /// The file that is about to be written lies in the folder that is read.
+    #[error("{}: the output file lies inside the source folder", path.display())]
+    OutputInside {
+        /// The output file.
+        path: PathBuf,
+    },
+    /// The destination already holds something.
+    #[error("{}: the destination is not empty, and overwriting was not asked for", path.display())]
+    DestinationNotEmpty {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// The file system to extract from could not tell about its top.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl TreeError {
+    /// How it is to be answered.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Host { source, .. } | Self::Spool(source) | Self::Output(source) => {
+                if source.kind() == io::ErrorKind::StorageFull {
+                    ErrorClass::NoSpace
+                } else {
+                    ErrorClass::Caller
+                }
+            }
+            Self::Input { .. }
+            | Self::Truncated { .. }
+            | Self::Field { .. }
+            | Self::Checksum { .. }
+            | Self::Member { .. } => ErrorClass::Corruption,
+            Self::Unsupported { .. } | Self::UnknownFormat { .. } => ErrorClass::Unsupported,
+            Self::DeviceTable { .. }
+            | Self::IdMap { .. }
+            | Self::Source { .. }
+            | Self::OutputInside { .. }
+            | Self::DestinationNotEmpty { .. } => ErrorClass::Caller,
+            Self::Fs(error) => match error.kind() {
+                FsErrorKind::Corrupted => ErrorClass::Corruption,
+                FsErrorKind::Io => ErrorClass::Media,
+                FsErrorKind::Unsupported | FsErrorKind::NoKey => ErrorClass::Unsupported,
+                FsErrorKind::NoSpace => ErrorClass::NoSpace,
+                _ => ErrorClass::Caller,
+            },
+        }
+    }
+
+    pub(crate) fn host(
+        what: &'static str,
+        path: impl AsRef<Path>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Host { what, path: path.as_ref().to_owned(), source: source.into() }
+    }
+}

@@ -1,0 +1,109 @@
+//! Finding out what a folder is given as, and reading it.
+
+use crate::dir::{self, ReadOptions};
+use crate::error::TreeError;
+use crate::input::Input;
+use crate::{cpio, tar};
+use eraseblock_base::Findings;
+use eraseblock_vfs::SourceTree;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// What a folder was given as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceFormat {
+    /// A directory of the host.
+    Directory,
+    /// A tar archive.
+    Tar,
+    /// One or more cpio archives.
+    Cpio,
+}
+
+/// A folder that was read.
+#[derive(Debug)]
+pub struct Opened {
+    /// What is in it.
+    pub tree: SourceTree,
+    /// What there is to say about it.
+    pub findings: Findings,
+    /// What it was given as.
+    pub format: SourceFormat,
+}
+
+/// Reads the folder at `path`: a directory, a tar or a cpio archive, the latter two plain or
+/// compressed with gzip or zstd. `-` is an archive on standard input. `options` matter for
+/// directories only; archives deliver everything they hold.
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened, TreeError> {
+    let failed = |source: std::io::Error| TreeError::host("open", path, source);
+    let file = if path == Path::new("-") {
+        File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?)
+    } else {
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            let (tree, findings) = dir::read(path, options)?;
+            return Ok(Opened { tree, findings, format: SourceFormat::Directory });
+        }
+        file
+    };
+    archive(Input::from_file(file)?)
+}
+
+fn archive(mut input: Input) -> Result<Opened, TreeError> {
+    let head = input.peek(tar::BLOCK)?;
+    let is_empty_tar = head.len() == tar::BLOCK && head.iter().all(|byte| *byte == 0);
+    let (format, (tree, findings)) = if cpio::is_cpio(head) {
+        (SourceFormat::Cpio, cpio::read_input(input)?)
+    } else if is_empty_tar || tar::Header::is_header(head) {
+        (SourceFormat::Tar, tar::read_input(input)?)
+    } else {
+        let shown: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let found = if shown.is_empty() { "nothing".to_owned() } else { shown.join(" ") };
+        return Err(TreeError::UnknownFormat { found });
+    };
+    Ok(Opened { tree, findings, format })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eraseblock_vfs::source::NodeId;
+    use std::process::Command;
+
+    fn open_at(path: &Path) -> Result<Opened, TreeError> {
+        open(path, &ReadOptions::default())
+    }
+
+    #[test]
+    fn every_form_is_found_out() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("d");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("f"), b"content").unwrap();
+        let shell = "tar -cf ../t.tar . && tar -czf ../t.gz . && tar --zstd -cf ../t.zst . && \
+                     echo f | cpio -o -H newc --quiet > ../c.cpio && gzip -k ../c.cpio && \
+                     tar -cJf ../t.xz . && printf hello > ../text && : > ../empty && \
+                     head -c 1024 /dev/zero > ../zeros";
+        let made = Command::new("sh").args(["-ec", shell]).current_dir(&dir).status().unwrap();
+        assert!(made.success());
+        for (name, format) in [
+            ("d", SourceFormat::Directory),
+            ("t.tar", SourceFormat::Tar),
+            ("t.gz", SourceFormat::Tar),
+            ("t.zst", SourceFormat::Tar),
+            ("c.cpio", SourceFormat::Cpio),
+            ("c.cpio.gz", SourceFormat::Cpio),
+        ] {
+            let opened = open_at(&temp.path().join(name)).unwrap();
+            assert_eq!(opened.format, format, "{name}");
+            assert!(opened.tree.lookup(NodeId::ROOT, b"f").is_some(), "{name}");
+        }
+        assert_eq!(open_at(&temp.path().join("zeros")).unwrap().tree.len(), 1);
+        let message = |name| open_at(&temp.path().join(name)).unwrap_err().to_string();
+        assert!(message("t.xz").contains("xz compression is not supported; decompress it first"));
+        assert!(message("text").contains("begins with 68 65 6c 6c 6f"));
+        assert!(message("empty").contains("begins with nothing"));
+        assert!(message("none").contains("could not open"));
+    }
+}

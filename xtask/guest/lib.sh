@@ -1,0 +1,39 @@
+# Functions for the jobs of the oracle's guest. MTD 0 is the chip under test.
+
+# load_nand ID_BYTES PEBS: a simulated NAND chip whose first partition has PEBS erase blocks.
+load_nand() {
+    /tools/modprobe nandsim id_bytes="$1" parts="$2" || return 1
+}
+
+# load_nor KIB ERASE_KIB
+load_nor() {
+    /tools/modprobe mtdram total_size="$1" erase_size="$2" || return 1
+}
+
+# Takes everything down, whatever state it is in.
+unload() {
+    grep -q ' /mnt ' /proc/mounts && umount /mnt
+    for number in 0 1 2 3; do
+        [ -e /sys/class/ubi/ubi$number ] && ubidetach -d $number
+    done
+    grep -q '^nandsim ' /proc/modules && rmmod nandsim
+    grep -q '^mtdram ' /proc/modules && rmmod mtdram
+    return 0
+}
+
+# dump OUT: the chip as it would be found after a power cut now.
+dump() {
+    oracle-manifest dump /dev/mtd0 "$1"
+}
+
+# flash IMAGE: onto the freshly loaded chip.
+flash() {
+    if grep -q '^nandsim ' /proc/modules; then
+        # Page by page from the share would be slow.
+        dd if="$1" of=/tmp/flash bs=1M 2>/dev/null || return 1
+        nandwrite -q -p --skip-all-ffs /dev/mtd0 /tmp/flash || return 1
+        rm /tmp/flash
+    else
+        dd if="$1" of=/dev/mtd0 bs=64k 2>/dev/null
+    fi
+}

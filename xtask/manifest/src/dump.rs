@@ -1,0 +1,37 @@
+//! Copying a device under a mounted file system: what a power cut would leave.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// How often it is read before giving up on a quiet moment.
+const TRIES: usize = 20;
+
+/// Copies the device into a file. It is read until two passes in a row agree, so that nothing was
+/// written meanwhile and the copy is a state that existed.
+pub(crate) fn dump(device: &Path, out: &Path) -> io::Result<()> {
+    let mut last = fs::read(device)?;
+    for _ in 0..TRIES {
+        let again = fs::read(device)?;
+        if again == last {
+            return fs::write(out, last);
+        }
+        last = again;
+    }
+    Err(io::Error::other(format!("{} never rests", device.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_device_is_copied() {
+        let dir = std::env::temp_dir().join(format!("oracle-dump-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("device"), [7; 5000]).unwrap();
+        dump(&dir.join("device"), &dir.join("out")).unwrap();
+        assert_eq!(fs::read(dir.join("out")).unwrap(), [7; 5000]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

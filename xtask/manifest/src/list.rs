@@ -1,0 +1,95 @@
+//! The manifest of a mounted tree.
+
+use eraseblock_vfs::FileKind;
+use eraseblock_vfs::manifest::{
+    END_LEN, Manifest, ManifestContent, ManifestLine, WHOLE_HASH_MAX, hash_content,
+};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The lines of everything below `top`, without following symbolic links.
+pub(crate) fn list(top: &Path) -> io::Result<Vec<ManifestLine>> {
+    let mut manifest = Manifest::default();
+    let mut pending: Vec<(PathBuf, Vec<u8>)> = vec![(top.to_path_buf(), Vec::new())];
+    while let Some((host, path)) = pending.pop() {
+        let meta = fs::symlink_metadata(&host).map_err(|error| named(&host, &error))?;
+        if meta.is_dir() {
+            for entry in fs::read_dir(&host).map_err(|error| named(&host, &error))? {
+                let name = entry?.file_name();
+                pending.push((host.join(&name), join(&path, name)));
+            }
+        }
+        let line = line(&host, path, &meta).map_err(|error| named(&host, &error))?;
+        manifest.push(meta.ino(), line);
+    }
+    Ok(manifest.finish())
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}
+
+fn join(path: &[u8], name: OsString) -> Vec<u8> {
+    let mut joined = path.to_vec();
+    if !joined.is_empty() {
+        joined.push(b'/');
+    }
+    joined.extend_from_slice(&name.into_vec());
+    joined
+}
+
+fn line(host: &Path, path: Vec<u8>, meta: &Metadata) -> io::Result<ManifestLine> {
+    let kind = FileKind::from_mode(meta.mode())
+        .ok_or_else(|| io::Error::other(format!("unknown type in mode {:o}", meta.mode())))?;
+    let content = match kind {
+        FileKind::Regular => hash_file(host, meta.size())?,
+        FileKind::Symlink => {
+            ManifestContent::Target(fs::read_link(host)?.as_os_str().as_bytes().to_vec())
+        }
+        _ => ManifestContent::None,
+    };
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    Ok(ManifestLine {
+        path,
+        kind,
+        permissions: meta.mode() & 0o7777,
+        uid: meta.uid(),
+        gid: meta.gid(),
+        nlink: u32::try_from(meta.nlink()).unwrap_or(u32::MAX),
+        mtime: meta.mtime(),
+        size: meta.size(),
+        device: (major, minor),
+        group: None,
+        content,
+        xattrs: xattrs(host)?,
+    })
+}
+
+fn hash_file(host: &Path, size: u64) -> io::Result<ManifestContent> {
+    debug_assert!(END_LEN < WHOLE_HASH_MAX, "the ends of a large file do not overlap");
+    let file = File::open(host)?;
+    hash_content(size, |offset, buf| file.read_at(buf, offset))
+}
+
+fn xattrs(host: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    // Nearly no inode has any: ask for the length first.
+    let len = match rustix::fs::llistxattr(host, &mut [0_u8; 0][..]) {
+        Ok(0) | Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
+        Ok(len) => len,
+        Err(error) => return Err(error.into()),
+    };
+    let mut names = vec![0; len];
+    let len = rustix::fs::llistxattr(host, &mut names[..])?;
+    names.truncate(len);
+    let mut found = Vec::new();
+    let mut value = vec![0; 64 << 10];
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let len = rustix::fs::lgetxattr(host, name, &mut value[..])?;
+        found.push((name.to_vec(), value[..len].to_vec()));
+    }
+    Ok(found)
+}

@@ -1,0 +1,58 @@
+//! `oracle-manifest`: the program that runs beside real Linux, in the guest and on the host.
+//!
+//! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs::manifest`).
+//! - `oracle-manifest exotic DIR SEED [big]` fills an empty directory with everything unusual.
+//! - `oracle-manifest dump DEVICE OUT` copies a device that nothing writes to at the moment.
+//! - `oracle-manifest mutate DIR SEED OPERATIONS PAUSES LIVE_KIB` changes a tree at random, the
+//!   same way for the same seed. After each of PAUSES equal parts it prints a line and waits for a
+//!   line on standard input, holding its open and unlinked files.
+
+mod content;
+mod dump;
+mod exotic;
+mod list;
+mod mutate;
+mod rng;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "oracle-manifest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> io::Result<()> {
+    let usage = || io::Error::other("usage: list | exotic | mutate | dump, see the source");
+    let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
+    match args {
+        ["list", dir] => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            for line in list::list(Path::new(dir))? {
+                writeln!(out, "{line}")?;
+            }
+            out.flush()
+        }
+        ["exotic", dir, seed] => exotic::fill(Path::new(dir), number(seed)?, false),
+        ["exotic", dir, seed, "big"] => exotic::fill(Path::new(dir), number(seed)?, true),
+        ["dump", device, out] => dump::dump(Path::new(device), Path::new(out)),
+        ["mutate", dir, seed, operations, pauses, live_kib] => {
+            let plan = mutate::Plan {
+                seed: number(seed)?,
+                operations: number(operations)?,
+                pauses: number(pauses)?.max(1),
+                live_max: number(live_kib)? << 10,
+            };
+            mutate::run(Path::new(dir), &plan)
+        }
+        _ => Err(usage()),
+    }
+}

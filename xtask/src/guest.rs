@@ -1,0 +1,182 @@
+//! Booting real Linux under QEMU's software emulation and running one job in it.
+//!
+//! # Invariants
+//! 1. A guest never outlives [`Guest::run`]: it is killed with its process group at the time-out.
+//! 2. Jobs talk to the host through their directory only.
+
+use crate::kernel::Kernel;
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory shared with the guest: `job.sh` is what it runs, `bin` is in its PATH; afterwards
+/// `output`, `status`, `dmesg` and whatever the job wrote are there, and `console`.
+#[derive(Debug)]
+pub(crate) struct JobDir {
+    path: PathBuf,
+}
+
+impl JobDir {
+    /// An empty job directory in place of whatever was there.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let _ = fs::remove_dir_all(path);
+        fs::create_dir_all(path.join("bin"))?;
+        Ok(Self { path: path.to_path_buf() })
+    }
+
+    /// Where it is on the host.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a file into it.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
+        Ok(fs::write(self.path.join(name), content)?)
+    }
+
+    /// Puts a program into the guest's PATH; it must be static.
+    pub(crate) fn add_program(&self, program: &Path) -> Result<()> {
+        let name = program.file_name().context("a program has a name")?;
+        let place = self.path.join("bin").join(name);
+        fs::copy(program, &place)?;
+        Ok(fs::set_permissions(place, fs::Permissions::from_mode(0o755))?)
+    }
+
+    fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.path.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// What a boot brought.
+#[derive(Debug)]
+pub(crate) struct GuestReport {
+    /// Exit status of the job; `None` when it did not come to its end.
+    pub(crate) status: Option<i32>,
+    /// The time-out struck.
+    pub(crate) timed_out: bool,
+    /// Wall-clock time from power on to power off.
+    pub(crate) elapsed: Duration,
+    /// The last lines the job printed.
+    pub(crate) tail: String,
+}
+
+impl GuestReport {
+    /// Nothing, or why the job as a whole failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let reason = match (self.timed_out, self.status) {
+            (true, _) => format!("timed out after {} s", self.elapsed.as_secs()),
+            (false, None) => "the guest stopped before its job ended".to_owned(),
+            (false, Some(0)) => return None,
+            (false, Some(status)) => format!("the job exited with {status}"),
+        };
+        Some(format!("{reason}; last output:\n{}", self.tail))
+    }
+}
+
+/// Complaints of the kernel that no job should cause, in lower case.
+const COMPLAINTS: [&str; 12] = [
+    "ubifs error",
+    "ubi error",
+    "ubifs warning",
+    "ubi warning",
+    "jffs2: error",
+    "jffs2: warning",
+    "assert failed",
+    "bug:",
+    "warning:",
+    "oops",
+    "call trace",
+    "general protection",
+];
+
+/// Lines of a kernel log that complain and contain none of `allowed`.
+pub(crate) fn complaints(log: &str, allowed: &[&str]) -> Vec<String> {
+    let is_bad = |line: &&str| {
+        let lower = line.to_lowercase();
+        COMPLAINTS.iter().any(|word| lower.contains(word))
+            && !allowed.iter().any(|word| line.contains(word))
+    };
+    log.lines().filter(is_bad).map(str::to_owned).collect()
+}
+
+/// A machine that can be booted any number of times.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    kernel: Kernel,
+    /// When a job is given up.
+    pub(crate) timeout: Duration,
+}
+
+impl Guest {
+    /// A guest with that kernel.
+    pub(crate) fn new(kernel: Kernel) -> Self {
+        Self { kernel, timeout: Duration::from_secs(300) }
+    }
+
+    /// What `uname -r` says in it.
+    pub(crate) fn release(&self) -> &str {
+        &self.kernel.release
+    }
+
+    /// Boots, runs the job and powers off.
+    pub(crate) fn run(&self, job: &JobDir) -> Result<GuestReport> {
+        let begin = Instant::now();
+        let console = File::create(job.path.join("console"))?;
+        let mut child = Command::new("qemu-system-x86_64")
+            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"])
+            .args(["-nographic", "-no-reboot", "-nic", "none"])
+            .arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(&self.kernel.initrd)
+            .args(["-append", "console=ttyS0 panic=-1 quiet"])
+            .arg("-virtfs")
+            .arg(format!("local,path={},mount_tag=host,security_model=none", job.path.display()))
+            .stdin(Stdio::null())
+            .stdout(console.try_clone()?)
+            .stderr(console)
+            .process_group(0)
+            .spawn()
+            .context("cannot start qemu-system-x86_64")?;
+        let timed_out = !wait(&mut child, begin + self.timeout)?;
+        let status = job.read("status").trim().parse().ok();
+        let output = job.read("output");
+        let lines: Vec<&str> = output.lines().collect();
+        let tail = lines[lines.len().saturating_sub(15)..].join("\n");
+        Ok(GuestReport { status, timed_out, elapsed: begin.elapsed(), tail })
+    }
+}
+
+/// Waits until the machine is off, or kills it at the deadline and says false.
+fn wait(child: &mut Child, deadline: Instant) -> Result<bool> {
+    loop {
+        if child.try_wait()?.is_some() {
+            return Ok(true);
+        }
+        if Instant::now() >= deadline {
+            let group = rustix::process::Pid::from_child(child);
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL)?;
+            child.wait()?;
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_found_and_may_be_allowed() {
+        let log = "[1] UBI: attached mtd0\n[2] UBIFS error (ubi0:0 pid 7): bad node\n\
+                   [3] UBI warning: corrupt\n[4] recovery completed";
+        assert_eq!(complaints(log, &[]).len(), 2);
+        assert_eq!(complaints(log, &["bad node", "corrupt"]), Vec::<String>::new());
+    }
+}
