@@ -5,17 +5,19 @@ mod bench;
 mod command;
 mod guest;
 mod kernel;
+mod mutate;
 mod oracle;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | bench [--tree DIR] [--rounds N] | tidy";
+const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | bench [--tree DIR] [--rounds N] | mutate [--count N] [--seed S] | tidy";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
         Some((word, rest)) if word == "oracle" => oracle::run(rest),
         Some((word, rest)) if word == "bench" => bench::run(rest),
+        Some((word, rest)) if word == "mutate" => mutate::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

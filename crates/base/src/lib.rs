@@ -6,6 +6,7 @@ pub mod align;
 pub mod crc;
 pub mod finding;
 pub mod geometry;
+pub mod random;
 pub mod size;
 
 pub use addr::{Leb, Location, Peb, VolumeId};

@@ -1,1 +1,50 @@
-//! To be filled.
+//! The compression algorithms of flash file systems, one block at a time (spec: ubifs-format 7).
+//!
+//! The room knows no flash: it turns a block of bytes into a shorter one and back. Every output is
+//! a pure function of the block and the [`CompressSpec`], so images are reproducible whichever
+//! thread compresses which block. Broken input is answered with an error, never with a panic, and
+//! memory is bounded by the output the caller provides.
+
+#![allow(
+    clippy::inline_always,
+    reason = "hot loops made of small functions, none of which may remain a call"
+)]
+
+mod compress;
+mod decompress;
+mod error;
+mod finder;
+pub mod lzo;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use compress::{CompressSpec, Compressor, favor_lzo};
+pub use decompress::{Decompressor, decompress};
+pub use error::{CodecError, LzoError};
+pub use text::MAX_BLOCK;
+
+/// An algorithm for data blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// The bytes themselves.
+    None,
+    /// LZO1X, a raw stream with its end marker (spec: ubifs-format 7.2).
+    Lzo,
+    /// Raw DEFLATE with distances of at most 2048.
+    Zlib,
+    /// One zstd frame with its content size, without checksum or dictionary.
+    Zstd,
+}
+
+impl Codec {
+    /// The name tools use: `none`, `lzo`, `zlib`, `zstd`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lzo => "lzo",
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+        }
+    }
+}

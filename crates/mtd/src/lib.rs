@@ -1,12 +1,18 @@
 //! The device seams: [`Mtd`], a flash device addressed by byte and eraseblock, and [`LebDevice`],
 //! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
 
+pub mod bbt;
 pub mod device;
+pub mod ecc;
 pub mod error;
 pub mod file;
 pub mod leb;
+pub mod oob;
+pub mod partition;
+pub mod verify;
 pub mod memory;
 pub mod read_at;
+pub mod writable;
 
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
@@ -14,3 +20,4 @@ pub use file::{ImageFile, ImageShape, LebFile, OpenError};
 pub use leb::LebDevice;
 pub use memory::MemoryMtd;
 pub use read_at::ReadAt;
+pub use writable::WritableImage;

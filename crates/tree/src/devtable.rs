@@ -27,18 +27,14 @@ pub fn apply(tree: &mut SourceTree, text: &[u8]) -> Result<Findings, TreeError> 
     for (path, entry) in parse(text)? {
         let wrong = |reason| TreeError::DeviceTable { line: entry.line, reason };
         let shown = String::from_utf8_lossy(&path);
-        match parent(tree, &path) {
-            Some((dir, name)) => {
-                change(tree, dir, name, &entry)
-                    .map_err(|why| wrong(format!("`{shown}`: {why}")))?;
-            }
-            None => {
-                let message = format!(
-                    "device table line {}: `{shown}` has no parent directory and is ignored",
-                    entry.line
-                );
-                findings.note(Location::Whole, "device-table-orphan", message);
-            }
+        if let Some((dir, name)) = parent(tree, &path) {
+            change(tree, dir, name, &entry).map_err(|why| wrong(format!("`{shown}`: {why}")))?;
+        } else {
+            let line = entry.line;
+            let message = format!(
+                "device table line {line}: `{shown}` has no parent directory and is ignored"
+            );
+            findings.note(Location::Whole, "device-table-orphan", message);
         }
     }
     Ok(findings)

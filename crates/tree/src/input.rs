@@ -21,6 +21,9 @@ const CHUNK: usize = 128 * 1024;
 /// More compressed archives within compressed ones than anybody means.
 const MAX_LAYERS: u32 = 4;
 
+/// Called with the bytes of a content as they pass by.
+pub(crate) type Look<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// Consecutive bytes of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
@@ -242,7 +245,7 @@ impl Input {
         &mut self,
         count: u64,
         what: &'static str,
-        look: Option<&mut dyn FnMut(&[u8])>,
+        look: Option<Look<'_>>,
     ) -> Result<Extent, TreeError> {
         let extent = match &mut self.source {
             Source::Plain { file, at, .. } => {
@@ -263,7 +266,7 @@ impl Input {
         count: u64,
         what: &'static str,
         keep: bool,
-        mut look: Option<&mut dyn FnMut(&[u8])>,
+        mut look: Option<Look<'_>>,
     ) -> Result<(), TreeError> {
         let at = self.here();
         let mut left = count;

@@ -11,10 +11,14 @@ pub mod devtable;
 pub mod dir;
 mod draft;
 pub mod error;
+pub mod extract;
 mod input;
 pub mod owners;
 pub mod source;
 pub mod tar;
+pub mod tar_out;
+#[cfg(test)]
+mod testing;
 pub mod times;
 
 pub use error::TreeError;

@@ -104,7 +104,7 @@ impl Reader {
             self.check_end(at)?;
             return Ok(None);
         }
-        Header::decode(block, at).map(Some)
+        Header::decode(&block, at).map(Some)
     }
 
     /// A block of zeros ends the archive; a header right behind it is suspicious.

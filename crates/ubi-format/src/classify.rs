@@ -1,6 +1,8 @@
 //! What a header read delivered (spec: ubi 8.2).
 
-use crate::decode::{check_ec_offsets, decode_ec, decode_vid, salvage_ec, salvage_vid};
+use crate::decode::{
+    HEADER_BYTES, check_ec_offsets, decode_ec, decode_vid, salvage_ec, salvage_vid,
+};
 use crate::error::FormatError;
 use crate::layout::HeaderLayout;
 use crate::types::{EcHeader, VidHeader};
@@ -49,9 +51,18 @@ impl<T> HeaderState<T> {
     pub fn is_bad(&self) -> bool {
         matches!(self, Self::Bad | Self::BadUncorrectable)
     }
+
+    /// The header as far as there is one, illegal contents included.
+    pub fn usable(self) -> Option<T> {
+        match self {
+            Self::Ok(header) | Self::Bitflips(header) => Some(header),
+            Self::Illegal { salvage, .. } => salvage,
+            _ => None,
+        }
+    }
 }
 
-/// Classifies the 64 bytes read at the start of an eraseblock.
+/// Classifies the first 64 of the bytes read at the start of an eraseblock.
 pub fn classify_ec(
     bytes: &[u8],
     quality: ReadQuality,
@@ -63,7 +74,7 @@ pub fn classify_ec(
     classify(bytes, quality, decoded, || salvage_ec(bytes))
 }
 
-/// Classifies the 64 bytes read at the place of the volume identifier header.
+/// Classifies the first 64 of the bytes read at the place of the volume identifier header.
 pub fn classify_vid(
     bytes: &[u8],
     quality: ReadQuality,
@@ -80,6 +91,7 @@ fn classify<T>(
     salvage: impl FnOnce() -> Option<T>,
 ) -> HeaderState<T> {
     let clean = quality == ReadQuality::Clean;
+    let bytes = bytes.get(..HEADER_BYTES).unwrap_or(bytes);
     match decoded {
         Ok(header) if clean => HeaderState::Ok(header),
         Ok(header) => HeaderState::Bitflips(header),
@@ -101,6 +113,8 @@ mod tests {
     use crate::encode::encode_ec;
     use crate::types::EraseCount;
 
+    use ReadQuality::*;
+
     #[test]
     fn every_row_of_the_classification() {
         let layout = HeaderLayout::new(131_072, 2048, 512, None).unwrap();
@@ -115,8 +129,6 @@ mod tests {
         torn[20] ^= 1;
         let illegal = encode_ec(&EcHeader { data_offset: 4096, ..header });
         let state = |bytes: &[u8], quality| classify_ec(bytes, quality, &layout, Location::Whole);
-        use ReadQuality::*;
-
         assert_eq!(state(&good, Clean), HeaderState::Ok(header));
         assert_eq!(state(&good, Bitflips), HeaderState::Bitflips(header));
         assert_eq!(state(&good, Uncorrectable), HeaderState::Bitflips(header));

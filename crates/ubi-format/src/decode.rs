@@ -21,6 +21,7 @@ const EC: &str = "EC header";
 const VID: &str = "VID header";
 const RECORD: &str = "volume record";
 const SIGNED_MAX: u32 = 0x7FFF_FFFF;
+const EMPTY_RECORD_CRC: u32 = 0xF116_C36B;
 
 fn raw_part<'a, T>(bytes: &'a [u8], what: &'static str, at: Location) -> Result<&'a T, FormatError>
 where
@@ -269,8 +270,7 @@ pub struct RecordRules {
     pub leb_size: u32,
     /// The minimum I/O unit.
     pub min_io: u32,
-    /// The most LEBs a volume can have: the good eraseblocks of the device; `u32::MAX` where the
-    /// size of the device is not known.
+    /// The most LEBs a volume can have: the good eraseblocks of the device.
     pub good_pebs: u32,
 }
 
@@ -281,14 +281,14 @@ pub fn decode_record(
     at: Location,
 ) -> Result<Option<VolumeRecord>, FormatError> {
     let raw: &RawVolumeRecord = raw_part(bytes, RECORD, at)?;
-    check_crc(&bytes[..RECORD_CRC_SPAN], raw.crc.get(), RECORD, at)?;
-    let rule = Rule { what: RECORD, at };
-    if raw.reserved_pebs.get() == 0 {
-        let empty = bytes[..RECORD_CRC_SPAN].iter().all(|byte| *byte == 0);
-        let words = Expected::Words("not 0, or an all-zero record");
-        rule.check(empty, "reserved PEBs", 0_u32, words)?;
+    let empty = bytes[..RECORD_CRC_SPAN] == [0; RECORD_CRC_SPAN];
+    if empty && raw.crc.get() == EMPTY_RECORD_CRC {
         return Ok(None);
     }
+    check_crc(&bytes[..RECORD_CRC_SPAN], raw.crc.get(), RECORD, at)?;
+    let rule = Rule { what: RECORD, at };
+    let words = Expected::Words("not 0, or an all-zero record");
+    rule.check(raw.reserved_pebs.get() != 0, "reserved PEBs", 0_u32, words)?;
     check_record_numbers(raw, rules, &rule)?;
     let name = decode_name(raw, &rule)?;
     let reserved = raw.reserved_pebs.get();
@@ -345,7 +345,7 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
 }
 
 /// What a record with the right checksum and illegal contents still tells: something, if its name,
-/// kind and padding are usable.
+/// kind and padding are usable. The size is cut down to the rules'.
 pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord> {
     let raw: &RawVolumeRecord = raw_part(bytes, RECORD, Location::Whole).ok()?;
     let usable = raw.reserved_pebs.get() != 0 && raw.data_pad.get() < rules.leb_size;
@@ -354,7 +354,9 @@ pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord>
     }
     let length = usize::from(raw.name_len.get()).min(MAX_NAME);
     let name = raw.name.get(..length)?.split(|byte| *byte == 0).next()?;
-    record_from_raw(raw, VolumeName::new(name)?)
+    let mut record = record_from_raw(raw, VolumeName::new(name)?)?;
+    record.reserved_lebs = record.reserved_lebs.min(rules.good_pebs);
+    Some(record)
 }
 
 /// Bytes a record occupies, for cutting a table into records.

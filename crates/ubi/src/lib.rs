@@ -1,1 +1,56 @@
-//! To be filled.
+//! UBI: finding it in an image ([`detect()`]), attaching it ([`Ubi`], [`attach()`]), reading its
+//! volumes ([`UbiVolume`]) and writing new images ([`image`]).
+//!
+//! ```
+//! use eraseblock_base::VolumeId;
+//! use eraseblock_mtd::ImageFile;
+//! use eraseblock_ubi::image::{
+//!     ContentSize, ImagePlan, ImageSpec, ReaderSource, VolumeSize, VolumeSpec,
+//! };
+//! use eraseblock_ubi::{AttachOptions, Hints, Ubi, detect};
+//! use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+//! use std::io::Read;
+//! use std::sync::Arc;
+//!
+//! let kernel = b"as it happens, a very small kernel";
+//! let plan = ImagePlan::new(ImageSpec {
+//!     layout: HeaderLayout::new(131_072, 2048, 512, None)?,
+//!     erase_count: EraseCount::default(),
+//!     image_seq: 1,
+//!     volumes: vec![VolumeSpec {
+//!         id: VolumeId::new(0),
+//!         name: VolumeName::new("kernel").expect("a short name"),
+//!         kind: VolumeKind::Static,
+//!         alignment: 1,
+//!         size: VolumeSize::Lebs(4),
+//!         flags: VolumeFlags::default(),
+//!         content: ContentSize::Bytes(kernel.len() as u64),
+//!     }],
+//! })?;
+//! let mut image = Vec::new();
+//! plan.write(&mut image, &mut [&mut ReaderSource::new(&kernel[..])])?;
+//!
+//! let found = detect(&image, &Hints::default())?.expect("this is UBI");
+//! let device = Arc::new(ImageFile::new(image, &found.shape())?);
+//! let ubi = Ubi::attach(device, &found.layout, &AttachOptions::default())?;
+//! let mut content = Vec::new();
+//! ubi.volume_named(b"kernel")?.reader().read_to_end(&mut content)?;
+//! assert_eq!(content, kernel);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod attach;
+pub mod detect;
+pub mod error;
+pub mod image;
+pub mod map;
+pub mod volume;
+
+pub use attach::{
+    AttachOptions, Attachment, EraseCounters, PebCounts, PebInfo, PebState, Refusal, VolumeInfo,
+    attach,
+};
+pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
+pub use error::UbiError;
+pub use map::VolumeMap;
+pub use volume::{Ubi, UbiVolume, VolumeReader};

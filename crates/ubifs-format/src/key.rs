@@ -110,6 +110,14 @@ impl Key {
         self.kind().is_some_and(KeyKind::is_hashed)
     }
 
+    /// The key before this one in order, or `None` before the first.
+    pub fn predecessor(self) -> Option<Self> {
+        match self.word.checked_sub(1) {
+            Some(word) => Some(Self { word, ..self }),
+            None => self.ino.checked_sub(1).map(Self::last_of),
+        }
+    }
+
     /// The next key in order, or `None` behind the last.
     pub fn successor(self) -> Option<Self> {
         match self.word.checked_add(1) {
@@ -233,5 +241,7 @@ mod tests {
         assert!(order.is_sorted());
         assert_eq!(Key::last_of(65).successor(), Some(Key::inode(66)));
         assert_eq!(Key::last_of(u32::MAX).successor(), None);
+        assert_eq!(Key::inode(66).predecessor(), Some(Key::last_of(65)));
+        assert_eq!(Key::MIN.predecessor(), None);
     }
 }

@@ -1,1 +1,33 @@
-//! To be filled.
+//! UBIFS: reading volumes exactly as Linux would see them after mounting, salvaging those it would
+//! refuse, and building images.
+//!
+//! Rooms carry the field's names: `sb`, `master`, `log`, `replay`, `recovery`, `orphan`, `index`
+//! (the committed index on flash), `tnc` (the journal's changes above it), `fs` (the file-system
+//! interface), `read` (content), `rescue` (living without an index), `mkfs` (building images).
+
+// Lengths and offsets are those inside one LEB; block numbers have 29 bits by the size limit.
+#![allow(clippy::cast_possible_truncation)]
+
+pub mod error;
+mod fs;
+mod index;
+mod inode;
+mod log;
+mod master;
+pub mod mkfs;
+pub mod mount;
+mod names;
+mod orphan;
+mod overlay;
+mod read;
+mod recovery;
+mod replay;
+mod report;
+mod rescue;
+mod sb;
+mod statfs;
+mod tnc;
+mod volume;
+
+pub use error::UbifsError;
+pub use mount::{MountInfo, OpenOptions, Ubifs};

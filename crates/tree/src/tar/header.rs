@@ -36,8 +36,8 @@ pub(crate) struct Header {
 
 impl Header {
     /// Decodes a block that is not all zeros.
-    pub(crate) fn decode(block: [u8; BLOCK], at: Location) -> Result<Self, TreeError> {
-        check_sum(&block, at)?;
+    pub(crate) fn decode(block: &[u8; BLOCK], at: Location) -> Result<Self, TreeError> {
+        check_sum(block, at)?;
         let dialect = match &block[257..265] {
             b"ustar  \0" => Dialect::Gnu,
             magic if magic.starts_with(b"ustar") => Dialect::Ustar,
@@ -73,7 +73,7 @@ impl Header {
             size: u64::try_from(size).map_err(|_| out_of_range(at, "size", size))?,
             mtime: number("mtime", 136..148)?,
             device,
-            block,
+            block: *block,
         })
     }
 

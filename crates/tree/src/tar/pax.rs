@@ -4,6 +4,7 @@ use crate::error::TreeError;
 use eraseblock_base::Location;
 use eraseblock_vfs::Timestamp;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The largest extended header that is read, in bytes. Attributes are at most 64 KiB each, sparse
 /// maps have one short record per hole.
@@ -127,14 +128,13 @@ impl Pax {
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             let name = percent_decode(name);
             // Writers that store both forms mean the same value.
-            if !self.xattrs.contains_key(&name) {
-                let value = base64(value).ok_or_else(|| TreeError::Field {
+            if let Entry::Vacant(slot) = self.xattrs.entry(name) {
+                slot.insert(base64(value).ok_or_else(|| TreeError::Field {
                     at,
                     field: "LIBARCHIVE.xattr",
                     found: format!("`{}`", value[..value.len().min(64)].escape_ascii()),
                     expected: "base64",
-                })?;
-                self.xattrs.insert(name, value);
+                })?);
             }
         } else if key == b"RHT.security.selinux" {
             // The archive holds the label without the NUL that the attribute ends with.
@@ -211,15 +211,13 @@ fn percent_decode(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(byte) = text.get(at) {
-        match (byte, hex(text.get(at + 1)), hex(text.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits"));
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
+        let digits = (hex(text.get(at + 1)), hex(text.get(at + 2)));
+        if let (b'%', (Some(high), Some(low))) = (byte, digits) {
+            decoded.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits"));
+            at += 3;
+        } else {
+            decoded.push(*byte);
+            at += 1;
         }
     }
     decoded
@@ -260,7 +258,7 @@ mod tests {
 
     #[test]
     fn records_override_fields() {
-        let read = pax(b"11 path=ab\n23 SCHILY.xattr.a=b\nc=\n12 uid=1234\n10 path=\n").unwrap();
+        let read = pax(b"11 path=ab\n23 SCHILY.xattr.a=b\nc=\n12 uid=1234\n8 path=\n").unwrap();
         assert_eq!(read.path, None);
         assert_eq!(read.uid, Some(1234));
         assert_eq!(read.xattrs[&b"a"[..]], b"b\nc=");

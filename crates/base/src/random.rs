@@ -1,0 +1,56 @@
+//! A small seeded generator. The core makes no randomness of its own: simulations, campaigns and
+//! tests pass a seed in, and the same seed gives the same numbers everywhere.
+
+/// The SplitMix64 sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The sequence of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+
+    /// A number below `bound`, which is above zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound
+    }
+
+    /// An index into a list of `len` > 0 entries.
+    #[allow(clippy::cast_possible_truncation)] // it is below a usize
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// A byte; every second one is a value at which rules tend to break: 0, 255, or a small number.
+    pub fn interesting_byte(&mut self) -> u8 {
+        let [byte, choice, ..] = self.next_u64().to_le_bytes();
+        match choice % 6 {
+            0 => 0,
+            1 => 0xFF,
+            2 => byte % 4,
+            _ => byte,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_the_published_one() {
+        let mut random = SplitMix64::new(1_234_567);
+        assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
+    }
+}

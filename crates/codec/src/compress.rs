@@ -1,0 +1,152 @@
+//! Compression with any codec and level, with tables that are reused.
+
+use crate::lzo::{Dense, Fast};
+use crate::{Codec, CodecError, MAX_BLOCK};
+use flate2::{Compress, Compression, FlushCompress, Status};
+use std::fmt;
+
+/// Window of DEFLATE as a power of two (spec: ubifs-format 7).
+const DEFLATE_WINDOW_BITS: u8 = 11;
+
+/// The lowest level of the dense LZO1X encoder; those below are the fast one.
+const LZO_DENSE: i32 = 5;
+
+/// The lowest level of the dense LZO1X encoder that looks deep.
+const LZO_DEEP: i32 = 8;
+
+/// Which codec, and how hard it tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CompressSpec {
+    /// The algorithm.
+    pub codec: Codec,
+    /// LZO: 1 to 4 the fast encoder, 5 to 7 the dense one, 8 and 9 the dense one looking deeper.
+    /// zlib: 1 to 9. zstd: 1 to 22. None: 0.
+    pub level: i32,
+}
+
+impl CompressSpec {
+    /// For images, which are made once: LZO dense, zlib 6, zstd 3.
+    pub const fn image(codec: Codec) -> Self {
+        let level = match codec {
+            Codec::None => 0,
+            Codec::Lzo => 7,
+            Codec::Zlib => 6,
+            Codec::Zstd => 3,
+        };
+        Self { codec, level }
+    }
+
+    /// For file systems at work: as for images, but LZO fast.
+    pub const fn runtime(codec: Codec) -> Self {
+        match codec {
+            Codec::Lzo => Self { codec, level: 1 },
+            _ => Self::image(codec),
+        }
+    }
+
+    fn check(self) -> Result<(), CodecError> {
+        let (lowest, highest) = match self.codec {
+            Codec::None => (0, 0),
+            Codec::Lzo | Codec::Zlib => (1, 9),
+            Codec::Zstd => (1, 22),
+        };
+        if (lowest..=highest).contains(&self.level) {
+            return Ok(());
+        }
+        Err(CodecError::Level { found: self.level, lowest, highest })
+    }
+}
+
+/// A compressor with its tables; one per thread.
+///
+/// # Invariants
+/// 1. The output depends on the block and the specification only, not on blocks before.
+pub struct Compressor {
+    spec: CompressSpec,
+    engine: Engine,
+}
+
+enum Engine {
+    Store,
+    LzoFast(Box<Fast>),
+    LzoDense(Box<Dense<false>>),
+    LzoDeep(Box<Dense<true>>),
+    Deflate(Box<Compress>),
+    Zstd(zstd::bulk::Compressor<'static>),
+}
+
+impl Compressor {
+    /// Makes the tables; fails if the codec has no such level.
+    pub fn new(spec: CompressSpec) -> Result<Self, CodecError> {
+        spec.check()?;
+        let engine = match spec.codec {
+            Codec::None => Engine::Store,
+            Codec::Lzo if spec.level < LZO_DENSE => Engine::LzoFast(Box::new(Fast::new())),
+            Codec::Lzo if spec.level < LZO_DEEP => Engine::LzoDense(Box::new(Dense::new())),
+            Codec::Lzo => Engine::LzoDeep(Box::new(Dense::new())),
+            Codec::Zlib => {
+                let level = Compression::new(spec.level.unsigned_abs());
+                let engine = Compress::new_with_window_bits(level, false, DEFLATE_WINDOW_BITS);
+                Engine::Deflate(Box::new(engine))
+            }
+            Codec::Zstd => Engine::Zstd(
+                zstd::bulk::Compressor::new(spec.level)
+                    .map_err(|_| CodecError::Zstd("no memory for a context"))?,
+            ),
+        };
+        Ok(Self { spec, engine })
+    }
+
+    /// What the compressor was made for.
+    pub fn spec(&self) -> CompressSpec {
+        self.spec
+    }
+
+    /// Replaces the content of `out` with the compressed form of `block`, which has at most
+    /// [`MAX_BLOCK`] bytes.
+    ///
+    /// Incompressible data grows: if `out` is not shorter than `block`, the caller stores the block
+    /// as it is (spec: ubifs-format 7.1). Nothing is allocated once `out` is large enough.
+    pub fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.clear();
+        if block.len() > MAX_BLOCK {
+            return Err(CodecError::BlockTooLarge { found: block.len(), limit: MAX_BLOCK });
+        }
+        // More than any of the formats needs for data it cannot compress.
+        out.reserve(block.len() + block.len() / 8 + 128);
+        match &mut self.engine {
+            Engine::Store => out.extend_from_slice(block),
+            Engine::LzoFast(engine) => engine.compress(block, out),
+            Engine::LzoDense(engine) => engine.compress(block, out),
+            Engine::LzoDeep(engine) => engine.compress(block, out),
+            Engine::Deflate(engine) => deflate(engine, block, out)?,
+            Engine::Zstd(engine) => {
+                engine
+                    .compress_to_buffer(block, out)
+                    .map_err(|_| CodecError::Zstd("the compressor failed"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+fn deflate(engine: &mut Compress, block: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    engine.reset();
+    match engine.compress_vec(block, out, FlushCompress::Finish) {
+        Ok(Status::StreamEnd) => Ok(()),
+        _ => Err(CodecError::Deflate("the compressor failed")),
+    }
+}
+
+/// Whether LZO is to be taken although zlib gives `zlib_len` bytes where LZO gives `lzo_len`: zlib
+/// has to be shorter by at least `percent` (spec: ubifs-format 7.1; the tools' default is 20).
+pub const fn favor_lzo(lzo_len: usize, zlib_len: usize, percent: u32) -> bool {
+    let kept = 100_u64.saturating_sub(percent as u64);
+    zlib_len as u64 * 100 > lzo_len as u64 * kept
+}

@@ -1,0 +1,89 @@
+//! Decompression of any codec with contexts that are reused.
+
+use crate::{Codec, CodecError, lzo};
+use std::cell::RefCell;
+use std::fmt;
+
+/// The contexts of the algorithms that need one; made when first used.
+#[derive(Default)]
+pub struct Decompressor {
+    deflate: Option<libdeflater::Decompressor>,
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+}
+
+impl Decompressor {
+    /// A decompressor without contexts yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decompresses `input` into `out`, which it must fill exactly.
+    ///
+    /// On an error, the content of `out`
+    /// is unspecified. Nothing is allocated once the context of the codec exists.
+    pub fn decompress(
+        &mut self,
+        codec: Codec,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        let expected = out.len();
+        let produced = match codec {
+            Codec::None if input.len() == expected => {
+                out.copy_from_slice(input);
+                return Ok(());
+            }
+            Codec::None => {
+                return Err(CodecError::StoredLength { found: input.len(), expected });
+            }
+            Codec::Lzo => return Ok(lzo::decompress(input, out)?),
+            Codec::Zlib => self.inflate(input, out)?,
+            Codec::Zstd => self.unzstd(input, out)?,
+        };
+        if produced == expected {
+            return Ok(());
+        }
+        Err(CodecError::OutputShort { produced, expected })
+    }
+
+    fn inflate(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+        let context = self.deflate.get_or_insert_with(libdeflater::Decompressor::new);
+        context.deflate_decompress(input, out).map_err(|error| {
+            CodecError::Deflate(match error {
+                libdeflater::DecompressionError::BadData => "not a DEFLATE stream",
+                libdeflater::DecompressionError::InsufficientSpace => "output exceeds its size",
+            })
+        })
+    }
+
+    fn unzstd(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+        let context = match &mut self.zstd {
+            Some(context) => context,
+            empty => {
+                let made = zstd::bulk::Decompressor::new()
+                    .map_err(|_| CodecError::Zstd("no memory for a context"))?;
+                empty.insert(made)
+            }
+        };
+        context
+            .decompress_to_buffer(input, out)
+            .map_err(|_| CodecError::Zstd("not a zstd frame of this size"))
+    }
+}
+
+impl fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decompressor")
+            .field("deflate", &self.deflate.is_some())
+            .field("zstd", &self.zstd.is_some())
+            .finish()
+    }
+}
+
+/// [`Decompressor::decompress`] with the contexts of the calling thread.
+pub fn decompress(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    thread_local! {
+        static CONTEXTS: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+    }
+    CONTEXTS.with_borrow_mut(|contexts| contexts.decompress(codec, input, out))
+}

@@ -1,0 +1,120 @@
+//! What can be wrong with compressed bytes.
+
+use eraseblock_base::ErrorClass;
+use thiserror::Error;
+
+/// Why a block could not be decompressed or a compressor not be made.
+///
+/// The room knows no flash: callers add the place of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The stored block is not as long as the data it stands for.
+    #[error("stored block of {found} bytes, expected {expected}")]
+    StoredLength {
+        /// Bytes stored.
+        found: usize,
+        /// Bytes of data.
+        expected: usize,
+    },
+    /// The LZO1X stream is broken.
+    #[error("lzo: {0}")]
+    Lzo(#[from] LzoError),
+    /// The DEFLATE stream is broken.
+    #[error("zlib: {0}")]
+    Deflate(&'static str),
+    /// The zstd frame is broken.
+    #[error("zstd: {0}")]
+    Zstd(&'static str),
+    /// The stream ended before the data was complete.
+    #[error("data ends after {produced} bytes, expected {expected}")]
+    OutputShort {
+        /// Bytes decompressed.
+        produced: usize,
+        /// Bytes of data.
+        expected: usize,
+    },
+    /// Bytes follow the compressed stream.
+    #[error("{count} bytes after the end of the stream")]
+    BytesAfterEnd {
+        /// How many.
+        count: usize,
+    },
+    /// A block too large for the compressor.
+    #[error("block of {found} bytes, expected at most {limit}")]
+    BlockTooLarge {
+        /// Bytes given.
+        found: usize,
+        /// The largest block.
+        limit: usize,
+    },
+    /// The codec has no such level.
+    #[error("compression level {found}, expected {lowest} to {highest}")]
+    Level {
+        /// The level asked for.
+        found: i32,
+        /// The lowest of the codec.
+        lowest: i32,
+        /// The highest of the codec.
+        highest: i32,
+    },
+}
+
+impl CodecError {
+    /// How the error is to be answered.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::BlockTooLarge { .. } | Self::Level { .. } => ErrorClass::Caller,
+            _ => ErrorClass::Corruption,
+        }
+    }
+}
+
+/// Why a stream is not LZO1X, or not of this data (spec: ubifs-format 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LzoError {
+    /// A stream has at least its end marker.
+    #[error("stream of {found} bytes, expected at least 3")]
+    TooShort {
+        /// Bytes given.
+        found: usize,
+    },
+    /// The stream ends within an instruction or its literals.
+    #[error("stream ends before its end marker")]
+    InputEnds,
+    /// The stream produces more than the data it stands for.
+    #[error("output exceeds {limit} bytes")]
+    OutputOverrun {
+        /// Bytes of data.
+        limit: usize,
+    },
+    /// A match reaches back before the start of the data.
+    #[error("match distance {distance} after {produced} bytes of output")]
+    Distance {
+        /// Distance of the match.
+        distance: usize,
+        /// Bytes produced before it.
+        produced: usize,
+    },
+    /// The end marker has the wrong length.
+    #[error("end marker of length {length}, expected 3")]
+    EndMarker {
+        /// The length found.
+        length: usize,
+    },
+    /// Bytes follow the end marker.
+    #[error("{count} bytes after the end marker")]
+    BytesAfterEnd {
+        /// How many.
+        count: usize,
+    },
+    /// The stream ended before the data was complete.
+    #[error("stream ends after {produced} bytes of output, expected {expected}")]
+    OutputShort {
+        /// Bytes produced.
+        produced: usize,
+        /// Bytes of data.
+        expected: usize,
+    },
+}

@@ -1,0 +1,13 @@
+//! LZO1X, the default compression of UBIFS (spec: ubifs-format 7.2): a decoder and two encoders
+//! written from the grammar of the stream.
+
+mod decode;
+mod dense;
+mod fast;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use decode::decompress;
+pub(crate) use dense::Dense;
+pub(crate) use fast::Fast;

@@ -1,0 +1,608 @@
+//! A folder of a file system, written to a directory of the host: contents, modes, owners, times,
+//! extended attributes, hard links, links, devices, fifos and sockets.
+//!
+//! # Invariants
+//! 1. Nothing is ever made, changed or read outside the destination, whatever names the image
+//!    holds and whatever lies in the destination already ([`place`]).
+//! 2. What could not be delivered is a finding; a file that is there is whole, unless damaged ones
+//!    were asked for.
+//! 3. Files are written in parallel; result and findings do not depend on that.
+
+pub(crate) mod copy;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use crate::error::TreeError;
+use copy::{CHUNK, CopyError, Damage};
+use eraseblock_base::{Finding, Findings, Location, Severity};
+use eraseblock_vfs::walk::{Descend, Visit, walk};
+use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino};
+use place::{Dir, Handle, Name};
+use rayon::prelude::*;
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether the owners of the image are set on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Owners {
+    /// When the process is root's.
+    #[default]
+    IfRoot,
+    /// Always; what the host refuses is a finding.
+    Keep,
+    /// Never; set-id bits are dropped then, too.
+    Skip,
+}
+
+/// How to extract.
+#[derive(Clone, Debug)]
+pub struct ExtractOptions {
+    /// Extract into a directory that holds something already, and replace what is in the way
+    /// (never a directory by anything else).
+    pub force: bool,
+    /// Whose the files become.
+    pub owners: Owners,
+    /// Set extended attributes.
+    pub xattrs: bool,
+    /// Deliver files that cannot be read whole, with zeros for what is missing.
+    pub keep_damaged: bool,
+}
+
+impl Default for ExtractOptions {
+    fn default() -> Self {
+        Self { force: false, owners: Owners::IfRoot, xattrs: true, keep_damaged: false }
+    }
+}
+
+/// What was extracted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ExtractReport {
+    /// Regular files.
+    pub files: u64,
+    /// Directories, the top included.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Devices, fifos and sockets.
+    pub specials: u64,
+    /// Further names of files that have several.
+    pub hard_links: u64,
+    /// Lengths of the regular files in bytes, holes included.
+    pub bytes: u64,
+    /// Names that could not be delivered.
+    pub left_out: u64,
+    /// Files delivered with zeros for what could not be read.
+    pub damaged: u64,
+    /// Everything else there is to say.
+    pub findings: Findings,
+}
+
+/// How far an extraction is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Names done that are not directories.
+    pub entries: u64,
+    /// Bytes of regular files done.
+    pub bytes: u64,
+}
+
+/// Extracts what is below directory `top` to `dest`, which is made if it is missing and gets the
+/// attributes of `top`. `progress` is called from several threads, after each file.
+///
+/// Errors: `top` is no readable directory, `dest` cannot be made, or holds something and
+/// [`ExtractOptions::force`] is off. Everything else is a finding.
+pub fn to_dir(
+    fs: &dyn FileSystem,
+    top: Ino,
+    dest: &Path,
+    options: &ExtractOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<ExtractReport, TreeError> {
+    let attr = fs.attr(top)?;
+    if attr.kind != FileKind::Directory {
+        let message = format!("inode {top} is not a directory");
+        return Err(FsError::new(FsErrorKind::NotADirectory, message).into());
+    }
+    let failed = |error: Errno| TreeError::host("make or open", dest, error);
+    let (dir, is_occupied) = Dir::destination(dest).map_err(failed)?;
+    if is_occupied && !options.force {
+        return Err(TreeError::DestinationNotEmpty { path: dest.to_owned() });
+    }
+    let keep_owners = match options.owners {
+        Owners::IfRoot => rustix::process::geteuid().is_root(),
+        Owners::Keep => true,
+        Owners::Skip => false,
+    };
+    let done = (AtomicU64::new(0), AtomicU64::new(0));
+    let worker = Worker { fs, options, keep_owners, progress, done };
+    let dest = Arc::new(Folder { dir, path: Vec::new(), attr });
+    let mut extraction = Extraction {
+        worker,
+        levels: vec![Arc::clone(&dest)],
+        dest,
+        batch: Batch::default(),
+        entered: HashSet::from([top]),
+        links: HashMap::new(),
+        report: ExtractReport::default(),
+        remarks: Remarks::default(),
+    };
+    let walked: Result<(), std::convert::Infallible> =
+        walk(fs, top, &mut |visit| Ok(extraction.visit(&visit)));
+    walked.unwrap_or_else(|never| match never {});
+    Ok(extraction.finish(keep_owners))
+}
+
+/// A directory that is being filled.
+struct Folder {
+    dir: Dir,
+    path: Vec<u8>,
+    attr: Attr,
+}
+
+/// A name that is not a directory.
+struct Job {
+    folder: Arc<Folder>,
+    name: Name,
+    path: Vec<u8>,
+    ino: Ino,
+}
+
+/// Work gathered by the walk, done in parallel.
+#[derive(Default)]
+struct Batch {
+    jobs: Vec<Job>,
+    /// Directories that get no more entries: their attributes are set behind the jobs.
+    complete: Vec<Arc<Folder>>,
+    /// Directories opened since the last batch.
+    opened: usize,
+}
+
+impl Batch {
+    const MAX_JOBS: usize = 2048;
+    /// Each open directory is a file descriptor.
+    const MAX_OPENED: usize = 200;
+
+    fn is_full(&self) -> bool {
+        self.jobs.len() >= Self::MAX_JOBS || self.opened >= Self::MAX_OPENED
+    }
+}
+
+/// Remarks that would repeat for every file, counted instead.
+#[derive(Default)]
+struct Remarks {
+    refused_xattrs: u64,
+    first_refused_xattr: Option<String>,
+    dropped_set_id: u64,
+}
+
+impl Remarks {
+    fn append(&mut self, other: Self) {
+        self.refused_xattrs += other.refused_xattrs;
+        self.dropped_set_id += other.dropped_set_id;
+        if self.first_refused_xattr.is_none() {
+            self.first_refused_xattr = other.first_refused_xattr;
+        }
+    }
+}
+
+/// What became of one entry.
+#[derive(Default)]
+struct Outcome {
+    /// What was made.
+    made: Option<FileKind>,
+    bytes: u64,
+    is_damaged: bool,
+    findings: Vec<Finding>,
+    remarks: Remarks,
+}
+
+impl Outcome {
+    fn say(&mut self, severity: Severity, ino: Ino, code: &'static str, message: String) {
+        self.findings.push(Finding { severity, at: Location::Inode(ino), code, message });
+    }
+
+    fn refused(&mut self, ino: Ino, path: &[u8], what: &str, code: &'static str, error: Errno) {
+        let message = format!("{}: {what} could not be set: {error}", shown(path));
+        self.say(Severity::Warning, ino, code, message);
+    }
+}
+
+struct Extraction<'a> {
+    worker: Worker<'a>,
+    dest: Arc<Folder>,
+    /// The directories from the destination down to where the walk is.
+    levels: Vec<Arc<Folder>>,
+    batch: Batch,
+    /// Directories met: an image damaged so that one is named twice must not multiply.
+    entered: HashSet<Ino>,
+    /// Where the first name of an inode with several is, or `None` if it could not be made.
+    links: HashMap<Ino, Option<Vec<u8>>>,
+    report: ExtractReport,
+    remarks: Remarks,
+}
+
+impl Extraction<'_> {
+    fn visit(&mut self, visit: &Visit<'_>) -> Descend {
+        match visit {
+            Visit::Entry { path, entry } => self.entry(path, entry),
+            Visit::Unreadable { path, error } => {
+                let ino = self.levels.last().map_or(0, |folder| folder.attr.ino);
+                let message = format!("{}: cannot be listed whole: {error}", shown(path));
+                self.report.findings.error(Location::Inode(ino), "directory-unreadable", message);
+                Descend::No
+            }
+        }
+    }
+
+    fn entry(&mut self, path: &[u8], entry: &DirEntry) -> Descend {
+        // Only names that were checked are above this one, so slashes tell the depth.
+        let above = &path[..path.len() - entry.name.len()];
+        let depth = above.split(|byte| *byte == b'/').count() - 1;
+        while self.levels.len() > depth + 1 {
+            self.batch.complete.extend(self.levels.pop());
+        }
+        if self.batch.is_full() {
+            self.run_batch();
+        }
+        let folder = Arc::clone(self.levels.last().unwrap_or(&self.dest));
+        let name = match Name::new(&entry.name) {
+            Ok(name) => name,
+            Err(reason) => return self.leave_out(entry.ino, path, "unsafe-name", &reason),
+        };
+        if entry.kind == FileKind::Directory {
+            return self.enter(&folder, &name, path, entry.ino);
+        }
+        self.batch.jobs.push(Job { folder, name, path: path.to_vec(), ino: entry.ino });
+        Descend::No
+    }
+
+    fn enter(&mut self, folder: &Folder, name: &Name, path: &[u8], ino: Ino) -> Descend {
+        let attr = match self.worker.fs.attr(ino) {
+            Ok(attr) if attr.kind == FileKind::Directory => attr,
+            Ok(attr) => {
+                let reason = format!("its entry says directory, its inode {:?}", attr.kind);
+                return self.leave_out(ino, path, "kind-mismatch", &reason);
+            }
+            Err(error) => {
+                return self.leave_out(ino, path, "inode-unreadable", &error.to_string());
+            }
+        };
+        if !self.entered.insert(ino) {
+            let reason = "the directory has a second name";
+            return self.leave_out(ino, path, "directory-named-twice", reason);
+        }
+        match folder.dir.make_dir(name, self.worker.options.force) {
+            Ok(dir) => {
+                self.batch.opened += 1;
+                self.levels.push(Arc::new(Folder { dir, path: path.to_vec(), attr }));
+                Descend::Yes
+            }
+            Err(error) => self.leave_out(ino, path, "host-refused", &error.to_string()),
+        }
+    }
+
+    fn leave_out(&mut self, ino: Ino, path: &[u8], code: &'static str, reason: &str) -> Descend {
+        let message = format!("{}: left out: {reason}", shown(path));
+        self.report.findings.error(Location::Inode(ino), code, message);
+        self.report.left_out += 1;
+        Descend::No
+    }
+
+    fn run_batch(&mut self) {
+        let Batch { jobs, complete, .. } = std::mem::take(&mut self.batch);
+        let fs = self.worker.fs;
+        let attrs: Vec<_> = jobs.par_iter().with_min_len(16).map(|job| fs.attr(job.ino)).collect();
+        // The first name of an inode makes it, the others become links behind that.
+        let is_further = |links: &mut HashMap<Ino, _>, job: &Job, attr: &Attr| {
+            if attr.nlink < 2 || attr.kind == FileKind::Directory {
+                return false;
+            }
+            let known = links.contains_key(&job.ino);
+            if !known {
+                links.insert(job.ino, Some(job.path.clone()));
+            }
+            known
+        };
+        let further: Vec<bool> = (jobs.iter().zip(&attrs))
+            .map(|(job, attr)| attr.as_ref().is_ok_and(|a| is_further(&mut self.links, job, a)))
+            .collect();
+        let worker = &self.worker;
+        let made: Vec<Option<Outcome>> = (&jobs, attrs, &further)
+            .into_par_iter()
+            .with_max_len(8)
+            .map_init(
+                || vec![0; CHUNK],
+                |buf, (job, attr, further)| (!further).then(|| worker.make(job, attr, buf)),
+            )
+            .collect();
+        for (job, outcome) in jobs.iter().zip(made) {
+            match outcome {
+                Some(outcome) => self.take(job, outcome),
+                None => self.link(job),
+            }
+        }
+        self.report.directories += complete.len() as u64;
+        let finished: Vec<_> =
+            complete.par_iter().map(|folder| self.worker.complete(folder)).collect();
+        for outcome in finished {
+            self.take_remarks(outcome);
+        }
+    }
+
+    fn take(&mut self, job: &Job, outcome: Outcome) {
+        match outcome.made {
+            Some(FileKind::Regular) => self.report.files += 1,
+            Some(FileKind::Symlink) => self.report.symlinks += 1,
+            Some(_) => self.report.specials += 1,
+            None => {
+                self.report.left_out += 1;
+                if let Some(first) = self.links.get_mut(&job.ino) {
+                    *first = None;
+                }
+            }
+        }
+        self.report.bytes += outcome.bytes;
+        self.report.damaged += u64::from(outcome.is_damaged);
+        self.take_remarks(outcome);
+    }
+
+    fn take_remarks(&mut self, outcome: Outcome) {
+        for finding in outcome.findings {
+            self.report.findings.push(finding);
+        }
+        self.remarks.append(outcome.remarks);
+    }
+
+    /// Makes a further name of an inode.
+    fn link(&mut self, job: &Job) {
+        let Some(Some(first)) = self.links.get(&job.ino) else {
+            self.leave_out(job.ino, &job.path, "link-left-out", "its first name was left out");
+            return;
+        };
+        match link_to(&self.dest.dir, first, job, self.worker.options.force) {
+            Ok(()) => self.report.hard_links += 1,
+            Err(reason) => {
+                self.leave_out(job.ino, &job.path, "host-refused", &reason);
+            }
+        }
+        self.worker.advance(0);
+    }
+
+    fn finish(mut self, keep_owners: bool) -> ExtractReport {
+        while let Some(folder) = self.levels.pop() {
+            self.batch.complete.push(folder);
+        }
+        self.run_batch();
+        let findings = &mut self.report.findings;
+        if !keep_owners {
+            let message = "owners are not kept: that takes root";
+            findings.note(Location::Whole, "owners-not-kept", message);
+        }
+        if self.remarks.dropped_set_id > 0 {
+            let count = self.remarks.dropped_set_id;
+            let message = format!("set-id bits of {count} files dropped, as owners are not kept");
+            findings.note(Location::Whole, "set-id-dropped", message);
+        }
+        if let Some(first) = &self.remarks.first_refused_xattr {
+            let count = self.remarks.refused_xattrs;
+            let message = format!("{count} extended attributes were refused; first {first}");
+            findings.warn(Location::Whole, "xattrs-refused", message);
+        }
+        self.report
+    }
+}
+
+/// Links `job` to the file at path `first`, reached from the destination without following links.
+fn link_to(dest: &Dir, first: &[u8], job: &Job, force: bool) -> Result<(), String> {
+    let mut parts: Vec<&[u8]> = first.split(|byte| *byte == b'/').collect();
+    let old = Name::new(parts.pop().unwrap_or_default())?;
+    let mut opened: Option<Dir> = None;
+    for part in parts {
+        let from = opened.as_ref().unwrap_or(dest);
+        let next = from.open_dir(&Name::new(part)?).map_err(|error| error.to_string())?;
+        opened = Some(next);
+    }
+    let from = opened.as_ref().unwrap_or(dest);
+    job.folder.dir.make_link(&job.name, from, &old, force).map_err(|error| error.to_string())
+}
+
+/// What runs in parallel.
+struct Worker<'a> {
+    fs: &'a dyn FileSystem,
+    options: &'a ExtractOptions,
+    keep_owners: bool,
+    progress: &'a (dyn Fn(Progress) + Sync),
+    done: (AtomicU64, AtomicU64),
+}
+
+impl Worker<'_> {
+    fn advance(&self, bytes: u64) {
+        let entries = self.done.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.done.1.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (self.progress)(Progress { entries, bytes });
+    }
+
+    /// Makes one entry that is not a directory.
+    fn make(&self, job: &Job, attr: Result<Attr, FsError>, buf: &mut [u8]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let attr = match attr {
+            Ok(attr) => attr,
+            Err(error) => {
+                let message = format!("{}: left out: {error}", shown(&job.path));
+                outcome.say(Severity::Error, job.ino, "inode-unreadable", message);
+                return outcome;
+            }
+        };
+        let made = match attr.kind {
+            FileKind::Regular => self.make_file(job, &attr, buf, &mut outcome),
+            FileKind::Symlink => self.make_symlink(job, &attr, &mut outcome),
+            FileKind::Directory => {
+                Err(("kind-mismatch", "its entry says no directory, its inode says one".to_owned()))
+            }
+            kind => {
+                let dir = &job.folder.dir;
+                match dir.make_node(&job.name, kind, attr.rdev, self.options.force) {
+                    Ok(()) => {
+                        let handle = dir.entry(&job.name);
+                        self.set_attributes(&handle, &attr, &job.path, &mut outcome);
+                        Ok(())
+                    }
+                    Err(error) => Err(host_refused(error)),
+                }
+            }
+        };
+        match made {
+            Ok(()) => outcome.made = Some(attr.kind),
+            Err((code, reason)) => {
+                let message = format!("{}: left out: {reason}", shown(&job.path));
+                outcome.say(Severity::Error, job.ino, code, message);
+            }
+        }
+        self.advance(outcome.bytes);
+        outcome
+    }
+
+    fn make_file(
+        &self,
+        job: &Job,
+        attr: &Attr,
+        buf: &mut [u8],
+        outcome: &mut Outcome,
+    ) -> Result<(), (&'static str, String)> {
+        let dir = &job.folder.dir;
+        let file = dir.make_file(&job.name, self.options.force).map_err(host_refused)?;
+        let keep = self.options.keep_damaged;
+        let damage = match copy::copy(self.fs, attr.ino, attr.size, &file, keep, buf) {
+            Ok(damage) => damage,
+            Err(error) => {
+                // What is there is not the file: it must not stay.
+                let removed = dir.remove(&job.name);
+                let (code, reason) = match error {
+                    CopyError::Read(error) => ("file-unreadable", error.to_string()),
+                    CopyError::Write(error) => ("host-refused", error.to_string()),
+                };
+                return Err(match removed {
+                    Ok(()) => (code, reason),
+                    Err(error) => (code, format!("{reason}; a part of it stays: {error}")),
+                });
+            }
+        };
+        if !damage.is_empty() {
+            outcome.is_damaged = true;
+            let message = format!("{}: {}", shown(&job.path), describe(&damage));
+            outcome.say(Severity::Error, job.ino, "file-damaged", message);
+        }
+        outcome.bytes = attr.size;
+        self.set_attributes(&Handle::Open(file.as_fd()), attr, &job.path, outcome);
+        Ok(())
+    }
+
+    fn make_symlink(
+        &self,
+        job: &Job,
+        attr: &Attr,
+        outcome: &mut Outcome,
+    ) -> Result<(), (&'static str, String)> {
+        let target =
+            self.fs.read_link(attr.ino).map_err(|error| ("file-unreadable", error.to_string()))?;
+        let dir = &job.folder.dir;
+        dir.make_symlink(&job.name, &target, self.options.force).map_err(host_refused)?;
+        self.set_attributes(&dir.entry(&job.name), attr, &job.path, outcome);
+        Ok(())
+    }
+
+    /// Sets the attributes of a directory that gets no more entries.
+    fn complete(&self, folder: &Folder) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.set_attributes(&folder.dir.this(), &folder.attr, &folder.path, &mut outcome);
+        outcome
+    }
+
+    /// Owner first, as changing it drops set-id bits and capabilities; times last.
+    fn set_attributes(&self, handle: &Handle<'_>, attr: &Attr, path: &[u8], outcome: &mut Outcome) {
+        let mut permissions = attr.permissions & 0o7777;
+        let mut has_owner = self.keep_owners;
+        if self.keep_owners
+            && let Err(error) = handle.set_owner(attr.uid, attr.gid)
+        {
+            outcome.refused(attr.ino, path, "owner", "owner-not-set", error);
+            has_owner = false;
+        }
+        if !has_owner && attr.kind != FileKind::Directory && permissions & 0o6000 != 0 {
+            permissions &= 0o1777;
+            outcome.remarks.dropped_set_id += 1;
+        }
+        if self.options.xattrs {
+            self.set_xattrs(handle, attr.ino, path, outcome);
+        }
+        if attr.kind != FileKind::Symlink
+            && let Err(error) = handle.set_mode(permissions)
+        {
+            outcome.refused(attr.ino, path, "mode", "mode-not-set", error);
+        }
+        if let Err(error) = handle.set_times(attr.atime, attr.mtime) {
+            outcome.refused(attr.ino, path, "times", "times-not-set", error);
+        }
+    }
+
+    fn set_xattrs(&self, handle: &Handle<'_>, ino: Ino, path: &[u8], outcome: &mut Outcome) {
+        let names = match self.fs.list_xattrs(ino) {
+            Ok(names) => names,
+            Err(error) => {
+                let message = format!("{}: attributes cannot be listed: {error}", shown(path));
+                return outcome.say(Severity::Error, ino, "xattr-unreadable", message);
+            }
+        };
+        for name in names {
+            let attribute = String::from_utf8_lossy(&name);
+            match self.fs.xattr(ino, &name) {
+                Ok(value) => {
+                    if let Err(error) = handle.set_xattr(&name, &value) {
+                        let first = &mut outcome.remarks.first_refused_xattr;
+                        first.get_or_insert_with(|| {
+                            format!("`{attribute}` of {}: {error}", shown(path))
+                        });
+                        outcome.remarks.refused_xattrs += 1;
+                    }
+                }
+                Err(error) => {
+                    let message =
+                        format!("{}: attribute `{attribute}` left out: {error}", shown(path));
+                    outcome.say(Severity::Error, ino, "xattr-unreadable", message);
+                }
+            }
+        }
+    }
+}
+
+fn host_refused(error: Errno) -> (&'static str, String) {
+    ("host-refused", error.to_string())
+}
+
+/// A path of the image for people: control characters escaped, `/` for the top.
+pub(crate) fn shown(path: &[u8]) -> String {
+    if path.is_empty() {
+        return "/".to_owned();
+    }
+    let text = String::from_utf8_lossy(path);
+    text.chars()
+        .flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+            if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
+        })
+        .collect()
+}
+
+/// Says which bytes are missing.
+pub(crate) fn describe(damage: &Damage) -> String {
+    const SHOWN: usize = 16;
+    let ranges: Vec<String> =
+        damage.iter().take(SHOWN).map(|(start, end)| format!("{start}..{end}")).collect();
+    let more = damage.len().saturating_sub(SHOWN);
+    let and = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
+    format!("bytes {}{and} could not be read and are zeros", ranges.join(", "))
+}

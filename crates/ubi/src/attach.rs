@@ -1,0 +1,323 @@
+//! Attaching a UBI device by scanning all its eraseblocks (spec: ubi 9 to 12), read-only and
+//! salvaging: where Linux refuses the device, a [`Finding`](eraseblock_base::Finding) of severity
+//! error names the rule and attaching goes on with the most sensible reading of what is there.
+//!
+//! The phases are `scan` (read the headers of every block), `collect` (sort the blocks into lists
+//! and LEB candidates), `resolve` (one block for each LEB), `table` (the volume table) and
+//! `volumes` (records and LEBs together).
+//!
+//! # Invariants
+//! 1. Nothing is written to the device.
+//! 2. An eraseblock belongs to one LEB at most, and a LEB has one eraseblock at most.
+//! 3. The LEBs of a volume lie below its size in LEBs.
+//! 4. The result depends on the bytes of the device and the options alone; threads only read ahead.
+//! 5. Memory is proportional to the number of eraseblocks: at most 48 bytes for each, and one LEB.
+
+mod collect;
+mod report;
+mod resolve;
+mod scan;
+mod table;
+mod volumes;
+
+use crate::error::UbiError;
+use crate::map::VolumeMap;
+use collect::Collected;
+use eraseblock_base::{Findings, Peb, VolumeId};
+use eraseblock_mtd::Mtd;
+use eraseblock_ubi_format::{
+    EraseCount, HeaderLayout, SqNum, VolumeFlags, VolumeKind, VolumeName, constants,
+};
+pub use report::Refusal;
+use report::Report;
+use std::collections::BTreeMap;
+
+/// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
+/// enough that a forged number cannot make a volume endless.
+pub const MAX_IMAGE_LEBS: u32 = 1 << 20;
+
+/// How to attach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttachOptions {
+    /// The device is a whole flash partition, not an image that may be smaller than the flash it is
+    /// made for: the rules that count eraseblocks apply (spec: ubi 6.3, 11.3).
+    pub whole_device: bool,
+    /// Read all static volumes and check the checksum of each LEB, as Linux does at first open.
+    pub verify_static: bool,
+    /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
+    pub bitflip_threshold: u16,
+}
+
+impl Default for AttachOptions {
+    fn default() -> Self {
+        Self { whole_device: false, verify_static: false, bitflip_threshold: 1 }
+    }
+}
+
+/// What became of an eraseblock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PebState {
+    /// Erased and with an erase-counter header: ready for use.
+    Free,
+    /// Holds a LEB.
+    Used,
+    /// Holds nothing of value and has to be erased before use.
+    Erase,
+    /// Has data that belong to no LEB because the header is damaged; Linux leaves it alone.
+    Corrupted,
+    /// Belongs to an unknown internal volume that wants to be left alone.
+    Alien,
+    /// Marked bad.
+    Bad,
+    /// Holds a fastmap, which is not used here: to be erased.
+    Fastmap,
+    /// Belongs to another image or breaks a rule, and is ignored.
+    Foreign,
+    /// The device failed to read it.
+    Unreadable,
+}
+
+/// What is known about an eraseblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PebInfo {
+    /// What became of it.
+    pub state: PebState,
+    /// It has to be moved to another block soon (bit-flips, or a damaged erase-counter header).
+    pub scrub: bool,
+    /// The erase counter, `None` if it was lost.
+    pub erase_count: Option<EraseCount>,
+}
+
+/// How many eraseblocks are in which state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct PebCounts {
+    /// Ready for use.
+    pub free: u32,
+    /// Holding a LEB.
+    pub used: u32,
+    /// To be erased, completely empty ones included.
+    pub erase: u32,
+    /// Of those to be erased: without even an erase-counter header, all 0xFF where it should be.
+    pub empty: u32,
+    /// Damaged and left alone.
+    pub corrupted: u32,
+    /// Of unknown internal volumes.
+    pub alien: u32,
+    /// Marked bad.
+    pub bad: u32,
+    /// Of fastmaps.
+    pub fastmap: u32,
+    /// Of other images, or ignored because they break a rule.
+    pub foreign: u32,
+    /// Failed to read.
+    pub unreadable: u32,
+}
+
+/// Statistics of the erase counters that could be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct EraseCounters {
+    /// How many are known.
+    pub known: u32,
+    /// The smallest, 0 if none is known.
+    pub min: u32,
+    /// The largest, 0 if none is known.
+    pub max: u32,
+    /// The mean, rounded down; blocks with an unknown counter are given this one.
+    pub mean: u32,
+    /// Their sum.
+    pub sum: u64,
+}
+
+/// A volume as its record and its LEBs tell.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct VolumeInfo {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its name; `volume-N` if the volume table was lost.
+    pub name: VolumeName,
+    /// What it holds.
+    pub kind: VolumeKind,
+    /// Its size in LEBs.
+    pub reserved_lebs: u32,
+    /// Alignment of the usable LEB size.
+    pub alignment: u32,
+    /// Unused bytes at the end of each LEB.
+    pub data_pad: u32,
+    /// Usable bytes of a LEB: LEB size less `data_pad`.
+    pub usable_leb_size: u32,
+    /// An update was begun and not finished: Linux refuses to read the volume.
+    pub upd_marker: bool,
+    /// Its flags.
+    pub flags: VolumeFlags,
+    /// LEBs the data occupies: of a dynamic volume all, of a static one those its headers state.
+    pub used_lebs: u32,
+    /// Bytes in the last used LEB.
+    pub last_leb_bytes: u32,
+    /// Bytes of data. Linux shows 0 for a corrupted static volume; here it is what should be there.
+    pub used_bytes: u64,
+    /// LEBs with an eraseblock.
+    pub mapped_lebs: u32,
+    /// The highest LEB with an eraseblock.
+    pub highest_leb: Option<u32>,
+    /// A static volume with missing LEBs, or with wrong checksums if those were looked at.
+    pub corrupted: bool,
+    /// There was no record: everything is guessed from the headers of the LEBs.
+    pub synthesised: bool,
+}
+
+/// The result of attaching.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    /// Offsets and sizes.
+    pub layout: HeaderLayout,
+    /// Eraseblocks of the device.
+    pub peb_count: u32,
+    /// Number of the image, 0 if all headers have 0.
+    pub image_seq: u32,
+    /// The largest sequence number met.
+    pub max_sqnum: SqNum,
+    /// How many eraseblocks are in which state.
+    pub counts: PebCounts,
+    /// Statistics of the erase counters.
+    pub erase_counters: EraseCounters,
+    /// The user volumes by ascending id.
+    pub volumes: Vec<VolumeInfo>,
+    /// Linux would find the device empty and format it.
+    pub is_empty: bool,
+    /// Linux would use the device read-only.
+    pub linux_read_only: bool,
+    /// Why Linux would refuse the device; the first of possibly several reasons.
+    pub linux_refuses: Option<Refusal>,
+    /// LEBs free for new volumes as Linux without fastmap counts them, if the device is a whole
+    /// one and has enough.
+    pub available_lebs: Option<u32>,
+    /// Everything worth saying, in the order in which it was met.
+    pub findings: Findings,
+    pub(crate) pebs: Vec<PebInfo>,
+    pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
+    pub(crate) erase_order: Vec<Peb>,
+}
+
+impl Attachment {
+    /// What is known about an eraseblock, or `None` beyond the device.
+    pub fn peb(&self, peb: Peb) -> Option<PebInfo> {
+        self.pebs.get(peb.index()).copied()
+    }
+
+    /// The volume of this number.
+    pub fn volume(&self, id: VolumeId) -> Option<&VolumeInfo> {
+        self.volumes.iter().find(|volume| volume.id == id)
+    }
+
+    /// The volume of this name.
+    pub fn volume_named(&self, name: &[u8]) -> Option<&VolumeInfo> {
+        self.volumes.iter().find(|volume| volume.name.as_bytes() == name)
+    }
+
+    /// Which eraseblocks hold the LEBs of a volume, internal ones included.
+    pub fn map(&self, id: VolumeId) -> Option<&VolumeMap> {
+        self.maps.get(&id)
+    }
+
+    /// The blocks to be erased, the most urgent first (spec: ubi 9.1, 11.4).
+    pub fn erase_order(&self) -> &[Peb] {
+        &self.erase_order
+    }
+}
+
+/// Attaches the device with headers at the places `layout` states.
+///
+/// Damage never makes this fail: see [`Attachment::findings`] and [`Attachment::linux_refuses`].
+pub fn attach(
+    device: &dyn Mtd,
+    layout: &HeaderLayout,
+    options: &AttachOptions,
+) -> Result<Attachment, UbiError> {
+    let found = device.geometry().peb_size();
+    if found != layout.peb_size() {
+        let expected = layout.peb_size();
+        return Err(UbiError::Geometry { field: "eraseblock size", found, expected });
+    }
+    let mut report = Report::default();
+    let scanner = scan::Scanner { device, layout: *layout, threshold: options.bitflip_threshold };
+    let mut collected = collect::collect(&scanner, &mut report);
+    let maps = resolve::resolve(&scanner, &mut collected, &mut report);
+    collected.finish_counters();
+    let is_empty = check_empty(&collected, &mut report);
+    let mut stage = volumes::Stage { scanner, options: *options, report, collected, maps };
+    let table = table::read(&mut stage, is_empty);
+    let mut volumes = volumes::build(&mut stage, table);
+    if options.verify_static {
+        volumes::verify_static(&mut stage, &mut volumes);
+    }
+    let available_lebs = volumes::account(&mut stage, &volumes);
+    Ok(assemble(stage, volumes, is_empty, available_lebs))
+}
+
+/// Spec: ubi 9.4, steps 2 and 3.
+fn check_empty(collected: &Collected, report: &mut Report) -> bool {
+    let (counts, maybe_bad) = (collected.counts(), collected.maybe_bad);
+    let peb_count = u32::try_from(collected.pebs.len()).expect("PEB numbers are 32 bits");
+    let usable = peb_count.saturating_sub(counts.bad + counts.alien);
+    let limit = if usable / 20 == 0 { 8 } else { usable / 20 };
+    if counts.corrupted >= limit {
+        let corrupted = counts.corrupted;
+        report.refuse_whole(
+            "too-many-corrupted-pebs",
+            format!("{corrupted} of {usable} eraseblocks are corrupted, expected below {limit}"),
+        );
+    }
+    if counts.empty + maybe_bad != usable {
+        return false;
+    }
+    if maybe_bad > 2 {
+        report.refuse_whole(
+            "garbage-device",
+            format!("{maybe_bad} eraseblocks cannot be read and all others are empty"),
+        );
+    }
+    maybe_bad <= 2
+}
+
+fn assemble(
+    stage: volumes::Stage<'_>,
+    volumes: Vec<VolumeInfo>,
+    is_empty: bool,
+    available_lebs: Option<u32>,
+) -> Attachment {
+    let volumes::Stage { scanner, mut report, collected, maps, .. } = stage;
+    let counts = collected.counts();
+    let layout = scanner.layout;
+    collected.report_garbage(&mut report);
+    if is_empty {
+        report.findings.note(
+            eraseblock_base::Location::Whole,
+            "empty-device",
+            "no UBI headers at all: Linux formats such a device when it attaches it",
+        );
+    }
+    let (findings, linux_refuses) = report.into_parts();
+    Attachment {
+        layout,
+        peb_count: scanner.device.geometry().peb_count(),
+        image_seq: collected.image_seq,
+        max_sqnum: collected.max_sqnum,
+        counts,
+        erase_counters: collected.erase_counters,
+        volumes,
+        is_empty,
+        linux_read_only: collected.read_only || layout.headers_share_a_unit(),
+        linux_refuses,
+        available_lebs,
+        findings,
+        erase_order: collected.erase_order(),
+        pebs: collected.into_pebs(),
+        maps: volumes::into_maps(maps),
+    }
+}
+
+/// Whether the volume holds a fastmap.
+fn is_fastmap(volume: VolumeId) -> bool {
+    volume == constants::FASTMAP_ANCHOR_VOLUME || volume == constants::FASTMAP_DATA_VOLUME
+}

@@ -1,0 +1,424 @@
+//! Sorting eraseblocks into lists and LEB candidates (spec: ubi 9.1).
+
+use super::report::Report;
+use super::scan::{DataState, PebReading, Scanner};
+use super::{EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
+use eraseblock_base::{Leb, Location, Peb, VolumeId};
+use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
+use eraseblock_ubi_format::types::is_internal_volume;
+use eraseblock_ubi_format::{
+    Compat, EcHeader, EraseCount, HeaderState, SqNum, VidHeader, VolumeKind,
+};
+
+/// Blocks whose headers are read before they are sorted.
+const WINDOW: u32 = 4096;
+
+/// A block that claims to hold a LEB: 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    pub(super) sqnum: SqNum,
+    pub(super) volume: VolumeId,
+    pub(super) leb: Leb,
+    pub(super) peb: Peb,
+    pub(super) data_size: u32,
+    pub(super) used_lebs: u32,
+    /// `data_pad` (below 2^29), copy flag and kind.
+    packed: u32,
+}
+
+const COPY_BIT: u32 = 1 << 31;
+const STATIC_BIT: u32 = 1 << 30;
+
+impl Candidate {
+    fn new(peb: Peb, header: &VidHeader) -> Self {
+        let copy = if header.copy_flag { COPY_BIT } else { 0 };
+        let kind = if header.kind == VolumeKind::Static { STATIC_BIT } else { 0 };
+        Self {
+            sqnum: header.sqnum,
+            volume: header.volume,
+            leb: header.leb,
+            peb,
+            data_size: header.data_size,
+            used_lebs: header.used_lebs,
+            packed: header.data_pad | copy | kind,
+        }
+    }
+
+    pub(super) fn copy_flag(&self) -> bool {
+        self.packed & COPY_BIT != 0
+    }
+
+    /// What must be the same in all LEBs of a volume: kind, used LEBs and data pad.
+    pub(super) fn traits(&self) -> VolumeTraits {
+        let is_static = self.packed & STATIC_BIT != 0;
+        VolumeTraits {
+            is_static,
+            used_lebs: self.used_lebs,
+            data_pad: self.packed & !(COPY_BIT | STATIC_BIT),
+        }
+    }
+}
+
+/// What all LEBs of a volume must agree on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct VolumeTraits {
+    pub(super) is_static: bool,
+    pub(super) used_lebs: u32,
+    pub(super) data_pad: u32,
+}
+
+impl VolumeTraits {
+    pub(super) fn kind(&self) -> VolumeKind {
+        if self.is_static { VolumeKind::Static } else { VolumeKind::Dynamic }
+    }
+}
+
+/// An eraseblock during the scan: 12 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PebRecord {
+    ec: u32,
+    image_seq: u32,
+    pub(super) state: PebState,
+    pub(super) scrub: bool,
+    garbage: bool,
+}
+
+const UNKNOWN_EC: u32 = u32::MAX;
+
+/// Everything the scan found.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) pebs: Vec<PebRecord>,
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) maybe_bad: u32,
+    pub(super) image_seq: u32,
+    pub(super) max_sqnum: SqNum,
+    pub(super) erase_counters: EraseCounters,
+    pub(super) read_only: bool,
+    empty: u32,
+    erase_first: Vec<Peb>,
+    erase_last: Vec<Peb>,
+}
+
+/// Reads all headers and sorts the blocks.
+pub(super) fn collect(scanner: &Scanner<'_>, report: &mut Report) -> Collected {
+    let count = scanner.device.geometry().peb_count();
+    let mut collected = Collected::default();
+    let mut start = 0;
+    while start < count {
+        let end = count.min(start + WINDOW);
+        for (peb, reading) in (start..end).zip(scanner.read_range(start..end)) {
+            Sorter { all: &mut collected, report, peb: Peb::new(peb) }.sort(reading);
+        }
+        start = end;
+    }
+    collected.judge_image_seq(report);
+    collected
+}
+
+struct Sorter<'a> {
+    all: &'a mut Collected,
+    report: &'a mut Report,
+    peb: Peb,
+}
+
+/// What the erase-counter header said.
+#[derive(Clone, Copy, Default)]
+struct EcSummary {
+    header: Option<EcHeader>,
+    bitflips: bool,
+    uncorrectable: bool,
+    illegal: bool,
+}
+
+impl Sorter<'_> {
+    fn sort(mut self, reading: PebReading) {
+        match reading {
+            PebReading::Bad => self.put(PebState::Bad, EcSummary::default()),
+            PebReading::Failed(error) => {
+                let message = error.to_string();
+                self.report.refuse(Location::peb(self.peb), "peb-unreadable", message);
+                self.put(PebState::Unreadable, EcSummary::default());
+            }
+            PebReading::Empty { bitflips } => {
+                self.all.empty += 1;
+                self.erase(bitflips, EcSummary::default());
+            }
+            PebReading::Headers { ec, vid, data } => {
+                let ec = self.summarise_ec(ec);
+                self.sort_headers(ec, vid, data);
+            }
+        }
+    }
+
+    fn summarise_ec(&mut self, state: HeaderState<EcHeader>) -> EcSummary {
+        match state {
+            HeaderState::Ok(header) => EcSummary { header: Some(header), ..EcSummary::default() },
+            HeaderState::Bitflips(header) => {
+                EcSummary { header: Some(header), bitflips: true, ..EcSummary::default() }
+            }
+            HeaderState::Illegal { error, salvage, clean } => {
+                self.report.refuse(error.location(), "ec-header-illegal", error.to_string());
+                EcSummary { header: salvage, bitflips: !clean, illegal: true, uncorrectable: false }
+            }
+            HeaderState::Bad | HeaderState::Erased | HeaderState::ErasedBitflips => {
+                EcSummary { bitflips: true, ..EcSummary::default() }
+            }
+            HeaderState::BadUncorrectable => {
+                EcSummary { bitflips: true, uncorrectable: true, ..EcSummary::default() }
+            }
+        }
+    }
+
+    fn sort_headers(
+        &mut self,
+        ec: EcSummary,
+        vid: HeaderState<VidHeader>,
+        data: Option<DataState>,
+    ) {
+        match vid {
+            HeaderState::Ok(header) => self.sort_leb(ec, &header, false),
+            HeaderState::Bitflips(header) => self.sort_leb(ec, &header, true),
+            HeaderState::Illegal { error, salvage, clean } => {
+                self.report.refuse(error.location(), "vid-header-illegal", error.to_string());
+                match salvage {
+                    Some(header) => self.sort_leb(ec, &header, !clean),
+                    None => self.put(PebState::Foreign, ec),
+                }
+            }
+            _ if ec.illegal => self.put(PebState::Foreign, ec),
+            HeaderState::Erased if ec.header.is_some() && !ec.bitflips => {
+                self.put(PebState::Free, ec);
+            }
+            HeaderState::Erased | HeaderState::ErasedBitflips => self.erase(true, ec),
+            HeaderState::Bad | HeaderState::BadUncorrectable if ec.header.is_none() => {
+                let both = ec.uncorrectable && vid == HeaderState::BadUncorrectable;
+                self.all.maybe_bad += u32::from(both);
+                self.erase(true, ec);
+                self.mark_garbage();
+            }
+            HeaderState::Bad | HeaderState::BadUncorrectable => self.sort_torn(ec, data),
+        }
+    }
+
+    fn mark_garbage(&mut self) {
+        if let Some(record) = self.all.pebs.last_mut() {
+            record.garbage = true;
+        }
+    }
+
+    /// The erase-counter header is good, the volume identifier header is not.
+    fn sort_torn(&mut self, ec: EcSummary, data: Option<DataState>) {
+        let at = Location::peb(self.peb);
+        if data == Some(DataState::Content) {
+            let message = "the VID header is damaged and there is data behind it: lost to its LEB";
+            self.report.findings.warn(at, "peb-corrupted", message);
+            self.put(PebState::Corrupted, ec);
+        } else {
+            let message = "the VID header was being written or erased when the power was cut";
+            self.report.findings.note(at, "vid-header-torn", message);
+            self.erase(true, ec);
+        }
+    }
+
+    fn sort_leb(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+        if is_internal_volume(header.volume) && header.volume != LAYOUT_VOLUME {
+            return self.sort_internal(ec, header, bitflips);
+        }
+        self.add(ec, header, bitflips);
+    }
+
+    /// Spec: ubi 6.2; fastmap volumes are unknown ones here.
+    fn sort_internal(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+        let at = Location::peb(self.peb);
+        let volume = header.volume;
+        let unknown = format!("unknown internal volume {volume}, compat {}", header.compat.code());
+        // The counters of blocks of volumes that are deleted or preserved are left out of the mean.
+        let uncounted = EcSummary { header: None, ..ec };
+        match header.compat {
+            Compat::Delete | Compat::None if is_fastmap(volume) => {
+                self.put(PebState::Fastmap, uncounted);
+                self.remember_ec(ec);
+                self.all.erase_first.push(self.peb);
+            }
+            Compat::Delete | Compat::None => {
+                self.report.findings.note(at, "internal-volume", unknown);
+                self.erase(true, uncounted);
+                self.remember_ec(ec);
+            }
+            Compat::ReadOnly => {
+                self.report.findings.warn(at, "internal-volume", unknown);
+                self.all.read_only = true;
+                self.add(ec, header, bitflips);
+            }
+            Compat::Preserve => {
+                self.report.findings.note(at, "internal-volume", unknown);
+                self.put(PebState::Alien, uncounted);
+                self.remember_ec(ec);
+            }
+            Compat::Reject => {
+                self.report.refuse(at, "internal-volume-rejects", unknown);
+                self.put(PebState::Alien, ec);
+            }
+        }
+    }
+
+    fn remember_ec(&mut self, ec: EcSummary) {
+        if let (Some(record), Some(header)) = (self.all.pebs.last_mut(), ec.header) {
+            record.ec = header.erase_count.get();
+        }
+    }
+
+    fn add(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+        if ec.header.is_none() {
+            let message = "the EC header is damaged: the erase counter is lost";
+            self.report.findings.warn(Location::peb(self.peb), "ec-header-damaged", message);
+        }
+        self.put(PebState::Used, ec);
+        if let Some(record) = self.all.pebs.last_mut() {
+            record.scrub = ec.bitflips || bitflips;
+        }
+        self.all.candidates.push(Candidate::new(self.peb, header));
+    }
+
+    fn erase(&mut self, first: bool, ec: EcSummary) {
+        self.put(PebState::Erase, ec);
+        let list = if first { &mut self.all.erase_first } else { &mut self.all.erase_last };
+        list.push(self.peb);
+    }
+
+    fn put(&mut self, state: PebState, ec: EcSummary) {
+        let header = ec.header.as_ref();
+        self.all.pebs.push(PebRecord {
+            ec: header.map_or(UNKNOWN_EC, |header| header.erase_count.get()),
+            image_seq: header.map_or(0, |header| header.image_seq),
+            state,
+            scrub: false,
+            garbage: false,
+        });
+        if let Some(header) = header {
+            self.all.erase_counters.add(header.erase_count);
+        }
+    }
+}
+
+impl EraseCounters {
+    fn add(&mut self, count: EraseCount) {
+        let count = count.get();
+        self.min = if self.known == 0 { count } else { self.min.min(count) };
+        self.max = self.max.max(count);
+        self.known += 1;
+        self.sum += u64::from(count);
+    }
+}
+
+impl Collected {
+    /// Settles on the image number most blocks have; blocks of other images are set aside.
+    ///
+    /// Linux takes the first and refuses the device when it meets another (spec: ubi 7).
+    fn judge_image_seq(&mut self, report: &mut Report) {
+        let first = self.pebs.iter().map(|peb| peb.image_seq).find(|seq| *seq != 0);
+        self.image_seq = first.unwrap_or(0);
+        if self.pebs.iter().all(|peb| peb.image_seq == 0 || peb.image_seq == self.image_seq) {
+            return;
+        }
+        self.image_seq = self.most_common_image_seq();
+        let mut foreign = Vec::new();
+        for (number, peb) in (0..).zip(self.pebs.iter_mut()) {
+            if peb.image_seq != 0 && peb.image_seq != self.image_seq {
+                peb.state = PebState::Foreign;
+                foreign.push((Peb::new(number), peb.image_seq));
+            }
+        }
+        for (peb, found) in foreign {
+            let message = format!("image_seq is {found}, expected {}: ignored", self.image_seq);
+            report.refuse(Location::peb(peb), "image-seq-differs", message);
+        }
+        let pebs = &self.pebs;
+        let ours = |peb: &Peb| pebs[peb.index()].state != PebState::Foreign;
+        self.candidates.retain(|candidate| ours(&candidate.peb));
+        self.erase_first.retain(ours);
+        self.erase_last.retain(ours);
+    }
+
+    fn most_common_image_seq(&self) -> u32 {
+        let mut seqs: Vec<u32> =
+            self.pebs.iter().map(|peb| peb.image_seq).filter(|seq| *seq != 0).collect();
+        seqs.sort_unstable();
+        let best = seqs.chunk_by(|a, b| a == b).map(<[u32]>::len).max().unwrap_or(0);
+        let is_best = |seq: u32| {
+            let start = seqs.partition_point(|other| *other < seq);
+            seqs.get(start + best - 1) == Some(&seq)
+        };
+        self.pebs
+            .iter()
+            .map(|peb| peb.image_seq)
+            .find(|seq| *seq != 0 && is_best(*seq))
+            .unwrap_or(0)
+    }
+
+    /// Puts a block that was thought to hold a LEB on the list of those to be erased.
+    pub(super) fn discard(&mut self, peb: Peb, first: bool) {
+        self.pebs[peb.index()].state = PebState::Erase;
+        let list = if first { &mut self.erase_first } else { &mut self.erase_last };
+        list.push(peb);
+    }
+
+    /// Sets a block aside that breaks a rule.
+    pub(super) fn ignore(&mut self, peb: Peb) {
+        self.pebs[peb.index()].state = PebState::Foreign;
+    }
+
+    pub(super) fn finish_counters(&mut self) {
+        let counters = &mut self.erase_counters;
+        let mean = counters.sum.checked_div(u64::from(counters.known)).unwrap_or(0);
+        counters.mean = u32::try_from(mean).expect("a mean of 31-bit numbers");
+    }
+
+    pub(super) fn counts(&self) -> PebCounts {
+        let mut counts = PebCounts { empty: self.empty, ..PebCounts::default() };
+        for peb in &self.pebs {
+            *match peb.state {
+                PebState::Free => &mut counts.free,
+                PebState::Used => &mut counts.used,
+                PebState::Erase => &mut counts.erase,
+                PebState::Corrupted => &mut counts.corrupted,
+                PebState::Alien => &mut counts.alien,
+                PebState::Bad => &mut counts.bad,
+                PebState::Fastmap => &mut counts.fastmap,
+                PebState::Foreign => &mut counts.foreign,
+                PebState::Unreadable => &mut counts.unreadable,
+            } += 1;
+        }
+        counts
+    }
+
+    /// One finding for each run of blocks without any readable header.
+    pub(super) fn report_garbage(&self, report: &mut Report) {
+        let mut start = 0_u32;
+        for run in self.pebs.chunk_by(|a, b| a.garbage == b.garbage) {
+            let len = u32::try_from(run.len()).expect("PEB numbers are 32 bits");
+            if run[0].garbage {
+                let message = format!("{len} eraseblocks from here on have no readable UBI header");
+                report.findings.warn(Location::peb(Peb::new(start)), "no-ubi-headers", message);
+            }
+            start += len;
+        }
+    }
+
+    /// The blocks to be erased; the ones put at the head of the list come last in, first out.
+    pub(super) fn erase_order(&self) -> Vec<Peb> {
+        self.erase_first.iter().rev().chain(&self.erase_last).copied().collect()
+    }
+
+    pub(super) fn into_pebs(self) -> Vec<PebInfo> {
+        self.pebs
+            .iter()
+            .map(|peb| PebInfo {
+                state: peb.state,
+                scrub: peb.scrub,
+                erase_count: EraseCount::new(u64::from(peb.ec)),
+            })
+            .collect()
+    }
+}

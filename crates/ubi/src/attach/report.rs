@@ -1,0 +1,39 @@
+//! Findings, and whether Linux would have gone on.
+
+use eraseblock_base::{Findings, Location};
+
+/// Why Linux would refuse to attach the device (spec: ubi 12).
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Refusal {
+    /// Where.
+    pub at: Location,
+    /// The word of the finding that says so.
+    pub code: &'static str,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// Findings of an attach in progress.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) findings: Findings,
+    refusal: Option<Refusal>,
+}
+
+impl Report {
+    /// Something that makes Linux refuse the device.
+    pub(super) fn refuse(&mut self, at: Location, code: &'static str, message: String) {
+        if self.refusal.is_none() {
+            self.refusal = Some(Refusal { at, code, message: message.clone() });
+        }
+        self.findings.error(at, code, message);
+    }
+
+    pub(super) fn refuse_whole(&mut self, code: &'static str, message: String) {
+        self.refuse(Location::Whole, code, message);
+    }
+
+    pub(super) fn into_parts(self) -> (Findings, Option<Refusal>) {
+        (self.findings, self.refusal)
+    }
+}

@@ -1,0 +1,170 @@
+//! One eraseblock for each LEB (spec: ubi 9.2, 9.3).
+
+use super::collect::{Candidate, Collected, VolumeTraits};
+use super::report::Report;
+use super::scan::Scanner;
+use crate::map::VolumeMap;
+use eraseblock_base::crc::crc32;
+use eraseblock_base::{Location, Peb, VolumeId};
+use eraseblock_ubi_format::{HeaderState, ReadQuality};
+use std::collections::BTreeMap;
+
+/// Settles which block holds which LEB; all others go to the list of those to be erased.
+pub(super) fn resolve(
+    scanner: &Scanner<'_>,
+    collected: &mut Collected,
+    report: &mut Report,
+) -> BTreeMap<VolumeId, ResolvedVolume> {
+    let mut candidates = std::mem::take(&mut collected.candidates);
+    collected.max_sqnum = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
+    candidates.sort_unstable_by_key(|one| (one.volume, one.leb, one.peb));
+    let mut resolver = Resolver { scanner, collected, report, data: Vec::new() };
+    candidates
+        .chunk_by(|a, b| a.volume == b.volume)
+        .map(|volume| (volume[0].volume, resolver.resolve_volume(volume)))
+        .collect()
+}
+
+/// A volume as its LEBs describe it.
+#[derive(Clone, Debug)]
+pub(super) struct ResolvedVolume {
+    pub(super) map: VolumeMap,
+    pub(super) traits: VolumeTraits,
+    /// Data size in the header of the highest LEB.
+    pub(super) last_data_size: u32,
+}
+
+struct Resolver<'a, 'b> {
+    scanner: &'a Scanner<'b>,
+    collected: &'a mut Collected,
+    report: &'a mut Report,
+    data: Vec<u8>,
+}
+
+impl Resolver<'_, '_> {
+    fn resolve_volume(&mut self, candidates: &[Candidate]) -> ResolvedVolume {
+        // Linux compares with the block it met first.
+        let first = candidates.iter().min_by_key(|one| one.peb).expect("a chunk is never empty");
+        let traits = first.traits();
+        if candidates.iter().all(|one| one.traits() == traits) {
+            return self.resolve_lebs(candidates, traits);
+        }
+        let usual = most_common_traits(candidates);
+        let mut agreeing = Vec::with_capacity(candidates.len());
+        for leb in candidates.chunk_by(|a, b| a.leb == b.leb) {
+            let start = agreeing.len();
+            for one in leb {
+                if one.traits() == usual {
+                    agreeing.push(*one);
+                } else {
+                    self.set_aside(one, &agreeing[start..], usual);
+                }
+            }
+        }
+        self.resolve_lebs(&agreeing, usual)
+    }
+
+    /// A block that disagrees with its volume counts only where it is not outdated anyway by a block
+    /// met before it.
+    fn set_aside(&mut self, one: &Candidate, before: &[Candidate], usual: VolumeTraits) {
+        if before.iter().any(|other| other.sqnum > one.sqnum) {
+            self.collected.discard(one.peb, false);
+        } else {
+            self.report_disagreement(one, usual);
+            self.collected.ignore(one.peb);
+        }
+    }
+
+    /// Spec: ubi 9.2 step 3.
+    fn report_disagreement(&mut self, one: &Candidate, usual: VolumeTraits) {
+        let found = one.traits();
+        let message = format!(
+            "LEB {} of volume {} is {}, {} used LEBs, data pad {}; the others are {}, {}, {}",
+            one.leb,
+            one.volume,
+            found.kind(),
+            found.used_lebs,
+            found.data_pad,
+            usual.kind(),
+            usual.used_lebs,
+            usual.data_pad,
+        );
+        self.report.refuse(Location::peb(one.peb), "leb-disagrees", message);
+    }
+
+    fn resolve_lebs(&mut self, candidates: &[Candidate], traits: VolumeTraits) -> ResolvedVolume {
+        let mut entries = Vec::new();
+        let mut last_data_size = 0;
+        for leb in candidates.chunk_by(|a, b| a.leb == b.leb) {
+            let winner = leb[1..].iter().fold(leb[0], |winner, next| self.duel(winner, *next));
+            entries.push((winner.leb, winner.peb));
+            last_data_size = winner.data_size;
+        }
+        ResolvedVolume { map: VolumeMap::new(entries), traits, last_data_size }
+    }
+
+    /// Which of two blocks is newer; the other one is given up (spec: ubi 9.3).
+    fn duel(&mut self, current: Candidate, next: Candidate) -> Candidate {
+        if current.sqnum == next.sqnum {
+            let message = format!(
+                "LEB {} of volume {} with sequence number {} is also in eraseblock {}: kept that",
+                next.leb, next.volume, next.sqnum, current.peb
+            );
+            self.report.refuse(Location::peb(next.peb), "equal-sequence-numbers", message);
+            self.collected.ignore(next.peb);
+            return current;
+        }
+        let (old, new) = if current.sqnum < next.sqnum { (current, next) } else { (next, current) };
+        if !new.copy_flag() {
+            self.collected.discard(old.peb, false);
+            return new;
+        }
+        if let Some(quality) = self.copy_is_complete(&new) {
+            self.collected.pebs[new.peb.index()].scrub |= quality != ReadQuality::Clean;
+            self.collected.discard(old.peb, false);
+            return new;
+        }
+        let message = format!(
+            "copy of LEB {} of volume {} is incomplete: the older eraseblock {} is used",
+            new.leb, new.volume, old.peb
+        );
+        self.report.findings.note(Location::peb(new.peb), "copy-incomplete", message);
+        self.collected.discard(new.peb, true);
+        old
+    }
+
+    /// Whether the data of a copy has the checksum its header states, and how well it was read.
+    fn copy_is_complete(&mut self, new: &Candidate) -> Option<ReadQuality> {
+        match self.read_copy(new) {
+            Ok(result) => result,
+            Err(message) => {
+                self.report.refuse(Location::peb(new.peb), "peb-unreadable", message);
+                None
+            }
+        }
+    }
+
+    fn read_copy(&mut self, new: &Candidate) -> Result<Option<ReadQuality>, String> {
+        let header = match self.scanner.read_vid(new.peb) {
+            Ok(HeaderState::Ok(header) | HeaderState::Bitflips(header)) => header,
+            Ok(HeaderState::Illegal { .. }) => return Ok(None),
+            Ok(_) => return Err("the VID header cannot be read any more".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        };
+        self.data.resize(header.data_size as usize, 0);
+        let offset = self.scanner.layout.data_offset();
+        let quality = self.scanner.read(new.peb, offset, &mut self.data);
+        let quality = quality.map_err(|error| error.to_string())?;
+        Ok((crc32(&self.data) == header.data_crc).then_some(quality))
+    }
+}
+
+fn most_common_traits(candidates: &[Candidate]) -> VolumeTraits {
+    let mut found: Vec<(VolumeTraits, Peb)> =
+        candidates.iter().map(|one| (one.traits(), one.peb)).collect();
+    found.sort_unstable();
+    let runs = found.chunk_by(|a, b| a.0 == b.0);
+    // Among equally frequent ones the block that Linux meets first decides.
+    let best = runs.max_by_key(|run| (run.len(), std::cmp::Reverse(run[0].1)));
+    best.expect("a chunk is never empty")[0].0
+}

@@ -1,0 +1,80 @@
+//! Writing UBI images, byte for byte as `ubinize` does (spec: ubi 19.1).
+//!
+//! An [`ImageSpec`] becomes an [`ImagePlan`], which knows where everything goes. The plan writes the
+//! image either as a stream ([`ImagePlan::write`], contents LEB by LEB in order) or in place: whoever
+//! produces LEBs out of order writes each of them at [`ImagePlan::data_offset`] of a file, and
+//! [`ImagePlan::finish_in_place`] adds everything else.
+//!
+//! # Invariants
+//! 1. The image starts with the two copies of the volume table; the LEBs of the volumes follow in
+//!    the order of the specification, one eraseblock each, without gaps.
+//! 2. Linux attaches what is written: whatever it would refuse is refused here.
+//! 3. Same specification and contents, same bytes. Memory: one eraseblock and one volume table.
+
+pub mod ini;
+mod plan;
+mod source;
+mod write;
+
+pub use plan::{ImageError, ImagePlan};
+pub use source::{LebSource, ReaderSource};
+
+use eraseblock_base::VolumeId;
+use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+
+/// What an image is to hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ImageSpec {
+    /// Offsets and sizes.
+    pub layout: HeaderLayout,
+    /// Erase counter of all eraseblocks.
+    pub erase_count: EraseCount,
+    /// Number of the image, stored in every eraseblock.
+    pub image_seq: u32,
+    /// The volumes in the order in which their LEBs are written.
+    pub volumes: Vec<VolumeSpec>,
+}
+
+/// A volume to be written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VolumeSpec {
+    /// Its number.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: VolumeName,
+    /// What it holds.
+    pub kind: VolumeKind,
+    /// Alignment of the usable LEB size: 1 or a multiple of the minimum I/O unit.
+    pub alignment: u32,
+    /// Its size.
+    pub size: VolumeSize,
+    /// Its flags.
+    pub flags: VolumeFlags,
+    /// How much content there is.
+    pub content: ContentSize,
+}
+
+/// The size of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VolumeSize {
+    /// Just what the content needs.
+    Content,
+    /// This many LEBs.
+    Lebs(u32),
+    /// At least this many bytes, counted in usable LEBs.
+    Bytes(u64),
+    /// This many bytes as `ubinize` counts them: in whole LEBs, though an alignment may leave less of
+    /// each usable, so that the volume may come out too small (spec: ubi 19.1, quirk).
+    UbinizeBytes(u64),
+}
+
+/// How much content a volume starts with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContentSize {
+    /// None.
+    Empty,
+    /// This many bytes; the last LEB is filled up with 0xFF.
+    Bytes(u64),
+    /// This many whole LEBs (dynamic volumes only).
+    Lebs(u32),
+}

@@ -1,0 +1,8 @@
+//! UBI from the outside: attaching, reading and writing images.
+#![allow(clippy::unwrap_used)] // an integration test is test code throughout
+
+mod builder;
+mod conformance;
+mod detection;
+mod image;
+mod mutation;

@@ -1,0 +1,197 @@
+//! The committed index, read on demand through a bounded cache (spec: ubifs-format 9).
+//!
+//! # Invariants
+//! 1. A child is one level below its parent and its keys lie between its branch's key and the next
+//!    one's; what breaks this is damage, so that a descent ends.
+//! 2. One walk loads no more index nodes than fit in the main area. An index that needs more is
+//!    given up for good in favour of what scanning finds.
+//! 3. What a damaged index node hides is looked for among all nodes of the main area.
+
+mod cache;
+
+use crate::overlay::Overlay;
+use crate::rescue;
+use crate::volume::Volume;
+use cache::Cache;
+use eraseblock_base::{Location, Severity};
+use eraseblock_ubifs_format::constants::NodeType;
+use eraseblock_ubifs_format::{Branch, FormatError, IndexNode, Key, decode};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Smallest index node, rounded up to the grid.
+const MIN_INDEX_NODE: u64 = 48;
+
+/// The committed index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    volume: Arc<Volume>,
+    root: Option<Branch>,
+    cache: Cache,
+    /// Invariant 2 was broken.
+    is_given_up: AtomicBool,
+    rescued: OnceLock<Overlay>,
+    budget: u64,
+}
+
+/// Receives branches in key order.
+pub(crate) type Sink<'a> = dyn FnMut(&Branch) -> ControlFlow<()> + 'a;
+
+struct Walk<'a, 'b> {
+    from: Key,
+    to: Key,
+    sink: &'a mut Sink<'b>,
+    left: u64,
+}
+
+impl Index {
+    /// The index below `root`, or an empty one.
+    pub(crate) fn new(volume: Arc<Volume>, root: Option<Branch>) -> Self {
+        let bytes = u64::from(volume.main_end().saturating_sub(volume.sb.main_first()))
+            * u64::from(volume.leb_size());
+        let cache = Cache::new(volume.limits.fanout, bytes / 64);
+        Self {
+            root,
+            cache,
+            is_given_up: AtomicBool::new(false),
+            rescued: OnceLock::new(),
+            budget: bytes / MIN_INDEX_NODE + 2,
+            volume,
+        }
+    }
+
+    /// Loads the root, to find out early whether there is an index at all.
+    pub(crate) fn check_root(&self) -> Result<u64, FormatError> {
+        self.root.map_or(Ok(0), |root| self.load(&root).map(|node| node.sqnum))
+    }
+
+    /// Calls `sink` for the branches of all leaves with keys from `from` to `to`, both included,
+    /// in the order of the index, until it breaks.
+    pub(crate) fn scan(&self, from: Key, to: Key, sink: &mut Sink<'_>) -> ControlFlow<()> {
+        let Some(root) = &self.root else { return ControlFlow::Continue(()) };
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return self.scan_rescued(from, to, sink);
+        }
+        let mut walk = Walk { from, to, sink, left: self.budget };
+        let whole = (Key::MIN, Key::last_of(u32::MAX));
+        let flow = self.descend(root, None, whole, &mut walk);
+        if walk.left == 0 {
+            self.is_given_up.store(true, Ordering::Relaxed);
+            let message = "the index refers to the same nodes again and again".to_owned();
+            let at = Location::Leb(root.leb, root.offset);
+            self.volume.late.push(Severity::Error, at, "index-cyclic", message);
+        }
+        flow
+    }
+
+    fn descend(
+        &self,
+        branch: &Branch,
+        level: Option<u32>,
+        bounds: (Key, Key),
+        walk: &mut Walk<'_, '_>,
+    ) -> ControlFlow<()> {
+        walk.left = walk.left.saturating_sub(1);
+        if walk.left == 0 {
+            return ControlFlow::Break(());
+        }
+        let node = match self.load_child(branch, level, bounds) {
+            Ok(node) => node,
+            Err(error) => return self.missing(&error, bounds, walk),
+        };
+        let start = node.branches.partition_point(|child| child.key < walk.from).saturating_sub(1);
+        for (index, child) in node.branches.iter().enumerate().skip(start) {
+            if child.key > walk.to {
+                break;
+            }
+            if node.level == 0 {
+                if child.key >= walk.from {
+                    (walk.sink)(child)?;
+                }
+                continue;
+            }
+            let next = node.branches.get(index + 1).map_or(bounds.1, |next| next.key);
+            if next >= walk.from {
+                self.descend(child, Some(node.level - 1), (child.key, next), walk)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Loads a child and holds it against what its parent says about it (9.3).
+    fn load_child(
+        &self,
+        branch: &Branch,
+        level: Option<u32>,
+        bounds: (Key, Key),
+    ) -> Result<Arc<IndexNode>, FormatError> {
+        let node = self.load(branch)?;
+        let at = Location::Leb(branch.leb, branch.offset);
+        let bad = |field, found: u64, expected| {
+            Err(FormatError::Field { at, what: NodeType::Index, field, found, expected })
+        };
+        if level.is_some_and(|level| level != node.level) {
+            let expected = eraseblock_ubifs_format::Expected::Value(level.unwrap_or(0).into());
+            return bad("level", node.level.into(), expected);
+        }
+        let (first, last) = match (node.branches.first(), node.branches.last()) {
+            (Some(first), Some(last)) => (first.key, last.key),
+            _ => return Ok(node),
+        };
+        let behind = last > bounds.1 || (last == bounds.1 && !last.is_hashed());
+        if first < bounds.0 || (behind && bounds.1 != Key::last_of(u32::MAX)) {
+            let words = "keys between those of its branch and the next";
+            let expected = eraseblock_ubifs_format::Expected::Words(words);
+            return bad("first key", first.value().into(), expected);
+        }
+        Ok(node)
+    }
+
+    fn load(&self, branch: &Branch) -> Result<Arc<IndexNode>, FormatError> {
+        if let Some(node) = self.cache.get(branch) {
+            return Ok(node);
+        }
+        let at = Location::Leb(branch.leb, branch.offset);
+        let volume = &self.volume;
+        let (_, most) = volume.limits.lengths(NodeType::Index);
+        let mut bytes = vec![0; branch.len.min(most) as usize];
+        if volume.read(branch.leb, branch.offset, &mut bytes).is_err() {
+            bytes.clear();
+        }
+        let node = decode::expect(&bytes, NodeType::Index, &volume.limits, at)?;
+        let node = node.index(&volume.limits, volume.sb.main_first(), volume.sb.leb_cnt)?;
+        let node = Arc::new(node);
+        self.cache.put(branch, &node);
+        Ok(node)
+    }
+
+    /// Stands in for an index node that cannot be used.
+    fn missing(
+        &self,
+        error: &FormatError,
+        bounds: (Key, Key),
+        walk: &mut Walk<'_, '_>,
+    ) -> ControlFlow<()> {
+        self.volume.late.node("index-node-lost", error);
+        let from = walk.from.max(bounds.0);
+        // The key of the next branch belongs to the next child.
+        let last = if bounds.1 == Key::last_of(u32::MAX) {
+            bounds.1
+        } else {
+            bounds.1.predecessor().unwrap_or(Key::MIN)
+        };
+        let to = walk.to.min(last);
+        self.scan_rescued(from, to, walk.sink)
+    }
+
+    fn scan_rescued(&self, from: Key, to: Key, sink: &mut Sink<'_>) -> ControlFlow<()> {
+        let rescued = self.rescued.get_or_init(|| rescue::collect(&self.volume).overlay);
+        for (_, slot) in rescued.range(from..=to) {
+            for branch in slot.branches() {
+                sink(branch)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

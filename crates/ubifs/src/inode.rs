@@ -1,0 +1,135 @@
+//! Decoded inodes, with a small cache.
+
+use crate::fs::leaf_error;
+use crate::mount::Ubifs;
+use crate::tnc::LeafError;
+use eraseblock_ubifs_format::constants::{ROOT_INO, inode_flags};
+use eraseblock_ubifs_format::{Inode, Key, Time};
+use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Inodes kept decoded.
+const SLOTS: usize = 1024;
+
+/// An inode as read.
+#[derive(Debug)]
+pub(crate) struct InodeInfo {
+    pub(crate) attr: Attr,
+    /// Link target, device number or attribute value.
+    pub(crate) data: Vec<u8>,
+}
+
+/// Nobody, or the latest inode that fell into the slot, with its number.
+type CacheSlot = Mutex<Option<(u32, Arc<InodeInfo>)>>;
+
+/// A direct-mapped cache of inodes.
+#[derive(Debug)]
+pub(crate) struct InodeCache {
+    slots: Vec<CacheSlot>,
+}
+
+impl InodeCache {
+    pub(crate) fn new() -> Self {
+        Self { slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect() }
+    }
+
+    fn slot(&self, ino: u32) -> &CacheSlot {
+        &self.slots[ino as usize % SLOTS]
+    }
+
+    fn get(&self, ino: u32) -> Option<Arc<InodeInfo>> {
+        let slot = self.slot(ino).lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().filter(|(known, _)| *known == ino).map(|(_, info)| Arc::clone(info))
+    }
+
+    fn put(&self, ino: u32, info: &Arc<InodeInfo>) {
+        let mut slot = self.slot(ino).lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some((ino, Arc::clone(info)));
+    }
+}
+
+/// The 32-bit number of an inode, if it can be one.
+pub(crate) fn number(ino: Ino) -> Result<u32, FsError> {
+    u32::try_from(ino).map_err(|_| absent(ino))
+}
+
+fn absent(ino: Ino) -> FsError {
+    FsError::new(FsErrorKind::NotFound, format!("inode {ino}: there is no such inode"))
+}
+
+impl Ubifs {
+    /// The inode with this number.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<InodeInfo>, FsError> {
+        let number = number(ino)?;
+        if let Some(info) = self.inodes.get(number) {
+            return Ok(info);
+        }
+        let Some(branch) = self.tnc.find(Key::inode(number)) else {
+            return missing(number);
+        };
+        let mut buf = Vec::new();
+        let node = self.tnc.leaf(&branch, &mut buf);
+        let info = node.and_then(|node| {
+            let inode = node.inode().map_err(LeafError::from)?;
+            Ok(Arc::new(self.info_of(&inode)))
+        });
+        let info = info.map_err(|error| leaf_error(&format!("inode {number}"), error))?;
+        self.inodes.put(number, &info);
+        Ok(info)
+    }
+
+    fn info_of(&self, inode: &Inode<'_>) -> InodeInfo {
+        let time = |time: Time| Timestamp {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds.min(999_999_999),
+        };
+        let kind = FileKind::from_mode(inode.mode).unwrap_or(FileKind::Regular);
+        let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+        let has = |flag| inode.flags & flag != 0;
+        let attr = Attr {
+            ino: inode.ino.into(),
+            kind,
+            permissions: inode.mode & 0o7777,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: self.sizes.get(&inode.ino).map_or(inode.size, |size| inode.size.max(*size)),
+            rdev: if is_device { inode.device().unwrap_or((0, 0)) } else { (0, 0) },
+            atime: time(inode.atime),
+            mtime: time(inode.mtime),
+            ctime: time(inode.ctime),
+            flags: InodeFlags {
+                compress: has(inode_flags::COMPRESS),
+                sync: has(inode_flags::SYNC),
+                immutable: has(inode_flags::IMMUTABLE),
+                append: has(inode_flags::APPEND),
+                dirsync: has(inode_flags::DIRSYNC),
+                encrypted: has(inode_flags::ENCRYPTED),
+            },
+        };
+        InodeInfo { attr, data: inode.data.to_vec() }
+    }
+}
+
+/// A lost root directory is stood in for, so that what lies below it can be reached.
+fn missing(ino: u32) -> Result<Arc<InodeInfo>, FsError> {
+    if ino != ROOT_INO {
+        return Err(absent(ino.into()));
+    }
+    let attr = Attr {
+        ino: ino.into(),
+        kind: FileKind::Directory,
+        permissions: 0o755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        size: 160,
+        rdev: (0, 0),
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        flags: InodeFlags::default(),
+    };
+    Ok(Arc::new(InodeInfo { attr, data: Vec::new() }))
+}

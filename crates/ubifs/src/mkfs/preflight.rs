@@ -1,0 +1,102 @@
+//! What is known about an image's size before it is built.
+
+use super::error::MkfsError;
+use super::finish;
+use super::options::MkfsOptions;
+use super::plan::{Plan, index_bytes};
+use super::report::{NoProgress, NodeCounts};
+use eraseblock_ubifs_format::constants::MAX_NODE_SIZE;
+use eraseblock_ubifs_format::encode::index_len;
+use eraseblock_ubifs_format::layout::Layout;
+use eraseblock_vfs::SourceTree;
+
+/// Whether content fits a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fit {
+    /// Even if nothing can be compressed.
+    Always,
+    /// If contents compress well enough.
+    DependsOnCompression,
+    /// Not even if contents took no space at all.
+    Never,
+}
+
+/// Bounds of an image's size. LEBs of UBI itself, for bad blocks and wear-levelling, are not
+/// among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Preflight {
+    /// The areas of the volume.
+    pub layout: Layout,
+    /// Main-area LEBs needed if contents took no space at all.
+    pub main_lebs_least: u32,
+    /// Main-area LEBs that are enough if nothing can be compressed.
+    pub main_lebs_most: u32,
+    /// LEBs the volume must have if contents took no space at all, all areas included.
+    pub leb_cnt_least: u32,
+    /// LEBs that are enough if nothing can be compressed, all areas included.
+    pub leb_cnt_most: u32,
+    /// Nodes to be written; blocks include those that turn out to be holes.
+    pub nodes: NodeCounts,
+    /// Bytes of all files.
+    pub content_bytes: u64,
+}
+
+impl Preflight {
+    /// Whether the content fits the volume.
+    pub fn fit(&self) -> Fit {
+        if self.main_lebs_most <= self.layout.max_main_lebs {
+            Fit::Always
+        } else if self.main_lebs_least <= self.layout.max_main_lebs {
+            Fit::DependsOnCompression
+        } else {
+            Fit::Never
+        }
+    }
+}
+
+/// Checks options and tree and bounds the size of the image without reading any content.
+pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, MkfsError> {
+    let layout = Layout::for_image(&options.layout)?;
+    let plan = Plan::new(tree, options, &layout, &NoProgress)?;
+    let mut bounds = estimate(&plan, &layout);
+    bounds.leb_cnt_least = finish::needed_lebs(&options.layout, bounds.main_lebs_least);
+    bounds.leb_cnt_most = finish::needed_lebs(&options.layout, bounds.main_lebs_most);
+    Ok(bounds)
+}
+
+/// The bounds for a main area; those for the whole volume are as the layout stands.
+pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout) -> Preflight {
+    let least =
+        Bytes { data: plan.metadata_bytes, index: index_bytes(plan.leaves(0), layout.fanout).0 };
+    let most = Bytes {
+        data: plan.metadata_bytes + plan.data_bytes,
+        index: index_bytes(plan.leaves(plan.counts.blocks), layout.fanout).0,
+    };
+    let main_lebs_least = least.lebs(layout.leb_size, 0, 0);
+    // What does not fit the rest of a LEB leaves less than itself unused there.
+    let main_lebs_most = most.lebs(layout.leb_size, MAX_NODE_SIZE - 8, index_len(layout.fanout));
+    let main_first = layout.main_first().get();
+    Preflight {
+        layout: *layout,
+        main_lebs_least,
+        main_lebs_most,
+        leb_cnt_least: main_first.saturating_add(main_lebs_least),
+        leb_cnt_most: main_first.saturating_add(main_lebs_most),
+        nodes: plan.counts,
+        content_bytes: plan.content_bytes,
+    }
+}
+
+struct Bytes {
+    data: u64,
+    index: u64,
+}
+
+impl Bytes {
+    /// LEBs for data, index and garbage collection, with so much unused in each.
+    fn lebs(&self, leb_size: u32, unused_data: u32, unused_index: u32) -> u32 {
+        let lebs = |bytes: u64, unused: u32| bytes.div_ceil(u64::from((leb_size - unused).max(1)));
+        let all = lebs(self.data, unused_data) + lebs(self.index, unused_index) + 1;
+        u32::try_from(all).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,208 @@
+//! Opening a volume: a read-only mount in memory (spec: ubifs-runtime 5.3).
+//!
+//! # Invariants
+//! 1. The device is never written.
+//! 2. Strict opening fails at the first thing Linux would refuse; salvaging makes a finding of it
+//!    and goes on with what is left.
+
+use crate::error::UbifsError;
+use crate::inode::InodeCache;
+use crate::log;
+use crate::master::{self, Selected};
+use crate::orphan;
+use crate::read::ScratchPool;
+use crate::replay;
+use crate::report::{Report, leb_start};
+use crate::rescue;
+use crate::sb;
+use crate::tnc::Tnc;
+use crate::volume::Volume;
+use eraseblock_base::{Findings, Location};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs_format::constants::{ROOT_INO, master_flags};
+use eraseblock_ubifs_format::{Master, Superblock};
+use eraseblock_vfs::{FileKind, FileSystem};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How to open a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenOptions {
+    /// Fail at the first thing Linux would refuse to mount, instead of salvaging.
+    pub strict: bool,
+}
+
+/// What opening came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MountInfo {
+    /// The volume was unmounted cleanly.
+    pub is_clean: bool,
+    /// There was no usable superblock, master node or index: everything comes from a scan of all
+    /// nodes.
+    pub is_rescued: bool,
+    /// Buds of the journal.
+    pub buds: u64,
+    /// Nodes of the journal that were applied.
+    pub replayed_nodes: u64,
+    /// Bytes of these nodes.
+    pub journal_bytes: u64,
+    /// Orphans removed.
+    pub orphans_removed: u64,
+    /// Inodes whose size was raised to where their content ends.
+    pub sizes_fixed: u64,
+}
+
+/// An opened file system.
+#[derive(Debug)]
+pub struct Ubifs {
+    pub(crate) tnc: Tnc,
+    pub(crate) inodes: InodeCache,
+    pub(crate) scratch: ScratchPool,
+    pub(crate) sizes: HashMap<u32, u64>,
+    pub(crate) master: Option<Master>,
+    pub(crate) info: MountInfo,
+}
+
+impl Ubifs {
+    /// Opens the file system on a volume for reading and says what was found on the way.
+    ///
+    /// Fails when the device fails, when there is no UBIFS on it, and with
+    /// [`OpenOptions::strict`] at whatever makes Linux refuse the mount.
+    pub fn open(
+        device: Arc<dyn LebDevice>,
+        options: &OpenOptions,
+    ) -> Result<(Self, Findings), UbifsError> {
+        let mut report = Report::new(options.strict);
+        let found = sb::load(device, &mut report)?;
+        let volume = Arc::new(Volume::new(found.device, found.sb));
+        let selected = if found.is_guess { None } else { master::select(&volume, &mut report)? };
+        let mut fs = match selected {
+            Some(selected) => Self::mount(&volume, selected, &mut report)?,
+            None => Self::rescue(&volume, None)?,
+        };
+        fs.check_root_directory(&mut report)?;
+        fs.note_what_happened(&mut report);
+        report.findings.append(volume.late.snapshot());
+        Ok((fs, report.findings))
+    }
+
+    fn new(tnc: Tnc, master: Option<Master>) -> Self {
+        Self {
+            tnc,
+            inodes: InodeCache::new(),
+            scratch: ScratchPool::default(),
+            sizes: HashMap::new(),
+            master,
+            info: MountInfo::default(),
+        }
+    }
+
+    /// Everything from a scan of all nodes.
+    fn rescue(volume: &Arc<Volume>, master: Option<Master>) -> Result<Self, UbifsError> {
+        let rescued = rescue::collect(volume);
+        if rescued.nodes == 0 {
+            return Err(UbifsError::NotUbifs {
+                lebs: volume.main_end(),
+                leb_size: volume.leb_size(),
+            });
+        }
+        let mut tnc = Tnc::new(Arc::clone(volume), None);
+        tnc.overlay = rescued.overlay;
+        let mut fs = Self::new(tnc, master);
+        fs.info.is_rescued = true;
+        fs.info.replayed_nodes = rescued.nodes;
+        fs.info.sizes_fixed = rescued.sizes.len() as u64;
+        fs.sizes = rescued.sizes;
+        Ok(fs)
+    }
+
+    fn mount(
+        volume: &Arc<Volume>,
+        selected: Selected,
+        report: &mut Report,
+    ) -> Result<Self, UbifsError> {
+        let master = selected.master;
+        let mut tnc = Tnc::new(Arc::clone(volume), Some(master.root()));
+        let root_sqnum = match tnc.index.check_root() {
+            Ok(sqnum) => sqnum,
+            Err(error) => {
+                report.refuse_node("index-root-lost", error)?;
+                return Self::rescue(volume, Some(master));
+            }
+        };
+        let need_recovery = selected.was_recovered || master.has(master_flags::DIRTY);
+        let log = log::walk(volume, &master, need_recovery, report)?;
+        let journal = if log.is_lost {
+            replay::read_newer_than(volume, root_sqnum, report)
+        } else {
+            replay::read_buds(volume, &log, need_recovery, report)?
+        };
+        let journal_bytes = journal.bytes;
+        let outcome = journal.apply(&mut tnc, need_recovery || log.is_lost, report);
+        let mut orphans_removed = 0;
+        if need_recovery && !master.has(master_flags::NO_ORPHANS) {
+            orphans_removed = orphan::kill(&mut tnc, report)?;
+        }
+        let mut fs = Self::new(tnc, Some(master));
+        fs.info = MountInfo {
+            is_clean: !need_recovery,
+            is_rescued: false,
+            buds: log.buds.len() as u64,
+            replayed_nodes: outcome.nodes,
+            journal_bytes,
+            orphans_removed,
+            sizes_fixed: outcome.sizes.len() as u64,
+        };
+        fs.sizes = outcome.sizes;
+        Ok(fs)
+    }
+
+    /// Linux reads the root directory last of all and fails when it cannot (5.1 step 19).
+    fn check_root_directory(&self, report: &mut Report) -> Result<(), UbifsError> {
+        let at = Location::Inode(ROOT_INO.into());
+        if self.tnc.find(eraseblock_ubifs_format::Key::inode(ROOT_INO)).is_none() {
+            return report.refuse(at, "root-lost", "the root directory has no inode node");
+        }
+        match self.attr(ROOT_INO.into()) {
+            Ok(attr) if attr.kind == FileKind::Directory => Ok(()),
+            Ok(_) => report.refuse(at, "root-lost", "the root is not a directory"),
+            Err(error) => report.refuse(at, "root-lost", error.to_string()),
+        }
+    }
+
+    fn note_what_happened(&mut self, report: &mut Report) {
+        let info = &self.info;
+        if info.replayed_nodes > 0 && !info.is_rescued {
+            let message = format!("{} nodes of {} buds", info.replayed_nodes, info.buds);
+            report.findings.note(Location::Whole, "journal-replayed", message);
+        }
+        if info.orphans_removed > 0 {
+            let message = format!("{} deleted files that were open", info.orphans_removed);
+            report.findings.note(
+                leb_start(self.superblock().orph_first()),
+                "orphans-removed",
+                message,
+            );
+        }
+    }
+
+    /// The superblock, as grown to the volume. When it was lost, what stands in for it.
+    pub fn superblock(&self) -> &Superblock {
+        &self.tnc.volume.sb
+    }
+
+    /// The master node gone by; `None` when there is none.
+    pub fn master(&self) -> Option<&Master> {
+        self.master.as_ref()
+    }
+
+    /// What opening came to.
+    pub fn info(&self) -> &MountInfo {
+        &self.info
+    }
+
+    /// What was found since the volume was opened: damage is met where it lies.
+    pub fn late_findings(&self) -> Findings {
+        self.tnc.volume.late.snapshot()
+    }
+}

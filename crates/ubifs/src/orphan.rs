@@ -1,0 +1,82 @@
+//! Removing orphans after an unclean stop (spec: ubifs-runtime 18.6, 18.8; ubifs-format 15).
+
+use crate::error::UbifsError;
+use crate::recovery;
+use crate::report::{Report, leb_start};
+use crate::tnc::Tnc;
+use crate::volume::Volume;
+use eraseblock_base::Leb;
+use eraseblock_ubifs_format::Key;
+
+/// Removes the listed inodes whose link count is 0; says how many.
+pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError> {
+    let volume = std::sync::Arc::clone(&tnc.volume);
+    let mut reader = Reader::default();
+    let mut bytes = Vec::new();
+    for number in volume.sb.orph_first()..volume.sb.main_first().min(volume.main_end()) {
+        if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
+            report.refuse(leb_start(number), "orphans-unreadable", error.to_string())?;
+            continue;
+        }
+        if !reader.leb(&volume, Leb::new(number), &bytes, report)? {
+            break;
+        }
+    }
+    let mut removed = 0;
+    for ino in reader.inos {
+        if is_unlinked(tnc, ino) {
+            tnc.remove_inode(ino);
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+#[derive(Default)]
+struct Reader {
+    /// Commit of the previous node.
+    cmt_no: u64,
+    /// The previous node was the last of its commit.
+    last_flagged: bool,
+    inos: Vec<u32>,
+}
+
+impl Reader {
+    /// Takes one LEB; says whether the next one may count too.
+    fn leb(
+        &mut self,
+        volume: &Volume,
+        leb: Leb,
+        bytes: &[u8],
+        report: &mut Report,
+    ) -> Result<bool, UbifsError> {
+        let nodes = recovery::recover(volume, leb, bytes, 0, None, report)?;
+        for (index, (_, node)) in nodes.iter().enumerate() {
+            let orphan = match node.orphan() {
+                Ok(orphan) => orphan,
+                Err(error) => {
+                    report.refuse_node("orphans-corrupt", error)?;
+                    continue;
+                }
+            };
+            if orphan.cmt_no < self.cmt_no && self.last_flagged {
+                if index != 0 {
+                    let message = "an orphan node of an older commit behind a newer one";
+                    report.refuse(node.at, "orphans-corrupt", message)?;
+                }
+                return Ok(false);
+            }
+            self.cmt_no = orphan.cmt_no;
+            self.last_flagged = orphan.is_last;
+            self.inos.extend(orphan.inos.iter().filter_map(|ino| u32::try_from(*ino).ok()));
+        }
+        Ok(true)
+    }
+}
+
+fn is_unlinked(tnc: &Tnc, ino: u32) -> bool {
+    let Some(branch) = tnc.find(Key::inode(ino)) else { return false };
+    let mut buf = Vec::new();
+    let node = tnc.leaf(&branch, &mut buf);
+    node.ok().and_then(|node| node.inode().ok().map(|inode| inode.nlink)) == Some(0)
+}

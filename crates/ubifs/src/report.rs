@@ -1,0 +1,100 @@
+//! Findings, and the one place where strict opening and salvaging part.
+
+use crate::error::UbifsError;
+use eraseblock_base::{Finding, Findings, Leb, Location, Severity};
+use eraseblock_ubifs_format::FormatError;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Collects findings while a volume is opened.
+#[derive(Debug)]
+pub(crate) struct Report {
+    strict: bool,
+    pub(crate) findings: Findings,
+}
+
+impl Report {
+    pub(crate) fn new(strict: bool) -> Self {
+        Self { strict, findings: Findings::new() }
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Something Linux refuses to mount: an error when strict, else a finding.
+    pub(crate) fn refuse(
+        &mut self,
+        at: Location,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Result<(), UbifsError> {
+        let message = message.into();
+        if self.strict {
+            return Err(UbifsError::Refused { at, code, message });
+        }
+        self.findings.error(at, code, message);
+        Ok(())
+    }
+
+    /// A node Linux refuses to mount with.
+    pub(crate) fn refuse_node(
+        &mut self,
+        code: &'static str,
+        error: FormatError,
+    ) -> Result<(), UbifsError> {
+        if self.strict {
+            return Err(error.into());
+        }
+        self.findings.error(error.at(), code, strip_place(&error));
+        Ok(())
+    }
+}
+
+/// The message of a format error without its place, which findings carry separately.
+pub(crate) fn strip_place(error: &FormatError) -> String {
+    let text = error.to_string();
+    let place = format!("{}: ", error.at());
+    text.strip_prefix(&place).map_or(text.clone(), str::to_owned)
+}
+
+/// Findings made after opening, one for each place.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    inner: Mutex<(Findings, BTreeSet<(Location, &'static str)>)>,
+}
+
+impl Late {
+    fn lock(&self) -> MutexGuard<'_, (Findings, BTreeSet<(Location, &'static str)>)> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a finding unless there is one of its code at its place already.
+    pub(crate) fn push(
+        &self,
+        severity: Severity,
+        at: Location,
+        code: &'static str,
+        message: String,
+    ) {
+        let mut inner = self.lock();
+        if inner.1.len() < Findings::CAPACITY && inner.1.insert((at, code)) {
+            inner.0.push(Finding { severity, at, code, message });
+        }
+    }
+
+    /// Adds what a bad node has to say.
+    pub(crate) fn node(&self, code: &'static str, error: &FormatError) {
+        self.push(Severity::Error, error.at(), code, strip_place(error));
+    }
+
+    /// Everything so far.
+    pub(crate) fn snapshot(&self) -> Findings {
+        self.lock().0.clone()
+    }
+}
+
+/// The start of a LEB by its number.
+pub(crate) fn leb_start(leb: u32) -> Location {
+    Location::leb(Leb::new(leb))
+}

@@ -1,0 +1,138 @@
+//! A LEB device with the geometry of the file system on it.
+
+use crate::report::Late;
+use eraseblock_base::{Leb, Location};
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use eraseblock_ubifs_format::{Limits, Superblock};
+use std::sync::Arc;
+
+/// The volume as everybody below the file-system interface sees it.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    device: Arc<dyn LebDevice>,
+    /// The superblock as mounted (grown to the volume).
+    pub(crate) sb: Superblock,
+    /// What node lengths depend on.
+    pub(crate) limits: Limits,
+    /// Findings made after opening.
+    pub(crate) late: Late,
+}
+
+impl Volume {
+    pub(crate) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
+        let limits = Limits::of(&sb);
+        Self { device, sb, limits, late: Late::default() }
+    }
+
+    pub(crate) fn leb_size(&self) -> u32 {
+        self.sb.leb_size
+    }
+
+    /// The unit a power cut can tear, at least the minimum I/O unit.
+    pub(crate) fn max_write(&self) -> u32 {
+        self.device.max_write().max(self.sb.min_io_size)
+    }
+
+    /// The first LEB behind the main area that can hold anything.
+    pub(crate) fn main_end(&self) -> u32 {
+        self.sb.leb_cnt.min(self.device.leb_count())
+    }
+
+    /// Reads bytes of a LEB. A LEB behind the end of the device reads as never written: an image
+    /// file may be shorter than the volume it is meant for.
+    pub(crate) fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<(), MtdError> {
+        if leb.get() >= self.device.leb_count() {
+            buf.fill(0xFF);
+            return Ok(());
+        }
+        self.device.read(leb, offset, buf).map(drop)
+    }
+
+    /// Reads a whole LEB.
+    pub(crate) fn read_leb(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<(), MtdError> {
+        buf.resize(self.leb_size() as usize, 0);
+        self.read(leb, 0, buf)
+    }
+}
+
+/// The bytes of a volume cut into LEBs of another size: an image was written to a volume, or
+/// opened, with a LEB size that is not its own.
+#[derive(Debug)]
+pub(crate) struct Recut {
+    inner: Arc<dyn LebDevice>,
+    leb_size: u32,
+}
+
+impl Recut {
+    pub(crate) fn new(inner: Arc<dyn LebDevice>, leb_size: u32) -> Self {
+        Self { inner, leb_size }
+    }
+
+    fn refused<T>(leb: Leb, operation: &'static str) -> Result<T, MtdError> {
+        Err(MtdError::ReadOnly { at: Location::leb(leb), operation })
+    }
+}
+
+impl LebDevice for Recut {
+    fn leb_size(&self) -> u32 {
+        self.leb_size
+    }
+
+    fn min_io(&self) -> u32 {
+        self.inner.min_io()
+    }
+
+    fn max_write(&self) -> u32 {
+        self.inner.max_write()
+    }
+
+    fn leb_count(&self) -> u32 {
+        let bytes = u64::from(self.inner.leb_size()) * u64::from(self.inner.leb_count());
+        u32::try_from(bytes / u64::from(self.leb_size)).unwrap_or(u32::MAX)
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn read(&self, leb: Leb, offset: u32, mut buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        let inner_size = u64::from(self.inner.leb_size());
+        let mut flat = u64::from(leb.get()) * u64::from(self.leb_size) + u64::from(offset);
+        let mut outcome = ReadOutcome::CLEAN;
+        while !buf.is_empty() {
+            let within = flat % inner_size;
+            let room = usize::try_from(inner_size - within).unwrap_or(usize::MAX).min(buf.len());
+            let (now, rest) = buf.split_at_mut(room);
+            let inner_leb = Leb::new(u32::try_from(flat / inner_size).unwrap_or(u32::MAX));
+            let inner_offset = u32::try_from(within).expect("an offset in a LEB has 32 bits");
+            outcome = outcome.merge(self.inner.read(inner_leb, inner_offset, now)?);
+            flat += room as u64;
+            buf = rest;
+        }
+        Ok(outcome)
+    }
+
+    fn is_mapped(&self, _leb: Leb) -> Result<bool, MtdError> {
+        Ok(true)
+    }
+
+    fn write(&self, leb: Leb, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
+        Self::refused(leb, "write")
+    }
+
+    fn change(&self, leb: Leb, _data: &[u8]) -> Result<(), MtdError> {
+        Self::refused(leb, "change")
+    }
+
+    fn map(&self, leb: Leb) -> Result<(), MtdError> {
+        Self::refused(leb, "map")
+    }
+
+    fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
+        Self::refused(leb, "unmap")
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        Ok(())
+    }
+}
