@@ -7,10 +7,11 @@ mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
+mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | bench [--tree DIR] [--rounds N] | mutate [--count N] [--seed S] | tidy";
+const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian] | bench [--tree DIR] [--rounds N] | mutate [--count N] [--seed S] | tidy";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         Some((word, rest)) if word == "oracle" => oracle::run(rest),
         Some((word, rest)) if word == "bench" => bench::run(rest),
         Some((word, rest)) if word == "mutate" => mutate::run(rest),
+        Some((word, [])) if word == "tidy" => tidy::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
