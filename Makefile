@@ -1,57 +1,69 @@
-# The few words of this repository. `make test` is everything a change must pass.
+# The words of the repository; `make help` lists them.
+.PHONY: help setup demo test bench fuzz deny advisories
 
 CARGO ?= cargo
-PACKAGES := qemu-system-x86 mtd-utils busybox-static attr kmod cpio time python3-venv
-
-.PHONY: help setup demo test bench fuzz deny clean
+SUDO_HINT = run 'make setup' as root, or install them yourself
+# What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
+PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential
+# What only the bench needs: its peer reader and time(1).
+BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time
 
 help:
-	@echo "make demo   build, make an image of a folder, look into it, read it back"
-	@echo "make test   everything a change must pass (what CI runs)"
-	@echo "make bench  our command against its peers, side by side, in one run"
-	@echo "make fuzz   every fuzz target for a few seconds"
-	@echo "make deny   licences and sources of all dependencies"
+	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
+	@echo "make test    everything a change must pass"
+	@echo "make demo    build the command and run its main job"
+	@echo "make bench   compare with the peer tools side by side"
+	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
+	@echo "make deny    licences, bans and sources of all dependencies"
 
-# Debian packages: installed when root, named otherwise.
-setup:
-	@missing=""; for package in $(PACKAGES); do \
+define install
+	@missing=""; for package in $(1); do \
 	    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' \
-	        || missing="$$missing $$package"; done; \
+	        || missing="$$missing $$package"; \
+	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" -ne 0 ]; then \
-	    echo "missing Debian packages:$$missing"; \
-	    echo "hint: sudo apt-get install$$missing"; exit 1; fi; \
-	echo "installing:$$missing"; \
-	apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
-	    apt-get -qq install -y --no-install-recommends $$missing >/dev/null
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing$$missing"; \
+	    apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	        apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	else \
+	    echo "not installed:$$missing ($(SUDO_HINT))"; \
+	    [ "$$ERASEBLOCK_NO_ORACLE" = 1 ]; \
+	fi
+endef
 
-# Needs no root: only a Rust toolchain.
-demo:
-	$(CARGO) build --quiet --release --package eraseblock
-	./demo.sh
+setup:
+	$(call install,$(PACKAGES))
 
 test: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) test --quiet --workspace
 	$(CARGO) xtask tidy
-	$(CARGO) build --quiet --release --package eraseblock --package xtask
-	./target/release/xtask mutate --count 100000
 	$(MAKE) deny
-	./target/release/xtask oracle
+	$(CARGO) build --quiet --release --package eraseblock --package xtask
+	target/release/xtask mutate --count 100000
+	target/release/xtask oracle
+
+# Needs no root and nothing but a Rust toolchain.
+demo:
+	$(CARGO) build --quiet --release --package eraseblock
+	./demo.sh
 
 bench: setup
+	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
-	./target/release/xtask bench
+	target/release/xtask bench
 
 fuzz:
 	./fuzz/run.sh
 
+target/tools/bin/cargo-deny:
+	$(CARGO) install --quiet cargo-deny --locked --no-default-features --root target/tools
+
 deny: target/tools/bin/cargo-deny
 	target/tools/bin/cargo-deny --log-level error check licenses bans sources
 
-target/tools/bin/cargo-deny:
-	$(CARGO) install --quiet --locked --no-default-features --root target/tools cargo-deny
-
-clean:
-	$(CARGO) clean
+# Needs the network for the advisory database.
+advisories: target/tools/bin/cargo-deny
+	target/tools/bin/cargo-deny check advisories

@@ -12,10 +12,11 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask TASK
-  oracle [--only NAME] [--list] [--keep]   real Linux judges what is written and read here
-  bench [--tree DIR] [--rounds N]          our command against its peers in one run
-  mutate [--count N] [--seed S]            damaged images of every format
-  tidy                                     what the repository promises about itself";
+  oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
+                                   real Linux judges what is written and read here
+  bench [--tree DIR] [--rounds N]  our command against its peers in one run
+  mutate [--count N] [--seed S]    damaged images of every format
+  tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,200 +1,219 @@
-//! `cargo xtask tidy`: what the repository promises about itself and a compiler does not check.
+//! `cargo xtask tidy`: the rules of the repository that neither the compiler nor clippy checks.
 
-use crate::command::{self, repository};
+mod arrows;
+mod source;
+
+use crate::command::{repository, run as run_program};
 use anyhow::{Context, Result};
-use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-/// The rooms from the bottom up: a crate depends only on crates above it in this list.
-const ROOMS: &[&str] = &[
-    "eraseblock-base",
-    "eraseblock-codec",
-    "eraseblock-ubi-format",
-    "eraseblock-ubifs-format",
-    "eraseblock-jffs2-format",
-    "eraseblock-mtd",
-    "eraseblock-mtd-host",
-    "eraseblock-nandsim",
-    "eraseblock-ubi",
-    "eraseblock-vfs",
-    "eraseblock-ubifs",
-    "eraseblock-jffs2",
-    "eraseblock-tree",
-    "eraseblock-lab",
-    "eraseblock",
-    "oracle-manifest",
-    "xtask",
+/// The longest file, in lines.
+const FILE_MAX: usize = 1000;
+/// The longest function, in lines from its name to its closing brace.
+const FUNCTION_MAX: usize = 100;
+
+/// A tracked text file.
+#[derive(Debug)]
+struct Tracked {
+    path: String,
+    text: String,
+    /// Rust source without comments and without what is inside literals; the text itself for
+    /// anything else.
+    code: String,
+}
+
+impl Tracked {
+    fn is_rust(&self) -> bool {
+        has_extension(&self.path, "rs")
+    }
+
+    fn is_source(&self) -> bool {
+        ["rs", "toml", "sh"].iter().any(|extension| has_extension(&self.path, extension))
+    }
+
+    /// `path:line` for every line of `text` that `is_bad` says is bad.
+    fn lines(&self, text: &str, is_bad: impl Fn(&str) -> bool) -> Vec<String> {
+        let numbered = text.lines().enumerate().filter(|(_, line)| is_bad(line));
+        numbered.map(|(index, _)| format!("{}:{}", self.path, index + 1)).collect()
+    }
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    path.strip_suffix(extension).is_some_and(|rest| rest.ends_with('.'))
+}
+
+type Rule = fn(&Tracked) -> Vec<String>;
+
+/// Rules about single files.
+const RULES: [(&str, Rule); 10] = [
+    ("unsafe code is in mtd-host only", unsafe_code),
+    ("source is ASCII", ascii),
+    ("Rust files open with //!", opening_docs),
+    ("no mod.rs", mod_files),
+    ("files have at most 1000 lines", file_length),
+    ("functions have at most 100 lines", function_length),
+    ("no paths of a machine", machine_paths),
+    ("the project speaks of itself only", foreign_words),
+    ("no notes to do something later", later),
+    ("no ignored tests", ignored_tests),
 ];
-/// The one room that may talk to the operating system without a typed layer in between.
-const UNSAFE_ROOM: &str = "crates/mtd-host/";
-/// Longest file and longest function of product code, in lines.
-const FILE_LINES: usize = 1000;
-const FUNCTION_LINES: usize = 100;
-/// Words that have no place in the repository, in two halves so that this file passes.
-const UNFINISHED: &[(&str, &str)] =
-    &[("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("#[ign", "ore"), ("todo", "!("), ("dbg", "!(")];
 
-/// What one check has to say against the repository.
-type Complaints = Vec<String>;
-
-/// Runs every check; a line each and the count at the end.
+/// Runs all checks; false when one failed.
 pub(crate) fn run() -> Result<bool> {
     let files = tracked()?;
-    let rust: Vec<Source> = files
-        .iter()
-        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "rs"))
-        .map(|name| Source::read(name))
-        .collect::<Result<_>>()?;
-    let checks: [(&str, Complaints); 8] = [
-        ("arrows between rooms point down", arrows()?),
-        (
-            "no unsafe outside mtd-host",
-            lines(&rust, |source, line| {
-                !source.name.starts_with(UNSAFE_ROOM) && code(line).contains(concat!("un", "safe "))
-            }),
-        ),
-        ("source is ASCII outside texts", lines(&rust, |_, line| !is_plain(line))),
-        (
-            "every file begins with what it is",
-            whole(&rust, |source| {
-                let first = source.text.lines().next().unwrap_or_default();
-                (!first.starts_with("//!")).then(|| "does not begin with `//!`".to_owned())
-            }),
-        ),
-        (
-            "no mod.rs",
-            whole(&rust, |source| {
-                source.name.ends_with("/mod.rs").then(|| "is named mod.rs".to_owned())
-            }),
-        ),
-        (
-            "files stay readable",
-            whole(&rust, |source| {
-                let count = source.text.lines().count();
-                (count > FILE_LINES)
-                    .then(|| format!("has {count} lines, at most {FILE_LINES} wanted"))
-            }),
-        ),
-        ("functions stay readable", rust.iter().flat_map(long_functions).collect()),
-        (
-            "nothing is left unfinished",
-            lines(&rust, |_, line| {
-                UNFINISHED.iter().any(|(a, b)| line.contains(&format!("{a}{b}")))
-            }),
-        ),
-    ];
-    let failed = checks.iter().filter(|(_, complaints)| !complaints.is_empty()).count();
-    for (what, complaints) in &checks {
-        println!("{} {what}", if complaints.is_empty() { "pass" } else { "FAIL" });
-        for complaint in complaints {
-            println!("     {complaint}");
+    let mut outcomes = vec![("arrows between rooms point down", arrows::check()?)];
+    outcomes.push(("the oracle does not use what it judges", oracle_is_independent(&files)));
+    for (name, rule) in RULES {
+        outcomes.push((name, files.iter().flat_map(rule).collect()));
+    }
+    let failed = outcomes.iter().filter(|outcome| !outcome.1.is_empty()).count();
+    for (name, faults) in &outcomes {
+        println!("{}  {name}", if faults.is_empty() { "pass" } else { "FAIL" });
+        for fault in faults {
+            println!("      {fault}");
         }
     }
-    println!("{} passed, {failed} failed", checks.len() - failed);
+    println!("{} passed, {failed} failed", outcomes.len() - failed);
     Ok(failed == 0)
 }
 
-struct Source {
-    name: String,
-    text: String,
-}
-
-impl Source {
-    fn read(name: &str) -> Result<Self> {
-        let text = fs::read_to_string(repository().join(name)).with_context(|| name.to_owned())?;
-        Ok(Self { name: name.to_owned(), text })
+/// Every tracked file that is text.
+fn tracked() -> Result<Vec<Tracked>> {
+    let root = repository();
+    let root_text = root.to_str().context("the path of the repository is not UTF-8")?;
+    let listed = run_program("git", ["-C", root_text, "ls-files", "-z"])?;
+    let mut files = Vec::new();
+    for path in listed.split('\0').filter(|path| !path.is_empty()) {
+        let Ok(bytes) = fs::read(root.join(path)) else { continue };
+        let Ok(text) = String::from_utf8(bytes) else { continue };
+        let code = if has_extension(path, "rs") { source::code(&text) } else { text.clone() };
+        files.push(Tracked { path: path.to_owned(), text, code });
     }
+    Ok(files)
 }
 
-/// The files that are part of the repository.
-fn tracked() -> Result<Vec<String>> {
-    let mut git = Command::new("git");
-    let out = command::output(git.arg("ls-files").current_dir(repository()))?;
-    let exists = |name: &&str| Path::new(&repository().join(name)).is_file();
-    Ok(out.lines().filter(exists).map(str::to_owned).collect())
-}
-
-fn whole(sources: &[Source], judge: impl Fn(&Source) -> Option<String>) -> Complaints {
-    let complain = |source| judge(source).map(|what| format!("{}: {what}", source.name));
-    sources.iter().filter_map(complain).collect()
-}
-
-fn lines(sources: &[Source], is_wrong: impl Fn(&Source, &str) -> bool) -> Complaints {
-    let mut complaints = Vec::new();
-    for source in sources {
-        for (number, line) in source.text.lines().enumerate() {
-            if is_wrong(source, line) {
-                complaints.push(format!("{}:{}: {}", source.name, number + 1, line.trim()));
-            }
-        }
-    }
-    complaints
-}
-
-/// A line without its comment.
-fn code(line: &str) -> &str {
-    line.split("//").next().unwrap_or_default()
-}
-
-/// Pure ASCII, but for texts in quotes: what is drawn on a terminal may be more.
-fn is_plain(line: &str) -> bool {
-    line.split(['"', '\'']).step_by(2).all(str::is_ascii)
-}
-
-/// Functions that are too long, by counting lines from `fn` to the brace at its indentation.
-fn long_functions(source: &Source) -> Complaints {
-    let mut complaints = Vec::new();
-    let mut open: Option<(usize, usize, &str)> = None;
-    for (number, line) in source.text.lines().enumerate() {
-        let indent = line.len() - line.trim_start().len();
-        let head = line.trim_start();
-        let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "const fn "]
+fn oracle_is_independent(files: &[Tracked]) -> Vec<String> {
+    let is_oracle = |file: &&Tracked| {
+        ["xtask/src/oracle", "xtask/src/guest", "xtask/src/kernel"]
             .iter()
-            .any(|start| head.starts_with(start));
-        if is_function && open.is_none() {
-            open = Some((number, indent, head));
-        } else if let Some((start, depth, name)) = open
-            && indent == depth
-            && head.starts_with('}')
-        {
-            let count = number - start + 1;
-            if count > FUNCTION_LINES {
-                let start = start + 1;
-                complaints.push(format!("{}:{start}: {count} lines: {name}", source.name));
-            }
-            open = None;
-        } else if let Some((start, _, _)) = open
-            && number == start + 1
-            && source.text.lines().nth(start).is_some_and(|line| line.ends_with(';'))
-        {
-            open = None;
-        }
-    }
-    complaints
+            .any(|start| file.path.starts_with(start))
+    };
+    let uses_us = |line: &str| line.contains("eraseblock_");
+    files.iter().filter(is_oracle).flat_map(|file| file.lines(&file.code, uses_us)).collect()
 }
 
-/// Dependencies that point up, from what cargo says about the workspace.
-fn arrows() -> Result<Complaints> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(repository());
-    let metadata: Value = serde_json::from_str(&command::output(&mut cargo)?)?;
-    let place = |name: &str| ROOMS.iter().position(|room| *room == name);
-    let mut complaints = Vec::new();
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        let name = package["name"].as_str().unwrap_or_default();
-        let Some(here) = place(name) else {
-            complaints.push(format!("{name} has no place in the order of rooms"));
-            continue;
-        };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let target = dependency["name"].as_str().unwrap_or_default();
-            let is_for_tests = dependency["kind"].as_str() == Some("dev");
-            if !is_for_tests && place(target).is_some_and(|there| there >= here) {
-                complaints.push(format!("{name} depends on {target}, which is not below it"));
-            }
+fn unsafe_code(file: &Tracked) -> Vec<String> {
+    if !file.is_rust() || file.path.starts_with("crates/mtd-host/") {
+        return Vec::new();
+    }
+    file.lines(&file.code, |line| source::has_word(line, "unsafe"))
+}
+
+fn ascii(file: &Tracked) -> Vec<String> {
+    if file.is_source() { file.lines(&file.text, |line| !line.is_ascii()) } else { Vec::new() }
+}
+
+fn opening_docs(file: &Tracked) -> Vec<String> {
+    let is_bad = file.is_rust() && !file.text.starts_with("//!") && !file.text.starts_with("#![");
+    if is_bad { vec![file.path.clone()] } else { Vec::new() }
+}
+
+fn mod_files(file: &Tracked) -> Vec<String> {
+    if file.path.ends_with("/mod.rs") { vec![file.path.clone()] } else { Vec::new() }
+}
+
+fn file_length(file: &Tracked) -> Vec<String> {
+    let lines = file.text.lines().count();
+    let is_bad = file.is_rust() && lines > FILE_MAX;
+    if is_bad { vec![format!("{}: {lines} lines", file.path)] } else { Vec::new() }
+}
+
+fn function_length(file: &Tracked) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    let long = source::functions(&file.code).into_iter().filter(|found| found.lines > FUNCTION_MAX);
+    long.map(|found| format!("{}:{}: {} lines", file.path, found.line, found.lines)).collect()
+}
+
+// The words below are put together, so that this file does not contain what it forbids.
+
+fn machine_paths(file: &Tracked) -> Vec<String> {
+    let forbidden = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/tmp", "/eb")];
+    file.lines(&file.text, |line| {
+        forbidden
+            .iter()
+            .any(|path| line.match_indices(path).any(|(at, _)| !continues_a_path(&line[..at])))
+    })
+}
+
+/// Whether what stands before a slash is part of a longer path: `target/oracle` + `/work/`.
+fn continues_a_path(before: &str) -> bool {
+    before.ends_with(|last: char| last.is_ascii_alphanumeric() || "._-$})".contains(last))
+}
+
+fn foreign_words(file: &Tracked) -> Vec<String> {
+    let words = [concat!("ag", "ent"), concat!("ag", "ents")];
+    let phrase = concat!("helper", " session");
+    file.lines(&file.text, |line| {
+        let lower = line.to_lowercase();
+        lower.contains(phrase) || words.iter().any(|word| source::has_word(&lower, word))
+    })
+}
+
+fn later(file: &Tracked) -> Vec<String> {
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+    file.lines(&file.text, |line| words.iter().any(|word| source::has_word(line, word)))
+}
+
+fn ignored_tests(file: &Tracked) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    file.lines(&file.code, |line| line.trim_start().starts_with("#[ignore"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> Tracked {
+        Tracked { path: path.to_owned(), text: text.to_owned(), code: source::code(text) }
+    }
+
+    #[test]
+    fn every_rule_finds_its_fault() {
+        let long_function = format!("//! x\nfn f() {{\n{}}}\n", "a();\n".repeat(FUNCTION_MAX));
+        let long_file = "//! x\n".repeat(FILE_MAX + 1);
+        let machine = format!("//! in {}x\n", concat!("/wo", "rk/"));
+        let foreign = format!("//! an {}\n", concat!("Ag", "ent"));
+        let later = format!("//! {}: x\n", concat!("TO", "DO"));
+        let faulty: [&str; 10] = [
+            "//! x\nunsafe { a() }",
+            "//! \u{fc}",
+            "fn f() {}",
+            "",
+            &long_file,
+            &long_function,
+            &machine,
+            &foreign,
+            &later,
+            "//! x\n    #[ignore]\n",
+        ];
+        for ((name, rule), text) in RULES.iter().zip(faulty) {
+            let path = if *name == "no mod.rs" { "a/mod.rs" } else { "a.rs" };
+            assert_eq!(rule(&file(path, text)).len(), 1, "{name}");
+            assert_eq!(
+                rule(&file("a.rs", "//! fine\nfn f() { \"unsafe\"; }\n")).len(),
+                0,
+                "{name}"
+            );
         }
     }
-    Ok(complaints)
+
+    #[test]
+    fn paths_inside_the_repository_are_no_machine_paths() {
+        let text = format!("//! target/oracle{}x\n", concat!("/wo", "rk/"));
+        assert_eq!(machine_paths(&file("a.rs", &text)).len(), 0);
+    }
 }
