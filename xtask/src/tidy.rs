@@ -147,7 +147,7 @@ fn machine_paths(file: &Tracked) -> Vec<String> {
     })
 }
 
-/// Whether what stands before a slash is part of a longer path: `target/oracle` + `/work/`.
+/// Whether what stands before a slash is part of a longer path.
 fn continues_a_path(before: &str) -> bool {
     before.ends_with(|last: char| last.is_ascii_alphanumeric() || "._-$})".contains(last))
 }
