@@ -8,17 +8,13 @@ pub(crate) fn code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(&first) = chars.get(at) {
-        let end = literal_end(&chars, at);
-        match end {
-            Some(end) => {
-                let blank = |c: &char| if *c == '\n' { '\n' } else { ' ' };
-                out.extend(chars[at..end].iter().map(blank));
-                at = end;
-            }
-            None => {
-                out.push(first);
-                at += 1;
-            }
+        if let Some(end) = literal_end(&chars, at) {
+            let blank = |c: &char| if *c == '\n' { '\n' } else { ' ' };
+            out.extend(chars[at..end].iter().map(blank));
+            at = end;
+        } else {
+            out.push(first);
+            at += 1;
         }
     }
     out
