@@ -113,6 +113,16 @@ impl Findings {
         }
     }
 
+    /// Gives every kept finding another place: what a layer below knew as a LEB is one of a certain
+    /// volume to the layer above.
+    #[must_use]
+    pub fn relocate(mut self, place: impl Fn(Location) -> Location) -> Self {
+        for finding in &mut self.kept {
+            finding.at = place(finding.at);
+        }
+        self
+    }
+
     /// The kept findings in the order they were met.
     pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
         self.kept.iter()
@@ -161,6 +171,14 @@ mod tests {
         assert_eq!(findings.iter().count(), Findings::CAPACITY);
         assert_eq!(findings.dropped(), 3);
         assert!(findings.has_problems());
+    }
+
+    #[test]
+    fn findings_move_to_another_place() {
+        let mut findings = Findings::new();
+        findings.note(Location::Whole, "x", "y");
+        let moved = findings.relocate(|_| Location::Byte(7));
+        assert_eq!(moved.iter().next().unwrap().at, Location::Byte(7));
     }
 
     #[test]

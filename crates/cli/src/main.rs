@@ -1,3 +1,35 @@
-//! The `eraseblock` command.
+//! The `eraseblock` command: argument parsing, output and exit codes. Everything it does is done by
+//! the library rooms below it.
 
-fn main() {}
+// Switches of a command line are flags, each of them independent.
+#![allow(clippy::struct_excessive_bools)]
+
+mod accounting;
+mod args;
+mod builder;
+mod command;
+mod failure;
+mod output;
+mod personality;
+mod session;
+mod source;
+mod style;
+mod table;
+mod target;
+mod text;
+
+use clap::Parser;
+use session::Session;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(personality) = personality::of(&mut arguments) {
+        return ExitCode::from(personality::run(personality, &arguments));
+    }
+    let cli = args::Cli::parse_from(arguments);
+    let mut session = Session::new(cli.global);
+    let result = command::run(&cli.command, &mut session);
+    ExitCode::from(session.finish(result) as u8)
+}

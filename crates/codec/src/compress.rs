@@ -11,13 +11,16 @@ const DEFLATE_WINDOW_BITS: u8 = 11;
 /// The lowest level of the dense LZO1X encoder; those below are the fast one.
 const LZO_DENSE: i32 = 5;
 
+/// The lowest level of the dense LZO1X encoder that looks deep.
+const LZO_DEEP: i32 = 8;
+
 /// Which codec, and how hard it tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CompressSpec {
     /// The algorithm.
     pub codec: Codec,
-    /// LZO: 1 to 9, below 5 the fast encoder, else the dense one. zlib: 1 to 9. zstd: 1 to 22.
-    /// None: 0.
+    /// LZO: 1 to 4 the fast encoder, 5 to 7 the dense one, 8 and 9 the dense one looking deeper.
+    /// zlib: 1 to 9. zstd: 1 to 22. None: 0.
     pub level: i32,
 }
 
@@ -26,7 +29,7 @@ impl CompressSpec {
     pub const fn image(codec: Codec) -> Self {
         let level = match codec {
             Codec::None => 0,
-            Codec::Lzo => 9,
+            Codec::Lzo => 7,
             Codec::Zlib => 6,
             Codec::Zstd => 3,
         };
@@ -66,7 +69,8 @@ pub struct Compressor {
 enum Engine {
     Store,
     LzoFast(Box<Fast>),
-    LzoDense(Box<Dense>),
+    LzoDense(Box<Dense<false>>),
+    LzoDeep(Box<Dense<true>>),
     Deflate(Box<Compress>),
     Zstd(zstd::bulk::Compressor<'static>),
 }
@@ -78,7 +82,8 @@ impl Compressor {
         let engine = match spec.codec {
             Codec::None => Engine::Store,
             Codec::Lzo if spec.level < LZO_DENSE => Engine::LzoFast(Box::new(Fast::new())),
-            Codec::Lzo => Engine::LzoDense(Box::new(Dense::new())),
+            Codec::Lzo if spec.level < LZO_DEEP => Engine::LzoDense(Box::new(Dense::new())),
+            Codec::Lzo => Engine::LzoDeep(Box::new(Dense::new())),
             Codec::Zlib => {
                 let level = Compression::new(spec.level.unsigned_abs());
                 let engine = Compress::new_with_window_bits(level, false, DEFLATE_WINDOW_BITS);
@@ -113,6 +118,7 @@ impl Compressor {
             Engine::Store => out.extend_from_slice(block),
             Engine::LzoFast(engine) => engine.compress(block, out),
             Engine::LzoDense(engine) => engine.compress(block, out),
+            Engine::LzoDeep(engine) => engine.compress(block, out),
             Engine::Deflate(engine) => deflate(engine, block, out)?,
             Engine::Zstd(engine) => {
                 engine

@@ -2,8 +2,9 @@
 //! match, the longest one nearby, and the nearest two equal bytes.
 //!
 //! Blocks are small and the encoders price every position, so nothing is searched deeply: a
-//! position looks at the last four positions with the same four bytes and the last two with the
-//! same six, all of them at once and without branches, and inherits what the position before found.
+//! position looks at the last three or, if deep, four positions with the same four bytes and the
+//! last one or two with the same six, all of them at once and without branches, and inherits what
+//! the position before found.
 //!
 //! # Invariants
 //! 1. Nothing of one block is seen by the next: the tables are emptied before each.
@@ -21,7 +22,9 @@ use crate::text::{MAX_BLOCK, POSITIONS, Text, zeroed};
 const NONE: u16 = u16::MAX;
 
 /// A match at least this long is not improved upon; what follows inherits it.
-const LONG_ENOUGH: u32 = 16;
+const fn long_enough(deep: bool) -> u32 {
+    if deep { 16 } else { 12 }
+}
 
 /// Bytes up to which a first comparison of two positions is exact.
 const LOOK: u32 = 8;
@@ -83,7 +86,7 @@ pub(crate) struct Found {
 
 /// The finder with its tables.
 #[derive(Debug)]
-pub(crate) struct Finder<const NEAR: u16, const FAR: u16> {
+pub(crate) struct Finder<const NEAR: u16, const FAR: u16, const DEEP: bool> {
     pairs: Box<[u16; POSITIONS]>,
     last_3: Box<[u16; 1 << BITS_3]>,
     last_4: Box<[u64; 1 << BITS_4]>,
@@ -100,17 +103,19 @@ struct Candidates {
 
 impl Candidates {
     #[inline(always)]
-    fn each(&self, mut visit: impl FnMut(u16)) {
+    fn each<const DEEP: bool>(&self, mut visit: impl FnMut(u16)) {
         visit(self.four as u16);
         visit((self.four >> 16) as u16);
         visit((self.four >> 32) as u16);
-        visit((self.four >> 48) as u16);
         visit(self.six as u16);
-        visit((self.six >> 16) as u16);
+        if DEEP {
+            visit((self.four >> 48) as u16);
+            visit((self.six >> 16) as u16);
+        }
     }
 }
 
-impl<const NEAR: u16, const FAR: u16> Finder<NEAR, FAR> {
+impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> {
     /// Farthest pair reported.
     pub(crate) const PAIR: u16 = 1024;
 
@@ -141,8 +146,8 @@ impl<const NEAR: u16, const FAR: u16> Finder<NEAR, FAR> {
             let candidates = self.enter(here, at);
             near = near.next();
             far = far.next();
-            if far.len() < LONG_ENOUGH {
-                (near, far) = look(text, at, here, &candidates, near, far, NEAR, FAR);
+            if far.len() < long_enough(DEEP) {
+                (near, far) = look::<DEEP>(text, at, here, &candidates, near, far, NEAR, FAR);
                 if u32::from(limit) < LOOK {
                     near = near.capped(u32::from(limit));
                     far = far.capped(u32::from(limit));
@@ -199,7 +204,7 @@ fn greater(a: Match, b: Match) -> Match {
 /// Improves on the inherited matches `near` and `far`.
 #[expect(clippy::too_many_arguments, reason = "everything is in registers")]
 #[inline(always)]
-fn look(
+fn look<const DEEP: bool>(
     text: &Text,
     at: u16,
     here: u64,
@@ -219,15 +224,17 @@ fn look(
     if far.len() < LOOK {
         let third = compare(candidates.third, far_limit);
         far = greater(far, third);
-        candidates.each(|candidate| far = greater(far, compare(candidate, far_limit)));
+        candidates.each::<DEEP>(|candidate| far = greater(far, compare(candidate, far_limit)));
         if far.distance() > near_limit && far.len() > 2 {
             near = near.max(compare(candidates.third, near_limit));
-            candidates.each(|candidate| near = greater(near, compare(candidate, near_limit)));
+            candidates
+                .each::<DEEP>(|candidate| near = greater(near, compare(candidate, near_limit)));
         }
     }
     if far.len() >= LOOK {
-        candidates
-            .each(|candidate| far = far.max(extend(text, at, here, candidate, far, far_limit)));
+        candidates.each::<DEEP>(|candidate| {
+            far = far.max(extend(text, at, here, candidate, far, far_limit))
+        });
     }
     (near, far)
 }

@@ -13,10 +13,11 @@ use std::cell::RefCell;
 
 mod inflate;
 
-const SPECS: [CompressSpec; 9] = [
+const SPECS: [CompressSpec; 10] = [
     CompressSpec::image(Codec::None),
     CompressSpec::runtime(Codec::Lzo),
     CompressSpec::image(Codec::Lzo),
+    CompressSpec { codec: Codec::Lzo, level: 9 },
     CompressSpec { codec: Codec::Zlib, level: 1 },
     CompressSpec::image(Codec::Zlib),
     CompressSpec { codec: Codec::Zlib, level: 9 },

@@ -73,4 +73,23 @@ pub trait Mtd: Send + Sync + Debug {
     fn program_oob(&self, _addr: u64, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
         Err(MtdError::Unsupported { operation: "programming out-of-band bytes" })
     }
+
+    /// Reads `data.len()` bytes at `addr`, all of one page, together with the out-of-band bytes
+    /// of that page from byte 0. Error correction over raw chips needs both from one array read.
+    fn read_with_oob(
+        &self,
+        addr: u64,
+        data: &mut [u8],
+        oob: &mut [u8],
+    ) -> Result<ReadOutcome, MtdError> {
+        let outcome = self.read(addr, data)?;
+        Ok(outcome.merge(self.read_oob(addr, 0, oob)?))
+    }
+
+    /// Programs bytes of one page and its out-of-band bytes (from byte 0; 0xFF leaves a byte as
+    /// it is) in one operation. Without support for it, in two.
+    fn program_with_oob(&self, addr: u64, data: &[u8], oob: &[u8]) -> Result<(), MtdError> {
+        self.program(addr, data)?;
+        if oob.iter().all(|byte| *byte == 0xFF) { Ok(()) } else { self.program_oob(addr, 0, oob) }
+    }
 }

@@ -1,10 +1,15 @@
 //! The device seams: [`Mtd`], a flash device addressed by byte and eraseblock, and [`LebDevice`],
 //! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
 
+pub mod bbt;
 pub mod device;
+pub mod ecc;
 pub mod error;
 pub mod file;
 pub mod leb;
+pub mod oob;
+pub mod partition;
+pub mod verify;
 pub mod memory;
 pub mod read_at;
 pub mod writable;

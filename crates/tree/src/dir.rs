@@ -350,3 +350,44 @@ impl Content for HostFile {
         Ok(filled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eraseblock_vfs::source::NodeId;
+
+    #[test]
+    fn the_output_file_is_refused_and_missing_folders_are_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let output = temp.path().join("image");
+        std::fs::write(&output, b"").unwrap();
+        let inode = std::fs::metadata(&output).unwrap();
+        let options =
+            ReadOptions { exclude_inode: Some((inode.dev(), inode.ino())), ..Default::default() };
+        let error = read(temp.path(), &options).unwrap_err();
+        assert!(matches!(&error, TreeError::OutputInside { path } if *path == output), "{error}");
+        let error = read(&temp.path().join("none"), &options).unwrap_err().to_string();
+        assert!(error.contains("none: could not open"), "{error}");
+    }
+
+    #[test]
+    fn contents_that_change_are_noticed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("f");
+        std::fs::write(&path, b"12345").unwrap();
+        let (tree, _) = read(temp.path(), &ReadOptions::default()).unwrap();
+        let id = tree.lookup(NodeId::ROOT, b"f").unwrap();
+        let SourceKind::Regular(content) = &tree.node(id).kind else { panic!("a file") };
+        std::fs::write(&path, b"1234567").unwrap();
+        let mut bytes = Vec::new();
+        content.open().unwrap().read_to_end(&mut bytes).unwrap();
+        assert_ne!(bytes.len() as u64, content.size());
+        let other = temp.path().join("g");
+        std::fs::write(&other, b"54321").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(content.open().err().unwrap().to_string().contains("taken its place"));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(content.open().is_err());
+    }
+}

@@ -16,6 +16,7 @@ mod input;
 pub mod owners;
 pub mod source;
 pub mod tar;
+pub mod tar_out;
 #[cfg(test)]
 mod testing;
 pub mod times;

@@ -59,3 +59,33 @@ pub(crate) const EVERYTHING: &str = "umask 022; mkdir -p d/e empty; echo one > d
 /// What only root can add to it.
 pub(crate) const AS_ROOT: &str = "mknod c c 5 1; mknod b b 31 258; chown 1000:2000 d/f big; \
     chown -h 3000000:4000000 link; touch -d @1000000002 c b .";
+
+/// A small generator of random numbers (xorshift), the same on every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from((self.0 >> 16) % limit as u64).unwrap()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).unwrap()
+    }
+}
+
+/// A PAX record with its length.
+pub(crate) fn pax_record(text: &str) -> Vec<u8> {
+    let rest = text.len() + 2;
+    let mut len = rest + 1;
+    while len != rest + len.to_string().len() {
+        len = rest + len.to_string().len();
+    }
+    format!("{len} {text}\n").into_bytes()
+}

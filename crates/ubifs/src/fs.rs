@@ -144,13 +144,11 @@ impl FileSystem for Ubifs {
         if name.len() > MAX_NAME_LEN {
             return Err(error(FsErrorKind::NameTooLong, dir, "name of more than 255 bytes"));
         }
-        match self.find_shown(number, name, attr.flags.encrypted) {
-            Some(dent) => Ok(dent.ino.into()),
-            None => {
-                let name = String::from_utf8_lossy(name);
-                Err(error(FsErrorKind::NotFound, dir, &format!("no entry `{name}`")))
-            }
-        }
+        let found = self.find_shown(number, name, attr.flags.encrypted);
+        found.map(|dent| dent.ino.into()).ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            error(FsErrorKind::NotFound, dir, &format!("no entry `{name}`"))
+        })
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {

@@ -20,10 +20,13 @@ pub(crate) struct InodeInfo {
     pub(crate) data: Vec<u8>,
 }
 
+/// Nobody, or the latest inode that fell into the slot, with its number.
+type CacheSlot = Mutex<Option<(u32, Arc<InodeInfo>)>>;
+
 /// A direct-mapped cache of inodes.
 #[derive(Debug)]
 pub(crate) struct InodeCache {
-    slots: Vec<Mutex<Option<(u32, Arc<InodeInfo>)>>>,
+    slots: Vec<CacheSlot>,
 }
 
 impl InodeCache {
@@ -31,7 +34,7 @@ impl InodeCache {
         Self { slots: std::iter::repeat_with(Mutex::default).take(SLOTS).collect() }
     }
 
-    fn slot(&self, ino: u32) -> &Mutex<Option<(u32, Arc<InodeInfo>)>> {
+    fn slot(&self, ino: u32) -> &CacheSlot {
         &self.slots[ino as usize % SLOTS]
     }
 
@@ -63,7 +66,7 @@ impl Ubifs {
             return Ok(info);
         }
         let Some(branch) = self.tnc.find(Key::inode(number)) else {
-            return self.missing(number);
+            return missing(number);
         };
         let mut buf = Vec::new();
         let node = self.tnc.leaf(&branch, &mut buf);
@@ -74,28 +77,6 @@ impl Ubifs {
         let info = info.map_err(|error| leaf_error(&format!("inode {number}"), error))?;
         self.inodes.put(number, &info);
         Ok(info)
-    }
-
-    /// A lost root directory is stood in for, so that what lies below it can be reached.
-    fn missing(&self, ino: u32) -> Result<Arc<InodeInfo>, FsError> {
-        if ino != ROOT_INO {
-            return Err(absent(ino.into()));
-        }
-        let attr = Attr {
-            ino: ino.into(),
-            kind: FileKind::Directory,
-            permissions: 0o755,
-            nlink: 2,
-            uid: 0,
-            gid: 0,
-            size: 160,
-            rdev: (0, 0),
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            ctime: Timestamp::default(),
-            flags: InodeFlags::default(),
-        };
-        Ok(Arc::new(InodeInfo { attr, data: Vec::new() }))
     }
 
     fn info_of(&self, inode: &Inode<'_>) -> InodeInfo {
@@ -129,4 +110,26 @@ impl Ubifs {
         };
         InodeInfo { attr, data: inode.data.to_vec() }
     }
+}
+
+/// A lost root directory is stood in for, so that what lies below it can be reached.
+fn missing(ino: u32) -> Result<Arc<InodeInfo>, FsError> {
+    if ino != ROOT_INO {
+        return Err(absent(ino.into()));
+    }
+    let attr = Attr {
+        ino: ino.into(),
+        kind: FileKind::Directory,
+        permissions: 0o755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        size: 160,
+        rdev: (0, 0),
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        flags: InodeFlags::default(),
+    };
+    Ok(Arc::new(InodeInfo { attr, data: Vec::new() }))
 }

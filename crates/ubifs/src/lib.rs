@@ -8,7 +8,6 @@
 // Lengths and offsets are those inside one LEB; block numbers have 29 bits by the size limit.
 #![allow(clippy::cast_possible_truncation)]
 
-mod decompress;
 pub mod error;
 mod fs;
 mod index;

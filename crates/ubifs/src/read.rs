@@ -2,12 +2,12 @@
 //! the other in one device read, decompression straight into the caller's buffer
 //! (spec: ubifs-format 6.3, 7; ubifs-runtime 21).
 
-use crate::decompress::decompress;
 use crate::fs::leaf_error;
 use crate::mount::Ubifs;
 use crate::tnc::check_leaf;
+use eraseblock_codec::{Codec, decompress};
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
-use eraseblock_ubifs_format::{Branch, Key};
+use eraseblock_ubifs_format::{Branch, Compression, Key};
 use eraseblock_vfs::{FsError, FsErrorKind};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
@@ -185,17 +185,28 @@ impl Window<'_> {
         }
         self.buf[self.filled..start].fill(0);
         let target = &mut self.buf[start..start + len];
+        let codec = codec_of(data.compression);
         if before == 0 && size <= len {
             let (content, tail) = target.split_at_mut(size);
-            decompress(data.compression, data.payload, content).map_err(failed)?;
+            decompress(codec, data.payload, content).map_err(|error| failed(error.to_string()))?;
             tail.fill(0);
         } else {
             spare.clear();
             spare.resize(BLOCK, 0);
-            decompress(data.compression, data.payload, &mut spare[..size]).map_err(failed)?;
+            decompress(codec, data.payload, &mut spare[..size])
+                .map_err(|error| failed(error.to_string()))?;
             target.copy_from_slice(&spare[before..before + len]);
         }
         self.filled = start + len;
         Ok(())
+    }
+}
+
+fn codec_of(compression: Compression) -> Codec {
+    match compression {
+        Compression::None => Codec::None,
+        Compression::Lzo => Codec::Lzo,
+        Compression::Zlib => Codec::Zlib,
+        Compression::Zstd => Codec::Zstd,
     }
 }

@@ -42,16 +42,16 @@ struct Choice {
     literals: u16,
 }
 
-/// The encoder with its tables.
+/// The encoder with its tables; deep, it is slower and half a percent denser.
 #[derive(Debug)]
-pub(crate) struct Dense {
+pub(crate) struct Dense<const DEEP: bool> {
     text: Text,
-    finder: Finder<NEAR, FAR>,
+    finder: Finder<NEAR, FAR, DEEP>,
     cost: Box<[u32; POSITIONS]>,
     choices: Box<[Choice; POSITIONS]>,
 }
 
-impl Dense {
+impl<const DEEP: bool> Dense<DEEP> {
     /// An encoder with empty tables.
     pub(crate) fn new() -> Self {
         Self { text: Text::new(), finder: Finder::new(), cost: zeroed(), choices: zeroed() }

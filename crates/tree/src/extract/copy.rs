@@ -74,6 +74,16 @@ impl<'a> DataReader<'a> {
         Self { fs, ino, size, at, data_end, keep_damaged, careful_until, damage: Vec::new() }
     }
 
+    /// Reads only from `start` to `end`.
+    pub(crate) fn range(
+        fs: &'a dyn FileSystem,
+        ino: Ino,
+        (start, end): (u64, u64),
+        keep_damaged: bool,
+    ) -> Self {
+        Self { at: start, data_end: start, ..Self::new(fs, ino, end, keep_damaged) }
+    }
+
     /// Fills the front of `buf` with the next piece of data: its offset and length, or `None` at
     /// the end.
     pub(crate) fn next(&mut self, buf: &mut [u8]) -> Result<Option<(u64, usize)>, FsError> {

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn records_override_fields() {
-        let read = pax(b"11 path=ab\n23 SCHILY.xattr.a=b\nc=\n12 uid=1234\n9 path=\n").unwrap();
+        let read = pax(b"11 path=ab\n23 SCHILY.xattr.a=b\nc=\n12 uid=1234\n8 path=\n").unwrap();
         assert_eq!(read.path, None);
         assert_eq!(read.uid, Some(1234));
         assert_eq!(read.xattrs[&b"a"[..]], b"b\nc=");

@@ -42,6 +42,8 @@ fn an_empty_volume_is_laid_out_as_linux_does() {
     assert_eq!(layout.main_first(), Leb::new(10));
 }
 
+type Case = (fn(&mut LayoutOptions), &'static str);
+
 #[test]
 fn what_cannot_be_is_refused() {
     let refused = |change: fn(&mut LayoutOptions)| {
@@ -49,7 +51,6 @@ fn what_cannot_be_is_refused() {
         change(&mut options);
         Layout::for_image(&options).unwrap_err().to_string()
     };
-    type Case = (fn(&mut LayoutOptions), &'static str);
     let cases: [Case; 14] = [
         (|o| o.min_io = 24, "minimum I/O unit is 24, expected a power of two"),
         (|o| o.min_io = 0, "minimum I/O unit is 0"),
@@ -63,7 +64,7 @@ fn what_cannot_be_is_refused() {
         (|o| o.orph_lebs = 43, "60 LEBs are too few: the orphan area leaves no room"),
         (|o| o.log_lebs = Some(1), "log area is 1, expected at least 2 LEBs"),
         (|o| o.journal_bytes = Some(100), "journal size is 100, expected 46080 to"),
-        (|o| o.reserved = 60 * 15360, "reserved pool is 921600, expected under half"),
+        (|o| o.reserved = 60 * 15360, "reserved pool is 921_600, expected under half"),
         (|o| o.reserved = u64::MAX, "reserved pool is"),
     ];
     for (change, message) in cases {
@@ -89,18 +90,18 @@ fn dead_and_dark_space_follow_the_watermarks() {
 type Chosen = ([u32; 6], Option<u32>, [u64; 5]);
 
 const CHOSEN: [Chosen; 12] = [
-    ([64, 32640, 123, 16, 1, 0], Some(4), [456960, 4, 2, 0, 0]),
-    ([8, 16256, 44, 8, 1, 100000], None, [65024, 4, 2, 105761, 0]),
-    ([2048, 28672, 5363, 8, 2, 100000], None, [8388608, 24, 4, 105761, 0]),
-    ([2048, 258048, 185, 16, 1, 100000], Some(4), [5419008, 4, 2, 104809, 0]),
-    ([8, 130944, 2377, 3, 3, 0], None, [8388608, 4, 2, 0, 0]),
-    ([8, 524160, 535, 16, 3, 0], None, [8388608, 4, 2, 0, 0]),
-    ([2048, 520192, 1365, 4, 1, 0], None, [8388608, 4, 2, 0, 0]),
-    ([1, 32640, 1845, 8, 3, 100000], Some(11), [7441920, 11, 2, 105761, 0]),
-    ([512, 64512, 196, 8, 1, 0], Some(10), [1419264, 10, 2, 0, 0]),
-    ([8, 16256, 2613, 4, 1, 0], Some(16), [5250688, 16, 3, 0, 0]),
-    ([64, 262016, 5056, 16, 1, 0], None, [8388608, 4, 2, 0, 0]),
-    ([512, 130048, 10889, 3, 1, 0], None, [8388608, 4, 2, 0, 0]),
+    ([64, 32640, 123, 16, 1, 0], Some(4), [456_960, 4, 2, 0, 0]),
+    ([8, 16256, 44, 8, 1, 100_000], None, [65024, 4, 2, 105_761, 0]),
+    ([2048, 28672, 5363, 8, 2, 100_000], None, [8_388_608, 24, 4, 105_761, 0]),
+    ([2048, 258_048, 185, 16, 1, 100_000], Some(4), [5_419_008, 4, 2, 104_809, 0]),
+    ([8, 130_944, 2377, 3, 3, 0], None, [8_388_608, 4, 2, 0, 0]),
+    ([8, 524_160, 535, 16, 3, 0], None, [8_388_608, 4, 2, 0, 0]),
+    ([2048, 520_192, 1365, 4, 1, 0], None, [8_388_608, 4, 2, 0, 0]),
+    ([1, 32640, 1845, 8, 3, 100_000], Some(11), [7_441_920, 11, 2, 105_761, 0]),
+    ([512, 64512, 196, 8, 1, 0], Some(10), [1_419_264, 10, 2, 0, 0]),
+    ([8, 16256, 2613, 4, 1, 0], Some(16), [5_250_688, 16, 3, 0, 0]),
+    ([64, 262_016, 5056, 16, 1, 0], None, [8_388_608, 4, 2, 0, 0]),
+    ([512, 130_048, 10889, 3, 1, 0], None, [8_388_608, 4, 2, 0, 0]),
 ];
 
 #[test]

@@ -341,6 +341,9 @@ fn is_zero(block: &[u8]) -> bool {
         && chunks.into_iter().all(|chunk| chunk.iter().fold(0, |or, byte| or | byte) == 0)
 }
 
+/// Puts a data node into the image.
+pub(super) type PlaceBlock<'a> = dyn FnMut(&Block, &mut [u8]) -> Result<(), MkfsError> + 'a;
+
 /// The receiving end: contents in the order of the plan.
 pub(super) struct Receiver<'a, 't> {
     pipeline: &'a Pipeline<'t>,
@@ -357,11 +360,7 @@ impl<'a, 't> Receiver<'a, 't> {
 
     /// Calls `place` for each data node of file `id`, which is the next of the plan: with the
     /// block and the bytes of its node.
-    pub(super) fn file(
-        &mut self,
-        id: NodeId,
-        place: &mut dyn FnMut(&Block, &mut [u8]) -> Result<(), MkfsError>,
-    ) -> Result<(), MkfsError> {
+    pub(super) fn file(&mut self, id: NodeId, place: &mut PlaceBlock<'_>) -> Result<(), MkfsError> {
         loop {
             while self.piece == self.batch.pieces.len() {
                 let batch = self.pipeline.receive(self.next)?;

@@ -40,11 +40,11 @@ pub(super) enum Event<'t> {
     },
 }
 
+/// Gets each event of a walk with the path it is about.
+pub(super) type Visit<'a, 't, E> = dyn FnMut(Event<'t>, &[u8]) -> Result<(), E> + 'a;
+
 /// Walks the tree without recursion; `visit` gets each event with the path it is about.
-pub(super) fn walk<'t, E>(
-    tree: &'t SourceTree,
-    visit: &mut dyn FnMut(Event<'t>, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+pub(super) fn walk<'t, E>(tree: &'t SourceTree, visit: &mut Visit<'_, 't, E>) -> Result<(), E> {
     struct Level<'t> {
         dir: NodeId,
         entries: std::vec::IntoIter<(&'t [u8], NodeId)>,

@@ -339,7 +339,7 @@ fn decompress(payload: &[u8], compression: Compression, size: usize) -> Vec<u8> 
             inflate.total_out() as usize
         }
         Compression::Zstd => zstd::bulk::decompress_to_buffer(payload, &mut out[..]).unwrap(),
-        Compression::Lzo => return vec![0; size],
+        Compression::Lzo => lzallright::decompress(payload, &mut out).unwrap(),
     };
     assert_eq!(len, size);
     out.truncate(size);

@@ -211,7 +211,7 @@ fn key(key: Key) -> [u8; 16] {
 }
 
 pub(crate) struct Ino {
-    pub(crate) ino: u32,
+    pub(crate) number: u32,
     pub(crate) size: u64,
     pub(crate) nlink: u32,
     pub(crate) mode: u32,
@@ -221,12 +221,12 @@ pub(crate) struct Ino {
 
 impl Ino {
     pub(crate) fn file(ino: u32, size: u64, nlink: u32) -> Self {
-        Self { ino, size, nlink, mode: 0o100_644, flags: 1, data: Vec::new() }
+        Self { number: ino, size, nlink, mode: 0o100_644, flags: 1, data: Vec::new() }
     }
 
     pub(crate) fn node(&self, sqnum: u64, group: u8) -> Vec<u8> {
         let mut body = vec![0; 136];
-        body[..16].copy_from_slice(&key(Key::inode(self.ino)));
+        body[..16].copy_from_slice(&key(Key::inode(self.number)));
         body[24..32].copy_from_slice(&self.size.to_le_bytes());
         body[68..72].copy_from_slice(&self.nlink.to_le_bytes());
         body[80..84].copy_from_slice(&self.mode.to_le_bytes());
@@ -284,7 +284,9 @@ pub(crate) fn truncation(ino: u32, old: u64, new: u64, sqnum: u64, group: u8) ->
 /// An orphan node padded to the unit.
 pub(crate) fn orphans(cmt_no: u64, is_last: bool, inos: &[u64], sqnum: u64) -> Vec<u8> {
     let mut body = (cmt_no | u64::from(is_last) << 63).to_le_bytes().to_vec();
-    inos.iter().for_each(|ino| body.extend_from_slice(&ino.to_le_bytes()));
+    for ino in inos {
+        body.extend_from_slice(&ino.to_le_bytes());
+    }
     let mut bytes = node(11, sqnum, 0, &body);
     bytes.extend(padding(UNIT - bytes.len()));
     bytes

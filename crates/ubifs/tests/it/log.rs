@@ -52,7 +52,7 @@ fn the_log_ends_at_a_stale_leb_and_goes_on_in_a_new_one() {
 fn without_its_commit_start_the_journal_is_searched_for() {
     let cases: [&dyn Fn(&mut Image); 3] =
         [&|image| image.patch(3, 0, |node| node[24] = 9), &|image| image.erase(3), &|image| {
-            image.copy((3, 512), (3, 0), 512)
+            image.copy((3, 512), (3, 0), 512);
         }];
     for damage in cases {
         let mut image = Image::worked();

@@ -1,6 +1,7 @@
 //! Reading UBIFS volumes: the worked image of the specification, patched in every way a power cut,
 //! a worn-out chip or an attacker might.
 #![allow(clippy::cast_possible_truncation)] // images of tests are small
+#![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod committed;
 mod hostile;

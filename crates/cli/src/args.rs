@@ -1,0 +1,139 @@
+//! The command line as a whole, and the argument groups that several sub-commands share.
+
+pub(crate) mod flash;
+pub(crate) mod ubifs;
+
+use crate::command;
+use crate::session::GlobalOptions;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use eraseblock_base::size::parse_size;
+use std::ffi::OsString;
+
+/// Linux's raw-flash storage stack in user space: UBI and UBIFS images without root.
+#[derive(Debug, Parser)]
+#[command(
+    name = "eraseblock",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "TARGET is an image file; what it is, is detected and can be forced. VOLUME is a UBI volume's\n\
+                  name or number. Exit codes: 0 done, 1 done with findings, 2 usage, 3 could not.\n\n\
+                  The classic tools are here too: `eraseblock mkfs.ubifs ...` and `eraseblock ubinize ...`, or a\n\
+                  symbolic link of that name."
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options that every sub-command has.
+    #[command(flatten)]
+    pub global: GlobalOptions,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What is this: geometry, volumes, file systems, health, findings
+    Info(command::info::InfoArgs),
+    /// List a directory
+    Ls(command::ls::LsArgs),
+    /// Draw a directory as a tree
+    Tree(command::tree::TreeArgs),
+    /// Show all attributes of a file
+    Stat(command::stat::StatArgs),
+    /// Write a file, or a volume's raw content, to standard output
+    Cat(command::cat::CatArgs),
+    /// Take files out, into a folder or a tar archive
+    Extract(command::extract::ExtractArgs),
+    /// Make a file-system image from a folder or an archive
+    Mkfs(command::mkfs::MkfsArgs),
+    /// Make a whole UBI image from a layout file
+    Build(command::build::BuildArgs),
+    /// Flash chips: the part database
+    Chip(command::chip::ChipArgs),
+    /// Print one canonical line for each file
+    #[command(hide = true)]
+    Manifest(command::manifest::ManifestArgs),
+    /// Print a completion script for a shell
+    Completions(command::completions::CompletionsArgs),
+    /// Write the manual pages into a folder
+    Man(command::man::ManArgs),
+}
+
+/// A target and, perhaps, what it is to be taken for.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Image file, and the UBI volume in it by name or number
+    #[arg(value_name = "TARGET[:VOLUME]")]
+    pub target: OsString,
+    /// How to look at it.
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+}
+
+/// What a target is taken for instead of what is detected.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ShapeArgs {
+    /// What the target is
+    #[arg(long, help_heading = "Instead of detection", value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Size of a physical eraseblock
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub peb: Option<u32>,
+    /// Size of a page: the smallest unit that can be programmed
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub page: Option<u32>,
+    /// Size of a sub-page: the unit of UBI headers
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub subpage: Option<u32>,
+    /// Offset of the volume identifier header in an eraseblock
+    #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
+    pub vid_offset: Option<u32>,
+    /// Size of a logical eraseblock, for a bare UBIFS image
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub leb: Option<u32>,
+}
+
+/// What a target can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// A UBI image.
+    Ubi,
+    /// A bare UBIFS image.
+    Ubifs,
+}
+
+/// Parses a size below 4 GiB.
+pub(crate) fn size32(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes is too large: expected below 4 GiB"))
+}
+
+/// Parses a size of any magnitude.
+pub(crate) fn size64(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// A path inside an image, as the bytes the user typed.
+pub(crate) fn path_bytes(path: &OsString) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_limits() {
+        assert_eq!(size32("128KiB"), Ok(131_072));
+        assert!(size32("4GiB").unwrap_err().contains("too large"));
+        assert!(size32("x").is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! Making a UBIFS: the options of the command as those of the builder, and its progress as a bar.
+
+use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::text;
+use eraseblock_base::size::format_size;
+use eraseblock_ubifs::mkfs;
+use eraseblock_ubifs::mkfs::{
+    CompressionRule, Compressor, Fit, FormatVersion, LebSink, MkfsError, MkfsOptions, MkfsReport,
+    Phase, Preflight, Progress,
+};
+use eraseblock_ubifs_format::KeyHash;
+use eraseblock_vfs::SourceTree;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+/// The volume a file system is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VolumeShape {
+    /// Usable bytes of a LEB.
+    pub leb_size: u32,
+    /// The smallest unit that can be written.
+    pub min_io: u32,
+    /// Most LEBs the file system may grow to.
+    pub max_lebs: u32,
+}
+
+/// The builder's options.
+pub(crate) fn options(shape: VolumeShape, choices: &UbifsOptions) -> MkfsOptions {
+    let mut options = MkfsOptions::new(shape.leb_size, shape.min_io, shape.max_lebs);
+    let layout = &mut options.layout;
+    layout.journal_bytes = choices.journal;
+    layout.log_lebs = choices.log_lebs;
+    layout.orph_lebs = choices.orphan_lebs.unwrap_or(layout.orph_lebs);
+    layout.fanout = choices.fanout.unwrap_or(layout.fanout);
+    layout.reserved = choices.reserved.unwrap_or(layout.reserved);
+    options.compressor = choices.compressor.map_or(options.compressor, compressor);
+    let rule = |rule: &crate::args::ubifs::CompressRule| CompressionRule {
+        pattern: rule.pattern.as_bytes().to_vec(),
+        compressor: compressor(rule.compressor),
+    };
+    options.rules = choices.compress_path.iter().map(rule).collect();
+    if choices.key_hash == Some(KeyHashChoice::Test) {
+        options.key_hash = KeyHash::Test;
+    }
+    options.space_fixup = choices.space_fixup;
+    if choices.format_version == Some(5) {
+        options.version = FormatVersion::V5;
+    }
+    options.uuid = choices.uuid.map(|uuid| uuid.0);
+    options
+}
+
+/// What zstd means without a level.
+const ZSTD_LEVEL: i32 = 3;
+
+fn compressor(choice: CompressorChoice) -> Compressor {
+    match choice {
+        CompressorChoice::None => Compressor::None,
+        CompressorChoice::Lzo => Compressor::Lzo,
+        CompressorChoice::Zlib => Compressor::Zlib,
+        CompressorChoice::Zstd(level) => Compressor::Zstd { level: level.unwrap_or(ZSTD_LEVEL) },
+        CompressorChoice::FavorLzo(percent) => {
+            Compressor::FavourLzo { percent: u8::try_from(percent).unwrap_or(u8::MAX) }
+        }
+    }
+}
+
+/// Computes before the work how large the image will be, and refuses what certainly does not fit.
+pub(crate) fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, Failure> {
+    let bounds = mkfs::preflight(tree, options).map_err(explain)?;
+    match bounds.fit() {
+        Fit::Never => Err(too_small(bounds.leb_cnt_least, bounds.layout.max_leb_cnt)),
+        Fit::Always | Fit::DependsOnCompression => Ok(bounds),
+    }
+}
+
+/// A preflight in one line.
+pub(crate) fn preflight_line(bounds: &Preflight) -> String {
+    let verdict = match bounds.fit() {
+        Fit::Always => "fits",
+        Fit::DependsOnCompression => "fits if it compresses well enough",
+        Fit::Never => "does not fit",
+    };
+    format!(
+        "preflight: {}, {} of content, {} to {} LEBs of {} each, {} allowed: {verdict}",
+        text::count(bounds.nodes.inodes, "file", "files"),
+        format_size(bounds.content_bytes),
+        text::grouped(u64::from(bounds.leb_cnt_least)),
+        text::grouped(u64::from(bounds.leb_cnt_most)),
+        format_size(u64::from(bounds.layout.leb_size)),
+        text::grouped(u64::from(bounds.layout.max_leb_cnt)),
+    )
+}
+
+/// Builds the image into `sink`, with a progress bar.
+pub(crate) fn build(
+    tree: &SourceTree,
+    options: &MkfsOptions,
+    sink: &mut dyn LebSink,
+    session: &Session,
+) -> Result<MkfsReport, Failure> {
+    let progress = Bar(session.progress(0, "content"));
+    let report = mkfs::build(tree, options, sink, &progress).map_err(explain);
+    progress.0.finish_and_clear();
+    report
+}
+
+fn explain(error: MkfsError) -> Failure {
+    match error {
+        MkfsError::TooFewLebs { available, needed } => too_small(needed, available),
+        error => error.into(),
+    }
+}
+
+fn too_small(needed: u32, available: u32) -> Failure {
+    Failure::new(format!("the content needs {needed} LEBs, the volume has {available}"))
+        .hint("a larger volume, another compressor, or --max-lebs if the volume is larger")
+}
+
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn phase(&self, phase: Phase) {
+        self.0.set_message(match phase {
+            Phase::Plan => "plan",
+            Phase::Content => "content",
+            Phase::Index => "index",
+            Phase::Finish => "finish",
+        });
+    }
+
+    fn total(&self, bytes: u64) {
+        self.0.set_length(bytes);
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+}
+
+/// What was built, as JSON and in one line.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub inodes: u64,
+    pub names: u64,
+    pub content_bytes: u64,
+    pub stored_bytes: u64,
+    pub lebs: u32,
+    pub max_lebs: u32,
+    pub data_lebs: u32,
+    pub index_lebs: u32,
+    pub free_bytes: u64,
+    pub uuid: String,
+}
+
+impl Summary {
+    /// The summary of a report.
+    pub(crate) fn of(report: &MkfsReport) -> Self {
+        Self {
+            inodes: report.nodes.inodes,
+            names: report.nodes.entries,
+            content_bytes: report.data.content_bytes,
+            stored_bytes: report.data.stored_bytes.iter().sum(),
+            lebs: report.leb_cnt,
+            max_lebs: report.layout.max_leb_cnt,
+            data_lebs: report.data_lebs,
+            index_lebs: report.index_lebs,
+            free_bytes: report.free_bytes,
+            uuid: text::uuid(&report.uuid),
+        }
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let ratio = if self.content_bytes == 0 {
+            String::new()
+        } else {
+            let percent = u128::from(self.stored_bytes) * 100 / u128::from(self.content_bytes);
+            format!(" in {} ({percent}%)", format_size(self.stored_bytes))
+        };
+        format!(
+            "{}, {} of content{ratio}, {} LEBs of at most {}, {} free",
+            text::count(self.inodes, "file", "files"),
+            format_size(self.content_bytes),
+            text::grouped(u64::from(self.lebs)),
+            text::grouped(u64::from(self.max_lebs)),
+            format_size(self.free_bytes),
+        )
+    }
+}

@@ -1,0 +1,36 @@
+//! The sub-commands, one file each.
+
+pub(crate) mod build;
+pub(crate) mod cat;
+pub(crate) mod chip;
+pub(crate) mod completions;
+pub(crate) mod extract;
+pub(crate) mod info;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod manifest;
+pub(crate) mod mkfs;
+pub(crate) mod stat;
+pub(crate) mod tree;
+
+use crate::args::Command;
+use crate::failure::Failure;
+use crate::session::Session;
+
+/// Does what was asked.
+pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failure> {
+    match command {
+        Command::Info(args) => info::run(args, session),
+        Command::Ls(args) => ls::run(args, session),
+        Command::Tree(args) => tree::run(args, session),
+        Command::Stat(args) => stat::run(args, session),
+        Command::Cat(args) => cat::run(args, session),
+        Command::Extract(args) => extract::run(args, session),
+        Command::Mkfs(args) => mkfs::run(args, session),
+        Command::Build(args) => build::run(args, session),
+        Command::Chip(args) => chip::run(args, session),
+        Command::Manifest(args) => manifest::run(args, session),
+        Command::Completions(args) => completions::run(args, session),
+        Command::Man(args) => man::run(args, session),
+    }
+}

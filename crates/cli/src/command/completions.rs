@@ -1,0 +1,23 @@
+//! `eraseblock completions`: completion scripts for shells.
+
+use crate::args::Cli;
+use crate::failure::Failure;
+use crate::session::Session;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::io::Write;
+
+/// Arguments of `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script.
+pub(crate) fn run(args: &CompletionsArgs, session: &mut Session) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "eraseblock", &mut script);
+    session.out.write_all(&script)?;
+    Ok(())
+}

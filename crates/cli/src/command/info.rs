@@ -1,0 +1,74 @@
+//! `eraseblock info`: what an image is, what is in it and how well it is.
+
+mod print;
+mod report;
+
+use crate::args::TargetArgs;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::target::image::{self, BareUbifs, Image, UbiImage};
+use crate::target::{Place, filesystem, peek};
+use report::{Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
+use std::sync::Arc;
+
+/// Arguments of `info`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InfoArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Prints what is known.
+pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure> {
+    let place = Place::parse(&args.target.target)?;
+    let report = match image::open(&place, &args.target.shape)? {
+        Image::Ubi(image) => of_ubi(&image, place.volume.as_deref(), session)?,
+        Image::Ubifs(image) => {
+            place.refuse_volume()?;
+            of_ubifs(&image, session)
+        }
+    };
+    if session.options.json {
+        return session.json(&report);
+    }
+    let lines = print::lines(&report, session.style);
+    session.lines(lines)
+}
+
+fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Result<Report, Failure> {
+    image.report(session)?;
+    let mut report = UbiReport::of(image);
+    let only = only.map(|name| image.named_volume(name)).transpose()?;
+    for info in &image.attachment().volumes {
+        if only.as_ref().is_some_and(|volume| volume.info().id != info.id) {
+            continue;
+        }
+        let volume = image.open(info)?;
+        let content = peek::content(&volume);
+        let mut row = VolumeReport::of(info, &content);
+        if let peek::Content::Ubifs(superblock) = &content {
+            let mut facts = UbifsFacts::of(superblock);
+            if let Some(opened) = filesystem::try_open(Arc::new(volume), Some(info.id), session) {
+                facts.add_state(&opened);
+                opened.finish(session);
+            }
+            row.ubifs = Some(facts);
+        }
+        report.volumes.push(row);
+    }
+    Ok(Report::Ubi(report))
+}
+
+fn of_ubifs(image: &BareUbifs, session: &mut Session) -> Report {
+    let mut report = UbifsReport::of(image);
+    if let peek::Content::Ubifs(superblock) = peek::content(&*image.device) {
+        report.facts = Some(UbifsFacts::of(&superblock));
+    }
+    if let Some(opened) = filesystem::try_open(Arc::clone(&image.device) as _, None, session) {
+        if let Some(facts) = &mut report.facts {
+            facts.add_state(&opened);
+        }
+        opened.finish(session);
+    }
+    Report::Ubifs(report)
+}

@@ -1,0 +1,115 @@
+//! `eraseblock mkfs`: a file-system image from a folder or an archive.
+
+use crate::accounting;
+use crate::args::flash::FlashArgs;
+use crate::args::size32;
+use crate::args::ubifs::UbifsOptions;
+use crate::builder::{self, Summary, VolumeShape};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::session::Session;
+use crate::source;
+use clap::Subcommand;
+use eraseblock_ubi_format::HeaderLayout;
+use eraseblock_ubifs::mkfs::FileSink;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Arguments of `mkfs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MkfsArgs {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+/// The file systems.
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// A UBIFS image, to be put into a UBI volume
+    Ubifs(Box<UbifsArgs>),
+}
+
+/// Arguments of `mkfs ubifs`.
+#[derive(Debug, clap::Args)]
+struct UbifsArgs {
+    /// Folder, tar or cpio archive; `-` for an archive on standard input
+    source: PathBuf,
+    /// The image
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Only say how large the image will be
+    #[arg(long)]
+    preflight: bool,
+    #[command(flatten)]
+    flash: FlashArgs,
+    /// Size of a logical eraseblock, instead of the flash's sizes
+    #[arg(long, value_name = "SIZE", value_parser = size32, help_heading = "Flash")]
+    leb: Option<u32>,
+    /// Smallest unit that can be written, together with --leb
+    #[arg(long, value_name = "SIZE", value_parser = size32, help_heading = "Flash")]
+    min_io: Option<u32>,
+    #[command(flatten)]
+    options: UbifsOptions,
+}
+
+/// Makes the image.
+pub(crate) fn run(args: &MkfsArgs, session: &mut Session) -> Result<(), Failure> {
+    match &args.kind {
+        Kind::Ubifs(args) => make_ubifs(args, session),
+    }
+}
+
+fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
+    let shape = args.shape()?;
+    let tree = source::load(&args.source, &args.options, &args.output, session)?;
+    let options = builder::options(shape, &args.options);
+    let bounds = builder::preflight(&tree, &options)?;
+    session.remark(&builder::preflight_line(&bounds));
+    if args.preflight {
+        #[derive(Serialize)]
+        struct Bounds {
+            lebs_least: u32,
+            lebs_most: u32,
+            max_lebs: u32,
+        }
+        let (lebs_least, lebs_most) = (bounds.leb_cnt_least, bounds.leb_cnt_most);
+        let bounds = Bounds { lebs_least, lebs_most, max_lebs: bounds.layout.max_leb_cnt };
+        return if session.options.json { session.json(&bounds) } else { Ok(()) };
+    }
+    let output = Output::create(&args.output)?;
+    let mut sink = FileSink::new(&output.file, shape.leb_size);
+    let report = builder::build(&tree, &options, &mut sink, session)?;
+    output.commit()?;
+    let summary = Summary::of(&report);
+    session.remark(&format!("{}: {}", args.output.display(), summary.line()));
+    if session.options.json { session.json(&summary) } else { Ok(()) }
+}
+
+impl UbifsArgs {
+    /// The volume the image is for: stated, or computed from the flash.
+    fn shape(&self) -> Result<VolumeShape, Failure> {
+        if let Some(leb_size) = self.leb {
+            let min_io = self.min_io.or(self.flash.page).ok_or_else(|| {
+                Failure::usage("the smallest unit that can be written is missing").hint("--min-io")
+            })?;
+            return Ok(VolumeShape { leb_size, min_io, max_lebs: self.max_lebs(None)? });
+        }
+        let flash = self.flash.resolve(None)?;
+        let geometry = &flash.geometry;
+        let layout =
+            HeaderLayout::new(geometry.peb_size(), geometry.min_io(), geometry.subpage(), None)?;
+        let min_io = self.min_io.unwrap_or(geometry.min_io());
+        let max_lebs = self.max_lebs(flash.chip_blocks)?;
+        Ok(VolumeShape { leb_size: layout.leb_size(), min_io, max_lebs })
+    }
+
+    /// How far it may grow: stated, or all that UBI has for volumes on a chip of `blocks`.
+    fn max_lebs(&self, blocks: Option<u32>) -> Result<u32, Failure> {
+        let whole_chip = blocks
+            .map(|blocks| accounting::for_volumes(blocks, accounting::bad_block_reserve(blocks)));
+        self.options.max_lebs.or(whole_chip).ok_or_else(|| {
+            Failure::usage("how far the file system may grow is not known")
+                .hint("--max-lebs says it; --flash PART takes the whole chip")
+        })
+    }
+}

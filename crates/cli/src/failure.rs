@@ -1,0 +1,132 @@
+//! Why a command could not do what was asked, ready to be shown: one message that names place,
+//! found and expected, and a hint where there is a next step.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io;
+
+/// How a run ends; the numbers are the exit codes of the command.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done, nothing to remark.
+    Done = 0,
+    /// Done, with warnings or errors among the findings.
+    Findings = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Could not do it.
+    Failed = 3,
+}
+
+/// A command's error.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+    broken_pipe: bool,
+}
+
+impl Failure {
+    /// Something could not be done.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, message: message.into(), hint: None, broken_pipe: false }
+    }
+
+    /// The command line asks for something impossible.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, ..Self::new(message) }
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts what was being done in front of the message.
+    #[must_use]
+    pub(crate) fn context(mut self, what: impl Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// How the run ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What could be done about it.
+    pub(crate) fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Whether all that happened is that nobody reads our output any more.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+}
+
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut failure = Self::new(chain(&error));
+        failure.broken_pipe = is_broken_pipe(&error);
+        failure
+    }
+}
+
+/// Whether an error, or a cause of it, is that nobody reads what is written.
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        || error.source().is_some_and(is_broken_pipe)
+}
+
+/// The message of an error and of its causes, without repeating what the outer one already says.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let inner = error.to_string();
+        if !text.contains(&inner) {
+            text = format!("{text}: {inner}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Names what was being done when an error arose.
+pub(crate) trait Context<T> {
+    /// Puts `what` in front of the error's message.
+    fn context(self, what: impl Display) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<Failure>> Context<T> for Result<T, E> {
+    fn context(self, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| error.into().context(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_read_as_one_line() {
+        let error = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let failure = Err::<(), _>(error).context("a.ubi").unwrap_err();
+        assert_eq!(failure.message(), "a.ubi: no such file");
+        assert_eq!(failure.exit(), Exit::Failed);
+        assert!(!failure.is_broken_pipe());
+        let pipe = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(pipe.is_broken_pipe());
+    }
+}

@@ -1,0 +1,136 @@
+//! The classic tools' command lines, reached by a symbolic link of their name or as
+//! `eraseblock NAME ...`. They take the same arguments, write the same files and end with the same
+//! exit codes as the tools of that name, so that existing scripts work unchanged.
+
+mod mkfs_ubifs;
+mod ubinize;
+
+use crate::failure::Failure;
+use crate::session::{GlobalOptions, Session, say};
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// A classic tool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Personality {
+    /// mkfs.ubifs(8)
+    MkfsUbifs,
+    /// ubinize(8)
+    Ubinize,
+}
+
+/// The exit code of the classic tools for everything that goes wrong.
+const CLASSIC_FAILURE: u8 = 255;
+
+impl Personality {
+    fn by_name(name: &OsStr) -> Option<Self> {
+        match name.to_str()? {
+            "mkfs.ubifs" => Some(Self::MkfsUbifs),
+            "ubinize" => Some(Self::Ubinize),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::MkfsUbifs => "mkfs.ubifs",
+            Self::Ubinize => "ubinize",
+        }
+    }
+}
+
+/// The classic tool the arguments ask for, by the name of the program or by the first argument,
+/// which is then taken out.
+pub(crate) fn of(arguments: &mut Vec<OsString>) -> Option<Personality> {
+    let program = arguments.first().and_then(|path| Path::new(path).file_name());
+    if let Some(personality) = program.and_then(Personality::by_name) {
+        return Some(personality);
+    }
+    let personality = arguments.get(1).and_then(|name| Personality::by_name(name))?;
+    arguments.remove(0);
+    Some(personality)
+}
+
+/// Runs a classic tool and returns its exit code.
+pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
+    match personality {
+        Personality::MkfsUbifs => parse_and_run(personality, arguments, mkfs_ubifs::run),
+        Personality::Ubinize => parse_and_run(personality, arguments, ubinize::run),
+    }
+}
+
+fn parse_and_run<A: Parser>(
+    personality: Personality,
+    arguments: &[OsString],
+    run: fn(&A, &mut Session) -> Result<(), Failure>,
+) -> u8 {
+    let args = match A::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => {
+            let is_answer =
+                matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // Nobody listening is no error.
+            let _ = error.print();
+            return if is_answer { 0 } else { CLASSIC_FAILURE };
+        }
+    };
+    let mut session = Session::new(GlobalOptions::default());
+    match run(&args, &mut session) {
+        Ok(()) => {
+            session.finish(Ok(()));
+            0
+        }
+        Err(failure) if failure.is_broken_pipe() => 0,
+        Err(failure) => {
+            say(&format!("{}: error!: {}", personality.name(), failure.message()));
+            if let Some(hint) = failure.next_step() {
+                say(&format!("hint: {hint}"));
+            }
+            CLASSIC_FAILURE
+        }
+    }
+}
+
+/// Refuses an output that is a UBI device: the image goes into a file.
+fn refuse_device(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_device = path.metadata().is_ok_and(|meta| {
+        let kind = meta.file_type();
+        kind.is_char_device() || kind.is_block_device()
+    });
+    if !is_device || path == Path::new("/dev/null") || path == Path::new("/dev/stdout") {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: writing to a device node is not supported", path.display()))
+        .hint("write to a file, then `ubiupdatevol` puts it into the volume"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(list: &[&str]) -> Vec<OsString> {
+        list.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_name_of_the_program_decides() {
+        let mut by_link = arguments(&["/usr/sbin/mkfs.ubifs", "-r", "x"]);
+        assert_eq!(of(&mut by_link), Some(Personality::MkfsUbifs));
+        assert_eq!(by_link.len(), 3);
+        let mut by_word = arguments(&["eraseblock", "ubinize", "-o", "x"]);
+        assert_eq!(of(&mut by_word), Some(Personality::Ubinize));
+        assert_eq!(by_word, arguments(&["ubinize", "-o", "x"]));
+        assert_eq!(of(&mut arguments(&["eraseblock", "info", "ubinize"])), None);
+        assert_eq!(of(&mut Vec::new()), None);
+    }
+
+    #[test]
+    fn device_nodes_are_refused() {
+        assert!(refuse_device(Path::new("/dev/null")).is_ok());
+        assert!(refuse_device(Path::new("/dev/zero")).is_err());
+        assert!(refuse_device(Path::new("/nonexistent")).is_ok());
+    }
+}

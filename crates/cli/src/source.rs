@@ -1,0 +1,94 @@
+//! A folder on its way into an image: read, and changed as the options say.
+
+use crate::args::ubifs::UbifsOptions;
+use crate::failure::{Context, Failure};
+use crate::session::Session;
+use eraseblock_tree::dir::ReadOptions;
+use eraseblock_tree::owners::IdMap;
+use eraseblock_tree::{devtable, owners, source, times};
+use eraseblock_vfs::source::NodeId;
+use eraseblock_vfs::{SourceTree, Timestamp};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Reads the folder or archive at `path`; `output` is the image about to be written, which must
+/// not lie in it.
+///
+/// The result depends on the content alone: access and change times are set from the modification
+/// times, and with SOURCE_DATE_EPOCH nothing is younger than that.
+pub(crate) fn load(
+    path: &Path,
+    options: &UbifsOptions,
+    output: &Path,
+    session: &mut Session,
+) -> Result<SourceTree, Failure> {
+    let exclude = fs::metadata(output).ok().filter(fs::Metadata::is_file);
+    let read = ReadOptions {
+        xattrs: !options.no_xattrs,
+        exclude_inode: exclude.map(|file| (file.dev(), file.ino())),
+        ..ReadOptions::default()
+    };
+    let opened = source::open(path, &read).context(path.display())?;
+    session.report(opened.findings);
+    let mut tree = opened.tree;
+    adjust(&mut tree, options, session)?;
+    Ok(tree)
+}
+
+/// Changes a tree as the options say: device table, owners, attributes, times.
+pub(crate) fn adjust(
+    tree: &mut SourceTree,
+    options: &UbifsOptions,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    if let Some(path) = &options.devtable {
+        let text = fs::read(path).context(path.display())?;
+        session.report(devtable::apply(tree, &text).context(path.display())?);
+    }
+    if options.squash_owner {
+        owners::squash(tree);
+    }
+    owners::map(tree, &id_map(&options.map_uid)?, &id_map(&options.map_gid)?);
+    if options.no_xattrs {
+        let ids: Vec<NodeId> = tree.nodes().map(|(id, _)| id).collect();
+        for id in ids {
+            tree.node_mut(id).xattrs.clear();
+        }
+    }
+    if let Some(epoch) = source_date_epoch()? {
+        times::clamp(tree, epoch);
+    }
+    times::from_mtime(tree);
+    Ok(())
+}
+
+/// A number for an image, made from the hash of its content; never 0, which means "none".
+pub(crate) fn first_word(hash: Sha256) -> u32 {
+    let digest = hash.finalize();
+    let word = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    word.max(1)
+}
+
+fn id_map(rules: &[String]) -> Result<IdMap, Failure> {
+    if rules.is_empty() {
+        return Ok(IdMap::default());
+    }
+    IdMap::parse(&rules.join(",")).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The moment that SOURCE_DATE_EPOCH names.
+fn source_date_epoch() -> Result<Option<Timestamp>, Failure> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    let seconds = seconds.ok_or_else(|| {
+        Failure::usage(format!(
+            "SOURCE_DATE_EPOCH is {}, expected seconds since 1970",
+            text.display()
+        ))
+    })?;
+    Ok(Some(Timestamp::from_seconds(seconds)))
+}

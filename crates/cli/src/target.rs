@@ -1,0 +1,115 @@
+//! What a user points at: a file, perhaps with a volume in it, opened as what it is.
+
+pub(crate) mod entry;
+pub(crate) mod filesystem;
+pub(crate) mod filter;
+
+pub(crate) mod image;
+pub(crate) mod magic;
+pub(crate) mod map;
+pub(crate) mod peek;
+
+use crate::args::TargetArgs;
+use crate::failure::{Context, Failure};
+use crate::session::Session;
+use eraseblock_mtd::LebDevice;
+use filesystem::Opened;
+use image::Image;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A path, and the volume named behind it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The volume's name or number.
+    pub volume: Option<Vec<u8>>,
+}
+
+impl Place {
+    /// Splits `TARGET[:VOLUME]`. A path that exists wins over splitting at the last colon.
+    pub(crate) fn parse(target: &OsStr) -> Result<Self, Failure> {
+        let whole = Path::new(target);
+        let nothing = || Failure::new(format!("{}: no such file", whole.display()));
+        if whole.exists() {
+            return Ok(Self { path: whole.to_owned(), volume: None });
+        }
+        let bytes = target.as_bytes();
+        let colon = bytes.iter().rposition(|byte| *byte == b':').ok_or_else(nothing)?;
+        let path = Path::new(OsStr::from_bytes(&bytes[..colon]));
+        if !path.exists() {
+            return Err(nothing());
+        }
+        Ok(Self { path: path.to_owned(), volume: Some(bytes[colon + 1..].to_vec()) })
+    }
+
+    /// Refuses a volume behind something that has none.
+    pub(crate) fn refuse_volume(&self) -> Result<(), Failure> {
+        match &self.volume {
+            None => Ok(()),
+            Some(volume) => {
+                let (path, volume) = (self.path.display(), crate::text::name(volume));
+                Err(Failure::new(format!("{path}: a bare UBIFS image has no volume `{volume}`")))
+            }
+        }
+    }
+}
+
+/// Opens the file system the arguments point at.
+pub(crate) fn open_file_system(
+    args: &TargetArgs,
+    session: &mut Session,
+) -> Result<Opened, Failure> {
+    let place = Place::parse(&args.target)?;
+    let device: Arc<dyn LebDevice> = match image::open(&place, &args.shape)? {
+        Image::Ubifs(image) => {
+            place.refuse_volume()?;
+            image.device
+        }
+        Image::Ubi(image) => {
+            image.report(session)?;
+            Arc::new(image.file_system_volume(place.volume.as_deref())?)
+        }
+    };
+    filesystem::open(device, None, session).context(place.path.display())
+}
+
+/// Writes the raw content of the volume that is named, or of the only one, to standard output.
+pub(crate) fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), Failure> {
+    let place = Place::parse(&args.target)?;
+    let Image::Ubi(image) = image::open(&place, &args.shape)? else {
+        return Err(Failure::usage(format!("{}: which file?", place.path.display()))
+            .hint("a bare UBIFS image has no volumes; name a path in it"));
+    };
+    image.report(session)?;
+    let volume = match (&place.volume, image.attachment().volumes.as_slice()) {
+        (Some(name), _) => image.named_volume(name)?,
+        (None, [only]) => image.open(only)?,
+        (None, _) => return Err(image.choose("which volume?")),
+    };
+    image::check_static(&volume, session);
+    io::copy(&mut volume.mapped_reader(), &mut session.out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_exists_wins_over_a_colon() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("a");
+        let colon = folder.path().join("a:b");
+        std::fs::write(&plain, "").unwrap();
+        let place = Place::parse(colon.as_os_str()).unwrap();
+        assert_eq!((place.path, place.volume), (plain, Some(b"b".to_vec())));
+        std::fs::write(&colon, "").unwrap();
+        assert_eq!(Place::parse(colon.as_os_str()).unwrap().volume, None);
+        assert!(Place::parse(folder.path().join("x:y").as_os_str()).is_err());
+    }
+}

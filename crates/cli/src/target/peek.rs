@@ -1,0 +1,77 @@
+//! A look at the beginning of a volume: what is in it, without opening it.
+
+use super::magic;
+use eraseblock_base::{Leb, Location};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs_format::FormatError;
+use eraseblock_ubifs_format::decode::{self, Limits};
+use eraseblock_ubifs_format::node::Superblock;
+
+/// What a volume begins with.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// A UBIFS superblock node that can be read.
+    Ubifs(Box<Superblock>),
+    /// A UBIFS superblock node that is damaged.
+    DamagedUbifs,
+    /// Another format that is known by its magic.
+    Known(&'static str),
+    /// Nothing: LEB 0 is erased or not mapped.
+    Empty,
+    /// Anything else.
+    Unknown,
+}
+
+impl Content {
+    /// Whether it is a UBIFS, damaged or not.
+    pub(crate) fn is_ubifs(&self) -> bool {
+        matches!(self, Self::Ubifs(_) | Self::DamagedUbifs)
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Ubifs(sb) => format!("UBIFS ({})", sb.default_compr.name()),
+            Self::DamagedUbifs => "UBIFS (superblock damaged)".to_owned(),
+            Self::Known(name) => {
+                let bare = name.strip_prefix("a ").or(name.strip_prefix("an "));
+                bare.unwrap_or(name).to_owned()
+            }
+            Self::Empty => "empty".to_owned(),
+            Self::Unknown => "data".to_owned(),
+        }
+    }
+}
+
+/// Looks at the start of LEB 0.
+pub(crate) fn content(device: &dyn LebDevice) -> Content {
+    let leb = Leb::new(0);
+    if device.leb_count() == 0 || !device.is_mapped(leb).unwrap_or(true) {
+        return Content::Empty;
+    }
+    let mut start = vec![0; magic::LOOK.min(device.leb_size() as usize)];
+    if device.read(leb, 0, &mut start).is_err() {
+        return Content::Unknown;
+    }
+    of_bytes(&start, device.leb_size())
+}
+
+/// The same for the first bytes of a volume with LEBs of `leb_size` bytes.
+pub(crate) fn of_bytes(start: &[u8], leb_size: u32) -> Content {
+    if start.iter().all(|byte| *byte == 0xff) {
+        return Content::Empty;
+    }
+    if magic::is_ubifs(start) {
+        return match superblock(start, leb_size) {
+            Ok(superblock) => Content::Ubifs(Box::new(superblock)),
+            Err(_) => Content::DamagedUbifs,
+        };
+    }
+    magic::recognise(start).map_or(Content::Unknown, |known| Content::Known(known.name))
+}
+
+/// The superblock at the start of LEB 0.
+fn superblock(start: &[u8], leb_size: u32) -> Result<Superblock, FormatError> {
+    let at = Location::Leb(Leb::new(0), 0);
+    decode::node(start, &Limits::unknown(leb_size), at)?.superblock()
+}

@@ -1,0 +1,11 @@
+//! The command as users meet it: the binary is run over small images that it makes itself, or that
+//! the classic tools make where they are installed.
+
+// Helpers of tests are tests, which clippy cannot see.
+#![allow(clippy::unwrap_used)]
+
+mod build;
+mod classic;
+mod frame;
+mod read;
+mod sample;

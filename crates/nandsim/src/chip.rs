@@ -1,0 +1,360 @@
+//! The simulated chip.
+//!
+//! # Invariants
+//! 1. The same configuration, operations and fault plan give the same bytes, errors, counters and
+//!    event numbers, always.
+//! 2. A refused operation (range, rule, power off) changes nothing and takes no event number.
+//! 3. Readers run in parallel unless a read has an effect on the chip (unstable pages, read
+//!    faults of the plan).
+
+mod device;
+mod injection;
+mod transfer;
+
+use crate::config::ChipConfig;
+use crate::counters::{Counters, Tally};
+use crate::event::{Event, EventKind, Recorded};
+use crate::file::{ChipFile, ChipFileError};
+use crate::plan::FaultPlan;
+use crate::snapshot::Snapshot;
+use crate::state::{PageWrite, State};
+use eraseblock_base::{Findings, Location, Peb};
+use eraseblock_mtd::MtdError;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A simulated NAND or NOR chip, in memory or in a sparse file.
+///
+/// ```
+/// use eraseblock_nandsim::{Chip, ChipConfig, parts};
+/// use eraseblock_base::Peb;
+/// use eraseblock_mtd::Mtd;
+///
+/// let chip = Chip::new(ChipConfig::of_part(parts::find("W25N01GV").unwrap()));
+/// chip.program(0, &[0x5A; 2048]).unwrap();
+/// assert!(chip.program(0, &[0x00; 2048]).is_err(), "not erased");
+/// chip.erase(Peb::new(0)).unwrap();
+/// let mut page = [0; 2048];
+/// assert!(chip.read(0, &mut page).is_ok() && page == [0xFF; 2048]);
+/// ```
+#[derive(Debug)]
+pub struct Chip {
+    config: Arc<ChipConfig>,
+    tally: Tally,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    recording: Option<Vec<Recorded>>,
+}
+
+/// How erases are spread over the blocks of a chip that are not bad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct WearReport {
+    /// Blocks counted.
+    pub blocks: u32,
+    /// Blocks marked bad, not counted.
+    pub bad_blocks: u32,
+    /// Erases of the block with the fewest.
+    pub min_erases: u32,
+    /// Erases of the block with the most.
+    pub max_erases: u32,
+    /// Erases of all blocks.
+    pub total_erases: u64,
+}
+
+impl Chip {
+    /// A new chip in memory, erased, powered on.
+    pub fn new(config: ChipConfig) -> Self {
+        Self::with_state(State::new(Arc::new(config)), &Counters::default())
+    }
+
+    /// A new chip in a new sparse file; an existing file is replaced.
+    pub fn create(path: &Path, config: ChipConfig) -> Result<Self, ChipFileError> {
+        let mut state = State::new(Arc::new(config));
+        let file = ChipFile::create(path, &state.config)?;
+        state.file = Some(Arc::new(file));
+        let chip = Self::with_state(state, &Counters::default());
+        chip.save_state().map_err(|source| ChipFileError::io(path, "write", source))?;
+        Ok(chip)
+    }
+
+    /// The chip in a file, powered on, without a fault plan. Everything that happens to it from
+    /// now on is in the file at once.
+    pub fn open(path: &Path) -> Result<Self, ChipFileError> {
+        let (file, config) = ChipFile::open(path, true)?;
+        Self::from_file(file, config)
+    }
+
+    /// A copy in memory of the chip in a file, which is only read.
+    pub fn load(path: &Path) -> Result<Self, ChipFileError> {
+        let (file, config) = ChipFile::open(path, false)?;
+        let chip = Self::from_file(file, config)?;
+        let snapshot = chip.try_snapshot();
+        let snapshot = snapshot.map_err(|source| ChipFileError::Cells { source })?;
+        Ok(snapshot.to_chip())
+    }
+
+    fn from_file(file: ChipFile, config: ChipConfig) -> Result<Self, ChipFileError> {
+        let mut state = State::new(Arc::new(config));
+        let counters = file.load_into(&mut state)?;
+        state.file = Some(Arc::new(file));
+        state.power_on();
+        Ok(Self::with_state(state, &counters))
+    }
+
+    pub(crate) fn from_snapshot(snapshot: &Snapshot) -> Self {
+        Self::with_state(snapshot.state.clone(), &snapshot.counters)
+    }
+
+    fn with_state(state: State, counters: &Counters) -> Self {
+        Self {
+            config: state.config.clone(),
+            tally: Tally::of(counters),
+            inner: RwLock::new(Inner { state, recording: None }),
+        }
+    }
+
+    // A poisoned lock means a panic elsewhere in this process; the flash itself is still one of
+    // the states that a power cut leaves.
+    fn shared(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the chip is.
+    pub fn config(&self) -> &ChipConfig {
+        &self.config
+    }
+
+    /// Operations, bytes and virtual time so far.
+    pub fn counters(&self) -> Counters {
+        self.tally.get()
+    }
+
+    /// How often a block has been erased.
+    pub fn erase_count(&self, peb: Peb) -> u32 {
+        if peb.get() < self.config.geometry.peb_count() {
+            self.shared().state.store.get(peb).erases
+        } else {
+            0
+        }
+    }
+
+    /// How erases are spread.
+    pub fn wear_report(&self) -> WearReport {
+        let inner = self.shared();
+        let mut report = WearReport {
+            blocks: 0,
+            bad_blocks: 0,
+            min_erases: u32::MAX,
+            max_erases: 0,
+            total_erases: 0,
+        };
+        for peb in self.config.geometry.pebs() {
+            let slot = inner.state.store.get(peb);
+            if slot.bad {
+                report.bad_blocks += 1;
+                continue;
+            }
+            report.blocks += 1;
+            report.min_erases = report.min_erases.min(slot.erases);
+            report.max_erases = report.max_erases.max(slot.erases);
+            report.total_erases += u64::from(slot.erases);
+        }
+        report.min_erases = report.min_erases.min(report.max_erases);
+        report
+    }
+
+    /// Rules broken where the policy is to report.
+    pub fn violations(&self) -> Findings {
+        (*self.shared().state.violations).clone()
+    }
+
+    /// Replaces the fault plan; its counts of good operations start anew.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        let mut inner = self.exclusive();
+        inner.state.plan = Arc::new(plan);
+        inner.state.uses = Arc::default();
+    }
+
+    /// The number the next event will have.
+    pub fn next_event(&self) -> u64 {
+        self.shared().state.events
+    }
+
+    /// Whether the chip answers.
+    pub fn is_powered(&self) -> bool {
+        self.shared().state.powered
+    }
+
+    /// Cuts the power between two events: everything returns [`MtdError::PowerOff`] from now on.
+    pub fn power_off(&self) {
+        self.exclusive().state.powered = false;
+    }
+
+    /// Switches the power on (again). What an interrupted operation left is there.
+    pub fn power_on(&self) {
+        self.exclusive().state.power_on();
+    }
+
+    /// Starts to keep every event together with the chip before it, or stops and forgets.
+    pub fn set_recording(&self, on: bool) {
+        self.exclusive().recording = on.then(Vec::new);
+    }
+
+    /// The events kept since recording started or since the last call.
+    pub fn take_recording(&self) -> Vec<Recorded> {
+        let mut inner = self.exclusive();
+        inner.recording.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The chip as it is now. A chip in memory shares its blocks, in constant time; a chip in a
+    /// file is read whole, and what cannot be read reads as erased.
+    pub fn snapshot(&self) -> Snapshot {
+        self.try_snapshot().unwrap_or_else(|_| Snapshot {
+            state: State { file: None, ..State::new(self.config.clone()) },
+            counters: self.tally.get(),
+        })
+    }
+
+    /// [`Self::snapshot`], but a file that cannot be read is an error.
+    pub fn try_snapshot(&self) -> Result<Snapshot, MtdError> {
+        let inner = self.shared();
+        let counters = self.tally.get();
+        if inner.state.file.is_none() {
+            return Ok(Snapshot { state: inner.state.clone(), counters });
+        }
+        Ok(Snapshot { state: in_memory(&inner.state)?, counters })
+    }
+
+    /// Goes back to a snapshot of this chip. Errors ([`MtdError::Unsupported`]) for a chip in a
+    /// file or a snapshot of a chip of another shape.
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), MtdError> {
+        let mut inner = self.exclusive();
+        if inner.state.file.is_some() || *snapshot.config() != *self.config {
+            return Err(MtdError::Unsupported { operation: "restoring this snapshot" });
+        }
+        inner.state = snapshot.state.clone();
+        self.tally.set(&snapshot.counters);
+        Ok(())
+    }
+
+    /// Does once more what an event did.
+    pub fn repeat(&self, event: &EventKind) -> Result<(), MtdError> {
+        match event {
+            EventKind::Erase { peb } => self.erase_peb(*peb),
+            EventKind::MarkBad { peb } => self.mark_peb_bad(*peb),
+            EventKind::Program { peb, offset, data, oob_offset, oob } => {
+                let (page, column) = (offset / self.config.page, offset % self.config.page);
+                let (peb, oob_offset) = (*peb, *oob_offset);
+                self.check_peb(peb, "program")?;
+                if page >= self.config.pages_per_peb() {
+                    let at = Location::Peb(peb, *offset);
+                    let expected = "a page of the block";
+                    return Err(MtdError::Range { at, operation: "program", len: 0, expected });
+                }
+                self.program_page(&PageWrite { peb, page, column, data, oob_offset, oob })
+            }
+        }
+    }
+
+    fn check_peb(&self, peb: Peb, operation: &'static str) -> Result<(), MtdError> {
+        if peb.get() < self.config.geometry.peb_count() {
+            return Ok(());
+        }
+        let expected = "an eraseblock of the device";
+        let len = u64::from(self.config.geometry.peb_size());
+        Err(MtdError::Range { at: Location::peb(peb), operation, len, expected })
+    }
+
+    fn erase_peb(&self, peb: Peb) -> Result<(), MtdError> {
+        self.check_peb(peb, "erase")?;
+        let mut inner = self.exclusive();
+        inner.state.check_power()?;
+        let before = inner.before(&self.tally);
+        let result = inner.state.erase(&self.tally, peb);
+        inner.record(before, || EventKind::Erase { peb });
+        result
+    }
+
+    fn mark_peb_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        self.check_peb(peb, "mark bad")?;
+        if !self.config.is_nand() {
+            return Err(MtdError::Unsupported { operation: "marking blocks bad" });
+        }
+        let mut inner = self.exclusive();
+        inner.state.check_power()?;
+        let before = inner.before(&self.tally);
+        let result = inner.state.mark_bad(&self.tally, peb);
+        inner.record(before, || EventKind::MarkBad { peb });
+        result
+    }
+
+    fn program_page(&self, write: &PageWrite) -> Result<(), MtdError> {
+        let mut inner = self.exclusive();
+        inner.state.check_power()?;
+        let before = inner.before(&self.tally);
+        let result = inner.state.program(&self.tally, write);
+        inner.record(before, || EventKind::Program {
+            peb: write.peb,
+            offset: write.page * self.config.page + write.column,
+            data: write.data.into(),
+            oob_offset: write.oob_offset,
+            oob: write.oob.into(),
+        });
+        result
+    }
+
+    fn save_state(&self) -> std::io::Result<()> {
+        let inner = self.shared();
+        match &inner.state.file {
+            Some(file) => file.write_state(&inner.state, &self.tally.get()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    fn before(&self, tally: &Tally) -> Option<Snapshot> {
+        let state = self.recording.as_ref().map(|_| self.state.clone())?;
+        Some(Snapshot { state, counters: tally.get() })
+    }
+
+    /// Keeps the event that has just happened, if one has.
+    fn record(&mut self, before: Option<Snapshot>, kind: impl FnOnce() -> EventKind) {
+        let (Some(before), Some(recording)) = (before, self.recording.as_mut()) else { return };
+        let number = before.state.events;
+        if number != self.state.events {
+            recording.push(Recorded { event: Event { number, kind: kind() }, before });
+        }
+    }
+}
+
+/// A copy of a state with its cells in memory.
+fn in_memory(state: &State) -> Result<State, MtdError> {
+    let mut copy = State { file: None, ..state.clone() };
+    let stride = state.config.stride();
+    for peb in state.config.geometry.pebs() {
+        let pages = state.store.get(peb).page_count();
+        let Some(last) = pages.checked_sub(1) else { continue };
+        let mut cells = vec![0xFF; pages as usize * stride];
+        for (page, cells) in (0..pages).zip(cells.chunks_mut(stride)) {
+            state.load(peb, page, 0, cells)?;
+        }
+        copy.store.get_mut(peb).block_mut(last, stride).cells = cells;
+    }
+    Ok(copy)
+}
+
+impl Drop for Chip {
+    fn drop(&mut self) {
+        // Only the counters of reads can be lost here; everything else has been written.
+        let _ = self.save_state();
+    }
+}

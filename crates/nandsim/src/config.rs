@@ -1,0 +1,267 @@
+//! What a simulated chip is: shape, error correction, datasheet times, limits and rules.
+
+use crate::parts::Part;
+use eraseblock_base::{Geometry, GeometryError, MediumKind};
+use eraseblock_mtd::oob::BadMarker;
+
+/// What to do when a client breaks a rule of the chip (spec: mtd-nand 16.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Let it pass, as hardware would.
+    Off,
+    /// Let it pass and note it in [`crate::Chip::violations`].
+    Report,
+    /// Refuse it with [`eraseblock_mtd::MtdError::Rule`]; nothing happens to the chip.
+    Refuse,
+}
+
+/// One policy per rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Programming sub-pages, or clearing NOR bits that are already clear to 1, without an erase.
+    pub overwrite: Policy,
+    /// More programs of one page than the part allows (NOP).
+    pub partial_programs: Policy,
+    /// Programming a page below one that is already programmed.
+    pub page_order: Policy,
+    /// Programming or erasing a block that is marked bad.
+    pub bad_block: Policy,
+    /// Programming a block whose erase was interrupted and not repeated.
+    pub interrupted_erase: Policy,
+    /// Reading a page whose program was interrupted.
+    pub interrupted_read: Policy,
+}
+
+impl Rules {
+    /// Everything refused except reading interrupted pages, which recovery must do.
+    pub const STRICT: Self = Self {
+        overwrite: Policy::Refuse,
+        partial_programs: Policy::Refuse,
+        page_order: Policy::Refuse,
+        bad_block: Policy::Refuse,
+        interrupted_erase: Policy::Refuse,
+        interrupted_read: Policy::Off,
+    };
+
+    /// Everything passes in silence, as on hardware.
+    pub const OFF: Self = Self {
+        overwrite: Policy::Off,
+        partial_programs: Policy::Off,
+        page_order: Policy::Off,
+        bad_block: Policy::Off,
+        interrupted_erase: Policy::Off,
+        interrupted_read: Policy::Off,
+    };
+}
+
+/// Datasheet times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// Array read of a page (tR); NOR: first access.
+    pub read_ns: u32,
+    /// Page or buffer program (tPROG).
+    pub program_ns: u32,
+    /// Block erase (tBERS).
+    pub erase_ns: u32,
+    /// One byte over the bus.
+    pub bus_ns: u32,
+}
+
+/// Who corrects bit errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Correction {
+    /// Nobody: reads deliver the cells as they are, for software ECC above, and for NOR.
+    Raw,
+    /// The chip itself, ideally: a codeword with at most the part's number of wrong bits is
+    /// corrected, with more it is reported uncorrectable and delivered as it is.
+    Ideal,
+}
+
+/// Everything that makes a simulated chip what it is. Made from a part or a geometry, then
+/// adjusted with the `with_` functions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChipConfig {
+    pub(crate) geometry: Geometry,
+    pub(crate) part: Option<&'static str>,
+    pub(crate) page: u32,
+    pub(crate) correction: Correction,
+    pub(crate) ecc_bits: u16,
+    pub(crate) partial_programs: u8,
+    pub(crate) ordered: bool,
+    pub(crate) endurance: u32,
+    pub(crate) timing: Timing,
+    pub(crate) marker: BadMarker,
+    pub(crate) rules: Rules,
+}
+
+impl ChipConfig {
+    /// A chip of the part's shape, needs, limits and times; NAND corrects ideally.
+    pub fn of_part(part: &Part) -> Self {
+        let geometry = part.geometry();
+        Self {
+            geometry,
+            part: Some(part.name),
+            page: part.page,
+            correction: default_correction(&geometry),
+            ecc_bits: u16::from(part.ecc_bits),
+            partial_programs: part.partial_programs,
+            ordered: part.ordered,
+            endurance: part.endurance,
+            timing: Timing {
+                read_ns: part.read_ns,
+                program_ns: part.program_ns,
+                erase_ns: part.erase_ns,
+                bus_ns: part.bus_ns,
+            },
+            marker: BadMarker::usual(&geometry),
+            rules: Rules::STRICT,
+        }
+    }
+
+    /// A chip of a free shape with the limits and times typical for it (spec: mtd-nand 12.1).
+    ///
+    /// Refuses NAND with more than 64 sub-pages a page.
+    pub fn of_geometry(geometry: Geometry) -> Result<Self, GeometryError> {
+        let nand = geometry.kind() == MediumKind::Nand;
+        let small = geometry.min_io() <= 512;
+        if nand && geometry.min_io() / geometry.subpage() > 64 {
+            let found = u64::from(geometry.subpage());
+            let expected = "at least a 64th of the page";
+            return Err(GeometryError { field: "sub-page", found, expected });
+        }
+        let (read_ns, program_ns, erase_ns, bus_ns) = match (nand, small) {
+            (true, true) => (12_000, 200_000, 2_000_000, 50),
+            (true, false) => (25_000, 220_000, 1_500_000, 25),
+            (false, _) => (300, 400_000, 150_000_000, 20),
+        };
+        let subpages = u8::try_from(geometry.min_io() / geometry.subpage()).unwrap_or(64);
+        Ok(Self {
+            geometry,
+            part: None,
+            page: if nand { geometry.min_io() } else { nor_buffer(&geometry) },
+            correction: default_correction(&geometry),
+            ecc_bits: if nand { 4 } else { 0 },
+            partial_programs: if nand { subpages.max(4) } else { 0 },
+            ordered: nand && !small,
+            endurance: 100_000,
+            timing: Timing { read_ns, program_ns, erase_ns, bus_ns },
+            marker: BadMarker::usual(&geometry),
+            rules: Rules::STRICT,
+        })
+    }
+
+    /// Leaves correction to software above: reads deliver the cells as they are.
+    #[must_use]
+    pub fn with_raw_reads(mut self) -> Self {
+        self.correction = Correction::Raw;
+        self
+    }
+
+    /// Bits the chip corrects in a codeword. No effect on NOR.
+    #[must_use]
+    pub fn with_ecc_bits(mut self, bits: u16) -> Self {
+        if self.geometry.kind() == MediumKind::Nand {
+            self.ecc_bits = bits;
+        }
+        self
+    }
+
+    /// Which rules are enforced.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Program/erase cycles a block endures, for wear-out faults.
+    #[must_use]
+    pub fn with_endurance(mut self, cycles: u32) -> Self {
+        self.endurance = cycles.max(1);
+        self
+    }
+
+    /// Programs of a page between erases; 0 lifts the limit.
+    #[must_use]
+    pub fn with_partial_programs(mut self, limit: u8) -> Self {
+        self.partial_programs = limit;
+        self
+    }
+
+    /// Whether pages must be programmed in ascending order.
+    #[must_use]
+    pub fn with_page_order(mut self, ordered: bool) -> Self {
+        self.ordered = ordered;
+        self
+    }
+
+    /// Where blocks are marked bad.
+    #[must_use]
+    pub fn with_marker(mut self, marker: BadMarker) -> Self {
+        self.marker = marker;
+        self
+    }
+
+    /// The shape.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The part's name, when the chip was made from one.
+    pub fn part(&self) -> Option<&'static str> {
+        self.part
+    }
+
+    /// Bytes programmed by one event: the page of a NAND, the program buffer of a NOR.
+    pub fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Bits correctable in a codeword of [`Self::ecc_step`] bytes (0 on NOR).
+    pub fn ecc_bits(&self) -> u16 {
+        self.ecc_bits
+    }
+
+    /// Bytes in a codeword: 512, less on smaller pages, more where a page would have over 64.
+    pub fn ecc_step(&self) -> u32 {
+        512.max(self.page / 64).min(self.page)
+    }
+
+    /// The times.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    pub(crate) fn corrects(&self) -> bool {
+        self.correction == Correction::Ideal
+    }
+
+    pub(crate) fn oob(&self) -> u32 {
+        self.geometry.oob_size()
+    }
+
+    /// Bytes of a page with its out-of-band bytes.
+    pub(crate) fn stride(&self) -> usize {
+        (self.page + self.oob()) as usize
+    }
+
+    pub(crate) fn pages_per_peb(&self) -> u32 {
+        self.geometry.peb_size() / self.page
+    }
+
+    pub(crate) fn is_nand(&self) -> bool {
+        self.geometry.kind() == MediumKind::Nand
+    }
+}
+
+fn default_correction(geometry: &Geometry) -> Correction {
+    match geometry.kind() {
+        MediumKind::Nand => Correction::Ideal,
+        MediumKind::Nor => Correction::Raw,
+    }
+}
+
+/// The largest power of two up to 256 bytes that divides the eraseblock, and at least one unit.
+fn nor_buffer(geometry: &Geometry) -> u32 {
+    let divisor = 1 << geometry.peb_size().trailing_zeros();
+    divisor.min(256).max(geometry.min_io())
+}

@@ -1,0 +1,89 @@
+//! What a chip has been made to do, and how long it would have taken (spec: mtd-nand 12.2).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Operations, bytes and virtual time since the chip was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Counters {
+    /// Page reads, whole or in part.
+    pub page_reads: u64,
+    /// Page programs, whole or in part (out-of-band programs included).
+    pub page_programs: u64,
+    /// Block erases.
+    pub erases: u64,
+    /// Bad-block marks.
+    pub bad_marks: u64,
+    /// Data bytes delivered.
+    pub bytes_read: u64,
+    /// Data bytes programmed.
+    pub bytes_programmed: u64,
+    /// Bits corrected on reads.
+    pub corrected_bits: u64,
+    /// Codewords delivered uncorrected.
+    pub failed_codewords: u64,
+    /// Nanoseconds the operations would have taken on the part.
+    pub virtual_ns: u64,
+}
+
+/// The counters while the chip is in use: readers add to them without excluding each other.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    cells: [AtomicU64; 9],
+}
+
+/// One counter, by its place in [`Counters`].
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    PageReads,
+    PagePrograms,
+    Erases,
+    BadMarks,
+    BytesRead,
+    BytesProgrammed,
+    CorrectedBits,
+    FailedCodewords,
+    VirtualNs,
+}
+
+impl Tally {
+    pub(crate) fn of(counters: &Counters) -> Self {
+        let values = [
+            counters.page_reads,
+            counters.page_programs,
+            counters.erases,
+            counters.bad_marks,
+            counters.bytes_read,
+            counters.bytes_programmed,
+            counters.corrected_bits,
+            counters.failed_codewords,
+            counters.virtual_ns,
+        ];
+        Self { cells: values.map(AtomicU64::new) }
+    }
+
+    /// Adds, and returns the value before.
+    pub(crate) fn add(&self, count: Count, amount: u64) -> u64 {
+        self.cells[count as usize].fetch_add(amount, Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, counters: &Counters) {
+        for (cell, value) in self.cells.iter().zip(Self::of(counters).cells) {
+            cell.store(value.into_inner(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> Counters {
+        let value = |count: Count| self.cells[count as usize].load(Ordering::Relaxed);
+        Counters {
+            page_reads: value(Count::PageReads),
+            page_programs: value(Count::PagePrograms),
+            erases: value(Count::Erases),
+            bad_marks: value(Count::BadMarks),
+            bytes_read: value(Count::BytesRead),
+            bytes_programmed: value(Count::BytesProgrammed),
+            corrected_bits: value(Count::CorrectedBits),
+            failed_codewords: value(Count::FailedCodewords),
+            virtual_ns: value(Count::VirtualNs),
+        }
+    }
+}

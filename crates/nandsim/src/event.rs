@@ -1,0 +1,91 @@
+//! Numbered flash events: every page program, block erase and bad-block mark, in the order the
+//! chip met them. Reads have a numbering of their own.
+
+use crate::chip::Chip;
+use crate::plan::{Fault, FaultPlan};
+use crate::snapshot::Snapshot;
+use crate::variant::Variant;
+use eraseblock_base::Peb;
+use eraseblock_mtd::MtdError;
+use std::sync::Arc;
+
+/// One change of the flash, with what it takes to do it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// Programming bytes of one page and of its out-of-band bytes, either of which may be none.
+    Program {
+        /// The block.
+        peb: Peb,
+        /// Where the data goes, in bytes from the start of the block; the start of the page when
+        /// there are only out-of-band bytes.
+        offset: u32,
+        /// The data.
+        data: Arc<[u8]>,
+        /// Where the out-of-band bytes go.
+        oob_offset: u32,
+        /// The out-of-band bytes.
+        oob: Arc<[u8]>,
+    },
+    /// Erasing a block.
+    Erase {
+        /// The block.
+        peb: Peb,
+    },
+    /// Marking a block bad.
+    MarkBad {
+        /// The block.
+        peb: Peb,
+    },
+}
+
+impl EventKind {
+    /// The block concerned.
+    pub fn peb(&self) -> Peb {
+        match self {
+            Self::Program { peb, .. } | Self::Erase { peb } | Self::MarkBad { peb } => *peb,
+        }
+    }
+}
+
+/// An event with its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Counted from 0 over the life of the chip.
+    pub number: u64,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// An event together with the chip as it was just before: what a power-cut laboratory branches
+/// from. Made by [`Chip::set_recording`].
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The event.
+    pub event: Event,
+    /// The chip before it.
+    pub before: Snapshot,
+}
+
+impl Recorded {
+    /// Every power-cut variant that applies here.
+    pub fn variants(&self) -> Vec<Variant> {
+        Variant::for_event(&self.event.kind, self.before.config())
+    }
+
+    /// The chip after a power cut during this event: powered off, without a fault plan, ready
+    /// for [`Chip::power_on`]. The same `variant` and `seed` always give the same bytes.
+    ///
+    /// Errors only if the variant does not apply to the event ([`MtdError::Unsupported`]).
+    pub fn cut(&self, variant: Variant, seed: u64) -> Result<Chip, MtdError> {
+        let chip = self.before.to_chip();
+        chip.set_plan(FaultPlan::new(seed).with(self.event.number, Fault::Cut(variant)));
+        match chip.repeat(&self.event.kind) {
+            Err(MtdError::PowerOff) => {
+                chip.set_plan(FaultPlan::new(seed));
+                Ok(chip)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Err(MtdError::Unsupported { operation: "this power-cut variant" }),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! A chip in one sparse file (layout: docs/format/chip-file.md).
+//!
+//! # Invariants
+//! 1. Cells are written before the record that makes them count, and a record is written to the
+//!    older of its two copies: a process killed anywhere leaves the chip before or after the
+//!    operation, or a page that was written but does not count yet, as a power cut does.
+//! 2. Only one process has the file open for writing: it holds the file's lock.
+//! 3. Every record read is checked (sequence, length, checksum, ranges) before it is believed.
+
+mod layout;
+mod record;
+
+use crate::config::ChipConfig;
+use crate::counters::Counters;
+use crate::state::State;
+use crate::store::Slot;
+use eraseblock_base::{ErrorClass, GeometryError, Location, Peb};
+use eraseblock_mtd::MtdError;
+use layout::Layout;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+/// Why a chip file could not be made, opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChipFileError {
+    /// The host failed.
+    #[error("{}: {operation} failed: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// Another process has the chip open.
+    #[error("{}: the chip is in use by another process", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not a chip file, or one of another version.
+    #[error("byte {at}: {field} is {found:#x}, expected {expected}")]
+    Header {
+        /// Where in the file.
+        at: u64,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// The header describes an impossible chip.
+    #[error("chip file header: {source}")]
+    Geometry {
+        /// What is impossible.
+        #[from]
+        source: GeometryError,
+    },
+    /// No copy of a record can be believed.
+    #[error("{at}: both copies of the record are damaged: expected one with a matching checksum")]
+    Record {
+        /// Whose record.
+        at: Location,
+    },
+    /// The cells could not be read.
+    #[error("reading the chip's cells: {source}")]
+    Cells {
+        /// Where and why.
+        source: MtdError,
+    },
+}
+
+impl ChipFileError {
+    pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), operation, source }
+    }
+
+    /// How the error is to be answered.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { .. } | Self::Cells { .. } => ErrorClass::Media,
+            Self::InUse { .. } => ErrorClass::Caller,
+            Self::Header { field: "version", .. } => ErrorClass::Unsupported,
+            Self::Header { .. } | Self::Geometry { .. } | Self::Record { .. } => {
+                ErrorClass::Corruption
+            }
+        }
+    }
+}
+
+/// Which copy of each record is the newer one, and the number the next record gets.
+#[derive(Debug)]
+struct Copies {
+    sequence: u64,
+    state: usize,
+    slots: Vec<u8>,
+}
+
+/// An open chip file.
+#[derive(Debug)]
+pub(crate) struct ChipFile {
+    file: File,
+    path: PathBuf,
+    layout: Layout,
+    copies: Mutex<Copies>,
+}
+
+impl ChipFile {
+    pub(crate) fn create(path: &Path, config: &ChipConfig) -> Result<Self, ChipFileError> {
+        let layout = Layout::of(config)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|source| ChipFileError::io(path, "create", source))?;
+        lock(&file, path)?;
+        let fail = |source| ChipFileError::io(path, "write", source);
+        file.set_len(0).map_err(fail)?;
+        file.set_len(layout.file_size()).map_err(fail)?;
+        file.write_all_at(&layout::encode_header(config), 0).map_err(fail)?;
+        Ok(Self::with(file, path, layout, config))
+    }
+
+    /// Opens a chip file, for writing or only for reading, and says what chip is in it.
+    pub(crate) fn open(path: &Path, write: bool) -> Result<(Self, ChipConfig), ChipFileError> {
+        let file = OpenOptions::new().read(true).write(write).open(path);
+        let file = file.map_err(|source| ChipFileError::io(path, "open", source))?;
+        if write {
+            lock(&file, path)?;
+        }
+        let mut header = vec![0; layout::HEADER_SIZE];
+        let read = file.read_exact_at(&mut header, 0);
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => layout::not_a_chip(),
+            _ => ChipFileError::io(path, "read", source),
+        })?;
+        let config = layout::decode_header(&header)?;
+        let layout = Layout::of(&config)?;
+        Ok((Self::with(file, path, layout, &config), config))
+    }
+
+    fn with(file: File, path: &Path, layout: Layout, config: &ChipConfig) -> Self {
+        let slots = vec![1; config.geometry.peb_count() as usize];
+        let copies = Mutex::new(Copies { sequence: 1, state: 1, slots });
+        Self { file, path: path.to_owned(), layout, copies }
+    }
+
+    /// Reads everything but the cells.
+    pub(crate) fn load_into(&self, state: &mut State) -> Result<Counters, ChipFileError> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, area) = (self.layout.state_at(), self.layout.state_area());
+        let found = self.newest(at, area, Location::Whole)?;
+        let mut counters = Counters::default();
+        if let Some(found) = found {
+            (copies.state, copies.sequence) = (found.copy, found.sequence);
+            counters = record::decode_state(&found.payload, state)
+                .ok_or(ChipFileError::Record { at: Location::Whole })?;
+        }
+        for peb in state.config.geometry.pebs() {
+            let (at, area) = (self.layout.slot_at(peb), self.layout.slot_area());
+            let damaged = ChipFileError::Record { at: Location::peb(peb) };
+            let Some(found) = self.newest(at, area, Location::peb(peb))? else { continue };
+            copies.sequence = copies.sequence.max(found.sequence);
+            copies.slots[peb.index()] = u8::from(found.copy == 1);
+            let slot = record::decode_slot(&found.payload, &state.config).ok_or(damaged)?;
+            state.set_slot(peb, slot);
+        }
+        copies.sequence += 1;
+        Ok(counters)
+    }
+
+    /// The newer of the two believable copies of a record; `None` if none was ever written.
+    fn newest(
+        &self,
+        at: u64,
+        area: u64,
+        place: Location,
+    ) -> Result<Option<record::Found>, ChipFileError> {
+        let mut best: Option<record::Found> = None;
+        let mut damaged = 0;
+        for copy in 0..2_usize {
+            match self.read_record(at + area * copy as u64, area, copy)? {
+                record::Read::Never => {}
+                record::Read::Damaged => damaged += 1,
+                record::Read::Found(found) => {
+                    if best.as_ref().is_none_or(|best| found.sequence > best.sequence) {
+                        best = Some(found);
+                    }
+                }
+            }
+        }
+        // One damaged copy is the write that a failing host interrupted.
+        if damaged == 2 { Err(ChipFileError::Record { at: place }) } else { Ok(best) }
+    }
+
+    fn read_record(&self, at: u64, area: u64, copy: usize) -> Result<record::Read, ChipFileError> {
+        let fail = |source| ChipFileError::io(&self.path, "read", source);
+        let mut head = [0; record::HEAD_SIZE];
+        self.file.read_exact_at(&mut head, at).map_err(fail)?;
+        let Some(len) = record::payload_len(&head, area) else { return Ok(record::judge(&head)) };
+        let mut payload = vec![0; len];
+        self.file.read_exact_at(&mut payload, at + head.len() as u64).map_err(fail)?;
+        Ok(record::check(&head, payload, copy))
+    }
+
+    /// Writes a block's record to the older of its copies.
+    pub(crate) fn write_slot(&self, peb: Peb, slot: &Slot) -> io::Result<()> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = 1 - copies.slots[peb.index()];
+        let bytes = record::encode(copies.sequence, &record::encode_slot(slot));
+        copies.sequence += 1;
+        let at = self.layout.slot_at(peb) + self.layout.slot_area() * u64::from(copy);
+        self.file.write_all_at(&bytes, at)?;
+        copies.slots[peb.index()] = copy;
+        Ok(())
+    }
+
+    /// Writes the record of the chip as a whole to the older of its copies.
+    pub(crate) fn write_state(&self, state: &State, counters: &Counters) -> io::Result<()> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = 1 - copies.state;
+        let bytes = record::encode(copies.sequence, &record::encode_state(state, counters));
+        copies.sequence += 1;
+        let at = self.layout.state_at() + self.layout.state_area() * copy as u64;
+        self.file.write_all_at(&bytes, at)?;
+        copies.state = copy;
+        Ok(())
+    }
+
+    pub(crate) fn read_cells(
+        &self,
+        peb: Peb,
+        page: u32,
+        from: usize,
+        buf: &mut [u8],
+    ) -> io::Result<()> {
+        self.file.read_exact_at(buf, self.layout.cells_at(peb, page) + from as u64)
+    }
+
+    pub(crate) fn write_cells(&self, peb: Peb, page: u32, cells: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(cells, self.layout.cells_at(peb, page))
+    }
+
+    /// Makes the cells of a block a hole. Where the host cannot, they stay: its record says that
+    /// they do not count.
+    pub(crate) fn free_cells(&self, peb: Peb) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let (at, len) = (self.layout.cells_at(peb, 0), self.layout.cell_area());
+            match fallocate(&self.file, flags, at, len) {
+                Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), ChipFileError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(ChipFileError::InUse { path: path.to_owned() })
+        }
+        Err(std::fs::TryLockError::Error(source)) => Err(ChipFileError::io(path, "lock", source)),
+    }
+}

@@ -1,0 +1,84 @@
+//! The generator of everything random in a simulated chip: SplitMix64, seeded per event, so that
+//! the same plan gives the same bytes whatever else happened.
+
+/// A small deterministic generator. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// A generator for one purpose: the same `seed` and `number` give the same sequence.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mut mixer = Self { state: seed };
+        let mixed = mixer.next_u64();
+        Self { state: mixed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93) }
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`; 0 when `bound` is 0.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        let wide = (self.next_u64() >> 32) * u64::from(bound);
+        u32::try_from(wide >> 32).unwrap_or(0)
+    }
+
+    /// True in `per_billion` of 1,000,000,000 cases.
+    pub fn chance(&mut self, per_billion: u32) -> bool {
+        self.below(1_000_000_000) < per_billion
+    }
+
+    /// Fills `bytes` with random bits.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let random = self.next_u64().to_le_bytes();
+            chunk.copy_from_slice(&random[..chunk.len()]);
+        }
+    }
+
+    /// `count` different numbers below `bound` (all of them when there are fewer), ascending.
+    pub fn distinct(&mut self, count: u32, bound: u32) -> Vec<u32> {
+        let mut chosen = std::collections::BTreeSet::new();
+        // Floyd's sampling: exactly one draw per number, no rejection.
+        for top in bound.saturating_sub(count)..bound {
+            let draw = self.below(top + 1);
+            if !chosen.insert(draw) {
+                chosen.insert(top);
+            }
+        }
+        chosen.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_fixed() {
+        // SplitMix64's published first value for seed 0.
+        assert_eq!(Rng { state: 0 }.next_u64(), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(Rng::new(7, 9).next_u64(), Rng::new(7, 9).next_u64());
+        assert_ne!(Rng::new(7, 9).next_u64(), Rng::new(7, 10).next_u64());
+        assert_ne!(Rng::new(7, 9).next_u64(), Rng::new(8, 9).next_u64());
+    }
+
+    #[test]
+    fn draws_stay_in_bounds() {
+        let mut rng = Rng::new(1, 1);
+        assert!((0..1000).all(|_| rng.below(7) < 7));
+        assert_eq!(rng.below(0), 0);
+        let chosen = rng.distinct(5, 6);
+        assert!(chosen.len() == 5 && chosen.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(rng.distinct(9, 3), [0, 1, 2]);
+        let hits = (0..10_000).filter(|_| rng.chance(100_000_000)).count();
+        assert!((800..1200).contains(&hits), "{hits}");
+    }
+}

@@ -1,0 +1,49 @@
+//! A chip at one moment: made in microseconds, whatever the size of the chip.
+
+use crate::chip::Chip;
+use crate::config::ChipConfig;
+use crate::counters::Counters;
+use crate::state::State;
+use eraseblock_base::Peb;
+
+/// Everything about a chip at one moment. It shares its blocks with the chip until either changes.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(crate) state: State,
+    pub(crate) counters: Counters,
+}
+
+impl Snapshot {
+    /// A chip of its own that goes on from here, in memory.
+    pub fn to_chip(&self) -> Chip {
+        Chip::from_snapshot(self)
+    }
+
+    /// What the chip is.
+    pub fn config(&self) -> &ChipConfig {
+        &self.state.config
+    }
+
+    /// The number the next event will have.
+    pub fn next_event(&self) -> u64 {
+        self.state.events
+    }
+
+    /// Whether cells, out-of-band bytes, bad-block marks, wear and fault states are equal.
+    pub fn same_flash(&self, other: &Self) -> bool {
+        self.differing_pebs(other).is_empty()
+    }
+
+    /// The blocks in which two states of one chip differ, ascending. Cost grows with what was
+    /// changed between them, not with the chip.
+    pub fn differing_pebs(&self, other: &Self) -> Vec<Peb> {
+        let (left, right) = (&self.state.store, &other.state.store);
+        let geometry = &self.state.config.geometry;
+        if *geometry != other.state.config.geometry {
+            return geometry.pebs().collect();
+        }
+        let differs =
+            |peb: &Peb| !left.same_chunk(right, *peb) && left.get(*peb) != right.get(*peb);
+        geometry.pebs().filter(differs).collect()
+    }
+}

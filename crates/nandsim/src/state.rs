@@ -1,0 +1,234 @@
+//! The chip's insides: everything a snapshot holds, and the primitive changes of it.
+//!
+//! # Invariants
+//! 1. An event gets its number before anything changes; a refused operation gets none.
+//! 2. While the power is off nothing changes but the fault plan.
+//! 3. `Slot::bad` agrees with the marker bytes on the medium, except for a torn mark, and except
+//!    on chips without out-of-band bytes, where it is the only record.
+//! 4. With a file behind the chip, every change is in the file before the operation returns.
+
+mod damage;
+mod erase;
+mod program;
+mod read;
+mod torn;
+
+use crate::config::{ChipConfig, Policy};
+use crate::counters::{Count, Tally};
+use crate::file::ChipFile;
+use crate::overlay::PageFault;
+use crate::plan::FaultPlan;
+use crate::rng::Rng;
+use crate::store::{PageMeta, Slot, Store};
+use eraseblock_base::{Findings, Location, Peb};
+use eraseblock_mtd::MtdError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use program::PageWrite;
+pub(crate) use read::PageRange;
+
+/// How often the weak and grave places of the plan have been used.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uses {
+    blocks: BTreeMap<u32, u32>,
+    pages: BTreeMap<u64, u32>,
+    reads: BTreeMap<u64, u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) config: Arc<ChipConfig>,
+    pub(crate) store: Store,
+    /// The number of the next event.
+    pub(crate) events: u64,
+    pub(crate) powered: bool,
+    pub(crate) boots: u64,
+    /// How many blocks have a torn bad-block mark.
+    pub(crate) torn_marks: u32,
+    pub(crate) plan: Arc<FaultPlan>,
+    pub(crate) uses: Arc<Uses>,
+    pub(crate) violations: Arc<Findings>,
+    pub(crate) file: Option<Arc<ChipFile>>,
+}
+
+impl State {
+    pub(crate) fn new(config: Arc<ChipConfig>) -> Self {
+        Self {
+            store: Store::new(config.geometry.peb_count()),
+            config,
+            events: 0,
+            powered: true,
+            boots: 0,
+            torn_marks: 0,
+            plan: Arc::default(),
+            uses: Arc::default(),
+            violations: Arc::default(),
+            file: None,
+        }
+    }
+
+    pub(crate) fn check_power(&self) -> Result<(), MtdError> {
+        if self.powered { Ok(()) } else { Err(MtdError::PowerOff) }
+    }
+
+    /// Off, or on again: torn bad-block marks are read anew.
+    pub(crate) fn power_on(&mut self) {
+        self.powered = true;
+        self.boots += 1;
+        if self.torn_marks == 0 {
+            return;
+        }
+        for peb in self.config.geometry.pebs() {
+            if self.store.get(peb).torn_mark {
+                let mut rng = Rng::new(self.plan.seed ^ u64::from(peb.get()), self.boots);
+                self.store.get_mut(peb).bad = rng.below(2) == 1;
+            }
+        }
+    }
+
+    /// Answers a broken rule by its policy.
+    pub(super) fn judge(
+        &mut self,
+        policy: Policy,
+        broken: bool,
+        at: Location,
+        rule: &'static str,
+    ) -> Result<(), MtdError> {
+        match policy {
+            Policy::Refuse if broken => Err(MtdError::Rule { at, rule }),
+            Policy::Report if broken => {
+                Arc::make_mut(&mut self.violations).warn(at, "chip-rule-broken", rule);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a page starts.
+    pub(super) fn place(&self, peb: Peb, page: u32, column: u32) -> Location {
+        Location::Peb(peb, page * self.config.page + column)
+    }
+
+    /// The page's number over the whole chip.
+    pub(super) fn page_number(&self, peb: Peb, page: u32) -> u64 {
+        u64::from(peb.get()) * u64::from(self.config.pages_per_peb()) + u64::from(page)
+    }
+
+    /// Wear of a block in thousandths of the endurance.
+    pub(super) fn wear_of(&self, peb: Peb) -> u32 {
+        let erases = u64::from(self.store.get(peb).erases);
+        let wear = erases * 1000 / u64::from(self.config.endurance.max(1));
+        u32::try_from(wear).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of the page (data, then out-of-band bytes) as the cells hold them, from `from` on.
+    pub(crate) fn load(
+        &self,
+        peb: Peb,
+        page: u32,
+        from: usize,
+        buf: &mut [u8],
+    ) -> Result<(), MtdError> {
+        let slot = self.store.get(peb);
+        let Some(block) = slot.block.as_ref().filter(|_| slot.page(page).is_touched()) else {
+            buf.fill(0xFF);
+            return Ok(());
+        };
+        if let Some(file) = &self.file {
+            return file.read_cells(peb, page, from, buf).map_err(|source| MtdError::Io {
+                at: self.place(peb, page, 0),
+                operation: "read",
+                source,
+            });
+        }
+        let start = page as usize * self.config.stride() + from;
+        buf.copy_from_slice(&block.cells[start..start + buf.len()]);
+        Ok(())
+    }
+
+    /// Changes the cells of a page and what is remembered of it.
+    pub(super) fn with_page(
+        &mut self,
+        peb: Peb,
+        page: u32,
+        change: impl FnOnce(&mut [u8], &mut PageMeta),
+    ) -> Result<(), MtdError> {
+        let stride = self.config.stride();
+        let Some(file) = self.file.clone() else {
+            let block = self.store.get_mut(peb).block_mut(page, stride);
+            let start = page as usize * stride;
+            let (cells, meta) =
+                (&mut block.cells[start..start + stride], &mut block.pages[page as usize]);
+            change(cells, meta);
+            return Ok(());
+        };
+        let mut cells = vec![0xFF; stride];
+        self.load(peb, page, 0, &mut cells)?;
+        let block = self.store.get_mut(peb).block_mut(page, 0);
+        change(&mut cells, &mut block.pages[page as usize]);
+        file.write_cells(peb, page, &cells).map_err(|source| MtdError::Io {
+            at: self.place(peb, page, 0),
+            operation: "program",
+            source,
+        })
+    }
+
+    pub(super) fn page_fault(&self, peb: Peb, page: u32) -> Option<&PageFault> {
+        self.store.get(peb).faults.as_ref()?.pages.get(&page)
+    }
+
+    pub(super) fn page_fault_mut(&mut self, peb: Peb, page: u32) -> &mut PageFault {
+        self.store.get_mut(peb).faults_mut().pages.entry(page).or_default()
+    }
+
+    /// Writes what changed in a block, and the chip's own state, to the file behind the chip.
+    pub(crate) fn persist(&self, peb: Peb, tally: &Tally) -> Result<(), MtdError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let written = file
+            .write_slot(peb, self.store.get(peb))
+            .and_then(|()| file.write_state(self, &tally.get()));
+        written.map_err(|source| MtdError::Io {
+            at: Location::peb(peb),
+            operation: "write",
+            source,
+        })
+    }
+
+    /// Adds flips by position in the page with its out-of-band bytes.
+    pub(crate) fn add_flips(&mut self, peb: Peb, page: u32, flips: Vec<u32>) {
+        let limit = u32::try_from(self.config.stride()).unwrap_or(u32::MAX) * 8;
+        let flips = flips.into_iter().filter(|bit| *bit < limit);
+        self.page_fault_mut(peb, page).add_flips(flips);
+    }
+
+    /// Reads the marker bytes of a block and remembers whether it is bad.
+    pub(crate) fn refresh_bad(&mut self, peb: Peb) -> Result<(), MtdError> {
+        let marker = self.config.marker;
+        if marker.offset >= self.config.oob() {
+            return Ok(());
+        }
+        let mut bad = false;
+        for page in marker.page_numbers(self.config.pages_per_peb()) {
+            let mut byte = [0xFF];
+            self.load(peb, page, (self.config.page + marker.offset) as usize, &mut byte)?;
+            bad |= byte[0] != 0xFF;
+        }
+        self.store.get_mut(peb).bad = bad;
+        Ok(())
+    }
+
+    /// Charges virtual time for an operation that moves `bytes` over the bus in `cycles` further
+    /// bus cycles and then works for `array_ns` (spec: mtd-nand 12.2).
+    pub(super) fn charge(&self, tally: &Tally, cycles: u64, bytes: usize, array_ns: u32) {
+        let bus = u64::from(self.config.timing.bus_ns);
+        let ns = (cycles + bytes as u64) * bus + u64::from(array_ns);
+        tally.add(Count::VirtualNs, ns);
+    }
+
+    /// The block's slot for the file to load into.
+    pub(crate) fn set_slot(&mut self, peb: Peb, slot: Slot) {
+        self.torn_marks += u32::from(slot.torn_mark);
+        *self.store.get_mut(peb) = slot;
+    }
+}

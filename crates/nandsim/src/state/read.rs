@@ -1,0 +1,204 @@
+//! Reading: cells, the fault overlay, and what error correction makes of both.
+
+use super::State;
+use crate::counters::{Count, Tally};
+use crate::overlay::flip;
+use crate::plan::ReadFault;
+use crate::rng::Rng;
+use eraseblock_base::Peb;
+use eraseblock_mtd::{MtdError, ReadOutcome};
+use std::sync::Arc;
+
+/// A range inside one page; out-of-band bytes follow the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageRange {
+    pub(crate) peb: Peb,
+    pub(crate) page: u32,
+    pub(crate) from: usize,
+    /// The bus goes on from the page before: NOR needs no new address.
+    pub(crate) continues: bool,
+}
+
+impl State {
+    /// Reads part of a page if that changes nothing; `None` asks for [`Self::read_exclusive`].
+    pub(crate) fn read_shared(
+        &self,
+        tally: &Tally,
+        range: PageRange,
+        buf: &mut [u8],
+    ) -> Result<Option<ReadOutcome>, MtdError> {
+        self.check_power()?;
+        let fault = self.page_fault(range.peb, range.page);
+        if self.plan.touches_reads() || fault.is_some_and(|fault| fault.unstable.is_some()) {
+            return Ok(None);
+        }
+        let judged = self.config.rules.interrupted_read != crate::Policy::Off;
+        if judged && fault.is_some_and(|fault| fault.interrupted) {
+            return Ok(None);
+        }
+        self.count_read(tally, range, buf.len());
+        match fault {
+            None => self.load(range.peb, range.page, range.from, buf)?,
+            Some(_) => return self.deliver(tally, range, buf, &[]).map(Some),
+        }
+        Ok(Some(ReadOutcome::CLEAN))
+    }
+
+    /// Reads part of a page with everything that a read may do to a chip.
+    pub(crate) fn read_exclusive(
+        &mut self,
+        tally: &Tally,
+        range: PageRange,
+        buf: &mut [u8],
+    ) -> Result<ReadOutcome, MtdError> {
+        self.check_power()?;
+        let at = self.place(range.peb, range.page, 0);
+        let interrupted = self.page_fault(range.peb, range.page).is_some_and(|f| f.interrupted);
+        let policy = self.config.rules.interrupted_read;
+        self.judge(policy, interrupted, at, "reading a page whose program was interrupted")?;
+        let number = self.count_read(tally, range, buf.len());
+        self.disturb(range.peb, number);
+        if self.is_grave(range) {
+            Rng::new(self.plan.seed ^ 0x6EA7_E000_0000_0003, number).fill(buf);
+            return Ok(ReadOutcome { corrected_bits: 0, uncorrectable: self.config.corrects() });
+        }
+        let mut extra = self.unstable_flips(range);
+        if self.store.get(range.peb).page(range.page).is_touched() {
+            let bits = u32::try_from(buf.len()).unwrap_or(u32::MAX).saturating_mul(8);
+            match self.plan.read_fault(number, bits, self.wear_of(range.peb)) {
+                Some(ReadFault::Fail) => return Err(MtdError::Failed { at, operation: "read" }),
+                Some(ReadFault::Flips { bits }) => {
+                    extra.extend(self.transient_flips(number, range, buf.len(), bits));
+                }
+                None => {}
+            }
+        }
+        extra.sort_unstable();
+        let outcome = self.deliver(tally, range, buf, &extra)?;
+        // Counts of disturbing and unstable reads belong to the block.
+        if self.store.get(range.peb).faults.is_some() || self.plan.read_disturb.is_some() {
+            self.persist(range.peb, tally)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Counts one page read and its time; returns its number.
+    fn count_read(&self, tally: &Tally, range: PageRange, len: usize) -> u64 {
+        let config = &self.config;
+        let data = config.page as usize;
+        let mut moved = len;
+        if config.corrects() && range.from < data {
+            // Whole codewords travel, each with its share of the out-of-band bytes.
+            let step = config.ecc_step() as usize;
+            let end = (range.from + len).min(data);
+            let steps = end.div_ceil(step) - range.from / step;
+            moved = steps * step * config.stride() / data;
+        }
+        match (config.is_nand(), range.continues) {
+            (true, _) => self.charge(tally, 7, moved, config.timing.read_ns + 100),
+            (false, false) => self.charge(tally, 4, moved, config.timing.read_ns),
+            (false, true) => self.charge(tally, 0, moved, 0),
+        }
+        tally.add(Count::BytesRead, len.min(data.saturating_sub(range.from)) as u64);
+        tally.add(Count::PageReads, 1)
+    }
+
+    /// Counts a read of the block; now and then one more of its bits is wrong from then on.
+    fn disturb(&mut self, peb: Peb, number: u64) {
+        let Some(interval) = self.plan.read_disturb else { return };
+        let pages = self.store.get(peb).page_count();
+        let slot = self.store.get_mut(peb);
+        slot.reads = slot.reads.saturating_add(1);
+        if pages == 0 || !slot.reads.is_multiple_of(interval.max(1)) {
+            return;
+        }
+        let mut rng = Rng::new(self.plan.seed ^ 0xD157_0000_0000_0004, number);
+        let page = rng.below(pages);
+        let bit = rng.below(self.config.page * 8);
+        self.add_flips(peb, page, vec![bit]);
+    }
+
+    fn is_grave(&mut self, range: PageRange) -> bool {
+        let number = self.page_number(range.peb, range.page);
+        let Some(good) = self.plan.grave_pages.get(&number).copied() else { return false };
+        if !self.store.get(range.peb).page(range.page).is_touched() {
+            return false;
+        }
+        let reads = Arc::make_mut(&mut self.uses).reads.entry(number).or_default();
+        *reads = reads.saturating_add(1);
+        *reads > good
+    }
+
+    /// The wrong bits an unstable page shows in this read.
+    fn unstable_flips(&mut self, range: PageRange) -> Vec<u32> {
+        let unstable = |fault: &crate::overlay::PageFault| fault.unstable.is_some();
+        if !self.page_fault(range.peb, range.page).is_some_and(unstable) {
+            return Vec::new();
+        }
+        let step = self.config.ecc_step();
+        let steps = self.config.page / step;
+        let strength = self.config.ecc_bits;
+        let fault = self.page_fault_mut(range.peb, range.page);
+        let Some(unstable) = fault.unstable.as_mut() else { return Vec::new() };
+        unstable.next_flips(step * 8, steps, strength)
+    }
+
+    /// `bits` different wrong bits in one codeword of the range.
+    fn transient_flips(&self, number: u64, range: PageRange, len: usize, bits: u16) -> Vec<u32> {
+        let mut rng = Rng::new(self.plan.seed ^ 0x7A45_0000_0000_0005, number);
+        let step = if range.from < self.config.page as usize { self.config.ecc_step() } else { 1 };
+        let from = u32::try_from(range.from).unwrap_or(u32::MAX);
+        let len = u32::try_from(len.max(1)).unwrap_or(u32::MAX);
+        let steps = (from + len - 1) / step - from / step + 1;
+        let first = (from / step + rng.below(steps)) * step * 8;
+        let chosen = rng.distinct(u32::from(bits), step * 8);
+        chosen.into_iter().map(|bit| first + bit).collect()
+    }
+
+    /// Cells plus overlay plus `extra` (sorted) flips, corrected where the chip corrects.
+    fn deliver(
+        &self,
+        tally: &Tally,
+        range: PageRange,
+        buf: &mut [u8],
+        extra: &[u32],
+    ) -> Result<ReadOutcome, MtdError> {
+        self.load(range.peb, range.page, range.from, buf)?;
+        let fault = self.page_fault(range.peb, range.page);
+        let stable = fault.map_or(&[][..], |fault| &fault.flips);
+        let mut flips: Vec<u32> = stable.iter().chain(extra).copied().collect();
+        flips.sort_unstable();
+        flips.dedup();
+        let first = range.from * 8;
+        let end = first + buf.len() * 8;
+        let apply = |buf: &mut [u8], flips: &[u32]| {
+            for bit in flips.iter().map(|bit| *bit as usize) {
+                if bit >= first && bit < end {
+                    flip(buf, u32::try_from(bit - first).unwrap_or(u32::MAX));
+                }
+            }
+        };
+        if !self.config.corrects() {
+            apply(buf, &flips);
+            return Ok(ReadOutcome::CLEAN);
+        }
+        let bad_steps = fault.map_or(0, |fault| fault.bad_steps);
+        let step = self.config.ecc_step() as usize;
+        let data_end = (end / 8).min(self.config.page as usize);
+        let mut outcome = ReadOutcome::CLEAN;
+        for index in range.from / step..data_end.div_ceil(step).max(range.from / step) {
+            let from = flips.partition_point(|bit| (*bit as usize) < index * step * 8);
+            let to = flips.partition_point(|bit| (*bit as usize) < (index + 1) * step * 8);
+            let wrong = u16::try_from(to - from).unwrap_or(u16::MAX);
+            if bad_steps >> index & 1 == 1 || wrong > self.config.ecc_bits {
+                apply(buf, &flips[from..to]);
+                outcome.uncorrectable = true;
+                tally.add(Count::FailedCodewords, 1);
+            } else {
+                outcome.corrected_bits = outcome.corrected_bits.max(wrong);
+                tally.add(Count::CorrectedBits, u64::from(wrong));
+            }
+        }
+        Ok(outcome)
+    }
+}

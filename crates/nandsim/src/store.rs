@@ -1,0 +1,136 @@
+//! The blocks of a chip as a persistent (structure-sharing) vector.
+//!
+//! # Invariants
+//! 1. Cloning a [`Store`] copies one pointer; changing a slot afterwards copies the list of
+//!    chunks, one chunk of slots and, when its cells change, one block.
+//! 2. A block without programmed pages has no [`Block`]; pages beyond the last programmed one are
+//!    not stored. Whatever is not stored reads as 0xFF.
+
+use crate::overlay::BlockFaults;
+use eraseblock_base::Peb;
+use std::sync::Arc;
+
+const CHUNK: usize = 32;
+
+/// What is remembered of a page besides its cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PageMeta {
+    /// Programs with data since the last erase.
+    pub(crate) programs: u8,
+    /// Programs of out-of-band bytes alone since the last erase.
+    pub(crate) oob_programs: u8,
+    /// One bit per sub-page that has been programmed.
+    pub(crate) mask: u64,
+}
+
+impl PageMeta {
+    pub(crate) fn is_touched(self) -> bool {
+        self.programs > 0 || self.oob_programs > 0
+    }
+}
+
+/// The programmed part of an eraseblock.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) pages: Vec<PageMeta>,
+    /// Page after page, each with its out-of-band bytes; empty when the cells are in a file.
+    pub(crate) cells: Vec<u8>,
+}
+
+/// Everything about one eraseblock.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) erases: u32,
+    /// Page reads since the last erase; only counted when reads disturb.
+    pub(crate) reads: u32,
+    pub(crate) bad: bool,
+    /// The bad-block mark is torn: `bad` is drawn anew at every power-on.
+    pub(crate) torn_mark: bool,
+    /// An erase was interrupted and not repeated.
+    pub(crate) interrupted: bool,
+    pub(crate) block: Option<Arc<Block>>,
+    pub(crate) faults: Option<Arc<BlockFaults>>,
+}
+
+impl Slot {
+    pub(crate) fn page(&self, page: u32) -> PageMeta {
+        let meta = self.block.as_ref().and_then(|block| block.pages.get(page as usize));
+        meta.copied().unwrap_or_default()
+    }
+
+    /// Pages stored: one more than the highest programmed one.
+    pub(crate) fn page_count(&self) -> u32 {
+        let pages = self.block.as_ref().map_or(0, |block| block.pages.len());
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn faults_mut(&mut self) -> &mut BlockFaults {
+        Arc::make_mut(self.faults.get_or_insert_default())
+    }
+
+    /// The block for changing, grown to hold `page`; `stride` is 0 when cells are in a file.
+    pub(crate) fn block_mut(&mut self, page: u32, stride: usize) -> &mut Block {
+        let arc = self.block.get_or_insert_default();
+        let pages = (page as usize + 1).max(arc.pages.len());
+        if Arc::get_mut(arc).is_none() {
+            // Copied with room for the page at once, not copied and then moved again.
+            let mut copy = Block {
+                pages: Vec::with_capacity(pages),
+                cells: Vec::with_capacity(pages * stride),
+            };
+            copy.pages.extend_from_slice(&arc.pages);
+            copy.cells.extend_from_slice(&arc.cells);
+            *arc = Arc::new(copy);
+        }
+        let block = Arc::make_mut(arc);
+        block.pages.resize(pages, PageMeta::default());
+        block.cells.resize(pages * stride, 0xFF);
+        block
+    }
+
+    /// Nothing is wrong with a page any more.
+    pub(crate) fn forget_page_fault(&mut self, page: u32) {
+        if let Some(faults) = &mut self.faults {
+            let faults = Arc::make_mut(faults);
+            faults.pages.remove(&page);
+            if *faults == BlockFaults::default() {
+                self.faults = None;
+            }
+        }
+    }
+}
+
+/// All eraseblocks of a chip.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    chunks: Arc<Vec<Arc<Vec<Slot>>>>,
+}
+
+impl Store {
+    pub(crate) fn new(count: u32) -> Self {
+        let full = Arc::new(vec![Slot::default(); CHUNK]);
+        let mut chunks = vec![full; count as usize / CHUNK];
+        let rest = count as usize % CHUNK;
+        if rest > 0 {
+            chunks.push(Arc::new(vec![Slot::default(); rest]));
+        }
+        Self { chunks: Arc::new(chunks) }
+    }
+
+    /// The caller has checked the number against the geometry.
+    pub(crate) fn get(&self, peb: Peb) -> &Slot {
+        &self.chunks[peb.index() / CHUNK][peb.index() % CHUNK]
+    }
+
+    /// The caller has checked the number against the geometry.
+    pub(crate) fn get_mut(&mut self, peb: Peb) -> &mut Slot {
+        let chunk = &mut Arc::make_mut(&mut self.chunks)[peb.index() / CHUNK];
+        &mut Arc::make_mut(chunk)[peb.index() % CHUNK]
+    }
+
+    /// Whether a block is the same in both by construction.
+    pub(crate) fn same_chunk(&self, other: &Self, peb: Peb) -> bool {
+        let index = peb.index() / CHUNK;
+        Arc::ptr_eq(&self.chunks[index], &other.chunks[index])
+    }
+}

@@ -1,0 +1,210 @@
+//! What an interrupted operation may leave behind, as numbered variants (P program, E erase,
+//! B bad-block mark), each with a short code for replay identifiers.
+
+use crate::config::ChipConfig;
+use crate::event::EventKind;
+use std::fmt;
+use std::str::FromStr;
+
+/// How far an interrupted program got.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Prefix {
+    /// One byte.
+    One,
+    /// One sub-page (NOR: a quarter of the data).
+    Subpage,
+    /// Half of the data.
+    Half,
+    /// All bytes but the last.
+    AllButOne,
+}
+
+/// The state that a power cut during one flash event leaves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Variant {
+    /// Program or mark: nothing happened.
+    P0,
+    /// Program or mark: complete, but the caller never heard.
+    P1,
+    /// Program: a prefix is there, the rest is as before.
+    P2(Prefix),
+    /// Program: each bit to be cleared is cleared or not, at random.
+    P3,
+    /// Program: garbage in every codeword touched.
+    P4,
+    /// Program: reads well this many times, then corrected once, then never again.
+    P5 {
+        /// How often it reads well.
+        good_reads: u16,
+    },
+    /// Program: as before, with a few bits of one codeword cleared.
+    P6 {
+        /// How many.
+        zero_bits: u16,
+    },
+    /// Program: the data is complete, the out-of-band bytes (and with them the ECC) are missing.
+    P7Data,
+    /// Program: the out-of-band bytes are complete, the data is missing.
+    P7Oob,
+    /// Erase: nothing happened.
+    E0,
+    /// Erase: complete.
+    E1,
+    /// Erase: the first pages are erased, one is mixed, the rest is as before; with `scattered`,
+    /// every page decides for itself.
+    E2 {
+        /// Every page decides for itself.
+        scattered: bool,
+    },
+    /// Erase: reads as 0xFF at first, then bits appear; a program into it fails.
+    E3,
+    /// Erase: the old content is readable at first, then decays.
+    E4,
+    /// Erase of NOR: zero-filled from the end, not yet erased.
+    E5,
+    /// Bad-block mark: torn; whether the block counts as bad is decided anew at each power-on.
+    B1,
+}
+
+impl Variant {
+    /// Whether a driver stack must recover from it. Out of the model it must refuse or go
+    /// read-only; wrong data is never allowed.
+    pub fn is_in_model(self) -> bool {
+        // Erase pulses reach all pages of a block alike: a block in which pages decide for
+        // themselves is only used to test detection.
+        self != Self::E2 { scattered: true }
+    }
+
+    /// Whether what is read may change from read to read without another write.
+    pub fn is_unstable(self) -> bool {
+        matches!(self, Self::P5 { .. } | Self::E3 | Self::E4 | Self::B1)
+    }
+
+    /// Every variant that applies to an event on a chip, in a fixed order.
+    pub fn for_event(event: &EventKind, config: &ChipConfig) -> Vec<Self> {
+        match event {
+            EventKind::Program { data, .. } if data.is_empty() => {
+                vec![Self::P0, Self::P1, Self::P2(Prefix::Half), Self::P3]
+            }
+            EventKind::Program { data, .. } => program_variants(data.len(), config),
+            EventKind::Erase { .. } if config.is_nand() => vec![
+                Self::E0,
+                Self::E1,
+                Self::E2 { scattered: false },
+                Self::E2 { scattered: true },
+                Self::E3,
+                Self::E4,
+            ],
+            EventKind::Erase { .. } => {
+                vec![Self::E0, Self::E1, Self::E2 { scattered: false }, Self::E4, Self::E5]
+            }
+            EventKind::MarkBad { .. } => vec![Self::P0, Self::P1, Self::B1],
+        }
+    }
+}
+
+fn program_variants(len: usize, config: &ChipConfig) -> Vec<Variant> {
+    let mut variants = vec![Variant::P0, Variant::P1];
+    let prefixes = [Prefix::One, Prefix::Subpage, Prefix::Half, Prefix::AllButOne];
+    let mut lengths = std::collections::BTreeSet::new();
+    for prefix in prefixes {
+        let bytes = prefix_len(prefix, len, config);
+        if bytes > 0 && bytes < len && lengths.insert(bytes) {
+            variants.push(Variant::P2(prefix));
+        }
+    }
+    variants.push(Variant::P3);
+    if config.is_nand() {
+        variants.push(Variant::P4);
+        variants.extend([1, 2, 5].map(|good_reads| Variant::P5 { good_reads }));
+        let bits = config.ecc_bits;
+        variants.extend((bits > 0).then_some(Variant::P6 { zero_bits: bits }));
+        variants.push(Variant::P6 { zero_bits: bits + 1 });
+        if config.oob() > 0 {
+            variants.extend([Variant::P7Data, Variant::P7Oob]);
+        }
+    }
+    variants
+}
+
+/// The bytes of `len` that arrive before the cut.
+pub(crate) fn prefix_len(prefix: Prefix, len: usize, config: &ChipConfig) -> usize {
+    match prefix {
+        Prefix::One => 1.min(len),
+        Prefix::Subpage if config.is_nand() => (config.geometry.subpage() as usize).min(len),
+        Prefix::Subpage => len / 4,
+        Prefix::Half => len / 2,
+        Prefix::AllButOne => len.saturating_sub(1),
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::P0 => f.write_str("P0"),
+            Self::P1 => f.write_str("P1"),
+            Self::P2(Prefix::One) => f.write_str("P2one"),
+            Self::P2(Prefix::Subpage) => f.write_str("P2sub"),
+            Self::P2(Prefix::Half) => f.write_str("P2half"),
+            Self::P2(Prefix::AllButOne) => f.write_str("P2last"),
+            Self::P3 => f.write_str("P3"),
+            Self::P4 => f.write_str("P4"),
+            Self::P5 { good_reads } => write!(f, "P5r{good_reads}"),
+            Self::P6 { zero_bits } => write!(f, "P6k{zero_bits}"),
+            Self::P7Data => f.write_str("P7data"),
+            Self::P7Oob => f.write_str("P7oob"),
+            Self::E0 => f.write_str("E0"),
+            Self::E1 => f.write_str("E1"),
+            Self::E2 { scattered: false } => f.write_str("E2"),
+            Self::E2 { scattered: true } => f.write_str("E2scattered"),
+            Self::E3 => f.write_str("E3"),
+            Self::E4 => f.write_str("E4"),
+            Self::E5 => f.write_str("E5"),
+            Self::B1 => f.write_str("B1"),
+        }
+    }
+}
+
+/// The variants without a number in their code.
+const PLAIN: [Variant; 18] = [
+    Variant::P0,
+    Variant::P1,
+    Variant::P2(Prefix::One),
+    Variant::P2(Prefix::Subpage),
+    Variant::P2(Prefix::Half),
+    Variant::P2(Prefix::AllButOne),
+    Variant::P3,
+    Variant::P4,
+    Variant::P7Data,
+    Variant::P7Oob,
+    Variant::E0,
+    Variant::E1,
+    Variant::E2 { scattered: false },
+    Variant::E2 { scattered: true },
+    Variant::E3,
+    Variant::E4,
+    Variant::E5,
+    Variant::B1,
+];
+
+/// A text that is no variant's code.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` is not a power-cut variant: expected a code such as P0, P2half, P5r1, P6k4, E2")]
+pub struct VariantError {
+    text: String,
+}
+
+impl FromStr for Variant {
+    type Err = VariantError;
+
+    fn from_str(text: &str) -> Result<Self, VariantError> {
+        let fail = || VariantError { text: text.to_owned() };
+        if let Some(reads) = text.strip_prefix("P5r") {
+            return reads.parse().map(|good_reads| Self::P5 { good_reads }).map_err(|_| fail());
+        }
+        if let Some(bits) = text.strip_prefix("P6k") {
+            return bits.parse().map(|zero_bits| Self::P6 { zero_bits }).map_err(|_| fail());
+        }
+        PLAIN.into_iter().find(|variant| variant.to_string() == text).ok_or_else(fail)
+    }
+}
