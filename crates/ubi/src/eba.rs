@@ -99,9 +99,9 @@ impl Core {
         let Some(peb) = self.volume(id)?.peb(leb) else {
             return Err(UbiError::DataCrc { at, stored: 0, computed: 0 });
         };
-        let header = match self.io.read_vid(peb)? {
-            HeaderState::Ok(header) | HeaderState::Bitflips(header) => header,
-            _ => return Err(UbiError::DataCrc { at, stored: 0, computed: 0 }),
+        let (HeaderState::Ok(header) | HeaderState::Bitflips(header)) = self.io.read_vid(peb)?
+        else {
+            return Err(UbiError::DataCrc { at, stored: 0, computed: 0 });
         };
         let mut data = vec![0; header.data_size as usize];
         self.io.read(peb, self.io.layout.data_offset(), &mut data)?;
@@ -279,9 +279,10 @@ impl Core {
             operation: "rescue after a failed program",
         };
         let old = self.volume(id)?.peb(leb).ok_or_else(failed)?;
-        let mut header = match self.io.read_vid(old)? {
-            HeaderState::Ok(header) | HeaderState::Bitflips(header) => header,
-            _ => return Err(failed().into()),
+        let (HeaderState::Ok(mut header) | HeaderState::Bitflips(mut header)) =
+            self.io.read_vid(old)?
+        else {
+            return Err(failed().into());
         };
         let mut content = vec![0; offset as usize];
         let outcome = self.io.read(old, self.io.layout.data_offset(), &mut content)?;

@@ -101,12 +101,16 @@ impl UbiError {
         match self {
             Self::Device(error) => error.class(),
             Self::Format(error) => error.class(),
-            Self::Layout(_) | Self::Geometry { .. } | Self::NoVolume { .. } => ErrorClass::Caller,
+            Self::Layout(_)
+            | Self::Geometry { .. }
+            | Self::NoVolume { .. }
+            | Self::ReadOnly { .. }
+            | Self::Exists { .. }
+            | Self::Busy { .. }
+            | Self::Request { .. } => ErrorClass::Caller,
             Self::DataCrc { .. } | Self::Damaged { .. } | Self::Refused(_) => {
                 ErrorClass::Corruption
             }
-            Self::ReadOnly { .. } | Self::Exists { .. } | Self::Busy { .. } => ErrorClass::Caller,
-            Self::Request { .. } => ErrorClass::Caller,
             Self::NoSpace { .. } => ErrorClass::NoSpace,
             Self::Content(_) => ErrorClass::Media,
         }

@@ -17,7 +17,8 @@ use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME};
 use eraseblock_ubi_format::table::{TableVerdict, encode_table, read_table};
 use eraseblock_ubi_format::{
-    Compat, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName, VolumeRecord,
+    Compat, EraseCount, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName,
+    VolumeRecord,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ struct Early {
 impl Early {
     fn new(io: Io, attachment: &mut Attachment, options: &OpenOptions) -> Self {
         let mean = attachment.erase_counters.mean;
-        let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, |ec| ec.get()));
+        let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, EraseCount::get));
         let mut wl = Wl::new(ec.collect(), options.wl_threshold.max(1));
         let mut free = VecDeque::new();
         for (number, info) in (0..).zip(&attachment.pebs) {
@@ -113,8 +114,7 @@ impl Early {
         };
         let [first, second] = &copies;
         let bytes = match (first, second) {
-            (Some((bytes, true)), _) => bytes.clone(),
-            (_, Some((bytes, true))) => bytes.clone(),
+            (Some((bytes, true)), _) | (_, Some((bytes, true))) => bytes.clone(),
             // An empty device, or one that was forced open: what could be salvaged.
             _ => salvaged(),
         };
@@ -198,8 +198,12 @@ impl Early {
 
     fn finish(self, options: &OpenOptions) -> Result<Core, UbiError> {
         let Self { mut core, erase, free } = self;
-        free.into_iter().for_each(|peb| core.wl.put(peb, Place::Free));
-        erase.into_iter().for_each(|peb| core.wl.queue_erase(peb, false, None));
+        for peb in free {
+            core.wl.put(peb, Place::Free);
+        }
+        for peb in erase {
+            core.wl.queue_erase(peb, false, None);
+        }
         let lebs: u64 = core.volumes.values().map(|volume| volume.map.len() as u64).sum();
         match core.books.open(lebs, 0) {
             Ok(books) => core.books = books,
@@ -220,7 +224,7 @@ impl Core {
         self.io.invalidate_headers(peb)?;
         self.io.erase(peb)?;
         let ec = u64::from(self.wl.ec(peb)) + 1;
-        let erase_count = eraseblock_ubi_format::EraseCount::new(ec).ok_or(UbiError::Request {
+        let erase_count = EraseCount::new(ec).ok_or(UbiError::Request {
             field: "erase counter",
             found: ec,
             expected: "at most 2147483647",
@@ -249,8 +253,23 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the header of every mapped LEB says what the map says.
-    pub(crate) fn verify_headers(&self) -> Result<(), UbiError> {
+    /// Whether the header of every mapped LEB says what the map says, and both copies of the
+    /// volume table are the same.
+    pub(crate) fn verify_flash(&self) -> Result<(), UbiError> {
+        self.verify_headers()?;
+        let len = self.io.layout.table_size() as usize;
+        let mut copies = [vec![0; len], vec![0; len]];
+        for (leb, copy) in (0..).zip(&mut copies) {
+            self.read_leb(LAYOUT_VOLUME, Leb::new(leb), 0, copy)?;
+        }
+        if copies[0] == copies[1] {
+            return Ok(());
+        }
+        let expected = "the same bytes in both copies";
+        Err(UbiError::Request { field: "volume table", found: len as u64, expected })
+    }
+
+    fn verify_headers(&self) -> Result<(), UbiError> {
         for (id, volume) in &self.volumes {
             for (leb, peb) in (0..).zip(&volume.map) {
                 let Some(peb) = peb else { continue };

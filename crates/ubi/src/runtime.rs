@@ -279,7 +279,7 @@ impl UbiDevice {
             Some(_) => {}
         }
         core.check().map_err(|_| UbiError::ReadOnly { reason: ReadOnlyReason::NotEnoughBlocks })?;
-        core.verify_headers()?;
+        core.verify_flash()?;
         core.read_only = None;
         Ok(())
     }
@@ -297,6 +297,12 @@ impl UbiDevice {
     /// The erase counter of every block.
     pub fn erase_counters(&self) -> Vec<u32> {
         self.shared().wl.ecs().to_vec()
+    }
+
+    /// Checks that the headers on flash say what the maps say and that both copies of the volume
+    /// table are the same.
+    pub fn verify_flash(&self) -> Result<(), UbiError> {
+        self.shared().verify_flash()
     }
 
     /// Checks what must hold between any two operations; the error says what does not.

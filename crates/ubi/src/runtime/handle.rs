@@ -109,13 +109,9 @@ impl LebDevice for Volume {
         let core = self.shared();
         let at = Location::VolumeLeb(self.id, leb, 0);
         let volume = core.volume(self.id).map_err(|error| to_mtd(error, at, "mapping query"))?;
-        match volume.map.get(leb.index()) {
-            Some(entry) => Ok(entry.is_some()),
-            None => {
-                let (operation, expected) = ("mapping query", "a LEB of the volume");
-                Err(MtdError::Range { at, operation, len: 0, expected })
-            }
-        }
+        let (operation, expected) = ("mapping query", "a LEB of the volume");
+        let entry = volume.map.get(leb.index());
+        entry.map(Option::is_some).ok_or(MtdError::Range { at, operation, len: 0, expected })
     }
 
     fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {

@@ -1,5 +1,6 @@
 //! Random operations on a device in use against a simple model of what its LEBs hold, with
 //! detaching and attaching among them.
+#![allow(clippy::cast_possible_truncation)] // everything here is small
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd};

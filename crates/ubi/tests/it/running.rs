@@ -108,7 +108,7 @@ fn impossible_requests_are_refused() {
     assert!(matches!(ubi.update_volume(id, 0, &mut &[][..]), Err(UbiError::Busy { .. })));
     assert!(matches!(volume.write(Leb::new(0), 1, &[0; 512]), Err(MtdError::Range { .. })));
     assert!(matches!(volume.write(Leb::new(10), 0, &[0; 512]), Err(MtdError::Range { .. })));
-    assert!(matches!(volume.change(Leb::new(0), &[0; 16384]), Err(MtdError::Range { .. })));
+    assert!(matches!(volume.change(Leb::new(0), &vec![0; 16384]), Err(MtdError::Range { .. })));
     drop(volume);
     assert!(ubi.resize_volume(id, 0).is_err());
     assert!(ubi.update_volume(id, 1 << 40, &mut &[][..]).is_err());
@@ -139,7 +139,7 @@ fn an_update_that_breaks_off_leaves_the_marker() {
     let (device, ubi) = open(&flash);
     let ubi = ubi.unwrap();
     let id = VolumeId::new(0);
-    let short = ubi.update_volume(id, 40_000, &mut &[5; 20_000][..]);
+    let short = ubi.update_volume(id, 40_000, &mut &vec![5; 20_000][..]);
     assert!(matches!(short, Err(UbiError::Content(_))));
     let again = reopen(&device, &flash);
     assert!(again.volumes()[0].upd_marker);
@@ -158,7 +158,7 @@ fn damaged_static_data_is_noticed() {
     let ubi = ubi.unwrap();
     let id =
         ubi.create_volume(&NewVolume { kind: VolumeKind::Static, ..new_volume("s", 3) }).unwrap();
-    ubi.update_volume(id, 20_000, &mut &[5; 20_000][..]).unwrap();
+    ubi.update_volume(id, 20_000, &mut &vec![5; 20_000][..]).unwrap();
     assert_eq!(ubi.volumes()[1].used_bytes, 20_000);
     assert!(ubi.check_volume(id).unwrap());
     let place = device.to_bytes().windows(64).position(|bytes| *bytes == [5; 64]).unwrap();
