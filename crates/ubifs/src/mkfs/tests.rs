@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 mod classic;
+mod read_back;
 
 const LEB: u32 = 15_872;
 
