@@ -1,12 +1,9 @@
 //! Compression with any codec and level, with tables that are reused.
 
+use crate::deflate::Deflate;
 use crate::lzo::{Dense, Fast};
 use crate::{Codec, CodecError, MAX_BLOCK};
-use flate2::{Compress, Compression, FlushCompress, Status};
 use std::fmt;
-
-/// Window of DEFLATE as a power of two (spec: ubifs-format 7).
-const DEFLATE_WINDOW_BITS: u8 = 11;
 
 /// The lowest level of the dense LZO1X encoder; those below are the fast one.
 const LZO_DENSE: i32 = 5;
@@ -71,7 +68,7 @@ enum Engine {
     LzoFast(Box<Fast>),
     LzoDense(Box<Dense<false>>),
     LzoDeep(Box<Dense<true>>),
-    Deflate(Box<Compress>),
+    Deflate(Box<Deflate>),
     Zstd(zstd::bulk::Compressor<'static>),
 }
 
@@ -84,11 +81,7 @@ impl Compressor {
             Codec::Lzo if spec.level < LZO_DENSE => Engine::LzoFast(Box::new(Fast::new())),
             Codec::Lzo if spec.level < LZO_DEEP => Engine::LzoDense(Box::new(Dense::new())),
             Codec::Lzo => Engine::LzoDeep(Box::new(Dense::new())),
-            Codec::Zlib => {
-                let level = Compression::new(spec.level.unsigned_abs());
-                let engine = Compress::new_with_window_bits(level, false, DEFLATE_WINDOW_BITS);
-                Engine::Deflate(Box::new(engine))
-            }
+            Codec::Zlib => Engine::Deflate(Box::new(Deflate::new(spec.level.unsigned_abs()))),
             Codec::Zstd => Engine::Zstd(
                 zstd::bulk::Compressor::new(spec.level)
                     .map_err(|_| CodecError::Zstd("no memory for a context"))?,
@@ -119,7 +112,7 @@ impl Compressor {
             Engine::LzoFast(engine) => engine.compress(block, out),
             Engine::LzoDense(engine) => engine.compress(block, out),
             Engine::LzoDeep(engine) => engine.compress(block, out),
-            Engine::Deflate(engine) => deflate(engine, block, out)?,
+            Engine::Deflate(engine) => engine.compress(block, out),
             Engine::Zstd(engine) => {
                 engine
                     .compress_to_buffer(block, out)
@@ -133,14 +126,6 @@ impl Compressor {
 impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compressor").field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
-
-fn deflate(engine: &mut Compress, block: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
-    engine.reset();
-    match engine.compress_vec(block, out, FlushCompress::Finish) {
-        Ok(Status::StreamEnd) => Ok(()),
-        _ => Err(CodecError::Deflate("the compressor failed")),
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod compress;
 mod decompress;
+mod deflate;
 mod error;
 mod finder;
 pub mod lzo;
