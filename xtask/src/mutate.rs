@@ -147,7 +147,7 @@ fn formats() -> Result<Vec<Format>> {
                 let at = random.index(image.len());
                 image[at] = b"0123456789abcdef/.\0"[random.index(19)];
             },
-            read: read_archive,
+            read: |image| read_archive(&image),
         },
     ])
 }
@@ -320,9 +320,9 @@ fn read_inode(fs: &dyn FileSystem, ino: u64, kind: FileKind, buf: &mut [u8]) {
     }
 }
 
-fn read_archive(image: Vec<u8>) {
+fn read_archive(image: &[u8]) {
     for read in [eraseblock_tree::tar::read_stream, eraseblock_tree::cpio::read_stream] {
-        if let Ok((tree, _)) = read(Box::new(Cursor::new(image.clone()))) {
+        if let Ok((tree, _)) = read(Box::new(Cursor::new(image.to_vec()))) {
             for (_, node) in tree.nodes() {
                 if let SourceKind::Regular(content) = &node.kind
                     && let Ok(bytes) = content.open()

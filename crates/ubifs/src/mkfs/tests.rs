@@ -1,3 +1,5 @@
+//! Built images, checked node by node and against the reference tool.
+
 use super::verify::{Found, Strictness, Verified, verify};
 use super::*;
 use eraseblock_base::ErrorClass;
