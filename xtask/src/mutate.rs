@@ -52,7 +52,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let count: u64 = option("--count").map_or(Ok(100_000), |text| text.parse())?;
     let seed: u64 = option("--seed").map_or(Ok(0), |text| text.parse())?;
     let formats = formats()?;
-    std::panic::set_hook(Box::new(|_| ()));
+    std::panic::set_hook(Box::new(|panic| println!("{panic}")));
     let mut failures = 0;
     for (number, format) in formats.iter().enumerate() {
         let mine = share(count, formats.len() as u64, number as u64);

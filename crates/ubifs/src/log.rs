@@ -40,6 +40,12 @@ pub(crate) fn walk(
     report: &mut Report,
 ) -> Result<Log, UbifsError> {
     let mut walk = Walk { volume, master, need_recovery, log: Log::default() };
+    if volume.sb.log_lebs == 0 {
+        // Only a superblock that was refused says so; the journal is looked for instead.
+        report.refuse(leb_start(0), "log-lost", "the superblock has no log LEBs")?;
+        walk.log.is_lost = true;
+        return Ok(walk.log);
+    }
     let last = volume.sb.log_last();
     let mut leb = master.log_lnum.clamp(LOG_FIRST, last);
     let mut bytes = Vec::new();

@@ -108,3 +108,15 @@ fn a_bud_counts_once() {
     image.reference(1024, BASE, 13, 0);
     assert_eq!(image.salvage().1[0], "log-corrupt");
 }
+
+/// Salvaging went on with a superblock that Linux refuses, and panicked when it had no log: the
+/// tail of the log was pressed into a range without numbers.
+#[test]
+fn without_log_lebs_the_journal_is_searched_for() {
+    let mut image = Image::worked();
+    image.bud(BASE, 13, 0, &entry_x(60));
+    image.patch(0, 0, |node| node[56..60].fill(0));
+    let (fs, codes) = image.salvage();
+    assert!(codes.contains(&"superblock-refused") && codes.contains(&"log-lost"), "{codes:?}");
+    assert_eq!(fs.resolve(b"a.txt").unwrap(), 73);
+}
