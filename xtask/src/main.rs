@@ -1,4 +1,4 @@
-//! Repository tasks: `cargo xtask oracle`, `cargo xtask bench` and `cargo xtask tidy`.
+//! Repository tasks: the kernel oracle, benches against peers, mutated images, tidiness.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
 mod bench;
@@ -7,17 +7,28 @@ mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
+mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask oracle [--only NAME] [--list] [--keep] | bench [--tree DIR] [--rounds N] | mutate [--count N] [--seed S] | tidy";
+const USAGE: &str = "usage: cargo xtask TASK
+  oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
+                                   real Linux judges what is written and read here
+  bench [--tree DIR] [--rounds N]  our command against its peers in one run
+  mutate [--count N] [--seed S]    damaged images of every format
+  tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match args.split_first() {
-        Some((word, rest)) if word == "oracle" => oracle::run(rest),
-        Some((word, rest)) if word == "bench" => bench::run(rest),
-        Some((word, rest)) if word == "mutate" => mutate::run(rest),
+    let Some((task, rest)) = args.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let outcome = match task.as_str() {
+        "oracle" => oracle::run(rest),
+        "bench" => bench::run(rest),
+        "mutate" => mutate::run(rest),
+        "tidy" => tidy::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -1,12 +1,20 @@
 //! The kernel oracle: real Linux decides whether images are right.
+//!
+//! - `linux-writes` makes images by real Linux, clean and cut off, and lists what Linux sees.
+//! - `we-read` compares what our reader sees in them.
+//! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
 
+mod batch;
+mod compare;
 mod linux_writes;
+mod mounts_ours;
+mod we_read;
 
 use crate::command::{find_program, repository};
 use crate::guest::Guest;
-use crate::kernel::{Kernel, cache_dir};
+use crate::kernel::{Kernel, cache_dir, missing_packages};
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where everything is.
@@ -18,6 +26,16 @@ pub(crate) struct Paths {
     pub(crate) images: PathBuf,
     /// The static `oracle-manifest`.
     pub(crate) manifest_program: PathBuf,
+    /// Our command.
+    pub(crate) ours: PathBuf,
+    keep: bool,
+}
+
+impl Paths {
+    /// Clears up behind a batch, unless everything is to be kept.
+    pub(crate) fn finish(&self, batch: batch::Batch) -> Result<()> {
+        if self.keep { Ok(()) } else { batch.remove() }
+    }
 }
 
 /// Counts and prints the outcome of named checks.
@@ -34,13 +52,8 @@ impl Checks {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// Prints a line that is no check.
-    pub(crate) fn note(&self, text: &str) {
-        println!("      {text}");
-    }
-
     /// Prints and counts the outcome of a check.
-    pub(crate) fn record(&mut self, name: &str, outcome: Result<(), String>) {
+    pub(crate) fn record(&mut self, name: &str, outcome: Result<()>) {
         match outcome {
             Ok(()) => {
                 self.passed += 1;
@@ -48,39 +61,123 @@ impl Checks {
             }
             Err(reason) => {
                 self.failed += 1;
-                println!("FAIL  {name}: {reason}");
+                println!("FAIL  {name}: {reason:#}");
             }
         }
     }
 }
 
-/// `cargo xtask oracle`.
-pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let mut checks = Checks::default();
+#[derive(Debug, Default)]
+struct Options {
+    only: Option<String>,
+    list: bool,
+    keep: bool,
+    fresh: bool,
+    ours: Option<PathBuf>,
+    builder: mounts_ours::Builder,
+}
+
+fn options(args: &[String]) -> Result<Options> {
+    let mut options = Options::default();
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
-            "--only" => checks.only = Some(rest.next().context("--only needs a name")?.clone()),
+            "--only" => options.only = Some(value()?.clone()),
+            "--bin" => options.ours = Some(PathBuf::from(value()?)),
+            "--builder" => options.builder = value()?.parse()?,
+            "--list" => options.list = true,
+            "--keep" => options.keep = true,
+            "--fresh" => options.fresh = true,
             other => bail!("unknown argument {other}"),
         }
+    }
+    Ok(options)
+}
+
+/// `cargo xtask oracle`: false when a check failed.
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let options = options(args)?;
+    let mut checks = Checks { only: options.only.clone(), ..Checks::default() };
+    let mut names = linux_writes::names();
+    names.extend(we_read::names());
+    names.extend(mounts_ours::names());
+    names.retain(|name| checks.wants(name));
+    if options.list {
+        println!("{}", names.join("\n"));
+        return Ok(true);
+    }
+    if let Some(outcome) = left_out(&names) {
+        return Ok(outcome);
+    }
+    if names.is_empty() {
+        bail!("no check is called that (hint: --list)");
     }
     let guest = Guest::new(Kernel::prepare()?);
     let paths = Paths {
         work: cache_dir().join("work"),
         images: cache_dir().join("images"),
         manifest_program: build_manifest_program()?,
+        ours: our_command(options.ours.as_deref(), &names)?,
+        keep: options.keep,
     };
-    linux_writes::run(&guest, &paths, &mut checks)?;
+    linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
+    we_read::run(&paths, &mut checks);
+    mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
+}
+
+/// Says which checks are left out when there is no oracle here, and whether that is accepted.
+fn left_out(names: &[String]) -> Option<bool> {
+    let accepted = std::env::var_os("ERASEBLOCK_NO_ORACLE").is_some_and(|value| value == "1");
+    let missing = missing_packages();
+    if !accepted && missing.is_empty() {
+        return None;
+    }
+    for name in names {
+        println!("left out  {name}");
+    }
+    if accepted {
+        println!("{} checks left out: ERASEBLOCK_NO_ORACLE=1", names.len());
+    } else {
+        println!(
+            "{} checks left out: these Debian packages are not installed: {} \
+             (hint: make setup, or ERASEBLOCK_NO_ORACLE=1)",
+            names.len(),
+            missing.join(" ")
+        );
+    }
+    println!("0 passed, {} failed", if accepted { 0 } else { names.len() });
+    Some(accepted)
+}
+
+/// Our command: the given one, or the release build, made now when a check needs it.
+fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return path.canonicalize().with_context(|| format!("no {}", path.display()));
+    }
+    let built = repository().join("target/release/eraseblock");
+    if names.iter().any(|name| !name.starts_with("linux-writes/")) {
+        let mut build = Command::new(cargo()?);
+        build.args(["build", "--quiet", "--release", "--package", "eraseblock"]);
+        if !build.current_dir(repository()).status()?.success() {
+            bail!("cannot build eraseblock");
+        }
+    }
+    Ok(built)
+}
+
+fn cargo() -> Result<PathBuf> {
+    let running = std::env::var_os("CARGO").map(PathBuf::from);
+    running.or_else(|| find_program("cargo")).context("cargo is not in PATH")
 }
 
 /// Builds `oracle-manifest` without shared libraries, so that it runs in the guest.
 fn build_manifest_program() -> Result<PathBuf> {
     let target = "x86_64-unknown-linux-gnu";
     let dir = cache_dir().join("build");
-    let cargo = std::env::var_os("CARGO").map(PathBuf::from).or_else(|| find_program("cargo"));
-    let status = Command::new(cargo.context("cargo is not in PATH")?)
+    let status = Command::new(cargo()?)
         .args(["build", "--quiet", "--release", "--package", "oracle-manifest"])
         .args(["--target", target, "--target-dir"])
         .arg(&dir)

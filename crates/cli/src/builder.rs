@@ -14,6 +14,7 @@ use eraseblock_ubifs_format::KeyHash;
 use eraseblock_vfs::SourceTree;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use std::cell::RefCell;
 
 /// The volume a file system is made for.
 #[derive(Clone, Copy, Debug)]
@@ -101,11 +102,24 @@ pub(crate) fn build(
     sink: &mut dyn LebSink,
     session: &Session,
 ) -> Result<MkfsReport, Failure> {
-    let progress = Bar(session.progress(0, "content"));
-    let report = mkfs::build(tree, options, sink, &progress).map_err(explain);
-    progress.0.finish_and_clear();
-    report
+    build_numbered(tree, options, sink, session).map(|(report, _)| report)
 }
+
+/// The same, with the inode number of every path (no leading slash, empty for the root).
+pub(crate) fn build_numbered(
+    tree: &SourceTree,
+    options: &MkfsOptions,
+    sink: &mut dyn LebSink,
+    session: &Session,
+) -> Result<(MkfsReport, InodeNumbers), Failure> {
+    let progress = Watch { bar: session.progress(0, "content"), numbers: RefCell::default() };
+    let report = mkfs::build(tree, options, sink, &progress).map_err(explain);
+    progress.bar.finish_and_clear();
+    Ok((report?, progress.numbers.into_inner()))
+}
+
+/// Paths and their inode numbers.
+pub(crate) type InodeNumbers = Vec<(Vec<u8>, u32)>;
 
 fn explain(error: MkfsError) -> Failure {
     match error {
@@ -119,11 +133,15 @@ fn too_small(needed: u32, available: u32) -> Failure {
         .hint("a larger volume, another compressor, or --max-lebs if the volume is larger")
 }
 
-struct Bar(ProgressBar);
+/// Shows how far a build is and notes inode numbers.
+struct Watch {
+    bar: ProgressBar,
+    numbers: RefCell<InodeNumbers>,
+}
 
-impl Progress for Bar {
+impl Progress for Watch {
     fn phase(&self, phase: Phase) {
-        self.0.set_message(match phase {
+        self.bar.set_message(match phase {
             Phase::Plan => "plan",
             Phase::Content => "content",
             Phase::Index => "index",
@@ -132,11 +150,15 @@ impl Progress for Bar {
     }
 
     fn total(&self, bytes: u64) {
-        self.0.set_length(bytes);
+        self.bar.set_length(bytes);
     }
 
     fn advance(&self, bytes: u64) {
-        self.0.inc(bytes);
+        self.bar.inc(bytes);
+    }
+
+    fn inode(&self, path: &[u8], ino: u32) {
+        self.numbers.borrow_mut().push((path.to_vec(), ino));
     }
 }
 

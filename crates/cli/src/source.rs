@@ -5,7 +5,10 @@ use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock_tree::dir::ReadOptions;
 use eraseblock_tree::owners::IdMap;
+use eraseblock_tree::selinux::FileContexts;
 use eraseblock_tree::{devtable, owners, source, times};
+use eraseblock_ubi::image::{VolumeSize, VolumeSpec};
+use eraseblock_ubi_format::VolumeKind;
 use eraseblock_vfs::source::NodeId;
 use eraseblock_vfs::{SourceTree, Timestamp};
 use sha2::{Digest, Sha256};
@@ -37,7 +40,7 @@ pub(crate) fn load(
     Ok(tree)
 }
 
-/// Changes a tree as the options say: device table, owners, attributes, times.
+/// Changes a tree as the options say: device table, owners, attributes, labels, times.
 pub(crate) fn adjust(
     tree: &mut SourceTree,
     options: &UbifsOptions,
@@ -57,6 +60,10 @@ pub(crate) fn adjust(
             tree.node_mut(id).xattrs.clear();
         }
     }
+    if let Some(path) = &options.selinux {
+        let text = fs::read(path).context(path.display())?;
+        FileContexts::parse(&text).context(path.display())?.apply(tree);
+    }
     if let Some(epoch) = source_date_epoch()? {
         times::clamp(tree, epoch);
     }
@@ -64,8 +71,23 @@ pub(crate) fn adjust(
     Ok(())
 }
 
-/// A number for an image, made from the hash of its content; never 0, which means "none".
-pub(crate) fn first_word(hash: Sha256) -> u32 {
+/// A number for an image, made from its volumes and the hash of all contents; never 0, which means
+/// "none".
+pub(crate) fn image_seq(mut hash: Sha256, volumes: &[VolumeSpec]) -> u32 {
+    for volume in volumes {
+        let (kind, size) = match volume.size {
+            VolumeSize::Content => (0_u8, 0),
+            VolumeSize::Bytes(bytes) => (1, bytes),
+            VolumeSize::Lebs(lebs) => (2, u64::from(lebs)),
+            VolumeSize::UbinizeBytes(bytes) => (3, bytes),
+        };
+        hash.update(volume.id.get().to_be_bytes());
+        hash.update((volume.name.as_bytes().len() as u64).to_be_bytes());
+        hash.update(volume.name.as_bytes());
+        hash.update([u8::from(volume.kind == VolumeKind::Static), kind]);
+        hash.update(size.to_be_bytes());
+        hash.update(volume.alignment.to_be_bytes());
+    }
     let digest = hash.finalize();
     let word = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     word.max(1)

@@ -233,7 +233,7 @@ fn look<const DEEP: bool>(
     }
     if far.len() >= LOOK {
         candidates.each::<DEEP>(|candidate| {
-            far = far.max(extend(text, at, here, candidate, far, far_limit))
+            far = far.max(extend(text, at, here, candidate, far, far_limit));
         });
     }
     (near, far)

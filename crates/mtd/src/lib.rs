@@ -7,11 +7,11 @@ pub mod ecc;
 pub mod error;
 pub mod file;
 pub mod leb;
+pub mod memory;
 pub mod oob;
 pub mod partition;
-pub mod verify;
-pub mod memory;
 pub mod read_at;
+pub mod verify;
 pub mod writable;
 
 pub use device::{Mtd, ReadOutcome};

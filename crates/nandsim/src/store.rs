@@ -88,8 +88,15 @@ impl Slot {
         block
     }
 
-    pub(crate) fn page_faults_empty(&self) -> bool {
-        self.faults.is_none()
+    /// Nothing is wrong with a page any more.
+    pub(crate) fn forget_page_fault(&mut self, page: u32) {
+        if let Some(faults) = &mut self.faults {
+            let faults = Arc::make_mut(faults);
+            faults.pages.remove(&page);
+            if *faults == BlockFaults::default() {
+                self.faults = None;
+            }
+        }
     }
 }
 
@@ -121,7 +128,7 @@ impl Store {
         &mut Arc::make_mut(chunk)[peb.index() % CHUNK]
     }
 
-    /// Calls `visit` for every pair of slots that are not the same by construction.
+    /// Whether a block is the same in both by construction.
     pub(crate) fn same_chunk(&self, other: &Self, peb: Peb) -> bool {
         let index = peb.index() / CHUNK;
         Arc::ptr_eq(&self.chunks[index], &other.chunks[index])

@@ -100,6 +100,14 @@ pub enum TreeError {
         /// What was found and what was expected.
         reason: String,
     },
+    /// A line of a SELinux file-contexts file breaks the rules.
+    #[error("file contexts line {line}: {reason}")]
+    FileContexts {
+        /// Line number, counted from 1.
+        line: usize,
+        /// What was found and what was expected.
+        reason: String,
+    },
     /// A list of id ranges breaks the rules.
     #[error("id map `{text}`: {reason}")]
     IdMap {
@@ -151,6 +159,7 @@ impl TreeError {
             | Self::Member { .. } => ErrorClass::Corruption,
             Self::Unsupported { .. } | Self::UnknownFormat { .. } => ErrorClass::Unsupported,
             Self::DeviceTable { .. }
+            | Self::FileContexts { .. }
             | Self::IdMap { .. }
             | Self::Source { .. }
             | Self::OutputInside { .. }

@@ -2,7 +2,8 @@
 //! or a tar archive on the way out.
 //!
 //! In: [`source::open`] finds out which it is; [`dir::read`], [`tar::read`] and [`cpio::read`] make a
-//! [`SourceTree`](eraseblock_vfs::SourceTree); [`devtable`], [`owners`] and [`times`] change it.
+//! [`SourceTree`](eraseblock_vfs::SourceTree); [`devtable`], [`owners`], [`selinux`] and
+//! [`times`] change it.
 //! Out: [`extract`] writes a directory and [`tar_out`] an archive from any
 //! [`FileSystem`](eraseblock_vfs::FileSystem).
 
@@ -14,6 +15,7 @@ pub mod error;
 pub mod extract;
 mod input;
 pub mod owners;
+pub mod selinux;
 pub mod source;
 pub mod tar;
 pub mod tar_out;

@@ -31,6 +31,7 @@ use eraseblock_ubi_format::{
 pub use report::Refusal;
 use report::Report;
 use std::collections::BTreeMap;
+pub(crate) use volumes::bad_block_limit;
 
 /// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
 /// enough that a forged number cannot make a volume endless.

@@ -1,6 +1,8 @@
 //! What can go wrong above the device.
 
-use eraseblock_base::{ErrorClass, Location};
+use crate::attach::Refusal;
+use crate::runtime::ReadOnlyReason;
+use eraseblock_base::{ErrorClass, Location, VolumeId};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi_format::{FormatError, LayoutError};
 
@@ -43,6 +45,54 @@ pub enum UbiError {
         /// The checksum of the data.
         computed: u32,
     },
+    /// Linux would refuse the device.
+    #[error("{}: the device cannot be attached for writing: {} [{}]", .0.at, .0.message, .0.code)]
+    Refused(Refusal),
+    /// The device is read-only.
+    #[error("the device is read-only: {reason}")]
+    ReadOnly {
+        /// Why.
+        reason: ReadOnlyReason,
+    },
+    /// Not enough eraseblocks.
+    #[error("{wanted} eraseblocks wanted, {available} available")]
+    NoSpace {
+        /// How many were asked for.
+        wanted: u64,
+        /// How many there are.
+        available: u64,
+    },
+    /// Something of that name or number is there already.
+    #[error("volume {what} exists already")]
+    Exists {
+        /// Its name or number.
+        what: String,
+    },
+    /// Somebody has the volume open.
+    #[error("volume {id} is in use")]
+    Busy {
+        /// Its number.
+        id: VolumeId,
+    },
+    /// The volume was being updated when the power was cut: only a new update helps.
+    #[error("volume {id} is damaged: an update was interrupted")]
+    Damaged {
+        /// Its number.
+        id: VolumeId,
+    },
+    /// The caller asked for something impossible.
+    #[error("{field} is {found}, expected {expected}")]
+    Request {
+        /// What was asked for.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+        /// What would have been possible.
+        expected: &'static str,
+    },
+    /// The content of a volume could not be read from where it comes from.
+    #[error("reading the new content: {0}")]
+    Content(std::io::Error),
 }
 
 impl UbiError {
@@ -51,8 +101,31 @@ impl UbiError {
         match self {
             Self::Device(error) => error.class(),
             Self::Format(error) => error.class(),
-            Self::Layout(_) | Self::Geometry { .. } | Self::NoVolume { .. } => ErrorClass::Caller,
-            Self::DataCrc { .. } => ErrorClass::Corruption,
+            Self::Layout(_)
+            | Self::Geometry { .. }
+            | Self::NoVolume { .. }
+            | Self::ReadOnly { .. }
+            | Self::Exists { .. }
+            | Self::Busy { .. }
+            | Self::Request { .. } => ErrorClass::Caller,
+            Self::DataCrc { .. } | Self::Damaged { .. } | Self::Refused(_) => {
+                ErrorClass::Corruption
+            }
+            Self::NoSpace { .. } => ErrorClass::NoSpace,
+            Self::Content(_) => ErrorClass::Media,
         }
+    }
+}
+
+/// How a volume handle answers where it stands in for a device ([`eraseblock_mtd::LebDevice`]).
+pub(crate) fn to_mtd(error: UbiError, at: Location, operation: &'static str) -> MtdError {
+    match error {
+        UbiError::Device(error) => error,
+        UbiError::ReadOnly { .. } => MtdError::ReadOnly { at, operation },
+        UbiError::NoSpace { .. } => MtdError::NoSpace { at, operation },
+        UbiError::Request { expected, found, .. } => {
+            MtdError::Range { at, operation, len: found, expected }
+        }
+        other => MtdError::Io { at, operation, source: std::io::Error::other(other) },
     }
 }

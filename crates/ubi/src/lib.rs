@@ -1,5 +1,5 @@
 //! UBI: finding it in an image ([`detect()`]), attaching it ([`Ubi`], [`attach()`]), reading its
-//! volumes ([`UbiVolume`]) and writing new images ([`image`]).
+//! volumes ([`UbiVolume`]), using it for writing ([`UbiDevice`]) and writing new images ([`image`]).
 //!
 //! ```
 //! use eraseblock_base::VolumeId;
@@ -39,13 +39,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod account;
 pub mod attach;
+mod core;
 pub mod detect;
+mod eba;
 pub mod error;
 pub mod image;
+mod io;
 pub mod map;
+mod open;
+pub mod runtime;
+#[doc(hidden)]
+pub mod sabotage;
+mod upd;
+pub mod vmt;
 pub mod volume;
+mod vtbl;
+mod wl;
 
+pub use crate::core::Counters;
 pub use attach::{
     AttachOptions, Attachment, EraseCounters, PebCounts, PebInfo, PebState, Refusal, VolumeInfo,
     attach,
@@ -53,4 +66,6 @@ pub use attach::{
 pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
 pub use error::UbiError;
 pub use map::VolumeMap;
+pub use runtime::{Health, OpenOptions, ReadOnlyReason, UbiDevice, Volume};
+pub use vmt::NewVolume;
 pub use volume::{Ubi, UbiVolume, VolumeReader};

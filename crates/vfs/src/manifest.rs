@@ -297,7 +297,10 @@ fn content_of(fs: &dyn FileSystem, ino: Ino, attr: &Attr) -> Result<ManifestCont
     }
 }
 
-fn xattrs_of(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FsError> {
+/// Names and values.
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn xattrs_of(fs: &dyn FileSystem, ino: Ino) -> Result<Xattrs, FsError> {
     let names = fs.list_xattrs(ino)?;
     names.into_iter().map(|name| fs.xattr(ino, &name).map(|value| (name, value))).collect()
 }

@@ -53,7 +53,7 @@ fn make(top: &Path, name: &str, theme: Theme, rng: &mut Rng) -> io::Result<()> {
 
 fn names(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     let long = [b'n'; 255];
-    let mut odd_long = vec![0xe2, 0x82, 0xac].repeat(85);
+    let mut odd_long = [0xe2, 0x82, 0xac].repeat(85);
     odd_long[254] = b'!';
     let all_bytes: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
     let list: [&[u8]; 16] = [

@@ -366,11 +366,16 @@ impl Mutator {
         let kind = kinds[self.rng.index(4)];
         let number = match kind {
             FileType::Fifo | FileType::Socket => 0,
-            _ => makedev(1 + self.rng.skewed(4000) as u32, self.rng.skewed(1_000_000) as u32),
+            _ => self.device_number(),
         };
         mknodat(CWD, &path, kind, Mode::from_raw_mode(0o600), number)?;
         self.leaves.push(Leaf { path, regular: false });
         Ok(())
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // the bounds are far below a u32
+    fn device_number(&mut self) -> u64 {
+        makedev(1 + self.rng.skewed(4000) as u32, self.rng.skewed(1_000_000) as u32)
     }
 
     fn set_xattr(&mut self) -> io::Result<()> {

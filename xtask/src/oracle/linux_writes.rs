@@ -1,10 +1,10 @@
 //! `linux-writes`: images made by real Linux, clean and cut off, with what Linux reads from them.
 
-use crate::guest::{Guest, JobDir, complaints};
+use crate::guest::{Guest, complaints};
+use crate::oracle::batch::{Batch, BatchCase};
 use crate::oracle::{Checks, Paths};
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use serde::Serialize;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -125,7 +125,7 @@ const CASES: [Case; 7] = [
 ];
 
 /// The points at which an image of each case is taken.
-pub(crate) const POINTS: [&str; 5] = ["cut1", "cut2", "cut3", "cut4", "clean"];
+pub(crate) const POINTS: [&str; 3] = ["cut1", "cut2", "clean"];
 
 /// What a reader must know about an image, stored beside it.
 #[derive(Debug, Serialize)]
@@ -138,11 +138,7 @@ struct Info<'a> {
     seed: u64,
     operations: u32,
     kernel: &'a str,
-    read_only_manifest_differs: bool,
 }
-
-/// Lines of the kernel that recovery from a cut brings, and that are no failure.
-const RECOVERY: [&str; 0] = [];
 
 /// Names of the images, as checks and as directories.
 pub(crate) fn image_names() -> Vec<String> {
@@ -150,69 +146,73 @@ pub(crate) fn image_names() -> Vec<String> {
     CASES.iter().flat_map(of_case).collect()
 }
 
+/// Names of all checks.
+pub(crate) fn names() -> Vec<String> {
+    CASES.iter().map(check_name).collect()
+}
+
 /// Makes the images of all cases that are wanted, in one boot, and checks that Linux accepts what
-/// it wrote itself.
-pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
+/// it wrote itself. Images are kept for the next run unless `fresh` or what makes them changed.
+pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks) -> Result<()> {
+    let stamp = stamp(guest, paths)?;
     let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
-    if wanted.is_empty() {
+    let is_kept = |case: &&Case| {
+        !fresh && fs::read_to_string(stamp_file(paths, case)).is_ok_and(|kept| kept == stamp)
+    };
+    let (kept, made): (Vec<&Case>, Vec<&Case>) = wanted.into_iter().partition(is_kept);
+    for case in kept {
+        checks.record(&format!("{} (kept from an earlier run)", check_name(case)), Ok(()));
+    }
+    if made.is_empty() {
         return Ok(());
     }
-    let job = JobDir::create(&paths.work.join("linux-writes"))?;
-    job.add_program(&paths.manifest_program)?;
-    job.write("lib.sh", include_str!("../../guest/lib.sh"))?;
-    job.write("writes.sh", include_str!("../../guest/writes.sh"))?;
-    job.write("job.sh", job_script(&wanted)?)?;
-    let report = guest.run(&job)?;
-    checks.note(&format!("linux-writes: {:.1} s in the guest", report.elapsed.as_secs_f64()));
-    for case in wanted {
-        let outcome = match collect(guest, paths, &job.path().join(case.name), case) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                Err(report.failure().map_or(error.to_string(), |tail| format!("{error:#}: {tail}")))
-            }
-        };
+    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
+    let script = include_str!("../../guest/writes.sh");
+    let batch = Batch::run(guest, paths, "linux-writes", script, &cases)?;
+    println!("      linux-writes: {:.1} s in the guest", batch.seconds());
+    for case in made {
+        let outcome = batch.case_dir(case.name).and_then(|dir| {
+            collect(guest, paths, &dir, case)?;
+            Ok(fs::write(stamp_file(paths, case), &stamp)?)
+        });
         checks.record(&check_name(case), outcome);
     }
-    Ok(())
+    paths.finish(batch)
 }
 
 fn check_name(case: &Case) -> String {
     format!("linux-writes/{}", case.name)
 }
 
-fn job_script(cases: &[&Case]) -> Result<String> {
-    let mut script = String::from("dmesg -c >/dev/null\n");
-    for case in cases {
-        let chip = CHIPS[case.chip];
-        writeln!(
-            script,
-            "mkdir -p {name}\n\
-             OUT=/job/{name} LOAD='{load}' FORMAT='{format}' ATTACH='{attach}' MOUNT='{mount}' \
-             SEED={seed} OPS={operations} LIVE={live} BIG={big} \
-             sh -c '. ./lib.sh; . ./writes.sh' >{name}/output 2>&1\n\
-             echo $? >{name}/status\n\
-             sh -c '. ./lib.sh; unload'",
-            name = case.name,
-            load = chip.load,
-            format = chip.offset_args.0,
-            attach = chip.offset_args.1,
-            mount = case.mount,
-            seed = case.seed,
-            operations = case.operations,
-            live = case.live_kib,
-            big = if case.big { "big" } else { "" },
-        )?;
-    }
-    Ok(script)
+fn stamp_file(paths: &Paths, case: &Case) -> std::path::PathBuf {
+    paths.images.join(format!("{}.stamp", case.name))
+}
+
+/// Everything that decides what the images are like, but for chance.
+fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
+    let program = crate::command::run("sha256sum", [&paths.manifest_program])?;
+    let program = program.split(' ').next().unwrap_or_default();
+    let scripts = [include_str!("../../guest/writes.sh"), include_str!("../../guest/lib.sh")];
+    Ok(format!("{}\n{program}\n{CHIPS:?}\n{CASES:?}\n{scripts:?}\n", guest.release()))
+}
+
+fn batch_case(case: &Case) -> BatchCase {
+    let chip = CHIPS[case.chip];
+    let variables = vec![
+        ("LOAD", chip.load.to_owned()),
+        ("FORMAT", chip.offset_args.0.to_owned()),
+        ("ATTACH", chip.offset_args.1.to_owned()),
+        ("MOUNT", case.mount.to_owned()),
+        ("SEED", case.seed.to_string()),
+        ("OPS", case.operations.to_string()),
+        ("LIVE", case.live_kib.to_string()),
+        ("BIG", if case.big { "big" } else { "" }.to_owned()),
+    ];
+    BatchCase { name: case.name.to_owned(), variables, files: Vec::new() }
 }
 
 /// Moves the results of a case to where readers look for them.
 fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()> {
-    let status = fs::read_to_string(from.join("status")).context("the case did not end")?;
-    if status.trim() != "0" {
-        let output = fs::read_to_string(from.join("output")).unwrap_or_default();
-        anyhow::bail!("the case exited with {}:\n{}", status.trim(), output.trim());
-    }
     for point in POINTS {
         let place = paths.images.join(format!("{}-{point}", case.name));
         let _ = fs::remove_dir_all(&place);
@@ -220,8 +220,8 @@ fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()>
         fs::rename(from.join(point), &place)?;
         fs::copy(from.join("firmware.bin"), place.join("firmware.bin"))?;
         let log = String::from_utf8_lossy(&fs::read(place.join("dmesg"))?).into_owned();
-        let found = complaints(&log, &RECOVERY);
-        anyhow::ensure!(found.is_empty(), "{point}: the kernel complains: {}", found.join("; "));
+        let found = complaints(&log, &[]);
+        ensure!(found.is_empty(), "{point}: the kernel complains: {}", found.join("; "));
         let info = Info {
             case: case.name,
             point,
@@ -231,10 +231,14 @@ fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()>
             seed: case.seed,
             operations: case.operations,
             kernel: guest.release(),
-            read_only_manifest_differs: fs::read(place.join("manifest"))?
-                != fs::read(place.join("manifest-ro"))?,
         };
         fs::write(place.join("info.json"), serde_json::to_string_pretty(&info)? + "\n")?;
+        if let Ok(read_only) = fs::read(place.join("manifest-ro")) {
+            ensure!(
+                read_only == fs::read(place.join("manifest"))?,
+                "{point}: Linux lists something else before recovery is written back"
+            );
+        }
     }
     Ok(())
 }

@@ -52,6 +52,9 @@ pub(crate) struct UbifsOptions {
     /// Device table: nodes, owners and modes
     #[arg(long, help_heading = "File system", value_name = "FILE")]
     pub devtable: Option<PathBuf>,
+    /// SELinux file contexts: the security.selinux attribute of every file
+    #[arg(long, help_heading = "File system", value_name = "FILE")]
+    pub selinux: Option<PathBuf>,
     /// Make everything owned by 0:0
     #[arg(long, help_heading = "File system")]
     pub squash_owner: bool,

@@ -166,13 +166,10 @@ impl Build {
                 ubifs: written.summary,
             });
         }
-        let image_seq = self.image_seq.unwrap_or_else(|| file.image_seq());
-        let spec = ImageSpec {
-            layout: self.header_layout,
-            erase_count: self.erase_count,
-            image_seq,
-            volumes: self.volumes.iter().map(|volume| volume.spec.clone()).collect(),
-        };
+        let volumes: Vec<VolumeSpec> = self.volumes.iter().map(|v| v.spec.clone()).collect();
+        let image_seq = self.image_seq.unwrap_or_else(|| file.image_seq(&volumes));
+        let (layout, erase_count) = (self.header_layout, self.erase_count);
+        let spec = ImageSpec { layout, erase_count, image_seq, volumes };
         let plan = ImagePlan::new(spec)?;
         plan.finish_in_place(&output.file)?;
         for (index, report) in reports.iter_mut().enumerate() {

@@ -4,7 +4,7 @@ use super::refuse_device;
 use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::args::{size32, size64};
 use crate::builder::{self, Summary, VolumeShape};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::output::Output;
 use crate::session::Session;
 use crate::source;
@@ -12,7 +12,10 @@ use clap::Parser;
 use eraseblock_ubifs::mkfs::FileSink;
 use eraseblock_vfs::{SourceKind, SourceNode, SourceTree};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Make a UBIFS file system image from a folder.
 #[derive(Debug, Parser)]
@@ -75,10 +78,10 @@ pub(super) struct MkfsUbifsArgs {
     /// Amount of debug information (there is none)
     #[arg(short = 'g', long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(0..=3))]
     debug: Option<u32>,
-    /// Give each file a user.image-inode-number attribute (not supported)
+    /// Note the inode number of each file in its user.image-inode-number attribute, in the folder
     #[arg(short = 'a', long)]
     set_inum_attr: bool,
-    /// SELinux context file (not supported: take the attributes from an archive)
+    /// SELinux context file: the security.selinux attribute of every file
     #[arg(short = 's', long, value_name = "FILE")]
     selinux: Option<PathBuf>,
     /// Encryption key (not supported)
@@ -133,11 +136,35 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
     }
     let file = Output::create(output)?;
     let mut sink = FileSink::new(&file.file, shape.leb_size);
-    let report = builder::build(&tree, &options, &mut sink, session)?;
+    let (report, numbers) = builder::build_numbered(&tree, &options, &mut sink, session)?;
     file.commit()?;
+    if let Some(root) = args.root.as_ref().filter(|_| args.set_inum_attr) {
+        note_numbers(root, &numbers)?;
+    }
     if args.verbose {
         let summary = Summary::of(&report);
         session.remark(&format!("{}: {}", output.display(), summary.line()));
+    }
+    Ok(())
+}
+
+/// Writes the inode numbers into the folder the image was made of. Only files and directories can
+/// have such an attribute; what the device table added is not there.
+fn note_numbers(root: &Path, numbers: &builder::InodeNumbers) -> Result<(), Failure> {
+    for (path, ino) in numbers {
+        let path = root.join(OsStr::from_bytes(path));
+        match path.symlink_metadata() {
+            Ok(found) if found.is_file() || found.is_dir() => {}
+            _ => continue,
+        }
+        let value = ino.to_string();
+        let set = rustix::fs::lsetxattr(
+            &path,
+            "user.image-inode-number",
+            value.as_bytes(),
+            rustix::fs::XattrFlags::empty(),
+        );
+        set.map_err(io::Error::from).context(path.display())?;
     }
     Ok(())
 }
@@ -164,12 +191,6 @@ impl MkfsUbifsArgs {
         if self.hash_algo.is_some() || self.auth_key.is_some() || self.auth_cert.is_some() {
             return refuse("signing (--hash-algo, --auth-key, --auth-cert)");
         }
-        if self.selinux.is_some() {
-            return refuse("a SELinux context file (--selinux)");
-        }
-        if self.set_inum_attr {
-            return refuse("--set-inum-attr");
-        }
         Ok(())
     }
 
@@ -194,6 +215,7 @@ impl MkfsUbifsArgs {
             key_hash: Some(key_hash),
             space_fixup: self.space_fixup,
             devtable: self.devtable.clone(),
+            selinux: self.selinux.clone(),
             squash_owner: self.squash_uids,
             ..UbifsOptions::default()
         })
@@ -222,11 +244,10 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        for option in ["-K", "-b", "-C", "--hash-algo", "--auth-key", "--auth-cert", "-s"] {
+        for option in ["-K", "-b", "-C", "--hash-algo", "--auth-key", "--auth-cert"] {
             let error = parse(&[option, "x"]).refuse_unsupported().unwrap_err();
             assert!(error.message().contains("not supported"), "{option}");
         }
-        assert!(parse(&["-a"]).refuse_unsupported().is_err());
         assert!(parse(&["-x", "gzip"]).choices().is_err());
         assert!(parse(&["-k", "md5"]).choices().is_err());
     }

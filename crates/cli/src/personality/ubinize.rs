@@ -5,7 +5,7 @@ use crate::args::size32;
 use crate::failure::{Context, Failure};
 use crate::output::Output;
 use crate::session::Session;
-use crate::source::first_word;
+use crate::source;
 use clap::Parser;
 use eraseblock_ubi::image::ini::{VolumeSection, parse_volumes};
 use eraseblock_ubi::image::{
@@ -83,11 +83,12 @@ pub(super) fn run(args: &UbinizeArgs, session: &mut Session) -> Result<(), Failu
     let text = std::fs::read(ini).context(format_args!("cannot load `{}`", ini.display()))?;
     let sections = parse_volumes(&String::from_utf8_lossy(&text)).context(ini.display())?;
     let mut contents = Contents::open(&sections)?;
+    let volumes: Vec<VolumeSpec> =
+        sections.iter().zip(&contents.sizes).map(|(s, size)| volume(s, *size)).collect();
     let image_seq = match args.image_seq {
         Some(image_seq) => image_seq,
-        None => contents.derive_image_seq()?,
+        None => contents.derive_image_seq(&volumes)?,
     };
-    let volumes = sections.iter().zip(&contents.sizes).map(|(s, size)| volume(s, *size)).collect();
     let plan = ImagePlan::new(ImageSpec { layout, erase_count, image_seq, volumes })?;
     if args.verbose {
         session.lines(describe(&plan))?;
@@ -147,14 +148,14 @@ impl Contents {
         Ok(Self { files, sizes })
     }
 
-    /// A number made from the contents: equal inputs make equal images.
-    fn derive_image_seq(&mut self) -> Result<u32, Failure> {
+    /// A number made from the volumes and the contents: equal inputs make equal images.
+    fn derive_image_seq(&mut self, volumes: &[VolumeSpec]) -> Result<u32, Failure> {
         let mut hash = Sha256::new();
         for file in self.files.iter_mut().flatten() {
             io::copy(file, &mut hash)?;
             file.rewind()?;
         }
-        Ok(first_word(hash))
+        Ok(source::image_seq(hash, volumes))
     }
 
     fn write(self, plan: &ImagePlan, path: &Path) -> Result<(), Failure> {

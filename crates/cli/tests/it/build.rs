@@ -14,6 +14,31 @@ fn images_are_reproducible() {
     assert!(bare == fs::read(sample.path(sample.ubifs())).unwrap());
 }
 
+/// Two images that differ in a volume's name, size or type alone got the same number, so that
+/// blocks of one left over among the other's would have been taken for its own.
+#[test]
+fn the_derived_number_covers_the_volumes() {
+    let sample = Sample::new();
+    sample.ubi();
+    let number = |layout: &str| {
+        fs::write(sample.path("other.toml"), layout).unwrap();
+        let built = sample.ok(&["build", "other.toml", "-o", "other.ubi", "--json", "-q"]).out;
+        let built: serde_json::Value = serde_json::from_str(&built).unwrap();
+        built["image_seq"].as_u64().unwrap()
+    };
+    let layout = LAYOUT.replace("image-seq = 7\n", "");
+    let first = number(&layout);
+    assert_eq!(number(&layout), first);
+    for (from, to) in [
+        ("name = \"data\"", "name = \"date\""),
+        ("size = \"6MiB\"", "size = \"5MiB\""),
+        ("type = \"static\"", "type = \"dynamic\""),
+    ] {
+        assert!(layout.contains(from), "{from}");
+        assert_ne!(number(&layout.replace(from, to)), first, "{to}");
+    }
+}
+
 #[test]
 fn the_example_of_the_documentation_builds() {
     let sample = Sample::new();

@@ -106,6 +106,39 @@ fn mkfs_ubifs_takes_the_classic_options() {
 }
 
 #[test]
+fn mkfs_ubifs_labels_files_and_notes_inode_numbers() {
+    let sample = Sample::new();
+    fs::write(sample.path("contexts"), "/.*\tu:r:all:s0\n/bin/.* -- u:r:bin:s0\n").unwrap();
+    let shape = ["-m", "2048", "-e", "126976", "-c", "60", "-x", "none", "-r", "src"];
+    let options = ["--selinux=contexts", "-a", "-o", "x.ubifs"];
+    sample.ok(&[&["mkfs.ubifs"][..], &shape, &options].concat());
+    let stat = |path| sample.ok(&["stat", "x.ubifs", path, "--json"]).out;
+    let label = |hex: &str| hex.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for (path, context) in [("bin/tool", "u:r:bin:s0\0"), ("bin", "u:r:all:s0\0")] {
+        let shown = stat(path);
+        assert!(
+            shown.contains(context.trim_end_matches('\0')) || shown.contains(&label(context)),
+            "{shown}"
+        );
+    }
+    let mut value = [0; 16];
+    for path in ["bin/tool", "etc"] {
+        let host = sample.path("src").join(path);
+        let Ok(len) = rustix::fs::lgetxattr(&host, "user.image-inode-number", &mut value) else {
+            // The host's file system has no such attributes.
+            continue;
+        };
+        let number = String::from_utf8(value[..len].to_vec()).unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&stat(path)).unwrap();
+        assert_eq!(shown["ino"].to_string(), number, "{shown}");
+    }
+    fs::write(sample.path("contexts"), "/bin\n").unwrap();
+    let run = sample.run(&[&["mkfs.ubifs"][..], &shape, &options].concat());
+    assert_eq!(run.code, 255);
+    assert!(run.err.contains("file contexts line 1: 1 fields"), "{}", run.err);
+}
+
+#[test]
 fn mkfs_ubifs_refuses_with_255() {
     let sample = Sample::new();
     let shape = ["-m", "2048", "-e", "126976", "-c", "60", "-x", "none"];

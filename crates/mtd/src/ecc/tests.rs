@@ -1,3 +1,5 @@
+//! Error correction against the vectors of the specification and against random damage.
+
 use super::*;
 
 fn counting(len: usize) -> Vec<u8> {

@@ -76,8 +76,10 @@ const fn nor(
 }
 
 impl Part {
+    /// Serial NAND with its own ECC: Linux programs it by whole pages, so UBI has no sub-pages there.
     const fn on_die(mut self) -> Self {
         self.on_die_ecc = true;
+        self.subpage = self.page;
         self
     }
 

@@ -133,18 +133,11 @@ impl State {
                 self.mix_page(peb, page, rng)?;
             } else if fate == 1 {
                 self.with_page(peb, page, |cells, _| cells.fill(0xFF))?;
-                self.forget_faults(peb, page);
+                self.store.get_mut(peb).forget_page_fault(page);
             }
         }
         self.worn(peb);
         self.refresh_bad(peb)
-    }
-
-    fn forget_faults(&mut self, peb: Peb, page: u32) {
-        let slot = self.store.get_mut(peb);
-        if !slot.page_faults_empty() {
-            slot.faults_mut().pages.remove(&page);
-        }
     }
 
     /// Each 0 becomes 1, or not, at random; no codeword survives in which one did.

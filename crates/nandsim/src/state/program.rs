@@ -197,8 +197,7 @@ impl State {
         let fault = self.page_fault_mut(write.peb, write.page);
         fault.flips.retain(|at| bit(before, *at) == bit(&after, *at));
         if fault.is_clean() {
-            let faults = self.store.get_mut(write.peb).faults_mut();
-            faults.pages.remove(&write.page);
+            self.store.get_mut(write.peb).forget_page_fault(write.page);
         }
         Ok(())
     }

@@ -75,7 +75,8 @@ impl State {
         }
         extra.sort_unstable();
         let outcome = self.deliver(tally, range, buf, &extra)?;
-        if !extra.is_empty() && self.file.is_some() {
+        // Counts of disturbing and unstable reads belong to the block.
+        if self.store.get(range.peb).faults.is_some() || self.plan.read_disturb.is_some() {
             self.persist(range.peb, tally)?;
         }
         Ok(outcome)

@@ -147,8 +147,10 @@ impl Resolver<'_, '_> {
     fn read_copy(&mut self, new: &Candidate) -> Result<Option<ReadQuality>, String> {
         let header = match self.scanner.read_vid(new.peb) {
             Ok(HeaderState::Ok(header) | HeaderState::Bitflips(header)) => header,
-            Ok(HeaderState::Illegal { .. }) => return Ok(None),
-            Ok(_) => return Err("the VID header cannot be read any more".to_owned()),
+            // It could be read a moment ago: cells that were being programmed or erased when the
+            // power went off. Linux gives up here; what is in such a block is not to be trusted,
+            // and the older one is complete.
+            Ok(_) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         self.data.resize(header.data_size as usize, 0);

@@ -257,7 +257,7 @@ pub(super) fn account(stage: &mut Stage<'_>, volumes: &[VolumeInfo]) -> Option<u
 
 /// The blocks reserved for bad-block handling on a chip of `total` blocks, at Linux's default of 20
 /// in 1024.
-fn bad_block_limit(total: u32) -> u32 {
+pub(crate) fn bad_block_limit(total: u32) -> u32 {
     const PER_1024: u64 = 20;
     let total = u64::from(total);
     let limit = total * PER_1024 / 1024;

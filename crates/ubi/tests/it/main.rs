@@ -6,3 +6,5 @@ mod conformance;
 mod detection;
 mod image;
 mod mutation;
+mod random;
+mod running;

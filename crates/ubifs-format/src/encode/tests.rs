@@ -1,3 +1,5 @@
+//! Encoding: the vectors of the specification, and that decoding is its inverse.
+
 use super::*;
 use crate::decode::{self, Limits};
 use crate::node::{EntryKind, Time};

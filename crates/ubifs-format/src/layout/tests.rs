@@ -1,3 +1,5 @@
+//! The formulas of the areas: worked examples and superblocks of the reference tool.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The LEB properties tree: vectors of the specification, packing and its inverse.
+
 use super::*;
 use eraseblock_base::Location;
 use proptest::prelude::*;

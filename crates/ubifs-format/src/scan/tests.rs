@@ -1,3 +1,5 @@
+//! Scanning LEBs: what ends a scan, and which ends a power cut explains.
+
 use super::*;
 use eraseblock_base::crc::crc32;
 

@@ -1,3 +1,5 @@
+//! Built images, checked node by node and against the reference tool.
+
 use super::verify::{Found, Strictness, Verified, verify};
 use super::*;
 use eraseblock_base::ErrorClass;
@@ -12,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 mod classic;
+mod read_back;
 
 const LEB: u32 = 15_872;
 

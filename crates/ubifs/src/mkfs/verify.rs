@@ -2,6 +2,7 @@
 //! is wrong panics. It shares nothing with the builder but the format crate's decoding.
 
 use eraseblock_base::{Leb, Location, align::align_up};
+use eraseblock_codec::Codec;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType, inode_flags};
 use eraseblock_ubifs_format::decode::{self, Limits, Node};
 use eraseblock_ubifs_format::lpt::{
@@ -338,12 +339,17 @@ fn decompress(payload: &[u8], compression: Compression, size: usize) -> Vec<u8> 
             assert_eq!(status, flate2::Status::StreamEnd);
             inflate.total_out() as usize
         }
-        Compression::Zstd => zstd::bulk::decompress_to_buffer(payload, &mut out[..]).unwrap(),
-        Compression::Lzo => lzallright::decompress(payload, &mut out).unwrap(),
+        Compression::Zstd => exactly(Codec::Zstd, payload, &mut out[..size]),
+        Compression::Lzo => exactly(Codec::Lzo, payload, &mut out[..size]),
     };
     assert_eq!(len, size);
     out.truncate(size);
     out
+}
+
+fn exactly(codec: Codec, payload: &[u8], out: &mut [u8]) -> usize {
+    eraseblock_codec::decompress(codec, payload, out).unwrap();
+    out.len()
 }
 
 /// E and the special LEBs.

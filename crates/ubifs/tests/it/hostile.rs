@@ -114,7 +114,7 @@ fn mutated_images_do_no_harm() {
             use_everything(&fs);
             opened += 1;
         }
-        assert!(start.elapsed().as_secs() < 10, "round {round} hangs");
+        assert!(start.elapsed().as_secs() < 2, "round {round} hangs");
     }
     assert!(opened > 15_000, "{opened}");
 }
@@ -124,13 +124,25 @@ fn the_largest_file_is_read_by_its_holes() {
     let mut image = Image::worked();
     let size = 1_u64 << 41;
     let last = (size / 4096 - 1) as u32;
-    image.bud(BASE, 13, 0, &[Ino::file(73, size, 2).node(60, 2), data(73, last, b"end", 61)]);
+    let nodes = [
+        Ino::file(73, size, 2).node(60, 2),
+        data(73, last / 2, &[7; 4096], 61),
+        data(73, last, b"end", 62),
+    ];
+    image.bud(BASE, 13, 0, &nodes);
     let fs = image.mount();
     let mut buf = [0x55; 8192];
+    let middle = u64::from(last / 2) * 4096;
+    assert_eq!(fs.read(73, middle - 1, &mut buf).unwrap(), 8192);
+    assert_eq!((buf[0], &buf[1..4097], &buf[4097..]), (0, &[7; 4096][..], &[0; 4095][..]));
+    assert_eq!(fs.seek_data(73, middle + 4096).unwrap(), Some(size - 4096));
+    assert_eq!(fs.seek_hole(73, size - 4096).unwrap(), size);
+    assert_eq!(fs.read(73, size, &mut buf).unwrap(), 0);
+    assert_eq!(fs.read(73, u64::MAX, &mut buf).unwrap(), 0);
     assert_eq!(fs.read(73, size - 5000, &mut buf).unwrap(), 5000);
     assert_eq!(&buf[904..908], b"end\0");
     assert_eq!(fs.seek_hole(73, 0).unwrap(), 4096);
-    assert_eq!(fs.seek_data(73, 4096).unwrap(), Some(size - 4096));
+    assert_eq!(fs.seek_data(73, 4096).unwrap(), Some(middle));
     image.patch(13, 0, |node| node[48] = 1);
     assert!(image.salvage().1.contains(&"journal-corrupt"));
 }
@@ -168,6 +180,6 @@ fn an_index_that_refers_to_itself_again_and_again_is_given_up() {
     let start = std::time::Instant::now();
     let _ = fs.entries(1).unwrap();
     assert_eq!(names(&fs).len(), 6, "the scan stands in for it");
-    assert!(start.elapsed().as_secs() < 5);
+    assert!(start.elapsed().as_secs() < 2);
     assert!(fs.late_findings().iter().any(|finding| finding.code == "index-cyclic"));
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod committed;
+mod foreign;
 mod hostile;
 mod image;
 mod journal;

@@ -7,7 +7,7 @@ use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::source;
 use eraseblock_base::Leb;
-use eraseblock_ubi::image::ContentSize;
+use eraseblock_ubi::image::{ContentSize, VolumeSpec};
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubifs::mkfs::{LebSink, MkfsOptions};
@@ -85,6 +85,7 @@ impl VolumeContent {
             }
             Content::Ubifs(path, mut choices) => {
                 choices.devtable = choices.devtable.map(|path| folder.join(path));
+                choices.selinux = choices.selinux.map(|path| folder.join(path));
                 let path = folder.join(path);
                 Self::prepare_ubifs(&path, &choices, shape, output, session)
             }
@@ -168,9 +169,9 @@ impl<'a> ImageFile<'a> {
         Self { file, layout, next_peb: LAYOUT_LEBS, hash: Sha256::new() }
     }
 
-    /// A number made from all contents.
-    pub(super) fn image_seq(&self) -> u32 {
-        source::first_word(self.hash.clone())
+    /// A number made from the volumes and all contents.
+    pub(super) fn image_seq(&self, volumes: &[VolumeSpec]) -> u32 {
+        source::image_seq(self.hash.clone(), volumes)
     }
 
     fn data_offset(&self, leb: u32) -> u64 {

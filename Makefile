@@ -1,0 +1,69 @@
+# The words of the repository; `make help` lists them.
+.PHONY: help setup demo test bench fuzz deny advisories
+
+CARGO ?= cargo
+SUDO_HINT = run 'make setup' as root, or install them yourself
+# What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
+PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential
+# What only the bench needs: its peer reader and time(1).
+BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time
+
+help:
+	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
+	@echo "make test    everything a change must pass"
+	@echo "make demo    build the command and run its main job"
+	@echo "make bench   compare with the peer tools side by side"
+	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
+	@echo "make deny    licences, bans and sources of all dependencies"
+
+define install
+	@missing=""; for package in $(1); do \
+	    dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' \
+	        || missing="$$missing $$package"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing$$missing"; \
+	    apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	        apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	else \
+	    echo "not installed:$$missing ($(SUDO_HINT))"; \
+	    [ "$$ERASEBLOCK_NO_ORACLE" = 1 ]; \
+	fi
+endef
+
+setup:
+	$(call install,$(PACKAGES))
+
+test: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) test --quiet --workspace
+	$(CARGO) xtask tidy
+	$(MAKE) deny
+	$(CARGO) build --quiet --release --package eraseblock --package xtask
+	target/release/xtask mutate --count 100000
+	target/release/xtask oracle
+
+# Needs no root and nothing but a Rust toolchain.
+demo:
+	$(CARGO) build --quiet --release --package eraseblock
+	./demo.sh
+
+bench: setup
+	$(call install,$(BENCH_PACKAGES))
+	$(CARGO) build --quiet --release --package eraseblock --package xtask
+	target/release/xtask bench
+
+fuzz:
+	./fuzz/run.sh
+
+target/tools/bin/cargo-deny:
+	$(CARGO) install --quiet cargo-deny --locked --no-default-features --root target/tools
+
+deny: target/tools/bin/cargo-deny
+	target/tools/bin/cargo-deny --log-level error check licenses bans sources
+
+# Needs the network for the advisory database.
+advisories: target/tools/bin/cargo-deny
+	target/tools/bin/cargo-deny check advisories

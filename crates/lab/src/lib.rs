@@ -1,0 +1,4 @@
+//! The laboratory: whole stacks on simulated chips, under faults, judged by models that know
+//! nothing of how they work.
+
+pub mod powercut;

@@ -1,0 +1,115 @@
+//! Power cuts, all of them: a workload runs once on a simulated chip, and at every flash event the
+//! chip is split off and left as every variant of a cut may leave it. Each of these states is
+//! switched on, attached and judged; then the recovery itself is cut.
+//!
+//! # Invariants
+//! 1. A violation is a pure function of its [`ReplayId`]: [`replay`] finds it again.
+//! 2. The judge knows the model and what the device delivers, nothing of its insides.
+
+mod engine;
+mod id;
+mod judge;
+mod model;
+mod shape;
+mod workload;
+
+pub use engine::{replay, ubi};
+pub use id::ReplayId;
+pub use shape::Shape;
+
+use eraseblock_ubi::sabotage::Sabotage;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The chip.
+    pub shape: Shape,
+    /// Chooses the operations and the random parts of the cuts.
+    pub seed: u64,
+    /// Stop after judging this many states.
+    pub budget_states: Option<u64>,
+    /// Stop after this time.
+    pub budget_time: Option<Duration>,
+    /// Cut the recovery of every n-th state as well; 0 for none.
+    pub nested_every: u32,
+    /// Stop after this many violations.
+    pub max_violations: usize,
+    /// A bug to be found.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shape: Shape::Mini,
+            seed: 1,
+            budget_states: None,
+            budget_time: None,
+            nested_every: 64,
+            max_violations: 20,
+            sabotage: Sabotage::None,
+        }
+    }
+}
+
+/// What was tried and what was found.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// The chip.
+    pub shape: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Operations of the workload.
+    pub operations: u64,
+    /// Flash events of the workload.
+    pub events: u64,
+    /// States attached and judged.
+    pub states: u64,
+    /// Different chip contents among them.
+    pub distinct_states: u64,
+    /// States of them that arose by a cut during recovery.
+    pub nested_states: u64,
+    /// States by variant.
+    pub variants: BTreeMap<String, u64>,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// What should not have been.
+    pub violations: Vec<Violation>,
+}
+
+/// A state that should not have been.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Violation {
+    /// How to see it again.
+    pub id: ReplayId,
+    /// The operation that was interrupted.
+    pub operation: String,
+    /// The rule that is broken.
+    pub rule: &'static str,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// Why nothing could be tried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The text is no replay id.
+    #[error("`{text}` is not a replay id: expected ubi/SHAPE/SEED@EVENT.VARIANT[+EVENT.VARIANT]")]
+    Id {
+        /// The text.
+        text: String,
+    },
+    /// The workload has no such event, or the variant does not apply to it.
+    #[error("{id}: the workload has no such event or variant")]
+    NoSuchEvent {
+        /// The id.
+        id: ReplayId,
+    },
+    /// The chip could not be prepared.
+    #[error("preparing the chip: {0}")]
+    Prepare(#[from] eraseblock_ubi::UbiError),
+}

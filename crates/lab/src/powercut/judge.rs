@@ -1,0 +1,192 @@
+//! The judge: a chip after a power cut, what may be on it, and the verdict (spec: ubi 20).
+
+use super::model::{Allowed, Model};
+use super::workload::{open_options, read_leb};
+use super::{Options, ReplayId, Violation};
+use eraseblock_base::{Leb, Peb};
+use eraseblock_mtd::LebDevice;
+use eraseblock_nandsim::{Chip, Recorded, Variant};
+use eraseblock_ubi::{Attachment, UbiDevice, VolumeInfo};
+use eraseblock_ubi_format::VolumeKind;
+use std::sync::Arc;
+
+/// A broken rule and what was found.
+type Broken = (&'static str, String);
+
+/// A state to be judged.
+pub(crate) struct Case<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) id: ReplayId,
+    pub(crate) allowed: &'a Allowed,
+}
+
+impl Case<'_> {
+    /// Switches the chip on and judges what comes up; the flash events of the recovery, if wanted.
+    pub(crate) fn judge(
+        &self,
+        chip: Chip,
+        keep_events: bool,
+    ) -> (Option<Violation>, Vec<Recorded>) {
+        let chip = Arc::new(chip);
+        chip.power_on();
+        chip.set_recording(keep_events);
+        let mut events = Vec::new();
+        let verdict = self.recover(&chip).and_then(|()| {
+            events = chip.take_recording();
+            chip.set_recording(false);
+            self.again(&chip)
+        });
+        let violation = verdict.err().map(|(rule, message)| Violation {
+            id: self.id.clone(),
+            operation: self.allowed.operation.clone(),
+            rule,
+            message,
+        });
+        (violation, events)
+    }
+
+    /// Cells may change under the reader: parts may be lost, but nothing may be wrong.
+    fn is_unstable(&self) -> bool {
+        self.id.cuts.iter().any(|(_, variant)| is_unstable(*variant))
+    }
+
+    fn open(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
+        let layout = self.options.shape.layout();
+        let options = open_options(self.options);
+        UbiDevice::open_with_report(chip.clone(), &layout, &options)
+            .map_err(|error| ("attach-refused", error.to_string()))
+    }
+
+    fn recover(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
+        let (ubi, attachment) = self.open(chip)?;
+        ubi.check_invariants().map_err(|message| ("invariants", message))?;
+        if !self.is_unstable() {
+            ubi.verify_flash().map_err(|error| ("flash-differs", error.to_string()))?;
+        }
+        self.check_counters(&attachment)?;
+        self.check_volumes(&ubi)?;
+        ubi.flush().map_err(|error| ("background-failed", error.to_string()))?;
+        ubi.check_invariants().map_err(|message| ("invariants", message))
+    }
+
+    /// Attaching once more: the same, and nothing is written.
+    fn again(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
+        let before = chip.next_event();
+        let (ubi, _) = self.open(chip)?;
+        if !self.is_unstable() && chip.next_event() != before {
+            let events = chip.next_event() - before;
+            return Err(("second-attach-writes", format!("{events} flash events")));
+        }
+        self.check_volumes(&ubi)?;
+        self.check_alive(&ubi)
+    }
+
+    /// Counters never fall; one that was lost may become the mean.
+    fn check_counters(&self, attachment: &Attachment) -> Result<(), Broken> {
+        for (number, before) in (0..).zip(self.allowed.erase_counters.iter()) {
+            let now = attachment.peb(Peb::new(number)).and_then(|peb| peb.erase_count);
+            if let Some(now) = now.filter(|now| now.get() < *before) {
+                let message = format!("peb {number} has {now}, expected at least {before}");
+                return Err(("erase-counter", message));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_volumes(&self, ubi: &UbiDevice) -> Result<(), Broken> {
+        let found = ubi.volumes();
+        let (before, after) = (&self.allowed.before, &self.allowed.after);
+        let marked = found.iter().find(|volume| volume.upd_marker).map(|volume| volume.id.get());
+        if marked.is_some() && marked != self.allowed.updating {
+            return Err(("update-marker", format!("volume {marked:?} is marked as damaged")));
+        }
+        if !same_table(&found, before) && !same_table(&found, after) {
+            let names: Vec<_> = found.iter().map(table_line).collect();
+            return Err(("volume-table", format!("neither old nor new: {names:?}")));
+        }
+        for volume in found.iter().filter(|volume| !volume.upd_marker) {
+            self.check_volume(ubi, volume)?;
+        }
+        Ok(())
+    }
+
+    fn check_volume(&self, ubi: &UbiDevice, info: &VolumeInfo) -> Result<(), Broken> {
+        let id = info.id.get();
+        let layout = self.options.shape.layout();
+        let piece = self.options.shape.chip_page();
+        let volume = ubi.volume(info.id).map_err(|error| ("volume-lost", error.to_string()))?;
+        let unstable = self.is_unstable();
+        let mut sides = [true, true];
+        for leb in 0..info.reserved_lebs {
+            let found = read_leb(&volume, leb, layout.data_offset(), piece)
+                .map_err(|error| ("read-failed", error.to_string()))?;
+            let permitted = self.allowed.permits(id, leb, &found)
+                || (unstable && self.allowed.permits_lost(id, leb, &found));
+            if !permitted {
+                return Err(("leb-content", self.explain(id, leb, &found.bytes)));
+            }
+            for (side, model) in sides.iter_mut().zip([&self.allowed.before, &self.allowed.after]) {
+                let leb = model.volumes.get(&id).and_then(|model| model.lebs.get(leb as usize));
+                *side &= leb.is_some_and(|leb| {
+                    leb.ghosts.iter().chain([&leb.content]).any(|content| found.is(content))
+                });
+            }
+            if info.kind == VolumeKind::Static && leb < info.used_lebs && !unstable {
+                let checked = volume.check_leb(Leb::new(leb));
+                checked.map_err(|error| ("static-data", error.to_string()))?;
+            }
+        }
+        if self.allowed.updating == Some(id) && sides == [false, false] && !unstable {
+            return Err(("update-half-done", format!("volume {id} is neither old nor new")));
+        }
+        Ok(())
+    }
+
+    fn explain(&self, id: u32, leb: u32, bytes: &[u8]) -> String {
+        let used = bytes.iter().rposition(|byte| *byte != 0xFF).map_or(0, |last| last + 1);
+        let side = |model: &Model| {
+            let leb = model.volumes.get(&id).and_then(|model| model.lebs.get(leb as usize));
+            leb.map(|leb| (leb.content.len(), leb.ghosts.len()))
+        };
+        format!(
+            "volume {id} LEB {leb} has {used} bytes starting {:02x?}; (bytes, older contents) \
+             before {:?}, after {:?}",
+            &bytes[..bytes.len().min(8)],
+            side(&self.allowed.before),
+            side(&self.allowed.after),
+        )
+    }
+
+    /// The device can still be written to.
+    fn check_alive(&self, ubi: &UbiDevice) -> Result<(), Broken> {
+        let failed = |error: &dyn std::error::Error| ("dead", error.to_string());
+        let usable =
+            |volume: &&VolumeInfo| volume.kind == VolumeKind::Dynamic && !volume.upd_marker;
+        let volumes = ubi.volumes();
+        let Some(info) = volumes.iter().find(usable) else { return Ok(()) };
+        let volume = ubi.volume(info.id).map_err(|error| failed(&error))?;
+        let data = vec![0x2A; (volume.min_io() as usize).max(64)];
+        volume.change(Leb::new(0), &data).map_err(|error| failed(&error))?;
+        let mut now = vec![0; data.len()];
+        volume.read(Leb::new(0), 0, &mut now).map_err(|error| failed(&error))?;
+        if now == data { Ok(()) } else { Err(("dead", "what was written is not there".into())) }
+    }
+}
+
+/// Whether what a variant leaves may read differently from one time to the next.
+pub(crate) fn is_unstable(variant: Variant) -> bool {
+    variant.is_unstable() && variant != Variant::B1
+}
+
+fn table_line(volume: &VolumeInfo) -> (u32, String, bool, usize) {
+    let is_static = volume.kind == VolumeKind::Static;
+    (volume.id.get(), volume.name.to_string(), is_static, volume.reserved_lebs as usize)
+}
+
+fn same_table(found: &[VolumeInfo], model: &Model) -> bool {
+    let expected = model
+        .volumes
+        .iter()
+        .map(|(id, volume)| (*id, volume.name.clone(), volume.is_static, volume.lebs.len()));
+    found.iter().map(table_line).eq(expected)
+}

@@ -1,0 +1,189 @@
+//! What a UBI device is to hold, and what it may hold after a cut (spec: ubi 20).
+
+use eraseblock_base::align::is_erased;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A content without the erased bytes behind it.
+pub(crate) type Content = Arc<Vec<u8>>;
+
+/// What is known of one LEB.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LebModel {
+    pub(crate) content: Content,
+    /// What may come back after a cut: unmapping is lazy.
+    pub(crate) ghosts: Vec<Content>,
+}
+
+impl LebModel {
+    /// Nothing but `content` from now on.
+    pub(crate) fn set(&mut self, content: Vec<u8>) {
+        *self = Self { content: Arc::new(content), ghosts: Vec::new() };
+    }
+
+    pub(crate) fn unmap(&mut self) {
+        let old = std::mem::take(&mut self.content);
+        if !old.is_empty() {
+            self.ghosts.push(old);
+        }
+    }
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct VolumeModel {
+    pub(crate) name: String,
+    pub(crate) is_static: bool,
+    pub(crate) lebs: Vec<LebModel>,
+    /// Bytes in a static volume.
+    pub(crate) used: u64,
+}
+
+/// A device.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) volumes: BTreeMap<u32, VolumeModel>,
+}
+
+/// Data that was being written when the power went off.
+#[derive(Clone, Debug)]
+pub(crate) struct Torn {
+    pub(crate) volume: u32,
+    pub(crate) leb: u32,
+    /// What the LEB held before, as far as it stays.
+    pub(crate) base: Content,
+    pub(crate) data: Vec<u8>,
+}
+
+/// All that may be found after a cut in the middle of one operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Allowed {
+    pub(crate) operation: String,
+    pub(crate) before: Arc<Model>,
+    pub(crate) after: Arc<Model>,
+    pub(crate) torn: Option<Torn>,
+    /// A volume that is all as before, all as after, or marked as damaged.
+    pub(crate) updating: Option<u32>,
+    /// A volume whose LEBs from a number on may be gone already.
+    pub(crate) shrinking: Option<(u32, u32)>,
+    /// Erase counters before the operation.
+    pub(crate) erase_counters: Arc<Vec<u32>>,
+}
+
+/// A LEB as it was read: pieces as they were programmed, and whether each could be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) bytes: Vec<u8>,
+    /// End of each piece and whether its bytes are to be trusted.
+    pub(crate) pieces: Vec<(usize, bool)>,
+}
+
+impl Found {
+    pub(crate) fn is_readable(&self) -> bool {
+        self.pieces.iter().all(|(_, good)| *good)
+    }
+
+    /// Whether it is readable, starts with `content` and is erased behind that.
+    pub(crate) fn is(&self, content: &[u8]) -> bool {
+        self.is_readable() && self.resembles(content)
+    }
+
+    fn resembles(&self, content: &[u8]) -> bool {
+        self.bytes.starts_with(content) && is_erased(&self.bytes[content.len()..])
+    }
+
+    /// Whether all pieces that could be read are those of `content`.
+    pub(crate) fn is_as_far_as_readable(&self, content: &[u8]) -> bool {
+        let mut start = 0;
+        self.pieces.iter().all(|(end, good)| {
+            let piece = &self.bytes[start..*end];
+            let expected = content.get(start..).unwrap_or_default();
+            let expected = &expected[..expected.len().min(piece.len())];
+            start = *end;
+            !good || (piece.starts_with(expected) && is_erased(&piece[expected.len()..]))
+        })
+    }
+
+    /// Whether it is `base` with a prefix of `data` behind, at most one piece of which is torn: a
+    /// torn piece cannot be read, or has some of its bits programmed.
+    pub(crate) fn is_torn(&self, base: &[u8], data: &[u8]) -> bool {
+        let goal: Vec<u8> = base.iter().chain(data).copied().collect();
+        let (mut start, mut torn) = (0, false);
+        for (end, good) in &self.pieces {
+            let piece = &self.bytes[start..*end];
+            let goal = goal.get(start..goal.len().min(*end)).unwrap_or_default();
+            let complete = *good && piece.starts_with(goal) && is_erased(&piece[goal.len()..]);
+            let fixed = base.len().saturating_sub(start).min(piece.len());
+            if torn {
+                if !good || !is_erased(&piece[fixed..]) {
+                    return false;
+                }
+            } else if !complete {
+                torn = true;
+                let cleared = |(byte, goal): (&u8, &u8)| byte & goal == *goal;
+                let partly = piece.iter().zip(goal).all(cleared)
+                    && piece.starts_with(&goal[..fixed.min(goal.len())])
+                    && is_erased(&piece[goal.len()..]);
+                if *good && !partly {
+                    return false;
+                }
+            }
+            start = *end;
+        }
+        true
+    }
+}
+
+impl Allowed {
+    /// Whether the LEB may be found like this.
+    pub(crate) fn permits(&self, volume: u32, leb: u32, found: &Found) -> bool {
+        let models = [&self.before, &self.after].into_iter();
+        let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));
+        let known = lebs
+            .flat_map(|leb| leb.ghosts.iter().chain([&leb.content]))
+            .any(|content| found.is(content));
+        let shrunk = self.shrinking.is_some_and(|(of, first)| of == volume && leb >= first);
+        let torn = self.torn.as_ref().filter(|torn| (torn.volume, torn.leb) == (volume, leb));
+        known
+            || (shrunk && found.is(&[]))
+            || torn.is_some_and(|torn| found.is_torn(&torn.base, &torn.data))
+    }
+
+    /// Whether the LEB may be found like this when cells are not stable: nothing is wrong in it,
+    /// but parts or all of it may be lost.
+    pub(crate) fn permits_lost(&self, volume: u32, leb: u32, found: &Found) -> bool {
+        let models = [&self.before, &self.after].into_iter();
+        let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));
+        let mut known = lebs.flat_map(|leb| leb.ghosts.iter().chain([&leb.content]));
+        let torn = self.torn.as_ref().filter(|torn| (torn.volume, torn.leb) == (volume, leb));
+        found.is(&[])
+            || known.any(|content| found.is_as_far_as_readable(content))
+            || torn.is_some_and(|torn| found.is_torn(&torn.base, &torn.data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(bytes: &[u8], bad: &[usize]) -> Found {
+        let pieces = (1..=bytes.len() / 2).map(|n| (2 * n, !bad.contains(&(n - 1)))).collect();
+        Found { bytes: bytes.to_vec(), pieces }
+    }
+
+    #[test]
+    fn torn_writes() {
+        let (base, data) = ([1, 2], [0x30, 0x40, 0x50, 0x60]);
+        let torn = |bytes: &[u8], bad: &[usize]| found(bytes, bad).is_torn(&base, &data);
+        assert!(torn(&[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], &[]));
+        assert!(torn(&[1, 2, 0x30, 0x40, 0x50, 0x60, 0xFF, 0xFF], &[]));
+        assert!(torn(&[1, 2, 0x30, 0x40, 0x51, 0xFF, 0xFF, 0xFF], &[]));
+        assert!(torn(&[1, 2, 9, 9, 0xFF, 0xFF, 0xFF, 0xFF], &[1]));
+        assert!(!torn(&[1, 2, 0x20, 0x40, 0xFF, 0xFF, 0xFF, 0xFF], &[]), "another bit cleared");
+        assert!(!torn(&[1, 2, 0x31, 0x40, 0x50, 0x60, 0xFF, 0xFF], &[]), "a hole");
+        assert!(!torn(&[1, 3, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], &[]), "the base changed");
+        assert!(!torn(&[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF], &[]), "something behind");
+        assert!(found(&[1, 2, 9, 9], &[1]).is_as_far_as_readable(&[1, 2, 3]));
+        assert!(!found(&[1, 2, 9, 9], &[0]).is_as_far_as_readable(&[1, 2, 3]));
+    }
+}

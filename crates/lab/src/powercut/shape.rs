@@ -1,0 +1,66 @@
+//! The chips of the campaigns: small, so that everything happens often.
+
+use eraseblock_base::{Geometry, MediumKind};
+use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_ubi_format::HeaderLayout;
+
+/// A chip of the campaigns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Shape {
+    /// NAND, 64 blocks of 16 KiB, 512-byte pages without sub-pages.
+    Mini,
+    /// NAND, 64 blocks of 32 KiB, 2048-byte pages with sub-pages of 512: both headers in one page.
+    Subpage,
+    /// NAND, 64 blocks of 64 KiB, 4096-byte pages without sub-pages.
+    Large,
+    /// NOR, 64 blocks of 16 KiB, programmed byte by byte.
+    Nor,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Mini, Self::Subpage, Self::Large, Self::Nor];
+
+    /// The word in replay ids.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mini => "mini",
+            Self::Subpage => "subpage",
+            Self::Large => "large",
+            Self::Nor => "nor",
+        }
+    }
+
+    /// The chip of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shape| shape.name() == name)
+    }
+
+    const fn sizes(self) -> (MediumKind, u32, u32, u32, u32) {
+        match self {
+            Self::Mini => (MediumKind::Nand, 16_384, 512, 512, 16),
+            Self::Subpage => (MediumKind::Nand, 32_768, 2048, 512, 64),
+            Self::Large => (MediumKind::Nand, 65_536, 4096, 4096, 128),
+            Self::Nor => (MediumKind::Nor, 16_384, 1, 1, 0),
+        }
+    }
+
+    /// A new chip.
+    pub fn chip(self) -> Chip {
+        let (kind, peb, page, unit, oob) = self.sizes();
+        let geometry = Geometry::new(kind, peb, 64, page, unit, oob).expect("a possible chip");
+        Chip::new(ChipConfig::of_geometry(geometry).expect("a possible chip"))
+    }
+
+    /// Bytes the chip programs at once.
+    pub(crate) fn chip_page(self) -> u32 {
+        let (kind, _, page, ..) = self.sizes();
+        if kind == MediumKind::Nor { 256 } else { page }
+    }
+
+    /// Where UBI's headers go.
+    pub fn layout(self) -> HeaderLayout {
+        let (_, peb, page, unit, _) = self.sizes();
+        HeaderLayout::new(peb, page, unit, None).expect("a possible layout")
+    }
+}

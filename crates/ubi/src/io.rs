@@ -1,0 +1,191 @@
+//! Reading, writing and erasing parts of eraseblocks (spec: ubi 8.1, 14.8, 14.9).
+//!
+//! # Invariants
+//! 1. Headers are written as whole header units, zero around the 64 bytes (spec: ubi 2).
+//! 2. A write is never repeated here; reads and erasures are, up to three times.
+
+use crate::sabotage::Sabotage;
+use eraseblock_base::align::is_erased;
+use eraseblock_base::{Location, MediumKind, Peb};
+use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+use eraseblock_ubi_format::decode::HEADER_BYTES;
+use eraseblock_ubi_format::encode::{encode_ec, encode_vid};
+use eraseblock_ubi_format::{
+    EcHeader, EraseCount, HeaderLayout, HeaderState, ReadQuality, VidHeader, classify_ec,
+    classify_vid,
+};
+use std::sync::Arc;
+
+/// How often a read or an erasure is tried again.
+const RETRIES: u32 = 3;
+
+/// A device and the places of the headers on it.
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) device: Arc<dyn Mtd>,
+    pub(crate) layout: HeaderLayout,
+    pub(crate) image_seq: u32,
+    pub(crate) threshold: u16,
+    pub(crate) sabotage: Sabotage,
+}
+
+/// Whether the medium failed in a way another eraseblock may not (the EIO of the specification).
+pub(crate) fn is_eio(error: &MtdError) -> bool {
+    matches!(error, MtdError::Failed { .. } | MtdError::Io { .. })
+}
+
+impl Io {
+    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
+        self.sabotage == by
+    }
+
+    pub(crate) fn can_have_bad_blocks(&self) -> bool {
+        self.device.geometry().can_have_bad_blocks()
+    }
+
+    pub(crate) fn address(&self, peb: Peb, offset: u32) -> u64 {
+        self.device.geometry().address_of(peb) + u64::from(offset)
+    }
+
+    pub(crate) fn quality(&self, outcome: ReadOutcome) -> ReadQuality {
+        if outcome.uncorrectable {
+            ReadQuality::Uncorrectable
+        } else if outcome.corrected_bits >= self.threshold.max(1) {
+            ReadQuality::Bitflips
+        } else {
+            ReadQuality::Clean
+        }
+    }
+
+    /// Reads bytes of an eraseblock.
+    pub(crate) fn read(
+        &self,
+        peb: Peb,
+        offset: u32,
+        buf: &mut [u8],
+    ) -> Result<ReadOutcome, MtdError> {
+        let addr = self.address(peb, offset);
+        let mut retries = RETRIES;
+        loop {
+            match self.device.read(addr, buf) {
+                Err(error) if is_eio(&error) && retries > 0 => retries -= 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads the erase-counter header.
+    pub(crate) fn read_ec(&self, peb: Peb) -> Result<HeaderState<EcHeader>, MtdError> {
+        let mut bytes = [0; HEADER_BYTES];
+        let outcome = self.read(peb, 0, &mut bytes)?;
+        Ok(classify_ec(&bytes, self.quality(outcome), &self.layout, Location::peb(peb)))
+    }
+
+    /// Reads the volume identifier header.
+    pub(crate) fn read_vid(&self, peb: Peb) -> Result<HeaderState<VidHeader>, MtdError> {
+        let offset = self.layout.vid_hdr_offset();
+        let mut bytes = [0; HEADER_BYTES];
+        let outcome = self.read(peb, offset, &mut bytes)?;
+        let at = Location::Peb(peb, offset);
+        Ok(classify_vid(&bytes, self.quality(outcome), &self.layout, at))
+    }
+
+    /// Whether the place of the volume identifier header can be written: the first 64 bytes of a
+    /// page may read as erased although the page was being programmed when the power went off.
+    pub(crate) fn is_header_unit_erased(&self, peb: Peb) -> Result<bool, MtdError> {
+        let unit = self.layout.header_unit();
+        let offset = self.layout.vid_hdr_offset();
+        let mut bytes = vec![0; HEADER_BYTES.next_multiple_of(unit as usize)];
+        let outcome = self.read(peb, offset - offset % unit, &mut bytes)?;
+        Ok(self.quality(outcome) == ReadQuality::Clean && is_erased(&bytes))
+    }
+
+    /// Writes the erase-counter header of a freshly erased block.
+    pub(crate) fn write_ec(&self, peb: Peb, erase_count: EraseCount) -> Result<(), MtdError> {
+        let header = EcHeader {
+            erase_count,
+            vid_hdr_offset: self.layout.vid_hdr_offset(),
+            data_offset: self.layout.data_offset(),
+            image_seq: self.image_seq,
+        };
+        self.write_header(peb, 0, &encode_ec(&header))
+    }
+
+    /// Writes the volume identifier header of a free block.
+    pub(crate) fn write_vid(&self, peb: Peb, header: &VidHeader) -> Result<(), MtdError> {
+        self.write_header(peb, self.layout.vid_hdr_offset(), &encode_vid(header))
+    }
+
+    fn write_header(
+        &self,
+        peb: Peb,
+        offset: u32,
+        header: &[u8; HEADER_BYTES],
+    ) -> Result<(), MtdError> {
+        let unit = self.layout.header_unit();
+        let shift = (offset % unit) as usize;
+        let mut bytes = vec![0; HEADER_BYTES.next_multiple_of(unit as usize)];
+        bytes[shift..shift + HEADER_BYTES].copy_from_slice(header);
+        self.device.program(self.address(peb, offset - offset % unit), &bytes)
+    }
+
+    /// Writes data at an offset of the data area.
+    pub(crate) fn write_data(&self, peb: Peb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        self.device.program(self.address(peb, self.layout.data_offset() + offset), data)
+    }
+
+    /// Erases a block. Its erase-counter header is the caller's business.
+    pub(crate) fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        let mut retries = RETRIES;
+        loop {
+            match self.device.erase(peb) {
+                Err(error) if is_eio(&error) && retries > 0 => retries -= 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// NOR may lose the data of a block before its headers while it is erased: the headers are
+    /// made invalid first, the erase-counter header before the other (spec: ubi 14.8).
+    pub(crate) fn invalidate_headers(&self, peb: Peb) -> Result<(), MtdError> {
+        let geometry = self.device.geometry();
+        if geometry.kind() != MediumKind::Nor || geometry.min_io() != 1 {
+            return Ok(());
+        }
+        if !matches!(
+            self.read_ec(peb)?,
+            HeaderState::Bad | HeaderState::BadUncorrectable | HeaderState::Erased
+        ) {
+            self.device.program(self.address(peb, 0), &[0; 4])?;
+        }
+        if !matches!(
+            self.read_vid(peb)?,
+            HeaderState::Bad | HeaderState::BadUncorrectable | HeaderState::Erased
+        ) {
+            self.device.program(self.address(peb, self.layout.vid_hdr_offset()), &[0; 4])?;
+        }
+        Ok(())
+    }
+
+    /// Whether the block still erases, programs and reads without a single wrong bit (spec: ubi
+    /// 14.9). Three erasures; afterwards it holds the last pattern.
+    pub(crate) fn torture(&self, peb: Peb) -> Result<(), MtdError> {
+        let failed = || MtdError::Failed { at: Location::peb(peb), operation: "torture test" };
+        let mut bytes = vec![0; self.layout.peb_size() as usize];
+        for pattern in [0xA5, 0x5A, 0x00] {
+            self.erase(peb)?;
+            let outcome = self.read(peb, 0, &mut bytes)?;
+            if outcome != ReadOutcome::CLEAN || !is_erased(&bytes) {
+                return Err(failed());
+            }
+            bytes.fill(pattern);
+            self.device.program(self.address(peb, 0), &bytes)?;
+            bytes.fill(!pattern);
+            let outcome = self.read(peb, 0, &mut bytes)?;
+            if outcome != ReadOutcome::CLEAN || bytes.iter().any(|byte| *byte != pattern) {
+                return Err(failed());
+            }
+        }
+        Ok(())
+    }
+}

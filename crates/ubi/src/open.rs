@@ -1,0 +1,376 @@
+//! From the result of an attach to a device in use (spec: ubi 10, 11).
+//!
+//! # Invariants
+//! 1. Nothing is written before everything has been read and found acceptable.
+//! 2. Both copies of the volume table are equal and good when a device has been opened for writing.
+
+use crate::account::Accounting;
+use crate::attach::{AttachOptions, Attachment, PebState, VolumeInfo, attach};
+use crate::core::{Core, Counters, Volume};
+use crate::error::UbiError;
+use crate::io::{Io, is_eio};
+use crate::runtime::{OpenOptions, ReadOnlyReason};
+use crate::sabotage::Sabotage;
+use crate::wl::{Place, Wl};
+use eraseblock_base::{Leb, Location, Peb, VolumeId};
+use eraseblock_mtd::Mtd;
+use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME};
+use eraseblock_ubi_format::table::{TableVerdict, encode_table, read_table};
+use eraseblock_ubi_format::{
+    Compat, EraseCount, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName,
+    VolumeRecord,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Blocks tried for a copy of the volume table.
+const TABLE_ATTEMPTS: u32 = 6;
+
+/// Attaches and gets everything ready for use.
+pub(crate) fn open(
+    device: Arc<dyn Mtd>,
+    layout: &HeaderLayout,
+    options: &OpenOptions,
+) -> Result<(Core, Attachment), UbiError> {
+    let attach_options = AttachOptions {
+        whole_device: true,
+        verify_static: false,
+        bitflip_threshold: options.bitflip_threshold,
+    };
+    let mut attachment = attach(device.as_ref(), layout, &attach_options)?;
+    if let Some(refusal) = &attachment.linux_refuses
+        && !options.force
+    {
+        return Err(UbiError::Refused(refusal.clone()));
+    }
+    let image_seq = if attachment.is_empty { options.image_seq } else { attachment.image_seq };
+    let io = Io {
+        device,
+        layout: *layout,
+        image_seq,
+        threshold: options.bitflip_threshold,
+        sabotage: options.sabotage,
+    };
+    let mut early = Early::new(io, &mut attachment, options);
+    if early.core.read_only.is_none() {
+        early.recover_table(&attachment)?;
+    }
+    let core = early.finish(options)?;
+    Ok((core, attachment))
+}
+
+/// A device whose wear levelling does not work yet.
+struct Early {
+    core: Core,
+    /// Blocks to be erased, the most urgent first.
+    erase: VecDeque<Peb>,
+    free: VecDeque<Peb>,
+}
+
+impl Early {
+    fn new(io: Io, attachment: &mut Attachment, options: &OpenOptions) -> Self {
+        let mean = attachment.erase_counters.mean;
+        let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, EraseCount::get));
+        let mut wl = Wl::new(ec.collect(), options.wl_threshold.max(1));
+        let mut free = VecDeque::new();
+        for (number, info) in (0..).zip(&attachment.pebs) {
+            let peb = Peb::new(number);
+            match info.state {
+                PebState::Free => free.push_back(peb),
+                PebState::Used if info.scrub => wl.put(peb, Place::Scrub),
+                PebState::Used => wl.put(peb, Place::Used),
+                PebState::Erase | PebState::Fastmap => {}
+                PebState::Bad => wl.put(peb, Place::Bad),
+                PebState::Corrupted
+                | PebState::Alien
+                | PebState::Foreign
+                | PebState::Unreadable => wl.put(peb, Place::Corrupted),
+            }
+        }
+        let mut erase: VecDeque<Peb> = attachment.erase_order.iter().copied().collect();
+        if !options.read_only {
+            free.retain(|peb| {
+                let usable = io.is_header_unit_erased(*peb).unwrap_or(false);
+                if !usable {
+                    erase.push_front(*peb);
+                }
+                usable
+            });
+        }
+        let read_only = read_only_reason(&io, attachment, options);
+        let volumes = volumes(attachment);
+        let core = Core {
+            books: books(&io, attachment, options),
+            io,
+            wl,
+            volumes,
+            sqnum: attachment.max_sqnum.get(),
+            read_only,
+            counters: Counters::default(),
+        };
+        Self { core, erase, free }
+    }
+
+    /// Makes both copies of the volume table good and equal (spec: ubi 10).
+    fn recover_table(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
+        let copies = [0, 1].map(|leb| self.read_copy(Leb::new(leb)));
+        let good = |copy: &Option<(Vec<u8>, bool)>| copy.as_ref().is_some_and(|(_, good)| *good);
+        let salvaged = || {
+            let records: Vec<_> = self.core.records();
+            let mut bytes = encode_table(&attachment.layout, &records);
+            bytes.resize(attachment.layout.table_size() as usize, 0);
+            bytes
+        };
+        let [first, second] = &copies;
+        let bytes = match (first, second) {
+            (Some((bytes, true)), _) | (_, Some((bytes, true))) => bytes.clone(),
+            // An empty device, or one that was forced open: what could be salvaged.
+            _ => salvaged(),
+        };
+        if self.core.io.is_sabotaged(Sabotage::NoTableRecovery) && (good(first) || good(second)) {
+            return Ok(());
+        }
+        for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
+            if copy.as_ref() != Some(&(bytes.clone(), true)) {
+                self.write_copy(Leb::new(leb), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy of the table and whether it is good; `None` if there is none.
+    fn read_copy(&self, leb: Leb) -> Option<(Vec<u8>, bool)> {
+        let core = &self.core;
+        let peb = core.volume(LAYOUT_VOLUME).ok()?.peb(leb)?;
+        let layout = &core.io.layout;
+        let mut bytes = vec![0; layout.table_size() as usize];
+        core.io.read(peb, layout.data_offset(), &mut bytes).ok()?;
+        let at = |offset| Location::Peb(peb, offset);
+        let reading = read_table(&bytes, layout.volume_slots(), &core.record_rules(), at);
+        Some((bytes, reading.verdict == TableVerdict::Good))
+    }
+
+    /// Writes a copy of the table into another block (spec: ubi 10, step W).
+    fn write_copy(&mut self, leb: Leb, bytes: &[u8]) -> Result<(), UbiError> {
+        let mut attempt = 1;
+        loop {
+            let peb = self.early_peb()?;
+            let header = VidHeader {
+                kind: VolumeKind::Dynamic,
+                copy_flag: false,
+                compat: Compat::Reject,
+                volume: LAYOUT_VOLUME,
+                leb,
+                data_size: 0,
+                used_lebs: 0,
+                data_pad: 0,
+                data_crc: 0,
+                sqnum: self.core.next_sqnum(),
+            };
+            let io = &self.core.io;
+            let written = io.write_vid(peb, &header).and_then(|()| io.write_data(peb, 0, bytes));
+            match written {
+                Ok(()) => {
+                    let volume = self.core.volume_mut(LAYOUT_VOLUME)?;
+                    let old = volume.map[leb.index()].replace(peb);
+                    self.core.wl.put(peb, Place::Used);
+                    if let Some(old) = old {
+                        self.core.wl.take(old);
+                        self.erase.push_back(old);
+                    }
+                    return Ok(());
+                }
+                Err(error) if is_eio(&error) && attempt < TABLE_ATTEMPTS => {
+                    self.erase.push_back(peb);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// A free block, or the first one that can be erased.
+    fn early_peb(&mut self) -> Result<Peb, UbiError> {
+        if let Some(peb) = self.free.pop_front() {
+            return Ok(peb);
+        }
+        for _ in 0..self.erase.len() {
+            let Some(peb) = self.erase.pop_front() else { break };
+            match self.core.early_erase(peb) {
+                Ok(()) => return Ok(peb),
+                Err(UbiError::Device(error)) if is_eio(&error) => self.erase.push_back(peb),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(UbiError::NoSpace { wanted: 1, available: 0 })
+    }
+
+    fn finish(self, options: &OpenOptions) -> Result<Core, UbiError> {
+        let Self { mut core, erase, free } = self;
+        for peb in free {
+            core.wl.put(peb, Place::Free);
+        }
+        for peb in erase {
+            core.wl.queue_erase(peb, false, None);
+        }
+        let lebs: u64 = core.volumes.values().map(|volume| volume.map.len() as u64).sum();
+        match core.books.open(lebs, 0) {
+            Ok(books) => core.books = books,
+            Err(_) if options.force => core.go_read_only(ReadOnlyReason::NotEnoughBlocks),
+            Err((wanted, available)) => return Err(UbiError::NoSpace { wanted, available }),
+        }
+        core.wl.schedule_move();
+        if core.read_only.is_none() {
+            core.autoresize()?;
+        }
+        Ok(core)
+    }
+}
+
+impl Core {
+    /// Erases a block before wear levelling works.
+    fn early_erase(&mut self, peb: Peb) -> Result<(), UbiError> {
+        self.io.invalidate_headers(peb)?;
+        self.io.erase(peb)?;
+        let ec = u64::from(self.wl.ec(peb)) + 1;
+        let erase_count = EraseCount::new(ec).ok_or(UbiError::Request {
+            field: "erase counter",
+            found: ec,
+            expected: "at most 2147483647",
+        })?;
+        self.io.write_ec(peb, erase_count)?;
+        self.wl.set_ec(peb, erase_count.get());
+        Ok(())
+    }
+
+    /// Gives everything available to the volume that wants it (spec: ubi 11.5).
+    fn autoresize(&mut self) -> Result<(), UbiError> {
+        let wants = |volume: &Volume| volume.record.flags.contains(VolumeFlags::AUTORESIZE);
+        let found = self.volumes.iter().find(|(_, volume)| wants(volume));
+        let Some((id, volume)) = found.map(|(id, volume)| (*id, volume.record.clone())) else {
+            return Ok(());
+        };
+        let more = self.books.available;
+        let flags = VolumeFlags::from_bits(volume.flags.bits() & !VolumeFlags::AUTORESIZE.bits());
+        let reserved_lebs = volume.reserved_lebs + more;
+        let record = VolumeRecord { flags, reserved_lebs, ..volume };
+        self.write_record(id, Some(record.clone()))?;
+        let _ = self.books.reserve(more);
+        let volume = self.volume_mut(id)?;
+        volume.map.resize(record.reserved_lebs as usize, None);
+        volume.record = record;
+        Ok(())
+    }
+
+    /// Whether the header of every mapped LEB says what the map says, and both copies of the
+    /// volume table are the same.
+    pub(crate) fn verify_flash(&self) -> Result<(), UbiError> {
+        self.verify_headers()?;
+        let len = self.io.layout.table_size() as usize;
+        let mut copies = [vec![0; len], vec![0; len]];
+        for (leb, copy) in (0..).zip(&mut copies) {
+            self.read_leb(LAYOUT_VOLUME, Leb::new(leb), 0, copy)?;
+        }
+        if copies[0] == copies[1] {
+            return Ok(());
+        }
+        let expected = "the same bytes in both copies";
+        Err(UbiError::Request { field: "volume table", found: len as u64, expected })
+    }
+
+    fn verify_headers(&self) -> Result<(), UbiError> {
+        for (id, volume) in &self.volumes {
+            for (leb, peb) in (0..).zip(&volume.map) {
+                let Some(peb) = peb else { continue };
+                let ours = |header: &VidHeader| header.volume == *id && header.leb.get() == leb;
+                match self.io.read_vid(*peb)? {
+                    HeaderState::Ok(header) | HeaderState::Bitflips(header) if ours(&header) => {}
+                    _ => {
+                        return Err(UbiError::Request {
+                            field: "eraseblock",
+                            found: peb.get().into(),
+                            expected: "the LEB the map says",
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_only_reason(
+    io: &Io,
+    attachment: &Attachment,
+    options: &OpenOptions,
+) -> Option<ReadOnlyReason> {
+    if options.read_only {
+        Some(ReadOnlyReason::Asked)
+    } else if io.layout.headers_share_a_unit() {
+        Some(ReadOnlyReason::SharedHeaderUnit)
+    } else if attachment.linux_read_only {
+        Some(ReadOnlyReason::InternalVolume)
+    } else {
+        None
+    }
+}
+
+fn books(io: &Io, attachment: &Attachment, options: &OpenOptions) -> Accounting {
+    let counts = &attachment.counts;
+    let geometry = io.device.geometry();
+    let bad_limit = match options.max_bad_blocks {
+        _ if !geometry.can_have_bad_blocks() => 0,
+        Some(limit) => limit,
+        None => crate::attach::bad_block_limit(geometry.peb_count()),
+    };
+    Accounting {
+        good: attachment.peb_count - counts.bad,
+        bad: counts.bad,
+        corrupted: counts.corrupted + counts.alien + counts.foreign + counts.unreadable,
+        bad_limit,
+        ..Accounting::default()
+    }
+}
+
+fn volumes(attachment: &Attachment) -> BTreeMap<VolumeId, Volume> {
+    let mut volumes: BTreeMap<VolumeId, Volume> =
+        attachment.volumes.iter().map(|info| (info.id, in_use(info))).collect();
+    let name = VolumeName::new("layout volume").expect("short and without NUL");
+    let record = VolumeRecord {
+        reserved_lebs: LAYOUT_LEBS,
+        alignment: 1,
+        data_pad: 0,
+        kind: VolumeKind::Dynamic,
+        upd_marker: false,
+        name,
+        flags: VolumeFlags::default(),
+    };
+    let table = Volume { compat: Compat::Reject, ..Volume::empty(record) };
+    volumes.insert(LAYOUT_VOLUME, table);
+    for (id, volume) in &mut volumes {
+        for (leb, peb) in attachment.map(*id).into_iter().flat_map(crate::map::VolumeMap::iter) {
+            if let Some(entry) = volume.map.get_mut(leb.index()) {
+                *entry = Some(peb);
+            }
+        }
+    }
+    volumes
+}
+
+fn in_use(info: &VolumeInfo) -> Volume {
+    let record = VolumeRecord {
+        reserved_lebs: info.reserved_lebs,
+        alignment: info.alignment,
+        data_pad: info.data_pad,
+        kind: info.kind,
+        upd_marker: info.upd_marker,
+        name: info.name.clone(),
+        flags: info.flags,
+    };
+    Volume {
+        used_lebs: if info.kind == VolumeKind::Static { info.used_lebs } else { 0 },
+        last_leb_bytes: if info.kind == VolumeKind::Static { info.last_leb_bytes } else { 0 },
+        corrupted: info.corrupted,
+        ..Volume::empty(record)
+    }
+}

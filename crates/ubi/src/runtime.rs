@@ -1,0 +1,312 @@
+//! A device in use: [`UbiDevice`], opened for writing on any [`Mtd`], and the handles of its
+//! volumes ([`Volume`], a [`LebDevice`]). There are no threads and no clock: what Linux does in
+//! the background, the owner does with [`UbiDevice::background_step`].
+//!
+//! ```
+//! use eraseblock_base::{Geometry, Leb, MediumKind};
+//! use eraseblock_mtd::{LebDevice, MemoryMtd};
+//! use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
+//! use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+//! use std::sync::Arc;
+//!
+//! let geometry = Geometry::new(MediumKind::Nand, 16384, 64, 512, 512, 16)?;
+//! let layout = HeaderLayout::new(16384, 512, 512, None)?;
+//! let flash = Arc::new(MemoryMtd::new(geometry));
+//! let ubi = UbiDevice::open(flash, &layout, &OpenOptions::default())?;
+//! let id = ubi.create_volume(&NewVolume {
+//!     id: None,
+//!     name: VolumeName::new("data").expect("a short name"),
+//!     kind: VolumeKind::Dynamic,
+//!     lebs: 20,
+//!     alignment: 1,
+//!     flags: VolumeFlags::default(),
+//! })?;
+//! let volume = ubi.volume(id)?;
+//! volume.write(Leb::new(3), 0, &[0x5A; 512])?;
+//! volume.change(Leb::new(3), &[0xA5; 1024])?;
+//! while ubi.background_step()? {}
+//! ubi.check_invariants()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Invariants
+//! 1. One lock over everything: readers share it, also while they wait for the flash; whoever
+//!    changes anything holds it alone. There is no second lock to take in a wrong order.
+//! 2. What an operation does depends on the flash, the options and the operations before it alone.
+
+mod handle;
+mod wear;
+
+pub use handle::Volume;
+pub use wear::{ErrorCounts, Health, Histogram, ListSizes};
+
+use crate::attach::{Attachment, VolumeInfo};
+use crate::core::Core;
+use crate::error::UbiError;
+use crate::open::open;
+use crate::sabotage::Sabotage;
+use crate::vmt::NewVolume;
+use eraseblock_base::{Peb, VolumeId};
+use eraseblock_mtd::Mtd;
+use eraseblock_ubi_format::constants::FIRST_INTERNAL_VOLUME;
+use eraseblock_ubi_format::{HeaderLayout, VolumeName};
+use std::fmt;
+use std::io::Read;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// How to open a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenOptions {
+    /// Write nothing.
+    pub read_only: bool,
+    /// Go on where Linux refuses the device, with what could be made of it.
+    pub force: bool,
+    /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
+    pub bitflip_threshold: u16,
+    /// Wear is levelled when erase counters are this far apart (spec: ubi 14.1).
+    pub wl_threshold: u32,
+    /// The bad blocks expected in the life of the chip; Linux's 20 in 1024 if not given.
+    pub max_bad_blocks: Option<u32>,
+    /// Number of the image, for an empty device.
+    pub image_seq: u32,
+    /// See [`Sabotage`].
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            force: false,
+            bitflip_threshold: 1,
+            wl_threshold: 4096,
+            max_bad_blocks: None,
+            image_seq: 1,
+            sabotage: Sabotage::None,
+        }
+    }
+}
+
+/// Why a device is read-only (spec: ubi 15).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadOnlyReason {
+    /// It was opened so.
+    Asked,
+    /// Both headers share a header unit.
+    SharedHeaderUnit,
+    /// An unknown internal volume wants it.
+    InternalVolume,
+    /// There are too few blocks for the volumes and the reserves.
+    NotEnoughBlocks,
+    /// Data or a header could not be written.
+    WriteFailed,
+    /// A block could not be erased, and that does not make it a bad one.
+    EraseFailed,
+    /// A block went bad, and none is left to replace it.
+    NoReserve,
+    /// A block could not be marked bad.
+    MarkBadFailed,
+    /// Moving a LEB failed for good.
+    MoveFailed,
+    /// Too many LEBs cannot be read when they are to be moved.
+    TooManyErroneous,
+}
+
+impl fmt::Display for ReadOnlyReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "it was opened so",
+            Self::SharedHeaderUnit => "both headers share a header unit",
+            Self::InternalVolume => "an unknown internal volume wants it",
+            Self::NotEnoughBlocks => "too few eraseblocks for volumes and reserves",
+            Self::WriteFailed => "a write failed for good",
+            Self::EraseFailed => "an erasure failed for good",
+            Self::NoReserve => "an eraseblock went bad and none is left to replace it",
+            Self::MarkBadFailed => "an eraseblock could not be marked bad",
+            Self::MoveFailed => "moving a LEB failed for good",
+            Self::TooManyErroneous => "too many LEBs cannot be read",
+        })
+    }
+}
+
+/// A UBI device in use.
+#[derive(Clone, Debug)]
+pub struct UbiDevice {
+    core: Arc<RwLock<Core>>,
+}
+
+impl UbiDevice {
+    /// Attaches a device and makes it ready for use (spec: ubi 9 to 11). An empty device is
+    /// formatted.
+    ///
+    /// Errors: [`UbiError::Refused`] where Linux refuses, and whatever the device fails with.
+    pub fn open(
+        device: Arc<dyn Mtd>,
+        layout: &HeaderLayout,
+        options: &OpenOptions,
+    ) -> Result<Self, UbiError> {
+        Self::open_with_report(device, layout, options).map(|(ubi, _)| ubi)
+    }
+
+    /// [`Self::open`], together with what attaching found.
+    pub fn open_with_report(
+        device: Arc<dyn Mtd>,
+        layout: &HeaderLayout,
+        options: &OpenOptions,
+    ) -> Result<(Self, Attachment), UbiError> {
+        let (core, attachment) = open(device, layout, options)?;
+        Ok((Self { core: Arc::new(RwLock::new(core)) }, attachment))
+    }
+
+    // After a panic in another thread the state may be half changed, but what is on flash is at
+    // worst what a power cut leaves.
+    fn shared(&self) -> RwLockReadGuard<'_, Core> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, Core> {
+        self.core.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All user volumes by ascending number.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let core = self.shared();
+        let user = core.volumes.keys().filter(|id| id.get() < FIRST_INTERNAL_VOLUME);
+        user.filter_map(|id| core.info(*id).ok()).collect()
+    }
+
+    /// Opens the volume of this number.
+    pub fn volume(&self, id: VolumeId) -> Result<Volume, UbiError> {
+        Volume::open(&self.core, id)
+    }
+
+    /// Opens the volume of this name.
+    pub fn volume_named(&self, name: &[u8]) -> Result<Volume, UbiError> {
+        let found = self.volumes().into_iter().find(|volume| volume.name.as_bytes() == name);
+        let wanted = || String::from_utf8_lossy(name).into_owned();
+        self.volume(found.ok_or_else(|| UbiError::NoVolume { wanted: wanted() })?.id)
+    }
+
+    /// Makes a volume (spec: ubi 17).
+    pub fn create_volume(&self, volume: &NewVolume) -> Result<VolumeId, UbiError> {
+        self.exclusive().create_volume(volume)
+    }
+
+    /// Removes a volume that nobody has open.
+    pub fn remove_volume(&self, id: VolumeId) -> Result<(), UbiError> {
+        self.exclusive().remove_volume(id)
+    }
+
+    /// Changes the size of a volume; it must not be open if it is to shrink.
+    pub fn resize_volume(&self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
+        self.exclusive().resize_volume(id, lebs)
+    }
+
+    /// Renames volumes, all at once. A volume whose name one of them takes is removed, unless it
+    /// gets another name itself.
+    pub fn rename_volumes(&self, renames: &[(VolumeId, VolumeName)]) -> Result<(), UbiError> {
+        self.exclusive().rename_volumes(renames)
+    }
+
+    /// Replaces the content of a volume that nobody has open by `len` bytes. If it is interrupted
+    /// the volume stays marked as damaged until the next update.
+    pub fn update_volume(
+        &self,
+        id: VolumeId,
+        len: u64,
+        content: &mut dyn Read,
+    ) -> Result<(), UbiError> {
+        self.exclusive().update_volume(id, len, content)
+    }
+
+    /// Checks all checksums of a static volume; whether they are right.
+    pub fn check_volume(&self, id: VolumeId) -> Result<bool, UbiError> {
+        self.exclusive().check_static(id)
+    }
+
+    /// Does one piece of the work Linux does in the background: erases a block or moves a LEB.
+    /// `false` when there is nothing to do.
+    pub fn background_step(&self) -> Result<bool, UbiError> {
+        self.exclusive().step()
+    }
+
+    /// Does all background work there is.
+    pub fn flush(&self) -> Result<(), UbiError> {
+        // Levelling wear may go on for as long as there are differences; each step is an erasure.
+        let mut patience = 16 * self.shared().wl.ecs().len() + 16;
+        while patience > 0 && self.background_step()? {
+            patience -= 1;
+        }
+        Ok(())
+    }
+
+    /// Marks the block for moving if it holds a LEB; whether it does.
+    pub fn request_scrub(&self, peb: Peb) -> bool {
+        let mut core = self.exclusive();
+        let inside = peb.index() < core.wl.ecs().len();
+        let before = core.counters.scrubs;
+        if inside {
+            core.request_scrub(peb);
+        }
+        core.counters.scrubs != before
+    }
+
+    /// Makes everything written so far durable on what backs the device.
+    pub fn sync(&self) -> Result<(), UbiError> {
+        Ok(self.shared().io.device.sync()?)
+    }
+
+    /// Why the device is read-only, if it is.
+    pub fn read_only(&self) -> Option<ReadOnlyReason> {
+        self.shared().read_only
+    }
+
+    /// Leaves read-only mode, if the headers on flash agree with what is in memory.
+    ///
+    /// Errors: what does not agree, or [`UbiError::ReadOnly`] where the reason is one that does
+    /// not go away.
+    pub fn force_rw(&self) -> Result<(), UbiError> {
+        let mut core = self.exclusive();
+        match core.read_only {
+            None => return Ok(()),
+            Some(
+                reason @ (ReadOnlyReason::Asked
+                | ReadOnlyReason::SharedHeaderUnit
+                | ReadOnlyReason::NotEnoughBlocks),
+            ) => return Err(UbiError::ReadOnly { reason }),
+            Some(_) => {}
+        }
+        core.check().map_err(|_| UbiError::ReadOnly { reason: ReadOnlyReason::NotEnoughBlocks })?;
+        core.verify_flash()?;
+        core.read_only = None;
+        Ok(())
+    }
+
+    /// Blocks free for new volumes.
+    pub fn available_lebs(&self) -> u32 {
+        self.shared().books.available
+    }
+
+    /// Wear, errors and where the blocks are.
+    pub fn health(&self) -> Health {
+        Health::of(&self.shared())
+    }
+
+    /// The erase counter of every block.
+    pub fn erase_counters(&self) -> Vec<u32> {
+        self.shared().wl.ecs().to_vec()
+    }
+
+    /// Checks that the headers on flash say what the maps say and that both copies of the volume
+    /// table are the same.
+    pub fn verify_flash(&self) -> Result<(), UbiError> {
+        self.shared().verify_flash()
+    }
+
+    /// Checks what must hold between any two operations; the error says what does not.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.shared().check()
+    }
+}

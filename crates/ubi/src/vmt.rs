@@ -1,0 +1,241 @@
+//! Creating, removing, resizing and renaming volumes (spec: ubi 17).
+//!
+//! # Invariants
+//! 1. The volume table on flash changes in one step; a cut leaves the old or the new one.
+//! 2. No LEB of an earlier volume of the same number is left when a record appears, and none
+//!    beyond the size of a volume when a smaller size appears.
+
+use crate::core::{Core, Volume};
+use crate::error::UbiError;
+use crate::sabotage::Sabotage;
+use eraseblock_base::{Leb, VolumeId};
+use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName, VolumeRecord};
+
+/// A volume to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewVolume {
+    /// Its number; the lowest free one if not given.
+    pub id: Option<VolumeId>,
+    /// Its name.
+    pub name: VolumeName,
+    /// What it holds.
+    pub kind: VolumeKind,
+    /// Its size in LEBs.
+    pub lebs: u32,
+    /// Alignment of the usable LEB size: 1 or a multiple of the minimum I/O unit.
+    pub alignment: u32,
+    /// Its flags.
+    pub flags: VolumeFlags,
+}
+
+impl Core {
+    /// Makes a volume.
+    pub(crate) fn create_volume(&mut self, new: &NewVolume) -> Result<VolumeId, UbiError> {
+        self.check_writable()?;
+        let id = self.free_id(new)?;
+        let request = |field, found, expected| UbiError::Request { field, found, expected };
+        if new.lebs == 0 {
+            return Err(request("size", 0, "at least one LEB"));
+        }
+        let leb_size = self.io.layout.leb_size();
+        let aligned = new.alignment == 1 || new.alignment.is_multiple_of(self.io.layout.min_io());
+        if new.alignment == 0 || new.alignment > leb_size || !aligned {
+            let expected = "1, or a multiple of the minimum I/O unit up to the LEB size";
+            return Err(request("alignment", new.alignment.into(), expected));
+        }
+        if new.flags.contains(VolumeFlags::SKIP_CHECK) && new.kind != VolumeKind::Static {
+            let expected = "a static volume, where checks are to be skipped";
+            return Err(request("volume type", new.kind.code().into(), expected));
+        }
+        let record = VolumeRecord {
+            reserved_lebs: new.lebs,
+            alignment: new.alignment,
+            data_pad: leb_size % new.alignment,
+            kind: new.kind,
+            upd_marker: false,
+            name: new.name.clone(),
+            flags: new.flags,
+        };
+        self.reserve(new.lebs)?;
+        let written = self.flush_and_record(id, &record);
+        if let Err(error) = written {
+            self.books.release(new.lebs);
+            return Err(error);
+        }
+        self.volumes.insert(id, Volume::empty(record));
+        Ok(id)
+    }
+
+    fn flush_and_record(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
+        if !self.io.is_sabotaged(Sabotage::CreateWithoutFlush) {
+            self.flush_erasures(id, None)?;
+        }
+        self.write_record(id, Some(record.clone()))
+    }
+
+    fn free_id(&self, new: &NewVolume) -> Result<VolumeId, UbiError> {
+        let slots = self.io.layout.volume_slots();
+        let taken = |id: &VolumeId| self.volumes.contains_key(id);
+        let mut names = self.volumes.values().map(|volume| &volume.record.name);
+        if names.any(|name| *name == new.name) {
+            return Err(UbiError::Exists { what: new.name.to_string() });
+        }
+        match new.id {
+            Some(id) if id.get() >= slots => {
+                let expected = "a slot of the volume table";
+                Err(UbiError::Request { field: "volume id", found: id.get().into(), expected })
+            }
+            Some(id) if taken(&id) => Err(UbiError::Exists { what: id.to_string() }),
+            Some(id) => Ok(id),
+            None => (0..slots).map(VolumeId::new).find(|id| !taken(id)).ok_or(UbiError::NoSpace {
+                wanted: u64::from(slots) + 1,
+                available: u64::from(slots),
+            }),
+        }
+    }
+
+    fn reserve(&mut self, lebs: u32) -> Result<(), UbiError> {
+        let short = |available| UbiError::NoSpace {
+            wanted: u64::from(lebs),
+            available: u64::from(available),
+        };
+        self.books.reserve(lebs).map_err(short)
+    }
+
+    /// The volume, if nobody has it open.
+    fn idle_volume(&self, id: VolumeId) -> Result<&Volume, UbiError> {
+        let volume = self.user_volume(id)?;
+        if volume.openers > 0 { Err(UbiError::Busy { id }) } else { Ok(volume) }
+    }
+
+    pub(crate) fn user_volume(&self, id: VolumeId) -> Result<&Volume, UbiError> {
+        if id.get() >= self.io.layout.volume_slots() {
+            return Err(UbiError::NoVolume { wanted: id.to_string() });
+        }
+        self.volume(id)
+    }
+
+    /// Removes a volume; its LEBs are erased in the background.
+    pub(crate) fn remove_volume(&mut self, id: VolumeId) -> Result<(), UbiError> {
+        self.check_writable()?;
+        let lebs = self.idle_volume(id)?.record.reserved_lebs;
+        if self.io.is_sabotaged(Sabotage::RemoveLebsFirst) {
+            self.unmap_from(id, 0)?;
+            self.flush_erasures(id, None)?;
+        }
+        self.write_record(id, None)?;
+        self.drop_volume(id, lebs)
+    }
+
+    fn drop_volume(&mut self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
+        self.unmap_from(id, 0)?;
+        self.volumes.remove(&id);
+        self.books.release(lebs);
+        Ok(())
+    }
+
+    /// Unmaps all LEBs from `first` on.
+    pub(crate) fn unmap_from(&mut self, id: VolumeId, first: u32) -> Result<(), UbiError> {
+        let lebs = self.volume(id)?.record.reserved_lebs;
+        (first..lebs).try_for_each(|leb| self.unmap_leb(id, Leb::new(leb)))
+    }
+
+    /// Changes the size of a volume. What a smaller one had beyond its end is lost.
+    pub(crate) fn resize_volume(&mut self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
+        self.check_writable()?;
+        let volume = self.user_volume(id)?;
+        let old = volume.record.reserved_lebs;
+        let least = if volume.is_dynamic() { 1 } else { volume.used_lebs.max(1) };
+        if lebs < least {
+            let expected = "at least one LEB, and not below the data of a static volume";
+            return Err(UbiError::Request { field: "size", found: lebs.into(), expected });
+        }
+        if lebs < old {
+            self.idle_volume(id)?;
+        }
+        let record = VolumeRecord { reserved_lebs: lebs, ..self.volume(id)?.record.clone() };
+        if lebs > old {
+            self.reserve(lebs - old)?;
+            if let Err(error) = self.write_record(id, Some(record.clone())) {
+                self.books.release(lebs - old);
+                return Err(error);
+            }
+        } else if lebs < old {
+            self.shrink(id, &record)?;
+            self.books.release(old - lebs);
+        }
+        let volume = self.volume_mut(id)?;
+        volume.record = record;
+        volume.map.resize(lebs as usize, None);
+        Ok(())
+    }
+
+    fn shrink(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
+        let table_first = self.io.is_sabotaged(Sabotage::ShrinkTableFirst);
+        if table_first {
+            self.write_record(id, Some(record.clone()))?;
+        }
+        self.unmap_from(id, record.reserved_lebs)?;
+        self.flush_erasures(id, None)?;
+        if table_first { Ok(()) } else { self.write_record(id, Some(record.clone())) }
+    }
+
+    /// Renames volumes, all at once. A volume whose name is taken by another one, and that is not
+    /// renamed itself, is removed.
+    pub(crate) fn rename_volumes(
+        &mut self,
+        renames: &[(VolumeId, VolumeName)],
+    ) -> Result<(), UbiError> {
+        self.check_writable()?;
+        for (index, (id, name)) in renames.iter().enumerate() {
+            self.user_volume(*id)?;
+            let twice = renames[..index].iter().any(|(other, to)| other == id || to == name);
+            if twice {
+                let expected = "each volume and each name once";
+                let found = u64::from(id.get());
+                return Err(UbiError::Request { field: "renamed volume", found, expected });
+            }
+        }
+        let renamed = |id: &VolumeId| renames.iter().find(|(other, _)| other == id);
+        let mut records = self.records();
+        let replaced: Vec<(VolumeId, u32)> = records
+            .iter()
+            .filter(|(id, record)| {
+                renamed(id).is_none() && renames.iter().any(|(_, name)| *name == record.name)
+            })
+            .map(|(id, record)| (*id, record.reserved_lebs))
+            .collect();
+        for (id, _) in &replaced {
+            self.idle_volume(*id)?;
+        }
+        records.retain(|(id, _)| !replaced.iter().any(|(gone, _)| gone == id));
+        for (id, record) in &mut records {
+            if let Some((_, name)) = renamed(id) {
+                record.name = name.clone();
+            }
+        }
+        if records == self.records() {
+            return Ok(());
+        }
+        self.write_table(&records)?;
+        for (id, name) in renames {
+            self.volume_mut(*id)?.record.name = name.clone();
+        }
+        replaced.into_iter().try_for_each(|(id, lebs)| self.drop_volume(id, lebs))
+    }
+}
+
+impl Volume {
+    /// A volume without LEBs.
+    pub(crate) fn empty(record: VolumeRecord) -> Self {
+        Self {
+            map: vec![None; record.reserved_lebs as usize],
+            record,
+            compat: Compat::None,
+            used_lebs: 0,
+            last_leb_bytes: 0,
+            corrupted: false,
+            openers: 0,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The volume table at run time: what is in memory is written as two copies, each atomically
+//! (spec: ubi 6.3, 10).
+//!
+//! # Invariants
+//! 1. Copy 0 is written before copy 1: whenever copy 0 is good, it is the newer one.
+//! 2. A table that breaks a rule is never written: Linux would refuse the device for good.
+
+use crate::core::Core;
+use crate::error::UbiError;
+use crate::sabotage::Sabotage;
+use eraseblock_base::{Leb, Location, VolumeId};
+use eraseblock_ubi_format::VolumeRecord;
+use eraseblock_ubi_format::constants::{FIRST_INTERNAL_VOLUME, LAYOUT_LEBS, LAYOUT_VOLUME};
+use eraseblock_ubi_format::decode::RecordRules;
+use eraseblock_ubi_format::table::{encode_table, read_table};
+
+impl Core {
+    /// The records of all user volumes as they are in memory.
+    pub(crate) fn records(&self) -> Vec<(VolumeId, VolumeRecord)> {
+        let user = |(id, _): &(&VolumeId, _)| id.get() < FIRST_INTERNAL_VOLUME;
+        let volumes = self.volumes.iter().filter(user);
+        volumes.map(|(id, volume)| (*id, volume.record.clone())).collect()
+    }
+
+    /// What records are checked against.
+    pub(crate) fn record_rules(&self) -> RecordRules {
+        RecordRules {
+            leb_size: self.io.layout.leb_size(),
+            min_io: self.io.layout.min_io(),
+            good_pebs: self.books.good,
+        }
+    }
+
+    /// Writes a table with these records; memory is the caller's business.
+    pub(crate) fn write_table(
+        &mut self,
+        records: &[(VolumeId, VolumeRecord)],
+    ) -> Result<(), UbiError> {
+        self.check_writable()?;
+        let layout = self.io.layout;
+        let mut bytes = encode_table(&layout, records);
+        let at = |offset| Location::VolumeLeb(LAYOUT_VOLUME, Leb::new(0), offset);
+        let reading = read_table(&bytes, layout.volume_slots(), &self.record_rules(), at);
+        if let Some(problem) = reading.problems.into_iter().next() {
+            return Err(problem.into());
+        }
+        bytes.resize(layout.table_size() as usize, 0);
+        let one_copy = self.io.is_sabotaged(Sabotage::OneTableCopy);
+        for copy in 0..if one_copy { 1 } else { LAYOUT_LEBS } {
+            self.change_leb(LAYOUT_VOLUME, Leb::new(copy), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the table with one record changed, added or (`None`) taken out.
+    pub(crate) fn write_record(
+        &mut self,
+        id: VolumeId,
+        record: Option<VolumeRecord>,
+    ) -> Result<(), UbiError> {
+        let mut records = self.records();
+        records.retain(|(other, _)| *other != id);
+        records.extend(record.map(|record| (id, record)));
+        records.sort_by_key(|(id, _)| *id);
+        self.write_table(&records)
+    }
+}

@@ -1,0 +1,251 @@
+//! Wear levelling: where every eraseblock is, and which one to take (spec: ubi 14).
+//!
+//! # Invariants
+//! 1. Every eraseblock is in exactly one [`Place`]; the sets, the protection queue and the work
+//!    queue hold exactly the blocks whose place says so.
+//! 2. Blocks in a set are ordered by (erase counter, number), with the counter of the table.
+//! 3. At most one work is a move.
+
+pub(crate) mod mover;
+mod set;
+mod work;
+
+use eraseblock_base::{Leb, Peb, VolumeId};
+use set::PebSet;
+use std::collections::VecDeque;
+
+/// Slots of the protection queue: a block handed out may not be moved for so many erasures.
+const PROTECTION: usize = 10;
+
+/// Where an eraseblock is (spec: ubi 14.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Place {
+    /// Erased, with its erase-counter header.
+    Free,
+    /// Holds a LEB.
+    Used,
+    /// Holds a LEB and was handed out a short time ago.
+    Protected,
+    /// Holds a LEB and must be moved.
+    Scrub,
+    /// Holds a LEB that could not be read when it was to be moved.
+    Erroneous,
+    /// Waits to be erased.
+    Erase,
+    /// In the hands of the operation that runs just now.
+    Held,
+    /// Damaged or foreign: left alone.
+    Corrupted,
+    /// Marked bad.
+    Bad,
+}
+
+/// What is to be done in the background.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// Erase a block.
+    Erase {
+        peb: Peb,
+        torture: bool,
+        /// The LEB it held, if known.
+        owner: Option<(VolumeId, Leb)>,
+    },
+    /// Move a LEB, to level wear or because of bit-flips.
+    Move,
+}
+
+/// All eraseblocks of the device.
+#[derive(Debug)]
+pub(crate) struct Wl {
+    ec: Vec<u32>,
+    place: Vec<Place>,
+    pub(crate) free: PebSet,
+    pub(crate) used: PebSet,
+    pub(crate) scrub: PebSet,
+    pub(crate) erroneous: PebSet,
+    queue: [Vec<Peb>; PROTECTION],
+    head: usize,
+    works: VecDeque<Work>,
+    /// Wear is levelled when two erase counters are this far apart.
+    pub(crate) threshold: u32,
+}
+
+impl Wl {
+    /// Blocks with these erase counters, all of them in nobody's hands.
+    pub(crate) fn new(ec: Vec<u32>, threshold: u32) -> Self {
+        Self {
+            place: vec![Place::Held; ec.len()],
+            ec,
+            free: PebSet::default(),
+            used: PebSet::default(),
+            scrub: PebSet::default(),
+            erroneous: PebSet::default(),
+            queue: Default::default(),
+            head: 0,
+            works: VecDeque::new(),
+            threshold,
+        }
+    }
+
+    pub(crate) fn ec(&self, peb: Peb) -> u32 {
+        self.ec[peb.index()]
+    }
+
+    pub(crate) fn ecs(&self) -> &[u32] {
+        &self.ec
+    }
+
+    pub(crate) fn place(&self, peb: Peb) -> Place {
+        self.place[peb.index()]
+    }
+
+    /// Pending erasures in the order in which they will be done.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Peb> + '_ {
+        self.works.iter().filter_map(|work| match work {
+            Work::Erase { peb, .. } => Some(*peb),
+            Work::Move => None,
+        })
+    }
+
+    /// Notes the counter of a block that is in no set.
+    pub(crate) fn set_ec(&mut self, peb: Peb, ec: u32) {
+        debug_assert!(self.set_of(self.place(peb)).is_none(), "the order of a set would change");
+        self.ec[peb.index()] = ec;
+    }
+
+    fn set_of(&mut self, place: Place) -> Option<&mut PebSet> {
+        match place {
+            Place::Free => Some(&mut self.free),
+            Place::Used => Some(&mut self.used),
+            Place::Scrub => Some(&mut self.scrub),
+            Place::Erroneous => Some(&mut self.erroneous),
+            _ => None,
+        }
+    }
+
+    /// Moves a block that was taken out to a place.
+    pub(crate) fn put(&mut self, peb: Peb, place: Place) {
+        debug_assert_eq!(self.place(peb), Place::Held, "{peb:?} is already somewhere");
+        self.place[peb.index()] = place;
+        let ec = self.ec(peb);
+        if let Some(set) = self.set_of(place) {
+            set.insert(ec, peb);
+        }
+        if place == Place::Protected {
+            let slot = (self.head + PROTECTION - 1) % PROTECTION;
+            self.queue[slot].push(peb);
+        }
+    }
+
+    /// Takes a block out of its place; the place it was in.
+    pub(crate) fn take(&mut self, peb: Peb) -> Place {
+        let place = self.place(peb);
+        let ec = self.ec(peb);
+        if let Some(set) = self.set_of(place) {
+            set.remove(ec, peb);
+        }
+        if place == Place::Protected {
+            self.queue.iter_mut().for_each(|slot| slot.retain(|one| *one != peb));
+        }
+        self.place[peb.index()] = Place::Held;
+        place
+    }
+
+    /// Queues the erasure of a block that was taken out.
+    pub(crate) fn queue_erase(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
+        self.put(peb, Place::Erase);
+        self.works.push_back(Work::Erase { peb, torture, owner });
+    }
+
+    /// Takes the first work, or the first erasure of the given LEBs.
+    pub(crate) fn next_work(&mut self, filter: impl Fn(&Work) -> bool) -> Option<Work> {
+        let index = self.works.iter().position(filter)?;
+        self.works.remove(index)
+    }
+
+    /// After an erasure: the blocks that have been protected long enough may be moved.
+    pub(crate) fn serve_queue(&mut self) {
+        for peb in std::mem::take(&mut self.queue[self.head]) {
+            self.place[peb.index()] = Place::Held;
+            self.put(peb, Place::Used);
+        }
+        self.head = (self.head + 1) % PROTECTION;
+    }
+
+    fn free_max_diff(&self) -> u32 {
+        self.threshold.saturating_mul(2)
+    }
+
+    /// The block a move would go to: worn, but not too much (spec: ubi 14.2).
+    pub(crate) fn move_target(&self) -> Option<Peb> {
+        self.free.near(self.free_max_diff())
+    }
+
+    /// The block for new data: of middling wear (spec: ubi 14.2).
+    pub(crate) fn data_target(&self) -> Option<Peb> {
+        self.free.mean(self.free_max_diff())
+    }
+
+    /// Queues a move if one is due (spec: ubi 14.5).
+    pub(crate) fn schedule_move(&mut self) {
+        if self.is_move_due() && !self.works.contains(&Work::Move) {
+            self.works.push_back(Work::Move);
+        }
+    }
+
+    fn is_move_due(&self) -> bool {
+        let Some(target) = self.move_target() else { return false };
+        !self.scrub.is_empty() || self.used.first().is_some_and(|used| self.worth(used, target))
+    }
+
+    fn worth(&self, used: Peb, target: Peb) -> bool {
+        self.ec(target).saturating_sub(self.ec(used)) >= self.threshold
+    }
+
+    /// Marks a block that holds a LEB for moving (spec: ubi 14.7).
+    pub(crate) fn request_scrub(&mut self, peb: Peb) -> bool {
+        if !matches!(self.place(peb), Place::Used | Place::Protected) {
+            return false;
+        }
+        self.take(peb);
+        self.put(peb, Place::Scrub);
+        self.schedule_move();
+        true
+    }
+
+    /// Checks invariants 1 to 3.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let queued: Vec<Peb> = self.queue.iter().flatten().copied().collect();
+        let pending: Vec<Peb> = self.pending().collect();
+        let lists: [(Place, Vec<Peb>); 6] = [
+            (Place::Free, self.free.pebs().collect()),
+            (Place::Used, self.used.pebs().collect()),
+            (Place::Scrub, self.scrub.pebs().collect()),
+            (Place::Erroneous, self.erroneous.pebs().collect()),
+            (Place::Protected, queued),
+            (Place::Erase, pending),
+        ];
+        for (place, mut list) in lists {
+            list.sort_unstable();
+            let expected: Vec<Peb> = (0..)
+                .zip(&self.place)
+                .filter(|(_, one)| **one == place)
+                .map(|(number, _)| Peb::new(number))
+                .collect();
+            if list != expected {
+                return Err(format!("{place:?} lists {list:?}, expected {expected:?}"));
+            }
+        }
+        if let Some(held) = self.place.iter().position(|place| *place == Place::Held) {
+            return Err(format!("peb {held} is in nobody's hands"));
+        }
+        let sets = [&self.free, &self.used, &self.scrub, &self.erroneous];
+        if sets.iter().any(|set| !set.is_sorted_by(|peb| self.ec(peb))) {
+            return Err("a set is not in the order of its erase counters".to_owned());
+        }
+        match self.works.iter().filter(|work| **work == Work::Move).count() {
+            0 | 1 => Ok(()),
+            moves => Err(format!("{moves} moves are queued, expected one at most")),
+        }
+    }
+}

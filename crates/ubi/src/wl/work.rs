@@ -1,0 +1,153 @@
+//! Getting eraseblocks, giving them back, and erasing them (spec: ubi 14.3 to 14.10).
+
+use super::{Place, Work};
+use crate::core::Core;
+use crate::error::UbiError;
+use crate::io::is_eio;
+use crate::runtime::ReadOnlyReason;
+use crate::sabotage::Sabotage;
+use eraseblock_base::{Leb, Peb, VolumeId};
+use eraseblock_ubi_format::EraseCount;
+
+impl Core {
+    /// Takes a free block for new data; it is protected from being moved for a while
+    /// (spec: ubi 14.3). Pending works are done when none is free.
+    pub(crate) fn get_peb(&mut self) -> Result<Peb, UbiError> {
+        // Every work done erases a block or gives up a move, and a failed erasure ends in a bad
+        // block or in read-only mode: this is the most it can take.
+        let mut patience = 4 * self.wl.ecs().len() + 4;
+        while self.wl.free.is_empty() && patience > 0 {
+            patience -= 1;
+            if !self.step()? {
+                break;
+            }
+        }
+        let Some(peb) = self.wl.data_target() else {
+            return Err(UbiError::NoSpace { wanted: 1, available: 0 });
+        };
+        self.wl.take(peb);
+        self.wl.put(peb, Place::Protected);
+        Ok(peb)
+    }
+
+    /// Gives a block back that holds no LEB any more: it is erased in the background.
+    pub(crate) fn put_peb(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
+        let place = self.wl.take(peb);
+        if self.io.is_sabotaged(Sabotage::ReuseUnerased) {
+            self.wl.put(peb, Place::Free);
+            return;
+        }
+        self.wl.queue_erase(peb, torture || place == Place::Erroneous, owner);
+    }
+
+    /// Does the next work in the queue; `false` if there is none.
+    pub(crate) fn step(&mut self) -> Result<bool, UbiError> {
+        self.check_writable()?;
+        let Some(work) = self.wl.next_work(|_| true) else { return Ok(false) };
+        self.run(work)?;
+        Ok(true)
+    }
+
+    /// Does all queued erasures of a LEB, or of a volume (spec: ubi 14.10).
+    pub(crate) fn flush_erasures(
+        &mut self,
+        volume: VolumeId,
+        leb: Option<Leb>,
+    ) -> Result<(), UbiError> {
+        // Blocks found at attach may have held anything.
+        let matches = |work: &Work| match work {
+            Work::Erase { owner: Some((of, at)), .. } => {
+                *of == volume && leb.is_none_or(|leb| leb == *at)
+            }
+            Work::Erase { owner: None, .. } => true,
+            Work::Move => false,
+        };
+        self.check_writable()?;
+        while let Some(work) = self.wl.next_work(matches) {
+            self.run(work)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, work: Work) -> Result<(), UbiError> {
+        match work {
+            Work::Erase { peb, torture, .. } => {
+                self.wl.take(peb);
+                self.erase_now(peb, torture)
+            }
+            Work::Move => self.move_leb(),
+        }
+    }
+
+    /// Erases a block that was taken out, and makes it free (spec: ubi 14.8).
+    pub(crate) fn erase_now(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
+        match self.try_erase(peb, torture) {
+            Ok(()) => {
+                self.wl.put(peb, Place::Free);
+                self.wl.serve_queue();
+                self.wl.schedule_move();
+                Ok(())
+            }
+            Err(UbiError::Device(error)) if is_eio(&error) => self.retire(peb, error.into()),
+            Err(error) => {
+                self.wl.put(peb, Place::Corrupted);
+                self.fail(ReadOnlyReason::EraseFailed, error)
+            }
+        }
+    }
+
+    fn try_erase(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
+        let mut erasures = 1;
+        self.io.invalidate_headers(peb)?;
+        if torture {
+            self.counters.tortures += 1;
+            self.io.torture(peb)?;
+            erasures += 3;
+        }
+        self.io.erase(peb)?;
+        self.counters.erasures += 1;
+        if self.io.is_sabotaged(Sabotage::EcNotCounted) {
+            erasures = 0;
+        }
+        let ec = u64::from(self.wl.ec(peb)) + erasures;
+        let erase_count = EraseCount::new(ec).ok_or(UbiError::Request {
+            field: "erase counter",
+            found: ec,
+            expected: "at most 2147483647",
+        })?;
+        if !self.io.is_sabotaged(Sabotage::NoEcHeader) {
+            self.io.write_ec(peb, erase_count)?;
+        }
+        self.wl.set_ec(peb, erase_count.get());
+        Ok(())
+    }
+
+    /// Marks a block bad that does not erase any more; another one takes its place
+    /// (spec: ubi 14.8, step 6).
+    fn retire(&mut self, peb: Peb, error: UbiError) -> Result<(), UbiError> {
+        if !self.io.can_have_bad_blocks() {
+            self.wl.put(peb, Place::Corrupted);
+            return self.fail(ReadOnlyReason::EraseFailed, error);
+        }
+        let mut books = self.books;
+        if !books.lose_block() {
+            self.wl.put(peb, Place::Corrupted);
+            return self.fail(ReadOnlyReason::NoReserve, error);
+        }
+        if let Err(error) = self.io.device.mark_bad(peb) {
+            self.wl.put(peb, Place::Corrupted);
+            return self.fail(ReadOnlyReason::MarkBadFailed, error);
+        }
+        self.wl.put(peb, Place::Bad);
+        self.books = books;
+        self.counters.marked_bad += 1;
+        Ok(())
+    }
+
+    /// Reads the headers and the data of a block; with bit-flips its LEB is marked for moving.
+    pub(crate) fn request_scrub(&mut self, peb: Peb) {
+        if self.wl.request_scrub(peb) {
+            self.counters.scrubs += 1;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Writes seeds for every fuzz target, made by our own writers, below the folder that is named.
+
+use eraseblock_base::VolumeId;
+use eraseblock_codec::{Codec, CompressSpec, Compressor};
+use eraseblock_fuzz::{LEB_SIZE, layout};
+use eraseblock_tree::tar_out::{self, TarOptions};
+use eraseblock_ubi::image::{
+    ContentSize, ImagePlan, ImageSpec, ReaderSource, VolumeSize, VolumeSpec,
+};
+use eraseblock_ubi_format::{EraseCount, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubifs::mkfs::{self, FileSink, MkfsOptions, NoProgress};
+use eraseblock_vfs::source::NodeId;
+use eraseblock_vfs::{FileSystem, MemoryFs, SourceKind, SourceNode, SourceTree};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let corpus = std::env::args_os().nth(1).ok_or("the folder for the seeds is missing")?;
+    let put = |target: &str, name: &str, bytes: &[u8]| -> Result<()> {
+        let folder = Path::new(&corpus).join(target);
+        fs::create_dir_all(&folder)?;
+        Ok(fs::write(folder.join(format!("seed-{name}")), bytes)?)
+    };
+    let mut tar = Vec::new();
+    let memory = MemoryFs::new(folder()?);
+    tar_out::write(&memory, memory.root(), &mut tar, &TarOptions::default())?;
+    put("tar", "plain", &tar)?;
+    put("cpio", "end", CPIO)?;
+    for compressor in [mkfs::Compressor::None, mkfs::Compressor::Lzo, mkfs::Compressor::Zlib] {
+        let volume = ubifs(compressor)?;
+        let name = format!("{compressor:?}");
+        put("ubifs_mount", &name, &volume)?;
+        put("ubi_attach", &name, &ubi(&volume)?)?;
+        for (number, leb) in volume.chunks(LEB_SIZE as usize).enumerate() {
+            put("ubifs_scan", &format!("{name}-{number}"), leb)?;
+            put("ubifs_node", &format!("{name}-{number}"), leb)?;
+            put("lpt", &format!("{name}-{number}"), leb)?;
+        }
+    }
+    let image = ubi(&[7; 5000])?;
+    put("ubi_headers", "ec", &image[..64])?;
+    put("ubi_headers", "vid", &image[512..576])?;
+    put("ubi_table", "table", &image[1024..1024 + 172 * 4])?;
+    for codec in [Codec::Lzo, Codec::Zlib, Codec::Zstd] {
+        let mut stream = Vec::new();
+        let block: Vec<u8> = (0..4095_u32).map(|at| (at * at / 97 % 61) as u8).collect();
+        Compressor::new(CompressSpec::image(codec))?.compress(&block, &mut stream)?;
+        put(codec.name(), "block", &[&4094_u16.to_le_bytes()[..], &stream].concat())?;
+    }
+    put("devtable", "table", b"/dev d 755 0 0 - - - - -\n/dev/tty c 666 0 5 4 0 0 1 8\n")?;
+    put(
+        "file_contexts",
+        "rules",
+        b"# all\n/.*\tu:r:all:s0\n/etc(/.*)? -- u:r:etc:s0\n/a <<none>>\n",
+    )?;
+    put(
+        "ini",
+        "volumes",
+        b"[root]\nmode=ubi\nvol_id=1\nvol_size=8MiB\nvol_name=r\nvol_flags=autoresize\n",
+    )
+}
+
+/// An archive of one file of two bytes, in the newc format.
+const CPIO: &[u8] = b"0707010000000100008124000000000000000000000001000000000000000200000000000000000000000000000000\
+0000000200000000a\0h\n\0\00707010000000000000000000000000000000000000001000000000000000000000000\
+0000000000000000000000000000000B00000000TRAILER!!!\0\0\0\0";
+
+fn folder() -> Result<SourceTree> {
+    let dir = || SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut tree = SourceTree::new(dir());
+    let sub = tree.add(NodeId::ROOT, b"dir", dir())?;
+    for len in [0, 10, 5000, 20_000_usize] {
+        let bytes: Vec<u8> = b"some text ".iter().copied().cycle().take(len).collect();
+        let mut node = SourceNode::new(SourceKind::Regular(Arc::new(bytes)), 0o644);
+        node.xattrs = vec![(b"user.x".to_vec(), vec![7; len % 100])];
+        let id = tree.add(sub, format!("file-{len}").as_bytes(), node)?;
+        tree.link(NodeId::ROOT, format!("link-{len}").as_bytes(), id)?;
+    }
+    tree.add(sub, b"target", SourceNode::new(SourceKind::Symlink(b"file-10".to_vec()), 0o777))?;
+    tree.add(sub, b"null", SourceNode::new(SourceKind::CharDevice(1, 3), 0o666))?;
+    Ok(tree)
+}
+
+fn ubifs(compressor: mkfs::Compressor) -> Result<Vec<u8>> {
+    let options =
+        MkfsOptions { compressor, ..MkfsOptions::new(LEB_SIZE, eraseblock_fuzz::MIN_IO, 64) };
+    let mut sink = FileSink::new(Cursor::new(Vec::new()), LEB_SIZE);
+    mkfs::build(&folder()?, &options, &mut sink, &NoProgress)?;
+    Ok(sink.into_inner().into_inner())
+}
+
+fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
+    let plan = ImagePlan::new(ImageSpec {
+        layout: layout(),
+        erase_count: EraseCount::default(),
+        image_seq: 7,
+        volumes: vec![VolumeSpec {
+            id: VolumeId::new(0),
+            name: VolumeName::new("root").ok_or("the name is legal")?,
+            kind: VolumeKind::Dynamic,
+            alignment: 1,
+            size: VolumeSize::Content,
+            flags: VolumeFlags::default(),
+            content: ContentSize::Bytes(volume.len() as u64),
+        }],
+    })?;
+    let mut image = Vec::new();
+    plan.write(&mut image, &mut [&mut ReaderSource::new(volume)])?;
+    Ok(image)
+}

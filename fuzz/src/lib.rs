@@ -1,0 +1,84 @@
+//! What fuzz targets share: the shapes of the small devices they read, and reading everything.
+
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubi_format::HeaderLayout;
+use eraseblock_ubifs::{OpenOptions, Ubifs};
+use eraseblock_vfs::walk::{Descend, Visit, walk};
+use eraseblock_vfs::{FileKind, FileSystem, SourceKind, SourceTree};
+use std::io::Read;
+use std::sync::Arc;
+
+/// Usable bytes of a LEB: the smallest UBIFS allows.
+pub const LEB_SIZE: u32 = 15_360;
+/// Bytes of an eraseblock around it.
+pub const PEB_SIZE: u32 = LEB_SIZE + 1024;
+/// Smallest unit that can be written.
+pub const MIN_IO: u32 = 512;
+
+/// Most entries visited and most bytes read of a file: inputs are small, what they claim may not be.
+const VISITS: u32 = 2000;
+const READ_MOST: u64 = 64 << 10;
+
+/// The layout of headers on the device.
+pub fn layout() -> HeaderLayout {
+    HeaderLayout::new(PEB_SIZE, MIN_IO, MIN_IO, None).expect("the sizes are legal")
+}
+
+/// Opens a UBIFS and reads all there is.
+pub fn read_ubifs(device: Arc<dyn LebDevice>) {
+    let options = OpenOptions { strict: false };
+    if let Ok((fs, _)) = Ubifs::open(device, &options) {
+        read_tree(&fs);
+    }
+}
+
+fn read_tree(fs: &dyn FileSystem) {
+    let _ = fs.stat_fs();
+    let mut visits = 0;
+    let _: Result<(), ()> = walk(fs, fs.root(), &mut |visit| {
+        visits += 1;
+        if let Visit::Entry { entry, .. } = visit {
+            read_inode(fs, entry.ino);
+        }
+        if visits > VISITS { Err(()) } else { Ok(Descend::Yes) }
+    });
+}
+
+fn read_inode(fs: &dyn FileSystem, ino: u64) {
+    let Ok(attr) = fs.attr(ino) else { return };
+    for name in fs.list_xattrs(ino).unwrap_or_default() {
+        let _ = fs.xattr(ino, &name);
+    }
+    match attr.kind {
+        FileKind::Symlink => drop(fs.read_link(ino)),
+        FileKind::Regular => {
+            let mut buf = vec![0; 16 << 10];
+            for start in (0..attr.size.min(READ_MOST)).step_by(buf.len()) {
+                let _ = fs.read(ino, start, &mut buf);
+            }
+            let _ = fs.read(ino, attr.size.saturating_sub(1), &mut buf);
+            let _ = fs.seek_data(ino, 0);
+            let _ = fs.seek_hole(ino, 0);
+        }
+        _ => {}
+    }
+}
+
+/// Reads the contents of a tree.
+pub fn read_source(tree: &SourceTree) {
+    for (_, node) in tree.nodes() {
+        if let SourceKind::Regular(content) = &node.kind
+            && let Ok(bytes) = content.open()
+        {
+            let _ = std::io::copy(&mut bytes.take(READ_MOST), &mut std::io::sink());
+        }
+    }
+}
+
+/// Decompresses into a buffer whose length the first two bytes of the input tell, as an inode's
+/// data node does.
+pub fn decompress(codec: eraseblock_codec::Codec, data: &[u8]) {
+    let Some((len, stream)) = data.split_first_chunk::<2>() else { return };
+    let mut out = vec![0; usize::from(u16::from_le_bytes(*len)) % 4096 + 1];
+    let _ = eraseblock_codec::decompress(codec, stream, &mut out);
+}

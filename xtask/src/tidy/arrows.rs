@@ -1,0 +1,123 @@
+//! Which room may stand on which (design: arrows only down).
+
+use crate::command::{output, repository};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::process::Command;
+
+/// All rooms, lowest first: a room may depend on rooms before it.
+const ROOMS: [&str; 19] = [
+    "base",
+    "codec",
+    "ubi-format",
+    "ubifs-format",
+    "jffs2-format",
+    "mtd",
+    "mtd-host",
+    "nandsim",
+    "ubi",
+    "vfs",
+    "ubifs",
+    "jffs2",
+    "tree",
+    "fuse",
+    "nfs",
+    "lab",
+    "cli",
+    "oracle-manifest",
+    "xtask",
+];
+
+/// Arrows that point down and are forbidden all the same: who must not know whom.
+const FORBIDDEN: [(&str, &[&str]); 12] = [
+    ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
+    ("ubi-format", &["codec"]),
+    ("ubifs-format", &["codec", "ubi-format"]),
+    ("jffs2-format", &["codec", "ubi-format", "ubifs-format"]),
+    ("mtd", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
+    ("nandsim", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
+    ("ubi", &["codec", "ubifs-format", "jffs2-format", "mtd-host", "nandsim"]),
+    ("vfs", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "mtd", "nandsim", "ubi"]),
+    ("ubifs", &["ubi", "ubi-format", "jffs2-format", "mtd-host", "nandsim"]),
+    ("jffs2", &["ubi", "ubi-format", "ubifs", "ubifs-format", "mtd-host", "nandsim"]),
+    ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
+    ("oracle-manifest", &["codec", "mtd", "ubi", "ubi-format", "ubifs", "ubifs-format", "cli"]),
+];
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev` or `build`; nothing for what ends up in the product.
+    kind: Option<String>,
+    /// Only dependencies inside the repository have one.
+    path: Option<String>,
+}
+
+/// All wrong arrows of the workspace, in words.
+pub(crate) fn check() -> Result<Vec<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(repository());
+    let metadata: Metadata =
+        serde_json::from_str(&output(&mut command)?).context("cannot read cargo metadata")?;
+    let inside = |dependency: &&Dependency| dependency.path.is_some();
+    Ok(metadata
+        .packages
+        .iter()
+        .flat_map(|package| {
+            let arrows = package.dependencies.iter().filter(inside);
+            arrows.filter_map(|to| {
+                wrong_arrow(room(&package.name), room(&to.name), to.kind.as_deref())
+            })
+        })
+        .collect())
+}
+
+fn room(package: &str) -> &str {
+    if package == "eraseblock" { "cli" } else { package.trim_start_matches("eraseblock-") }
+}
+
+/// Why one room must not depend on another, if so. Tests may use any lower room.
+fn wrong_arrow(from: &str, to: &str, kind: Option<&str>) -> Option<String> {
+    let level = |name: &str| ROOMS.iter().position(|room| *room == name);
+    let (Some(from_level), Some(to_level)) = (level(from), level(to)) else {
+        return Some(format!("{from} -> {to}: a room that is not in the list of rooms"));
+    };
+    if to_level >= from_level && kind != Some("dev") {
+        return Some(format!("{from} -> {to}: points up"));
+    }
+    let forbidden = FORBIDDEN.iter().any(|row| row.0 == from && row.1.contains(&to));
+    (forbidden && kind != Some("dev")).then(|| format!("{from} -> {to}: must not know it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_up_and_sideways_are_found() {
+        assert_eq!(wrong_arrow("ubifs", "mtd", None), None);
+        assert_eq!(wrong_arrow("ubifs", "ubi", Some("dev")), None);
+        assert!(wrong_arrow("ubifs", "ubi", None).is_some());
+        assert!(wrong_arrow("base", "vfs", None).is_some());
+        assert!(wrong_arrow("base", "base", Some("build")).is_some());
+        assert!(wrong_arrow("attic", "base", None).is_some());
+    }
+
+    #[test]
+    fn packages_are_rooms() {
+        assert_eq!(room("eraseblock"), "cli");
+        assert_eq!(room("eraseblock-ubi-format"), "ubi-format");
+    }
+}
