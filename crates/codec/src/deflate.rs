@@ -308,7 +308,8 @@ fn gain(found: Token, next: Token) -> i32 {
     if next.len() == 0 {
         return i32::MIN;
     }
-    let longer = next.len() as i32 - found.len() as i32;
-    let nearer = found.distance().ilog2() as i32 - next.distance().ilog2() as i32;
+    let longer = next.len().cast_signed() - found.len().cast_signed();
+    let nearness = |token: Token| token.distance().ilog2().cast_signed();
+    let nearer = nearness(found) - nearness(next);
     4 * longer + nearer
 }

@@ -309,7 +309,7 @@ impl Bits<'_> {
         let at = usize::from(self.at);
         self.bytes[at..at + 8].copy_from_slice(&self.waiting.to_le_bytes());
         self.at = self.at.wrapping_add((self.count / 8) as u16);
-        self.waiting >>= self.count & 56;
+        self.waiting >>= self.count & !7;
         self.count &= 7;
     }
 
