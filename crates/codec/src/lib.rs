@@ -15,9 +15,12 @@ mod decompress;
 mod error;
 mod finder;
 pub mod lzo;
+pub mod rtime;
+pub mod rubin;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod zlib;
 
 pub use compress::{CompressSpec, Compressor, favor_lzo};
 pub use decompress::{Decompressor, decompress};
