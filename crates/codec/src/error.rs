@@ -26,6 +26,14 @@ pub enum CodecError {
     /// The zstd frame is broken.
     #[error("zstd: {0}")]
     Zstd(&'static str),
+    /// A stream of one of JFFS2's own codecs is broken.
+    #[error("{codec}: {problem}")]
+    Stream {
+        /// The codec.
+        codec: &'static str,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// The stream ended before the data was complete.
     #[error("data ends after {produced} bytes, expected {expected}")]
     OutputShort {

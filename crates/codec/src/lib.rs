@@ -16,9 +16,12 @@ mod deflate;
 mod error;
 mod finder;
 pub mod lzo;
+pub mod rtime;
+pub mod rubin;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod zlib;
 
 pub use compress::{CompressSpec, Compressor, favor_lzo};
 pub use decompress::{Decompressor, decompress};

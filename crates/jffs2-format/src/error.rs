@@ -1,0 +1,73 @@
+//! Bytes that are not what they should be.
+
+use eraseblock_base::{ErrorClass, Location};
+
+/// Bytes that are not the node they should be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// No node starts here.
+    #[error("{at}: no node: magic is {found:#06x}, expected 0x1985")]
+    Magic {
+        /// Where.
+        at: Location,
+        /// The first 16 bits.
+        found: u16,
+    },
+    /// Fewer bytes than the node needs.
+    #[error("{at}: {what}: {found} bytes, expected at least {expected}")]
+    Short {
+        /// Where.
+        at: Location,
+        /// What was to be read.
+        what: &'static str,
+        /// Bytes there are.
+        found: u64,
+        /// Bytes needed.
+        expected: u64,
+    },
+    /// A checksum does not match.
+    #[error("{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
+    Crc {
+        /// Where.
+        at: Location,
+        /// Which checksum.
+        what: &'static str,
+        /// The checksum in the node.
+        stored: u32,
+        /// The checksum of its bytes.
+        computed: u32,
+    },
+    /// A field has a value it cannot have.
+    #[error("{at}: {what}: {field} is {found}, expected {expected}")]
+    Field {
+        /// Where.
+        at: Location,
+        /// The kind of node.
+        what: &'static str,
+        /// The field at fault.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+impl FormatError {
+    /// How the error is to be answered. A torn write is a node with a wrong CRC, so nothing tells
+    /// it from other damage.
+    pub fn class(&self) -> ErrorClass {
+        ErrorClass::Corruption
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> Location {
+        match self {
+            Self::Magic { at, .. }
+            | Self::Short { at, .. }
+            | Self::Crc { at, .. }
+            | Self::Field { at, .. } => *at,
+        }
+    }
+}

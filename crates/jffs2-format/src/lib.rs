@@ -1,0 +1,25 @@
+//! JFFS2's bytes and their checked types: node framing, INODE, DIRENT, XATTR, XREF and SUMMARY
+//! nodes in both byte orders, the rules for scanning an erase block, and the stored form of ACLs
+//! (spec: jffs2 2 to 5, 10, 12.2).
+//!
+//! The room does no input or output. Nothing on flash records the byte order, so every function
+//! takes a [`ByteOrder`]; it is chosen once for an image.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lengths are bounded by an erase block, which is below 4 GiB"
+)]
+
+pub mod acl;
+pub mod constants;
+pub mod decode;
+pub mod encode;
+mod error;
+pub mod node;
+mod order;
+pub mod scan;
+pub mod summary;
+
+pub use error::FormatError;
+pub use node::{Dirent, Header, Inode, NodeKind, UnknownClass, Xattr, Xref};
+pub use order::{ByteOrder, crc32};

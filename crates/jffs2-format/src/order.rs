@@ -1,0 +1,126 @@
+//! Byte order and checksum.
+
+use eraseblock_base::crc::crc32_continue;
+use std::fmt;
+
+/// The CRC of JFFS2: initial value 0, no inversion (spec: jffs2 3).
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32_continue(0, bytes)
+}
+
+/// The byte order of an image (spec: jffs2 2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ByteOrder {
+    /// Lowest byte first.
+    #[default]
+    Little,
+    /// Highest byte first.
+    Big,
+}
+
+impl ByteOrder {
+    /// Both, the frequent one first.
+    pub const ALL: [Self; 2] = [Self::Little, Self::Big];
+
+    /// The 16 bits at `offset`, 0 beyond the end.
+    pub(crate) fn u16_at(self, bytes: &[u8], offset: usize) -> u16 {
+        let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        match self {
+            Self::Little => u16::from_le_bytes(word),
+            Self::Big => u16::from_be_bytes(word),
+        }
+    }
+
+    /// The 32 bits at `offset`, 0 beyond the end.
+    pub(crate) fn u32_at(self, bytes: &[u8], offset: usize) -> u32 {
+        let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        match self {
+            Self::Little => u32::from_le_bytes(word),
+            Self::Big => u32::from_be_bytes(word),
+        }
+    }
+
+    /// A 16-bit value as stored.
+    pub const fn u16_bytes(self, value: u16) -> [u8; 2] {
+        match self {
+            Self::Little => value.to_le_bytes(),
+            Self::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// A 32-bit value as stored.
+    pub const fn u32_bytes(self, value: u32) -> [u8; 4] {
+        match self {
+            Self::Little => value.to_le_bytes(),
+            Self::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// A device number from the payload of a device node: 2 or 4 bytes (spec: jffs2 6).
+    pub fn device(self, payload: &[u8]) -> Option<(u32, u32)> {
+        match payload.len() {
+            2 => {
+                let word = u32::from(self.u16_at(payload, 0));
+                Some((word >> 8, word & 0xFF))
+            }
+            4 => {
+                let word = self.u32_at(payload, 0);
+                Some(((word >> 8) & 0xFFF, (word & 0xFF) | ((word >> 12) & 0xF_FF00)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The payload of a device node: 2 bytes where they are enough; `None` for numbers beyond 12
+    /// bits of major and 20 bits of minor.
+    pub fn device_bytes(self, major: u32, minor: u32) -> Option<Vec<u8>> {
+        match (major, minor) {
+            (0..=0xFF, 0..=0xFF) => Some(self.u16_bytes((major << 8 | minor) as u16).to_vec()),
+            (0..=0xFFF, 0..=0xF_FFFF) => {
+                let word = (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12);
+                Some(self.u32_bytes(word).to_vec())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ByteOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Little => "little-endian",
+            Self::Big => "big-endian",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_the_specification() {
+        assert_eq!(crc32(b""), 0);
+        assert_eq!(crc32(&[0; 77]), 0);
+        assert_eq!(crc32(b"123456789"), 0x2DFD_2D88);
+        assert_eq!(crc32(b"a"), 0x3AB5_51CE);
+        assert_eq!(crc32(b"hello world\n"), 0xD4DD_FD42);
+        assert_eq!(crc32(&[0x85, 0x19, 3, 0x20, 12, 0, 0, 0]), 0xE41E_B0B1);
+        assert_eq!(crc32(&[0x85, 0x19, 3, 0x20, 8, 0, 0, 0]), 0x6B7C_27E6);
+    }
+
+    #[test]
+    fn device_numbers_of_the_specification() {
+        let order = ByteOrder::Little;
+        assert_eq!(order.device_bytes(300, 70_000).unwrap(), [0x70, 0x2C, 0x11, 0x11]);
+        assert_eq!(order.device_bytes(1, 3).unwrap(), [3, 1]);
+        for order in ByteOrder::ALL {
+            for (major, minor) in [(0, 0), (255, 255), (256, 0), (1, 256), (4095, 0xF_FFFF)] {
+                let bytes = order.device_bytes(major, minor).unwrap();
+                assert_eq!(order.device(&bytes), Some((major, minor)));
+            }
+            assert_eq!(order.device_bytes(4096, 0), None);
+            assert_eq!(order.device(&[1, 2, 3]), None);
+        }
+    }
+}

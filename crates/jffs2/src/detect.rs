@@ -1,0 +1,175 @@
+//! Byte order, place and erase block size of an image, from its nodes alone (spec: jffs2 2).
+
+use crate::error::Jffs2Error;
+use crate::medium::Source;
+use crate::mount::OpenOptions;
+use eraseblock_base::{Findings, Location};
+use eraseblock_jffs2_format::constants::{HEADER_LEN, SUMMARY_MARKER_LEN, pad};
+use eraseblock_jffs2_format::{ByteOrder, Header, NodeKind, scan, summary};
+
+/// Bytes read at a time.
+const WINDOW: usize = 1 << 20;
+/// Nodes that are looked at.
+const ENOUGH: usize = 100_000;
+/// Erase block sizes that are tried, as powers of two.
+const SIZES: std::ops::RangeInclusive<u32> = 12..=26;
+/// The largest node that is believed when nothing is known yet.
+const LARGEST_NODE: u32 = 1 << 24;
+
+/// What an image turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Where the first erase block starts in the image, in bytes.
+    pub start: u64,
+    /// Bytes in an erase block.
+    pub erase_size: u32,
+    /// Byte order.
+    pub order: ByteOrder,
+    /// Length of the cleanmarkers, 0 when there are none, in bytes.
+    pub cleanmarker: u32,
+    /// Whether the erase block size was given or is proven by markers, not guessed.
+    pub is_certain: bool,
+}
+
+struct Seen {
+    offset: u64,
+    header: Header,
+}
+
+/// Finds out what `options` leave open.
+pub(crate) fn detect(
+    source: &Source,
+    options: &OpenOptions,
+    findings: &mut Findings,
+) -> Result<Shape, Jffs2Error> {
+    let size = source.size().map_err(Jffs2Error::Read)?;
+    let from = options.start.unwrap_or(0);
+    let (little, big) = nodes(source, from, size)?;
+    let order = options.order.unwrap_or(if big.len() > little.len() {
+        ByteOrder::Big
+    } else {
+        ByteOrder::Little
+    });
+    let (seen, other) = match order {
+        ByteOrder::Little => (little, big),
+        ByteOrder::Big => (big, little),
+    };
+    let Some(first) = seen.first() else {
+        return Err(Jffs2Error::NotJffs2 { bytes: size.saturating_sub(from) });
+    };
+    if let Some(foreign) = other.first() {
+        let message = format!("{} nodes are not {order}, the first one here", other.len());
+        findings.warn(Location::Byte(foreign.offset), "mixed-byte-order", message);
+    }
+    let markers: Vec<&Seen> =
+        seen.iter().filter(|node| node.header.kind() == NodeKind::Cleanmarker).collect();
+    let given = match source {
+        Source::Device(device) => Some(device.geometry().peb_size()),
+        Source::Image(_) => options.erase_size,
+    };
+    let proven = given.map(|size| (size, None)).or_else(|| by_summary(source, order, &seen));
+    let proven = proven.or_else(|| by_markers(&markers));
+    let anchor = options.start.or(match source {
+        Source::Device(_) => Some(0),
+        Source::Image(_) => None,
+    });
+    let phase = anchor.or(proven.and_then(|(_, anchor)| anchor));
+    let phase = phase.or(markers.first().map(|marker| marker.offset));
+    let erase_size = match proven {
+        Some((size, _)) => size,
+        None => by_borders(&seen, phase.unwrap_or(0))
+            .or_else(|| by_borders(&seen, first.offset))
+            .unwrap_or(1 << 16),
+    };
+    let start = anchor.unwrap_or_else(|| block_start(first.offset, phase, erase_size));
+    Ok(Shape {
+        start,
+        erase_size,
+        order,
+        cleanmarker: markers.first().map_or(0, |marker| marker.header.totlen),
+        is_certain: proven.is_some(),
+    })
+}
+
+/// The start of the block of the first node: on the grid of `phase`, or of the image when there is
+/// no other.
+fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
+    let size = u64::from(erase_size);
+    let phase = phase.unwrap_or(0) % size;
+    if first < phase { first } else { first - (first - phase) % size }
+}
+
+/// Valid headers in little and in big endian, until there are enough.
+fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>), Jffs2Error> {
+    let (mut little, mut big) = (Vec::new(), Vec::new());
+    let mut buf = vec![0; WINDOW];
+    let mut position = from;
+    while position + u64::from(HEADER_LEN) <= size && little.len() + big.len() < ENOUGH {
+        let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
+        let window = &mut buf[..len];
+        if let Err(error) = source.read(position, window) {
+            if position == from && len < WINDOW {
+                return Err(Jffs2Error::Read(error));
+            }
+            position += len as u64;
+            continue;
+        }
+        let mut at = 0;
+        while at + HEADER_LEN as usize <= len {
+            let Some((order, header)) = scan::header_order(&window[at..]) else {
+                at += 4;
+                continue;
+            };
+            let seen = Seen { offset: position + at as u64, header };
+            match order {
+                ByteOrder::Little => little.push(seen),
+                ByteOrder::Big => big.push(seen),
+            }
+            let step = pad(header.totlen).filter(|len| *len <= LARGEST_NODE).unwrap_or(4);
+            at = at.saturating_add(step as usize);
+        }
+        // The last words may be the start of a header: they are looked at again.
+        position += (at.max(4) & !3) as u64;
+    }
+    Ok((little, big))
+}
+
+/// A summary says where its block starts and it ends where the block ends.
+fn by_summary(source: &Source, order: ByteOrder, seen: &[Seen]) -> Option<(u32, Option<u64>)> {
+    let summaries = seen.iter().filter(|node| node.header.kind() == NodeKind::Summary);
+    summaries.take(16).find_map(|node| {
+        let end = node.offset.checked_add(node.header.totlen.into())?;
+        let mut marker = [0; SUMMARY_MARKER_LEN as usize];
+        source.read(end.checked_sub(marker.len() as u64)?, &mut marker).ok()?;
+        let offset = summary::marked_offset(order, &marker)?;
+        let start = node.offset.checked_sub(offset.into())?;
+        let size = offset.checked_add(node.header.totlen)?;
+        (1 << 12..=1 << 26).contains(&size).then_some((size, Some(start)))
+    })
+}
+
+/// Cleanmarkers stand at the starts of blocks.
+fn by_markers(markers: &[&Seen]) -> Option<(u32, Option<u64>)> {
+    let first = markers.first()?.offset;
+    let distance =
+        markers.iter().fold(0, |gcd, marker| greatest_divisor(gcd, marker.offset - first));
+    let size = u32::try_from(distance).ok().filter(|size| (1 << 12..=1 << 26).contains(size))?;
+    Some((size, Some(first)))
+}
+
+fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The smallest size at whose borders no node lies.
+fn by_borders(seen: &[Seen], phase: u64) -> Option<u32> {
+    SIZES.map(|power| 1_u32 << power).find(|size| {
+        let block = |offset: u64| offset.wrapping_sub(phase % u64::from(*size)) / u64::from(*size);
+        seen.iter().all(|node| {
+            block(node.offset) == block(node.offset + u64::from(node.header.totlen) - 1)
+        })
+    })
+}

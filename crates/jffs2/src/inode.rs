@@ -1,0 +1,292 @@
+//! One inode: its nodes read, the newest attributes chosen, its content mapped (spec: jffs2 8).
+
+use crate::mount::Jffs2;
+use eraseblock_base::{Location, Peb};
+use eraseblock_codec::{Codec, CodecError, rtime, rubin, zlib};
+use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression};
+use eraseblock_jffs2_format::{Inode, decode};
+use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Timestamp};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Fragments the cache may hold.
+const CACHE_FRAGMENTS: usize = 1 << 16;
+/// Inodes the cache may hold.
+const CACHE_INODES: usize = 1024;
+
+/// A range of a file and the node it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Where the node is; `None` for a hole.
+    pub(crate) place: Option<u32>,
+}
+
+/// An inode as it is now.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) attr: Attr,
+    /// In ascending order without overlap; what is between them is a hole.
+    pub(crate) fragments: Vec<Fragment>,
+}
+
+/// Inodes looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct Cache(Mutex<(HashMap<u32, Arc<Loaded>>, usize)>);
+
+impl Cache {
+    fn get(&self, ino: u32) -> Option<Arc<Loaded>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.get(&ino).cloned()
+    }
+
+    fn put(&self, ino: u32, loaded: &Arc<Loaded>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.1 += loaded.fragments.len();
+        if cache.1 > CACHE_FRAGMENTS || cache.0.len() >= CACHE_INODES {
+            cache.0.clear();
+            cache.1 = loaded.fragments.len();
+        }
+        cache.0.insert(ino, Arc::clone(loaded));
+    }
+}
+
+fn damaged(ino: u32, message: &str) -> FsError {
+    FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: {message}"))
+}
+
+/// The map of a file while nodes are laid over each other.
+#[derive(Default)]
+struct Map(BTreeMap<u32, (u32, Option<u32>)>);
+
+impl Map {
+    /// Lays [start, end) over what is there.
+    fn lay(&mut self, start: u32, end: u32, place: Option<u32>) {
+        let before = self.0.range(..start).next_back().map(|(at, part)| (*at, *part));
+        if let Some((at, (part_end, part_place))) = before.filter(|part| part.1.0 > start) {
+            self.0.insert(at, (start, part_place));
+            if part_end > end {
+                self.0.insert(end, (part_end, part_place));
+            }
+        }
+        while let Some((at, (part_end, part_place))) =
+            self.0.range(start..end).next().map(|(at, part)| (*at, *part))
+        {
+            self.0.remove(&at);
+            if part_end > end {
+                self.0.insert(end, (part_end, part_place));
+            }
+        }
+        self.0.insert(start, (end, place));
+    }
+
+    fn end(&self) -> u32 {
+        self.0.last_key_value().map_or(0, |(_, (end, _))| *end)
+    }
+}
+
+impl Jffs2 {
+    /// The place of a node as findings and errors name it.
+    fn location(&self, place: u32) -> Location {
+        let size = self.info.shape.erase_size;
+        Location::Peb(Peb::new(place / size), place % size)
+    }
+
+    /// Reads `buf` from an offset from the first block.
+    pub(crate) fn read_place(&self, place: u32, buf: &mut [u8]) -> Result<(), FsError> {
+        let addr = self.info.shape.start + u64::from(place);
+        self.source.read(addr, buf).map_err(|error| {
+            FsError::new(FsErrorKind::Io, format!("{}: {error}", self.location(place)))
+        })
+    }
+
+    /// The INODE node at `place`, its checksum verified.
+    fn node(&self, place: u32) -> Result<Inode, FsError> {
+        let mut head = [0; INODE_LEN as usize];
+        self.read_place(place, &mut head)?;
+        decode::inode(self.info.shape.order, &head, self.location(place))
+            .map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))
+    }
+
+    /// The stored bytes of the node at `place`, all checksums verified.
+    pub(crate) fn payload(&self, place: u32) -> Result<(Inode, Vec<u8>), FsError> {
+        let inode = self.node(place)?;
+        let at = self.location(place);
+        let corrupted = |error| FsError::from_source(FsErrorKind::Corrupted, error);
+        decode::inode_lengths(&inode, at).map_err(corrupted)?;
+        if inode.csize > self.info.shape.erase_size {
+            return Err(damaged(inode.ino, "a node is longer than a block"));
+        }
+        let mut bytes = vec![0; (INODE_LEN + inode.csize) as usize];
+        self.read_place(place, &mut bytes)?;
+        decode::inode_data(&inode, &bytes, at).map_err(corrupted)?;
+        bytes.drain(..INODE_LEN as usize);
+        Ok((inode, bytes))
+    }
+
+    /// The data of the node at `place`, decompressed, and where it goes in the file.
+    pub(crate) fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
+        let (inode, stored) = self.payload(place)?;
+        let mut out = vec![0; inode.dsize as usize];
+        decompress(inode.compression, &stored, &mut out).map_err(|error| {
+            let text = format!("{}: {error}", self.location(place));
+            FsError::new(FsErrorKind::Corrupted, text)
+        })?;
+        Ok((inode.offset, out))
+    }
+
+    /// The inode with this number as it is now.
+    pub(crate) fn load(&self, ino: u64) -> Result<Arc<Loaded>, FsError> {
+        let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
+        let ino = u32::try_from(ino).map_err(|_| missing())?;
+        if let Some(loaded) = self.cache.get(ino) {
+            return Ok(loaded);
+        }
+        let info = self.tables.inode(ino).ok_or_else(missing)?;
+        let mut map = Map::default();
+        let (mut newest_data, mut metadata): (Option<Inode>, Option<Inode>) = (None, None);
+        let mut lost = None;
+        for place in self.tables.nodes(ino) {
+            if place & 1 != 0 {
+                continue;
+            }
+            let node = match self.node(*place) {
+                Ok(node) => node,
+                Err(error) => {
+                    lost = Some(error);
+                    continue;
+                }
+            };
+            if node.dsize == 0 {
+                // The first one of a version is kept (spec: jffs2 8.1).
+                if metadata.is_none_or(|kept| kept.version < node.version) {
+                    metadata = Some(node);
+                }
+                continue;
+            }
+            let is_hole = node.compression == compression::ZERO;
+            map.lay(
+                node.offset,
+                node.offset.saturating_add(node.dsize),
+                (!is_hole).then_some(*place),
+            );
+            newest_data = Some(node);
+        }
+        let metadata =
+            metadata.filter(|node| newest_data.is_none_or(|data| data.version <= node.version));
+        let loaded = match (metadata.or(newest_data), lost) {
+            (_, Some(error)) => return Err(error),
+            (Some(winner), None) => self.finish(ino, &winner, metadata.is_some(), map)?,
+            (None, None)
+                if ino == ROOT_INO
+                    || info.mctime != (0, 0)
+                    || !self.tables.entries(ino).is_empty() =>
+            {
+                Loaded {
+                    attr: self.attributes(ino, &Inode { mode: 0o040_755, ..Inode::default() })?,
+                    fragments: Vec::new(),
+                }
+            }
+            (None, None) => return Err(damaged(ino, "no usable node")),
+        };
+        let loaded = Arc::new(loaded);
+        self.cache.put(ino, &loaded);
+        Ok(loaded)
+    }
+
+    fn attributes(&self, ino: u32, winner: &Inode) -> Result<Attr, FsError> {
+        let kind = FileKind::from_mode(winner.mode)
+            .ok_or_else(|| damaged(ino, &format!("mode {:o} names no file type", winner.mode)))?;
+        let info = self.tables.inode(ino).unwrap_or_default();
+        let second = |seconds: u32| Timestamp::from_seconds(seconds.into());
+        let mut attr = Attr {
+            ino: ino.into(),
+            kind,
+            permissions: winner.mode & 0o7777,
+            nlink: info.links,
+            uid: winner.uid.into(),
+            gid: winner.gid.into(),
+            size: winner.isize.into(),
+            rdev: (0, 0),
+            atime: second(winner.atime),
+            mtime: second(winner.mtime),
+            ctime: second(winner.ctime),
+            flags: InodeFlags::default(),
+        };
+        if kind == FileKind::Directory {
+            attr.size = 0;
+            attr.nlink = 2 + self.tables.subdirectories(ino) + u32::from(ino == ROOT_INO);
+            let (version, time) = info.mctime;
+            if time != 0 && version > winner.version {
+                attr.mtime = second(time);
+                attr.ctime = second(time);
+            }
+        }
+        Ok(attr)
+    }
+
+    /// Attributes and content by file type (spec: jffs2 6, 8.2).
+    fn finish(
+        &self,
+        ino: u32,
+        winner: &Inode,
+        by_metadata: bool,
+        map: Map,
+    ) -> Result<Loaded, FsError> {
+        let mut attr = self.attributes(ino, winner)?;
+        let end = map.end();
+        let mut fragments: Vec<Fragment> =
+            map.0.into_iter().map(|(start, (end, place))| Fragment { start, end, place }).collect();
+        match attr.kind {
+            FileKind::Regular => {
+                if u64::from(end) < attr.size {
+                    let message = format!("file size {} reduced to {end}", attr.size);
+                    self.warn(Location::Inode(ino.into()), "size-reduced", message);
+                    attr.size = end.into();
+                }
+                let size = attr.size as u32;
+                fragments.retain(|fragment| fragment.start < size);
+                if let Some(last) = fragments.last_mut() {
+                    last.end = last.end.min(size);
+                }
+            }
+            FileKind::Symlink | FileKind::BlockDevice | FileKind::CharDevice => {
+                let [Fragment { place: Some(place), .. }] = fragments[..] else {
+                    return Err(damaged(ino, "link or device without exactly one node of data"));
+                };
+                if by_metadata {
+                    return Err(damaged(ino, "link or device with a node of attributes only"));
+                }
+                if attr.kind == FileKind::Symlink {
+                    attr.size = if winner.isize == 0 { winner.dsize } else { winner.isize }.into();
+                } else {
+                    let (_, payload) = self.payload(place)?;
+                    attr.rdev =
+                        self.info.shape.order.device(&payload).ok_or_else(|| {
+                            damaged(ino, "device number of neither 2 nor 4 bytes")
+                        })?;
+                    attr.size = 0;
+                }
+            }
+            FileKind::Directory | FileKind::Fifo | FileKind::Socket => fragments.clear(),
+        }
+        Ok(Loaded { attr, fragments })
+    }
+}
+
+fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    match number {
+        compression::NONE => eraseblock_codec::decompress(Codec::None, stored, out),
+        compression::ZERO => {
+            out.fill(0);
+            Ok(())
+        }
+        compression::RTIME => rtime::decompress(stored, out),
+        compression::RUBIN_DYNAMIC => rubin::decompress(rubin::Table::Dynamic, stored, out),
+        compression::RUBIN_FIXED => rubin::decompress(rubin::Table::Fixed, stored, out),
+        compression::ZLIB => zlib::decompress(stored, out),
+        compression::LZO => eraseblock_codec::decompress(Codec::Lzo, stored, out),
+        _ => Err(CodecError::Stream { codec: "jffs2", problem: "unknown compressor" }),
+    }
+}

@@ -1,0 +1,28 @@
+//! JFFS2 in user space: opening an image or a device without writing, and reading it as Linux does
+//! (spec: jffs2 6 to 10, 12).
+//!
+//! [`Jffs2::open`] scans every block once and keeps little: 4 bytes for a data node, 12 for a name
+//! besides its bytes, 24 for an inode. File contents are found when they are asked for, and every
+//! node's checksums are verified again when it is read.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "places on the medium are below 4 GiB, which opening makes sure of"
+)]
+
+mod build;
+mod detect;
+mod error;
+mod fs;
+mod inode;
+mod medium;
+mod mount;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod xattr;
+
+pub use detect::Shape;
+pub use error::Jffs2Error;
+pub use medium::Source;
+pub use mount::{Info, Jffs2, OpenOptions};

@@ -1,0 +1,108 @@
+//! Opening without writing.
+
+use crate::build::{self, Tables};
+use crate::detect::{self, Shape};
+use crate::error::Jffs2Error;
+use crate::inode::Cache;
+use crate::medium::Source;
+use crate::scan;
+use eraseblock_base::{Findings, Location};
+use eraseblock_jffs2_format::ByteOrder;
+use std::sync::{Mutex, PoisonError};
+
+/// What is known about an image beforehand. Everything left open is found out from its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenOptions {
+    /// Where the first erase block starts, in bytes.
+    pub start: Option<u64>,
+    /// Bytes in an erase block: 4 KiB to 64 MiB, a multiple of 4. Ignored for a device, which
+    /// knows.
+    pub erase_size: Option<u32>,
+    /// Byte order.
+    pub order: Option<ByteOrder>,
+}
+
+/// What an open image is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// Place, block size, byte order.
+    pub shape: Shape,
+    /// Erase blocks, the last one perhaps not whole.
+    pub blocks: u32,
+    /// Bytes of valid nodes, superseded ones included.
+    pub node_bytes: u64,
+    /// Inodes that a name leads to.
+    pub inodes: u64,
+}
+
+/// An open file system. Nothing is ever written to it.
+///
+/// # Invariants
+/// 1. Every checksum of a node is verified whenever its data is delivered.
+/// 2. The cache changes how fast an answer is, never the answer.
+#[derive(Debug)]
+pub struct Jffs2 {
+    pub(crate) source: Source,
+    pub(crate) info: Info,
+    pub(crate) tables: Tables,
+    pub(crate) cache: Cache,
+    late: Mutex<Findings>,
+}
+
+impl Jffs2 {
+    /// Opens an image or a device: damaged nodes are findings, everything else is there.
+    ///
+    /// Fails when there is no JFFS2 node in it, when it cannot be read at all, and for options out
+    /// of their range.
+    pub fn open(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
+        if let Some(size) = options.erase_size
+            && !((1 << 12..=1 << 26).contains(&size) && size.is_multiple_of(4))
+        {
+            let expected = "a multiple of 4 from 4 KiB to 64 MiB";
+            return Err(Jffs2Error::Option {
+                option: "erase block size",
+                found: size.into(),
+                expected,
+            });
+        }
+        let mut findings = Findings::new();
+        let shape = detect::detect(&source, options, &mut findings)?;
+        if !shape.is_certain {
+            let message = format!("erase block size not certain, {} assumed", shape.erase_size);
+            findings.note(Location::Whole, "erase-size-guessed", message);
+        }
+        let size = source.size().map_err(Jffs2Error::Read)?.saturating_sub(shape.start);
+        let most = u64::from(u32::MAX - shape.erase_size) & !0xFFF;
+        let len = size.min(most);
+        if len < size {
+            let message = format!("only {len} of {size} bytes are looked at");
+            findings.error(Location::Whole, "too-large", message);
+        }
+        let found = scan::scan(&source, &shape, len);
+        let node_bytes = found.live;
+        let tables = build::build(found, &mut findings);
+        let blocks = len.div_ceil(shape.erase_size.into()) as u32;
+        let inodes = tables.live_inodes() as u64;
+        let info = Info { shape, blocks, node_bytes, inodes };
+        let late = Mutex::new(Findings::new());
+        Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
+    }
+
+    /// What the image turned out to be.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What was found since opening, when inodes were looked at.
+    pub fn late_findings(&self) -> Findings {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a late finding.
+    pub(crate) fn warn(&self, at: Location, code: &'static str, message: String) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if !late.iter().any(|finding| finding.at == at && finding.code == code) {
+            late.warn(at, code, message);
+        }
+    }
+}
