@@ -79,9 +79,15 @@ fn judge_step(
     limit: u64,
 ) {
     let mut jobs = Vec::new();
+    let stride = u64::from(options.judge_every.max(1));
+    let mut candidate = report.events;
     let bases: Vec<BaseHash> = step.events.par_iter().map(BaseHash::of).collect();
     for (event, base) in step.events.iter().zip(&bases) {
         for variant in in_model(event) {
+            candidate += 1;
+            if !candidate.is_multiple_of(stride) {
+                continue;
+            }
             let number = report.states + jobs.len() as u64;
             let every = u64::from(options.nested_every);
             let nested = every != 0 && number.is_multiple_of(every);

@@ -323,9 +323,8 @@ impl Bench {
         let mut parts = data.chunks(leb_size);
         for leb in &mut volume.lebs {
             let mut part = parts.next().unwrap_or_default().to_vec();
-            if volume.is_static {
-                part.resize(part.len().next_multiple_of(unit), 0);
-            }
+            let fill = if volume.is_static { 0 } else { 0xFF };
+            part.resize(part.len().next_multiple_of(unit), fill);
             leb.set(part);
         }
     }
