@@ -11,7 +11,9 @@ fn run(shape: Shape, states: u64, sabotage: Sabotage) -> Report {
 #[test]
 fn nothing_is_lost_on_any_shape() {
     for shape in Shape::ALL {
-        let report = run(shape, 2000, Sabotage::None);
+        let options =
+            Options { shape, budget_states: Some(1500), judge_every: 7, ..Options::default() };
+        let report = ubi(&options).unwrap();
         println!(
             "{}: {} states, {} distinct, {} nested, {} events, {:.1} s",
             report.shape,

@@ -298,3 +298,25 @@ fn without_a_reserve_the_device_goes_read_only_and_comes_back() {
     volume.write(Leb::new(1), 0, &[0; 512]).unwrap();
     ubi.check_invariants().unwrap();
 }
+
+#[test]
+fn formatting_keeps_the_erase_counters() {
+    let mut flash = Flash::standard();
+    for peb in 0..flash.peb_count {
+        let header = flash.ec(peb % 7 + 3);
+        flash.poke(peb, 0, &[0xFF; 64]);
+        flash.put_ec(peb, &header);
+    }
+    flash.poke(9, 0, &[0; 64]);
+    let (device, _) = open(&flash);
+    let device: Arc<dyn Mtd> = device;
+    let options = eraseblock_ubi::FormatOptions { image_seq: 5, erase_count: None };
+    let report = eraseblock_ubi::format(&device, &flash.layout, &options).unwrap();
+    assert_eq!((report.formatted, report.counters_kept), (128, 127));
+    let ubi = UbiDevice::open(device, &flash.layout, &OpenOptions::default()).unwrap();
+    assert!(ubi.volumes().is_empty());
+    let counters = ubi.erase_counters();
+    // One erasure more; the one that was lost has the mean.
+    assert_eq!((counters[20], counters[9]), (20 % 7 + 4, 5));
+    ubi.check_invariants().unwrap();
+}
