@@ -213,7 +213,7 @@ pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, Lab
         let step = bench.next();
         let event = step.events.iter().find(|event| event.event.number == first.0);
         if let Some(event) = event {
-            return replay_from(&options, id, &step.allowed, event, rest).ok_or_else(missing);
+            return replay_from(&options, id, &step.allowed, event, rest);
         }
         let beyond = step.events.iter().any(|event| event.event.number > first.0);
         if beyond || step.problem.is_some() {
@@ -228,14 +228,15 @@ fn replay_from(
     allowed: &Allowed,
     event: &Recorded,
     rest: &[(u64, Variant)],
-) -> Option<Option<Violation>> {
+) -> Result<Option<Violation>, LabError> {
+    let missing = || LabError::NoSuchEvent { id: id.clone() };
     let depth = id.cuts.len() - rest.len();
     let id_here = ReplayId { cuts: id.cuts[..depth].to_vec(), ..id.clone() };
     let variant = id.cuts[depth - 1].1;
     let case = Case { options, id: id_here, allowed };
-    let chip = event.cut(variant, seed_of(options, event)).ok()?;
+    let chip = event.cut(variant, seed_of(options, event)).map_err(|_| missing())?;
     let (violation, events) = case.judge(chip, !rest.is_empty());
-    let Some((next, rest)) = rest.split_first() else { return Some(violation) };
-    let event = events.iter().find(|event| event.event.number == next.0)?;
+    let Some((next, rest)) = rest.split_first() else { return Ok(violation) };
+    let event = events.iter().find(|event| event.event.number == next.0).ok_or_else(missing)?;
     replay_from(options, id, allowed, event, rest)
 }
