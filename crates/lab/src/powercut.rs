@@ -34,6 +34,8 @@ pub struct Options {
     pub budget_time: Option<Duration>,
     /// Cut the recovery of every n-th state as well; 0 for none.
     pub nested_every: u32,
+    /// Judge every n-th state only: more operations in the same time. 1 for all.
+    pub judge_every: u32,
     /// Stop after this many violations.
     pub max_violations: usize,
     /// A bug to be found.
@@ -49,6 +51,7 @@ impl Default for Options {
             budget_states: None,
             budget_time: None,
             nested_every: 64,
+            judge_every: 1,
             max_violations: 20,
             sabotage: Sabotage::None,
         }

@@ -88,9 +88,43 @@ impl Core {
             buf.fill(0xFF);
             return Ok(LebRead { outcome: ReadOutcome::CLEAN, scrub: None });
         };
-        let outcome = self.io.read(peb, self.io.layout.data_offset() + offset, buf)?;
+        let outcome = self.read_data(peb, offset, buf)?;
         let flips = self.io.quality(outcome) == ReadQuality::Bitflips;
         Ok(LebRead { outcome, scrub: flips.then_some(peb) })
+    }
+
+    /// Reads data of a block. Where error correction gives up, the checksum of a complete copy may
+    /// prove that the bytes are right nevertheless: the power went off when the data was there and
+    /// its correction code was not.
+    pub(crate) fn read_data(
+        &self,
+        peb: Peb,
+        offset: u32,
+        buf: &mut [u8],
+    ) -> Result<ReadOutcome, MtdError> {
+        let start = self.io.layout.data_offset();
+        let outcome = self.io.read(peb, start + offset, buf)?;
+        if !outcome.uncorrectable {
+            return Ok(outcome);
+        }
+        let (HeaderState::Ok(header) | HeaderState::Bitflips(header)) = self.io.read_vid(peb)?
+        else {
+            return Ok(outcome);
+        };
+        let mut proved = vec![0; header.data_size as usize];
+        self.io.read(peb, start, &mut proved)?;
+        let inside = proved.len().saturating_sub(offset as usize).min(buf.len());
+        let is_proof = header.copy_flag || header.kind == VolumeKind::Static;
+        if !is_proof || inside == 0 || crc32(&proved) != header.data_crc {
+            return Ok(outcome);
+        }
+        let (front, behind) = buf.split_at_mut(inside);
+        front.copy_from_slice(&proved[offset as usize..][..inside]);
+        let corrected = ReadOutcome { corrected_bits: u16::MAX, uncorrectable: false };
+        if behind.is_empty() {
+            return Ok(corrected);
+        }
+        Ok(corrected.merge(self.io.read(peb, start + header.data_size, behind)?))
     }
 
     /// Checks a LEB of a static volume against the checksum in its header.

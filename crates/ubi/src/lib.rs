@@ -45,6 +45,7 @@ mod core;
 pub mod detect;
 mod eba;
 pub mod error;
+pub mod format;
 pub mod image;
 mod io;
 pub mod map;
@@ -65,6 +66,7 @@ pub use attach::{
 };
 pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
 pub use error::UbiError;
+pub use format::{FormatOptions, FormatReport, format};
 pub use map::VolumeMap;
 pub use runtime::{Health, OpenOptions, ReadOnlyReason, UbiDevice, Volume};
 pub use vmt::NewVolume;

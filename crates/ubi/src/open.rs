@@ -12,6 +12,7 @@ use crate::io::{Io, is_eio};
 use crate::runtime::{OpenOptions, ReadOnlyReason};
 use crate::sabotage::Sabotage;
 use crate::wl::{Place, Wl};
+use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME};
@@ -157,14 +158,15 @@ impl Early {
             let peb = self.early_peb()?;
             let header = VidHeader {
                 kind: VolumeKind::Dynamic,
-                copy_flag: false,
+                // Marked as a copy, so that half of it does not win over the old one.
+                copy_flag: true,
                 compat: Compat::Reject,
                 volume: LAYOUT_VOLUME,
                 leb,
-                data_size: 0,
+                data_size: u32::try_from(bytes.len()).expect("within a LEB"),
                 used_lebs: 0,
                 data_pad: 0,
-                data_crc: 0,
+                data_crc: crc32(bytes),
                 sqnum: self.core.next_sqnum(),
             };
             let io = &self.core.io;

@@ -79,9 +79,15 @@ fn judge_step(
     limit: u64,
 ) {
     let mut jobs = Vec::new();
+    let stride = u64::from(options.judge_every.max(1));
+    let mut candidate = report.events;
     let bases: Vec<BaseHash> = step.events.par_iter().map(BaseHash::of).collect();
     for (event, base) in step.events.iter().zip(&bases) {
         for variant in in_model(event) {
+            candidate += 1;
+            if !candidate.is_multiple_of(stride) {
+                continue;
+            }
             let number = report.states + jobs.len() as u64;
             let every = u64::from(options.nested_every);
             let nested = every != 0 && number.is_multiple_of(every);
@@ -207,7 +213,7 @@ pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, Lab
         let step = bench.next();
         let event = step.events.iter().find(|event| event.event.number == first.0);
         if let Some(event) = event {
-            return replay_from(&options, id, &step.allowed, event, rest).ok_or_else(missing);
+            return replay_from(&options, id, &step.allowed, event, rest);
         }
         let beyond = step.events.iter().any(|event| event.event.number > first.0);
         if beyond || step.problem.is_some() {
@@ -222,14 +228,15 @@ fn replay_from(
     allowed: &Allowed,
     event: &Recorded,
     rest: &[(u64, Variant)],
-) -> Option<Option<Violation>> {
+) -> Result<Option<Violation>, LabError> {
+    let missing = || LabError::NoSuchEvent { id: id.clone() };
     let depth = id.cuts.len() - rest.len();
     let id_here = ReplayId { cuts: id.cuts[..depth].to_vec(), ..id.clone() };
     let variant = id.cuts[depth - 1].1;
     let case = Case { options, id: id_here, allowed };
-    let chip = event.cut(variant, seed_of(options, event)).ok()?;
+    let chip = event.cut(variant, seed_of(options, event)).map_err(|_| missing())?;
     let (violation, events) = case.judge(chip, !rest.is_empty());
-    let Some((next, rest)) = rest.split_first() else { return Some(violation) };
-    let event = events.iter().find(|event| event.event.number == next.0)?;
+    let Some((next, rest)) = rest.split_first() else { return Ok(violation) };
+    let event = events.iter().find(|event| event.event.number == next.0).ok_or_else(missing)?;
     replay_from(options, id, allowed, event, rest)
 }

@@ -78,7 +78,7 @@ impl Case<'_> {
             return Err(("second-attach-writes", format!("{events} flash events")));
         }
         self.check_volumes(&ubi)?;
-        self.check_alive(&ubi)
+        check_alive(&ubi)
     }
 
     /// Counters never fall; one that was lost may become the mean.
@@ -156,21 +156,20 @@ impl Case<'_> {
             side(&self.allowed.after),
         )
     }
+}
 
-    /// The device can still be written to.
-    fn check_alive(&self, ubi: &UbiDevice) -> Result<(), Broken> {
-        let failed = |error: &dyn std::error::Error| ("dead", error.to_string());
-        let usable =
-            |volume: &&VolumeInfo| volume.kind == VolumeKind::Dynamic && !volume.upd_marker;
-        let volumes = ubi.volumes();
-        let Some(info) = volumes.iter().find(usable) else { return Ok(()) };
-        let volume = ubi.volume(info.id).map_err(|error| failed(&error))?;
-        let data = vec![0x2A; (volume.min_io() as usize).max(64)];
-        volume.change(Leb::new(0), &data).map_err(|error| failed(&error))?;
-        let mut now = vec![0; data.len()];
-        volume.read(Leb::new(0), 0, &mut now).map_err(|error| failed(&error))?;
-        if now == data { Ok(()) } else { Err(("dead", "what was written is not there".into())) }
-    }
+/// The device can still be written to.
+fn check_alive(ubi: &UbiDevice) -> Result<(), Broken> {
+    let failed = |error: &dyn std::error::Error| ("dead", error.to_string());
+    let usable = |volume: &&VolumeInfo| volume.kind == VolumeKind::Dynamic && !volume.upd_marker;
+    let volumes = ubi.volumes();
+    let Some(info) = volumes.iter().find(usable) else { return Ok(()) };
+    let volume = ubi.volume(info.id).map_err(|error| failed(&error))?;
+    let data = vec![0x2A; (volume.min_io() as usize).max(64)];
+    volume.change(Leb::new(0), &data).map_err(|error| failed(&error))?;
+    let mut now = vec![0; data.len()];
+    volume.read(Leb::new(0), 0, &mut now).map_err(|error| failed(&error))?;
+    if now == data { Ok(()) } else { Err(("dead", "what was written is not there".into())) }
 }
 
 /// Whether what a variant leaves may read differently from one time to the next.

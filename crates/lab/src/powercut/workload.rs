@@ -1,7 +1,7 @@
 //! Operations on a device and on the model of it, chosen by a seed: an endless, always equal list
 //! for each seed and shape.
 
-use super::model::{Allowed, Content, Model, Torn, VolumeModel};
+use super::model::{Allowed, Content, LebModel, Model, Torn, VolumeModel};
 use super::{Options, Shape};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Leb, Peb, VolumeId};
@@ -291,7 +291,7 @@ impl Bench {
             }
             Op::Scrub { .. } | Op::Step => {}
             Op::Create { id, is_static, lebs } => {
-                let lebs = vec![Default::default(); *lebs as usize];
+                let lebs = vec![LebModel::default(); *lebs as usize];
                 let name = name(self.operations);
                 let volume = VolumeModel { name, is_static: *is_static, lebs, used: 0 };
                 model.volumes.insert(*id, volume);
@@ -300,7 +300,7 @@ impl Bench {
                 model.volumes.remove(volume);
             }
             Op::Resize { volume, lebs } => {
-                volume_mut(model, *volume).lebs.resize(*lebs as usize, Default::default());
+                volume_mut(model, *volume).lebs.resize(*lebs as usize, LebModel::default());
             }
             Op::Swap { volume, other } => {
                 let name = volume_mut(model, *other).name.clone();
@@ -323,9 +323,8 @@ impl Bench {
         let mut parts = data.chunks(leb_size);
         for leb in &mut volume.lebs {
             let mut part = parts.next().unwrap_or_default().to_vec();
-            if volume.is_static {
-                part.resize(part.len().next_multiple_of(unit), 0);
-            }
+            let fill = if volume.is_static { 0 } else { 0xFF };
+            part.resize(part.len().next_multiple_of(unit), fill);
             leb.set(part);
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn resolve(
     let mut candidates = std::mem::take(&mut collected.candidates);
     collected.max_sqnum = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
     candidates.sort_unstable_by_key(|one| (one.volume, one.leb, one.peb));
-    let mut resolver = Resolver { scanner, collected, report, data: Vec::new() };
+    let mut resolver = Resolver { scanner, collected, report, data: Vec::new(), proved: None };
     candidates
         .chunk_by(|a, b| a.volume == b.volume)
         .map(|volume| (volume[0].volume, resolver.resolve_volume(volume)))
@@ -39,6 +39,9 @@ struct Resolver<'a, 'b> {
     collected: &'a mut Collected,
     report: &'a mut Report,
     data: Vec<u8>,
+    /// The copy of the LEB at hand that was found complete. It is not read again for a third block:
+    /// unstable cells might tell another story, and the second block is given up by then.
+    proved: Option<Peb>,
 }
 
 impl Resolver<'_, '_> {
@@ -96,6 +99,7 @@ impl Resolver<'_, '_> {
         let mut entries = Vec::new();
         let mut last_data_size = 0;
         for leb in candidates.chunk_by(|a, b| a.leb == b.leb) {
+            self.proved = None;
             let winner = leb[1..].iter().fold(leb[0], |winner, next| self.duel(winner, *next));
             entries.push((winner.leb, winner.peb));
             last_data_size = winner.data_size;
@@ -119,7 +123,12 @@ impl Resolver<'_, '_> {
             self.collected.discard(old.peb, false);
             return new;
         }
+        if self.proved == Some(new.peb) {
+            self.collected.discard(old.peb, false);
+            return new;
+        }
         if let Some(quality) = self.copy_is_complete(&new) {
+            self.proved = Some(new.peb);
             self.collected.pebs[new.peb.index()].scrub |= quality != ReadQuality::Clean;
             self.collected.discard(old.peb, false);
             return new;

@@ -151,7 +151,7 @@ impl Core {
             VolumeKind::Dynamic => layout.leb_size() - header.data_pad,
         };
         let mut data = vec![0; len as usize];
-        match self.io.read(source, layout.data_offset(), &mut data) {
+        match self.read_data(source, 0, &mut data) {
             Ok(outcome) if self.io.quality(outcome) == ReadQuality::Uncorrectable => {
                 return Ok(None);
             }

@@ -201,7 +201,7 @@ fn bitflips_move_a_leb_and_wear_is_levelled() {
 struct Failing {
     inner: Arc<MemoryMtd>,
     programs_left: AtomicI64,
-    failing_erase: AtomicI64,
+    worn_block: AtomicI64,
 }
 
 impl Mtd for Failing {
@@ -214,14 +214,14 @@ impl Mtd for Failing {
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         if self.programs_left.fetch_sub(1, Ordering::Relaxed) == 0 {
             let peb = u32::try_from(addr / u64::from(self.geometry().peb_size())).unwrap();
-            self.failing_erase.store(peb.into(), Ordering::Relaxed);
+            self.worn_block.store(peb.into(), Ordering::Relaxed);
             let at = eraseblock_base::Location::Byte(addr);
             return Err(MtdError::Failed { at, operation: "program" });
         }
         self.inner.program(addr, data)
     }
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
-        if self.failing_erase.load(Ordering::Relaxed) == i64::from(peb.get()) {
+        if self.worn_block.load(Ordering::Relaxed) == i64::from(peb.get()) {
             let at = eraseblock_base::Location::peb(peb);
             return Err(MtdError::Failed { at, operation: "erase" });
         }
@@ -246,7 +246,7 @@ fn every_failing_program_is_survived_and_its_block_retired() {
         let device = Arc::new(Failing {
             inner: inner.clone(),
             programs_left: AtomicI64::new(failing),
-            failing_erase: AtomicI64::new(-1),
+            worn_block: AtomicI64::new(-1),
         });
         let ubi = UbiDevice::open(device.clone(), &flash.layout, &OpenOptions::default()).unwrap();
         let volume = ubi.volume(VolumeId::new(0)).unwrap();
@@ -280,7 +280,7 @@ fn without_a_reserve_the_device_goes_read_only_and_comes_back() {
     let device = Arc::new(Failing {
         inner,
         programs_left: AtomicI64::new(i64::MAX),
-        failing_erase: AtomicI64::new(-1),
+        worn_block: AtomicI64::new(-1),
     });
     let options = OpenOptions { max_bad_blocks: Some(0), ..OpenOptions::default() };
     let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
@@ -289,12 +289,34 @@ fn without_a_reserve_the_device_goes_read_only_and_comes_back() {
     let volume = ubi.volume(VolumeId::new(0)).unwrap();
     volume.change(Leb::new(0), &[1; 512]).unwrap();
     let place = (0..128).find(|peb| ubi.request_scrub(Peb::new(*peb))).unwrap();
-    device.failing_erase.store(place.into(), Ordering::Relaxed);
+    device.worn_block.store(place.into(), Ordering::Relaxed);
     assert!(ubi.flush().is_err());
     assert_eq!(ubi.read_only(), Some(ReadOnlyReason::NoReserve));
     assert!(matches!(volume.write(Leb::new(1), 0, &[0; 512]), Err(MtdError::ReadOnly { .. })));
     volume.read(Leb::new(0), 0, &mut [0; 512]).unwrap();
     ubi.force_rw().unwrap();
     volume.write(Leb::new(1), 0, &[0; 512]).unwrap();
+    ubi.check_invariants().unwrap();
+}
+
+#[test]
+fn formatting_keeps_the_erase_counters() {
+    let mut flash = Flash::standard();
+    for peb in 0..flash.peb_count {
+        let header = flash.ec(peb % 7 + 3);
+        flash.poke(peb, 0, &[0xFF; 64]);
+        flash.put_ec(peb, &header);
+    }
+    flash.poke(9, 0, &[0; 64]);
+    let (device, _) = open(&flash);
+    let device: Arc<dyn Mtd> = device;
+    let options = eraseblock_ubi::FormatOptions { image_seq: 5, erase_count: None };
+    let report = eraseblock_ubi::format(&device, &flash.layout, &options).unwrap();
+    assert_eq!((report.formatted, report.counters_kept), (128, 127));
+    let ubi = UbiDevice::open(device, &flash.layout, &OpenOptions::default()).unwrap();
+    assert!(ubi.volumes().is_empty());
+    let counters = ubi.erase_counters();
+    // One erasure more; the one that was lost has the mean.
+    assert_eq!((counters[20], counters[9]), (20 % 7 + 4, 5));
     ubi.check_invariants().unwrap();
 }
