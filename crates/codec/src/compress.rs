@@ -17,7 +17,7 @@ pub struct CompressSpec {
     /// The algorithm.
     pub codec: Codec,
     /// LZO: 1 to 4 the fast encoder, 5 to 7 the dense one, 8 and 9 the dense one looking deeper.
-    /// zlib: 1 to 9. zstd: 1 to 22. None: 0.
+    /// zlib: 1 to 3 greedy, 4 to 9 lazy and looking ever deeper. zstd: 1 to 22. None: 0.
     pub level: i32,
 }
 
