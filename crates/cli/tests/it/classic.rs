@@ -113,7 +113,8 @@ fn mkfs_ubifs_labels_files_and_notes_inode_numbers() {
     let options = ["--selinux=contexts", "-a", "-o", "x.ubifs"];
     sample.ok(&[&["mkfs.ubifs"][..], &shape, &options].concat());
     let stat = |path| sample.ok(&["stat", "x.ubifs", path, "--json"]).out;
-    let label = |hex: &str| hex.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let label =
+        |text: &str| text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     for (path, context) in [("bin/tool", "u:r:bin:s0\0"), ("bin", "u:r:all:s0\0")] {
         let shown = stat(path);
         assert!(
