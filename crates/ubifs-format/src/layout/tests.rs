@@ -66,7 +66,7 @@ fn what_cannot_be_is_refused() {
         (|o| o.orph_lebs = 43, "60 LEBs are too few: the orphan area leaves no room"),
         (|o| o.log_lebs = Some(1), "log area is 1, expected at least 2 LEBs"),
         (|o| o.journal_bytes = Some(100), "journal size is 100, expected 46080 to"),
-        (|o| o.reserved = 60 * 15360, "reserved pool is 921_600, expected under half"),
+        (|o| o.reserved = 60 * 15360, "reserved pool is 921600, expected under half"),
         (|o| o.reserved = u64::MAX, "reserved pool is"),
     ];
     for (change, message) in cases {
