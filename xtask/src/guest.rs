@@ -119,7 +119,7 @@ pub(crate) struct Guest {
 impl Guest {
     /// A guest with that kernel.
     pub(crate) fn new(kernel: Kernel) -> Self {
-        Self { kernel, timeout: Duration::from_mins(10) }
+        Self { kernel, timeout: Duration::from_mins(20) }
     }
 
     /// What `uname -r` says in it.
