@@ -18,7 +18,7 @@ const MAX_LEBS: &str = "4000";
 const MIB: u64 = 1 << 20;
 /// What the tree must at least be.
 const TREE_FILES: u64 = 25_000;
-const TREE_BYTES: u64 = 200 * MIB;
+const TREE_BYTES: u64 = 200_000_000;
 
 /// One run of a command.
 #[derive(Clone, Copy, Debug)]
@@ -60,11 +60,11 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         None => source_tree(&work)?,
     };
     let (files, bytes) = measure_tree(&tree)?;
-    println!("tree: {} with {files} files, {} MiB", tree.display(), bytes / MIB);
+    println!("tree: {} with {files} files, {} MB", tree.display(), bytes / 1_000_000);
     ensure!(
         files >= TREE_FILES && bytes >= TREE_BYTES,
-        "the tree is too small: expected {TREE_FILES} files and {} MiB",
-        TREE_BYTES / MIB
+        "the tree is too small: expected {TREE_FILES} files and {} MB",
+        TREE_BYTES / 1_000_000
     );
     let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
     let bin = root.join("target/release/eraseblock");
