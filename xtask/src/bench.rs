@@ -288,7 +288,7 @@ fn text(path: &Path) -> String {
 
 /// A layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
 fn layout_toml(tree: &Path, compressor: &str, volumes: u32) -> String {
-    let flash = "[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 16384\n";
+    let flash = "[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 20480\n";
     let volume = |number| {
         format!(
             "\n[[volume]]\nname = \"root{number}\"\nsize = \"400MiB\"\n\
