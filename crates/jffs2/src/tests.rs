@@ -1,3 +1,5 @@
+//! Images made node by node, read back as Linux would read them.
+
 use crate::{Jffs2, OpenOptions, Source};
 use eraseblock_base::Findings;
 use eraseblock_base::random::SplitMix64;

@@ -1,3 +1,5 @@
+//! Decoding: the vectors of the specification, and what is refused.
+
 use super::*;
 use crate::encode;
 use crate::node::NodeKind;

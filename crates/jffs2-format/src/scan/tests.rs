@@ -1,3 +1,5 @@
+//! Scanning erase blocks: what is stepped over, and by how much.
+
 use super::*;
 use crate::encode;
 use crate::node::Xref;

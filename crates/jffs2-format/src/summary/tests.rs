@@ -1,3 +1,5 @@
+//! Summaries: the worked example, and every doubt that sends a reader to a full scan.
+
 use super::*;
 use proptest::prelude::*;
 
