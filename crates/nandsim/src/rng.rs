@@ -1,27 +1,25 @@
 //! The generator of everything random in a simulated chip: SplitMix64, seeded per event, so that
 //! the same plan gives the same bytes whatever else happened.
 
+use eraseblock_base::random::SplitMix64;
+
 /// A small deterministic generator. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
-    state: u64,
+    sequence: SplitMix64,
 }
 
 impl Rng {
     /// A generator for one purpose: the same `seed` and `number` give the same sequence.
     pub fn new(seed: u64, number: u64) -> Self {
-        let mut mixer = Self { state: seed };
-        let mixed = mixer.next_u64();
-        Self { state: mixed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93) }
+        let mixed = SplitMix64::new(seed).next_u64();
+        let sequence = SplitMix64::new(mixed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        Self { sequence }
     }
 
     /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
+        self.sequence.next_u64()
     }
 
     /// A number below `bound`; 0 when `bound` is 0.
@@ -64,7 +62,7 @@ mod tests {
     #[test]
     fn the_sequence_is_fixed() {
         // SplitMix64's published first value for seed 0.
-        assert_eq!(Rng { state: 0 }.next_u64(), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(Rng { sequence: SplitMix64::new(0) }.next_u64(), 0xE220_A839_7B1D_CDAF);
         assert_eq!(Rng::new(7, 9).next_u64(), Rng::new(7, 9).next_u64());
         assert_ne!(Rng::new(7, 9).next_u64(), Rng::new(7, 10).next_u64());
         assert_ne!(Rng::new(7, 9).next_u64(), Rng::new(8, 9).next_u64());
