@@ -8,9 +8,13 @@ pub mod manifest;
 pub mod memory;
 pub mod source;
 pub mod walk;
+pub mod write;
 
 pub use attr::{Attr, FileKind, StatFs, Timestamp};
 pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
 pub use memory::MemoryFs;
 pub use source::{Content, SourceKind, SourceNode, SourceTree};
+pub use write::{
+    Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
+};
