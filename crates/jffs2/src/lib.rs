@@ -25,4 +25,4 @@ mod xattr;
 pub use detect::Shape;
 pub use error::Jffs2Error;
 pub use medium::Source;
-pub use mount::{Info, Jffs2, OpenOptions};
+pub use mount::{Info, Jffs2, NodeCounts, OpenOptions, compressor_name};

@@ -8,6 +8,7 @@ use crate::medium::Source;
 use crate::scan;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::ByteOrder;
+use eraseblock_jffs2_format::constants::compression;
 use std::sync::{Mutex, PoisonError};
 
 /// What is known about an image beforehand. Everything left open is found out from its nodes.
@@ -33,6 +34,62 @@ pub struct Info {
     pub node_bytes: u64,
     /// Inodes that a name leads to.
     pub inodes: u64,
+    /// Valid nodes by kind, superseded ones included.
+    pub nodes: NodeCounts,
+}
+
+/// Valid nodes by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeCounts {
+    /// INODE nodes.
+    pub inodes: u64,
+    /// DIRENT nodes.
+    pub entries: u64,
+    /// XATTR nodes.
+    pub xattrs: u64,
+    /// XREF nodes.
+    pub xrefs: u64,
+    /// CLEANMARKER nodes.
+    pub cleanmarkers: u64,
+    /// PADDING nodes.
+    pub paddings: u64,
+    /// SUMMARY nodes.
+    pub summaries: u64,
+    /// Nodes of other types.
+    pub unknown: u64,
+    /// Nodes with data by their compressor's number; the last one counts unknown compressors.
+    pub compressors: [u64; 9],
+}
+
+impl NodeCounts {
+    /// Adds those of another part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.inodes += other.inodes;
+        self.entries += other.entries;
+        self.xattrs += other.xattrs;
+        self.xrefs += other.xrefs;
+        self.cleanmarkers += other.cleanmarkers;
+        self.paddings += other.paddings;
+        self.summaries += other.summaries;
+        self.unknown += other.unknown;
+        for (sum, count) in self.compressors.iter_mut().zip(other.compressors) {
+            *sum += count;
+        }
+    }
+}
+
+/// What people call the compressor with this number; `unknown` when nobody does.
+pub fn compressor_name(number: u8) -> &'static str {
+    match number {
+        compression::NONE => "none",
+        compression::ZERO => "zero",
+        compression::RTIME => "rtime",
+        compression::RUBIN_DYNAMIC => "dynrubin",
+        compression::RUBIN_FIXED => "rubinmips",
+        compression::ZLIB => "zlib",
+        compression::LZO => "lzo",
+        _ => "unknown",
+    }
 }
 
 /// An open file system. Nothing is ever written to it.
@@ -79,11 +136,11 @@ impl Jffs2 {
             findings.error(Location::Whole, "too-large", message);
         }
         let found = scan::scan(&source, &shape, len);
-        let node_bytes = found.live;
+        let (node_bytes, nodes) = (found.live, found.counts);
         let tables = build::build(found, &mut findings);
         let blocks = len.div_ceil(shape.erase_size.into()) as u32;
         let inodes = tables.live_inodes() as u64;
-        let info = Info { shape, blocks, node_bytes, inodes };
+        let info = Info { shape, blocks, node_bytes, inodes, nodes };
         let late = Mutex::new(Findings::new());
         Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
     }

@@ -1,11 +1,14 @@
-//! An image file, opened as the UBI device or the bare UBIFS volume that it is.
+//! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
+use super::filesystem::{self, Opened};
 use super::{Place, magic, peek};
-use crate::args::{Format, ShapeArgs};
+use crate::args::{Endian, Format, ShapeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
+use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_mtd::{ImageFile, LebFile, ReadAt};
 use eraseblock_ubi::detect::{Hints, detect};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
@@ -21,6 +24,8 @@ pub(crate) enum Image {
     Ubi(UbiImage),
     /// A bare UBIFS volume.
     Ubifs(BareUbifs),
+    /// A JFFS2.
+    Jffs2(Jffs2Image),
 }
 
 /// A file with a UBI device in it.
@@ -45,6 +50,17 @@ pub(crate) struct BareUbifs {
     pub file_size: u64,
     /// The file as LEBs.
     pub device: Arc<LebFile>,
+}
+
+/// A file with a JFFS2 in it.
+#[derive(Debug)]
+pub(crate) struct Jffs2Image {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub file_size: u64,
+    /// The file system.
+    pub opened: Opened,
 }
 
 impl UbiImage {
@@ -141,7 +157,7 @@ pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
     let path = &place.path;
     if path.is_dir() {
         return Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
-            .hint("`eraseblock mkfs ubifs` makes an image of a folder"));
+            .hint("`eraseblock mkfs` makes an image of a folder"));
     }
     open_file(path, shape).context(path.display())
 }
@@ -152,14 +168,52 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let mut start = vec![0; magic::LOOK];
     let len = file.read_at(&mut start, 0)?;
     start.truncate(len);
-    let is_bare = match shape.format {
-        Some(format) => format == Format::Ubifs,
-        None => magic::is_ubifs(&start) || shape.leb.is_some(),
-    };
-    if is_bare {
-        return open_bare(path, file, file_size, shape, &start).map(Image::Ubifs);
+    let format = shape.format.or_else(|| match () {
+        () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),
+        () if magic::is_jffs2(&start) => Some(Format::Jffs2),
+        () => None,
+    });
+    let unknown = || unknown(&start);
+    match format {
+        Some(Format::Ubifs) => open_bare(path, file, file_size, shape, &start).map(Image::Ubifs),
+        Some(Format::Jffs2) => {
+            open_jffs2(path, file, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+        }
+        Some(Format::Ubi) => {
+            open_ubi(path, file, file_size, shape)?.map(Image::Ubi).ok_or_else(unknown)
+        }
+        None => {
+            if let Some(image) = open_ubi(path, file.try_clone()?, file_size, shape)? {
+                return Ok(Image::Ubi(image));
+            }
+            open_jffs2(path, file, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+        }
     }
-    open_ubi(path, file, file_size, shape, &start).map(Image::Ubi)
+}
+
+/// A JFFS2 anywhere in the file; `None` when there is no node of one.
+fn open_jffs2(
+    path: &Path,
+    file: File,
+    file_size: u64,
+    shape: &ShapeArgs,
+) -> Result<Option<Jffs2Image>, Failure> {
+    let options = OpenOptions {
+        start: shape.start,
+        erase_size: shape.peb,
+        order: shape.byte_order.map(|order| match order {
+            Endian::Little => ByteOrder::Little,
+            Endian::Big => ByteOrder::Big,
+        }),
+    };
+    match Jffs2::open(Source::Image(Arc::new(file)), &options) {
+        Ok((jffs2, findings)) => {
+            let opened = filesystem::of_jffs2(jffs2, findings);
+            Ok(Some(Jffs2Image { path: path.to_owned(), file_size, opened }))
+        }
+        Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn open_bare(
@@ -193,8 +247,7 @@ fn open_ubi(
     file: File,
     file_size: u64,
     shape: &ShapeArgs,
-    start: &[u8],
-) -> Result<UbiImage, Failure> {
+) -> Result<Option<UbiImage>, Failure> {
     let hints = Hints {
         peb_size: shape.peb,
         min_io: shape.page,
@@ -202,12 +255,10 @@ fn open_ubi(
         vid_hdr_offset: shape.vid_offset,
         ..Hints::default()
     };
-    let Some(detected) = detect(&file, &hints)? else {
-        return Err(unknown(start));
-    };
+    let Some(detected) = detect(&file, &hints)? else { return Ok(None) };
     let device = Arc::new(ImageFile::new(file, &detected.shape())?);
     let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
-    Ok(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi })
+    Ok(Some(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi }))
 }
 
 /// Why a file is nothing we open.
@@ -215,7 +266,7 @@ fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),
-        None => Failure::new("neither a UBI nor a UBIFS image").hint(
+        None => Failure::new("neither a UBI, a UBIFS nor a JFFS2 image").hint(
             "--format with --peb and --page, or --leb, say what it is when headers are missing",
         ),
     }
