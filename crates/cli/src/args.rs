@@ -1,6 +1,7 @@
 //! The command line as a whole, and the argument groups that several sub-commands share.
 
 pub(crate) mod flash;
+pub(crate) mod jffs2;
 pub(crate) mod ubifs;
 
 use crate::command;

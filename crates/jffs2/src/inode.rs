@@ -275,7 +275,8 @@ impl Jffs2 {
     }
 }
 
-fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+/// Decodes the payload of a node by the number of its compressor.
+pub(crate) fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     match number {
         compression::NONE => eraseblock_codec::decompress(Codec::None, stored, out),
         compression::ZERO => {

@@ -16,6 +16,7 @@ mod error;
 mod fs;
 mod inode;
 mod medium;
+pub mod mkfs;
 mod mount;
 mod scan;
 #[cfg(test)]
@@ -25,4 +26,4 @@ mod xattr;
 pub use detect::Shape;
 pub use error::Jffs2Error;
 pub use medium::Source;
-pub use mount::{Info, Jffs2, NodeCounts, OpenOptions, compressor_name};
+pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, compressor_name};

@@ -5,10 +5,10 @@ use crate::detect::{self, Shape};
 use crate::error::Jffs2Error;
 use crate::inode::Cache;
 use crate::medium::Source;
-use crate::scan;
+use crate::scan::{self, Found};
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_jffs2_format::constants::compression;
+use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use std::sync::{Mutex, PoisonError};
 
 /// What is known about an image beforehand. Everything left open is found out from its nodes.
@@ -36,6 +36,43 @@ pub struct Info {
     pub inodes: u64,
     /// Valid nodes by kind, superseded ones included.
     pub nodes: NodeCounts,
+    /// The highest numbers in use.
+    pub highest: Highest,
+}
+
+/// The highest numbers that any valid node names, superseded ones included: new ones go above
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Highest {
+    /// Inode number.
+    pub ino: u32,
+    /// Version of a node of the root directory.
+    pub root_version: u32,
+    /// Number of a pair of attribute name and value.
+    pub xid: u32,
+    /// Counter of attribute references.
+    pub xseqno: u32,
+}
+
+impl Highest {
+    fn of(found: &Found) -> Self {
+        let mut highest = Self { ino: ROOT_INO, ..Self::default() };
+        for node in &found.nodes {
+            highest.ino = highest.ino.max(node.ino);
+            if node.ino == ROOT_INO {
+                highest.root_version = highest.root_version.max(node.version);
+            }
+        }
+        for entry in &found.entries {
+            highest.ino = highest.ino.max(entry.pino).max(entry.ino);
+            if entry.pino == ROOT_INO {
+                highest.root_version = highest.root_version.max(entry.version);
+            }
+        }
+        highest.xid = found.pairs.iter().map(|pair| pair.xid).max().unwrap_or(0);
+        highest.xseqno = found.xrefs.iter().map(|xref| xref.xseqno).max().unwrap_or(0);
+        highest
+    }
 }
 
 /// Valid nodes by kind.
@@ -137,10 +174,11 @@ impl Jffs2 {
         }
         let found = scan::scan(&source, &shape, len);
         let (node_bytes, nodes) = (found.live, found.counts);
+        let highest = Highest::of(&found);
         let tables = build::build(found, &mut findings);
         let blocks = len.div_ceil(shape.erase_size.into()) as u32;
         let inodes = tables.live_inodes() as u64;
-        let info = Info { shape, blocks, node_bytes, inodes, nodes };
+        let info = Info { shape, blocks, node_bytes, inodes, nodes, highest };
         let late = Mutex::new(Findings::new());
         Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
     }

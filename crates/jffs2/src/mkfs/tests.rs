@@ -1,0 +1,1 @@
+//! Images are built and read back.
