@@ -10,7 +10,8 @@ pub(super) struct Engines {
     /// Those that are switched on, by falling priority.
     order: Vec<Compressor>,
     mode: CompressionMode,
-    zlib: Option<zlib::Encoder>,
+    /// The usual one, and one for pages of few different bytes.
+    zlib: Option<(zlib::Encoder, zlib::Encoder)>,
     lzo: Option<eraseblock_codec::Compressor>,
     best: Vec<u8>,
     other: Vec<u8>,
@@ -33,11 +34,14 @@ impl Engines {
             order.clear();
         }
         let wants = |one| order.contains(&one);
-        let zlib = wants(Compressor::Zlib).then(|| zlib::Encoder::new(rules.zlib_level));
+        let level = rules.zlib_level;
+        let zlib = wants(Compressor::Zlib).then(|| {
+            Ok((zlib::Encoder::new(level)?, zlib::Encoder::new(level.max(FEW_SYMBOLS_LEVEL))?))
+        });
         let spec = CompressSpec::image(Codec::Lzo);
         let lzo = wants(Compressor::Lzo).then(|| eraseblock_codec::Compressor::new(spec));
         Ok(Self {
-            zlib: zlib.transpose().map_err(|error| failed(Compressor::Zlib, &error))?,
+            zlib: zlib.transpose().map_err(|error: CodecError| failed(Compressor::Zlib, &error))?,
             lzo: lzo.transpose().map_err(|error| failed(Compressor::Lzo, &error))?,
             order,
             mode: rules.mode,
@@ -75,7 +79,8 @@ impl Engines {
     fn run(&mut self, one: Compressor, page: &[u8], limit: usize) -> Result<bool, MkfsError> {
         match one {
             Compressor::Zlib => {
-                let Some(zlib) = &mut self.zlib else { return Ok(false) };
+                let Some((usual, dense)) = &mut self.zlib else { return Ok(false) };
+                let zlib = if has_few_symbols(page) { dense } else { usual };
                 return Ok(limit > 0 && zlib.compress(page, limit, &mut self.other));
             }
             Compressor::Lzo => {
@@ -98,6 +103,20 @@ impl Engines {
             || (is_lzo && kept > size * 80 / 100)
             || kept * 80 / 100 > size
     }
+}
+
+/// The usual levels overlook short matches in pages of few different bytes, such as columns of
+/// numbers: this one does not.
+const FEW_SYMBOLS_LEVEL: u8 = 10;
+/// Different bytes that are few.
+const FEW_SYMBOLS: usize = 24;
+
+fn has_few_symbols(page: &[u8]) -> bool {
+    let mut seen = [false; 256];
+    for byte in page {
+        seen[usize::from(*byte)] = true;
+    }
+    seen.iter().filter(|seen| **seen).count() <= FEW_SYMBOLS
 }
 
 /// How often a cut is tried.
