@@ -346,10 +346,10 @@ fn source_tree(work: &Path) -> Result<PathBuf> {
     println!("unpacking the bench tree (once)");
     let script = "set -e; rm -rf deb tree.part; mkdir -p deb tree.part; cd deb; \
         package=$(apt-cache depends linux-source | sed -n 's/.*Depends: //p' | head -n 1); \
-        apt-get -q download \"$package\"; dpkg-deb -x ./*.deb .; cd ..; \
+        apt-get -qq download \"$package\"; dpkg-deb -x ./*.deb .; cd ..; \
         tar -xf deb/usr/src/linux-source-*.tar.xz -C tree.part --strip-components=1 \
-            --wildcards '*/arch' '*/block' '*/crypto' '*/include' '*/init' '*/io_uring' \
-            '*/kernel' '*/lib' '*/mm' '*/net'; \
+            --wildcards --no-wildcards-match-slash '*/arch' '*/block' '*/crypto' '*/include' \
+            '*/init' '*/io_uring' '*/kernel' '*/lib' '*/mm' '*/net'; \
         rm -rf deb; mv tree.part tree";
     let status = Command::new("sh").args(["-c", script]).current_dir(work).status()?;
     ensure!(status.success(), "the bench tree could not be unpacked; hint: pass --tree DIR");
