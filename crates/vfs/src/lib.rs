@@ -6,6 +6,8 @@ pub mod error;
 pub mod fs;
 pub mod manifest;
 pub mod memory;
+pub mod model;
+pub mod rules;
 pub mod source;
 pub mod walk;
 pub mod write;
@@ -14,6 +16,7 @@ pub use attr::{Attr, FileKind, StatFs, Timestamp};
 pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
 pub use memory::MemoryFs;
+pub use model::{ModelFs, ModelRules};
 pub use source::{Content, SourceKind, SourceNode, SourceTree};
 pub use write::{
     Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
