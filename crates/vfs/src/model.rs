@@ -38,6 +38,8 @@ pub struct ModelRules {
     pub links_max: u32,
     /// Steps of times in nanoseconds; 10^9 for whole seconds.
     pub granularity_ns: u32,
+    /// Links of an empty root directory.
+    pub root_links: u32,
     /// What a directory reports as its size.
     pub directory_size: DirectorySize,
     /// Whether flags of chattr are kept.
@@ -66,6 +68,7 @@ impl ModelRules {
         size_max: 2 << 40,
         links_max: u32::MAX,
         granularity_ns: 1_000_000_000,
+        root_links: 2,
         directory_size: DirectorySize::Entries,
         flags: true,
         rename_forms: true,
@@ -77,6 +80,7 @@ impl ModelRules {
         target_max: 254,
         xattr_value_max: 65_535,
         size_max: 0xFFFF_FFFF,
+        root_links: 3,
         directory_size: DirectorySize::Zero,
         flags: false,
         rename_forms: false,
@@ -118,7 +122,7 @@ impl ModelFs {
             ino: Self::ROOT,
             kind: FileKind::Directory,
             permissions: 0o755,
-            nlink: 2,
+            nlink: rules.root_links,
             uid: 0,
             gid: 0,
             size: 0,
