@@ -1,7 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
-use super::{Place, magic, peek};
+use super::{Place, device, magic, peek};
 use crate::args::{Endian, Format, ShapeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -9,7 +9,7 @@ use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_mtd::{ImageFile, LebFile, ReadAt};
+use eraseblock_mtd::{ImageFile, LebDevice, LebFile, ReadAt};
 use eraseblock_ubi::detect::{Hints, detect};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use std::fs::File;
@@ -49,7 +49,7 @@ pub(crate) struct BareUbifs {
     /// Its length in bytes.
     pub file_size: u64,
     /// The file as LEBs.
-    pub device: Arc<LebFile>,
+    pub device: Arc<dyn LebDevice>,
 }
 
 /// A file with a JFFS2 in it.
@@ -159,7 +159,10 @@ pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
         return Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
             .hint("`eraseblock mkfs` makes an image of a folder"));
     }
-    open_file(path, shape).context(path.display())
+    match device::open(path, shape)? {
+        Some(image) => Ok(image),
+        None => open_file(path, shape).context(path.display()),
+    }
 }
 
 fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
@@ -177,7 +180,8 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     match format {
         Some(Format::Ubifs) => open_bare(path, file, file_size, shape, &start).map(Image::Ubifs),
         Some(Format::Jffs2) => {
-            open_jffs2(path, file, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+            let source = Source::Image(Arc::new(file));
+            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
         }
         Some(Format::Ubi) => {
             open_ubi(path, file, file_size, shape)?.map(Image::Ubi).ok_or_else(unknown)
@@ -186,15 +190,16 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
             if let Some(image) = open_ubi(path, file.try_clone()?, file_size, shape)? {
                 return Ok(Image::Ubi(image));
             }
-            open_jffs2(path, file, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+            let source = Source::Image(Arc::new(file));
+            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
         }
     }
 }
 
-/// A JFFS2 anywhere in the file; `None` when there is no node of one.
-fn open_jffs2(
+/// A JFFS2 anywhere in an image or on a device; `None` when there is no node of one.
+pub(super) fn open_jffs2(
     path: &Path,
-    file: File,
+    source: Source,
     file_size: u64,
     shape: &ShapeArgs,
 ) -> Result<Option<Jffs2Image>, Failure> {
@@ -206,7 +211,7 @@ fn open_jffs2(
             Endian::Big => ByteOrder::Big,
         }),
     };
-    match Jffs2::open(Source::Image(Arc::new(file)), &options) {
+    match Jffs2::open(source, &options) {
         Ok((jffs2, findings)) => {
             let opened = filesystem::of_jffs2(jffs2, findings);
             Ok(Some(Jffs2Image { path: path.to_owned(), file_size, opened }))
@@ -262,7 +267,7 @@ fn open_ubi(
 }
 
 /// Why a file is nothing we open.
-fn unknown(start: &[u8]) -> Failure {
+pub(super) fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),

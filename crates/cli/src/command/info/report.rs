@@ -8,7 +8,6 @@ use crate::text;
 use eraseblock_base::Peb;
 use eraseblock_jffs2::compressor_name;
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo, VolumeMap};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;
