@@ -18,18 +18,18 @@ pub(crate) struct Jffs2Chip {
 
 /// A byte-programmable chip with cleanmarkers in line.
 pub(crate) const NOR: Jffs2Chip =
-    Jffs2Chip { name: "nor", load: "load_nor 16384 64", peb_size: 64 << 10, page_size: 1 };
+    Jffs2Chip { name: "nor", load: "load_nor 8192 64", peb_size: 64 << 10, page_size: 1 };
 /// A chip with pages of 2 KiB.
 pub(crate) const NAND_2K: Jffs2Chip = Jffs2Chip {
     name: "nand2k",
-    load: "load_nand 0x20,0xa1,0x00,0x15 128",
+    load: "load_nand 0x20,0xa1,0x00,0x15 64",
     peb_size: 128 << 10,
     page_size: 2048,
 };
 /// A chip with pages of 512 bytes.
 pub(crate) const NAND_512: Jffs2Chip = Jffs2Chip {
     name: "nand512",
-    load: "load_nand 0x98,0x76 1024",
+    load: "load_nand 0x98,0x76 512",
     peb_size: 16 << 10,
     page_size: 512,
 };
