@@ -3,6 +3,7 @@
 use crate::error::Jffs2Error;
 use crate::medium::Source;
 use crate::mount::OpenOptions;
+use eraseblock_base::align::is_erased;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{HEADER_LEN, SUMMARY_MARKER_LEN, pad};
 use eraseblock_jffs2_format::{ByteOrder, Header, NodeKind, scan, summary};
@@ -81,7 +82,9 @@ pub(crate) fn detect(
             .or_else(|| by_borders(&seen, first.offset))
             .unwrap_or(1 << 16),
     };
-    let start = anchor.unwrap_or_else(|| block_start(first.offset, phase, erase_size));
+    let start = anchor.unwrap_or_else(|| {
+        whole_flash(source, block_start(first.offset, phase, erase_size), erase_size)
+    });
     Ok(Shape {
         start,
         erase_size,
@@ -97,6 +100,21 @@ fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
     let size = u64::from(erase_size);
     let phase = phase.unwrap_or(0) % size;
     if first < phase { first } else { first - (first - phase) % size }
+}
+
+/// The first block of a dump of a whole flash: erased ones before `start` belong to it, if there is
+/// nothing else.
+fn whole_flash(source: &Source, start: u64, erase_size: u32) -> u64 {
+    let mut block = vec![0; erase_size as usize];
+    let mut position = 0;
+    while position < start {
+        let is_grid = start.is_multiple_of(erase_size.into());
+        if !is_grid || source.read(position, &mut block).is_err() || !is_erased(&block) {
+            return start;
+        }
+        position += u64::from(erase_size);
+    }
+    0
 }
 
 /// Valid headers in little and in big endian, until there are enough.
