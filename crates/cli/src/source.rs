@@ -9,7 +9,7 @@ use eraseblock_tree::{devtable, owners, source, times};
 use eraseblock_ubi::image::{VolumeSize, VolumeSpec};
 use eraseblock_ubi_format::VolumeKind;
 use eraseblock_vfs::source::NodeId;
-use eraseblock_vfs::{SourceTree, Timestamp};
+use eraseblock_vfs::{SourceKind, SourceTree, Timestamp};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +26,8 @@ pub(crate) struct Adjustments {
     pub squash_owner: bool,
     /// Take away set-id bits and write permission of group and others.
     pub squash_modes: bool,
+    /// Squash first: what the device table says stays, as with mkfs.jffs2.
+    pub table_wins: bool,
     /// Set all times to 1970.
     pub zero_times: bool,
     /// Rules for owners.
@@ -78,32 +80,49 @@ pub(crate) fn load(
     Ok(tree)
 }
 
+fn ids(tree: &SourceTree) -> Vec<NodeId> {
+    tree.nodes().map(|(id, _)| id).collect()
+}
+
+fn squash(tree: &mut SourceTree, options: &Adjustments) {
+    if options.squash_owner {
+        owners::squash(tree);
+    }
+    if options.squash_modes {
+        for id in ids(tree) {
+            let node = tree.node_mut(id);
+            if !matches!(node.kind, SourceKind::Symlink(_)) {
+                node.permissions &= SQUASHED_MODE;
+            }
+        }
+    }
+}
+
 /// Changes a tree as the options say: device table, owners, attributes, labels, times.
 pub(crate) fn adjust(
     tree: &mut SourceTree,
     options: &Adjustments,
     session: &mut Session,
 ) -> Result<(), Failure> {
+    if options.table_wins {
+        squash(tree, options);
+    }
     if let Some(path) = &options.devtable {
         let text = fs::read(path).context(path.display())?;
         session.report(devtable::apply(tree, &text).context(path.display())?);
     }
-    if options.squash_owner {
-        owners::squash(tree);
+    if !options.table_wins {
+        squash(tree, options);
     }
     owners::map(tree, &id_map(&options.map_uid)?, &id_map(&options.map_gid)?);
-    let ids: Vec<NodeId> = tree.nodes().map(|(id, _)| id).collect();
-    for id in &ids {
-        let node = tree.node_mut(*id);
+    for id in ids(tree) {
+        let node = tree.node_mut(id);
         match options.xattrs {
             Xattrs::All | Xattrs::WithAcls => {}
             Xattrs::None => node.xattrs.clear(),
             Xattrs::Only(starts) => {
                 node.xattrs.retain(|(name, _)| starts.iter().any(|start| name.starts_with(start)));
             }
-        }
-        if options.squash_modes {
-            node.permissions &= SQUASHED_MODE;
         }
     }
     if let Some(path) = &options.selinux {

@@ -45,7 +45,13 @@ pub(crate) fn detect(
 ) -> Result<Shape, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
     let from = options.start.unwrap_or(0);
-    let (little, big) = nodes(source, from, size)?;
+    // Nodes lie on a grid of 4 bytes that need not be the file's.
+    let (mut little, mut big) = nodes(source, from, size)?;
+    for shift in 1..4 {
+        if little.is_empty() && big.is_empty() && options.start.is_none() {
+            (little, big) = nodes(source, from + shift, size)?;
+        }
+    }
     let order = options.order.unwrap_or(if big.len() > little.len() {
         ByteOrder::Big
     } else {
@@ -122,7 +128,7 @@ fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>)
     let (mut little, mut big) = (Vec::new(), Vec::new());
     let mut buf = vec![0; WINDOW];
     let mut position = from;
-    while position + u64::from(HEADER_LEN) <= size && little.len() + big.len() < ENOUGH {
+    while position.saturating_add(HEADER_LEN.into()) <= size && little.len() + big.len() < ENOUGH {
         let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
         let window = &mut buf[..len];
         if let Err(error) = source.read(position, window) {

@@ -71,6 +71,7 @@ impl Jffs2Options {
             selinux: self.selinux.clone(),
             squash_owner: self.squash_owner,
             squash_modes: self.squash_modes,
+            table_wins: true,
             zero_times: false,
             map_uid: self.map_uid.clone(),
             map_gid: self.map_gid.clone(),

@@ -317,6 +317,7 @@ impl MkfsJffs2Args {
             devtable: self.devtable.clone(),
             squash_owner: self.squash || self.squash_uids,
             squash_modes: self.squash || self.squash_perms,
+            table_wins: true,
             zero_times: self.faketime,
             xattrs,
             ..Adjustments::default()
@@ -337,7 +338,7 @@ mod tests {
     fn the_value_of_pad_is_attached_or_missing() {
         assert_eq!(parse(&[]).pad, None);
         assert_eq!(parse(&["-p"]).pad, Some(Pad(None)));
-        assert_eq!(parse(&["-lnp0x100", "-o", "-p"]).pad, Some(Pad(Some(256))));
+        assert_eq!(parse(&["-lnp0x100", "-o", "p"]).pad, Some(Pad(Some(256))));
         assert_eq!(parse(&["-p", "-r", "x"]).root, PathBuf::from("x"));
         assert_eq!(parse(&["--pad=4096"]).pad, Some(Pad(Some(4096))));
         assert_eq!(parse(&["--pad", "-n"]).pad, Some(Pad(None)));

@@ -7,5 +7,6 @@
 mod build;
 mod classic;
 mod frame;
+mod jffs2;
 mod read;
 mod sample;

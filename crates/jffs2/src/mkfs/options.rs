@@ -91,7 +91,7 @@ impl Default for Compression {
         Self {
             mode: CompressionMode::Priority,
             compressors: on.map(|one| (one, one.usual_priority())).to_vec(),
-            zlib_level: 9,
+            zlib_level: 6,
         }
     }
 }
