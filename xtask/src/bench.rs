@@ -50,7 +50,7 @@ struct Bench {
 }
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
-/// `--only jffs2` for its rows alone.
+/// `--only jffs2` for its rows alone (`jffs2-history`: without the figures).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -72,6 +72,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
     let bin = root.join("target/release/eraseblock");
     let mut bench = Bench { bin, tree, work, rounds, rows: Vec::new() };
+    if option("--only").is_some_and(|only| only == "jffs2-history") {
+        bench.jffs2_history(&root)?;
+        return Ok(true);
+    }
     if option("--only").is_some_and(|only| only == "jffs2") {
         bench.jffs2(&root)?;
         return bench.report();

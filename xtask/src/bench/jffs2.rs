@@ -48,11 +48,12 @@ impl Bench {
         ensure!(status.success(), "what was extracted differs from the tree");
         remove(&out)?;
         remove(&peer_out)?;
-        self.jffs2_history(&reader)
+        self.jffs2_history(root)
     }
 
     /// What comes out of an image with a history, as a table; ours has to be right everywhere.
-    fn jffs2_history(&self, reader: &Path) -> Result<()> {
+    pub(super) fn jffs2_history(&self, root: &Path) -> Result<()> {
+        let reader = jefferson(root)?;
         let image = self.path("history.jffs2");
         fs::write(&image, history())?;
         let (out, peer_out) = (self.path("out"), self.path("peer-out"));
