@@ -50,8 +50,10 @@ pub(crate) enum Command {
     Mkfs(command::mkfs::MkfsArgs),
     /// Make a whole UBI image from a layout file
     Build(command::build::BuildArgs),
-    /// Flash chips: the part database
+    /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Format a flash for UBI, change its volumes, look at its wear
+    Ubi(command::ubi::UbiArgs),
     /// Print one canonical line for each file
     #[command(hide = true)]
     Manifest(command::manifest::ManifestArgs),
@@ -72,12 +74,55 @@ pub(crate) struct TargetArgs {
     pub shape: ShapeArgs,
 }
 
+/// A flash that is written to.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FlashTargetArgs {
+    /// Chip file, image file or /dev/mtdX, and the UBI volume on it where one is meant
+    #[arg(value_name = "TARGET")]
+    pub target: OsString,
+    /// Eraseblocks of the flash that an image file is made for: the file grows to that
+    #[arg(long, value_name = "NUMBER")]
+    pub blocks: Option<u32>,
+    /// Go on where Linux would refuse the device
+    #[arg(long)]
+    pub force: bool,
+    /// Its sizes.
+    #[command(flatten)]
+    pub sizes: SizeArgs,
+}
+
 /// What a target is taken for instead of what is detected.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
     /// What the target is
     #[arg(long, help_heading = "Instead of detection", value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// Size of a logical eraseblock, for a bare UBIFS image
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub leb: Option<u32>,
+    /// Where the first eraseblock of a JFFS2 begins in the file
+    #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size64)]
+    pub start: Option<u64>,
+    /// Byte order of a JFFS2
+    #[arg(long, help_heading = "Instead of detection", value_name = "ORDER")]
+    pub byte_order: Option<Endian>,
+    /// The sizes of the flash.
+    #[command(flatten)]
+    pub sizes: SizeArgs,
+}
+
+/// A byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Endian {
+    /// Lowest byte first.
+    Little,
+    /// Highest byte first.
+    Big,
+}
+
+/// Sizes of a flash that are not to be detected.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SizeArgs {
     /// Size of a physical eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub peb: Option<u32>,
@@ -90,24 +135,6 @@ pub(crate) struct ShapeArgs {
     /// Offset of the volume identifier header in an eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
     pub vid_offset: Option<u32>,
-    /// Size of a logical eraseblock, for a bare UBIFS image
-    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
-    pub leb: Option<u32>,
-    /// Where the first eraseblock of a JFFS2 begins in the file
-    #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size64)]
-    pub start: Option<u64>,
-    /// Byte order of a JFFS2
-    #[arg(long, help_heading = "Instead of detection", value_name = "ORDER")]
-    pub byte_order: Option<Endian>,
-}
-
-/// A byte order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Endian {
-    /// Lowest byte first.
-    Little,
-    /// Highest byte first.
-    Big,
 }
 
 /// What a target can be.

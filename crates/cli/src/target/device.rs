@@ -1,15 +1,11 @@
 //! A device node of the host as a target: `/dev/mtdX`, `/dev/ubiX` and `/dev/ubiX_Y`.
 
 use super::Place;
-use super::image::{BareUbifs, Image, UbiImage, open_jffs2, unknown};
-use super::magic;
-use crate::args::{Format, ShapeArgs};
+use super::image::{self, BareUbifs, Image};
+use crate::args::ShapeArgs;
 use crate::failure::{Context, Failure};
-use eraseblock_jffs2::Source;
-use eraseblock_mtd::{LebDevice, Mtd};
+use eraseblock_mtd::LebDevice;
 use eraseblock_mtd_host::{HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node};
-use eraseblock_ubi::{AttachOptions, Ubi, detect_layout};
-use eraseblock_ubi_format::HeaderLayout;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,30 +34,7 @@ pub(crate) fn open(path: &Path, shape: &ShapeArgs) -> Result<Option<Image>, Fail
 
 fn open_mtd(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let device = Arc::new(MtdChar::open(path, MtdOptions::default()).map_err(failure)?);
-    let geometry = *device.geometry();
-    let layout = match shape.vid_offset {
-        _ if shape.format == Some(Format::Jffs2) => None,
-        Some(offset) => Some(HeaderLayout::new(
-            geometry.peb_size(),
-            geometry.min_io(),
-            geometry.subpage(),
-            Some(offset),
-        )?),
-        None => detect_layout(device.as_ref())?,
-    };
-    let Some(layout) = layout else {
-        let source = Source::Device(Arc::<MtdChar>::clone(&device));
-        let jffs2 = open_jffs2(path, source, geometry.size(), shape).context(path.display())?;
-        if let Some(jffs2) = jffs2 {
-            return Ok(Image::Jffs2(jffs2));
-        }
-        let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
-        device.read(0, &mut start)?;
-        return Err(unknown(&start)).context(path.display());
-    };
-    let ubi = Ubi::attach(device, &layout, &AttachOptions::default()).context(path.display())?;
-    let file_size = geometry.size();
-    Ok(Image::Ubi(UbiImage { path: path.to_owned(), file_size, start: 0, ubi }))
+    image::attach(path, device, shape).context(path.display())
 }
 
 fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {
@@ -75,7 +48,7 @@ fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {
 }
 
 /// Such an error names its path, and may know the next step.
-fn failure(error: HostError) -> Failure {
+pub(super) fn failure(error: HostError) -> Failure {
     let hint = error.hint();
     let failure = Failure::from(error);
     match hint {

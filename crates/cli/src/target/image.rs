@@ -2,16 +2,18 @@
 
 use super::filesystem::{self, Opened};
 use super::{Place, device, magic, peek};
-use crate::args::{Endian, Format, ShapeArgs};
+use crate::args::{Endian, Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_mtd::{ImageFile, LebDevice, LebFile, ReadAt};
-use eraseblock_ubi::detect::{Hints, detect};
+use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, ReadAt};
+use eraseblock_nandsim::Chip;
+use eraseblock_ubi::detect::{Hints, detect, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
+use eraseblock_ubi_format::HeaderLayout;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -171,6 +173,9 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let mut start = vec![0; magic::LOOK];
     let len = file.read_at(&mut start, 0)?;
     start.truncate(len);
+    if eraseblock_nandsim::is_chip_file(&start) {
+        return attach(path, Arc::new(Chip::open_read_only(path)?), shape);
+    }
     let format = shape.format.or_else(|| match () {
         () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),
         () if magic::is_jffs2(&start) => Some(Format::Jffs2),
@@ -205,7 +210,7 @@ pub(super) fn open_jffs2(
 ) -> Result<Option<Jffs2Image>, Failure> {
     let options = OpenOptions {
         start: shape.start,
-        erase_size: shape.peb,
+        erase_size: shape.sizes.peb,
         order: shape.byte_order.map(|order| match order {
             Endian::Little => ByteOrder::Little,
             Endian::Big => ByteOrder::Big,
@@ -219,6 +224,45 @@ pub(super) fn open_jffs2(
         Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens the UBI or the JFFS2 on a flash.
+pub(super) fn attach(
+    path: &Path,
+    device: Arc<dyn Mtd>,
+    shape: &ShapeArgs,
+) -> Result<Image, Failure> {
+    let (geometry, is_jffs2) = (*device.geometry(), shape.format == Some(Format::Jffs2));
+    let layout = if is_jffs2 { None } else { layout(device.as_ref(), &shape.sizes)? };
+    if let Some(layout) = layout {
+        let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
+        let (path, file_size) = (path.to_owned(), geometry.size());
+        return Ok(Image::Ubi(UbiImage { path, file_size, start: 0, ubi }));
+    }
+    let source = Source::Device(Arc::clone(&device));
+    if let Some(image) = open_jffs2(path, source, geometry.size(), shape)? {
+        return Ok(Image::Jffs2(image));
+    }
+    let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
+    device.read(0, &mut start)?;
+    Err(unknown(&start))
+}
+
+/// Where UBI's headers are on a flash: as they say themselves, or as `sizes` demand; `None` if
+/// there are none.
+pub(super) fn layout(device: &dyn Mtd, sizes: &SizeArgs) -> Result<Option<HeaderLayout>, Failure> {
+    match sizes.vid_offset {
+        Some(_) => Ok(Some(usual_layout(device, sizes)?)),
+        None => Ok(detect_layout(device)?),
+    }
+}
+
+/// Where UBI's headers will be on a flash that has none.
+pub(super) fn usual_layout(device: &dyn Mtd, sizes: &SizeArgs) -> Result<HeaderLayout, Failure> {
+    let geometry = device.geometry();
+    let subpage = sizes.subpage.unwrap_or(geometry.subpage());
+    let (peb_size, min_io) = (geometry.peb_size(), geometry.min_io());
+    Ok(HeaderLayout::new(peb_size, min_io, subpage, sizes.vid_offset)?)
 }
 
 fn open_bare(
@@ -240,11 +284,23 @@ fn open_bare(
             .hint(format!("{option} says what it would have told"))
     };
     let leb_size = shape.leb.or(stated(|sb| sb.leb_size)).ok_or_else(|| unreadable("--leb"))?;
-    let min_io = shape.page.or(stated(|sb| sb.min_io_size)).ok_or_else(|| unreadable("--page"))?;
+    let page = shape.sizes.page.or(stated(|sb| sb.min_io_size));
+    let min_io = page.ok_or_else(|| unreadable("--page"))?;
     // The image is meant for a volume in which the file system can grow.
     let leb_count = stated(|sb| sb.max_leb_cnt.max(sb.leb_cnt));
     let device = Arc::new(LebFile::new(file, leb_size, min_io, leb_count)?);
     Ok(BareUbifs { path: path.to_owned(), file_size, device })
+}
+
+/// What `sizes` say about a file beforehand.
+pub(super) fn hints(sizes: &SizeArgs) -> Hints {
+    Hints {
+        peb_size: sizes.peb,
+        min_io: sizes.page,
+        subpage: sizes.subpage,
+        vid_hdr_offset: sizes.vid_offset,
+        ..Hints::default()
+    }
 }
 
 fn open_ubi(
@@ -253,21 +309,14 @@ fn open_ubi(
     file_size: u64,
     shape: &ShapeArgs,
 ) -> Result<Option<UbiImage>, Failure> {
-    let hints = Hints {
-        peb_size: shape.peb,
-        min_io: shape.page,
-        subpage: shape.subpage,
-        vid_hdr_offset: shape.vid_offset,
-        ..Hints::default()
-    };
-    let Some(detected) = detect(&file, &hints)? else { return Ok(None) };
+    let Some(detected) = detect(&file, &hints(&shape.sizes))? else { return Ok(None) };
     let device = Arc::new(ImageFile::new(file, &detected.shape())?);
     let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
     Ok(Some(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi }))
 }
 
 /// Why a file is nothing we open.
-pub(super) fn unknown(start: &[u8]) -> Failure {
+fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),
