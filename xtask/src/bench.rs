@@ -151,7 +151,7 @@ impl Bench {
         for _ in 0..self.rounds.max(5) {
             best = best.min(timed(&list)?.seconds);
         }
-        self.rows.push(Row {
+        self.add(Row {
             what: format!("ls of a {} MiB image, cached", size / MIB),
             ours: best * 1000.0,
             peer: 50.0,
@@ -208,53 +208,42 @@ impl Bench {
     fn row(&mut self, what: String, ours: Measure, peer: Measure, wanted: f64) {
         let ratio = ours.seconds / peer.seconds;
         let (ours, peer) = (ours.seconds, peer.seconds);
-        self.rows.push(Row { what, ours, peer, unit: "s", ratio, wanted, met: ratio <= wanted });
+        self.add(Row { what, ours, peer, unit: "s", ratio, wanted, met: ratio <= wanted });
     }
 
     #[allow(clippy::cast_precision_loss)] // sizes for people
     fn sizes(&mut self, what: String, ours: u64, peer: u64) {
         let (ours, peer) = (ours as f64 / MIB as f64, peer as f64 / MIB as f64);
         let ratio = ours / peer;
-        self.rows.push(Row {
-            what,
-            ours,
-            peer,
-            unit: "MiB",
-            ratio,
-            wanted: 1.01,
-            met: ratio <= 1.01,
-        });
+        self.add(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.01, met: ratio <= 1.01 });
     }
 
     #[allow(clippy::cast_precision_loss)] // sizes for people
     fn memory(&mut self, what: String, ours: Measure) {
         let (ours, peer) = (ours.peak_bytes as f64 / MIB as f64, 128.0);
         let ratio = ours / peer;
-        self.rows.push(Row {
-            what,
-            ours,
-            peer,
-            unit: "MiB",
-            ratio,
-            wanted: 1.0,
-            met: ratio <= 1.0,
-        });
+        self.add(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.0, met: ratio <= 1.0 });
+    }
+
+    /// Prints a figure as soon as it is known: the whole run takes minutes.
+    fn add(&mut self, row: Row) {
+        if self.rows.is_empty() {
+            println!("\n{:52} {:>9} {:>9}      {:>7} {:>7}", "", "ours", "peer", "ratio", "wanted");
+        }
+        println!(
+            "{:52} {:>9.3} {:>9.3} {:4} {:>7.3} {:>7.2}  {}",
+            row.what,
+            row.ours,
+            row.peer,
+            row.unit,
+            row.ratio,
+            row.wanted,
+            if row.met { "met" } else { "MISSED" }
+        );
+        self.rows.push(row);
     }
 
     fn report(&self) -> Result<bool> {
-        println!("\n{:52} {:>9} {:>9}      {:>7} {:>7}", "", "ours", "peer", "ratio", "wanted");
-        for row in &self.rows {
-            println!(
-                "{:52} {:>9.3} {:>9.3} {:4} {:>7.3} {:>7.2}  {}",
-                row.what,
-                row.ours,
-                row.peer,
-                row.unit,
-                row.ratio,
-                row.wanted,
-                if row.met { "met" } else { "MISSED" }
-            );
-        }
         let file = self.work.join("report.json");
         fs::write(&file, serde_json::to_vec_pretty(&self.rows)?)?;
         let missed = self.rows.iter().filter(|row| !row.met).count();
@@ -357,10 +346,10 @@ fn source_tree(work: &Path) -> Result<PathBuf> {
     println!("unpacking the bench tree (once)");
     let script = "set -e; rm -rf deb tree.part; mkdir -p deb tree.part; cd deb; \
         package=$(apt-cache depends linux-source | sed -n 's/.*Depends: //p' | head -n 1); \
-        apt-get -q download \"$package\"; dpkg-deb -x ./*.deb .; cd ..; \
+        apt-get -qq download \"$package\"; dpkg-deb -x ./*.deb .; cd ..; \
         tar -xf deb/usr/src/linux-source-*.tar.xz -C tree.part --strip-components=1 \
-            --wildcards '*/arch' '*/block' '*/crypto' '*/include' '*/init' '*/io_uring' \
-            '*/kernel' '*/lib' '*/mm' '*/net'; \
+            --wildcards --no-wildcards-match-slash '*/arch' '*/block' '*/crypto' '*/include' \
+            '*/init' '*/io_uring' '*/kernel' '*/lib' '*/mm' '*/net'; \
         rm -rf deb; mv tree.part tree";
     let status = Command::new("sh").args(["-c", script]).current_dir(work).status()?;
     ensure!(status.success(), "the bench tree could not be unpacked; hint: pass --tree DIR");

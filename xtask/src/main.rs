@@ -24,11 +24,19 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    if rest.iter().any(|arg| arg == "--help" || arg == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let outcome = match task.as_str() {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
         "mutate" => mutate::run(rest),
         "tidy" => tidy::run(),
+        "--help" | "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

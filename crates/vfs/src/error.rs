@@ -43,6 +43,8 @@ pub enum FsErrorKind {
     TooManyLinks,
     /// ELOOP
     TooManySymlinks,
+    /// ERANGE: a name or value of an extended attribute is too long
+    OutOfRange,
 }
 
 /// A refused or failed file-system operation: its kind, and what is known about why.

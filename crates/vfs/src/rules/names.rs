@@ -1,0 +1,124 @@
+//! Names of entries and of extended attributes.
+
+use super::refuse;
+use crate::attr::FileKind;
+use crate::error::{FsError, FsErrorKind};
+
+/// A name as a message shows it, shortened.
+pub fn quoted(name: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&name[..name.len().min(64)]);
+    let dots = if name.len() > 64 { "..." } else { "" };
+    format!("`{}`{dots}", shown.escape_debug())
+}
+
+/// Refuses names no entry can have: empty, `.`, `..`, or with a slash or NUL byte (EINVAL), or
+/// longer than `max` bytes (ENAMETOOLONG).
+pub fn check_name(name: &[u8], max: usize) -> Result<(), FsError> {
+    let special = matches!(name, b"" | b"." | b"..");
+    if special || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return refuse(FsErrorKind::Invalid, format!("{} cannot be a name", quoted(name)));
+    }
+    if name.len() > max {
+        let message = format!("a name of {} bytes is longer than {max}", name.len());
+        return refuse(FsErrorKind::NameTooLong, message);
+    }
+    Ok(())
+}
+
+/// The longest name of an extended attribute, prefix included, in bytes.
+pub const XATTR_NAME_MAX: usize = 255;
+
+/// The namespaces kept as they are, and whether they are for regular files and directories only.
+const NAMESPACES: [(&[u8], bool); 3] =
+    [(b"user.", true), (b"trusted.", false), (b"security.", false)];
+
+/// The two names of access control lists, stored like any other value.
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Refuses names of extended attributes: empty or over 255 bytes (ERANGE), in no namespace we
+/// keep (EOPNOTSUPP), without anything behind the prefix or with a NUL byte (EINVAL). `user.`
+/// names exist on regular files and directories only: elsewhere EPERM when `writing`, else
+/// ENODATA.
+pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
+    if name.is_empty() || name.len() > XATTR_NAME_MAX {
+        let message = format!("an attribute name of {} bytes: expected 1 to 255", name.len());
+        return refuse(FsErrorKind::OutOfRange, message);
+    }
+    if name.contains(&0) {
+        return refuse(FsErrorKind::Invalid, format!("{} has a NUL byte", quoted(name)));
+    }
+    if ACLS.contains(&name) {
+        return check_acl(kind, name);
+    }
+    let Some((prefix, limited)) = NAMESPACES.iter().find(|row| name.starts_with(row.0)) else {
+        let message = format!("{} is in no namespace that is stored", quoted(name));
+        return refuse(FsErrorKind::Unsupported, message);
+    };
+    if *limited && !matches!(kind, FileKind::Regular | FileKind::Directory) {
+        let refusal = if writing { FsErrorKind::NotPermitted } else { FsErrorKind::NoAttribute };
+        return refuse(refusal, "only regular files and directories have `user.` attributes");
+    }
+    if name.len() == prefix.len() {
+        return refuse(FsErrorKind::Invalid, format!("{} is only a prefix", quoted(name)));
+    }
+    Ok(())
+}
+
+/// Symbolic links have no lists, and only directories have default ones.
+fn check_acl(kind: FileKind, name: &[u8]) -> Result<(), FsError> {
+    if kind == FileKind::Symlink {
+        return refuse(FsErrorKind::Unsupported, "a symbolic link has no access control list");
+    }
+    if name == ACLS[1] && kind != FileKind::Directory {
+        return refuse(FsErrorKind::NotPermitted, "only directories have default access lists");
+    }
+    Ok(())
+}
+
+/// Refuses a value of more than `max` bytes (ERANGE).
+pub fn check_xattr_value(value: &[u8], max: usize) -> Result<(), FsError> {
+    if value.len() > max {
+        let message = format!("an attribute value of {} bytes is longer than {max}", value.len());
+        return refuse(FsErrorKind::OutOfRange, message);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_refused_by_kind() {
+        let kind = |name: &[u8]| check_name(name, 255).map_err(|error| error.kind());
+        for name in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
+            assert_eq!(kind(name), Err(FsErrorKind::Invalid));
+        }
+        assert_eq!(kind(&[b'x'; 255]), Ok(()));
+        assert_eq!(kind(&[b'x'; 256]), Err(FsErrorKind::NameTooLong));
+        assert_eq!(kind(b"..."), Ok(()));
+    }
+
+    #[test]
+    fn attribute_names_are_refused_by_kind() {
+        let kind = |file, name: &[u8], writing| {
+            check_xattr_name(file, name, writing).map_err(|error| error.kind())
+        };
+        let regular = FileKind::Regular;
+        assert_eq!(kind(regular, b"user.a", true), Ok(()));
+        assert_eq!(kind(FileKind::Symlink, b"trusted.a", true), Ok(()));
+        assert_eq!(kind(FileKind::Fifo, b"security.a", true), Ok(()));
+        assert_eq!(kind(regular, b"user.", true), Err(FsErrorKind::Invalid));
+        assert_eq!(kind(regular, b"user.a\0", true), Err(FsErrorKind::Invalid));
+        assert_eq!(kind(regular, b"", true), Err(FsErrorKind::OutOfRange));
+        assert_eq!(kind(regular, &[b'u'; 256], true), Err(FsErrorKind::OutOfRange));
+        assert_eq!(kind(regular, b"other.a", true), Err(FsErrorKind::Unsupported));
+        assert_eq!(kind(regular, b"system.x", true), Err(FsErrorKind::Unsupported));
+        assert_eq!(kind(FileKind::Symlink, b"user.a", true), Err(FsErrorKind::NotPermitted));
+        assert_eq!(kind(FileKind::Symlink, b"user.a", false), Err(FsErrorKind::NoAttribute));
+        assert_eq!(kind(regular, ACLS[0], true), Ok(()));
+        assert_eq!(kind(FileKind::Symlink, ACLS[0], true), Err(FsErrorKind::Unsupported));
+        assert_eq!(kind(regular, ACLS[1], true), Err(FsErrorKind::NotPermitted));
+        assert_eq!(kind(FileKind::Directory, ACLS[1], true), Ok(()));
+    }
+}
