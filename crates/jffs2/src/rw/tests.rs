@@ -1,5 +1,7 @@
 //! The run time on simulated chips.
 
+mod churn;
+
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
 use eraseblock_base::{Geometry, MediumKind};
