@@ -2,7 +2,7 @@
 //! is written.
 
 use super::Jffs2Rw;
-use super::nodelist::{List, RefKind, RefState, Sizes};
+use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
 use super::state::State;
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
 use eraseblock_vfs::{FsError, FsErrorKind};
@@ -147,7 +147,7 @@ impl State {
                 .nodes
                 .iter()
                 .copied()
-                .filter(|place| self.blocks.node(*place).is_some_and(|node| node.is_live()))
+                .filter(|place| self.blocks.node(*place).is_some_and(NodeRef::is_live))
                 .collect();
             if named != live {
                 return Err(format!("inode {ino}: names nodes {named:?}, alive are {live:?}"));

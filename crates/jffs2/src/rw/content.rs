@@ -1,5 +1,6 @@
 //! Content and attributes of files: what writing and setting attributes come to (spec: jffs2 14).
 
+use super::inode::{Attributes, Place};
 use super::names::{id16, refuse};
 use super::nodelist::{RefKind, RefState};
 use super::nodemgmt::Alloc;
@@ -8,7 +9,7 @@ use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, PAGE};
 use eraseblock_jffs2_format::constants::INODE_LEN;
-use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::rules::{changed_attr, check_set_attr, check_write};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino, SetAttr, Timestamp};
 
 /// A time as nodes store it.
@@ -25,14 +26,12 @@ impl State {
         data: &[u8],
         now: u32,
     ) -> Result<(), FsError> {
-        let ino = self.regular(ino)?;
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= u32::MAX.into());
-        if end.is_none() {
-            return Err(refuse(FsErrorKind::TooBig, ino, "a file ends below 4 GiB"));
-        }
+        let attr = self.attr(ino)?;
+        check_write(&attr, offset, data.len(), u32::MAX.into())?;
         if data.is_empty() {
             return Ok(());
         }
+        let ino = self.existing(ino)?;
         let offset = offset as u32;
         let size = self.inode(ino).attributes.size;
         if offset > size && !self.is_sabotaged(Sabotage::NoHole) {
@@ -83,30 +82,26 @@ impl State {
         changes: &SetAttr,
         now: u32,
     ) -> Result<(), FsError> {
+        let attr = self.attr(ino)?;
         let ino = self.existing(ino)?;
-        if changes.flags.is_some_and(|flags| flags != InodeFlags::default()) {
+        if changes.flags.is_some() {
             return Err(refuse(FsErrorKind::Unsupported, ino, "JFFS2 has no inode flags"));
         }
+        check_set_attr(&attr, changes, u32::MAX.into())?;
+        if *changes == SetAttr::default() {
+            return Ok(());
+        }
+        let wanted = changed_attr(&attr, changes, Timestamp::from_seconds(now.into()));
         let old = self.inode(ino).attributes;
-        let mut new = old;
-        if let Some(permissions) = changes.permissions {
-            new.mode = new.mode & !0o7777 | permissions & 0o7777;
-        }
-        if let Some(uid) = changes.uid {
-            new.uid = id16(uid)?;
-        }
-        if let Some(gid) = changes.gid {
-            new.gid = id16(gid)?;
-        }
-        new.ctime = now;
-        if let Some(size) = changes.size {
-            self.regular(ino.into())?;
-            let too_big = |_| refuse(FsErrorKind::TooBig, ino, "a file ends below 4 GiB");
-            new.size = u32::try_from(size).map_err(too_big)?;
-            new.mtime = now;
-        }
-        new.atime = changes.atime.map_or(new.atime, seconds);
-        new.mtime = changes.mtime.map_or(new.mtime, seconds);
+        let new = Attributes {
+            mode: wanted.mode(),
+            uid: id16(wanted.uid)?,
+            gid: id16(wanted.gid)?,
+            size: if old.is_regular() { wanted.size as u32 } else { old.size },
+            atime: seconds(wanted.atime),
+            mtime: seconds(wanted.mtime),
+            ctime: seconds(wanted.ctime),
+        };
         if new.size > old.size {
             return self.grow(ino, new);
         }
@@ -121,14 +116,14 @@ impl State {
     }
 
     /// Lengthens a file by a hole, which carries the new attributes.
-    fn grow(&mut self, ino: u32, new: super::inode::Attributes) -> Result<(), FsError> {
+    fn grow(&mut self, ino: u32, new: Attributes) -> Result<(), FsError> {
         let size = self.inode(ino).attributes.size;
         self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;
         let version = self.next_version(ino);
         let hole = Extent::hole(size, new.size);
         let place = self.put_inode(ino, version, &new, &hole, RefState::Normal)?;
         self.inode_mut(ino).attributes = new;
-        self.map_node(ino, size, new.size, super::inode::Place { place, is_hole: true });
+        self.map_node(ino, size, new.size, Place { place, is_hole: true });
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_jffs2_format::encode::xattr_len;
 use eraseblock_jffs2_format::node::{PREFIX_ACL_ACCESS, PREFIX_ACL_DEFAULT, full_name, split_name};
 use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::rules::{check_name, check_xattr_name, check_xattr_value};
 use eraseblock_vfs::{
     Attr, Background, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode,
     RenameMode, SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode,
@@ -23,7 +24,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 const STAT_BLOCK: u64 = 4096;
 
 impl State {
-    fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
+    pub(crate) fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
         let ino = self.existing(ino)?;
         let loaded = self.inode(ino);
         let attributes = &loaded.attributes;
@@ -75,7 +76,10 @@ impl State {
         let ino = self.regular(ino)?;
         let loaded = self.inode(ino);
         let size = u64::from(loaded.attributes.size);
-        let Ok(mut position) = u32::try_from(offset.min(size)) else { return Ok(size) };
+        if offset >= size {
+            return Ok(offset);
+        }
+        let mut position = offset as u32;
         for (start, fragment) in loaded.fragments.from(position) {
             if start > position || fragment.node.is_none_or(|node| node.is_hole) {
                 break;
@@ -87,11 +91,13 @@ impl State {
 
     /// Name space, stored name and stored value of an attribute to be set.
     fn stored_xattr<'a>(
-        &self,
+        &mut self,
         ino: u32,
         name: &'a [u8],
         value: &[u8],
     ) -> Result<(u8, &'a [u8], Vec<u8>), FsError> {
+        check_xattr_name(self.attr(ino.into())?.kind, name, true)?;
+        check_xattr_value(value, 65_535)?;
         let (prefix, stored) = split_name(name).ok_or_else(|| {
             refuse(FsErrorKind::Unsupported, ino, "JFFS2 has no such name space of attributes")
         })?;
@@ -102,11 +108,9 @@ impl State {
         };
         // Name, value and a summary with one record share a block.
         let most = self.flash.block - self.flash.cleanmarker().next_multiple_of(4) - 64;
-        if stored.len() > 255 {
-            return Err(refuse(FsErrorKind::NameTooLong, ino, "name of more than 255 bytes"));
-        }
-        if value.len() > 65_535 || xattr_len(stored.len(), value.len()) > most {
-            return Err(refuse(FsErrorKind::TooBig, ino, "the value does not fit a block"));
+        if xattr_len(stored.len(), value.len()) > most {
+            let message = "the value does not fit a block";
+            return Err(refuse(FsErrorKind::OutOfRange, ino, message));
         }
         Ok((prefix, stored, value))
     }
@@ -182,9 +186,7 @@ impl FileSystem for Jffs2Rw {
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError> {
         let mut state = self.lock();
         let dir = state.directory(dir)?;
-        if name.len() > MAX_NAME_LEN + 1 {
-            return Err(refuse(FsErrorKind::NameTooLong, dir, "name of more than 255 bytes"));
-        }
+        check_name(name, MAX_NAME_LEN)?;
         state.find(dir, name).map(|dent| dent.ino.into())
     }
 
@@ -241,7 +243,9 @@ impl FileSystem for Jffs2Rw {
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        let pairs = self.lock().xattrs(ino)?;
+        let mut state = self.lock();
+        check_xattr_name(state.attr(ino)?.kind, name, false)?;
+        let pairs = state.xattrs(ino)?;
         pairs.into_iter().find(|pair| pair.0 == name).map(|pair| pair.1).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             let text = format!("inode {ino}: no extended attribute `{name}`");
@@ -309,11 +313,11 @@ impl WritableFileSystem for Jffs2Rw {
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.unlink(dir, name, seconds(now)))
+        self.change(|state| state.remove(dir, name, false, seconds(now)))
     }
 
     fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.remove_dir(dir, name, seconds(now)))
+        self.change(|state| state.remove(dir, name, true, seconds(now)))
     }
 
     /// Two nodes: a power cut between them leaves both names (spec: jffs2 14).
@@ -353,6 +357,7 @@ impl WritableFileSystem for Jffs2Rw {
     fn remove_xattr(&self, ino: Ino, name: &[u8], _now: Timestamp) -> Result<(), FsError> {
         self.change(|state| {
             let ino = state.existing(ino)?;
+            check_xattr_name(state.attr(ino.into())?.kind, name, true)?;
             let missing = || refuse(FsErrorKind::NoAttribute, ino, "no such attribute");
             let (prefix, stored) = split_name(name).ok_or_else(missing)?;
             state.delete_xattr(ino, prefix, stored)

@@ -3,27 +3,19 @@
 use super::inode::{Attributes, Dent, Fragments, Loaded};
 use super::nodelist::{RefKind, RefState};
 use super::nodemgmt::Alloc;
+use super::sabotage::Sabotage;
 use super::state::{InodeCache, State};
 use super::summary::record_len;
 use super::write::Extent;
 use eraseblock_jffs2_format::constants::{INODE_LEN, MAX_NAME_LEN, MAX_TARGET_LEN, compression};
-use eraseblock_vfs::{FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode};
-
-/// Set-group-id bit of a mode.
-const SET_GID: u32 = 0o2000;
+use eraseblock_vfs::rules::{
+    RenameCheck, RenameStep, check_directory, check_link, check_name, check_new_entry,
+    check_regular, check_removal, check_rename, check_target, inherit, quoted,
+};
+use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode};
 
 pub(crate) fn refuse(kind: FsErrorKind, ino: u32, message: &str) -> FsError {
     FsError::new(kind, format!("inode {ino}: {message}"))
-}
-
-fn check_name(dir: u32, name: &[u8]) -> Result<(), FsError> {
-    if name.len() > MAX_NAME_LEN {
-        return Err(refuse(FsErrorKind::NameTooLong, dir, "name of more than 254 bytes"));
-    }
-    if matches!(name, b"" | b"." | b"..") || name.contains(&0) || name.contains(&b'/') {
-        return Err(refuse(FsErrorKind::Invalid, dir, "not a name"));
-    }
-    Ok(())
 }
 
 /// An owner as nodes store it.
@@ -44,49 +36,36 @@ impl State {
 
     /// The same of a directory.
     pub(crate) fn directory(&mut self, ino: Ino) -> Result<u32, FsError> {
-        let ino = self.existing(ino)?;
-        if self.inode(ino).attributes.is_directory() {
-            return Ok(ino);
-        }
-        Err(refuse(FsErrorKind::NotADirectory, ino, "not a directory"))
+        check_directory(&self.attr(ino)?)?;
+        self.existing(ino)
     }
 
     /// The same of a regular file.
     pub(crate) fn regular(&mut self, ino: Ino) -> Result<u32, FsError> {
-        let ino = self.existing(ino)?;
-        let attributes = self.inode(ino).attributes;
-        if attributes.is_regular() {
-            return Ok(ino);
-        }
-        if attributes.is_directory() {
-            return Err(refuse(FsErrorKind::IsADirectory, ino, "is a directory"));
-        }
-        Err(refuse(FsErrorKind::Invalid, ino, "not a regular file"))
+        check_regular(&self.attr(ino)?)?;
+        self.existing(ino)
     }
 
     /// What a name refers to.
     pub(crate) fn find(&self, dir: u32, name: &[u8]) -> Result<Dent, FsError> {
         self.inode(dir).dents.live(name).ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            refuse(FsErrorKind::NotFound, dir, &format!("no entry `{name}`"))
+            refuse(FsErrorKind::NotFound, dir, &format!("no entry {}", quoted(name)))
         })
     }
 
-    /// A directory in which a name may be made, and the name may.
-    fn place_for(&mut self, dir: Ino, name: &[u8]) -> Result<u32, FsError> {
-        let dir = self.directory(dir)?;
-        check_name(dir, name)?;
-        if self.cache(dir).is_none_or(|cache| cache.names == 0) {
-            return Err(refuse(FsErrorKind::NotFound, dir, "the directory has been removed"));
-        }
-        Ok(dir)
+    /// A directory in which the name may stand.
+    fn directory_of(&mut self, dir: Ino, name: &[u8]) -> Result<(u32, Attr), FsError> {
+        let attr = self.attr(dir)?;
+        check_directory(&attr)?;
+        check_name(name, MAX_NAME_LEN)?;
+        Ok((self.existing(dir)?, attr))
     }
 
-    fn refuse_existing(&self, dir: u32, name: &[u8]) -> Result<(), FsError> {
-        match self.inode(dir).dents.live(name) {
-            Some(_) => Err(refuse(FsErrorKind::Exists, dir, "the name exists")),
-            None => Ok(()),
-        }
+    /// A directory in which a name may be made.
+    fn place_for(&mut self, dir: Ino, name: &[u8]) -> Result<(u32, Attr), FsError> {
+        let (dir, attr) = self.directory_of(dir, name)?;
+        check_new_entry(&attr, name, self.inode(dir).dents.live(name).is_some())?;
+        Ok((dir, attr))
     }
 
     /// Makes a new inode with a name.
@@ -97,27 +76,18 @@ impl State {
         new: &NewInode<'_>,
         now: u32,
     ) -> Result<u32, FsError> {
-        let dir = self.place_for(dir, name)?;
-        self.refuse_existing(dir, name)?;
-        let parent = self.inode(dir).attributes;
+        let (dir, parent) = self.place_for(dir, name)?;
         let (kind, payload) = self.content_of(new)?;
-        let mut attributes = Attributes {
-            mode: kind.mode_bits() | new.permissions & 0o7777,
+        let inherited = inherit(&parent, new);
+        let attributes = Attributes {
+            mode: kind.mode_bits() | inherited.permissions,
             uid: id16(new.uid)?,
-            gid: id16(new.gid)?,
-            size: 0,
+            gid: id16(inherited.gid)?,
+            size: if kind == FileKind::Symlink { payload.len() as u32 } else { 0 },
             atime: now,
             mtime: now,
             ctime: now,
         };
-        if kind == FileKind::Symlink {
-            attributes.mode = kind.mode_bits() | 0o777;
-            attributes.size = payload.len() as u32;
-        }
-        if parent.mode & SET_GID != 0 {
-            attributes.gid = parent.gid;
-            attributes.mode |= if kind == FileKind::Directory { SET_GID } else { 0 };
-        }
         let ino = self
             .highest_ino
             .checked_add(1)
@@ -137,7 +107,6 @@ impl State {
 
     /// What the one node of a new inode holds.
     fn content_of(&self, new: &NewInode<'_>) -> Result<(FileKind, Vec<u8>), FsError> {
-        let wrong = |kind, message: &str| Err(FsError::new(kind, message));
         let device = |major, minor| {
             self.flash.order.device_bytes(major, minor).ok_or_else(|| {
                 FsError::new(FsErrorKind::Invalid, "device number beyond 12 and 20 bits")
@@ -150,13 +119,10 @@ impl State {
             NewKind::Socket => (FileKind::Socket, Vec::new()),
             NewKind::BlockDevice(major, minor) => (FileKind::BlockDevice, device(major, minor)?),
             NewKind::CharDevice(major, minor) => (FileKind::CharDevice, device(major, minor)?),
-            NewKind::Symlink(target) if target.is_empty() || target.contains(&0) => {
-                return wrong(FsErrorKind::Invalid, "not the target of a link");
+            NewKind::Symlink(target) => {
+                check_target(target, MAX_TARGET_LEN as usize)?;
+                (FileKind::Symlink, target.to_vec())
             }
-            NewKind::Symlink(target) if target.len() > MAX_TARGET_LEN as usize => {
-                return wrong(FsErrorKind::NameTooLong, "link target of more than 254 bytes");
-            }
-            NewKind::Symlink(target) => (FileKind::Symlink, target.to_vec()),
         })
     }
 
@@ -212,121 +178,128 @@ impl State {
         name: &[u8],
         now: u32,
     ) -> Result<(), FsError> {
+        let inode = self.attr(ino)?;
+        let (dir, _) = self.place_for(dir, name)?;
+        check_link(&inode, false, u32::MAX)?;
         let ino = self.existing(ino)?;
         let attributes = self.inode(ino).attributes;
-        if attributes.is_directory() {
-            return Err(refuse(FsErrorKind::NotPermitted, ino, "is a directory"));
-        }
-        if self.cache(ino).is_none_or(|cache| cache.names == 0) {
-            return Err(refuse(FsErrorKind::NotFound, ino, "has been removed"));
-        }
-        let dir = self.place_for(dir, name)?;
-        self.refuse_existing(dir, name)?;
         self.set_name(dir, name, ino, attributes.file_type(), now, Alloc::Normal)?;
         self.cache_mut(ino).names += 1;
         Ok(())
     }
 
-    /// Takes a name away from anything but a directory.
-    pub(crate) fn unlink(&mut self, dir: Ino, name: &[u8], now: u32) -> Result<(), FsError> {
-        let dir = self.directory(dir)?;
+    /// Takes a name away: that of an empty directory, or of anything else.
+    pub(crate) fn remove(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        wants_directory: bool,
+        now: u32,
+    ) -> Result<(), FsError> {
+        let (dir, attr) = self.directory_of(dir, name)?;
         let dent = self.find(dir, name)?;
-        if dent.file_type == FileKind::Directory.dirent_type() {
-            return Err(refuse(FsErrorKind::IsADirectory, dent.ino, "is a directory"));
+        match self.attr(dent.ino.into()) {
+            Ok(victim) => check_removal(&attr, &victim, wants_directory)?,
+            // What cannot be read can be removed all the same.
+            Err(error) if error.kind() == FsErrorKind::Corrupted => {}
+            Err(error) => return Err(error),
+        }
+        if wants_directory && self.has_entries(dent.ino)? {
+            let message = format!("{} is a directory with entries", quoted(name));
+            return Err(FsError::new(FsErrorKind::NotEmpty, message));
         }
         self.set_name(dir, name, 0, 0, now, Alloc::Deletion)?;
         self.drop_name(dent.ino);
         Ok(())
     }
 
-    /// Takes the name of an empty directory away.
-    pub(crate) fn remove_dir(&mut self, dir: Ino, name: &[u8], now: u32) -> Result<(), FsError> {
-        let dir = self.directory(dir)?;
-        let dent = self.find(dir, name)?;
-        if dent.file_type != FileKind::Directory.dirent_type() {
-            return Err(refuse(FsErrorKind::NotADirectory, dent.ino, "not a directory"));
-        }
-        self.check_removable(dent.ino)?;
-        self.set_name(dir, name, 0, 0, now, Alloc::Deletion)?;
-        self.drop_name(dent.ino);
-        Ok(())
-    }
-
-    /// A directory must be empty, unless an interrupted rename left it another name.
-    fn check_removable(&mut self, ino: u32) -> Result<(), FsError> {
+    /// Whether the entries of a directory would be lost with one of its names. An interrupted
+    /// rename leaves it two.
+    fn has_entries(&mut self, ino: u32) -> Result<bool, FsError> {
         self.load(ino)?;
         let is_last = self.cache(ino).is_none_or(|cache| cache.names < 2);
-        if is_last && !self.inode(ino).dents.is_empty() {
-            return Err(refuse(FsErrorKind::NotEmpty, ino, "the directory is not empty"));
-        }
-        Ok(())
+        Ok(is_last && !self.inode(ino).dents.is_empty())
     }
 
     /// Moves a name.
     pub(crate) fn rename(
         &mut self,
-        (dir, name): (Ino, &[u8]),
-        (to_dir, to_name): (Ino, &[u8]),
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
         mode: RenameMode,
         now: u32,
     ) -> Result<(), FsError> {
         if !matches!(mode, RenameMode::Replace | RenameMode::NoReplace) {
             let message = "JFFS2 cannot exchange names or leave whiteouts";
-            return Err(FsError::new(FsErrorKind::Unsupported, message));
+            return Err(FsError::new(FsErrorKind::Invalid, message));
         }
-        let dir = self.directory(dir)?;
-        let to_dir = self.place_for(to_dir, to_name)?;
-        self.load(dir)?;
-        let dent = self.find(dir, name)?;
-        let is_dir = dent.file_type == FileKind::Directory.dirent_type();
-        if let Some(old) = self.inode(to_dir).dents.live(to_name) {
-            if mode == RenameMode::NoReplace {
-                return Err(refuse(FsErrorKind::Exists, to_dir, "the name exists"));
-            }
-            if old.ino == dent.ino {
-                return Ok(());
-            }
-            self.check_replaceable(old, is_dir)?;
+        let (dir, old_dir) = self.directory_of(from.0, from.1)?;
+        let (to_dir, new_dir) = self.directory_of(to.0, to.1)?;
+        let dent = self.find(dir, from.1)?;
+        let source = self.attr(dent.ino.into())?;
+        let replaced = self.inode(to_dir).dents.live(to.1);
+        let target = replaced.map(|old| self.attr(old.ino.into())).transpose()?;
+        let is_directory = |attr: &Attr| attr.kind == FileKind::Directory;
+        let full = match &target {
+            Some(target) if is_directory(target) => self.has_entries(target.ino as u32)?,
+            _ => false,
+        };
+        let check = RenameCheck {
+            old_dir: &old_dir,
+            source: &source,
+            new_dir: &new_dir,
+            new_name: to.1,
+            target: target.as_ref(),
+            mode,
+            into_itself: is_directory(&source) && self.is_within(to_dir, dent.ino),
+            onto_ancestor: replaced.is_some_and(|old| self.is_within(dir, old.ino)),
+            target_has_entries: full,
+        };
+        if check_rename(&check)? == RenameStep::Nothing {
+            return Ok(());
         }
-        if is_dir {
-            self.refuse_cycle(dent.ino, to_dir)?;
+        self.move_name((dir, from.1), (to_dir, to.1), dent, now)
+    }
+
+    /// The new name first, so that a power cut leaves both rather than none (spec: jffs2 14).
+    fn move_name(
+        &mut self,
+        from: (u32, &[u8]),
+        to: (u32, &[u8]),
+        dent: Dent,
+        now: u32,
+    ) -> Result<(), FsError> {
+        let sabotaged = self.is_sabotaged(Sabotage::RenameRemovesFirst);
+        if sabotaged {
+            self.set_name(from.0, from.1, 0, 0, now, Alloc::Deletion)?;
         }
-        let kind = dent.file_type;
-        let old = self.set_name(to_dir, to_name, dent.ino, kind, now, Alloc::Normal)?;
+        let old = self.set_name(to.0, to.1, dent.ino, dent.file_type, now, Alloc::Normal)?;
         let cache = self.cache_mut(dent.ino);
         cache.names += 1;
-        cache.parent = to_dir;
+        cache.parent = to.0;
         if old != 0 {
             self.drop_name(old);
         }
-        self.set_name(dir, name, 0, 0, now, Alloc::Deletion)?;
+        if !sabotaged {
+            self.set_name(from.0, from.1, 0, 0, now, Alloc::Deletion)?;
+        }
         self.drop_name(dent.ino);
         Ok(())
     }
 
-    fn check_replaceable(&mut self, old: Dent, by_dir: bool) -> Result<(), FsError> {
-        let is_dir = old.file_type == FileKind::Directory.dirent_type();
-        match (is_dir, by_dir) {
-            (false, true) => Err(refuse(FsErrorKind::NotADirectory, old.ino, "not a directory")),
-            (true, false) => Err(refuse(FsErrorKind::IsADirectory, old.ino, "is a directory")),
-            (true, true) => self.check_removable(old.ino),
-            (false, false) => Ok(()),
-        }
-    }
-
-    /// A directory must not move below itself.
-    fn refuse_cycle(&self, moved: u32, to: u32) -> Result<(), FsError> {
-        let mut at = to;
+    /// Whether `ancestor` is `dir` or above it.
+    fn is_within(&self, dir: u32, ancestor: u32) -> bool {
+        let mut at = dir;
         for _ in 0..=self.inodes.len() {
-            if at == moved {
-                return Err(refuse(FsErrorKind::Invalid, moved, "would be moved below itself"));
+            if at == ancestor {
+                return true;
             }
             match self.cache(at) {
                 Some(cache) if cache.parent != 0 => at = cache.parent,
-                _ => return Ok(()),
+                _ => break,
             }
         }
-        Ok(())
+        false
     }
 
     /// A name of the inode is gone.
@@ -346,16 +319,5 @@ impl State {
         for place in nodes {
             self.obsolete(place);
         }
-    }
-}
-
-/// File types as DIRENT nodes have them.
-trait DirentType {
-    fn dirent_type(self) -> u8;
-}
-
-impl DirentType for FileKind {
-    fn dirent_type(self) -> u8 {
-        (self.mode_bits() >> 12) as u8
     }
 }

@@ -26,6 +26,8 @@ pub enum Sabotage {
     ReuseTornSpace,
     /// Deleting an extended attribute writes nothing.
     XattrNotDeleted,
+    /// A rename takes the old name away before the new one is there.
+    RenameRemovesFirst,
     /// Writing behind the end of a file leaves out the hole.
     NoHole,
     /// Garbage collection forgets to copy what is alive.

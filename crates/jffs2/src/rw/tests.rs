@@ -1,10 +1,19 @@
 //! The run time on simulated chips.
 
+mod churn;
+
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
 use eraseblock_base::{Geometry, MediumKind};
+use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_vfs::{FileSystem, NewInode, NewKind, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs::drive::{DriveOptions, DriveReport, Subject, drive};
+use eraseblock_vfs::ops::{Op, strategy};
+use eraseblock_vfs::{
+    CompareOptions, FileSystem, ModelFs, ModelRules, NewInode, NewKind, RenameMode, Timestamp,
+    WritableFileSystem,
+};
+use proptest::prelude::*;
 use std::sync::Arc;
 
 const FILE: NewInode<'static> =
@@ -65,5 +74,80 @@ fn a_file_survives_on_both_media() {
         let (reader, _) = Jffs2::open(source, &OpenOptions::default()).unwrap();
         assert_eq!(content(&reader, "dir/moved"), text);
         assert_eq!(reader.attr(dir).unwrap(), again.attr(dir).unwrap());
+    }
+}
+
+/// A file system on a chip, driven beside the model.
+struct Bench {
+    chip: Arc<Chip>,
+    options: RwOptions,
+    fs: Jffs2Rw,
+}
+
+impl Bench {
+    fn new(chip: Arc<Chip>, options: RwOptions) -> Self {
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+        Self { chip, options, fs }
+    }
+}
+
+impl Subject for Bench {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        &self.fs
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let (fs, _) =
+            Jffs2Rw::mount(self.chip.clone(), &self.options).map_err(|error| error.to_string())?;
+        self.fs = fs;
+        Ok(())
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        self.restart()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.fs.check().map_err(|error| error.to_string())
+    }
+}
+
+fn beside_the_model(
+    chip: Arc<Chip>,
+    options: RwOptions,
+    ops: &[Op],
+) -> Result<DriveReport, String> {
+    let ops: Vec<Op> = ops.iter().copied().filter(|op| !matches!(op, Op::Unnamed(..))).collect();
+    let mut bench = Bench::new(chip, options);
+    let model = ModelFs::new(ModelRules::JFFS2, Timestamp::default());
+    let compare = CompareOptions { times: true, directory_sizes: true, ..CompareOptions::BASIC };
+    let how = DriveOptions { compare, compare_every: 1, may_be_full: false };
+    drive(&mut bench, &model, &ops, &how).map_err(|found| found.to_string())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn it_does_what_the_model_does_on_nor(
+        ops in strategy::ops(80), big in any::<bool>(), summary in any::<bool>(), seed: u64
+    ) {
+        let order = Some(if big { ByteOrder::Big } else { ByteOrder::Little });
+        let options = RwOptions { order, summary, seed, ..RwOptions::default() };
+        let done = beside_the_model(nor(), options, &ops);
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
+    }
+
+    #[test]
+    fn it_does_what_the_model_does_on_nand(
+        ops in strategy::ops(80), summary in any::<bool>(), seed: u64
+    ) {
+        let options = RwOptions { summary, seed, ..RwOptions::default() };
+        let done = beside_the_model(nand(), options, &ops);
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
 }
