@@ -13,6 +13,7 @@ mod allowed;
 mod engine;
 mod history;
 mod id;
+mod jffs2;
 mod judge;
 mod live;
 mod target;
@@ -26,6 +27,7 @@ mod toy;
 
 pub use engine::{explore, replay};
 pub use id::{Cut, CutId, Plan};
+pub use jffs2::Jffs2Target;
 pub use target::{Mounted, Order, Rules, Target};
 pub use workload::{pair_count, single_count};
 

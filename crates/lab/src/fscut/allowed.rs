@@ -37,7 +37,7 @@ impl Allowed {
         let last = self.history.last();
         let mut nearest: Option<Broken> = None;
         for point in (self.history.names_floor..=last).rev() {
-            for tree in self.trees_at(point, rules) {
+            for (tree, first) in self.trees_at(point, rules) {
                 let pairs = match seen.match_names(&tree) {
                     Ok(pairs) => pairs,
                     Err(message) => {
@@ -47,7 +47,7 @@ impl Allowed {
                 };
                 let range = match rules.order {
                     Order::Names => 0..=last,
-                    Order::Total => point..=last.min(point + 1),
+                    Order::Total => first..=last.min(first + 1),
                 };
                 match self.inodes(seen, &pairs, &range, rules, look) {
                     Ok(()) => return Ok(()),
@@ -62,15 +62,15 @@ impl Allowed {
     }
 
     /// What may be seen of names when the operations up to `point` are done: that, and, where a
-    /// rename is two steps, the first of them.
-    fn trees_at(&self, point: usize, rules: &Rules) -> Vec<Tree> {
+    /// rename is two steps, the first of them; each with the version the rest may be of.
+    fn trees_at(&self, point: usize, rules: &Rules) -> Vec<(Tree, usize)> {
         let version = &self.history.versions[point];
-        let mut trees = vec![version.tree.clone()];
+        let mut trees = vec![(version.tree.clone(), point)];
         if let (true, Some(from), Some(before)) =
             (rules.rename_leaves_both, &version.renamed, point.checked_sub(1))
         {
-            let before = &self.history.versions[before].tree;
-            trees.push(version.tree.with_names_of(before, from));
+            let old = &self.history.versions[before].tree;
+            trees.push((version.tree.with_names_of(old, from), before));
         }
         trees
     }

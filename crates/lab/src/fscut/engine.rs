@@ -5,11 +5,12 @@ use super::id::{Cut, CutId, Plan};
 use super::judge::{Case, is_unstable};
 use super::live::{Live, Start, Step, empty};
 use super::target::{Rules, Target};
-use super::workload::{random, setup, short};
+use super::workload::{setup, short};
 use super::{FsLabError, FsOptions, FsReport, FsViolation};
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot, Variant};
+use eraseblock_vfs::ops::Op;
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
@@ -76,7 +77,6 @@ struct Lab<'a> {
     target: &'a dyn Target,
     options: &'a FsOptions,
     rules: Rules,
-    empty: Start,
     small: Start,
     started: Instant,
 }
@@ -98,7 +98,7 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
             plan => {
                 let ops = short(*plan).ok_or_else(|| missing(&lab.id(*plan)))?;
                 let mut live = Live::new(target, &lab.small)?;
-                lab.sequence(&lab.id(*plan), &mut live, &ops, &mut report);
+                lab.sequence(&lab.id(*plan), &mut live, Ops::Listed(&ops), &mut report);
             }
         }
     }
@@ -122,7 +122,7 @@ impl<'a> Lab<'a> {
         let empty = empty(target)?;
         let small = small(target, &empty)?;
         let (rules, started) = (target.rules(), Instant::now());
-        Ok(Self { target, options, rules, empty, small, started })
+        Ok(Self { target, options, rules, small, started })
     }
 
     fn id(&self, plan: Plan) -> CutId {
@@ -139,16 +139,15 @@ impl<'a> Lab<'a> {
 
     /// A long random sequence, judged in batches; restarted operations and all.
     fn run(&self, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
-        let mut live = Live::new(self.target, &self.empty)?;
+        let mut live = Live::new(self.target, &self.small)?;
         let mut rng = Rng::new(seed, 0);
         let mut left = self.options.run_length as usize;
-        let room = room(&live);
         while left > 0 && !self.is_over(report) {
             let count = BATCH.min(left);
             left -= count;
-            let ops: Vec<_> = (0..count).map(|_| random(&mut rng, room)).collect();
             let before = report.violations.len();
-            self.sequence(&self.id(Plan::Run(seed)), &mut live, &ops, report);
+            let ops = Ops::Random(&mut rng, count);
+            self.sequence(&self.id(Plan::Run(seed)), &mut live, ops, report);
             if report.violations.len() > before {
                 break;
             }
@@ -157,18 +156,12 @@ impl<'a> Lab<'a> {
     }
 
     /// Does the operations, then judges the cuts of all of them.
-    fn sequence(
-        &self,
-        id: &CutId,
-        live: &mut Live<'_>,
-        ops: &[eraseblock_vfs::ops::Op],
-        report: &mut FsReport,
-    ) {
+    fn sequence(&self, id: &CutId, live: &mut Live<'_>, mut ops: Ops<'_>, report: &mut FsReport) {
         let mut jobs = Vec::new();
         let mut candidate = report.events;
         let mut problem = None;
-        for op in ops {
-            let step = live.step(op);
+        while let Some(op) = ops.next(live) {
+            let step = live.step(&op);
             report.operations += 1;
             report.events += step.events.len() as u64;
             problem.clone_from(&step.problem);
@@ -287,11 +280,6 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// How large random files may be on a chip.
-fn room(live: &Live<'_>) -> u64 {
-    (live.chip_size() / 128).clamp(2048, 24_000)
-}
-
 fn uncut(id: &CutId, operations: Vec<String>, broken: Broken) -> FsViolation {
     let (rule, message) = broken;
     FsViolation { id: id.clone(), operations, rule, message }
@@ -379,20 +367,40 @@ pub fn replay(
 ) -> Result<Option<FsViolation>, FsLabError> {
     let options = &FsOptions { judge_every: 1, ..options.clone() };
     let lab = Lab::new(target, options)?;
-    let (live, ops) = match id.plan {
+    let live = Live::new(target, &lab.small)?;
+    match id.plan {
         Plan::Run(seed) => {
-            let live = Live::new(target, &lab.empty)?;
             let mut rng = Rng::new(seed, 0);
-            let room = room(&live);
-            let ops = (0..options.run_length).map(|_| random(&mut rng, room)).collect();
-            (live, ops)
+            lab.replay(id, live, Ops::Random(&mut rng, options.run_length as usize))
         }
         plan => {
             let ops = short(plan).ok_or_else(|| missing(id))?;
-            (Live::new(target, &lab.small)?, ops)
+            lab.replay(id, live, Ops::Listed(&ops))
         }
-    };
-    lab.replay(id, live, ops)
+    }
+}
+
+/// Where operations come from.
+enum Ops<'a> {
+    Listed(&'a [Op]),
+    /// So many, depending on what there is.
+    Random(&'a mut Rng, usize),
+}
+
+impl Ops<'_> {
+    fn next(&mut self, live: &Live<'_>) -> Option<Op> {
+        match self {
+            Self::Listed(ops) => {
+                let (first, rest) = ops.split_first()?;
+                *ops = rest;
+                Some(*first)
+            }
+            Self::Random(rng, left) => {
+                *left = left.checked_sub(1)?;
+                Some(live.random(rng))
+            }
+        }
+    }
 }
 
 impl Lab<'_> {
@@ -400,11 +408,11 @@ impl Lab<'_> {
         &self,
         id: &CutId,
         mut live: Live<'_>,
-        ops: Vec<eraseblock_vfs::ops::Op>,
+        mut ops: Ops<'_>,
     ) -> Result<Option<FsViolation>, FsLabError> {
         let whole = CutId { cuts: Vec::new(), ..id.clone() };
         let mut met = id.cuts.is_empty();
-        for op in ops {
+        while let Some(op) = ops.next(&live) {
             let step = live.step(&op);
             let operations = step.during.operations.clone();
             let uncut_problem = step.problem.clone();

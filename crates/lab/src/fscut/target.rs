@@ -50,6 +50,12 @@ pub struct Rules {
     pub order: Order,
     /// A rename that was cut may leave both names.
     pub rename_leaves_both: bool,
+    /// Blocks whose erase was cut and that decay under the reader may make operations fail until
+    /// a later mount, which is judged in full.
+    pub decay_may_fail: bool,
+    /// Pages that decay under the reader after they have read well are out of the model: what is
+    /// in them may be lost, durable or not, but nothing may panic or hang.
+    pub decay_is_out_of_model: bool,
     /// Blocks that statfs may count less after a recovery than after an earlier one.
     pub slack_blocks: u64,
 }

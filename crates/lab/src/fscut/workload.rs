@@ -2,8 +2,8 @@
 
 use super::id::Plan;
 use eraseblock_nandsim::Rng;
-use eraseblock_vfs::ops::{Change, Make, Object, Op, Place, Texture};
-use eraseblock_vfs::{RenameMode, XattrMode};
+use eraseblock_vfs::ops::{Change, DIRS, Make, NAMES, Object, Op, Place, Texture};
+use eraseblock_vfs::{FileSystem, FsErrorKind, RenameMode, XattrMode};
 
 const fn place(dir: u8, name: u8) -> Place {
     Place { dir, name }
@@ -189,32 +189,85 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     }
 }
 
-/// The next operation of a random sequence; data stays below `room` bytes a file.
-pub(crate) fn random(rng: &mut Rng, room: u64) -> Op {
-    let object = random_object(rng);
+/// What there is to work on.
+#[derive(Debug)]
+struct Space {
+    /// Names that exist.
+    taken: Vec<Place>,
+    /// Names whose directory exists.
+    possible: Vec<Place>,
+}
+
+impl Space {
+    fn of(fs: &dyn FileSystem) -> Self {
+        let mut space = Self { taken: Vec::new(), possible: Vec::new() };
+        for dir in 0..u8::try_from(DIRS.len()).unwrap_or(0) {
+            let Ok(ino) = fs.resolve(DIRS[usize::from(dir)]) else { continue };
+            for name in 0..u8::try_from(NAMES.len()).unwrap_or(0) {
+                let place = Place { dir, name };
+                match fs.lookup(ino, place.name()) {
+                    Ok(_) => space.taken.push(place),
+                    Err(error) if error.kind() == FsErrorKind::NotADirectory => continue,
+                    Err(_) => {}
+                }
+                space.possible.push(place);
+            }
+        }
+        space
+    }
+
+    /// Most often a name that exists.
+    fn old(&self, rng: &mut Rng) -> Place {
+        let any = rng.below(8) == 0 || self.taken.is_empty();
+        pick(rng, if any { &self.possible } else { &self.taken })
+    }
+
+    /// Any name.
+    fn new(&self, rng: &mut Rng) -> Place {
+        pick(rng, &self.possible)
+    }
+
+    fn object(&self, rng: &mut Rng) -> Object {
+        match rng.below(12) {
+            0 => Object::Root,
+            1 => Object::Slot(small(rng, 3)),
+            _ => Object::At(self.old(rng)),
+        }
+    }
+}
+
+fn pick(rng: &mut Rng, places: &[Place]) -> Place {
+    let index = rng.below(u32::try_from(places.len()).unwrap_or(u32::MAX)) as usize;
+    places.get(index).copied().unwrap_or(A)
+}
+
+/// The next operation of a random sequence on what is in `fs`; writes begin below `room` bytes.
+pub(crate) fn random(rng: &mut Rng, fs: &dyn FileSystem, room: u32) -> Op {
+    let space = Space::of(fs);
+    let object = space.object(rng);
     match rng.below(100) {
-        0..14 => Op::Create(random_place(rng), random_make(rng)),
-        14..17 => Op::Unnamed(small(rng, 4), small(rng, 3)),
-        17..22 => Op::Link(object, random_place(rng)),
-        22..30 => Op::Unlink(random_place(rng)),
-        30..33 => Op::RemoveDir(random_place(rng)),
-        33..42 => Op::Rename(random_place(rng), random_place(rng), random_mode(rng)),
-        42..56 => {
-            let offset = u64::from(rng.below(u32::try_from(room).unwrap_or(u32::MAX)));
+        0..16 => Op::Create(space.new(rng), random_make(rng)),
+        16..18 => Op::Unnamed(small(rng, 4), small(rng, 3)),
+        18..22 => Op::Link(object, space.new(rng)),
+        22..30 => Op::Unlink(space.old(rng)),
+        30..33 => Op::RemoveDir(space.old(rng)),
+        33..42 => Op::Rename(space.old(rng), space.new(rng), random_mode(rng)),
+        42..57 => {
+            let offset = u64::from(rng.below(room));
             Op::Write { object, offset, len: random_len(rng), texture: random_texture(rng) }
         }
-        56..62 => Op::Change(object, Change::Size(u64::from(rng.below(12_000)))),
+        57..62 => Op::Change(object, Change::Size(u64::from(rng.below(12_000)))),
         62..70 => random_change(rng, object),
         70..75 => {
             let len = u16::try_from(rng.below(600)).unwrap_or(0);
             Op::SetXattr(object, small(rng, 4), len, XattrMode::Either)
         }
         75..78 => Op::RemoveXattr(object, small(rng, 4)),
-        78..81 => Op::Open(random_place(rng), small(rng, 3)),
+        78..81 => Op::Open(space.old(rng), small(rng, 3)),
         81..84 => Op::Release(small(rng, 3)),
-        84..91 => Op::SyncFile(object),
-        91..94 => Op::Sync,
-        94..98 => Op::Step,
+        84..90 => Op::SyncFile(object),
+        90..93 => Op::Sync,
+        93..98 => Op::Step,
         98 => Op::ReadOnlyAndBack,
         _ => Op::Restart,
     }
@@ -222,18 +275,6 @@ pub(crate) fn random(rng: &mut Rng, room: u64) -> Op {
 
 fn small(rng: &mut Rng, bound: u32) -> u8 {
     u8::try_from(rng.below(bound)).unwrap_or(0)
-}
-
-fn random_place(rng: &mut Rng) -> Place {
-    Place { dir: small(rng, 4), name: small(rng, 6) }
-}
-
-fn random_object(rng: &mut Rng) -> Object {
-    match rng.below(10) {
-        0 => Object::Root,
-        1 => Object::Slot(small(rng, 3)),
-        _ => Object::At(random_place(rng)),
-    }
 }
 
 fn random_make(rng: &mut Rng) -> Make {
