@@ -223,7 +223,7 @@ impl Space {
     }
 
     /// Any name.
-    fn new(&self, rng: &mut Rng) -> Place {
+    fn any(&self, rng: &mut Rng) -> Place {
         pick(rng, &self.possible)
     }
 
@@ -246,12 +246,12 @@ pub(crate) fn random(rng: &mut Rng, fs: &dyn FileSystem, room: u32) -> Op {
     let space = Space::of(fs);
     let object = space.object(rng);
     match rng.below(100) {
-        0..16 => Op::Create(space.new(rng), random_make(rng)),
+        0..16 => Op::Create(space.any(rng), random_make(rng)),
         16..18 => Op::Unnamed(small(rng, 4), small(rng, 3)),
-        18..22 => Op::Link(object, space.new(rng)),
+        18..22 => Op::Link(object, space.any(rng)),
         22..30 => Op::Unlink(space.old(rng)),
         30..33 => Op::RemoveDir(space.old(rng)),
-        33..42 => Op::Rename(space.old(rng), space.new(rng), random_mode(rng)),
+        33..42 => Op::Rename(space.old(rng), space.any(rng), random_mode(rng)),
         42..57 => {
             let offset = u64::from(rng.below(room));
             Op::Write { object, offset, len: random_len(rng), texture: random_texture(rng) }
