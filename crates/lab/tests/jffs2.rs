@@ -1,5 +1,5 @@
 //! JFFS2 under power cuts.
-#![allow(clippy::unwrap_used)] // an integration test is test code throughout
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
 
 use eraseblock_lab::fscut::{FsOptions, FsReport, Jffs2Target, Plan, explore};
 
