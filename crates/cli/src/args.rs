@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Flash chips: the part database
     Chip(command::chip::ChipArgs),
+    /// Campaigns on simulated chips: power cuts, judged
+    Lab(command::lab::LabArgs),
     /// Print one canonical line for each file
     #[command(hide = true)]
     Manifest(command::manifest::ManifestArgs),

@@ -6,6 +6,7 @@ pub(crate) mod chip;
 pub(crate) mod completions;
 pub(crate) mod extract;
 pub(crate) mod info;
+pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod manifest;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => mkfs::run(args, session),
         Command::Build(args) => build::run(args, session),
         Command::Chip(args) => chip::run(args, session),
+        Command::Lab(args) => lab::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),
         Command::Man(args) => man::run(args, session),
