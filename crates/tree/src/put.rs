@@ -9,10 +9,10 @@
 use crate::error::TreeError;
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 use eraseblock_vfs::{
-    FileKind, FileSystem as _, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp,
-    WritableFileSystem, XattrMode,
+    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
+    XattrMode,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// What was written.
@@ -42,8 +42,7 @@ pub fn into_fs(
     source: &SourceTree,
     now: Timestamp,
 ) -> Result<PutReport, TreeError> {
-    let mut put =
-        Put { fs, source, now, made: HashMap::new(), report: PutReport::default() };
+    let mut put = Put { fs, source, now, made: HashMap::new(), report: PutReport::default() };
     let mut finished = Vec::new();
     let mut waiting = vec![(NodeId::ROOT, dir)];
     while let Some((id, dir)) = waiting.pop() {
@@ -60,6 +59,26 @@ pub fn into_fs(
     for (id, dir) in finished.into_iter().rev() {
         put.attributes(dir, source.node(id))?;
     }
+    Ok(put.report)
+}
+
+/// Writes one node that is not a directory as `name` in directory `dir`, in place of what has the
+/// name now.
+pub fn node_into_fs(
+    fs: &dyn WritableFileSystem,
+    dir: Ino,
+    name: &[u8],
+    node: SourceNode,
+    now: Timestamp,
+) -> Result<PutReport, TreeError> {
+    let top = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut source = SourceTree::new(top);
+    let id = source
+        .add(NodeId::ROOT, name, node)
+        .map_err(|error| TreeError::Fs(FsError::from_source(FsErrorKind::Invalid, error)))?;
+    let report = PutReport::default();
+    let mut put = Put { fs, source: &source, now, made: HashMap::new(), report };
+    put.entry(dir, name, id)?;
     Ok(put.report)
 }
 
@@ -99,12 +118,7 @@ impl Put<'_> {
     }
 
     /// A directory to go on in; anything else of that name is taken away.
-    fn existing(
-        &self,
-        dir: Ino,
-        name: &[u8],
-        node: &SourceNode,
-    ) -> Result<Option<Ino>, TreeError> {
+    fn existing(&self, dir: Ino, name: &[u8], node: &SourceNode) -> Result<Option<Ino>, TreeError> {
         let ino = match self.fs.lookup(dir, name) {
             Ok(ino) => ino,
             Err(error) if error.kind() == FsErrorKind::NotFound => return Ok(None),
@@ -119,7 +133,8 @@ impl Put<'_> {
             }
             _ => {
                 let name = String::from_utf8_lossy(name);
-                let message = format!("`{name}` is in the way, and only one of them is a directory");
+                let message =
+                    format!("`{name}` is in the way, and only one of them is a directory");
                 Err(FsError::new(FsErrorKind::Exists, message).into())
             }
         }
@@ -127,7 +142,8 @@ impl Put<'_> {
 
     fn content(&mut self, ino: Ino, name: &[u8], node: &SourceNode) -> Result<(), TreeError> {
         let SourceKind::Regular(content) = &node.kind else { return Ok(()) };
-        let failed = |error| TreeError::host("read", Path::new(&*String::from_utf8_lossy(name)), error);
+        let failed =
+            |error| TreeError::host("read", Path::new(&*String::from_utf8_lossy(name)), error);
         let mut reader = content.open().map_err(failed)?;
         let mut chunk = vec![0; CHUNK];
         let mut at = 0;
@@ -205,7 +221,6 @@ fn new_inode(node: &SourceNode) -> NewInode<'_> {
 mod tests {
     use super::*;
     use eraseblock_vfs::{CompareOptions, MemoryFs, ModelFs, same_tree};
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     fn dir(permissions: u32) -> SourceNode {
@@ -235,7 +250,7 @@ mod tests {
         let options = CompareOptions { times: true, holes: true, ..CompareOptions::BASIC };
         for links in [1, 1] {
             let now = Timestamp::from_seconds(9);
-            let report = into_fs(&fs, fs.root(), &source(), now).unwrap();
+            let report = into_fs(&fs, ModelFs::ROOT, &source(), now).unwrap();
             assert_eq!((report.files, report.directories, report.others), (1, 2, 2));
             assert_eq!((report.hard_links, report.bytes), (links, 200_000));
             assert_eq!(same_tree(&fs, &expected, &options), []);

@@ -4,6 +4,7 @@ use super::history::{History, Version};
 use super::target::{Order, Rules};
 use super::tree::{Inode, Tree, read_content};
 use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -38,7 +39,7 @@ impl Allowed {
         let mut nearest: Option<Broken> = None;
         for point in (self.history.names_floor..=last).rev() {
             for (tree, first) in self.trees_at(point, rules) {
-                let pairs = match seen.match_names(&tree) {
+                let pairs = match seen.match_names(tree.as_ref()) {
                     Ok(pairs) => pairs,
                     Err(message) => {
                         nearest = nearest.or(Some(("names", message)));
@@ -63,14 +64,14 @@ impl Allowed {
 
     /// What may be seen of names when the operations up to `point` are done: that, and, where a
     /// rename is two steps, the first of them; each with the version the rest may be of.
-    fn trees_at(&self, point: usize, rules: &Rules) -> Vec<(Tree, usize)> {
+    fn trees_at(&self, point: usize, rules: &Rules) -> Vec<(Cow<'_, Tree>, usize)> {
         let version = &self.history.versions[point];
-        let mut trees = vec![(version.tree.clone(), point)];
+        let mut trees = vec![(Cow::Borrowed(&version.tree), point)];
         if let (true, Some(from), Some(before)) =
             (rules.rename_leaves_both, &version.renamed, point.checked_sub(1))
         {
             let old = &self.history.versions[before].tree;
-            trees.push((version.tree.with_names_of(old, from), before));
+            trees.push((Cow::Owned(version.tree.with_names_of(old, from)), before));
         }
         trees
     }
@@ -157,30 +158,36 @@ fn check_content(
     attrs: &[(&Version, Attr)],
     rules: &Rules,
 ) -> Result<(), Broken> {
-    let contents: Vec<Vec<u8>> = attrs
-        .iter()
-        .rev()
-        .filter_map(|(version, attr)| read_content(&version.model, ino, attr.size).ok())
-        .collect();
-    for (number, block) in bytes.chunks(BLOCK).enumerate() {
-        let start = number * BLOCK;
-        let whole = |content: &Vec<u8>| {
-            let old = content.get(start..).unwrap_or_default();
-            let (have, beyond) = block.split_at(block.len().min(old.len()));
-            have == &old[..have.len()] && beyond.iter().all(|byte| *byte == 0)
-        };
-        if contents.iter().any(whole) {
-            continue;
+    let mut open: Vec<usize> = (0..bytes.len().div_ceil(BLOCK)).collect();
+    let mut contents = Vec::new();
+    for (version, attr) in attrs.iter().rev() {
+        if open.is_empty() {
+            return Ok(());
         }
-        if rules.order == Order::Total && is_mixed(block, start, &contents) {
-            continue;
-        }
-        let first = &block[..block.len().min(16)];
-        let message =
-            format!("block {number} is of no version that may be seen: starts {first:02x?}");
-        return Err(("content", message));
+        let Ok(content) = read_content(&version.model, ino, attr.size) else { continue };
+        open.retain(|number| !is_block_of(bytes, *number, &content));
+        contents.push(content);
     }
-    Ok(())
+    let broken = open.into_iter().find(|number| {
+        rules.order != Order::Total || !is_mixed(block(bytes, *number), number * BLOCK, &contents)
+    });
+    let Some(number) = broken else { return Ok(()) };
+    let block = block(bytes, number);
+    let first = &block[..block.len().min(16)];
+    let message = format!("block {number} is of no version that may be seen: starts {first:02x?}");
+    Err(("content", message))
+}
+
+fn block(bytes: &[u8], number: usize) -> &[u8] {
+    let start = (number * BLOCK).min(bytes.len());
+    &bytes[start..bytes.len().min(start + BLOCK)]
+}
+
+/// Whether a block is that of a version, which may end before it does.
+fn is_block_of(bytes: &[u8], number: usize, content: &[u8]) -> bool {
+    let (block, old) = (block(bytes, number), block(content, number));
+    let (have, beyond) = block.split_at(block.len().min(old.len()));
+    *have == old[..have.len()] && beyond.iter().all(|byte| *byte == 0)
 }
 
 /// Whether every byte of a block is of one version or another: a write that was cut between the

@@ -7,7 +7,7 @@ use super::target::{Mounted, Rules, Target};
 use super::tree::Tree;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
 use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
+    Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
 };
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ impl Case<'_> {
         chip.power_on();
         chip.set_recording(keep_events);
         let verdict = self.mount(&chip).and_then(|mounted| {
+            settle(mounted.fs())?;
             events = chip.take_recording();
             chip.set_recording(false);
             self.recovered(&chip, mounted, self.look())
@@ -77,7 +78,8 @@ impl Case<'_> {
     /// Decaying cells may make anything fail that says so, until they have decayed for good: of
     /// the next mounts, one must be right.
     fn excuse(&self, chip: &Arc<Chip>, broken: Broken) -> Result<(), Broken> {
-        const FAILURES: [&str; 8] = [
+        const FAILURES: [&str; 9] = [
+            "background-failed",
             "structure",
             "tree-unreadable",
             "unreadable",
@@ -180,6 +182,19 @@ fn free_blocks(fs: &dyn FileSystem) -> Result<u64, Broken> {
         return Err(("statfs", format!("{counts:?}")));
     }
     Ok(counts.blocks_available)
+}
+
+/// Does the background work that a recovery leaves.
+fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
+    for _ in 0..64 {
+        match fs.background_step() {
+            Ok(Background::Idle) => return Ok(()),
+            Ok(Background::More) => {}
+            Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
+            Err(error) => return Err(("background-failed", error.to_string())),
+        }
+    }
+    Ok(())
 }
 
 /// The file system can still be written to; a full one may say so.

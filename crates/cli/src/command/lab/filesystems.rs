@@ -30,8 +30,8 @@ fn plans(args: &PowercutArgs) -> Vec<Plan> {
         Sequences::Pair => {
             // A step that shares no factor with the count meets every number once.
             let count = u64::from(pair_count());
-            let step = (count / 2 | 1) + 2 * (args.seed % 97);
-            let step = (step..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
+            let from = count / 2 + args.seed % 97;
+            let step = (from..from + count).find(|step| gcd(*step, count) == 1).unwrap_or(1);
             (0..count)
                 .map(|number| number * step % count)
                 .filter_map(|number| u32::try_from(number).ok().map(Plan::Pair))
