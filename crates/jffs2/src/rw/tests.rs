@@ -1,6 +1,7 @@
 //! The run time on simulated chips.
 
 mod churn;
+mod faults;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
