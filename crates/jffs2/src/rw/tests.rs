@@ -1,6 +1,7 @@
 //! The run time on simulated chips.
 
 mod churn;
+mod cuts;
 mod faults;
 
 use super::{Jffs2Rw, RwOptions};

@@ -206,7 +206,11 @@ impl State {
                 continue;
             }
             for (xid, pair) in pairs {
-                let (prefix, name, _) = self.read_pair(pair.place)?;
+                let (prefix, name, _) = match self.read_pair(pair.place) {
+                    Ok(stored) => stored,
+                    Err(error) if error.kind() == FsErrorKind::Corrupted => continue,
+                    Err(error) => return Err(error),
+                };
                 let xseqno = self.xattrs.references.get(&(ino, xid)).map_or(0, |one| one.xseqno);
                 let loser = match newest.insert((prefix, name.clone()), (xseqno, xid)) {
                     Some(old) if old.0 > xseqno => {
