@@ -5,7 +5,7 @@ use super::*;
 use crate::rw::sabotage::Sabotage;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{Recorded, Variant};
-use eraseblock_vfs::{FsErrorKind, SetAttr, same_tree};
+use eraseblock_vfs::{FsErrorKind, SetAttr, XattrMode, same_tree};
 
 /// Few blocks, so that garbage is collected all the time.
 fn mini(kind: MediumKind) -> Arc<Chip> {
@@ -90,9 +90,9 @@ impl Workload {
             16 => {
                 let value = vec![self.rng.next_u64() as u8; 10];
                 self.push(|model| {
-                    model.set_xattr(twin, b"user.a", &value, Default::default(), time).unwrap();
+                    model.set_xattr(twin, b"user.a", &value, XattrMode::Either, time).unwrap();
                 });
-                self.fs.set_xattr(ino, b"user.a", &value, Default::default(), time)
+                self.fs.set_xattr(ino, b"user.a", &value, XattrMode::Either, time)
             }
             17 if self.fs.xattr(ino, b"user.a").is_ok() => {
                 self.push(|model| model.remove_xattr(twin, b"user.a", time).unwrap());
