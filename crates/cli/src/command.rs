@@ -12,6 +12,7 @@ pub(crate) mod manifest;
 pub(crate) mod mkfs;
 pub(crate) mod stat;
 pub(crate) mod tree;
+pub(crate) mod ubi;
 
 use crate::args::Command;
 use crate::failure::Failure;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => mkfs::run(args, session),
         Command::Build(args) => build::run(args, session),
         Command::Chip(args) => chip::run(args, session),
+        Command::Ubi(args) => ubi::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),
         Command::Man(args) => man::run(args, session),
