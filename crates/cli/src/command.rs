@@ -16,6 +16,7 @@ pub(crate) mod mkfs;
 pub(crate) mod put;
 pub(crate) mod stat;
 pub(crate) mod tree;
+pub(crate) mod ubi;
 
 use crate::args::Command;
 use crate::failure::Failure;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Get(args) => put::get(args, session),
         Command::Check(args) => check::run(args, session),
         Command::Lab(args) => lab::run(args, session),
+        Command::Ubi(args) => ubi::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),
         Command::Man(args) => man::run(args, session),

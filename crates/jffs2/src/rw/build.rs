@@ -5,6 +5,7 @@ use super::compress::Compress;
 use super::flash::{Flash, Marker};
 use super::nodelist::{List, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
+use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName};
 use super::state::{Collection, InodeCache, Reserves, State};
 use super::summary::Collector;
@@ -59,6 +60,12 @@ pub(crate) fn mount(
     }
     state.add_names(&names);
     state.highest_ino = state.inodes.keys().copied().max().unwrap_or(0).max(ROOT_INO);
+    if state.is_sabotaged(Sabotage::InodeNumbersReused) {
+        state.highest_ino = state.inodes.len() as u32;
+    }
+    if state.is_sabotaged(Sabotage::VersionsRestart) {
+        state.inodes.values_mut().for_each(|cache| cache.highest = cache.nodes.len() as u32);
+    }
     state.build_tree(&names, &text, &mut report.findings);
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
@@ -147,6 +154,9 @@ impl State {
         let mut sorted = names.to_vec();
         // The sort is stable, so that names of one version stay in flash order.
         sorted.sort_by(|a, b| (a.dir, bytes(a), a.version).cmp(&(b.dir, bytes(b), b.version)));
+        if self.is_sabotaged(Sabotage::OldestNameWins) {
+            sorted.sort_by(|a, b| (a.dir, bytes(a), b.version).cmp(&(b.dir, bytes(b), a.version)));
+        }
         let mut winners = Vec::with_capacity(sorted.len());
         for (index, name) in sorted.iter().enumerate() {
             let next = sorted.get(index + 1);
@@ -176,6 +186,9 @@ impl State {
                     self.blocks.file(block, List::Bad);
                 }
                 Class::EmptyMarked => self.file_empty(block),
+                Class::AllErased if self.is_sabotaged(Sabotage::UseUnmarked) => {
+                    self.blocks.file(block, List::Free);
+                }
                 Class::AllErased => self.blocks.file_dead(block, List::ErasePending),
                 _ if sizes.used + sizes.unchecked == 0 => {
                     self.blocks.file_dead(block, List::ErasePending);
@@ -232,8 +245,9 @@ impl State {
     /// Goes on behind the last node of a block.
     fn continue_block(&mut self, block: u32) -> Result<(), Jffs2Error> {
         let page = self.flash.page;
+        let sabotaged = self.is_sabotaged(Sabotage::ContinueInPage);
         self.blocks.resize(block, |sizes| {
-            let cut = if page > 1 { sizes.free % page } else { 0 };
+            let cut = if page > 1 && !sabotaged { sizes.free % page } else { 0 };
             sizes.free -= cut;
             sizes.wasted += std::mem::take(&mut sizes.dirty) + cut;
         });

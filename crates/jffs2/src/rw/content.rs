@@ -110,6 +110,14 @@ impl State {
             Some(place) => self.payload(place)?.1,
             None => Vec::new(),
         };
+        if new.size < old.size && self.is_sabotaged(Sabotage::TruncateUnwritten) {
+            let loaded = self.inode_mut(ino);
+            loaded.attributes = new;
+            for place in loaded.fragments.cut(new.size) {
+                self.obsolete(place);
+            }
+            return Ok(());
+        }
         let empties = new.size == 0 && old.size > 0 && old.is_regular();
         let alloc = if empties { Alloc::Deletion } else { Alloc::Normal };
         self.put_attributes(ino, new, &payload, alloc)

@@ -4,6 +4,7 @@ use super::Jffs2Rw;
 use super::content::seconds;
 use super::names::refuse;
 use super::nodelist::List;
+use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use eraseblock_jffs2_format::acl;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
@@ -168,7 +169,9 @@ impl State {
 
     fn sync(&mut self) -> Result<(), FsError> {
         if !self.read_only && self.closed.is_none() {
-            self.flush()?;
+            if !self.is_sabotaged(Sabotage::SyncWithoutFlush) {
+                self.flush()?;
+            }
             return self.flash.mtd.sync().map_err(io);
         }
         match (self.closed, self.wbuf.is_empty()) {

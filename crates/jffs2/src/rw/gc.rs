@@ -132,7 +132,8 @@ impl State {
             RefKind::Xattr => self.collect_pair(node),
             RefKind::Xref => self.collect_reference(node),
             RefKind::Inode | RefKind::Dirent => {
-                if node.state() == RefState::Pristine && self.copy(node)? {
+                let slow = self.is_sabotaged(Sabotage::AttributesDropped);
+                if node.state() == RefState::Pristine && !slow && self.copy(node)? {
                     return Ok(());
                 }
                 self.collect_of_inode(node)
@@ -219,6 +220,11 @@ impl State {
     }
 
     fn collect_metadata(&mut self, ino: u32, place: u32) -> Result<(), FsError> {
+        if self.is_sabotaged(Sabotage::AttributesDropped) {
+            self.inode_mut(ino).metadata = None;
+            self.obsolete(place);
+            return Ok(());
+        }
         let attributes = self.inode(ino).attributes;
         let payload = if attributes.has_payload() { self.payload(place)?.1 } else { Vec::new() };
         self.put_attributes(ino, attributes, &payload, Alloc::Collection)
@@ -365,7 +371,8 @@ impl State {
         (start, end): (u32, u32),
     ) -> Result<(), FsError> {
         self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
-        if self.inode(ino).fragments.count(node.place()) == 1 {
+        let alone = self.inode(ino).fragments.count(node.place()) == 1;
+        if alone || self.is_sabotaged(Sabotage::HoleHidesData) {
             return self.put_extent(ino, &Extent::hole(start, end), None);
         }
         let bytes = self.read_node(node)?;

@@ -3,6 +3,7 @@
 
 use super::inode::{Attributes, Dent, Fragments, Loaded, Place, dent_key};
 use super::nodelist::{NodeRef, RefKind, RefState};
+use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use super::write::PAGE;
 use crate::inode::decompress;
@@ -86,7 +87,7 @@ impl State {
             if !is_right {
                 return Err(not_as_listed(at, inode.ino));
             }
-            if !checked {
+            if !checked && !self.is_sabotaged(Sabotage::AcceptTornData) {
                 decode::inode_data(&inode, &bytes, at)?;
             }
             Ok(inode)
@@ -219,6 +220,9 @@ impl State {
         if end < loaded.attributes.size {
             let message = format!("file size {} reduced to {end}", loaded.attributes.size);
             self.late.warn(Location::Inode(ino.into()), "size-reduced", message);
+            loaded.attributes.size = end;
+        }
+        if self.is_sabotaged(Sabotage::SizeNotCut) {
             loaded.attributes.size = end;
         }
         for place in loaded.fragments.cut(loaded.attributes.size) {

@@ -31,6 +31,8 @@ pub(crate) enum Class {
     Content,
     /// Something else, and its free space cannot be trusted.
     Suspicious,
+    /// Nothing but what an interrupted erase, or an interrupted cleanmarker, leaves.
+    Debris,
 }
 
 /// A name found.
@@ -114,7 +116,7 @@ impl Scan<'_> {
         let empty = is_erased(&buf[..first]);
         if empty {
             if !self.flash.is_oob_erased(block, marked)? || outcome != ReadOutcome::CLEAN {
-                return Ok(Class::Content);
+                return Ok(Class::Debris);
             }
             let unmarked = match self.flash.marker {
                 Marker::None => false,
@@ -128,11 +130,18 @@ impl Scan<'_> {
             outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
         }
         self.nodes(block, buf)?;
+        if outcome.uncorrectable && self.blocks.get(block).live() == 0 {
+            return Ok(Class::Debris);
+        }
         if outcome != ReadOutcome::CLEAN {
             return Ok(Class::Suspicious);
         }
         let entry = self.blocks.get(block);
         let cms = pad(self.flash.cleanmarker()).unwrap_or(0);
+        let cut = (cms as usize).min(first);
+        if entry.live() == 0 && cut > 0 && is_erased(&buf[cut..]) {
+            return Ok(Class::Debris);
+        }
         let only_marker = entry.live() == cms && cms > 0 && entry.sizes.dirty == 0;
         Ok(if only_marker && entry.refs.len() <= 1 { Class::EmptyMarked } else { Class::Content })
     }

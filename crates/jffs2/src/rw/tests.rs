@@ -1,6 +1,8 @@
 //! The run time on simulated chips.
 
 mod churn;
+mod cuts;
+mod faults;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};

@@ -235,6 +235,9 @@ impl State {
         let dead = loaded.fragments.lay(start, end, Some(place));
         let metadata = loaded.metadata.take();
         for place in dead.into_iter().chain(metadata) {
+            if self.is_sabotaged(Sabotage::OverwrittenStaysAlive) {
+                continue;
+            }
             self.obsolete(place);
         }
     }
@@ -280,7 +283,11 @@ impl State {
             extent.offset.is_multiple_of(PAGE) && (extent.dsize >= PAGE || end == changed.size);
         let is_hole = extent.compression == compression::ZERO;
         let state = if whole && !is_hole { RefState::Pristine } else { RefState::Normal };
-        let place = self.put_inode(ino, version, &changed, extent, state)?;
+        let mut written = changed;
+        if self.is_sabotaged(Sabotage::OldSize) {
+            written.size = self.inode(ino).attributes.size.max(extent.offset);
+        }
+        let place = self.put_inode(ino, version, &written, extent, state)?;
         self.inode_mut(ino).attributes = changed;
         self.map_node(ino, extent.offset, end, Place { place, is_hole });
         self.mix(ino, extent.offset);

@@ -206,7 +206,11 @@ impl State {
                 continue;
             }
             for (xid, pair) in pairs {
-                let (prefix, name, _) = self.read_pair(pair.place)?;
+                let (prefix, name, _) = match self.read_pair(pair.place) {
+                    Ok(stored) => stored,
+                    Err(error) if error.kind() == FsErrorKind::Corrupted => continue,
+                    Err(error) => return Err(error),
+                };
                 let xseqno = self.xattrs.references.get(&(ino, xid)).map_or(0, |one| one.xseqno);
                 let loser = match newest.insert((prefix, name.clone()), (xseqno, xid)) {
                     Some(old) if old.0 > xseqno => {
@@ -429,9 +433,9 @@ impl State {
             self.obsolete(node.place());
             return Ok(());
         };
-        if reference.is_deleted()
-            && !self.is_still_on_flash(key, node.place() / self.flash.block)?
-        {
+        let careless = self.is_sabotaged(Sabotage::ReferenceDeletionDropped);
+        let block = node.place() / self.flash.block;
+        if reference.is_deleted() && (careless || !self.is_still_on_flash(key, block)?) {
             self.xattrs.references.remove(&key);
             self.obsolete(node.place());
             return Ok(());

@@ -8,7 +8,7 @@ use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
 use std::sync::Arc;
 
-/// JFFS2 on a chip of 24 blocks of 16 KiB.
+/// JFFS2 on a chip of 14 blocks of 16 KiB.
 #[derive(Clone, Debug)]
 pub struct Jffs2Target {
     kind: MediumKind,
@@ -66,8 +66,8 @@ impl Target for Jffs2Target {
 
     fn format(&self) -> Result<Chip, String> {
         let geometry = match self.kind {
-            MediumKind::Nand => Geometry::new(self.kind, 16 << 10, 24, 512, 512, 16),
-            MediumKind::Nor => Geometry::new(self.kind, 16 << 10, 24, 1, 1, 0),
+            MediumKind::Nand => Geometry::new(self.kind, 16 << 10, 14, 512, 512, 16),
+            MediumKind::Nor => Geometry::new(self.kind, 16 << 10, 14, 1, 1, 0),
         };
         let config = ChipConfig::of_geometry(geometry.map_err(|error| error.to_string())?);
         Ok(Chip::new(config.map_err(|error| error.to_string())?))
