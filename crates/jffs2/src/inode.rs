@@ -275,7 +275,7 @@ impl Jffs2 {
     }
 }
 
-fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+pub(crate) fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     match number {
         compression::NONE => eraseblock_codec::decompress(Codec::None, stored, out),
         compression::ZERO => {

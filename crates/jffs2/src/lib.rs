@@ -17,6 +17,7 @@ mod fs;
 mod inode;
 mod medium;
 mod mount;
+pub mod rw;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -26,3 +27,4 @@ pub use detect::Shape;
 pub use error::Jffs2Error;
 pub use medium::Source;
 pub use mount::{Info, Jffs2, OpenOptions};
+pub use rw::{Compression, Jffs2Rw, MountReport, RwOptions};

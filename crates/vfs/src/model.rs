@@ -46,6 +46,8 @@ pub struct ModelRules {
     pub flags: bool,
     /// Whether names can be exchanged and whiteouts left behind.
     pub rename_forms: bool,
+    /// Whether files can be made without a name.
+    pub unnamed: bool,
 }
 
 /// What a directory reports as its size.
@@ -72,6 +74,7 @@ impl ModelRules {
         directory_size: DirectorySize::Entries,
         flags: true,
         rename_forms: true,
+        unnamed: true,
     };
 
     /// Those of JFFS2.
@@ -84,6 +87,7 @@ impl ModelRules {
         directory_size: DirectorySize::Zero,
         flags: false,
         rename_forms: false,
+        unnamed: false,
         ..Self::UBIFS
     };
 }

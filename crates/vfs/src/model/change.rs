@@ -86,6 +86,10 @@ impl State {
         inode: &NewInode<'_>,
         now: Timestamp,
     ) -> Result<Ino, FsError> {
+        if !self.rules.unnamed {
+            let message = "files cannot be made without a name here";
+            return Err(FsError::new(FsErrorKind::Unsupported, message));
+        }
         let attr = self.attr(dir)?;
         check_directory(&attr)?;
         if inode.kind != NewKind::Regular {
