@@ -160,6 +160,22 @@ impl Core {
             self.inode(ino)?.opens = 0;
             self.end_if_unused(ino)?;
         }
+        self.rest_clean()
+    }
+
+    /// Stops writing. Files that are open and have no name live on in memory; with them, what is
+    /// on flash stays marked as in use, so that the next mount deletes them.
+    fn rest(&mut self) -> Step<()> {
+        if self.inodes.open_orphans().is_empty() {
+            return self.rest_clean();
+        }
+        self.sync_all()?;
+        self.sync_heads()?;
+        self.is_read_only = true;
+        Ok(())
+    }
+
+    fn rest_clean(&mut self) -> Step<()> {
         self.sync_all()?;
         self.sync_heads()?;
         self.write_clean_master()?;
@@ -424,7 +440,7 @@ impl WritableFileSystem for UbifsMount {
 
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         self.change(|core| match (core.is_read_only, read_only) {
-            (false, true) => core.leave_clean(),
+            (false, true) => core.rest(),
             (true, false) => core.become_writable(),
             _ => Ok(()),
         })

@@ -20,7 +20,7 @@ use crate::volume::Volume;
 use eraseblock_base::Location;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags, sb_flags};
-use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::{decode, encode};
 use std::sync::Arc;
 
 /// Mounts a volume.
@@ -145,13 +145,7 @@ impl Core {
     fn write_superblock(&mut self, volume: &Volume) -> Step<()> {
         let mut bytes = Vec::new();
         self.flash.read_leb(0, &mut bytes)?;
-        let stored = eraseblock_ubifs_format::decode::expect(
-            &bytes,
-            eraseblock_ubifs_format::constants::NodeType::Superblock,
-            &volume.limits,
-            at(0, 0),
-        )?
-        .superblock()?;
+        let stored = decode::node(&bytes, &volume.limits, at(0, 0))?.superblock()?;
         if stored.leb_cnt == self.flash.sb.leb_cnt && stored.flags == self.flash.sb.flags {
             return Ok(());
         }
@@ -172,8 +166,10 @@ impl Core {
     /// Goes on writing after [`Core::write_clean_master`].
     pub(super) fn become_writable(&mut self) -> Step<()> {
         self.flash.check_writable()?;
-        self.master.flags |= master_flags::DIRTY;
-        self.write_master()?;
+        if !self.master.has(master_flags::DIRTY) {
+            self.master.flags |= master_flags::DIRTY;
+            self.write_master()?;
+        }
         self.is_read_only = false;
         Ok(())
     }
