@@ -8,16 +8,14 @@ use super::flash::align8;
 use super::inode::{InodeState, number};
 use super::journal::{Group, Written};
 use super::wbuf::BASE_HEAD;
-use eraseblock_ubifs_format::constants::{MAX_NAME_LEN, inode_flags};
+use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, MAX_NAME_LEN};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::{encode_device, file_type};
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
-use eraseblock_vfs::{FileKind, FsErrorKind, Ino, NewInode, NewKind, Timestamp};
+use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino, NewInode, NewKind, Timestamp, rules};
 
 /// The name that the journal gives an inode made without one.
 const NO_NAME: &[u8] = b"#";
-/// What the set-group-id bit of a directory says.
-const SETGID: u32 = 0o2000;
 
 /// What an entry says about its target.
 pub(super) fn entry_kind(kind: FileKind) -> EntryKind {
@@ -34,18 +32,6 @@ pub(super) fn entry_kind(kind: FileKind) -> EntryKind {
 
 pub(super) fn refused(kind: FsErrorKind, ino: u32, message: &str) -> Fault {
     Fault::fs(kind, format!("inode {ino}: {message}"))
-}
-
-/// Refuses what cannot be a name.
-pub(super) fn check_name(dir: u32, name: &[u8]) -> Step<()> {
-    if name.len() > MAX_NAME_LEN {
-        return Err(refused(FsErrorKind::NameTooLong, dir, "name of more than 255 bytes"));
-    }
-    let is_bad = name.is_empty() || name == b"." || name == b"..";
-    if is_bad || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
-        return Err(refused(FsErrorKind::Invalid, dir, "not a name"));
-    }
-    Ok(())
 }
 
 /// The inode that is deleted with its last name, and all that is known of it.
@@ -70,19 +56,18 @@ impl Core {
         Ok(ino)
     }
 
-    /// A directory whose names may change.
-    fn changeable_dir(&mut self, dir: Ino, only_adds: bool) -> Step<u32> {
+    /// A directory in which `name` may change, and its attributes.
+    pub(super) fn checked_dir(&mut self, dir: Ino, name: &[u8]) -> Step<(u32, Attr)> {
         self.check_mounted()?;
-        let ino = self.directory(dir)?;
-        let inode = self.inode(ino)?;
-        if inode.nlink == 0 {
-            return Err(refused(FsErrorKind::NotFound, ino, "the directory was removed"));
-        }
-        if inode.has(inode_flags::ENCRYPTED) {
+        let inode = self.visible(dir)?;
+        let attr = inode.attr();
+        let ino = inode.ino;
+        rules::check_directory(&attr)?;
+        rules::check_name(name, MAX_NAME_LEN)?;
+        if attr.flags.encrypted {
             return Err(refused(FsErrorKind::NoKey, ino, "the directory is encrypted"));
         }
-        self.check_changeable(ino, only_adds)?;
-        Ok(ino)
+        Ok((ino, attr))
     }
 
     /// The entry of a name.
@@ -92,22 +77,16 @@ impl Core {
     }
 
     pub(super) fn existing(&mut self, dir: u32, name: &[u8]) -> Step<Entry> {
-        check_name(dir, name)?;
         self.entry(dir, name)?.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             refused(FsErrorKind::NotFound, dir, &format!("no entry `{name}`"))
         })
     }
 
-    fn check_absent(&mut self, dir: u32, name: &[u8]) -> Step<()> {
-        check_name(dir, name)?;
-        match self.entry(dir, name)? {
-            None => Ok(()),
-            Some(_) => {
-                let name = String::from_utf8_lossy(name);
-                Err(refused(FsErrorKind::Exists, dir, &format!("entry `{name}` exists")))
-            }
-        }
+    /// Refuses a new entry that cannot be.
+    fn check_new(&mut self, dir: u32, attr: &Attr, name: &[u8]) -> Step<()> {
+        let is_taken = self.entry(dir, name)?.is_some();
+        Ok(rules::check_new_entry(attr, name, is_taken)?)
     }
 
     /// Changes a directory in memory: bytes of an entry more or less, sub-directories more or
@@ -139,28 +118,9 @@ impl Core {
             NewKind::Fifo => (file_type::FIFO, Vec::new()),
             NewKind::Socket => (file_type::SOCKET, Vec::new()),
         };
-        if let NewKind::Symlink(target) = new.kind {
-            if target.is_empty() || target.contains(&0) {
-                return Err(refused(FsErrorKind::Invalid, dir, "not a link target"));
-            }
-            if target.len() > 4095 {
-                return Err(refused(FsErrorKind::NameTooLong, dir, "link target too long"));
-            }
-        }
-        let parent = self.inode(dir)?;
-        let (parent_mode, parent_gid) = (parent.mode, parent.gid);
-        let mut permissions = new.permissions & 0o7777;
-        let mut gid = new.gid;
-        if kind == file_type::SYMLINK {
-            permissions = 0o777;
-        }
-        if parent_mode & SETGID != 0 {
-            gid = parent_gid;
-            if kind == file_type::DIRECTORY {
-                permissions |= SETGID;
-            }
-        }
-        self.new_inode(dir, kind | permissions, (new.uid, gid), data, now)
+        let inherited = rules::inherit(&self.inode(dir)?.attr(), new);
+        let mode = kind | inherited.permissions;
+        self.new_inode(dir, mode, (new.uid, inherited.gid), data, now)
     }
 
     pub(super) fn create(
@@ -170,8 +130,11 @@ impl Core {
         new: &NewInode<'_>,
         now: Timestamp,
     ) -> Step<u32> {
-        let dir = self.changeable_dir(dir, true)?;
-        self.check_absent(dir, name)?;
+        let (dir, attr) = self.checked_dir(dir, name)?;
+        self.check_new(dir, &attr, name)?;
+        if let NewKind::Symlink(target) = new.kind {
+            rules::check_target(target, MAX_INODE_DATA - 1)?;
+        }
         let inline = match new.kind {
             NewKind::Symlink(target) => target.len() as u32,
             NewKind::BlockDevice(..) | NewKind::CharDevice(..) => 4,
@@ -282,10 +245,11 @@ impl Core {
         new: &NewInode<'_>,
         now: Timestamp,
     ) -> Step<u32> {
-        let dir = self.changeable_dir(dir, true)?;
+        let (dir, attr) = self.checked_dir(dir, NO_NAME)?;
         if new.kind != NewKind::Regular {
             return Err(refused(FsErrorKind::Invalid, dir, "only regular files have no name"));
         }
+        rules::check_new_entry(&attr, NO_NAME, false)?;
         let request =
             Request { new_inodes: 1, new_dents: 1, dirtied_inodes: 2, ..Request::default() };
         self.budget(&request)?;
@@ -302,6 +266,7 @@ impl Core {
         let mut inode = self.made_inode(dir, new, now)?;
         inode.nlink = 0;
         inode.opens = 1;
+        inode.never_named = true;
         inode.del_cmtno = self.cmt_no;
         let ino = inode.ino;
         self.reserve(BASE_HEAD, Group::dent_len(NO_NAME) + 2 * 160)?;
@@ -316,18 +281,12 @@ impl Core {
     }
 
     pub(super) fn link(&mut self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Step<()> {
-        let dir = self.changeable_dir(dir, true)?;
         let inode = self.visible(ino)?;
-        let ino = inode.ino;
-        if inode.is_dir() {
-            return Err(refused(FsErrorKind::NotPermitted, ino, "a directory has one name"));
-        }
+        let (ino, linked, never_named) = (inode.ino, inode.attr(), inode.never_named);
         let inline = inode.data.len() as u32;
-        if inode.nlink == 0 && !self.orphans.contains(ino) {
-            return Err(refused(FsErrorKind::NotFound, ino, "the inode is deleted"));
-        }
-        self.check_changeable(ino, false)?;
-        self.check_absent(dir, name)?;
+        let (dir, attr) = self.checked_dir(dir, name)?;
+        self.check_new(dir, &attr, name)?;
+        rules::check_link(&linked, never_named, u32::MAX)?;
         let request = Request {
             new_dents: 1,
             dirtied_inodes: 2,
@@ -346,6 +305,7 @@ impl Core {
         let inode = self.inode(ino)?;
         let kind = entry_kind(inode.kind());
         inode.nlink += 1;
+        inode.never_named = false;
         inode.ctime = time;
         self.touch_dir(dir, Group::dent_len(name).into(), 0, now)?;
         let result = self.write_names(dir, name, ino, Some(kind), &[ino, dir]);
@@ -363,19 +323,10 @@ impl Core {
         is_rmdir: bool,
         now: Timestamp,
     ) -> Step<()> {
-        let dir = self.changeable_dir(dir, false)?;
+        let (dir, attr) = self.checked_dir(dir, name)?;
         let entry = self.existing(dir, name)?;
-        self.check_changeable(entry.ino, false)?;
-        let is_dir = self.inode(entry.ino)?.is_dir();
-        match (is_dir, is_rmdir) {
-            (true, false) => {
-                return Err(refused(FsErrorKind::IsADirectory, entry.ino, "is a directory"));
-            }
-            (false, true) => {
-                return Err(refused(FsErrorKind::NotADirectory, entry.ino, "not a directory"));
-            }
-            _ => {}
-        }
+        rules::check_removal(&attr, &self.inode(entry.ino)?.attr(), is_rmdir)?;
+        let is_dir = is_rmdir;
         if is_dir {
             self.check_empty(entry.ino)?;
         }

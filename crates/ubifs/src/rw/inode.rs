@@ -45,6 +45,8 @@ pub(super) struct InodeState {
     pub(super) promise: Option<Request>,
     /// Commit at which its last name went.
     pub(super) del_cmtno: u64,
+    /// It was made without a name and has none yet.
+    pub(super) never_named: bool,
     /// How often it is open.
     pub(super) opens: u32,
     /// Looked at since the last sweep.
@@ -74,6 +76,7 @@ impl InodeState {
             data_len: node.data_len,
             promise: None,
             del_cmtno: 0,
+            never_named: false,
             opens: 0,
             used: true,
         }
@@ -313,17 +316,6 @@ impl Core {
         }
     }
 
-    /// Refuses changes to an inode that is immutable, or append-only unless `append` is all that
-    /// happens.
-    pub(super) fn check_changeable(&mut self, ino: u32, append: bool) -> Step<()> {
-        let inode = self.inode(ino)?;
-        if inode.has(inode_flags::IMMUTABLE) || (inode.has(inode_flags::APPEND) && !append) {
-            let message = format!("inode {ino}: is immutable or append-only");
-            return Err(Fault::fs(FsErrorKind::NotPermitted, message));
-        }
-        Ok(())
-    }
-
     /// A new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
     pub(super) fn new_inode(
         &mut self,
@@ -365,6 +357,7 @@ impl Core {
             data,
             promise: None,
             del_cmtno: 0,
+            never_named: false,
             opens: 0,
             used: true,
         })

@@ -2,15 +2,16 @@
 
 use super::budget::Request;
 use super::core::Core;
-use super::dir::{Entry, check_name, entry_kind, refused};
+use super::dir::{Entry, entry_kind};
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
 use super::wbuf::BASE_HEAD;
-use eraseblock_ubifs_format::constants::inode_flags;
+use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
-use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, Timestamp};
+use eraseblock_vfs::rules::{self, RenameCheck, RenameStep};
+use eraseblock_vfs::{Ino, RenameMode, Timestamp};
 
 /// One side of a rename.
 #[derive(Clone, Copy, Debug)]
@@ -38,57 +39,50 @@ impl Core {
         mode: RenameMode,
         now: Timestamp,
     ) -> Step<()> {
-        self.check_mounted()?;
-        let from = Side { dir: self.directory(from.0)?, name: from.1 };
-        let to = Side { dir: self.directory(to.0)?, name: to.1 };
-        check_name(to.dir, to.name)?;
-        for side in [from, to] {
-            if self.inode(side.dir)?.has(inode_flags::ENCRYPTED) {
-                return Err(refused(FsErrorKind::NoKey, side.dir, "the directory is encrypted"));
-            }
-        }
-        if self.inode(to.dir)?.nlink == 0 {
-            return Err(refused(FsErrorKind::NotFound, to.dir, "the directory was removed"));
-        }
+        let (from_dir, old_dir) = self.checked_dir(from.0, from.1)?;
+        let (to_dir, new_dir) = self.checked_dir(to.0, to.1)?;
+        let from = Side { dir: from_dir, name: from.1 };
+        let to = Side { dir: to_dir, name: to.1 };
         let moved = self.existing(from.dir, from.name)?;
         let replaced = self.entry(to.dir, to.name)?;
-        self.check_changeable(from.dir, false)?;
-        let adds_only = replaced.is_none() && mode != RenameMode::Exchange;
-        self.check_changeable(to.dir, adds_only)?;
-        self.check_changeable(moved.ino, false)?;
-        self.check_not_below(moved.ino, to.dir)?;
-        if mode == RenameMode::Exchange {
-            let Some(other) = replaced else {
-                return Err(refused(FsErrorKind::NotFound, to.dir, "nothing to exchange with"));
-            };
-            self.check_changeable(other.ino, false)?;
-            self.check_not_below(other.ino, from.dir)?;
-            return self.exchange(from, to, (moved, other), now);
+        let source = self.inode(moved.ino)?.attr();
+        let target = match replaced {
+            Some(other) => Some(self.inode(other.ino)?.attr()),
+            None => None,
+        };
+        let check = RenameCheck {
+            old_dir: &old_dir,
+            source: &source,
+            new_dir: &new_dir,
+            new_name: to.name,
+            target: target.as_ref(),
+            mode,
+            into_itself: self.is_or_contains(moved.ino, to.dir)?,
+            onto_ancestor: match replaced {
+                Some(other) => self.is_or_contains(other.ino, from.dir)?,
+                None => false,
+            },
+            target_has_entries: match replaced {
+                Some(other) => {
+                    self.has_keys(Key::dent(other.ino, 0), Key::dent(other.ino, VALUE_MASK))?
+                }
+                None => false,
+            },
+        };
+        if rules::check_rename(&check)? == RenameStep::Nothing {
+            return Ok(());
         }
-        if let Some(other) = replaced {
-            if mode == RenameMode::NoReplace {
-                return Err(refused(FsErrorKind::Exists, to.dir, "the new name exists"));
-            }
-            if other.ino == moved.ino {
-                return Ok(());
-            }
-            self.check_changeable(other.ino, false)?;
-            self.check_replaceable(moved.ino, other.ino)?;
+        if mode == RenameMode::Exchange {
+            let other = replaced.expect("the rules refuse an exchange with nothing");
+            return self.exchange(from, to, (moved, other), now);
         }
         let whiteout = mode == RenameMode::Whiteout;
         self.rename_over(&Move { from, to, moved, replaced, whiteout, now })
     }
 
-    /// A directory cannot move below itself.
-    fn check_not_below(&mut self, moved: u32, dir: u32) -> Step<()> {
-        if !self.inode(moved)?.is_dir() {
-            return Ok(());
-        }
-        if moved == dir || self.is_below(dir, moved)? {
-            let message = "a directory cannot become its own descendant";
-            return Err(refused(FsErrorKind::Invalid, moved, message));
-        }
-        Ok(())
+    /// Whether an inode is `dir` or a directory above it.
+    fn is_or_contains(&mut self, ino: u32, dir: u32) -> Step<bool> {
+        Ok(ino == dir || (self.inode(ino)?.is_dir() && self.is_below(dir, ino)?))
     }
 
     /// Whether `dir` lies somewhere below `ancestor`. There are no parent pointers on flash, so
@@ -102,7 +96,7 @@ impl Core {
                 continue;
             }
             let mut branches = Vec::new();
-            let last = Key::dent(next, eraseblock_ubifs_format::key::VALUE_MASK);
+            let last = Key::dent(next, VALUE_MASK);
             self.scan(Key::dent(next, 0), last, &mut |branch| {
                 branches.push(*branch);
                 true
@@ -118,17 +112,6 @@ impl Core {
             }
         }
         Ok(false)
-    }
-
-    fn check_replaceable(&mut self, moved: u32, other: u32) -> Step<()> {
-        let moved_is_dir = self.inode(moved)?.is_dir();
-        let other_is_dir = self.inode(other)?.is_dir();
-        match (moved_is_dir, other_is_dir) {
-            (true, false) => Err(refused(FsErrorKind::NotADirectory, other, "not a directory")),
-            (false, true) => Err(refused(FsErrorKind::IsADirectory, other, "is a directory")),
-            (true, true) => self.check_empty(other),
-            (false, false) => Ok(()),
-        }
     }
 
     fn rename_over(&mut self, this: &Move<'_>) -> Step<()> {

@@ -7,16 +7,12 @@ use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
 use super::wbuf::BASE_HEAD;
-use eraseblock_ubifs_format::constants::{
-    MAX_INODE_DATA, MAX_NAME_LEN, XATTR_LIST_MAX, inode_flags,
-};
+use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
-use eraseblock_vfs::{FsErrorKind, Ino, Timestamp, XattrMode};
+use eraseblock_vfs::{FsErrorKind, Ino, Timestamp, XattrMode, rules};
 
-/// Name spaces that exist.
-const PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
 /// The name of the attribute that holds an encryption context; never shown.
 const CONTEXT: &[u8] = b"c";
 
@@ -25,20 +21,19 @@ fn weight(name: &[u8], value: usize) -> u32 {
     Group::dent_len(name) + align8(160 + value as u32 + 1)
 }
 
-fn check(ino: u32, name: &[u8]) -> Step<()> {
-    if name.len() > MAX_NAME_LEN {
-        return Err(refused(FsErrorKind::NameTooLong, ino, "attribute name too long"));
-    }
-    let prefix = PREFIXES.iter().find(|prefix| name.starts_with(prefix));
-    if prefix.is_none_or(|prefix| prefix.len() == name.len()) || name.contains(&0) {
-        return Err(refused(FsErrorKind::Unsupported, ino, "unknown attribute name space"));
-    }
-    Ok(())
-}
-
 impl Core {
     fn xent_key(&self, host: u32, name: &[u8]) -> Key {
         Key::xent(host, self.flash.sb.key_hash.hash(name))
+    }
+
+    /// An inode of which this attribute may change.
+    fn changeable_host(&mut self, ino: Ino, name: &[u8]) -> Step<u32> {
+        self.check_mounted()?;
+        let inode = self.visible(ino)?;
+        let host = inode.ino;
+        rules::check_changeable(&inode.attr())?;
+        rules::check_xattr_name(inode.kind(), name, true)?;
+        Ok(host)
     }
 
     fn xattr_ino(&mut self, host: u32, name: &[u8]) -> Step<Option<u32>> {
@@ -47,7 +42,9 @@ impl Core {
     }
 
     pub(super) fn xattr(&mut self, ino: Ino, name: &[u8]) -> Step<Vec<u8>> {
-        let host = self.visible(ino)?.ino;
+        let inode = self.visible(ino)?;
+        let host = inode.ino;
+        rules::check_xattr_name(inode.kind(), name, false)?;
         match self.xattr_ino(host, name)? {
             Some(value) => Ok(self.inode(value)?.data.clone()),
             None => Err(absent(host, name)),
@@ -80,17 +77,8 @@ impl Core {
         mode: XattrMode,
         now: Timestamp,
     ) -> Step<()> {
-        self.check_mounted()?;
-        let host = self.visible(ino)?.ino;
-        check(host, name)?;
-        self.check_changeable(host, false)?;
-        if value.len() > MAX_INODE_DATA {
-            return Err(refused(
-                FsErrorKind::TooBig,
-                host,
-                "attribute value of more than 4096 bytes",
-            ));
-        }
+        let host = self.changeable_host(ino, name)?;
+        rules::check_xattr_value(value, MAX_INODE_DATA)?;
         let known = self.xattr_ino(host, name)?;
         match (known, mode) {
             (Some(_), XattrMode::Create) => {
@@ -224,10 +212,7 @@ impl Core {
     }
 
     pub(super) fn remove_xattr(&mut self, ino: Ino, name: &[u8], now: Timestamp) -> Step<()> {
-        self.check_mounted()?;
-        let host = self.visible(ino)?.ino;
-        check(host, name)?;
-        self.check_changeable(host, false)?;
+        let host = self.changeable_host(ino, name)?;
         let Some(holder) = self.xattr_ino(host, name)? else { return Err(absent(host, name)) };
         let host_data = align8(self.inode(host)?.data.len() as u32);
         let request = Request {
