@@ -52,6 +52,16 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Change what is in an image or on a chip, without mounting it
+    Edit(command::edit::EditArgs),
+    /// Copy a file or a whole folder into an image
+    Put(command::put::PutArgs),
+    /// Copy a file or a whole folder out of an image
+    Get(command::put::GetArgs),
+    /// Verify every structure of a file system
+    Check(command::check::CheckArgs),
+    /// Campaigns on simulated chips: power cuts, judged
+    Lab(command::lab::LabArgs),
     /// Format a flash for UBI, change its volumes, look at its wear
     Ubi(command::ubi::UbiArgs),
     /// Print one canonical line for each file

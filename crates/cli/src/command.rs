@@ -2,14 +2,18 @@
 
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;
+pub(crate) mod edit;
 pub(crate) mod extract;
 pub(crate) mod info;
+pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod manifest;
 pub(crate) mod mkfs;
+pub(crate) mod put;
 pub(crate) mod stat;
 pub(crate) mod tree;
 pub(crate) mod ubi;
@@ -30,6 +34,11 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => mkfs::run(args, session),
         Command::Build(args) => build::run(args, session),
         Command::Chip(args) => chip::run(args, session),
+        Command::Edit(args) => edit::run(args, session),
+        Command::Put(args) => put::put(args, session),
+        Command::Get(args) => put::get(args, session),
+        Command::Check(args) => check::run(args, session),
+        Command::Lab(args) => lab::run(args, session),
         Command::Ubi(args) => ubi::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),

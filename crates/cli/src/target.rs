@@ -10,6 +10,7 @@ pub(crate) mod image;
 pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;
+pub(crate) mod writable;
 
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};

@@ -1,8 +1,9 @@
-//! Why an image cannot be opened.
+//! Why an image cannot be opened or mounted.
 
-use eraseblock_base::ErrorClass;
+use eraseblock_base::{ErrorClass, Location};
+use eraseblock_mtd::MtdError;
 
-/// An image that cannot be opened.
+/// An image that cannot be opened, or a medium that cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Jffs2Error {
@@ -25,15 +26,40 @@ pub enum Jffs2Error {
         /// What is allowed.
         expected: &'static str,
     },
+    /// The medium failed while it was mounted.
+    #[error("cannot mount: {0}")]
+    Device(#[from] MtdError),
+    /// There is something on the medium, but nothing of it is JFFS2: mounting would erase it
+    /// (spec: jffs2 12.6).
+    #[error("{blocks} blocks hold something that is not JFFS2: mounting would erase it")]
+    Foreign {
+        /// Blocks that are neither empty nor bad.
+        blocks: u32,
+    },
+    /// A node of unknown type forbids the mount (spec: jffs2 4.2).
+    #[error("{at}: node type {node_type:#06x} is unknown and forbids {what}")]
+    Incompatible {
+        /// Where.
+        at: Location,
+        /// Its type.
+        node_type: u16,
+        /// `mounting` or `mounting for writing`.
+        what: &'static str,
+    },
+    /// The mount came to an end on the way.
+    #[error("cannot mount: {0}")]
+    FileSystem(#[from] eraseblock_vfs::FsError),
 }
 
 impl Jffs2Error {
     /// How the error is to be answered.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::NotJffs2 { .. } => ErrorClass::Corruption,
-            Self::Read(_) => ErrorClass::Media,
+            Self::NotJffs2 { .. } | Self::Foreign { .. } => ErrorClass::Corruption,
+            Self::Read(_) | Self::FileSystem(_) => ErrorClass::Media,
             Self::Option { .. } => ErrorClass::Caller,
+            Self::Device(error) => error.class(),
+            Self::Incompatible { .. } => ErrorClass::Unsupported,
         }
     }
 }

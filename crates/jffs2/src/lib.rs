@@ -18,6 +18,7 @@ mod inode;
 mod medium;
 pub mod mkfs;
 mod mount;
+pub mod rw;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -27,3 +28,4 @@ pub use detect::Shape;
 pub use error::Jffs2Error;
 pub use medium::Source;
 pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, compressor_name};
+pub use rw::{Compression, Jffs2Rw, MountReport, RwOptions};

@@ -15,6 +15,7 @@ pub mod error;
 pub mod extract;
 mod input;
 pub mod owners;
+pub mod put;
 pub mod selinux;
 pub mod source;
 pub mod tar;

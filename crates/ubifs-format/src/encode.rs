@@ -243,6 +243,13 @@ pub fn pad(out: &mut Vec<u8>, min_io: u32) {
     start(out);
     let end = align::align_up_usize(out.len(), min_io.max(NODE_ALIGN) as usize);
     let pad = end - out.len();
+    pad_by(out, pad);
+}
+
+/// Appends so many bytes of padding, a multiple of 8, to a multiple of 8
+/// (spec: ubifs-format 3.5).
+pub fn pad_by(out: &mut Vec<u8>, pad: usize) {
+    let end = out.len() + pad;
     if pad >= raw::PaddingNode::SIZE {
         let mut raw = raw::PaddingNode::new_zeroed();
         raw.pad_len.set((pad - raw::PaddingNode::SIZE) as u32);
@@ -258,6 +265,13 @@ pub fn seal(node: &mut [u8], sqnum: u64) {
     node[8..16].copy_from_slice(&sqnum.to_le_bytes());
     let crc = crc::crc32(&node[8..]);
     node[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Changes the size in a whole inode node and completes it again.
+pub fn set_inode_size(node: &mut [u8], size: u64, sqnum: u64) {
+    const SIZE: usize = std::mem::offset_of!(raw::InodeNode, size);
+    node[SIZE..SIZE + 8].copy_from_slice(&size.to_le_bytes());
+    seal(node, sqnum);
 }
 
 /// Goes to the next multiple of 8, over erased bytes, and says where that is.

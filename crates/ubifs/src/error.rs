@@ -3,6 +3,7 @@
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
+use eraseblock_ubifs_format::lpt::LptError;
 
 /// A volume that cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,18 @@ pub enum UbifsError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] MtdError),
+    /// A node of the LEB properties tree is not valid.
+    #[error(transparent)]
+    Lpt(#[from] LptError),
+    /// No room is left on the volume.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The file system is, or has turned, read-only.
+    #[error("the file system is read-only: {reason}")]
+    ReadOnly {
+        /// Why.
+        reason: String,
+    },
     /// Linux would refuse the volume here (strict opening only).
     #[error("{at}: {message}")]
     Refused {
@@ -40,6 +53,9 @@ impl UbifsError {
         match self {
             Self::Format(error) => error.class(),
             Self::Device(error) => error.class(),
+            Self::Lpt(error) => error.class(),
+            Self::NoSpace => ErrorClass::NoSpace,
+            Self::ReadOnly { .. } => ErrorClass::Caller,
             Self::Refused { .. } | Self::NotUbifs { .. } => ErrorClass::Corruption,
         }
     }

@@ -28,7 +28,7 @@ fn error(kind: FsErrorKind, ino: Ino, message: &str) -> FsError {
     FsError::new(kind, format!("inode {ino}: {message}"))
 }
 
-fn file_kind(kind: EntryKind) -> FileKind {
+pub(crate) fn file_kind(kind: EntryKind) -> FileKind {
     match kind {
         EntryKind::Regular => FileKind::Regular,
         EntryKind::Directory => FileKind::Directory,

@@ -24,6 +24,7 @@ mod recovery;
 mod replay;
 mod report;
 mod rescue;
+pub mod rw;
 mod sb;
 mod statfs;
 mod tnc;
@@ -31,3 +32,4 @@ mod volume;
 
 pub use error::UbifsError;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
+pub use rw::{MountOptions, UbifsMount};

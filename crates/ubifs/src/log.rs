@@ -23,6 +23,11 @@ pub(crate) struct Log {
     pub(crate) cs_sqnum: u64,
     /// The commit start the master names is not there: there is no way to know the journal.
     pub(crate) is_lost: bool,
+    /// The last LEB with nodes, and where they end.
+    pub(crate) head: u32,
+    pub(crate) head_offset: u32,
+    /// The highest sequence number met.
+    pub(crate) max_sqnum: u64,
 }
 
 struct Walk<'a> {
@@ -103,8 +108,11 @@ impl Walk<'_> {
             report.refuse(first.at, "log-corrupt", message)?;
         }
         for (offset, node) in &nodes {
+            self.log.max_sqnum = self.log.max_sqnum.max(node.header.sqnum);
             self.node(*offset, node, report)?;
         }
+        self.log.head = leb;
+        self.log.head_offset = scanner.offset();
         Ok(true)
     }
 

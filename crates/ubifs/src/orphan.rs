@@ -11,19 +11,8 @@ use eraseblock_ubifs_format::Key;
 /// Removes the listed inodes whose link count is 0; says how many.
 pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError> {
     let volume = std::sync::Arc::clone(&tnc.volume);
-    let mut reader = Reader::default();
-    let mut bytes = Vec::new();
-    for number in volume.sb.orph_first()..volume.sb.main_first().min(volume.main_end()) {
-        if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
-            report.refuse(leb_start(number), "orphans-unreadable", error.to_string())?;
-            continue;
-        }
-        if !reader.leb(&volume, Leb::new(number), &bytes, report)? {
-            break;
-        }
-    }
     let mut removed = 0;
-    for ino in reader.inos {
+    for ino in read(&volume, report)?.inos {
         if is_unlinked(tnc, ino) {
             tnc.remove_inode(ino);
             removed += 1;
@@ -32,16 +21,34 @@ pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError
     Ok(removed)
 }
 
-#[derive(Default)]
-struct Reader {
-    /// Commit of the previous node.
-    cmt_no: u64,
-    /// The previous node was the last of its commit.
-    last_flagged: bool,
-    inos: Vec<u32>,
+/// Reads the orphan area.
+pub(crate) fn read(volume: &Volume, report: &mut Report) -> Result<Listed, UbifsError> {
+    let mut reader = Listed::default();
+    let mut bytes = Vec::new();
+    for number in volume.sb.orph_first()..volume.sb.main_first().min(volume.main_end()) {
+        if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
+            report.refuse(leb_start(number), "orphans-unreadable", error.to_string())?;
+            continue;
+        }
+        if !reader.leb(volume, Leb::new(number), &bytes, report)? {
+            break;
+        }
+    }
+    Ok(reader)
 }
 
-impl Reader {
+/// What the orphan area lists.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// Commit of the last node.
+    pub(crate) cmt_no: u64,
+    /// The last node was the last of its commit.
+    last_flagged: bool,
+    /// The inodes.
+    pub(crate) inos: Vec<u32>,
+}
+
+impl Listed {
     /// Takes one LEB; says whether the next one may count too.
     fn leb(
         &mut self,

@@ -15,13 +15,14 @@ use std::collections::{BTreeMap, HashMap};
 /// One node of the journal and what it changes.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    sqnum: u64,
-    branch: Branch,
-    change: Change,
+    pub(crate) sqnum: u64,
+    pub(crate) branch: Branch,
+    pub(crate) change: Change,
 }
 
+/// What a journal node changes.
 #[derive(Debug)]
-enum Change {
+pub(crate) enum Change {
     Inode { size: u64 },
     Deletion,
     Data { end: u64 },
@@ -77,7 +78,7 @@ pub(crate) fn read_buds(
 
 /// Whether a bud is the last one written of its head (16.5): the last in the list, or followed by
 /// a single one that is still empty.
-fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
+pub(crate) fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
     debug_assert!(buds[index].head < HEADS, "the log checks heads");
     let mut later = buds[index + 1..].iter().filter(|bud| bud.head == buds[index].head);
     match (later.next(), later.next()) {
@@ -93,7 +94,12 @@ fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
 
 impl Journal {
     /// Adds the nodes of one LEB.
-    fn take(&mut self, leb: Leb, nodes: &Nodes<'_>, report: &mut Report) -> Result<(), UbifsError> {
+    pub(crate) fn take(
+        &mut self,
+        leb: Leb,
+        nodes: &Nodes<'_>,
+        report: &mut Report,
+    ) -> Result<(), UbifsError> {
         for (offset, node) in nodes {
             self.bytes += u64::from(node.header.len);
             if node.header.sqnum >= SQNUM_LIMIT {
@@ -126,9 +132,7 @@ impl Journal {
     /// Applies everything in the order in which it was written. With `fix_sizes`, sizes that lag
     /// behind the data are raised and data without an inode is removed (17.9).
     pub(crate) fn apply(mut self, tnc: &mut Tnc, fix_sizes: bool, report: &mut Report) -> Outcome {
-        self.entries.sort_by_key(|entry| entry.sqnum);
-        self.warn_of_duplicates(report);
-        let kept = self.inodes_that_live();
+        let kept = self.put_in_order(report);
         let mut sizes = Sizes::default();
         let mut outcome = Outcome { nodes: self.entries.len() as u64, ..Outcome::default() };
         for (index, entry) in self.entries.into_iter().enumerate() {
@@ -139,6 +143,19 @@ impl Journal {
             outcome.sizes = sizes.fix(tnc, report);
         }
         outcome
+    }
+
+    /// Sorts the entries into the order in which they were written. Gives for each inode the index
+    /// of its newest inode entry: a deletion that is not the newest is no deletion (16.7).
+    pub(crate) fn put_in_order(&mut self, report: &mut Report) -> HashMap<u32, usize> {
+        self.entries.sort_by_key(|entry| entry.sqnum);
+        self.warn_of_duplicates(report);
+        self.inodes_that_live()
+    }
+
+    /// All entries.
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries
     }
 
     fn warn_of_duplicates(&self, report: &mut Report) {
@@ -152,8 +169,6 @@ impl Journal {
         }
     }
 
-    /// For each inode with a deletion, the index of its newest inode entry: a deletion that is not
-    /// the newest is no deletion (16.7).
     fn inodes_that_live(&self) -> HashMap<u32, usize> {
         let mut newest = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -220,20 +235,21 @@ fn change_of(node: &Node<'_>) -> Result<Option<(Key, Change)>, FormatError> {
 
 /// Sizes as inode nodes and data nodes of the journal tell them (17.9).
 #[derive(Debug, Default)]
-struct Sizes {
-    of: BTreeMap<u32, SizeEntry>,
+pub(crate) struct Sizes {
+    pub(crate) of: BTreeMap<u32, SizeEntry>,
 }
 
+/// Of one inode.
 #[derive(Debug, Default)]
-struct SizeEntry {
+pub(crate) struct SizeEntry {
     /// Of the last inode node.
-    inode: Option<u64>,
+    pub(crate) inode: Option<u64>,
     /// The end of the last data node.
-    data: u64,
+    pub(crate) data: u64,
 }
 
 impl Sizes {
-    fn take(&mut self, entry: &Entry) {
+    pub(crate) fn take(&mut self, entry: &Entry) {
         let ino = entry.branch.key.ino();
         match entry.change {
             Change::Inode { size } => self.of.entry(ino).or_default().inode = Some(size),

@@ -42,10 +42,14 @@ pub struct ModelRules {
     pub root_links: u32,
     /// What a directory reports as its size.
     pub directory_size: DirectorySize,
+    /// What a device node reports as its size, whiteouts left by a rename aside.
+    pub device_size: u64,
     /// Whether flags of chattr are kept.
     pub flags: bool,
     /// Whether names can be exchanged and whiteouts left behind.
     pub rename_forms: bool,
+    /// Whether files can be made without a name.
+    pub unnamed: bool,
 }
 
 /// What a directory reports as its size.
@@ -70,8 +74,10 @@ impl ModelRules {
         granularity_ns: 1_000_000_000,
         root_links: 2,
         directory_size: DirectorySize::Entries,
+        device_size: 4,
         flags: true,
         rename_forms: true,
+        unnamed: true,
     };
 
     /// Those of JFFS2.
@@ -82,8 +88,10 @@ impl ModelRules {
         size_max: 0xFFFF_FFFF,
         root_links: 3,
         directory_size: DirectorySize::Zero,
+        device_size: 0,
         flags: false,
         rename_forms: false,
+        unnamed: false,
         ..Self::UBIFS
     };
 }

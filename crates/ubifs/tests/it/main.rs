@@ -10,4 +10,6 @@ mod image;
 mod journal;
 mod log;
 mod master;
+mod rw;
 mod salvage;
+mod strict_leb;

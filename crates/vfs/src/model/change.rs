@@ -53,7 +53,10 @@ impl State {
             nlink: if kind == FileKind::Directory { 2 } else { 1 },
             uid: inode.uid,
             gid: inherited.gid,
-            size: 0,
+            size: match kind {
+                FileKind::BlockDevice | FileKind::CharDevice => self.rules.device_size,
+                _ => 0,
+            },
             rdev,
             atime: now,
             mtime: now,
@@ -86,6 +89,10 @@ impl State {
         inode: &NewInode<'_>,
         now: Timestamp,
     ) -> Result<Ino, FsError> {
+        if !self.rules.unnamed {
+            let message = "files cannot be made without a name here";
+            return Err(FsError::new(FsErrorKind::Unsupported, message));
+        }
         let attr = self.attr(dir)?;
         check_directory(&attr)?;
         if inode.kind != NewKind::Regular {
@@ -177,6 +184,7 @@ impl State {
         self.set_entry(to.0, to.1, source.ino)?;
         if mode == RenameMode::Whiteout {
             let whiteout = self.make(&old_dir, &WHITEOUT, now)?;
+            self.inode_mut(whiteout)?.attr.size = 0;
             self.set_entry(from.0, from.1, whiteout)?;
         }
         self.inode_mut(source.ino)?.attr.ctime = now;

@@ -126,6 +126,9 @@ fn a_file_made_without_a_name_can_get_one() {
     assert_eq!(kind(fs.attr(gone)), FsErrorKind::NotFound);
     assert_eq!(kind(fs.create_unnamed(ROOT, &new(NewKind::Fifo), at(1))), FsErrorKind::Invalid);
     assert_eq!(kind(fs.release(f)), FsErrorKind::Invalid);
+    let jffs2 = ModelFs::new(ModelRules::JFFS2, at(0));
+    let made = jffs2.create_unnamed(ROOT, &new(NewKind::Regular), at(1));
+    assert_eq!(kind(made), FsErrorKind::Unsupported);
 }
 
 #[test]

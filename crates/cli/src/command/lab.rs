@@ -1,0 +1,146 @@
+//! `eraseblock lab`: campaigns on simulated chips.
+
+mod filesystems;
+mod ubi;
+
+use crate::args::size64;
+use crate::failure::Failure;
+use crate::session::Session;
+use clap::{Subcommand, ValueEnum};
+use eraseblock_base::{Findings, Location};
+use std::time::Duration;
+
+/// Arguments of `lab`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+/// The campaigns.
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Cut the power at every flash event, in every way, and judge what comes up
+    Powercut(PowercutArgs),
+    /// Judge one state again
+    Replay(ReplayArgs),
+}
+
+/// What is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LabTarget {
+    /// UBI.
+    Ubi,
+    /// JFFS2.
+    Jffs2,
+}
+
+/// Arguments of `lab powercut`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PowercutArgs {
+    /// What is judged
+    #[arg(long, value_name = "NAME")]
+    pub target: LabTarget,
+    /// The simulated chip; the first one when left out
+    #[arg(long, value_name = "NAME")]
+    pub chip: Option<String>,
+    /// Stop after this time: a number and s, m or h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Stop after this many states
+    #[arg(long, value_name = "N", value_parser = size64)]
+    pub states: Option<u64>,
+    /// Seed of random operations and cuts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Which sequences of operations a file system does
+    #[arg(long, value_name = "KIND", default_value = "single")]
+    pub sequences: Sequences,
+    /// Judge every n-th state only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub every: u32,
+    /// Cut the recovery of every n-th state, too; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub nested: u32,
+    /// Random operations in a sequence
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub length: u32,
+}
+
+/// Sequences of operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Sequences {
+    /// All of one operation.
+    Single,
+    /// All of two operations, in an order made of the seed.
+    Pair,
+    /// Long random ones.
+    Random,
+}
+
+/// Arguments of `lab replay`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// The name of the state, as `lab powercut` prints it
+    pub id: String,
+    /// The seed of the campaign
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Random operations in a sequence
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub length: u32,
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> {
+    match &args.command {
+        LabCommand::Powercut(args) => match args.target {
+            LabTarget::Ubi => ubi::powercut(args, session),
+            LabTarget::Jffs2 => filesystems::powercut(args, session),
+        },
+        LabCommand::Replay(args) if args.id.starts_with("ubi/") => ubi::replay(args, session),
+        LabCommand::Replay(args) => filesystems::replay(args, session),
+    }
+}
+
+/// Makes a finding of a violation, so that the run does not end with 0.
+fn violation(session: &mut Session, id: &str, rule: &str, message: &str) {
+    let mut findings = Findings::new();
+    findings.error(Location::Whole, "violation", format!("{id}: {rule}: {message}"));
+    session.report(findings);
+}
+
+/// The number that ends a campaign's summary.
+fn per_second(states: u64, seconds: f64) -> u64 {
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let rate = (states as f64 / seconds.max(0.001)) as u64;
+    rate
+}
+
+/// Parses `40s`, `5m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a time: expected a number and s, m or h");
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("40s"), Ok(Duration::from_secs(40)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for text in ["", "s", "40", "4x", "-1s", "99999999999999999999h", "9999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Power cuts of file systems.
+
+use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, per_second, violation};
+use crate::failure::Failure;
+use crate::session::Session;
+use eraseblock_lab::fscut::{
+    CutId, FsOptions, Jffs2Target, Plan, Target, explore, pair_count, replay as judge, single_count,
+};
+
+/// The file system of this name on the chip of this name.
+fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
+    let (target, chips): (Option<Box<dyn Target>>, &[&str]) = match name {
+        "jffs2" => {
+            let chips = &Jffs2Target::CHIPS;
+            let target = Jffs2Target::find(chip.unwrap_or(chips[0]));
+            (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
+        }
+        _ => (None, &[]),
+    };
+    target.ok_or_else(|| {
+        let chip = chip.unwrap_or_default();
+        Failure::usage(format!("there is no `{name}` on a chip `{chip}`"))
+            .hint(format!("its chips are {}", chips.join(", ")))
+    })
+}
+
+fn plans(args: &PowercutArgs) -> Vec<Plan> {
+    match args.sequences {
+        Sequences::Single => (0..single_count()).map(Plan::Single).collect(),
+        Sequences::Pair => {
+            // A step that shares no factor with the count meets every number once.
+            let count = u64::from(pair_count());
+            let from = count / 2 + args.seed % 97;
+            let step = (from..from + count).find(|step| gcd(*step, count) == 1).unwrap_or(1);
+            (0..count)
+                .map(|number| number * step % count)
+                .filter_map(|number| u32::try_from(number).ok().map(Plan::Pair))
+                .collect()
+        }
+        Sequences::Random => {
+            let most = if args.states.is_some() || args.budget.is_some() { 1 << 20 } else { 16 };
+            (0..most).map(|number| Plan::Run(args.seed.wrapping_add(number))).collect()
+        }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Runs a campaign.
+pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+    let name = match args.target {
+        LabTarget::Ubi => "ubi",
+        LabTarget::Jffs2 => "jffs2",
+    };
+    let target = find(name, args.chip.as_deref())?;
+    let options = FsOptions {
+        plans: plans(args),
+        seed: args.seed,
+        run_length: args.length,
+        budget_states: args.states,
+        budget_time: args.budget,
+        nested_every: args.nested,
+        judge_every: args.every,
+        ..FsOptions::default()
+    };
+    let report = explore(target.as_ref(), &options)?;
+    for found in &report.violations {
+        violation(session, &found.id.to_string(), found.rule, &found.message);
+    }
+    if session.options.json {
+        return session.json(&report);
+    }
+    let rate = per_second(report.states, report.seconds);
+    session.lines([format!(
+        "{}: {} sequences, {} operations, {} flash events, {} states judged ({rate} a second, {} \
+         of them cuts of a recovery), {} equal ones, {} violations",
+        report.target,
+        report.plans,
+        report.operations,
+        report.events,
+        report.states,
+        report.nested_states,
+        report.duplicates,
+        report.violations.len(),
+    )])
+}
+
+/// Judges one state.
+pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
+    let id: CutId = args.id.parse()?;
+    let target = find(&id.target.0, Some(&id.target.1))?;
+    let options = FsOptions { seed: args.seed, run_length: args.length, ..FsOptions::default() };
+    match judge(target.as_ref(), &id, &options)? {
+        Some(found) => {
+            session.lines(&found.operations)?;
+            violation(session, &args.id, found.rule, &found.message);
+        }
+        None => session.lines([format!("{}: nothing wrong", args.id)])?,
+    }
+    Ok(())
+}

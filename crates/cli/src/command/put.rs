@@ -1,0 +1,60 @@
+//! `eraseblock put` and `eraseblock get`: files and whole folders into an image and out of it.
+
+use super::edit::editor::Editor;
+use crate::args::{TargetArgs, path_bytes, size64};
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::target::writable::{self, Mode};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Arguments of `put`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// File or folder on this machine
+    source: PathBuf,
+    /// Where it goes: a folder's content into this directory, which is made if it is missing
+    #[arg(default_value = "/")]
+    dest: OsString,
+    /// Size of the flash behind an image that is shorter
+    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    size: Option<u64>,
+}
+
+/// Arguments of `get`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// File or directory in the image
+    source: OsString,
+    /// Where it goes on this machine
+    dest: PathBuf,
+}
+
+/// Copies into the image.
+pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
+    let mode = Mode { read_only: false, size: args.size };
+    let opened = writable::open(&args.target, mode, session)?;
+    let mut editor = Editor::new(opened.fs());
+    let done = editor.put(&args.source, path_bytes(&args.dest));
+    let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
+    let lines = editor.take_output();
+    opened.close(session)?;
+    report?;
+    session.remark(&String::from_utf8_lossy(&lines));
+    Ok(())
+}
+
+/// Copies out of the image.
+pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> {
+    let opened = writable::open(&args.target, Mode { read_only: true, size: None }, session)?;
+    let mut editor = Editor::new(opened.fs());
+    let done = editor.get(path_bytes(&args.source), &args.dest);
+    let findings = editor.take_findings();
+    opened.close(session)?;
+    session.report(findings);
+    done
+}

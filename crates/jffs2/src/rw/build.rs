@@ -1,0 +1,271 @@
+//! From nodes to a mounted file system: which names and inodes live, and where each block is
+//! filed (spec: jffs2 12.3 to 12.7).
+
+use super::compress::Compress;
+use super::flash::{Flash, Marker};
+use super::nodelist::{List, RefState, Sizes};
+use super::options::{MountReport, RwOptions};
+use super::sabotage::Sabotage;
+use super::scan::{self, Class, Scan, ScannedName};
+use super::state::{Collection, InodeCache, Reserves, State};
+use super::summary::Collector;
+use super::wbuf::Wbuf;
+use super::xattr::Xattrs;
+use crate::error::Jffs2Error;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_base::{Findings, Location};
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
+use eraseblock_mtd::Mtd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The least free bytes a partly filled block is continued for.
+const MIN_FREE: u32 = 136;
+
+/// Mounts a medium.
+pub(crate) fn mount(
+    mtd: Arc<dyn Mtd>,
+    options: &RwOptions,
+) -> Result<(State, MountReport), Jffs2Error> {
+    let flash = Flash::new(mtd, options)?;
+    let scan = scan::scan(&flash, options)?;
+    refuse_foreign(&scan)?;
+    let versions = version_sum(&scan);
+    let Scan {
+        blocks, classes, inodes, names, text, pairs, references, no_write, mut report, ..
+    } = scan;
+    let mut state = State {
+        reserves: Reserves::new(flash.block, flash.count),
+        flash: flash.clone(),
+        options: options.clone(),
+        blocks,
+        wbuf: Wbuf::default(),
+        summary: Collector::default(),
+        inodes: BTreeMap::new(),
+        xattrs: Xattrs::default(),
+        highest_ino: ROOT_INO,
+        rng: SplitMix64::new(options.seed),
+        gc: Collection::default(),
+        compress: Compress::default(),
+        read_only: options.read_only,
+        closed: no_write.map(|_| "a node of unknown type forbids writing"),
+        late: Findings::new(),
+        loaded: 0,
+        scratch: Vec::new(),
+    };
+    for node in &inodes {
+        let cache = state.cache_mut(node.ino);
+        cache.nodes.push(node.place);
+        cache.highest = cache.highest.max(node.version);
+    }
+    state.add_names(&names);
+    state.highest_ino = state.inodes.keys().copied().max().unwrap_or(0).max(ROOT_INO);
+    if state.is_sabotaged(Sabotage::InodeNumbersReused) {
+        state.highest_ino = state.inodes.len() as u32;
+    }
+    if state.is_sabotaged(Sabotage::VersionsRestart) {
+        state.inodes.values_mut().for_each(|cache| cache.highest = cache.nodes.len() as u32);
+    }
+    state.build_tree(&names, &text, &mut report.findings);
+    state.build_xattrs(&pairs, &references)?;
+    state.classify(&classes)?;
+    state.blocks.rotate(versions);
+    report.blocks = state.blocks.count() - state.blocks.len(List::Bad);
+    report.inodes = state.inodes.values().filter(|cache| cache.names > 0).count() as u64;
+    let mut memory = state.inodes.len() * (size_of::<InodeCache>() + 16);
+    for (_, block) in state.blocks.iter() {
+        report.nodes += block.refs.iter().filter(|node| node.is_live()).count() as u64;
+        memory += block.refs.len() * 16 + size_of_val(block);
+    }
+    report.memory = memory as u64;
+    report.findings.append(std::mem::take(&mut state.late));
+    Ok((state, report))
+}
+
+/// Nothing of a medium is erased that shows no sign of JFFS2 (spec: jffs2 12.6).
+fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
+    let totals = scan.blocks.totals();
+    let is_content = |class: &&Class| matches!(class, Class::Content | Class::Suspicious);
+    let content = scan.classes.iter().filter(is_content).count() as u32;
+    if totals.used + totals.unchecked > 0 || content == 0 {
+        return Ok(());
+    }
+    Err(Jffs2Error::Foreign { blocks: content })
+}
+
+fn version_sum(scan: &Scan<'_>) -> u64 {
+    let nodes = scan.inodes.iter().map(|node| u64::from(node.version));
+    nodes.chain(scan.names.iter().map(|name| u64::from(name.version))).sum()
+}
+
+impl State {
+    fn add_names(&mut self, names: &[ScannedName]) {
+        for name in names {
+            let cache = self.cache_mut(name.dir);
+            cache.nodes.push(name.place);
+            cache.highest = cache.highest.max(name.version);
+        }
+        self.cache_mut(ROOT_INO).names = 1;
+    }
+
+    /// Decides which names and inodes live (spec: jffs2 7, 12.7).
+    fn build_tree(&mut self, names: &[ScannedName], text: &[u8], findings: &mut Findings) {
+        let winners = self.winners(names, text);
+        for name in &winners {
+            if let Some(target) = self.inodes.get_mut(&name.ino) {
+                target.names += 1;
+                target.parent = name.dir;
+            } else {
+                let at = Location::Inode(name.dir.into());
+                let message = format!("a name of inode {}, which has no node", name.ino);
+                findings.warn(at, "dangling-name", message);
+                self.blocks.obsolete(name.place);
+            }
+        }
+        let mut dead: Vec<u32> =
+            self.inodes.iter().filter(|(_, cache)| cache.names == 0).map(|(ino, _)| *ino).collect();
+        let count = dead.len();
+        while let Some(ino) = dead.pop() {
+            let first = winners.partition_point(|name| name.dir < ino);
+            for name in winners[first..].iter().take_while(|name| name.dir == ino) {
+                if let Some(child) = self.inodes.get_mut(&name.ino)
+                    && child.names > 0
+                {
+                    child.names -= 1;
+                    if child.names == 0 {
+                        dead.push(name.ino);
+                    }
+                }
+            }
+            for place in self.inodes.remove(&ino).unwrap_or_default().nodes {
+                self.blocks.obsolete(place);
+            }
+        }
+        if count > 0 {
+            let message = format!("{count} inodes without a name removed");
+            findings.note(Location::Whole, "orphans", message);
+        }
+    }
+
+    /// The newest live name of each; deletions and older ones are sorted out (spec: jffs2 7).
+    /// Sorted by directory.
+    fn winners(&mut self, names: &[ScannedName], text: &[u8]) -> Vec<ScannedName> {
+        let bytes = |name: &ScannedName| &text[name.start as usize..][..usize::from(name.len)];
+        let mut sorted = names.to_vec();
+        // The sort is stable, so that names of one version stay in flash order.
+        sorted.sort_by(|a, b| (a.dir, bytes(a), a.version).cmp(&(b.dir, bytes(b), b.version)));
+        if self.is_sabotaged(Sabotage::OldestNameWins) {
+            sorted.sort_by(|a, b| (a.dir, bytes(a), b.version).cmp(&(b.dir, bytes(b), a.version)));
+        }
+        let mut winners = Vec::with_capacity(sorted.len());
+        for (index, name) in sorted.iter().enumerate() {
+            let next = sorted.get(index + 1);
+            let is_last =
+                next.is_none_or(|next| (next.dir, bytes(next)) != (name.dir, bytes(name)));
+            if !is_last {
+                self.blocks.obsolete(name.place);
+            } else if name.ino != 0 {
+                winners.push(*name);
+            }
+        }
+        winners
+    }
+
+    /// Files every block, and chooses the one that is continued (spec: jffs2 12.3).
+    fn classify(&mut self, classes: &[Class]) -> Result<(), Jffs2Error> {
+        let min_free =
+            if self.flash.has_buffer() { self.flash.page.max(MIN_FREE) } else { MIN_FREE };
+        let mut candidate: Option<u32> = None;
+        for (block, class) in (0..).zip(classes) {
+            self.settle(block);
+            let size = self.flash.block;
+            let sizes = self.blocks.get(block).sizes;
+            match class {
+                Class::Bad => {
+                    self.blocks.resize(block, |sizes| *sizes = Sizes::default());
+                    self.blocks.file(block, List::Bad);
+                }
+                Class::EmptyMarked => self.file_empty(block),
+                Class::AllErased if self.is_sabotaged(Sabotage::UseUnmarked) => {
+                    self.blocks.file(block, List::Free);
+                }
+                Class::AllErased => self.blocks.file_dead(block, List::ErasePending),
+                _ if sizes.used + sizes.unchecked == 0 => {
+                    self.blocks.file_dead(block, List::ErasePending);
+                }
+                _ if size - (sizes.used + sizes.unchecked) <= DIRTY_LIMIT => {
+                    self.blocks.resize(block, |sizes| {
+                        sizes.wasted += std::mem::take(&mut sizes.dirty);
+                        sizes.wasted += std::mem::take(&mut sizes.free);
+                    });
+                    self.blocks.file(block, List::Clean);
+                }
+                _ => {
+                    let best = candidate.map_or(0, |best| self.blocks.get(best).sizes.free);
+                    let wanted =
+                        *class != Class::Suspicious && sizes.free > min_free && sizes.free > best;
+                    if wanted && let Some(old) = candidate.replace(block) {
+                        self.give_up_free(old);
+                    } else if !wanted {
+                        self.give_up_free(block);
+                    }
+                }
+            }
+        }
+        match candidate {
+            Some(block) => self.continue_block(block),
+            None => Ok(()),
+        }
+    }
+
+    /// Dead bytes found by the scan are dirty, not wasted.
+    fn settle(&mut self, block: u32) {
+        self.blocks.resize(block, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
+    }
+
+    fn file_empty(&mut self, block: u32) {
+        let dirty = self.blocks.get(block).sizes.dirty;
+        let marked = matches!(self.flash.marker, Marker::InBand(_));
+        if dirty > 0 || (marked && self.blocks.get(block).live() == 0) {
+            self.blocks.file_dead(block, List::ErasePending);
+        } else {
+            self.blocks.file(block, List::Free);
+        }
+    }
+
+    fn give_up_free(&mut self, block: u32) {
+        self.blocks.resize(block, |sizes| {
+            sizes.dirty += std::mem::take(&mut sizes.free);
+        });
+        // A block that is not filed yet counts as bad.
+        self.blocks.file(block, List::Clean);
+        self.blocks.file_by_dirt(block);
+    }
+
+    /// Goes on behind the last node of a block.
+    fn continue_block(&mut self, block: u32) -> Result<(), Jffs2Error> {
+        let page = self.flash.page;
+        let sabotaged = self.is_sabotaged(Sabotage::ContinueInPage);
+        self.blocks.resize(block, |sizes| {
+            let cut = if page > 1 && !sabotaged { sizes.free % page } else { 0 };
+            sizes.free -= cut;
+            sizes.wasted += std::mem::take(&mut sizes.dirty) + cut;
+        });
+        self.blocks.file(block, List::Next);
+        if self.options.summary && !self.blocks.get(block).without_summary {
+            match self.records_of(block)? {
+                Some(records) => self.summary.resume(records),
+                None => self.summary.stop(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a node of the block has not been checked yet.
+    pub(crate) fn first_unchecked(&self) -> Option<u32> {
+        self.blocks.iter().find_map(|(_, block)| {
+            let mut refs = block.refs.iter();
+            refs.find(|node| node.state() == RefState::Unchecked).map(|node| node.owner)
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! Everything that must hold between two operations, counted anew (spec: jffs2 12.1, 15). Nothing
+//! is written.
+
+use super::Jffs2Rw;
+use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
+use super::state::State;
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
+use eraseblock_vfs::{FsError, FsErrorKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Jffs2Rw {
+    /// Loads every inode, verifies all checksums, and compares accounts, lists and link counts with
+    /// what they are counted to be. Fails with [`FsErrorKind::Corrupted`] and what differs.
+    pub fn check(&self) -> Result<(), FsError> {
+        let mut state = self.lock();
+        state.check_blocks().map_err(broken)?;
+        state.check_tree()?;
+        state.check_nodes().map_err(broken)
+    }
+}
+
+fn broken(message: String) -> FsError {
+    FsError::new(FsErrorKind::Corrupted, message)
+}
+
+impl State {
+    /// Sizes, lists and order of nodes.
+    fn check_blocks(&self) -> Result<(), String> {
+        let mut totals: Sizes<u64> = Sizes::default();
+        for (number, block) in self.blocks.iter() {
+            let sizes = &block.sizes;
+            let fail = |what: &str| Err(format!("block {number}: {what}: {block:?}"));
+            let expected = if block.list == List::Bad { 0 } else { self.flash.block };
+            if sizes.sum() != expected {
+                return fail("sizes do not add up");
+            }
+            let live = block.refs.iter().filter(|node| node.is_live());
+            let (mut used, mut unchecked) = (0, 0);
+            for node in live {
+                match node.state() {
+                    RefState::Unchecked => unchecked += node.len(),
+                    _ => used += node.len(),
+                }
+            }
+            if (used, unchecked) != (sizes.used, sizes.unchecked) {
+                return fail("live bytes are not those of the nodes");
+            }
+            let ordered = block
+                .refs
+                .windows(2)
+                .all(|pair| pair[0].place() + pair[0].len() <= pair[1].place());
+            let inside = block.refs.iter().all(|node| {
+                let place = node.place();
+                place / self.flash.block == number
+                    && place % self.flash.block + node.len() <= self.flash.block
+            });
+            if !ordered || !inside {
+                return fail("nodes overlap or are out of order");
+            }
+            self.check_list(number).map_err(|what| format!("block {number}: {what}: {block:?}"))?;
+            totals.used += u64::from(sizes.used);
+            totals.unchecked += u64::from(sizes.unchecked);
+            totals.dirty += u64::from(sizes.dirty);
+            totals.wasted += u64::from(sizes.wasted);
+            totals.free += u64::from(sizes.free);
+        }
+        if totals != *self.blocks.totals() {
+            return Err(format!("totals are {:?}, counted {totals:?}", self.blocks.totals()));
+        }
+        if self.blocks.len(List::Next) > 1 || self.blocks.len(List::Victim) > 1 {
+            return Err("more than one open block or victim".into());
+        }
+        Ok(())
+    }
+
+    fn check_list(&self, number: u32) -> Result<(), String> {
+        let block = self.blocks.get(number);
+        if self.blocks.list(block.list).iter().filter(|entry| **entry == number).count() != 1 {
+            return Err("not once on its list".into());
+        }
+        let sizes = &block.sizes;
+        let half = self.flash.block / 2;
+        let is_right = match block.list {
+            List::Free => sizes.free + sizes.used == self.flash.block && block.refs.len() < 2,
+            List::Clean => sizes.dirty <= DIRTY_LIMIT && sizes.free == 0,
+            List::Dirty => sizes.dirty > DIRTY_LIMIT && sizes.dirty < half && sizes.free == 0,
+            List::VeryDirty => sizes.dirty >= half && sizes.free == 0,
+            List::Erasable | List::ErasePending | List::PendingWbuf => {
+                sizes.dirty == self.flash.block
+            }
+            List::BadUsed => block.live() > 0,
+            List::Next | List::Victim | List::Bad => true,
+        };
+        if is_right { Ok(()) } else { Err("sizes do not fit its list".into()) }
+    }
+
+    /// Walks from the root: every name leads to an inode, and counts are right.
+    fn check_tree(&mut self) -> Result<(), FsError> {
+        let mut names: BTreeMap<u32, u32> = BTreeMap::from([(ROOT_INO, 1)]);
+        let mut queue = vec![ROOT_INO];
+        let mut seen = BTreeSet::from([ROOT_INO]);
+        while let Some(dir) = queue.pop() {
+            self.load(dir)?;
+            let targets: Vec<(u32, bool)> = self
+                .inode(dir)
+                .dents
+                .iter()
+                .filter(|(_, dent)| dent.ino != 0)
+                .map(|(_, dent)| (dent.ino, dent.file_type == 4))
+                .collect();
+            for (ino, is_dir) in targets {
+                *names.entry(ino).or_default() += 1;
+                match self.load(ino) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == FsErrorKind::Corrupted => continue,
+                    Err(error) => return Err(error),
+                }
+                if self.inode(ino).attributes.is_directory() != is_dir {
+                    return Err(broken(format!("inode {ino}: its name says otherwise")));
+                }
+                if is_dir && seen.insert(ino) {
+                    queue.push(ino);
+                }
+            }
+        }
+        for (ino, cache) in &self.inodes {
+            let counted = names.remove(ino).unwrap_or(0);
+            if cache.names != counted {
+                let message = format!("inode {ino}: {} names, counted {counted}", cache.names);
+                return Err(broken(message));
+            }
+        }
+        match names.first_key_value() {
+            Some((ino, _)) => Err(broken(format!("inode {ino} has a name but does not exist"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Every live node is named by its owner, and everything named is alive.
+    fn check_nodes(&self) -> Result<(), String> {
+        for (ino, cache) in &self.inodes {
+            let Some(loaded) = &cache.loaded else { continue };
+            let mut named: BTreeSet<u32> = loaded.fragments.nodes().collect();
+            named.extend(loaded.metadata);
+            named.extend(loaded.dents.iter().map(|(_, dent)| dent.place));
+            let live: BTreeSet<u32> = cache
+                .nodes
+                .iter()
+                .copied()
+                .filter(|place| self.blocks.node(*place).is_some_and(NodeRef::is_live))
+                .collect();
+            if named != live {
+                return Err(format!("inode {ino}: names nodes {named:?}, alive are {live:?}"));
+            }
+        }
+        for (_, block) in self.blocks.iter() {
+            for node in block.refs.iter().filter(|node| node.is_live()) {
+                let place = node.place();
+                let is_known = match node.kind() {
+                    RefKind::Inode | RefKind::Dirent => {
+                        let cache = self.inodes.get(&node.owner);
+                        cache.is_some_and(|cache| cache.nodes.contains(&place))
+                    }
+                    RefKind::Xattr => {
+                        let pair = self.xattrs.pairs.get(&node.owner);
+                        pair.is_some_and(|pair| pair.place == place)
+                    }
+                    RefKind::Xref => self
+                        .xattrs
+                        .references
+                        .range((node.owner, 0)..=(node.owner, u32::MAX))
+                        .any(|(_, reference)| reference.place == place),
+                    RefKind::Copy | RefKind::Filler => true,
+                };
+                if !is_known {
+                    return Err(format!(
+                        "{}: alive, but nobody's: {node:?}",
+                        self.flash.location(place)
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Choosing a compressor for file data (spec: jffs2 9.2).
+
+use super::options::Compression;
+use eraseblock_codec::zlib::Encoder;
+use eraseblock_codec::{Codec, CompressSpec, Compressor, rtime};
+use eraseblock_jffs2_format::constants::compression;
+use std::fmt;
+
+/// Level of zlib, as Linux has it.
+const ZLIB_LEVEL: u8 = 3;
+/// Less data than this is stored as it is: no compressor makes it shorter.
+const MIN_LEN: usize = 8;
+
+/// The compressors; each is made when it is wanted first.
+#[derive(Default)]
+pub(crate) struct Compress {
+    lzo: Option<Compressor>,
+    zlib: Option<Encoder>,
+    out: Vec<u8>,
+}
+
+impl fmt::Debug for Compress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compress").finish_non_exhaustive()
+    }
+}
+
+impl Compress {
+    /// Compresses `data` into at most `room` bytes. Returns the compressor's number and how many
+    /// bytes of `data` that stands for: all of them, or with [`compression::NONE`] as many as fit.
+    pub(crate) fn run(&mut self, mode: Compression, data: &[u8], room: u32) -> (u8, usize) {
+        let room = room as usize;
+        let most = room.min(data.len().saturating_sub(1));
+        let candidates: &[u8] = match mode {
+            _ if data.len() < MIN_LEN => &[],
+            Compression::Priority => &[compression::LZO, compression::ZLIB, compression::RTIME],
+            Compression::Lzo => &[compression::LZO],
+            Compression::Zlib => &[compression::ZLIB],
+            Compression::Rtime => &[compression::RTIME],
+            Compression::None => &[],
+        };
+        for number in candidates {
+            if self.try_one(*number, data, most) {
+                return (*number, data.len());
+            }
+        }
+        (compression::NONE, data.len().min(room))
+    }
+
+    fn try_one(&mut self, number: u8, data: &[u8], most: usize) -> bool {
+        match number {
+            compression::LZO => {
+                if self.lzo.is_none() {
+                    self.lzo = Compressor::new(CompressSpec::runtime(Codec::Lzo)).ok();
+                }
+                let lzo = self.lzo.as_mut();
+                lzo.is_some_and(|lzo| lzo.compress(data, &mut self.out).is_ok())
+                    && self.out.len() <= most
+            }
+            compression::ZLIB => {
+                if self.zlib.is_none() {
+                    self.zlib = Encoder::new(ZLIB_LEVEL).ok();
+                }
+                let zlib = self.zlib.as_mut();
+                zlib.is_some_and(|zlib| zlib.compress(data, most, &mut self.out))
+            }
+            _ => {
+                rtime::compress(data, &mut self.out);
+                self.out.len() <= most
+            }
+        }
+    }
+
+    /// What the last successful [`Self::run`] made.
+    pub(crate) fn output(&self) -> &[u8] {
+        &self.out
+    }
+}

@@ -1,0 +1,137 @@
+//! Content and attributes of files: what writing and setting attributes come to (spec: jffs2 14).
+
+use super::inode::{Attributes, Place};
+use super::names::{id16, refuse};
+use super::nodelist::{RefKind, RefState};
+use super::nodemgmt::Alloc;
+use super::sabotage::Sabotage;
+use super::state::State;
+use super::summary::record_len;
+use super::write::{Extent, PAGE};
+use eraseblock_jffs2_format::constants::INODE_LEN;
+use eraseblock_vfs::rules::{changed_attr, check_set_attr, check_write};
+use eraseblock_vfs::{FsError, FsErrorKind, Ino, SetAttr, Timestamp};
+
+/// A time as nodes store it.
+pub(crate) fn seconds(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
+}
+
+impl State {
+    /// Writes to a regular file.
+    pub(crate) fn write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        now: u32,
+    ) -> Result<(), FsError> {
+        let attr = self.attr(ino)?;
+        check_write(&attr, offset, data.len(), u32::MAX.into())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let ino = self.existing(ino)?;
+        let offset = offset as u32;
+        let size = self.inode(ino).attributes.size;
+        if offset > size && !self.is_sabotaged(Sabotage::NoHole) {
+            self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;
+            self.put_extent(ino, &Extent::hole(size, offset), Some(now))?;
+        }
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let left = PAGE - at % PAGE;
+            let (piece, tail) = rest.split_at(rest.len().min(left as usize));
+            self.write_piece(ino, at, piece, now)?;
+            at = at.wrapping_add(piece.len() as u32);
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes of one page. A write that ends where the page ends takes the bytes before it
+    /// along, so that small nodes become one.
+    fn write_piece(&mut self, ino: u32, at: u32, piece: &[u8], now: u32) -> Result<(), FsError> {
+        let inside = at % PAGE;
+        if inside == 0 || inside + piece.len() as u32 != PAGE {
+            return self.write_nodes(ino, at, piece, now);
+        }
+        let mut page = vec![0; PAGE as usize];
+        let before = self.read_content(ino, at - inside, &mut page[..inside as usize]);
+        if before.is_err() {
+            return self.write_nodes(ino, at, piece, now);
+        }
+        page[inside as usize..].copy_from_slice(piece);
+        self.write_nodes(ino, at - inside, &page, now)
+    }
+
+    fn write_nodes(&mut self, ino: u32, at: u32, data: &[u8], now: u32) -> Result<(), FsError> {
+        let mut done = 0;
+        while done < data.len() {
+            let start = at + done as u32;
+            let taken = self.put_data(ino, start, &data[done..], Alloc::Normal, Some(now))?;
+            done += taken as usize;
+        }
+        Ok(())
+    }
+
+    /// Changes attributes.
+    pub(crate) fn set_attributes(
+        &mut self,
+        ino: Ino,
+        changes: &SetAttr,
+        now: u32,
+    ) -> Result<(), FsError> {
+        let attr = self.attr(ino)?;
+        let ino = self.existing(ino)?;
+        if changes.flags.is_some() {
+            return Err(refuse(FsErrorKind::Unsupported, ino, "JFFS2 has no inode flags"));
+        }
+        check_set_attr(&attr, changes, u32::MAX.into())?;
+        if *changes == SetAttr::default() {
+            return Ok(());
+        }
+        let wanted = changed_attr(&attr, changes, Timestamp::from_seconds(now.into()));
+        let old = self.inode(ino).attributes;
+        let new = Attributes {
+            mode: wanted.mode(),
+            uid: id16(wanted.uid)?,
+            gid: id16(wanted.gid)?,
+            size: if old.is_regular() { wanted.size as u32 } else { old.size },
+            atime: seconds(wanted.atime),
+            mtime: seconds(wanted.mtime),
+            ctime: seconds(wanted.ctime),
+        };
+        if new.size > old.size {
+            return self.grow(ino, new);
+        }
+        let place = self.inode(ino).metadata.filter(|_| old.has_payload());
+        let payload = match place {
+            Some(place) => self.payload(place)?.1,
+            None => Vec::new(),
+        };
+        if new.size < old.size && self.is_sabotaged(Sabotage::TruncateUnwritten) {
+            let loaded = self.inode_mut(ino);
+            loaded.attributes = new;
+            for place in loaded.fragments.cut(new.size) {
+                self.obsolete(place);
+            }
+            return Ok(());
+        }
+        let empties = new.size == 0 && old.size > 0 && old.is_regular();
+        let alloc = if empties { Alloc::Deletion } else { Alloc::Normal };
+        self.put_attributes(ino, new, &payload, alloc)
+    }
+
+    /// Lengthens a file by a hole, which carries the new attributes.
+    fn grow(&mut self, ino: u32, new: Attributes) -> Result<(), FsError> {
+        let size = self.inode(ino).attributes.size;
+        self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;
+        let version = self.next_version(ino);
+        let hole = Extent::hole(size, new.size);
+        let place = self.put_inode(ino, version, &new, &hole, RefState::Normal)?;
+        self.inode_mut(ino).attributes = new;
+        self.map_node(ino, size, new.size, Place { place, is_hole: true });
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Erasing blocks (spec: jffs2 18).
+
+use super::nodelist::{List, NodeRef, RefKind, RefState};
+use super::sabotage::Sabotage;
+use super::state::{State, io};
+use eraseblock_base::align::is_erased;
+use eraseblock_base::{Location, Peb};
+use eraseblock_mtd::MtdError;
+use eraseblock_vfs::FsError;
+
+/// Failed programs after which a block is not used again.
+const MAX_FAILURES: u8 = 2;
+
+impl State {
+    /// Erases the first block that waits for it; `false` if none does.
+    pub(crate) fn erase_one(&mut self) -> Result<bool, FsError> {
+        let Some(block) = self.blocks.first(List::ErasePending) else { return Ok(false) };
+        let refs = std::mem::take(&mut self.blocks.get_mut(block).refs);
+        self.forget(block, &refs);
+        let worn = self.flash.is_nand() && self.blocks.get(block).failures >= MAX_FAILURES;
+        let done = if worn {
+            false
+        } else {
+            match self.erase(block) {
+                Ok(()) => true,
+                Err(error @ (MtdError::PowerOff | MtdError::ReadOnly { .. })) => {
+                    return Err(io(error));
+                }
+                Err(_) => self.erase(block).is_ok(),
+            }
+        };
+        if done {
+            self.free(block);
+        } else {
+            self.retire(block)?;
+        }
+        Ok(true)
+    }
+
+    fn erase(&mut self, block: u32) -> Result<(), MtdError> {
+        let peb = Peb::new(block);
+        self.flash.mtd.erase(peb)?;
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        bytes.resize(self.flash.block as usize, 0);
+        let read = self.flash.read(self.flash.start(block), &mut bytes);
+        let erased = is_erased(&bytes);
+        self.scratch = bytes;
+        if read?.uncorrectable || !erased {
+            return Err(MtdError::Failed { at: Location::peb(peb), operation: "erase" });
+        }
+        if self.is_sabotaged(Sabotage::NoCleanmarker) {
+            return Ok(());
+        }
+        self.flash.write_marker(block)
+    }
+
+    /// The block is erased and has its marker.
+    fn free(&mut self, block: u32) {
+        self.blocks.wipe(block);
+        let marker = self.flash.cleanmarker();
+        if marker > 0 {
+            let place = self.flash.start(block);
+            let node = NodeRef::new(place, marker, RefKind::Filler, 0, RefState::Normal);
+            self.blocks.append(block, node);
+        }
+        self.blocks.file(block, List::Free);
+    }
+
+    /// The block is not used any more: marked bad on NAND, left alone elsewhere.
+    fn retire(&mut self, block: u32) -> Result<(), FsError> {
+        let at = Location::peb(Peb::new(block));
+        self.late.warn(at, "block-bad", "cannot be erased or programmed; not used any more");
+        if self.flash.is_nand() {
+            match self.flash.mtd.mark_bad(Peb::new(block)) {
+                Err(error @ MtdError::PowerOff) => return Err(io(error)),
+                Err(error) => self.late.error(at, "not-marked-bad", error.to_string()),
+                Ok(()) => {}
+            }
+        }
+        self.blocks.wipe(block);
+        self.blocks.resize(block, |sizes| sizes.free = 0);
+        self.blocks.file(block, List::Bad);
+        Ok(())
+    }
+
+    /// Takes the nodes of a block away from their owners.
+    fn forget(&mut self, block: u32, refs: &[NodeRef]) {
+        let mut owners: Vec<u32> = refs
+            .iter()
+            .filter(|node| matches!(node.kind(), RefKind::Inode | RefKind::Dirent))
+            .map(|node| node.owner)
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let size = self.flash.block;
+        for owner in owners {
+            let Some(cache) = self.inodes.get_mut(&owner) else { continue };
+            cache.nodes.retain(|place| place / size != block);
+            if cache.nodes.is_empty() && cache.names == 0 && cache.opens == 0 {
+                self.inodes.remove(&owner);
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Garbage collection: one node a pass (spec: jffs2 17).
+//!
+//! # Invariants
+//! 1. A node disappears only after what replaces it has been written, and its block is erased only
+//!    after that is on flash.
+//! 2. A deletion of a name is kept while an older node that says otherwise is on flash.
+
+use super::inode::{Fragment, Place, dent_key};
+use super::nodelist::{List, NodeRef, RefKind, RefState};
+use super::nodemgmt::Alloc;
+use super::sabotage::Sabotage;
+use super::state::State;
+use super::summary::record_len;
+use super::write::{Extent, NewNode, PAGE};
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, INODE_LEN, compression};
+use eraseblock_jffs2_format::decode;
+use eraseblock_jffs2_format::summary::{Record, RecordNode};
+use eraseblock_vfs::{FsError, FsErrorKind};
+
+impl State {
+    /// One pass: checks an inode, erases a block, or moves a node. `false` if there was nothing to
+    /// do.
+    pub(crate) fn gc_pass(&mut self) -> Result<bool, FsError> {
+        if self.check_one()? {
+            return Ok(true);
+        }
+        if self.erase_one()? {
+            return Ok(true);
+        }
+        let Some(victim) = self.victim()? else { return Ok(false) };
+        let next = loop {
+            let refs = &self.blocks.get(victim).refs;
+            let Some(node) = refs.get(self.gc.position) else { break None };
+            if node.is_live() {
+                break Some(*node);
+            }
+            self.gc.position += 1;
+        };
+        let Some(node) = next else {
+            self.gc.position = 0;
+            self.bury(victim);
+            return Ok(true);
+        };
+        self.collect_node(node)?;
+        if self.blocks.get(victim).live() == 0 && self.blocks.get(victim).list == List::Victim {
+            self.gc.position = 0;
+            self.bury(victim);
+        }
+        Ok(true)
+    }
+
+    /// Checks the next inode that has not been (spec: jffs2 12.9). `false` if all have.
+    fn check_one(&mut self) -> Result<bool, FsError> {
+        if self.blocks.totals().unchecked == 0 {
+            return Ok(false);
+        }
+        let from = self.gc.checked.saturating_add(1);
+        let next =
+            self.inodes.range(from..).find(|(_, cache)| !cache.is_checked && cache.names > 0);
+        let Some(ino) = next.map(|(ino, _)| *ino) else {
+            // Nobody can say anything about what is left.
+            let Some(ino) = self.first_unchecked() else { return Ok(false) };
+            self.drop_unchecked(ino);
+            return Ok(true);
+        };
+        let was_loaded = self.cache(ino).is_some_and(|cache| cache.loaded.is_some());
+        match self.load(ino) {
+            Ok(()) => {}
+            Err(error) if error.kind() == FsErrorKind::Io => return Err(error),
+            Err(_) => self.drop_unchecked(ino),
+        }
+        self.gc.checked = ino;
+        let cache = self.cache_mut(ino);
+        cache.is_checked = true;
+        if !was_loaded && cache.loaded.take().is_some() {
+            self.loaded -= 1;
+        }
+        Ok(true)
+    }
+
+    /// What is left of an inode that cannot be read is kept as it is.
+    fn drop_unchecked(&mut self, owner: u32) {
+        let places: Vec<u32> = self
+            .blocks
+            .iter()
+            .flat_map(|(_, block)| &block.refs)
+            .filter(|node| node.state() == RefState::Unchecked && node.owner == owner)
+            .map(|node| node.place())
+            .collect();
+        for place in places {
+            self.blocks.check_off(place, RefState::Pristine);
+        }
+    }
+
+    /// The block being collected, or a new one (spec: jffs2 17, step 3).
+    fn victim(&mut self) -> Result<Option<u32>, FsError> {
+        if let Some(victim) = self.blocks.first(List::Victim) {
+            return Ok(Some(victim));
+        }
+        let draw = self.rng.below(128);
+        let first = |list| self.blocks.first(list);
+        let chosen = first(List::BadUsed)
+            .filter(|_| self.blocks.len(List::Free) > 0)
+            .or_else(|| first(List::Erasable).filter(|_| draw < 50))
+            .or_else(|| first(List::VeryDirty).filter(|_| draw < 110))
+            .or_else(|| first(List::Dirty).filter(|_| draw < 126))
+            .or_else(|| first(List::Clean).filter(|_| draw >= 126))
+            .or_else(|| first(List::Dirty))
+            .or_else(|| first(List::VeryDirty))
+            .or_else(|| first(List::Erasable))
+            .or_else(|| first(List::Clean));
+        if let Some(victim) = chosen {
+            self.blocks.file(victim, List::Victim);
+            self.blocks.resize(victim, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
+            self.gc.position = 0;
+            return Ok(Some(victim));
+        }
+        if self.blocks.first(List::PendingWbuf).is_some() {
+            self.flush()?;
+            return self.victim();
+        }
+        Ok(None)
+    }
+
+    fn collect_node(&mut self, node: NodeRef) -> Result<(), FsError> {
+        match node.kind() {
+            RefKind::Filler => {
+                self.obsolete(node.place());
+                Ok(())
+            }
+            RefKind::Copy => self.copy(node).map(drop),
+            RefKind::Xattr => self.collect_pair(node),
+            RefKind::Xref => self.collect_reference(node),
+            RefKind::Inode | RefKind::Dirent => {
+                let slow = self.is_sabotaged(Sabotage::AttributesDropped);
+                if node.state() == RefState::Pristine && !slow && self.copy(node)? {
+                    return Ok(());
+                }
+                self.collect_of_inode(node)
+            }
+        }
+    }
+
+    /// Copies a node as it is; `false` if there is no room for it in one piece, or if it is
+    /// damaged.
+    fn copy(&mut self, node: NodeRef) -> Result<bool, FsError> {
+        let is_inode = node.kind() == RefKind::Inode;
+        let min = if is_inode { node.len().min(super::write::MIN_DATA) } else { node.len() };
+        let bytes = self.read_node(node)?;
+        let at = self.flash.location(node.place());
+        let order = self.flash.order;
+        let Ok(header) = decode::header(order, &bytes, at) else { return Ok(false) };
+        let Some(exact) = bytes.get(..header.totlen as usize) else { return Ok(false) };
+        let Ok(record) = Record::of(order, header.kind(), exact, 0) else { return Ok(false) };
+        if is_inode {
+            let sound = decode::inode(order, exact, at)
+                .and_then(|inode| decode::inode_data(&inode, exact, at).map(drop));
+            if sound.is_err() {
+                return Ok(false);
+            }
+        }
+        let record_size = record.as_ref().map_or(0, Record::len);
+        let room = self.reserve(min, Alloc::Collection, record_size)?;
+        if !self.node(node.place()).is_live() {
+            return Ok(true);
+        }
+        if room < node.len() {
+            return Ok(false);
+        }
+        if node.kind() == RefKind::Copy
+            && let Some(block) = self.blocks.next()
+        {
+            self.blocks.get_mut(block).without_summary = true;
+        }
+        if self.is_sabotaged(Sabotage::CollectWithoutCopy) {
+            self.obsolete(node.place());
+            return Ok(true);
+        }
+        let place = self.put(&NewNode {
+            kind: node.kind(),
+            owner: node.owner,
+            state: node.state(),
+            record: record.map(|record| (record.node, header.totlen)),
+            bytes: &bytes,
+        })?;
+        self.relocate(node, place);
+        Ok(true)
+    }
+
+    /// Makes a node of an inode anew, by the part it plays (spec: jffs2 17, step 7).
+    fn collect_of_inode(&mut self, node: NodeRef) -> Result<(), FsError> {
+        let (ino, place) = (node.owner, node.place());
+        let was_loaded = self.cache(ino).is_some_and(|cache| cache.loaded.is_some());
+        match self.load(ino) {
+            Ok(()) => {}
+            Err(error) if error.kind() == FsErrorKind::Io => return Err(error),
+            Err(_) => return self.carry(node, &self.read_node(node)?).map(drop),
+        }
+        if !self.node(place).is_live() {
+            return Ok(());
+        }
+        let loaded = self.inode(ino);
+        let result = if loaded.metadata == Some(place) {
+            self.collect_metadata(ino, place)
+        } else if node.kind() == RefKind::Dirent {
+            self.collect_dirent(ino, node)
+        } else if loaded.fragments.count(place) > 0 {
+            self.collect_data(ino, node)
+        } else {
+            // Nobody names it: nothing is lost.
+            self.obsolete(place);
+            Ok(())
+        };
+        // Whatever it was, it must not be left behind in a block about to be erased.
+        debug_assert!(result.is_err() || !self.node(place).is_live(), "node still alive");
+        if !was_loaded && self.loaded > 64 && self.cache_mut(ino).loaded.take().is_some() {
+            self.loaded -= 1;
+        }
+        result
+    }
+
+    fn collect_metadata(&mut self, ino: u32, place: u32) -> Result<(), FsError> {
+        if self.is_sabotaged(Sabotage::AttributesDropped) {
+            self.inode_mut(ino).metadata = None;
+            self.obsolete(place);
+            return Ok(());
+        }
+        let attributes = self.inode(ino).attributes;
+        let payload = if attributes.has_payload() { self.payload(place)?.1 } else { Vec::new() };
+        self.put_attributes(ino, attributes, &payload, Alloc::Collection)
+    }
+
+    fn collect_dirent(&mut self, dir: u32, node: NodeRef) -> Result<(), FsError> {
+        let bytes = self.read_node(node)?;
+        let at = self.flash.location(node.place());
+        let dirent = decode::dirent(self.flash.order, &bytes, at)
+            .map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))?;
+        let attributes = self.inode(dir).attributes;
+        let known = self.inode(dir).dents.get(dirent.name);
+        if known.is_none_or(|known| known.place != node.place()) {
+            // Nobody names it: nothing is lost.
+            self.obsolete(node.place());
+            return Ok(());
+        }
+        if dirent.ino == 0 && !self.is_name_on_flash(dir, dirent.name, node)? {
+            let is_newest = self.cache(dir).is_some_and(|cache| cache.highest == dirent.version);
+            if is_newest && dirent.mctime != 0 {
+                // The only node that knows the directory's times.
+                self.put_attributes(dir, attributes, &[], Alloc::Collection)?;
+            }
+            self.inode_mut(dir).dents.remove(&dent_key(dirent.name));
+            self.obsolete(node.place());
+            return Ok(());
+        }
+        let same = attributes.mtime == attributes.ctime;
+        let mctime = if same { attributes.mtime } else { 0 };
+        let (ino, kind, alloc) = (dirent.ino, dirent.file_type, Alloc::Collection);
+        self.set_name(dir, dirent.name, ino, kind, mctime, alloc).map(drop)
+    }
+
+    /// Whether a scan would find an older node that gives the name to an inode, in another block.
+    fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
+        if self.is_sabotaged(Sabotage::DeletionDropped) {
+            return Ok(false);
+        }
+        let victim = node.place() / self.flash.block;
+        let places = self.cache(dir).map_or(&[][..], |cache| &cache.nodes);
+        for place in places.iter().filter(|place| **place / self.flash.block != victim) {
+            let Some(other) = self.blocks.node(*place) else { continue };
+            if other.is_live() || other.kind() != RefKind::Dirent || other.len() != node.len() {
+                continue;
+            }
+            let bytes = self.read_node(other)?;
+            let at = self.flash.location(*place);
+            if let Ok(dirent) = decode::dirent(self.flash.order, &bytes, at)
+                && dirent.ino != 0
+                && dirent.name == name
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A node with data or a hole (spec: jffs2 17, steps 8 and 9).
+    fn collect_data(&mut self, ino: u32, node: NodeRef) -> Result<(), FsError> {
+        let place = node.place();
+        let bytes = self.read_node(node)?;
+        let at = self.flash.location(place);
+        let inode = decode::inode(self.flash.order, &bytes, at)
+            .map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))?;
+        let span = self.inode(ino).fragments.span(inode.offset, place);
+        let Some((start, end)) = span else {
+            self.obsolete(place);
+            return Ok(());
+        };
+        if inode.compression == compression::ZERO {
+            return self.collect_hole(ino, node, inode.version, (start, end));
+        }
+        while self.inode(ino).fragments.count(place) > 0 {
+            // Fragments of the node, one after the other; a page at most at a time.
+            let Some((at, fragment)) = self.fragment_of(ino, place, start) else { break };
+            let page_end = (at / PAGE * PAGE).saturating_add(PAGE);
+            let (from, until) = self.widen(ino, at, fragment.end.min(page_end), place);
+            self.rewrite(ino, from, until)?;
+        }
+        Ok(())
+    }
+
+    fn fragment_of(&self, ino: u32, place: u32, from: u32) -> Option<(u32, Fragment)> {
+        let mut parts = self.inode(ino).fragments.from(from);
+        parts.find(|(_, fragment)| fragment.node.is_some_and(|node| node.place == place))
+    }
+
+    /// Absorbs neighbours in the page that are better written together (spec: jffs2 17, step 8).
+    fn widen(&self, ino: u32, start: u32, end: u32, place: u32) -> (u32, u32) {
+        let free = self.blocks.len(List::Free) + self.blocks.len(List::ErasePending);
+        if free <= self.reserves.merge {
+            return (start, end);
+        }
+        let (first, last) = (start / PAGE * PAGE, (start / PAGE * PAGE).saturating_add(PAGE));
+        let victim = place / self.flash.block;
+        let absorbs = |touches_edge: bool, node: Option<Place>| match node {
+            None => false,
+            Some(_) if !touches_edge => true,
+            Some(node) => {
+                let block = node.place / self.flash.block;
+                block == victim || self.blocks.get(block).sizes.dirty > DIRTY_LIMIT
+            }
+        };
+        let fragments = &self.inode(ino).fragments;
+        let (mut from, mut until) = (start, end);
+        while from > first
+            && let Some((at, fragment)) = fragments.before(from)
+            && at >= first
+            && absorbs(at == first, fragment.node)
+        {
+            from = at;
+        }
+        while until < last
+            && let Some((at, fragment)) = fragments.from(until).next()
+            && at == until
+            && fragment.end <= last
+            && absorbs(fragment.end == last, fragment.node)
+        {
+            until = fragment.end;
+        }
+        (from, until)
+    }
+
+    /// Writes a range within a page anew.
+    fn rewrite(&mut self, ino: u32, start: u32, end: u32) -> Result<(), FsError> {
+        let mut content = vec![0; (end - start) as usize];
+        self.read_content(ino, start, &mut content)?;
+        let mut done = 0;
+        while done < content.len() {
+            let at = start + done as u32;
+            let taken = self.put_data(ino, at, &content[done..], Alloc::Collection, None)?;
+            done += taken as usize;
+        }
+        Ok(())
+    }
+
+    /// A hole in one piece is made anew; of one that is overwritten in parts the node is kept as it
+    /// was, so that newer data goes on winning.
+    fn collect_hole(
+        &mut self,
+        ino: u32,
+        node: NodeRef,
+        version: u32,
+        (start, end): (u32, u32),
+    ) -> Result<(), FsError> {
+        self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
+        let alone = self.inode(ino).fragments.count(node.place()) == 1;
+        if alone || self.is_sabotaged(Sabotage::HoleHidesData) {
+            return self.put_extent(ino, &Extent::hole(start, end), None);
+        }
+        let bytes = self.read_node(node)?;
+        let place = self.put(&NewNode {
+            kind: RefKind::Inode,
+            owner: ino,
+            state: RefState::Normal,
+            record: Some((RecordNode::Inode { ino, version }, INODE_LEN)),
+            bytes: &bytes,
+        })?;
+        self.relocate(node, place);
+        Ok(())
+    }
+}

@@ -1,0 +1,350 @@
+//! A loaded inode: attributes, the map of its content, its names (spec: jffs2 8).
+//!
+//! # Invariants
+//! 1. Fragments do not overlap; between them is a hole without a node.
+//! 2. `counts` says for each node how many fragments it has; a node without any is not in it.
+//! 3. A directory's `dents` hold live DIRENT nodes, deletions (inode 0) among them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+/// Type bits of a mode.
+const TYPE_BITS: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+const SYMLINK: u32 = 0o120_000;
+const CHAR_DEVICE: u32 = 0o020_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+
+/// What every INODE node repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) mode: u32,
+    pub(crate) uid: u16,
+    pub(crate) gid: u16,
+    /// Bytes of a file or of a link's target; 0 for everything else.
+    pub(crate) size: u32,
+    pub(crate) atime: u32,
+    pub(crate) mtime: u32,
+    pub(crate) ctime: u32,
+}
+
+impl Attributes {
+    pub(crate) fn is_directory(&self) -> bool {
+        self.mode & TYPE_BITS == DIRECTORY
+    }
+
+    pub(crate) fn is_regular(&self) -> bool {
+        self.mode & TYPE_BITS == REGULAR
+    }
+
+    /// Whether the one node of the inode has a payload that is not file content.
+    pub(crate) fn has_payload(&self) -> bool {
+        matches!(self.mode & TYPE_BITS, SYMLINK | CHAR_DEVICE | BLOCK_DEVICE)
+    }
+
+    /// The type as DIRENT nodes have it.
+    pub(crate) fn file_type(&self) -> u8 {
+        ((self.mode & TYPE_BITS) >> 12) as u8
+    }
+}
+
+/// Where the content of a fragment is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) place: u32,
+    /// The node is a hole: nothing is to be read.
+    pub(crate) is_hole: bool,
+}
+
+/// A range of a file, up to `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) end: u32,
+    pub(crate) node: Option<Place>,
+}
+
+/// The map of a file's content.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fragments {
+    map: BTreeMap<u32, Fragment>,
+    counts: HashMap<u32, u32>,
+}
+
+impl Fragments {
+    fn insert(&mut self, start: u32, fragment: Fragment) {
+        if let Some(node) = fragment.node {
+            *self.counts.entry(node.place).or_default() += 1;
+        }
+        self.map.insert(start, fragment);
+    }
+
+    /// Takes a fragment away; its node is added to `gone` if that was its last one.
+    fn remove(&mut self, start: u32, gone: &mut Vec<u32>) -> Option<Fragment> {
+        let fragment = self.map.remove(&start)?;
+        if let Some(node) = fragment.node
+            && let Some(count) = self.counts.get_mut(&node.place)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&node.place);
+                gone.push(node.place);
+            }
+        }
+        Some(fragment)
+    }
+
+    /// Lays a node over [start, end). Returns the nodes of which nothing is left.
+    pub(crate) fn lay(&mut self, start: u32, end: u32, node: Option<Place>) -> Vec<u32> {
+        let mut gone = Vec::new();
+        if start >= end {
+            return gone;
+        }
+        let before = self.map.range(..start).next_back().map(|(at, fragment)| (*at, fragment.end));
+        if let Some((at, _)) = before.filter(|before| before.1 > start) {
+            self.cover(at, start, end, &mut gone);
+        }
+        while let Some(at) = self.map.range(start..end).next().map(|(at, _)| *at) {
+            self.cover(at, start, end, &mut gone);
+        }
+        self.insert(start, Fragment { end, node });
+        gone.retain(|place| !self.counts.contains_key(place));
+        gone
+    }
+
+    /// Cuts [start, end) out of the fragment at `at`.
+    fn cover(&mut self, at: u32, start: u32, end: u32, gone: &mut Vec<u32>) {
+        let Some(old) = self.remove(at, gone) else { return };
+        if at < start {
+            self.insert(at, Fragment { end: start, node: old.node });
+        }
+        if old.end > end {
+            self.insert(end, Fragment { end: old.end, node: old.node });
+        }
+    }
+
+    /// Cuts everything from `size` on off. Returns the nodes of which nothing is left.
+    pub(crate) fn cut(&mut self, size: u32) -> Vec<u32> {
+        let gone = self.lay(size, u32::MAX, None);
+        self.map.remove(&size);
+        gone
+    }
+
+    /// Where the last fragment ends.
+    pub(crate) fn end(&self) -> u32 {
+        self.map.last_key_value().map_or(0, |(_, fragment)| fragment.end)
+    }
+
+    /// The fragments that end behind `offset`, in order.
+    pub(crate) fn from(&self, offset: u32) -> impl Iterator<Item = (u32, Fragment)> + '_ {
+        let first = self.map.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
+        let list = self.map.range((Bound::Included(first), Bound::Unbounded));
+        list.map(|(start, fragment)| (*start, *fragment)).filter(move |part| part.1.end > offset)
+    }
+
+    /// The fragment that ends at `end`.
+    pub(crate) fn before(&self, end: u32) -> Option<(u32, Fragment)> {
+        let (start, fragment) = self.map.range(..end).next_back()?;
+        (fragment.end == end).then_some((*start, *fragment))
+    }
+
+    /// How many fragments a node has.
+    pub(crate) fn count(&self, place: u32) -> u32 {
+        self.counts.get(&place).copied().unwrap_or(0)
+    }
+
+    /// First start and last end of the fragments of a node whose range starts at `from`.
+    pub(crate) fn span(&self, from: u32, place: u32) -> Option<(u32, u32)> {
+        let mut left = self.count(place);
+        let mut span: Option<(u32, u32)> = None;
+        for (start, fragment) in self.from(from) {
+            if left == 0 {
+                break;
+            }
+            if fragment.node.is_some_and(|node| node.place == place) {
+                span = Some((span.map_or(start, |span| span.0), fragment.end));
+                left -= 1;
+            }
+        }
+        span
+    }
+
+    /// All nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.counts.keys().copied()
+    }
+
+    fn relocate(&mut self, old: u32, new: u32) {
+        let Some(count) = self.counts.remove(&old) else { return };
+        self.counts.insert(new, count);
+        for fragment in self.map.values_mut() {
+            if let Some(node) = fragment.node.as_mut().filter(|node| node.place == old) {
+                node.place = new;
+            }
+        }
+    }
+}
+
+/// What a directory says about a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dent {
+    /// Its DIRENT node.
+    pub(crate) place: u32,
+    /// The inode; 0 if the name is deleted.
+    pub(crate) ino: u32,
+    pub(crate) version: u32,
+    pub(crate) file_type: u8,
+}
+
+/// A name with its hash in front, which is its cookie: the order of names never changes.
+pub(crate) type DentKey = (u64, Box<[u8]>);
+
+/// The names of a directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dents(BTreeMap<DentKey, Dent>);
+
+/// 63 bits of a name's hash, never 0 (FNV-1a, folded).
+pub(crate) fn dent_hash(name: &[u8]) -> u64 {
+    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    ((hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1).max(1)
+}
+
+pub(crate) fn dent_key(name: &[u8]) -> DentKey {
+    (dent_hash(name), name.into())
+}
+
+impl Dents {
+    /// What is said about a name, deletions included.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<Dent> {
+        let hash = dent_hash(name);
+        self.0
+            .range((hash, Box::default())..)
+            .take_while(|(key, _)| key.0 == hash)
+            .find(|(key, _)| *key.1 == *name)
+            .map(|(_, dent)| *dent)
+    }
+
+    /// The live name.
+    pub(crate) fn live(&self, name: &[u8]) -> Option<Dent> {
+        self.get(name).filter(|dent| dent.ino != 0)
+    }
+
+    pub(crate) fn insert(&mut self, key: DentKey, dent: Dent) -> Option<Dent> {
+        self.0.insert(key, dent)
+    }
+
+    pub(crate) fn remove(&mut self, key: &DentKey) -> Option<Dent> {
+        self.0.remove(key)
+    }
+
+    /// Names behind a cookie, deletions included.
+    pub(crate) fn behind(&self, cookie: u64) -> impl Iterator<Item = (&DentKey, &Dent)> {
+        self.0.range((cookie.saturating_add(1), Box::default())..)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&DentKey, &Dent)> {
+        self.0.iter()
+    }
+
+    /// Whether no name is alive.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.values().all(|dent| dent.ino == 0)
+    }
+
+    /// Directories among the live names.
+    pub(crate) fn subdirectories(&self) -> u32 {
+        let types = self.0.values().filter(|dent| dent.ino != 0 && dent.file_type == 4);
+        types.count() as u32
+    }
+
+    fn relocate(&mut self, old: u32, new: u32) {
+        if let Some(dent) = self.0.values_mut().find(|dent| dent.place == old) {
+            dent.place = new;
+        }
+    }
+}
+
+/// A loaded inode.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) attributes: Attributes,
+    /// The node of attributes only, or the only node of a link or device.
+    pub(crate) metadata: Option<u32>,
+    pub(crate) fragments: Fragments,
+    pub(crate) dents: Dents,
+    /// Device number.
+    pub(crate) rdev: (u32, u32),
+}
+
+impl Loaded {
+    /// A node of the inode has moved.
+    pub(crate) fn relocate(&mut self, old: u32, new: u32) {
+        if let Some(place) = self.metadata.as_mut().filter(|place| **place == old) {
+            *place = new;
+        } else if self.attributes.is_directory() {
+            self.dents.relocate(old, new);
+        } else {
+            self.fragments.relocate(old, new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_map_of_fragments_is_what_an_array_would_be(
+            steps in proptest::collection::vec((0_u32..60, 1_u32..30, any::<bool>()), 1..60)
+        ) {
+            let mut map = Fragments::default();
+            let mut cells: Vec<Option<u32>> = Vec::new();
+            for (number, (start, len, is_cut)) in (1..).zip(steps) {
+                let end = start + len;
+                let before: std::collections::BTreeSet<u32> = cells.iter().flatten().copied().collect();
+                let gone = if is_cut {
+                    cells.truncate(start as usize);
+                    map.cut(start)
+                } else {
+                    cells.resize(cells.len().max(end as usize), None);
+                    cells[start as usize..end as usize].fill(Some(number * 4));
+                    map.lay(start, end, Some(Place { place: number * 4, is_hole: false }))
+                };
+                let after: std::collections::BTreeSet<u32> = cells.iter().flatten().copied().collect();
+                let lost: Vec<u32> = before.difference(&after).copied().collect();
+                let mut gone = gone;
+                gone.sort_unstable();
+                prop_assert_eq!(gone, lost);
+                let mut flat = vec![None; cells.len()];
+                let mut last = 0;
+                for (start, fragment) in map.from(0) {
+                    prop_assert!(start >= last && fragment.end > start);
+                    last = fragment.end;
+                    let place = fragment.node.map(|node| node.place);
+                    flat[start as usize..fragment.end as usize].fill(place);
+                }
+                prop_assert_eq!(&flat, &cells);
+                for place in after {
+                    let parts = map.from(0).filter(|part| part.1.node.map(|node| node.place) == Some(place));
+                    prop_assert_eq!(map.count(place) as usize, parts.count());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_keep_their_order_and_cookies_continue() {
+        let mut dents = Dents::default();
+        for (ino, name) in (2..).zip([&b"a"[..], b"b", b"c", b"d"]) {
+            dents.insert(dent_key(name), Dent { place: ino * 4, ino, version: ino, file_type: 8 });
+        }
+        let all: Vec<u64> = dents.iter().map(|(key, _)| key.0).collect();
+        assert_eq!(dents.behind(all[1]).count(), 2);
+        assert_eq!(dents.live(b"c").unwrap().ino, 4);
+        assert!(dents.live(b"e").is_none());
+    }
+}

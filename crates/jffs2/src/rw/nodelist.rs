@@ -1,0 +1,401 @@
+//! What is kept of every node and of every erase block (spec: jffs2 12.1).
+//!
+//! # Invariants
+//! 1. The five sizes of a block add up to the size of a block, except for bad blocks, whose sizes
+//!    are all 0; `used` and `unchecked` are the lengths of its live nodes.
+//! 2. The nodes of a block are in ascending order and do not overlap.
+//! 3. A block is on exactly one list, the one it names.
+//! 4. `totals` are the sums over all blocks.
+
+use eraseblock_jffs2_format::constants::DIRTY_LIMIT;
+use std::collections::VecDeque;
+
+/// What is known about a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RefState {
+    /// Alive, checksums not all verified.
+    Unchecked,
+    /// Dead.
+    Obsolete,
+    /// Alive, may be copied as it is.
+    Pristine,
+    /// Alive, better made anew by garbage collection.
+    Normal,
+}
+
+/// What a node is to the run time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RefKind {
+    /// An INODE node; its owner is the inode.
+    Inode,
+    /// A DIRENT node; its owner is the directory.
+    Dirent,
+    /// An XATTR node; its owner is the xid.
+    Xattr,
+    /// An XREF node; its owner is the inode.
+    Xref,
+    /// A node of unknown type that is to be kept.
+    Copy,
+    /// A cleanmarker or a summary: dropped by garbage collection.
+    Filler,
+}
+
+const KINDS: [RefKind; 6] = [
+    RefKind::Inode,
+    RefKind::Dirent,
+    RefKind::Xattr,
+    RefKind::Xref,
+    RefKind::Copy,
+    RefKind::Filler,
+];
+const LEN_BITS: u32 = 28;
+
+/// A node on flash: 12 bytes. Its owner keeps another 4, the node's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeRef {
+    /// Byte address; the state is in the two lowest bits.
+    place: u32,
+    /// Length with alignment; the kind is in the four highest bits.
+    len: u32,
+    /// Whose it is, see [`RefKind`].
+    pub(crate) owner: u32,
+}
+
+const _: () = assert!(size_of::<NodeRef>() + size_of::<u32>() <= 16);
+
+impl NodeRef {
+    pub(crate) fn new(place: u32, len: u32, kind: RefKind, owner: u32, state: RefState) -> Self {
+        debug_assert!(place.is_multiple_of(4) && len.is_multiple_of(4) && len >> LEN_BITS == 0);
+        let mut node = Self { place, len: len | (kind as u32) << LEN_BITS, owner };
+        node.set_state(state);
+        node
+    }
+
+    /// Byte address on the medium.
+    pub(crate) fn place(self) -> u32 {
+        self.place & !3
+    }
+
+    /// Length with alignment, in bytes.
+    pub(crate) fn len(self) -> u32 {
+        self.len & ((1 << LEN_BITS) - 1)
+    }
+
+    pub(crate) fn kind(self) -> RefKind {
+        KINDS[(self.len >> LEN_BITS) as usize]
+    }
+
+    pub(crate) fn state(self) -> RefState {
+        match self.place & 3 {
+            0 => RefState::Unchecked,
+            1 => RefState::Obsolete,
+            2 => RefState::Pristine,
+            _ => RefState::Normal,
+        }
+    }
+
+    pub(crate) fn is_live(self) -> bool {
+        self.state() != RefState::Obsolete
+    }
+
+    fn set_state(&mut self, state: RefState) {
+        let bits = match state {
+            RefState::Unchecked => 0,
+            RefState::Obsolete => 1,
+            RefState::Pristine => 2,
+            RefState::Normal => 3,
+        };
+        self.place = self.place & !3 | bits;
+    }
+}
+
+/// Where a block is filed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum List {
+    /// Erased, with its cleanmarker.
+    Free,
+    /// The open block.
+    Next,
+    /// At most 196 dead bytes.
+    Clean,
+    /// More.
+    Dirty,
+    /// Half of it dead or more.
+    VeryDirty,
+    /// All dead, parked.
+    Erasable,
+    /// All dead, to be erased.
+    ErasePending,
+    /// A program failed; to be emptied first.
+    BadUsed,
+    /// Out of use.
+    Bad,
+    /// All dead, but what replaces its nodes is still in the write buffer.
+    PendingWbuf,
+    /// Being collected.
+    Victim,
+}
+
+impl List {
+    const COUNT: usize = 11;
+}
+
+/// Bytes of a block, or of all blocks, by what they hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sizes<T> {
+    /// Live and checked.
+    pub(crate) used: T,
+    /// Live, checksums not all verified.
+    pub(crate) unchecked: T,
+    /// Dead, worth collecting.
+    pub(crate) dirty: T,
+    /// Dead, not worth collecting now.
+    pub(crate) wasted: T,
+    /// Erased.
+    pub(crate) free: T,
+}
+
+/// An erase block.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) sizes: Sizes<u32>,
+    pub(crate) list: List,
+    /// Failed programs since mounting.
+    pub(crate) failures: u8,
+    /// Its content must not be listed in a summary.
+    pub(crate) without_summary: bool,
+    /// The nodes, dead ones included.
+    pub(crate) refs: Vec<NodeRef>,
+}
+
+impl Block {
+    /// Bytes of live nodes.
+    pub(crate) fn live(&self) -> u32 {
+        self.sizes.used + self.sizes.unchecked
+    }
+}
+
+/// All blocks and their lists.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    size: u32,
+    entries: Vec<Block>,
+    lists: [VecDeque<u32>; List::COUNT],
+    totals: Sizes<u64>,
+}
+
+impl Blocks {
+    /// `count` blocks of `size` bytes, all bad until they are filed.
+    pub(crate) fn new(size: u32, count: u32) -> Self {
+        let block = Block {
+            sizes: Sizes::default(),
+            list: List::Bad,
+            failures: 0,
+            without_summary: false,
+            refs: Vec::new(),
+        };
+        let mut lists: [VecDeque<u32>; List::COUNT] = Default::default();
+        lists[List::Bad as usize].extend(0..count);
+        let entries = vec![block; count as usize];
+        Self { size, entries, lists, totals: Sizes::default() }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    pub(crate) fn totals(&self) -> &Sizes<u64> {
+        &self.totals
+    }
+
+    pub(crate) fn list(&self, list: List) -> &VecDeque<u32> {
+        &self.lists[list as usize]
+    }
+
+    pub(crate) fn len(&self, list: List) -> u32 {
+        self.list(list).len() as u32
+    }
+
+    pub(crate) fn first(&self, list: List) -> Option<u32> {
+        self.list(list).front().copied()
+    }
+
+    /// The open block.
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.first(List::Next)
+    }
+
+    pub(crate) fn get(&self, block: u32) -> &Block {
+        &self.entries[block as usize]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Block)> {
+        (0..).zip(&self.entries)
+    }
+
+    /// Changes what is not a size and not the list.
+    pub(crate) fn get_mut(&mut self, block: u32) -> &mut Block {
+        &mut self.entries[block as usize]
+    }
+
+    /// Changes the sizes of a block.
+    pub(crate) fn resize(&mut self, block: u32, change: impl FnOnce(&mut Sizes<u32>)) {
+        let sizes = &mut self.entries[block as usize].sizes;
+        self.totals.take(sizes);
+        change(sizes);
+        self.totals.add(sizes);
+    }
+
+    /// Puts a block at the end of a list.
+    pub(crate) fn file(&mut self, block: u32, list: List) {
+        let old = std::mem::replace(&mut self.entries[block as usize].list, list);
+        let queue = &mut self.lists[old as usize];
+        if let Some(index) = queue.iter().position(|entry| *entry == block) {
+            queue.remove(index);
+        }
+        self.lists[list as usize].push_back(block);
+    }
+
+    /// Moves the first `by` blocks of every list to its end (spec: jffs2 12.5).
+    pub(crate) fn rotate(&mut self, by: u64) {
+        for list in &mut self.lists {
+            let len = list.len() as u64;
+            if len > 0 {
+                list.rotate_left((by % len) as usize);
+            }
+        }
+    }
+
+    /// Puts a block where its dead bytes say it belongs.
+    pub(crate) fn file_by_dirt(&mut self, block: u32) {
+        let dirty = self.get(block).sizes.dirty;
+        let list = match dirty {
+            dirty if dirty >= self.size / 2 => List::VeryDirty,
+            dirty if dirty > DIRTY_LIMIT => List::Dirty,
+            _ => List::Clean,
+        };
+        if self.get(block).list != list {
+            self.file(block, list);
+        }
+    }
+
+    /// Makes the whole block dead and files it; its nodes are forgotten when it is erased.
+    pub(crate) fn file_dead(&mut self, block: u32, list: List) {
+        let size = self.size;
+        self.resize(block, |sizes| *sizes = Sizes { dirty: size, ..Sizes::default() });
+        self.file(block, list);
+    }
+
+    /// Where in its block the node at `place` is.
+    fn index(&self, place: u32) -> Option<(u32, usize)> {
+        let block = place / self.size;
+        let refs = &self.entries.get(block as usize)?.refs;
+        let index = refs.binary_search_by_key(&place, |node| node.place()).ok()?;
+        Some((block, index))
+    }
+
+    /// The node at `place`.
+    pub(crate) fn node(&self, place: u32) -> Option<NodeRef> {
+        self.index(place).map(|(block, index)| self.entries[block as usize].refs[index])
+    }
+
+    /// A live node's state becomes `state`, which is another live one.
+    pub(crate) fn check_off(&mut self, place: u32, state: RefState) {
+        let Some((block, index)) = self.index(place) else { return };
+        let node = &mut self.entries[block as usize].refs[index];
+        let (old, len) = (node.state(), node.len());
+        node.set_state(state);
+        if old == RefState::Unchecked && state != RefState::Unchecked {
+            self.resize(block, |sizes| {
+                sizes.unchecked -= len;
+                sizes.used += len;
+            });
+        }
+    }
+
+    /// The node turned out to be somebody else's.
+    pub(crate) fn set_owner(&mut self, place: u32, owner: u32) {
+        if let Some((block, index)) = self.index(place) {
+            self.entries[block as usize].refs[index].owner = owner;
+        }
+    }
+
+    /// The node is dead. Says what it was, or `None` if it was dead before.
+    pub(crate) fn obsolete(&mut self, place: u32) -> Option<NodeRef> {
+        let (block, index) = self.index(place)?;
+        let node = &mut self.entries[block as usize].refs[index];
+        let old = *node;
+        if !old.is_live() {
+            return None;
+        }
+        node.set_state(RefState::Obsolete);
+        let is_open = self.get(block).list == List::Next;
+        let len = old.len();
+        self.resize(block, |sizes| {
+            match old.state() {
+                RefState::Unchecked => sizes.unchecked -= len,
+                _ => sizes.used -= len,
+            }
+            sizes.add_dead(len, is_open);
+        });
+        Some(old)
+    }
+
+    /// Bytes at the start of the free space of a block now hold `node`.
+    pub(crate) fn append(&mut self, block: u32, node: NodeRef) {
+        let len = node.len();
+        self.resize(block, |sizes| {
+            sizes.free -= len;
+            match node.state() {
+                RefState::Unchecked => sizes.unchecked += len,
+                RefState::Obsolete => sizes.wasted += len,
+                _ => sizes.used += len,
+            }
+        });
+        self.entries[block as usize].refs.push(node);
+    }
+
+    /// Forgets the content of an erased block.
+    pub(crate) fn wipe(&mut self, block: u32) -> Vec<NodeRef> {
+        let size = self.size;
+        self.resize(block, |sizes| *sizes = Sizes { free: size, ..Sizes::default() });
+        let entry = &mut self.entries[block as usize];
+        entry.without_summary = false;
+        std::mem::take(&mut entry.refs)
+    }
+}
+
+impl Sizes<u32> {
+    /// Sum of all.
+    pub(crate) fn sum(&self) -> u32 {
+        self.used + self.unchecked + self.dirty + self.wasted + self.free
+    }
+
+    /// `len` bytes more are dead: wasted as long as the block is not worth collecting for it
+    /// (spec: jffs2 15).
+    pub(crate) fn add_dead(&mut self, len: u32, is_open: bool) {
+        if is_open || (self.dirty == 0 && self.wasted + len <= DIRTY_LIMIT) {
+            self.wasted += len;
+        } else {
+            self.dirty += len + std::mem::take(&mut self.wasted);
+        }
+    }
+}
+
+impl Sizes<u64> {
+    fn add(&mut self, sizes: &Sizes<u32>) {
+        self.used += u64::from(sizes.used);
+        self.unchecked += u64::from(sizes.unchecked);
+        self.dirty += u64::from(sizes.dirty);
+        self.wasted += u64::from(sizes.wasted);
+        self.free += u64::from(sizes.free);
+    }
+
+    fn take(&mut self, sizes: &Sizes<u32>) {
+        self.used -= u64::from(sizes.used);
+        self.unchecked -= u64::from(sizes.unchecked);
+        self.dirty -= u64::from(sizes.dirty);
+        self.wasted -= u64::from(sizes.wasted);
+        self.free -= u64::from(sizes.free);
+    }
+}

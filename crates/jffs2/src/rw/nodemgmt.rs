@@ -1,0 +1,168 @@
+//! Space: where the next node goes, what is kept back, what dies (spec: jffs2 13, 15).
+//!
+//! # Invariants
+//! 1. Collection always finds room: other writers stop while blocks for it are left.
+//! 2. A block is erased only after everything that replaces its nodes is on flash.
+
+use super::nodelist::{List, NodeRef, RefKind};
+use super::sabotage::Sabotage;
+use super::state::{State, no_space};
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, pad};
+use eraseblock_vfs::FsError;
+
+/// Who needs space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alloc {
+    /// Anybody.
+    Normal,
+    /// Somebody who will make space by it.
+    Deletion,
+    /// Garbage collection and recovery.
+    Collection,
+}
+
+/// One of so many blocks without live nodes is parked, not erased.
+const PARKED: u64 = 128;
+
+impl State {
+    /// Makes room for a node of at least `min` bytes whose record in a summary takes `record`
+    /// bytes. Returns the bytes a node may have.
+    pub(crate) fn reserve(&mut self, min: u32, alloc: Alloc, record: u32) -> Result<u32, FsError> {
+        if alloc != Alloc::Collection {
+            self.make_space(alloc)?;
+        }
+        let min = pad(min).unwrap_or(u32::MAX);
+        for _ in 0..=self.blocks.count() {
+            if let Some(block) = self.blocks.next() {
+                let free = self.blocks.get(block).sizes.free;
+                let kept = self.summary.needed(record);
+                if free >= min.saturating_add(kept) {
+                    return Ok(free - kept);
+                }
+                self.close_block(block)?;
+            }
+            if self.blocks.next().is_none() {
+                self.open_block()?;
+            }
+        }
+        Err(no_space("a node"))
+    }
+
+    /// Collects garbage until enough blocks are free (spec: jffs2 13, step 2).
+    fn make_space(&mut self, alloc: Alloc) -> Result<(), FsError> {
+        let block = u64::from(self.flash.block);
+        let mut passes = 0_u64;
+        let mut limit = 0;
+        loop {
+            let erasing = self.blocks.len(List::ErasePending);
+            let left = self.blocks.len(List::Free) + erasing;
+            if left >= self.reserves.write || self.is_sabotaged(Sabotage::NoReserve) {
+                return Ok(());
+            }
+            let totals = *self.blocks.totals();
+            let pending = u64::from(erasing) * block;
+            let reclaimable = (totals.dirty + totals.unchecked).saturating_sub(pending);
+            let available = totals.free + totals.dirty + totals.unchecked;
+            let hopeless = reclaimable < self.reserves.dirty
+                || available / block <= u64::from(self.reserves.write);
+            if limit == 0 {
+                // Every node can be moved a few times; more passes would make no progress.
+                let nodes: usize = self.blocks.iter().map(|(_, entry)| entry.refs.len()).sum();
+                limit = 4 * (nodes as u64 + u64::from(self.blocks.count())) + 64;
+            }
+            if hopeless || passes > limit {
+                if alloc == Alloc::Deletion && left >= self.reserves.deletion {
+                    return Ok(());
+                }
+                return Err(no_space("a node, and too little dead space to collect"));
+            }
+            passes += 1;
+            self.gc_pass()?;
+        }
+    }
+
+    /// Ends the open block: summary, write buffer, list (spec: jffs2 13, step 3).
+    pub(crate) fn close_block(&mut self, block: u32) -> Result<(), FsError> {
+        self.write_summary(block)?;
+        self.flush()?;
+        if self.blocks.next() != Some(block) {
+            // A failed program has moved it away.
+            return Ok(());
+        }
+        self.blocks.resize(block, |sizes| {
+            let dead = std::mem::take(&mut sizes.free) + std::mem::take(&mut sizes.wasted);
+            if sizes.dirty + dead > DIRTY_LIMIT {
+                sizes.dirty += dead;
+            } else {
+                sizes.wasted = dead;
+            }
+        });
+        if self.blocks.get(block).live() == 0 {
+            self.bury(block);
+        } else {
+            self.blocks.file_by_dirt(block);
+        }
+        Ok(())
+    }
+
+    /// Takes a free block, erasing one if need be.
+    fn open_block(&mut self) -> Result<(), FsError> {
+        loop {
+            if let Some(block) = self.blocks.first(List::Free) {
+                self.blocks.file(block, List::Next);
+                self.summary.start(self.options.summary);
+                return Ok(());
+            }
+            if self.erase_one()? {
+                continue;
+            }
+            let Some(block) = self.blocks.first(List::Erasable) else {
+                return Err(no_space("a node: no block is free"));
+            };
+            self.blocks.file(block, List::ErasePending);
+        }
+    }
+
+    /// The node at `place` is dead; its block is filed anew (spec: jffs2 15).
+    pub(crate) fn obsolete(&mut self, place: u32) {
+        if self.blocks.obsolete(place).is_none() {
+            return;
+        }
+        let block = place / self.flash.block;
+        let is_dead = self.blocks.get(block).live() == 0;
+        match self.blocks.get(block).list {
+            List::Clean | List::Dirty | List::VeryDirty | List::BadUsed if is_dead => {
+                self.bury(block);
+            }
+            List::Clean | List::Dirty | List::VeryDirty => self.blocks.file_by_dirt(block),
+            _ => {}
+        }
+    }
+
+    /// Nothing lives in the block any more.
+    pub(crate) fn bury(&mut self, block: u32) {
+        let list = if !self.wbuf.is_empty() && !self.is_sabotaged(Sabotage::EraseBeforeFlush) {
+            List::PendingWbuf
+        } else if self.rng.below(PARKED) == 0 {
+            List::Erasable
+        } else {
+            List::ErasePending
+        };
+        self.blocks.file_dead(block, list);
+    }
+
+    /// A node has been copied to `place` as it was.
+    pub(crate) fn relocate(&mut self, old: NodeRef, place: u32) {
+        match old.kind() {
+            RefKind::Inode | RefKind::Dirent => {
+                let cache = self.inodes.get_mut(&old.owner);
+                if let Some(loaded) = cache.and_then(|cache| cache.loaded.as_deref_mut()) {
+                    loaded.relocate(old.place(), place);
+                }
+            }
+            RefKind::Xattr | RefKind::Xref => self.xattrs.relocate(old, place),
+            RefKind::Copy | RefKind::Filler => {}
+        }
+        self.obsolete(old.place());
+    }
+}

@@ -1,0 +1,346 @@
+//! Loading an inode from its nodes, which also checks them, and reading content (spec: jffs2 8,
+//! 12.9).
+
+use super::inode::{Attributes, Dent, Fragments, Loaded, Place, dent_key};
+use super::nodelist::{NodeRef, RefKind, RefState};
+use super::sabotage::Sabotage;
+use super::state::{State, damaged, io};
+use super::write::PAGE;
+use crate::inode::decompress;
+use eraseblock_base::Location;
+use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression, pad};
+use eraseblock_jffs2_format::{FormatError, Inode, decode};
+use eraseblock_vfs::{FileKind, FsError, FsErrorKind};
+
+/// Live nodes of an inode.
+#[derive(Debug, Default)]
+struct Found {
+    data: Vec<(Inode, u32)>,
+    metadata: Option<(Inode, u32)>,
+    dents: Vec<(Box<[u8]>, Dent, u32)>,
+    /// Nodes that lost against others.
+    dead: Vec<u32>,
+}
+
+impl State {
+    /// Makes sure that the inode is loaded.
+    pub(crate) fn load(&mut self, ino: u32) -> Result<(), FsError> {
+        let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
+        let cache = self.cache(ino).ok_or_else(missing)?;
+        if cache.loaded.is_some() {
+            return Ok(());
+        }
+        if cache.names == 0 && cache.opens == 0 {
+            return Err(missing());
+        }
+        let found = self.collect(ino)?;
+        let loaded = self.resolve(ino, found);
+        let cache = self.cache_mut(ino);
+        cache.is_checked = true;
+        cache.loaded = Some(Box::new(loaded?));
+        self.loaded += 1;
+        Ok(())
+    }
+
+    /// Reads the nodes of an inode. Those not checked before are, and what is damaged is dead.
+    fn collect(&mut self, ino: u32) -> Result<Found, FsError> {
+        let places = self.cache(ino).map(|cache| cache.nodes.clone()).unwrap_or_default();
+        let mut found = Found::default();
+        for place in places {
+            let Some(node) = self.blocks.node(place).filter(|node| node.is_live()) else {
+                continue;
+            };
+            let taken = match node.kind() {
+                RefKind::Dirent => self.take_dirent(ino, node, &mut found)?,
+                _ => self.take_inode(ino, node, &mut found)?,
+            };
+            if let Err(error) = taken {
+                if node.state() != RefState::Unchecked {
+                    // It was good when it was checked: nothing else may shine through.
+                    return Err(FsError::from_source(FsErrorKind::Corrupted, error));
+                }
+                self.late.note(error.at(), "node-dropped", error.to_string());
+                self.obsolete(place);
+            }
+        }
+        for place in std::mem::take(&mut found.dead) {
+            self.obsolete(place);
+        }
+        Ok(found)
+    }
+
+    fn take_inode(
+        &self,
+        ino: u32,
+        node: NodeRef,
+        found: &mut Found,
+    ) -> Result<Result<(), FormatError>, FsError> {
+        let (place, at) = (node.place(), self.flash.location(node.place()));
+        let checked = node.state() != RefState::Unchecked;
+        let len = if checked { INODE_LEN.min(node.len()) } else { node.len() };
+        let mut bytes = vec![0; len as usize];
+        self.read_flash(place, &mut bytes).map_err(io)?;
+        let check = || {
+            let inode = decode::inode(self.flash.order, &bytes, at)?;
+            decode::inode_lengths(&inode, at)?;
+            let is_right = inode.ino == ino && pad(INODE_LEN + inode.csize) == Some(node.len());
+            if !is_right {
+                return Err(not_as_listed(at, inode.ino));
+            }
+            if !checked && !self.is_sabotaged(Sabotage::AcceptTornData) {
+                decode::inode_data(&inode, &bytes, at)?;
+            }
+            Ok(inode)
+        };
+        let inode = match check() {
+            Ok(inode) => inode,
+            Err(error) => return Ok(Err(error)),
+        };
+        if inode.dsize > 0 {
+            found.data.push((inode, place));
+            return Ok(Ok(()));
+        }
+        // The first one of a version is kept (spec: jffs2 8.1).
+        let kept = found.metadata.filter(|kept| kept.0.version >= inode.version);
+        let loser = if kept.is_some() {
+            Some(place)
+        } else {
+            found.metadata.replace((inode, place)).map(|old| old.1)
+        };
+        found.dead.extend(loser);
+        Ok(Ok(()))
+    }
+
+    fn take_dirent(
+        &self,
+        dir: u32,
+        node: NodeRef,
+        found: &mut Found,
+    ) -> Result<Result<(), FormatError>, FsError> {
+        let at = self.flash.location(node.place());
+        let bytes = self.read_node(node)?;
+        let dirent = match decode::dirent(self.flash.order, &bytes, at) {
+            Ok(dirent) if dirent.pino == dir => dirent,
+            Ok(dirent) => return Ok(Err(not_as_listed(at, dirent.pino))),
+            Err(error) => return Ok(Err(error)),
+        };
+        let dent = Dent {
+            place: node.place(),
+            ino: dirent.ino,
+            version: dirent.version,
+            file_type: dirent.file_type,
+        };
+        found.dents.push((dirent.name.into(), dent, dirent.mctime));
+        Ok(Ok(()))
+    }
+
+    /// Lays the nodes over each other and decides what the inode is (spec: jffs2 8.2, 8.3).
+    fn resolve(&mut self, ino: u32, mut found: Found) -> Result<Loaded, FsError> {
+        found.data.sort_by_key(|(inode, _)| inode.version);
+        let newest = found.data.last().map(|(inode, _)| *inode);
+        if let Some((old, place)) = found.metadata
+            && newest.is_some_and(|newest| newest.version > old.version)
+        {
+            found.metadata = None;
+            self.obsolete(place);
+        }
+        let winner = found.metadata.map(|(inode, _)| inode).or(newest);
+        let is_faked = ino == ROOT_INO || !found.dents.is_empty();
+        let winner = match winner {
+            Some(winner) => winner,
+            None if is_faked => Inode { mode: 0o040_755, ..Inode::default() },
+            None => return Err(damaged(ino, "no usable node")),
+        };
+        if FileKind::from_mode(winner.mode).is_none() {
+            return Err(damaged(ino, &format!("mode {:o} names no file type", winner.mode)));
+        }
+        let mut loaded = Loaded {
+            attributes: Attributes {
+                mode: winner.mode,
+                uid: winner.uid,
+                gid: winner.gid,
+                size: winner.isize,
+                atime: winner.atime,
+                mtime: winner.mtime,
+                ctime: winner.ctime,
+            },
+            metadata: found.metadata.map(|(_, place)| place),
+            ..Loaded::default()
+        };
+        self.lay_nodes(&mut loaded.fragments, &found.data);
+        if loaded.attributes.is_directory() {
+            loaded.attributes.size = 0;
+            self.resolve_names(&mut loaded, found.dents, winner.version);
+        } else if loaded.attributes.is_regular() {
+            self.resolve_size(ino, &mut loaded);
+        } else if loaded.attributes.has_payload() {
+            self.resolve_payload(ino, &mut loaded, &winner)?;
+        } else {
+            loaded.attributes.size = 0;
+        }
+        self.check_off_nodes(&loaded, &found.data);
+        Ok(loaded)
+    }
+
+    /// Lays data nodes in the order of their versions; those that are hidden are dead.
+    fn lay_nodes(&mut self, fragments: &mut Fragments, data: &[(Inode, u32)]) {
+        for (inode, place) in data {
+            let is_hole = inode.compression == compression::ZERO;
+            let node = Place { place: *place, is_hole };
+            let gone = fragments.lay(inode.offset, inode.offset + inode.dsize, Some(node));
+            for place in gone {
+                self.obsolete(place);
+            }
+        }
+    }
+
+    fn resolve_names(&mut self, loaded: &mut Loaded, names: Vec<(Box<[u8]>, Dent, u32)>, own: u32) {
+        let mut newest = own;
+        for (name, dent, mctime) in names {
+            if mctime != 0 && dent.version > newest {
+                newest = dent.version;
+                loaded.attributes.mtime = mctime;
+                loaded.attributes.ctime = mctime;
+            }
+            let kept = loaded.dents.get(&name).filter(|kept| kept.version > dent.version);
+            let loser = if kept.is_some() {
+                Some(dent)
+            } else {
+                loaded.dents.insert(dent_key(&name), dent)
+            };
+            if let Some(loser) = loser {
+                self.obsolete(loser.place);
+            }
+        }
+    }
+
+    /// A file ends where its newest node says, or where its content ends (spec: jffs2 8.2, step 5).
+    fn resolve_size(&mut self, ino: u32, loaded: &mut Loaded) {
+        let end = loaded.fragments.end();
+        if end < loaded.attributes.size {
+            let message = format!("file size {} reduced to {end}", loaded.attributes.size);
+            self.late.warn(Location::Inode(ino.into()), "size-reduced", message);
+            loaded.attributes.size = end;
+        }
+        if self.is_sabotaged(Sabotage::SizeNotCut) {
+            loaded.attributes.size = end;
+        }
+        for place in loaded.fragments.cut(loaded.attributes.size) {
+            self.obsolete(place);
+        }
+    }
+
+    /// Links and devices have exactly one node (spec: jffs2 6).
+    fn resolve_payload(
+        &mut self,
+        ino: u32,
+        loaded: &mut Loaded,
+        winner: &Inode,
+    ) -> Result<(), FsError> {
+        let mut parts = loaded.fragments.from(0);
+        let place = parts.next().and_then(|(_, fragment)| fragment.node).map(|node| node.place);
+        let (Some(place), None, None) = (place, parts.next(), loaded.metadata) else {
+            return Err(damaged(ino, "link or device without exactly one node of data"));
+        };
+        drop(parts);
+        loaded.fragments = Fragments::default();
+        loaded.metadata = Some(place);
+        let kind = FileKind::from_mode(winner.mode);
+        if kind == Some(FileKind::Symlink) {
+            loaded.attributes.size = if winner.isize == 0 { winner.dsize } else { winner.isize };
+            return Ok(());
+        }
+        let (_, payload) = self.payload(place)?;
+        loaded.attributes.size = 0;
+        let rdev = self.flash.order.device(&payload);
+        loaded.rdev = rdev.ok_or_else(|| damaged(ino, "device number of neither 2 nor 4 bytes"))?;
+        Ok(())
+    }
+
+    /// The nodes that are left have been checked (spec: jffs2 8.2, quality).
+    fn check_off_nodes(&mut self, loaded: &Loaded, data: &[(Inode, u32)]) {
+        for (inode, place) in data {
+            let end = inode.offset + inode.dsize;
+            let whole = loaded.fragments.span(inode.offset, *place) == Some((inode.offset, end))
+                && loaded.fragments.count(*place) == 1;
+            let aligned = inode.offset.is_multiple_of(PAGE)
+                && (end.is_multiple_of(PAGE) || end == loaded.attributes.size);
+            let pristine = whole && aligned && inode.compression != compression::ZERO;
+            let state = if pristine { RefState::Pristine } else { RefState::Normal };
+            if self.node(*place).is_live() {
+                self.blocks.check_off(*place, state);
+            }
+        }
+        if let Some(place) = loaded.metadata {
+            self.blocks.check_off(place, RefState::Pristine);
+        }
+        for (_, dent) in loaded.dents.iter() {
+            let state = if dent.ino == 0 { RefState::Normal } else { RefState::Pristine };
+            self.blocks.check_off(dent.place, state);
+        }
+    }
+
+    /// The node at `place` and its stored bytes, all checksums verified.
+    pub(crate) fn payload(&self, place: u32) -> Result<(Inode, Vec<u8>), FsError> {
+        let (node, at) = (self.node(place), self.flash.location(place));
+        let mut bytes = self.read_node(node)?;
+        let corrupted = |error| FsError::from_source(FsErrorKind::Corrupted, error);
+        let inode = decode::inode(self.flash.order, &bytes, at).map_err(corrupted)?;
+        decode::inode_lengths(&inode, at).map_err(corrupted)?;
+        decode::inode_data(&inode, &bytes, at).map_err(corrupted)?;
+        bytes.truncate((INODE_LEN + inode.csize) as usize);
+        bytes.drain(..INODE_LEN as usize);
+        Ok((inode, bytes))
+    }
+
+    /// The data of the node at `place`, decompressed, and where it goes in the file.
+    fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
+        let (inode, stored) = self.payload(place)?;
+        if inode.compression == compression::NONE {
+            return Ok((inode.offset, stored));
+        }
+        let mut out = vec![0; inode.dsize as usize];
+        decompress(inode.compression, &stored, &mut out).map_err(|error| {
+            let text = format!("{}: {error}", self.flash.location(place));
+            FsError::new(FsErrorKind::Corrupted, text)
+        })?;
+        Ok((inode.offset, out))
+    }
+
+    /// Fills `buf` with the content of a loaded file from `offset` on; holes, and what is behind
+    /// the end, as zeros.
+    pub(crate) fn read_content(
+        &self,
+        ino: u32,
+        offset: u32,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        buf.fill(0);
+        let end = u64::from(offset) + buf.len() as u64;
+        let mut last: Option<(u32, u32, Vec<u8>)> = None;
+        for (start, fragment) in self.inode(ino).fragments.from(offset) {
+            if u64::from(start) >= end {
+                break;
+            }
+            let Some(node) = fragment.node.filter(|node| !node.is_hole) else { continue };
+            if last.as_ref().is_none_or(|last| last.0 != node.place) {
+                let (at, data) = self.data(node.place)?;
+                last = Some((node.place, at, data));
+            }
+            let Some((_, at, data)) = &last else { continue };
+            let first = start.max(offset);
+            let until = u64::from(fragment.end).min(end);
+            let count = (until - u64::from(first)) as usize;
+            let part =
+                first.checked_sub(*at).and_then(|skip| data.get(skip as usize..)?.get(..count));
+            let part = part.ok_or_else(|| damaged(ino, "a node is shorter than it was"))?;
+            buf[(first - offset) as usize..][..count].copy_from_slice(part);
+        }
+        Ok(())
+    }
+}
+
+fn not_as_listed(at: Location, found: u32) -> FormatError {
+    let expected = "what the summary of the block says";
+    FormatError::Field { at, what: "node", field: "inode or length", found: found.into(), expected }
+}

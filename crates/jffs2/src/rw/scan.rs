@@ -1,0 +1,337 @@
+//! One pass over all blocks before anything can be done: which nodes there are (spec: jffs2 12.2
+//! to 12.4).
+
+use super::flash::{Flash, Marker};
+use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
+use super::options::{MountReport, RwOptions};
+use crate::error::Jffs2Error;
+use eraseblock_base::align::is_erased;
+use eraseblock_base::{Location, Peb};
+use eraseblock_jffs2_format::constants::{SUMMARY_MARKER_LEN, pad};
+use eraseblock_jffs2_format::scan::{Item, ScanRules, Scanner};
+use eraseblock_jffs2_format::summary::{self, RecordNode};
+use eraseblock_jffs2_format::{FormatError, Header, NodeKind, UnknownClass, decode};
+use eraseblock_mtd::ReadOutcome;
+
+/// How far a block is read before it may be called empty, in bytes.
+const FIRST_LOOK: u32 = 256;
+/// Up to here a block with a cleanmarker must be erased to be called empty.
+const MARKED_LOOK: u32 = FIRST_LOOK / 8;
+
+/// What a block turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Marked bad.
+    Bad,
+    /// Erased, with its cleanmarker if the medium has them.
+    EmptyMarked,
+    /// Erased, but the cleanmarker is missing.
+    AllErased,
+    /// Something else.
+    Content,
+    /// Something else, and its free space cannot be trusted.
+    Suspicious,
+    /// Nothing but what an interrupted erase, or an interrupted cleanmarker, leaves.
+    Debris,
+}
+
+/// A name found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScannedName {
+    pub(crate) dir: u32,
+    pub(crate) version: u32,
+    pub(crate) ino: u32,
+    pub(crate) place: u32,
+    pub(crate) len: u8,
+    pub(crate) start: u32,
+}
+
+/// An INODE node found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScannedInode {
+    pub(crate) ino: u32,
+    pub(crate) version: u32,
+    pub(crate) place: u32,
+}
+
+/// Everything found, in flash order.
+#[derive(Debug)]
+pub(crate) struct Scan<'a> {
+    flash: &'a Flash,
+    read_only: bool,
+    pub(crate) blocks: Blocks,
+    pub(crate) classes: Vec<Class>,
+    pub(crate) inodes: Vec<ScannedInode>,
+    pub(crate) names: Vec<ScannedName>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) pairs: Vec<u32>,
+    pub(crate) references: Vec<u32>,
+    /// A node forbids writing.
+    pub(crate) no_write: Option<(Location, u16)>,
+    pub(crate) report: MountReport,
+}
+
+/// Scans the medium.
+pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>, Jffs2Error> {
+    let mut scan = Scan {
+        flash,
+        read_only: options.read_only,
+        blocks: Blocks::new(flash.block, flash.count),
+        classes: Vec::with_capacity(flash.count as usize),
+        inodes: Vec::new(),
+        names: Vec::new(),
+        text: Vec::new(),
+        pairs: Vec::new(),
+        references: Vec::new(),
+        no_write: None,
+        report: MountReport::default(),
+    };
+    let mut buf = vec![0; flash.block as usize];
+    for block in 0..flash.count {
+        let class = scan.block(block, &mut buf)?;
+        scan.classes.push(class);
+    }
+    Ok(scan)
+}
+
+impl Scan<'_> {
+    fn read(&mut self, place: u32, buf: &mut [u8]) -> Result<ReadOutcome, Jffs2Error> {
+        self.report.bytes_read += buf.len() as u64;
+        Ok(self.flash.read(place, buf)?)
+    }
+
+    fn block(&mut self, block: u32, buf: &mut [u8]) -> Result<Class, Jffs2Error> {
+        if self.flash.is_bad(block)? {
+            return Ok(Class::Bad);
+        }
+        let size = self.flash.block;
+        self.blocks.resize(block, |sizes| sizes.dirty = size);
+        let marked = self.flash.is_oob_marked(block)?;
+        if self.by_summary(block, buf)? {
+            return Ok(Class::Content);
+        }
+        let start = self.flash.start(block);
+        let first = FIRST_LOOK.min(size) as usize;
+        let mut outcome = self.read(start, &mut buf[..first])?;
+        let empty = is_erased(&buf[..first]);
+        if empty {
+            if !self.flash.is_oob_erased(block, marked)? || outcome != ReadOutcome::CLEAN {
+                return Ok(Class::Debris);
+            }
+            let unmarked = match self.flash.marker {
+                Marker::None => false,
+                Marker::InBand(_) => true,
+                Marker::Oob(_) => !marked,
+            };
+            self.free_from(block, 0);
+            return Ok(if unmarked { Class::AllErased } else { Class::EmptyMarked });
+        }
+        if !self.is_fresh(block, &buf[..first]) {
+            outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
+        }
+        self.nodes(block, buf)?;
+        if outcome.uncorrectable && self.blocks.get(block).live() == 0 {
+            return Ok(Class::Debris);
+        }
+        if outcome != ReadOutcome::CLEAN {
+            return Ok(Class::Suspicious);
+        }
+        let entry = self.blocks.get(block);
+        let cms = pad(self.flash.cleanmarker()).unwrap_or(0);
+        let cut = (cms as usize).min(first);
+        if entry.live() == 0 && cut > 0 && is_erased(&buf[cut..]) {
+            return Ok(Class::Debris);
+        }
+        let only_marker = entry.live() == cms && cms > 0 && entry.sizes.dirty == 0;
+        Ok(if only_marker && entry.refs.len() <= 1 { Class::EmptyMarked } else { Class::Content })
+    }
+
+    /// Whether a block starts with its cleanmarker and nothing behind it, as far as Linux looks.
+    fn is_fresh(&self, block: u32, head: &[u8]) -> bool {
+        let cms = self.flash.cleanmarker();
+        let at = Location::peb(Peb::new(block));
+        let Ok(header) = decode::header(self.flash.order, head, at) else { return false };
+        let look = MARKED_LOOK.max(cms) as usize;
+        header.kind() == NodeKind::Cleanmarker
+            && header.is_accurate()
+            && header.totlen == cms
+            && head.get(cms as usize..look).is_some_and(is_erased)
+            && cms < look as u32
+    }
+
+    /// Everything from `offset` on is free.
+    fn free_from(&mut self, block: u32, offset: u32) {
+        let free = self.flash.block - offset;
+        self.blocks.resize(block, |sizes| {
+            sizes.dirty -= free;
+            sizes.free = free;
+        });
+    }
+
+    /// A live node of the block.
+    fn add(&mut self, block: u32, place: u32, len: u32, kind: RefKind, owner: u32, checked: bool) {
+        let state = if checked { RefState::Normal } else { RefState::Unchecked };
+        self.blocks.get_mut(block).refs.push(NodeRef::new(place, len, kind, owner, state));
+        self.blocks.resize(block, |sizes| {
+            sizes.dirty -= len;
+            if checked { sizes.used += len } else { sizes.unchecked += len }
+        });
+    }
+
+    fn nodes(&mut self, block: u32, bytes: &[u8]) -> Result<(), Jffs2Error> {
+        let rules = ScanRules {
+            order: self.flash.order,
+            cleanmarker: Some(self.flash.cleanmarker()),
+            trust_empty_start: true,
+        };
+        let (mut dirt, mut first_dirt) = (0_u64, None);
+        for item in Scanner::new(Peb::new(block), bytes, rules) {
+            match item {
+                Item::Node { offset, header, bytes } => self.node(block, offset, header, bytes)?,
+                Item::Dirt { offset, len, expected: false } => {
+                    dirt += u64::from(len);
+                    first_dirt = first_dirt.or(Some(offset));
+                }
+                Item::Free { offset } => self.free_from(block, offset),
+                Item::Dirt { .. } | Item::Obsolete { .. } => {}
+            }
+        }
+        if let Some(offset) = first_dirt {
+            let at = Location::Peb(Peb::new(block), offset);
+            let message = format!("{dirt} bytes of the block are no node");
+            self.report.findings.note(at, "no-node", message);
+        }
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        block: u32,
+        offset: u32,
+        header: Header,
+        bytes: &[u8],
+    ) -> Result<(), Jffs2Error> {
+        let at = Location::Peb(Peb::new(block), offset);
+        let place = self.flash.start(block) + offset;
+        let room = self.flash.block - offset;
+        let len = pad(header.totlen).unwrap_or(room).min(room);
+        let result = match header.kind() {
+            NodeKind::Inode => decode::inode(self.flash.order, bytes, at).map(|inode| {
+                self.add(block, place, len, RefKind::Inode, inode.ino, false);
+                let (ino, version) = (inode.ino, inode.version);
+                self.inodes.push(ScannedInode { ino, version, place });
+            }),
+            NodeKind::Dirent => decode::dirent(self.flash.order, bytes, at).map(|dirent| {
+                self.add(block, place, len, RefKind::Dirent, dirent.pino, true);
+                self.name(dirent.pino, dirent.version, dirent.ino, place, dirent.name);
+            }),
+            NodeKind::Xattr => decode::xattr_head(self.flash.order, bytes, at).map(|(xid, _)| {
+                self.add(block, place, len, RefKind::Xattr, xid, true);
+                self.pairs.push(place);
+            }),
+            NodeKind::Xref => decode::xref(self.flash.order, bytes, at).map(|xref| {
+                self.add(block, place, len, RefKind::Xref, xref.ino, true);
+                self.references.push(place);
+            }),
+            NodeKind::Cleanmarker => {
+                self.add(block, place, len, RefKind::Filler, 0, true);
+                Ok(())
+            }
+            NodeKind::Unknown(class) => return self.unknown(class, block, at, header, place, len),
+            NodeKind::Padding | NodeKind::Summary => Ok(()),
+        };
+        if let Err(error) = result {
+            self.report.findings.note(at, "node-damaged", error.to_string());
+        }
+        Ok(())
+    }
+
+    /// A node of unknown type (spec: jffs2 4.2).
+    fn unknown(
+        &mut self,
+        class: UnknownClass,
+        block: u32,
+        at: Location,
+        header: Header,
+        place: u32,
+        len: u32,
+    ) -> Result<(), Jffs2Error> {
+        let node_type = header.node_type;
+        let refuse = |what| Err(Jffs2Error::Incompatible { at, node_type, what });
+        match class {
+            UnknownClass::Incompatible => refuse("mounting"),
+            UnknownClass::ReadOnly if !self.read_only => refuse("mounting for writing"),
+            UnknownClass::ReadOnly => {
+                self.no_write = Some((at, node_type));
+                Ok(())
+            }
+            UnknownClass::Copy => {
+                self.add(block, place, len, RefKind::Copy, 0, true);
+                self.blocks.get_mut(block).without_summary = true;
+                Ok(())
+            }
+            UnknownClass::Delete => Ok(()),
+        }
+    }
+
+    fn name(&mut self, dir: u32, version: u32, ino: u32, place: u32, name: &[u8]) {
+        let (start, len) = (self.text.len() as u32, name.len() as u8);
+        self.text.extend_from_slice(name);
+        self.names.push(ScannedName { dir, version, ino, place, len, start });
+    }
+
+    /// Knows a block by its summary, if it has a good one (spec: jffs2 12.4).
+    fn by_summary(&mut self, block: u32, buf: &mut [u8]) -> Result<bool, Jffs2Error> {
+        let (start, size) = (self.flash.start(block), self.flash.block);
+        let tail = self.flash.page.max(SUMMARY_MARKER_LEN);
+        let at = (size - tail) as usize;
+        self.read(start + size - tail, &mut buf[at..])?;
+        let Some(offset) = summary::marked_offset(self.flash.order, buf) else { return Ok(false) };
+        if offset >= size || !offset.is_multiple_of(4) {
+            return Ok(false);
+        }
+        if (offset as usize) < at {
+            self.read(start + offset, &mut buf[offset as usize..at])?;
+        }
+        let found = match summary::decode(self.flash.order, buf, Peb::new(block)) {
+            Ok(found) => found,
+            Err(error) => {
+                self.bad_summary(&error);
+                return Ok(false);
+            }
+        };
+        let cms = self.flash.cleanmarker();
+        if found.cleanmarker == cms && cms > 0 {
+            self.add(block, start, cms, RefKind::Filler, 0, true);
+        }
+        for record in &found.records {
+            let place = start + record.offset;
+            let Some(len) = pad(record.totlen) else { continue };
+            match &record.node {
+                RecordNode::Inode { ino, version } => {
+                    self.add(block, place, len, RefKind::Inode, *ino, false);
+                    self.inodes.push(ScannedInode { ino: *ino, version: *version, place });
+                }
+                RecordNode::Dirent { pino, version, ino, name, .. } => {
+                    self.add(block, place, len, RefKind::Dirent, *pino, false);
+                    self.name(*pino, *version, *ino, place, name);
+                }
+                RecordNode::Xattr { xid, .. } => {
+                    self.add(block, place, len, RefKind::Xattr, *xid, false);
+                    self.pairs.push(place);
+                }
+                RecordNode::Xref => {
+                    self.add(block, place, len, RefKind::Xref, 0, false);
+                    self.references.push(place);
+                }
+            }
+        }
+        self.add(block, start + offset, size - offset, RefKind::Filler, 0, true);
+        self.report.summaries += 1;
+        Ok(true)
+    }
+
+    fn bad_summary(&mut self, error: &FormatError) {
+        self.report.findings.note(error.at(), "summary-damaged", error.to_string());
+    }
+}

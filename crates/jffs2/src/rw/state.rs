@@ -1,0 +1,182 @@
+//! Everything a mounted file system knows, behind one lock.
+//!
+//! # Invariants
+//! 1. A node is in the list of its owner as long as its block has not been erased.
+//! 2. `highest` of an inode is at least the version of each of its nodes on flash.
+//! 3. A loaded inode names live nodes only, and every live node of an inode that is checked is
+//!    named by it.
+
+use super::compress::Compress;
+use super::flash::Flash;
+use super::inode::Loaded;
+use super::nodelist::{Blocks, NodeRef};
+use super::options::RwOptions;
+use super::sabotage::Sabotage;
+use super::summary::Collector;
+use super::wbuf::Wbuf;
+use super::xattr::Xattrs;
+use eraseblock_base::Findings;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_mtd::MtdError;
+use eraseblock_vfs::{FsError, FsErrorKind};
+use std::collections::BTreeMap;
+
+/// Loaded inodes that are kept, besides those at work.
+const CACHE_INODES: usize = 1024;
+
+/// What is always kept of an inode.
+#[derive(Debug, Default)]
+pub(crate) struct InodeCache {
+    /// Places of its nodes, dead ones included until their blocks are erased.
+    pub(crate) nodes: Vec<u32>,
+    /// The highest version seen or given out.
+    pub(crate) highest: u32,
+    /// Names that refer to it; 1 for the root.
+    pub(crate) names: u32,
+    /// The directory that holds its name, if it is a directory.
+    pub(crate) parent: u32,
+    /// How often it is open.
+    pub(crate) opens: u32,
+    /// Whether all its nodes have been checked.
+    pub(crate) is_checked: bool,
+    /// What it is, as long as that is kept.
+    pub(crate) loaded: Option<Box<Loaded>>,
+}
+
+/// Thresholds of space (spec: jffs2 13), in blocks but for `dirty`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserves {
+    pub(crate) deletion: u32,
+    pub(crate) write: u32,
+    pub(crate) trigger: u32,
+    pub(crate) merge: u32,
+    pub(crate) dirty: u64,
+}
+
+impl Reserves {
+    pub(crate) fn new(block: u32, count: u32) -> Self {
+        let (block, size) = (u64::from(block), u64::from(block) * u64::from(count));
+        let overhead = (size / 50 + 100 * u64::from(count)).div_ceil(block) as u32;
+        let write = 2 + overhead;
+        Self { deletion: 2, write, trigger: write + 1, merge: 3, dirty: block + size / 100 }
+    }
+}
+
+/// Garbage collection in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    /// How many nodes of the victim have been looked at.
+    pub(crate) position: usize,
+    /// Inodes up to this number have been checked.
+    pub(crate) checked: u32,
+}
+
+/// The file system.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) flash: Flash,
+    pub(crate) options: RwOptions,
+    pub(crate) reserves: Reserves,
+    pub(crate) blocks: Blocks,
+    pub(crate) wbuf: Wbuf,
+    pub(crate) summary: Collector,
+    pub(crate) inodes: BTreeMap<u32, InodeCache>,
+    pub(crate) xattrs: Xattrs,
+    /// The highest inode number seen or given out.
+    pub(crate) highest_ino: u32,
+    pub(crate) rng: SplitMix64,
+    pub(crate) gc: Collection,
+    pub(crate) compress: Compress,
+    pub(crate) read_only: bool,
+    /// Writing is over for good: after an unmount, a node that forbids it, or a loss.
+    pub(crate) closed: Option<&'static str>,
+    /// What was found since mounting.
+    pub(crate) late: Findings,
+    /// Loaded inodes, about.
+    pub(crate) loaded: usize,
+    /// A node being put together.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// A device error as the file system reports it.
+pub(crate) fn io(error: MtdError) -> FsError {
+    let kind = match error {
+        MtdError::ReadOnly { .. } => FsErrorKind::ReadOnly,
+        _ => FsErrorKind::Io,
+    };
+    FsError::from_source(kind, error)
+}
+
+pub(crate) fn no_space(what: &str) -> FsError {
+    FsError::new(FsErrorKind::NoSpace, format!("no space for {what}"))
+}
+
+/// An inode that is not as it should be.
+pub(crate) fn damaged(ino: u32, message: &str) -> FsError {
+    FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: {message}"))
+}
+
+impl State {
+    /// Whether a planted bug is this one.
+    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
+        self.options.sabotage == by
+    }
+
+    /// The node at a place that somebody names, which is therefore there.
+    pub(crate) fn node(&self, place: u32) -> NodeRef {
+        self.blocks.node(place).expect("a node that is named is known")
+    }
+
+    /// The inode, if it is known.
+    pub(crate) fn cache(&self, ino: u32) -> Option<&InodeCache> {
+        self.inodes.get(&ino)
+    }
+
+    /// The inode, which is known.
+    pub(crate) fn cache_mut(&mut self, ino: u32) -> &mut InodeCache {
+        self.inodes.entry(ino).or_default()
+    }
+
+    /// The loaded inode, which has been loaded.
+    pub(crate) fn inode(&self, ino: u32) -> &Loaded {
+        let loaded = self.inodes.get(&ino).and_then(|cache| cache.loaded.as_deref());
+        loaded.expect("the inode has been loaded")
+    }
+
+    /// The loaded inode, which has been loaded.
+    pub(crate) fn inode_mut(&mut self, ino: u32) -> &mut Loaded {
+        let loaded = self.inodes.get_mut(&ino).and_then(|cache| cache.loaded.as_deref_mut());
+        loaded.expect("the inode has been loaded")
+    }
+
+    /// Numbers the next node of an inode.
+    pub(crate) fn next_version(&mut self, ino: u32) -> u32 {
+        let sabotaged = self.is_sabotaged(Sabotage::SameVersion);
+        let cache = self.cache_mut(ino);
+        if !sabotaged || cache.highest == 0 {
+            cache.highest = cache.highest.saturating_add(1);
+        }
+        cache.highest
+    }
+
+    /// Lets loaded inodes go when there are many; called when none is at work.
+    pub(crate) fn trim(&mut self) {
+        if self.loaded <= CACHE_INODES {
+            return;
+        }
+        for cache in self.inodes.values_mut() {
+            cache.loaded = None;
+        }
+        self.loaded = 0;
+    }
+
+    /// Refuses to write where that is not possible.
+    pub(crate) fn check_writable(&self) -> Result<(), FsError> {
+        let why = match (self.closed, self.read_only) {
+            (Some(why), _) => why,
+            (None, true) => "the file system is mounted read-only",
+            (None, false) => return Ok(()),
+        };
+        Err(FsError::new(FsErrorKind::ReadOnly, why))
+    }
+}

@@ -1,0 +1,155 @@
+//! The run time on simulated chips.
+
+mod churn;
+mod cuts;
+mod faults;
+
+use super::{Jffs2Rw, RwOptions};
+use crate::{Jffs2, OpenOptions, Source};
+use eraseblock_base::{Geometry, MediumKind};
+use eraseblock_jffs2_format::ByteOrder;
+use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_vfs::drive::{DriveOptions, DriveReport, Subject, drive};
+use eraseblock_vfs::ops::{Op, strategy};
+use eraseblock_vfs::{
+    CompareOptions, FileSystem, ModelFs, ModelRules, NewInode, NewKind, RenameMode, Timestamp,
+    WritableFileSystem,
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const FILE: NewInode<'static> =
+    NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
+const DIR: NewInode<'static> =
+    NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+
+fn nor() -> Arc<Chip> {
+    let geometry = Geometry::new(MediumKind::Nor, 16 << 10, 16, 1, 1, 0).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+fn nand() -> Arc<Chip> {
+    let geometry = Geometry::new(MediumKind::Nand, 16 << 10, 16, 512, 512, 16).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+fn mount(chip: &Arc<Chip>) -> Jffs2Rw {
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
+    fs
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_seconds(seconds)
+}
+
+fn content(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
+    let ino = fs.resolve(path.as_bytes()).unwrap();
+    let mut buf = vec![0xAA; fs.attr(ino).unwrap().size as usize + 10];
+    let len = fs.read(ino, 0, &mut buf).unwrap();
+    buf.truncate(len);
+    buf
+}
+
+#[test]
+fn a_file_survives_on_both_media() {
+    for chip in [nor(), nand()] {
+        let fs = mount(&chip);
+        let ino = fs.create(1, b"log", &FILE, at(100)).unwrap();
+        let mut text = Vec::new();
+        for line in 0..300 {
+            let line = format!("line {line}\n");
+            fs.write(ino, text.len() as u64, line.as_bytes(), at(200)).unwrap();
+            text.extend_from_slice(line.as_bytes());
+        }
+        let dir = fs.create(1, b"dir", &DIR, at(300)).unwrap();
+        fs.rename((1, b"log"), (dir, b"moved"), RenameMode::Replace, at(400)).unwrap();
+        fs.create(dir, b"gone", &FILE, at(500)).unwrap();
+        fs.unlink(dir, b"gone", at(600)).unwrap();
+        fs.check().unwrap();
+        assert_eq!(content(&fs, "dir/moved"), text);
+        fs.unmount().unwrap();
+        let again = mount(&chip);
+        again.check().unwrap();
+        assert_eq!(content(&again, "dir/moved"), text);
+        assert!(again.resolve(b"dir/gone").is_err());
+        let source = Source::Device(chip.clone());
+        let (reader, _) = Jffs2::open(source, &OpenOptions::default()).unwrap();
+        assert_eq!(content(&reader, "dir/moved"), text);
+        assert_eq!(reader.attr(dir).unwrap(), again.attr(dir).unwrap());
+    }
+}
+
+/// A file system on a chip, driven beside the model.
+struct Bench {
+    chip: Arc<Chip>,
+    options: RwOptions,
+    fs: Jffs2Rw,
+}
+
+impl Bench {
+    fn new(chip: Arc<Chip>, options: RwOptions) -> Self {
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+        Self { chip, options, fs }
+    }
+}
+
+impl Subject for Bench {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        &self.fs
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let (fs, _) =
+            Jffs2Rw::mount(self.chip.clone(), &self.options).map_err(|error| error.to_string())?;
+        self.fs = fs;
+        Ok(())
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        self.restart()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.fs.check().map_err(|error| error.to_string())
+    }
+}
+
+fn beside_the_model(
+    chip: Arc<Chip>,
+    options: RwOptions,
+    ops: &[Op],
+) -> Result<DriveReport, String> {
+    let ops: Vec<Op> = ops.iter().copied().filter(|op| !matches!(op, Op::Unnamed(..))).collect();
+    let mut bench = Bench::new(chip, options);
+    let model = ModelFs::new(ModelRules::JFFS2, Timestamp::default());
+    let compare = CompareOptions { times: true, directory_sizes: true, ..CompareOptions::BASIC };
+    let how = DriveOptions { compare, compare_every: 1, may_be_full: false };
+    drive(&mut bench, &model, &ops, &how).map_err(|found| found.to_string())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn it_does_what_the_model_does_on_nor(
+        ops in strategy::ops(80), big in any::<bool>(), summary in any::<bool>(), seed: u64
+    ) {
+        let order = Some(if big { ByteOrder::Big } else { ByteOrder::Little });
+        let options = RwOptions { order, summary, seed, ..RwOptions::default() };
+        let done = beside_the_model(nor(), options, &ops);
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
+    }
+
+    #[test]
+    fn it_does_what_the_model_does_on_nand(
+        ops in strategy::ops(80), summary in any::<bool>(), seed: u64
+    ) {
+        let options = RwOptions { summary, seed, ..RwOptions::default() };
+        let done = beside_the_model(nand(), options, &ops);
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
+    }
+}

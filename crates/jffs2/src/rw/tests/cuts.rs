@@ -1,0 +1,241 @@
+//! The power cut at every event, in every way: what is mounted then is a state that the workload
+//! went through since it last asked for durability.
+
+use super::*;
+use crate::rw::sabotage::Sabotage;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_nandsim::{Recorded, Variant};
+use eraseblock_vfs::{FsErrorKind, SetAttr, XattrMode, same_tree};
+
+/// Few blocks, so that garbage is collected all the time.
+fn mini(kind: MediumKind) -> Arc<Chip> {
+    let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
+    let geometry = Geometry::new(kind, 4 << 10, 16, page, page, oob).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+/// A workload whose operations are one node each, or two with a state between them that the model
+/// can say.
+struct Workload {
+    rng: SplitMix64,
+    fs: Jffs2Rw,
+    /// States that a cut may leave, the last one the present.
+    allowed: Vec<ModelFs>,
+    buffered: bool,
+}
+
+const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+
+impl Workload {
+    fn present(&self) -> &ModelFs {
+        self.allowed.last().unwrap()
+    }
+
+    fn push(&mut self, change: impl FnOnce(&ModelFs)) {
+        let next = self.present().clone();
+        change(&next);
+        self.allowed.push(next);
+    }
+
+    /// What has been written is durable: on NOR after every operation.
+    fn settle(&mut self) {
+        self.allowed.drain(..self.allowed.len() - 1);
+    }
+
+    fn step(&mut self) -> Result<(), FsErrorKind> {
+        if !self.buffered {
+            self.settle();
+        }
+        let name = NAMES[self.rng.index(NAMES.len())];
+        let found = self.fs.lookup(1, name);
+        let model = self.present().lookup(1, name);
+        assert_eq!(found.is_ok(), model.is_ok());
+        let time = at(100);
+        let (Ok(ino), Ok(twin)) = (found, model) else {
+            self.push(|model| assert!(model.create(1, name, &FILE, time).is_ok()));
+            return self.fs.create(1, name, &FILE, time).map(drop).map_err(|error| error.kind());
+        };
+        let draw = self.rng.below(20);
+        let done = match draw {
+            0..10 => {
+                let size = self.fs.attr(ino).unwrap().size;
+                let offset = if draw < 6 { size } else { self.rng.below(size + 1) };
+                let most = 128.min(4096 - offset % 4096);
+                let mut data = vec![0; 1 + self.rng.below(most) as usize];
+                data.fill_with(|| self.rng.next_u64() as u8);
+                self.push(|model| model.write(twin, offset, &data, time).unwrap());
+                self.fs.write(ino, offset, &data, time)
+            }
+            10..12 => {
+                let size = Some(self.rng.below(self.fs.attr(ino).unwrap().size + 200));
+                let change = SetAttr { size, ..SetAttr::default() };
+                self.push(|model| model.set_attr(twin, &change, time).unwrap());
+                self.fs.set_attr(ino, &change, time)
+            }
+            12..14 => {
+                self.push(|model| model.unlink(1, name, time).unwrap());
+                self.fs.unlink(1, name, time)
+            }
+            14..16 => {
+                let to = NAMES[self.rng.index(NAMES.len())];
+                if to != name && self.present().lookup(1, to).ok() != Some(twin) {
+                    self.push(|model| {
+                        let _ = model.unlink(1, to, time);
+                        model.link(twin, 1, to, time).unwrap();
+                    });
+                    self.push(|model| model.unlink(1, name, time).unwrap());
+                }
+                self.fs.rename((1, name), (1, to), RenameMode::Replace, time)
+            }
+            16 => {
+                let value = vec![self.rng.next_u64() as u8; 10];
+                self.push(|model| {
+                    model.set_xattr(twin, b"user.a", &value, XattrMode::Either, time).unwrap();
+                });
+                self.fs.set_xattr(ino, b"user.a", &value, XattrMode::Either, time)
+            }
+            17 if self.fs.xattr(ino, b"user.a").is_ok() => {
+                self.push(|model| model.remove_xattr(twin, b"user.a", time).unwrap());
+                self.fs.remove_xattr(ino, b"user.a", time)
+            }
+            18 => self.fs.background_step().map(drop),
+            _ => self.fs.sync(),
+        };
+        done.map_err(|error| error.kind())
+    }
+}
+
+/// Why a state is wrong.
+fn judge(
+    event: &Recorded,
+    variant: Variant,
+    options: &RwOptions,
+    allowed: &[ModelFs],
+) -> Result<(), String> {
+    let chip = Arc::new(event.cut(variant, 7).map_err(|error| error.to_string())?);
+    chip.power_on();
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), options).map_err(|error| error.to_string())?;
+    let checked = fs.check();
+    if variant.is_unstable() {
+        return Ok(());
+    }
+    checked.map_err(|error| format!("check: {error}"))?;
+    let differs = |model: &ModelFs| same_tree(&fs, model, &CompareOptions::BASIC);
+    if !allowed.iter().any(|model| differs(model).is_empty()) {
+        let found = differs(allowed.last().unwrap());
+        let lines: Vec<String> = found.iter().take(3).map(ToString::to_string).collect();
+        return Err(format!("none of {} states: {}", allowed.len(), lines.join("; ")));
+    }
+    // It works on, and mounts again as it is.
+    let done =
+        fs.create(1, b"after", &FILE, at(9)).and_then(|ino| fs.write(ino, 0, b"alive", at(9)));
+    match done {
+        Ok(()) => {}
+        Err(error) if error.kind() == FsErrorKind::NoSpace => {}
+        Err(error) => return Err(format!("not alive: {error}")),
+    }
+    while fs.background_step().map_err(|error| error.to_string())?
+        == eraseblock_vfs::Background::More
+    {}
+    fs.unmount().map_err(|error| error.to_string())?;
+    let (again, _) = Jffs2Rw::mount(chip, options).map_err(|error| error.to_string())?;
+    again.check().map_err(|error| format!("second check: {error}"))?;
+    let found = same_tree(&again, &fs, &CompareOptions::BASIC);
+    if found.is_empty() { Ok(()) } else { Err(format!("second mount: {}", found[0])) }
+}
+
+/// States judged, and the first violation.
+fn campaign(
+    kind: MediumKind,
+    options: &RwOptions,
+    steps: u64,
+    stride: usize,
+) -> (u64, Option<String>) {
+    let chip = mini(kind);
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), options).unwrap();
+    let model = ModelFs::new(ModelRules::JFFS2, at(0));
+    let rng = SplitMix64::new(options.seed + 1);
+    let buffered = kind == MediumKind::Nand;
+    let mut work = Workload { rng, fs, allowed: vec![model], buffered };
+    let (mut states, mut number) = (0, 0);
+    chip.set_recording(true);
+    for step in 0..steps {
+        let before = work.allowed.len();
+        let done = work.step();
+        if let Err(kind) = done {
+            if kind != FsErrorKind::NoSpace {
+                return (states, Some(format!("step {step}: {kind:?}")));
+            }
+            // What is left of it is one of the states; make room.
+            let found = work
+                .allowed
+                .iter()
+                .rposition(|model| same_tree(&work.fs, model, &CompareOptions::BASIC).is_empty());
+            let Some(found) = found.filter(|found| *found + 1 >= before) else {
+                return (states, Some(format!("step {step}: a refused operation did something")));
+            };
+            work.allowed.truncate(found + 1);
+            for name in NAMES {
+                if work.present().lookup(1, name).is_ok() {
+                    work.push(|model| model.unlink(1, name, at(1)).unwrap());
+                    work.fs.unlink(1, name, at(1)).unwrap();
+                }
+            }
+        }
+        for event in chip.take_recording() {
+            for variant in event.variants().into_iter().filter(|variant| variant.is_in_model()) {
+                number += 1;
+                if number % stride != 0 {
+                    continue;
+                }
+                states += 1;
+                if let Err(message) = judge(&event, variant, options, &work.allowed) {
+                    let number = event.event.number;
+                    return (
+                        states,
+                        Some(format!("step {step}, event {number}, {variant}: {message}")),
+                    );
+                }
+            }
+        }
+        if done.is_ok() && step % 7 == 0 {
+            work.fs.sync().unwrap();
+            chip.take_recording();
+            work.settle();
+        }
+    }
+    (states, None)
+}
+
+#[test]
+fn a_cut_at_any_moment_leaves_a_state_that_was() {
+    for kind in [MediumKind::Nor, MediumKind::Nand] {
+        for (seed, summary) in [(1, true), (2, false)] {
+            let options = RwOptions { summary, seed, ..RwOptions::default() };
+            let (states, violation) = campaign(kind, &options, 700, 4);
+            assert_eq!(violation, None, "{kind:?}, seed {seed}");
+            assert!(states > 400, "{states}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let mut missed = Vec::new();
+    for sabotage in Sabotage::ALL {
+        let runs = [(0, 7), (1, 7), (1, 1), (2, 3), (3, 3)];
+        let caught = runs.into_iter().any(|(seed, stride)| {
+            [MediumKind::Nand, MediumKind::Nor].into_iter().any(|kind| {
+                let options = RwOptions { seed, sabotage, ..RwOptions::default() };
+                // A bug may also show as a broken invariant of ours, or as a state of the workload
+                // that is wrong without any cut.
+                let run = std::panic::catch_unwind(|| campaign(kind, &options, 700, stride));
+                run.is_err() || run.is_ok_and(|run| run.1.is_some())
+            })
+        });
+        if !caught {
+            missed.push(sabotage);
+        }
+    }
+    assert_eq!(missed, []);
+}

@@ -1,0 +1,173 @@
+//! Operations of the device that fail, one after the other.
+
+use super::*;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_nandsim::{Chance, Fault, FaultPlan, ReadFault, Trigger};
+use eraseblock_vfs::FsErrorKind;
+use std::collections::BTreeMap;
+
+fn small(kind: MediumKind) -> Arc<Chip> {
+    let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
+    let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+/// What a run with faults left: contents that are certain, and whether an error was seen.
+struct Outcome {
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    errors: usize,
+}
+
+/// Writes, overwrites and deletes until garbage is collected. What an error leaves uncertain is
+/// taken as it is found.
+fn work(fs: &Jffs2Rw, steps: u64) -> Outcome {
+    let mut rng = SplitMix64::new(3);
+    let mut outcome = Outcome { files: BTreeMap::new(), errors: 0 };
+    for step in 0..steps {
+        let name = format!("f{}", step % 9).into_bytes();
+        let data: Vec<u8> = (0..rng.below(5000)).map(|_| rng.next_u64() as u8).collect();
+        let result = (|| {
+            if fs.lookup(1, &name).is_ok() {
+                fs.unlink(1, &name, at(1))?;
+                outcome.files.remove(&name);
+            }
+            let ino = fs.create(1, &name, &FILE, at(2))?;
+            fs.write(ino, 0, &data, at(3))?;
+            if step % 5 == 0 {
+                fs.sync()?;
+            }
+            fs.background_step().map(drop)
+        })();
+        match result {
+            Ok(()) => {
+                outcome.files.insert(name, data);
+            }
+            Err(error) => {
+                let kinds = [FsErrorKind::Io, FsErrorKind::ReadOnly, FsErrorKind::NoSpace];
+                assert!(kinds.contains(&error.kind()), "{error:?}");
+                outcome.errors += 1;
+                outcome.files.remove(&name);
+            }
+        }
+    }
+    outcome
+}
+
+fn verify(fs: &Jffs2Rw, outcome: &Outcome) {
+    fs.check().unwrap();
+    for (name, data) in &outcome.files {
+        assert!(content(fs, std::str::from_utf8(name).unwrap()) == *data, "{name:?}");
+    }
+}
+
+/// One fault at event `number`; everything promised is there, at once and after mounting anew.
+fn one_fault(kind: MediumKind, number: u64, steps: u64) -> usize {
+    let chip = small(kind);
+    chip.set_plan(FaultPlan::new(number).with(number, Fault::Fail));
+    let fs = mount(&chip);
+    let outcome = work(&fs, steps);
+    verify(&fs, &outcome);
+    fs.unmount().unwrap();
+    let again = mount(&chip);
+    verify(&again, &outcome);
+    let report = again.create(1, b"after", &FILE, at(5));
+    assert!(report.is_ok(), "{report:?}");
+    outcome.errors
+}
+
+fn events(kind: MediumKind, steps: u64) -> u64 {
+    let chip = small(kind);
+    let fs = mount(&chip);
+    let outcome = work(&fs, steps);
+    assert_eq!(outcome.errors, 0);
+    assert!(chip.counters().erases > 24, "garbage has been collected");
+    chip.next_event()
+}
+
+#[test]
+fn any_program_or_erase_may_fail_once() {
+    for kind in [MediumKind::Nor, MediumKind::Nand] {
+        let total = events(kind, 60);
+        let mut errors = 0;
+        for number in (0..total).step_by(5) {
+            errors += one_fault(kind, number, 60);
+        }
+        assert_eq!(errors, 0, "{kind:?}: a single failure is invisible");
+    }
+}
+
+#[test]
+fn a_medium_that_fails_for_good_keeps_what_was_durable() {
+    for kind in [MediumKind::Nor, MediumKind::Nand] {
+        for on in [Trigger::Program, Trigger::Erase] {
+            let chip = small(kind);
+            let fs = mount(&chip);
+            let keep = fs.create(1, b"keep", &FILE, at(1)).unwrap();
+            fs.write(keep, 0, b"durable", at(1)).unwrap();
+            fs.sync().unwrap();
+            let fault = Fault::Fail;
+            let chances = vec![Chance { on, per_billion: 1_000_000_000, fault }];
+            chip.set_plan(FaultPlan { chances, ..FaultPlan::new(1) });
+            let outcome = work(&fs, 60);
+            assert!(outcome.errors > 0);
+            assert_eq!(content(&fs, "keep"), b"durable");
+            chip.set_plan(FaultPlan::new(1));
+            let again = mount(&chip);
+            again.check().unwrap();
+            assert_eq!(content(&again, "keep"), b"durable");
+        }
+    }
+}
+
+#[test]
+fn reads_may_fail() {
+    for kind in [MediumKind::Nor, MediumKind::Nand] {
+        let chip = small(kind);
+        let fs = mount(&chip);
+        let outcome = work(&fs, 30);
+        fs.unmount().unwrap();
+        let state = chip.snapshot();
+        for number in 0..100 {
+            let chip = Arc::new(state.to_chip());
+            let fail_soon = || {
+                let mut plan = FaultPlan::new(1);
+                plan.at_read.insert(chip.counters().page_reads + number * 3, ReadFault::Fail);
+                chip.set_plan(plan);
+            };
+            fail_soon();
+            // A mount that fails is tried again, as is a read.
+            let options = RwOptions::default();
+            let mounted = Jffs2Rw::mount(chip.clone(), &options)
+                .or_else(|_| Jffs2Rw::mount(chip.clone(), &options));
+            let fs = mounted.unwrap().0;
+            let _ = fs.check();
+            for name in outcome.files.keys() {
+                let ino = fs.lookup(1, name).or_else(|_| fs.lookup(1, name)).unwrap();
+                let _ = fs.read(ino, 0, &mut [0; 8192]);
+            }
+            chip.set_plan(FaultPlan::new(1));
+            verify(&fs, &outcome);
+            fail_soon();
+            let later = work(&fs, 10);
+            chip.set_plan(FaultPlan::new(1));
+            verify(&fs, &later);
+        }
+    }
+}
+
+#[test]
+fn bad_blocks_are_left_alone_and_growing_ones_are_marked() {
+    let chip = small(MediumKind::Nand);
+    for peb in [0, 5] {
+        chip.set_factory_bad(eraseblock_base::Peb::new(peb)).unwrap();
+    }
+    let fs = mount(&chip);
+    let weak = BTreeMap::from([(3, 2), (7, 1)]);
+    chip.set_plan(FaultPlan { weak_blocks: weak, ..FaultPlan::new(1) });
+    let outcome = work(&fs, 80);
+    assert_eq!(outcome.errors, 0);
+    verify(&fs, &outcome);
+    fs.unmount().unwrap();
+    assert_eq!(chip.wear_report().bad_blocks, 4);
+    verify(&mount(&chip), &outcome);
+}

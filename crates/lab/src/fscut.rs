@@ -1,0 +1,136 @@
+//! Power cuts of file systems, all of them: a sequence of operations runs once on a simulated
+//! chip, and at every flash event the chip is split off and left as every variant of a cut may
+//! leave it. Each of these states is mounted and judged; then the recovery itself is cut.
+//!
+//! The judge knows what the operations mean from the model file system in `vfs`, and looks at
+//! the file system under test through `vfs` only, apart from its own structural check.
+//!
+//! # Invariants
+//! 1. A violation is a pure function of its [`CutId`]: [`replay`] finds it again.
+//! 2. Threads do not change what is found, nor the order in which it is reported.
+
+mod allowed;
+mod engine;
+mod history;
+mod id;
+mod jffs2;
+mod judge;
+mod live;
+mod target;
+mod tree;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod toy;
+
+pub use engine::{explore, replay};
+pub use id::{Cut, CutId, Plan};
+pub use jffs2::Jffs2Target;
+pub use target::{Mounted, Order, Rules, Target};
+pub use workload::{pair_count, single_count};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FsOptions {
+    /// The sequences of operations.
+    pub plans: Vec<Plan>,
+    /// Chooses the random parts of the cuts.
+    pub seed: u64,
+    /// Operations of each [`Plan::Run`].
+    pub run_length: u32,
+    /// Stop after judging this many states.
+    pub budget_states: Option<u64>,
+    /// Stop after this time.
+    pub budget_time: Option<Duration>,
+    /// Cut the recovery of every n-th state as well; 0 for none.
+    pub nested_every: u32,
+    /// Judge every n-th state only. 1 for all.
+    pub judge_every: u32,
+    /// Mount every n-th state read-only as well; 0 for none.
+    pub read_only_every: u32,
+    /// Stop after this many violations.
+    pub max_violations: usize,
+}
+
+impl Default for FsOptions {
+    fn default() -> Self {
+        Self {
+            plans: (0..single_count()).map(Plan::Single).collect(),
+            seed: 1,
+            run_length: 400,
+            budget_states: None,
+            budget_time: None,
+            nested_every: 64,
+            judge_every: 1,
+            read_only_every: 16,
+            max_violations: 20,
+        }
+    }
+}
+
+/// What was tried and what was found.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct FsReport {
+    /// The file system.
+    pub target: String,
+    /// Sequences of operations.
+    pub plans: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Flash events in them.
+    pub events: u64,
+    /// States mounted and judged, each different from the others of its sequence.
+    pub states: u64,
+    /// States not judged because an equal one had been.
+    pub duplicates: u64,
+    /// States judged that arose by a cut during recovery.
+    pub nested_states: u64,
+    /// States judged, by variant.
+    pub variants: BTreeMap<String, u64>,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// What should not have been.
+    pub violations: Vec<FsViolation>,
+}
+
+/// A state that should not have been.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct FsViolation {
+    /// How to see it again.
+    pub id: CutId,
+    /// The operations, up to the one that was interrupted.
+    pub operations: Vec<String>,
+    /// The rule that is broken.
+    pub rule: &'static str,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// Why nothing could be tried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsLabError {
+    /// The text is no id.
+    #[error("`{text}` is no replay id: expected FS/CHIP/SEQUENCE@EVENT.VARIANT[+EVENT.VARIANT]")]
+    Id {
+        /// The text.
+        text: String,
+    },
+    /// The sequence has no such event, or the variant does not apply to it.
+    #[error("{id}: the sequence has no such event or variant")]
+    NoSuchEvent {
+        /// The id.
+        id: CutId,
+    },
+    /// The chip could not be prepared.
+    #[error("preparing the chip: {message}")]
+    Prepare {
+        /// Why.
+        message: String,
+    },
+}

@@ -1,0 +1,455 @@
+//! Running sequences, cutting them everywhere, counting.
+
+use super::allowed::{Allowed, Broken};
+use super::id::{Cut, CutId, Plan};
+use super::judge::{Case, is_unstable};
+use super::live::{Live, Start, Step, empty};
+use super::target::{Rules, Target};
+use super::workload::{setup, short};
+use super::{FsLabError, FsOptions, FsReport, FsViolation};
+use eraseblock_base::Peb;
+use eraseblock_mtd::Mtd;
+use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot, Variant};
+use eraseblock_vfs::ops::Op;
+use rayon::prelude::*;
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Operations of a run that are judged together.
+const BATCH: usize = 24;
+
+/// What a state is made from.
+#[derive(Clone)]
+enum Origin {
+    Event(Arc<(Recorded, BaseHash)>, Variant),
+    Idle(Arc<Snapshot>),
+}
+
+/// A state to be made and judged.
+struct Job {
+    origin: Origin,
+    allowed: Arc<Allowed>,
+    id: CutId,
+}
+
+impl Job {
+    fn make(&self, seed: u64) -> Option<Chip> {
+        match &self.origin {
+            Origin::Event(event, variant) => {
+                event.0.cut(*variant, seed_of(seed, event.0.event.number)).ok()
+            }
+            Origin::Idle(snapshot) => {
+                let chip = snapshot.to_chip();
+                chip.power_off();
+                Some(chip)
+            }
+        }
+    }
+
+    fn variant(&self) -> String {
+        match &self.origin {
+            Origin::Event(_, variant) => variant.to_string(),
+            Origin::Idle(_) => "off".into(),
+        }
+    }
+
+    fn hash(&self, chip: &Chip) -> u64 {
+        match &self.origin {
+            Origin::Event(event, variant) => event.1.after(&event.0, chip, *variant),
+            Origin::Idle(_) => chip_hash(chip, None),
+        }
+    }
+}
+
+/// What judging a job, and the cuts of its recovery, came to.
+#[derive(Default)]
+struct Outcome {
+    violations: Vec<FsViolation>,
+    variants: Vec<String>,
+    duplicates: u64,
+}
+
+/// Everything that stays the same.
+struct Lab<'a> {
+    target: &'a dyn Target,
+    options: &'a FsOptions,
+    rules: Rules,
+    small: Start,
+    started: Instant,
+}
+
+/// Cuts all sequences of the options everywhere until a budget is used up.
+///
+/// Without a budget of time the result depends on the options alone.
+pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsLabError> {
+    let lab = Lab::new(target, options)?;
+    let name = target.name();
+    let mut report = FsReport { target: format!("{}/{}", name.0, name.1), ..FsReport::default() };
+    for plan in &options.plans {
+        if lab.is_over(&report) {
+            break;
+        }
+        report.plans += 1;
+        match plan {
+            Plan::Run(seed) => lab.run(*seed, &mut report)?,
+            plan => {
+                let ops = short(*plan).ok_or_else(|| missing(&lab.id(*plan)))?;
+                let mut live = Live::new(target, &lab.small)?;
+                lab.sequence(&lab.id(*plan), &mut live, Ops::Listed(&ops), &mut report);
+            }
+        }
+    }
+    report.seconds = lab.started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// The start of short sequences.
+fn small(target: &dyn Target, empty: &Start) -> Result<Start, FsLabError> {
+    let mut live = Live::new(target, empty)?;
+    for op in setup() {
+        if let Some((rule, message)) = live.step(&op).problem {
+            return Err(FsLabError::Prepare { message: format!("{op:?}: {rule}: {message}") });
+        }
+    }
+    live.finish()
+}
+
+impl<'a> Lab<'a> {
+    fn new(target: &'a dyn Target, options: &'a FsOptions) -> Result<Self, FsLabError> {
+        let empty = empty(target)?;
+        let small = small(target, &empty)?;
+        let (rules, started) = (target.rules(), Instant::now());
+        Ok(Self { target, options, rules, small, started })
+    }
+
+    fn id(&self, plan: Plan) -> CutId {
+        let name = self.target.name();
+        CutId { target: (name.0.into(), name.1.into()), plan, cuts: Vec::new() }
+    }
+
+    fn is_over(&self, report: &FsReport) -> bool {
+        let options = self.options;
+        options.budget_states.is_some_and(|limit| report.states >= limit)
+            || options.budget_time.is_some_and(|limit| self.started.elapsed() >= limit)
+            || report.violations.len() >= options.max_violations
+    }
+
+    /// A long random sequence, judged in batches; restarted operations and all.
+    fn run(&self, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
+        let mut live = Live::new(self.target, &self.small)?;
+        let mut rng = Rng::new(seed, 0);
+        let mut left = self.options.run_length as usize;
+        while left > 0 && !self.is_over(report) {
+            let count = BATCH.min(left);
+            left -= count;
+            let before = report.violations.len();
+            let ops = Ops::Random(&mut rng, count);
+            self.sequence(&self.id(Plan::Run(seed)), &mut live, ops, report);
+            if report.violations.len() > before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the operations, then judges the cuts of all of them.
+    fn sequence(&self, id: &CutId, live: &mut Live<'_>, mut ops: Ops<'_>, report: &mut FsReport) {
+        let mut jobs = Vec::new();
+        let mut candidate = report.events;
+        let mut problem = None;
+        while let Some(op) = ops.next(live) {
+            let step = live.step(&op);
+            report.operations += 1;
+            report.events += step.events.len() as u64;
+            problem.clone_from(&step.problem);
+            let operations = step.during.operations.clone();
+            self.jobs(id, step, &mut jobs, &mut candidate);
+            if problem.is_some() {
+                report.violations.extend(problem.take().map(|it| uncut(id, operations, it)));
+                break;
+            }
+        }
+        let (snapshot, allowed) = live.at_rest();
+        let operations = allowed.operations.clone();
+        let idle = id.then(snapshot.next_event(), Cut::Idle);
+        jobs.push(Job { origin: Origin::Idle(Arc::new(snapshot)), allowed, id: idle });
+        if let Some(broken) = problem.or_else(|| live.compare()) {
+            report.violations.push(uncut(id, operations, broken));
+        }
+        self.judge_all(jobs, report);
+    }
+
+    fn jobs(&self, id: &CutId, step: Step, jobs: &mut Vec<Job>, candidate: &mut u64) {
+        let stride = u64::from(self.options.judge_every.max(1));
+        let events: Vec<_> = step.events.into_par_iter().map(with_hash).collect();
+        for event in events {
+            for variant in in_model(&event.0) {
+                *candidate += 1;
+                if candidate.is_multiple_of(stride) {
+                    let id = id.then(event.0.event.number, Cut::During(variant));
+                    let origin = Origin::Event(event.clone(), variant);
+                    jobs.push(Job { origin, allowed: step.during.clone(), id });
+                }
+            }
+        }
+        if let Some((snapshot, allowed)) = step.after {
+            let id = id.then(snapshot.next_event(), Cut::Idle);
+            jobs.push(Job { origin: Origin::Idle(Arc::new(snapshot)), allowed, id });
+        }
+    }
+
+    /// Judges what is different, in parallel, and counts in order.
+    fn judge_all(&self, jobs: Vec<Job>, report: &mut FsReport) {
+        let seed = self.options.seed;
+        let made: Vec<(Job, Option<Chip>, u64)> = jobs
+            .into_par_iter()
+            .map(|job| {
+                let chip = job.make(seed);
+                let hash = chip.as_ref().map_or(0, |chip| job.hash(chip));
+                (job, chip, hash)
+            })
+            .collect();
+        let mut seen = HashSet::new();
+        let mut chosen = Vec::new();
+        for (job, chip, hash) in made {
+            let Some(chip) = chip else { continue };
+            if seen.insert((hash, Arc::as_ptr(&job.allowed) as usize)) {
+                chosen.push((job, chip, report.states + chosen.len() as u64));
+            } else {
+                report.duplicates += 1;
+            }
+        }
+        if let Some(limit) = self.options.budget_states {
+            let left = limit.saturating_sub(report.states);
+            chosen.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        let outcomes: Vec<Outcome> = chosen
+            .into_par_iter()
+            .map(|(job, chip, number)| self.judge_one(&job, chip, number))
+            .collect();
+        for outcome in outcomes {
+            report.states += outcome.variants.len() as u64;
+            report.nested_states += (outcome.variants.len() as u64).saturating_sub(1);
+            report.duplicates += outcome.duplicates;
+            for variant in outcome.variants {
+                *report.variants.entry(variant).or_default() += 1;
+            }
+            report.violations.extend(outcome.violations);
+        }
+        report.violations.truncate(self.options.max_violations);
+    }
+
+    fn judge_one(&self, job: &Job, chip: Chip, number: u64) -> Outcome {
+        let every = |n: u32| n != 0 && number.is_multiple_of(u64::from(n));
+        let nested = every(self.options.nested_every);
+        let read_only = every(self.options.read_only_every);
+        let mut outcome = Outcome::default();
+        outcome.variants.push(job.variant());
+        let case = self.case(job.id.clone(), &job.allowed, read_only);
+        let (violation, events) = case.judge(chip, nested);
+        outcome.violations.extend(violation);
+        let mut seen = HashSet::new();
+        for event in events {
+            let event = with_hash(event);
+            for variant in in_model(&event.0) {
+                let origin = Origin::Event(event.clone(), variant);
+                let id = job.id.then(event.0.event.number, Cut::During(variant));
+                let job = Job { origin, allowed: job.allowed.clone(), id };
+                self.judge_nested(&job, &mut seen, &mut outcome);
+            }
+        }
+        outcome
+    }
+
+    fn judge_nested(&self, job: &Job, seen: &mut HashSet<u64>, outcome: &mut Outcome) {
+        let Some(chip) = job.make(self.options.seed) else { return };
+        if !seen.insert(job.hash(&chip)) {
+            outcome.duplicates += 1;
+            return;
+        }
+        outcome.variants.push(job.variant());
+        let case = self.case(job.id.clone(), &job.allowed, false);
+        outcome.violations.extend(case.judge(chip, false).0);
+    }
+
+    fn case<'b>(&'b self, id: CutId, allowed: &'b Allowed, read_only: bool) -> Case<'b> {
+        Case { target: self.target, rules: &self.rules, id, allowed, read_only }
+    }
+}
+
+fn uncut(id: &CutId, operations: Vec<String>, broken: Broken) -> FsViolation {
+    let (rule, message) = broken;
+    FsViolation { id: id.clone(), operations, rule, message }
+}
+
+fn in_model(event: &Recorded) -> Vec<Variant> {
+    event.variants().into_iter().filter(|variant| variant.is_in_model()).collect()
+}
+
+fn missing(id: &CutId) -> FsLabError {
+    FsLabError::NoSuchEvent { id: id.clone() }
+}
+
+fn seed_of(seed: u64, event: u64) -> u64 {
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ event
+}
+
+fn with_hash(event: Recorded) -> Arc<(Recorded, BaseHash)> {
+    let base = BaseHash::of(&event);
+    Arc::new((event, base))
+}
+
+/// A hash of everything a driver could read of a chip before an event, the event's block left
+/// out: the sum of the hashes of the other blocks.
+struct BaseHash {
+    sum: u64,
+}
+
+impl BaseHash {
+    fn of(event: &Recorded) -> Self {
+        let chip = event.before.to_chip();
+        Self { sum: chip_hash(&chip, Some(event.event.kind.peb())) }
+    }
+
+    /// Of the chip after the event was cut.
+    fn after(&self, event: &Recorded, chip: &Chip, variant: Variant) -> u64 {
+        // Reading may wear unstable cells: a copy is read.
+        let copy = chip.snapshot().to_chip();
+        copy.power_on();
+        let own = hash_peb(&copy, event.event.kind.peb());
+        if !is_unstable(variant) {
+            return self.sum.wrapping_add(own);
+        }
+        let mut hasher = DefaultHasher::new();
+        variant.hash(&mut hasher);
+        hasher.write_u64(self.sum);
+        hasher.write_u64(own);
+        hasher.finish()
+    }
+}
+
+fn chip_hash(chip: &Chip, without: Option<Peb>) -> u64 {
+    let copy = chip.snapshot().to_chip();
+    copy.power_on();
+    let pebs = copy.geometry().pebs().filter(|peb| Some(*peb) != without);
+    pebs.fold(0_u64, |sum, peb| sum.wrapping_add(hash_peb(&copy, peb)))
+}
+
+fn hash_peb(chip: &Chip, peb: Peb) -> u64 {
+    let geometry = chip.geometry();
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u32(peb.get());
+    let mut block = vec![0; geometry.peb_size() as usize];
+    if let Ok(outcome) = chip.read(geometry.address_of(peb), &mut block) {
+        hasher.write_u32(eraseblock_base::crc::crc32(&block));
+        hasher.write_u16(outcome.corrected_bits);
+        hasher.write_u8(u8::from(outcome.uncorrectable));
+    }
+    if geometry.oob_size() > 0 {
+        let mut oob = [0; 32];
+        let len = oob.len().min(geometry.oob_size() as usize);
+        let read = chip.read_oob(geometry.address_of(peb), 0, &mut oob[..len]);
+        hasher.write_u8(u8::from(read.is_ok()));
+        hasher.write(&oob);
+    }
+    hasher.write_u8(u8::from(chip.is_bad(peb).unwrap_or(true)));
+    hasher.finish()
+}
+
+/// Judges one state again; the broken rule, if one is.
+pub fn replay(
+    target: &dyn Target,
+    id: &CutId,
+    options: &FsOptions,
+) -> Result<Option<FsViolation>, FsLabError> {
+    let options = &FsOptions { judge_every: 1, ..options.clone() };
+    let lab = Lab::new(target, options)?;
+    let live = Live::new(target, &lab.small)?;
+    match id.plan {
+        Plan::Run(seed) => {
+            let mut rng = Rng::new(seed, 0);
+            lab.replay(id, live, Ops::Random(&mut rng, options.run_length as usize))
+        }
+        plan => {
+            let ops = short(plan).ok_or_else(|| missing(id))?;
+            lab.replay(id, live, Ops::Listed(&ops))
+        }
+    }
+}
+
+/// Where operations come from.
+enum Ops<'a> {
+    Listed(&'a [Op]),
+    /// So many, depending on what there is.
+    Random(&'a mut Rng, usize),
+}
+
+impl Ops<'_> {
+    fn next(&mut self, live: &Live<'_>) -> Option<Op> {
+        match self {
+            Self::Listed(ops) => {
+                let (first, rest) = ops.split_first()?;
+                *ops = rest;
+                Some(*first)
+            }
+            Self::Random(rng, left) => {
+                *left = left.checked_sub(1)?;
+                Some(live.random(rng))
+            }
+        }
+    }
+}
+
+impl Lab<'_> {
+    fn replay(
+        &self,
+        id: &CutId,
+        mut live: Live<'_>,
+        mut ops: Ops<'_>,
+    ) -> Result<Option<FsViolation>, FsLabError> {
+        let whole = CutId { cuts: Vec::new(), ..id.clone() };
+        let mut met = id.cuts.is_empty();
+        while let Some(op) = ops.next(&live) {
+            let step = live.step(&op);
+            let operations = step.during.operations.clone();
+            let uncut_problem = step.problem.clone();
+            let mut jobs = Vec::new();
+            self.jobs(&whole, step, &mut jobs, &mut 0);
+            let (snapshot, allowed) = live.at_rest();
+            let idle = whole.then(snapshot.next_event(), Cut::Idle);
+            jobs.push(Job { origin: Origin::Idle(Arc::new(snapshot)), allowed, id: idle });
+            for job in jobs.into_iter().filter(|job| id.cuts.starts_with(&job.id.cuts)) {
+                met = true;
+                if let Some(violation) = self.follow(id, job)? {
+                    return Ok(Some(violation));
+                }
+            }
+            let broken = uncut_problem.or_else(|| live.compare());
+            if let Some(broken) = broken.filter(|_| id.cuts.is_empty()) {
+                return Ok(Some(uncut(&whole, operations, broken)));
+            }
+        }
+        if met { Ok(None) } else { Err(missing(id)) }
+    }
+
+    /// The verdict on the state of this id, which is or arose from that of the job. An empty id
+    /// names no state.
+    fn follow(&self, id: &CutId, job: Job) -> Result<Option<FsViolation>, FsLabError> {
+        if job.id.cuts.is_empty() {
+            return Ok(None);
+        }
+        let chip = job.make(self.options.seed).ok_or_else(|| missing(id))?;
+        let deeper = id.cuts.get(job.id.cuts.len());
+        let case = self.case(job.id.clone(), &job.allowed, true);
+        let (violation, events) = case.judge(chip, deeper.is_some());
+        let Some((number, Cut::During(variant))) = deeper else { return Ok(violation) };
+        let event = events.into_iter().find(|event| event.event.number == *number);
+        let event = with_hash(event.ok_or_else(|| missing(id))?);
+        let next = job.id.then(*number, Cut::During(*variant));
+        let origin = Origin::Event(event, *variant);
+        self.follow(id, Job { origin, allowed: job.allowed, id: next })
+    }
+}

@@ -1,0 +1,104 @@
+//! What happened, version by version, and how much of it is durable.
+
+use super::target::{Order, Rules};
+use super::tree::Tree;
+use eraseblock_vfs::ops::{Object, Op, Slots, find};
+use eraseblock_vfs::{Ino, ModelFs, RenameMode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The file system as the operations up to some point make it.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) model: ModelFs,
+    /// Without contents.
+    pub(crate) tree: Tree,
+    /// The operation that made it, if it was a rename, with the old path.
+    pub(crate) renamed: Option<Vec<u8>>,
+    /// Inodes whose names, entries or extended attributes the operation changed.
+    involved: Vec<Ino>,
+}
+
+/// Versions since the last moment everything was durable, and floors in them.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) versions: Vec<Arc<Version>>,
+    /// The earliest version that names may be of.
+    pub(crate) names_floor: usize,
+    /// The earliest version that attributes and data of an inode may be of, where above 0.
+    pub(crate) inode_floors: BTreeMap<Ino, usize>,
+}
+
+impl History {
+    /// Begins with a durable state.
+    pub(crate) fn new(model: &ModelFs) -> Result<Self, String> {
+        let tree = Tree::read(model, false)?;
+        let version = Version { model: model.clone(), tree, renamed: None, involved: Vec::new() };
+        let versions = vec![Arc::new(version)];
+        Ok(Self { versions, names_floor: 0, inode_floors: BTreeMap::new() })
+    }
+
+    /// The latest version.
+    pub(crate) fn last(&self) -> usize {
+        self.versions.len() - 1
+    }
+
+    /// Adds what `op` made of the model.
+    pub(crate) fn push(&mut self, op: &Op, model: &ModelFs) -> Result<(), String> {
+        let tree = Tree::read(model, false)?;
+        let before = &self.versions[self.last()].tree;
+        let exchanged = matches!(op, Op::Rename(_, _, RenameMode::Exchange));
+        let involved = involved(before, &tree, exchanged);
+        let renamed = match op {
+            Op::Rename(from, _, _) => Some(from.path()),
+            _ => None,
+        };
+        self.versions.push(Arc::new(Version { model: model.clone(), tree, renamed, involved }));
+        Ok(())
+    }
+
+    /// Notes that an operation that makes something durable has returned.
+    pub(crate) fn settle(&mut self, op: &Op, slots: &Slots, rules: &Rules) {
+        match (op, rules.order) {
+            (Op::SyncFile(_) | Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Total)
+            | (Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Names) => {
+                self.versions = self.versions.split_off(self.last());
+                self.names_floor = 0;
+                self.inode_floors.clear();
+            }
+            (Op::SyncFile(object), Order::Names) => self.settle_file(*object, slots),
+            _ => {}
+        }
+    }
+
+    /// The inode, and with it every change of names it took part in and all before it.
+    fn settle_file(&mut self, object: Object, slots: &Slots) {
+        let last = self.last();
+        let Ok(ino) = find(&self.versions[last].model, slots, object) else { return };
+        self.inode_floors.insert(ino, last);
+        let changed = self.versions.iter().rposition(|version| version.involved.contains(&ino));
+        self.names_floor = self.names_floor.max(changed.unwrap_or(0));
+    }
+}
+
+/// Inodes and directories of the names that differ, and inodes whose extended attributes do.
+/// Inodes that only exchanged names are not among them: nothing of their own was written.
+fn involved(before: &Tree, after: &Tree, exchanged: bool) -> Vec<Ino> {
+    let entries = |tree: &Tree| -> BTreeSet<(Ino, Vec<u8>, Ino)> {
+        tree.names.iter().map(|name| (name.dir, name.last.clone(), name.ino)).collect()
+    };
+    let (before_names, after_names) = (entries(before), entries(after));
+    let mut inodes = BTreeSet::new();
+    for (dir, _, ino) in before_names.symmetric_difference(&after_names) {
+        inodes.insert(*dir);
+        if !exchanged {
+            inodes.insert(*ino);
+        }
+    }
+    for (ino, inode) in &after.inodes {
+        if before.inodes.get(ino).is_some_and(|before| before.xattrs != inode.xattrs) {
+            inodes.insert(*ino);
+        }
+    }
+    inodes.into_iter().collect()
+}

@@ -1,0 +1,141 @@
+//! Names of states: `ubifs/mini/seq1-137@37.P3+41.E2` is sequence 137 of one operation on the mini
+//! chip, cut at event 37 with variant P3, its recovery cut at event 41 with variant E2. `37.off`
+//! means that the power went before event 37 began, while nothing was happening.
+
+use super::FsLabError;
+use eraseblock_nandsim::Variant;
+use std::fmt;
+use std::str::FromStr;
+
+/// A sequence of operations.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Plan {
+    /// One operation on a small tree, and what makes it durable: `seq1-NUMBER`.
+    Single(u32),
+    /// Two operations: `seq2-NUMBER`.
+    Pair(u32),
+    /// Random operations, many: `run-SEED`.
+    Run(u64),
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(number) => write!(f, "seq1-{number}"),
+            Self::Pair(number) => write!(f, "seq2-{number}"),
+            Self::Run(seed) => write!(f, "run-{seed}"),
+        }
+    }
+}
+
+fn parse_plan(text: &str) -> Option<Plan> {
+    let (kind, number) = text.split_once('-')?;
+    match kind {
+        "seq1" => number.parse().ok().map(Plan::Single),
+        "seq2" => number.parse().ok().map(Plan::Pair),
+        "run" => number.parse().ok().map(Plan::Run),
+        _ => None,
+    }
+}
+
+/// How the power went at an event.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cut {
+    /// During it.
+    During(Variant),
+    /// Before it, and nobody had asked for it yet.
+    Idle,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::During(variant) => variant.fmt(f),
+            Self::Idle => f.write_str("off"),
+        }
+    }
+}
+
+/// The name of a state.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CutId {
+    /// The file system and the chip.
+    pub target: (String, String),
+    /// The operations.
+    pub plan: Plan,
+    /// The cuts: number of the event, and what became of it. None at all names the sequence itself.
+    pub cuts: Vec<(u64, Cut)>,
+}
+
+impl CutId {
+    /// The state after another cut.
+    #[must_use]
+    pub fn then(&self, event: u64, cut: Cut) -> Self {
+        let mut next = self.clone();
+        next.cuts.push((event, cut));
+        next
+    }
+}
+
+impl fmt::Display for CutId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.target.0, self.target.1, self.plan)?;
+        for (index, (event, cut)) in self.cuts.iter().enumerate() {
+            write!(f, "{}{event}.{cut}", if index == 0 { '@' } else { '+' })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CutId {
+    type Err = FsLabError;
+
+    fn from_str(text: &str) -> Result<Self, FsLabError> {
+        parse(text).ok_or_else(|| FsLabError::Id { text: text.to_owned() })
+    }
+}
+
+fn parse(text: &str) -> Option<CutId> {
+    let (place, cuts) = text.split_once('@').unwrap_or((text, ""));
+    let mut place = place.split('/');
+    let (fs, chip, plan) = (place.next()?, place.next()?, place.next()?);
+    if place.next().is_some() || fs.is_empty() || chip.is_empty() {
+        return None;
+    }
+    let target = (fs.to_owned(), chip.to_owned());
+    let mut id = CutId { target, plan: parse_plan(plan)?, cuts: Vec::new() };
+    for cut in cuts.split('+').filter(|cut| !cut.is_empty()) {
+        let (event, cut) = cut.split_once('.')?;
+        let cut = if cut == "off" { Cut::Idle } else { Cut::During(cut.parse().ok()?) };
+        id.cuts.push((event.parse().ok()?, cut));
+    }
+    Some(id)
+}
+
+impl serde::Serialize for CutId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        for text in [
+            "ubifs/mini/seq1-137@37.P3+41.E2",
+            "jffs2/nor/run-7@0.P2half",
+            "a/b/seq2-9",
+            "a/b/seq1-0@5.off",
+        ] {
+            assert_eq!(text.parse::<CutId>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "a/b", "a/b/seq3-1", "a/b/seq1-x", "a/b/seq1-1@3", "a/b/seq1-1@3.Q", "//seq1-1"]
+        {
+            assert!(text.parse::<CutId>().is_err(), "{text}");
+        }
+    }
+}

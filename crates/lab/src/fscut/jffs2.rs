@@ -1,0 +1,96 @@
+//! JFFS2 on small chips, judged.
+
+use super::target::{Mounted, Order, Rules, Target};
+use eraseblock_base::{Geometry, MediumKind};
+use eraseblock_jffs2::rw::sabotage::Sabotage;
+use eraseblock_jffs2::{Jffs2Rw, RwOptions};
+use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
+use std::sync::Arc;
+
+/// JFFS2 on a chip of 14 blocks of 16 KiB.
+#[derive(Clone, Debug)]
+pub struct Jffs2Target {
+    kind: MediumKind,
+    summary: bool,
+    sabotage: Sabotage,
+}
+
+impl Jffs2Target {
+    /// The names of the chips there are.
+    pub const CHIPS: [&'static str; 3] = ["nand", "nor", "nosum"];
+
+    /// On NAND with 512-byte pages (`nand`; `nosum` without summaries) or on NOR (`nor`).
+    pub fn find(chip: &str) -> Option<Self> {
+        let (kind, summary) = match chip {
+            "nand" => (MediumKind::Nand, true),
+            "nosum" => (MediumKind::Nand, false),
+            "nor" => (MediumKind::Nor, true),
+            _ => return None,
+        };
+        Some(Self { kind, summary, sabotage: Sabotage::None })
+    }
+
+    /// The same with a planted bug.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_sabotage(self, sabotage: Sabotage) -> Self {
+        Self { sabotage, ..self }
+    }
+}
+
+impl Target for Jffs2Target {
+    fn name(&self) -> (&'static str, &'static str) {
+        let chip = match (self.kind, self.summary) {
+            (MediumKind::Nor, _) => "nor",
+            (_, true) => "nand",
+            (_, false) => "nosum",
+        };
+        ("jffs2", chip)
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            model: ModelRules::JFFS2,
+            // ctime is kept only where a node is written for another reason; there are no holes,
+            // flags or sizes of directories (spec: jffs2 8.3, 14).
+            compare: CompareOptions { times: true, ..CompareOptions::BASIC },
+            order: Order::Total,
+            rename_leaves_both: true,
+            decay_may_fail: true,
+            // Nothing below JFFS2 moves the nodes of the last page to a better place.
+            decay_is_out_of_model: true,
+            slack_blocks: 4,
+        }
+    }
+
+    fn format(&self) -> Result<Chip, String> {
+        let geometry = match self.kind {
+            MediumKind::Nand => Geometry::new(self.kind, 16 << 10, 14, 512, 512, 16),
+            MediumKind::Nor => Geometry::new(self.kind, 16 << 10, 14, 1, 1, 0),
+        };
+        let config = ChipConfig::of_geometry(geometry.map_err(|error| error.to_string())?);
+        Ok(Chip::new(config.map_err(|error| error.to_string())?))
+    }
+
+    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+        let options = RwOptions {
+            read_only,
+            summary: self.summary,
+            sabotage: self.sabotage,
+            ..RwOptions::default()
+        };
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
+        Ok(Box::new(fs))
+    }
+}
+
+impl Mounted for Jffs2Rw {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        self
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Self::check(self).map_err(|error| error.to_string())
+    }
+}

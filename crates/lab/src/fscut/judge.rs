@@ -1,0 +1,237 @@
+//! The judge: a chip after a power cut, what may be on it, and the verdict.
+
+use super::FsViolation;
+use super::allowed::{Allowed, Broken, Look};
+use super::id::{Cut, CutId};
+use super::target::{Mounted, Rules, Target};
+use super::tree::Tree;
+use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
+use eraseblock_vfs::{
+    Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
+};
+use std::sync::Arc;
+
+/// A state to be judged.
+pub(crate) struct Case<'a> {
+    pub(crate) target: &'a dyn Target,
+    pub(crate) rules: &'a Rules,
+    pub(crate) id: CutId,
+    pub(crate) allowed: &'a Allowed,
+    /// Mount read-only too.
+    pub(crate) read_only: bool,
+}
+
+/// Of the file that shows that a file system is alive.
+const PROBE: &[u8] = b"probe";
+
+impl Case<'_> {
+    /// Switches the chip on and judges what comes up; the flash events of the mount, if wanted.
+    pub(crate) fn judge(
+        &self,
+        chip: Chip,
+        keep_events: bool,
+    ) -> (Option<FsViolation>, Vec<Recorded>) {
+        let mut events = Vec::new();
+        let untouched = self.read_only.then(|| chip.snapshot());
+        let chip = Arc::new(chip);
+        chip.power_on();
+        chip.set_recording(keep_events);
+        let verdict = self.mount(&chip).and_then(|mounted| {
+            settle(mounted.fs())?;
+            events = chip.take_recording();
+            chip.set_recording(false);
+            self.recovered(&chip, mounted, self.look())
+        });
+        let look = self.look();
+        let verdict = match verdict {
+            Err(broken) if self.rules.decay_may_fail && look.unstable => self.excuse(&chip, broken),
+            verdict => verdict,
+        };
+        let verdict = verdict.and_then(|()| match untouched {
+            Some(snapshot) => self.read_only(&snapshot),
+            None => Ok(()),
+        });
+        let verdict = match verdict {
+            Err(_) if self.is_out_of_model() => Ok(()),
+            verdict => verdict,
+        };
+        let violation = verdict.err().map(|(rule, message)| FsViolation {
+            id: self.id.clone(),
+            operations: self.allowed.operations.clone(),
+            rule,
+            message,
+        });
+        (violation, events)
+    }
+
+    fn look(&self) -> Look {
+        let unstable =
+            |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(variant) if is_unstable(*variant));
+        Look { unstable: self.id.cuts.iter().any(unstable), skip_root_times: false }
+    }
+
+    fn is_out_of_model(&self) -> bool {
+        let decays = |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(Variant::P5 { .. }));
+        self.rules.decay_is_out_of_model && self.id.cuts.iter().any(decays)
+    }
+
+    /// Decaying cells may make anything fail that says so, until they have decayed for good: of
+    /// the next mounts, one must be right.
+    fn excuse(&self, chip: &Arc<Chip>, broken: Broken) -> Result<(), Broken> {
+        const FAILURES: [&str; 9] = [
+            "background-failed",
+            "structure",
+            "tree-unreadable",
+            "unreadable",
+            "statfs",
+            "dead",
+            "unmount-failed",
+            "second-mount-refused",
+            "mount-refused",
+        ];
+        let mut verdict = Err(broken);
+        for _ in 0..5 {
+            match &verdict {
+                Err((rule, _)) if FAILURES.contains(rule) => {}
+                _ => break,
+            }
+            chip.power_on();
+            let look = Look { skip_root_times: true, ..self.look() };
+            verdict = self.mount(chip).and_then(|mounted| self.recovered(chip, mounted, look));
+        }
+        verdict
+    }
+
+    fn mount(&self, chip: &Arc<Chip>) -> Result<Box<dyn Mounted>, Broken> {
+        self.target.mount(chip, false).map_err(|message| ("mount-refused", message))
+    }
+
+    fn recovered(
+        &self,
+        chip: &Arc<Chip>,
+        mounted: Box<dyn Mounted>,
+        look: Look,
+    ) -> Result<(), Broken> {
+        check(mounted.as_ref())?;
+        let fs = mounted.fs();
+        let seen = read(fs)?;
+        self.allowed.permits(&seen, self.rules, look)?;
+        let free = free_blocks(fs)?;
+        alive(fs)?;
+        let before = if look.unstable { None } else { Some(read(fs)?) };
+        fs.unmount().map_err(|error| ("unmount-failed", error.to_string()))?;
+        drop(mounted);
+        self.again(chip, before, free)
+    }
+
+    /// Mounting once more: the same tree, and no space lost.
+    fn again(&self, chip: &Arc<Chip>, before: Option<Tree>, free: u64) -> Result<(), Broken> {
+        let mounted = self.mount(chip).map_err(|(_, message)| ("second-mount-refused", message))?;
+        check(mounted.as_ref())?;
+        let seen = read(mounted.fs())?;
+        match before {
+            Some(before) if before != seen => {
+                let message = explain(&before, &seen);
+                return Err(("second-mount-differs", message));
+            }
+            Some(_) => {}
+            None => {
+                let look = Look { skip_root_times: true, ..self.look() };
+                self.allowed.permits(&seen, self.rules, look)?;
+            }
+        }
+        let now = free_blocks(mounted.fs())?;
+        if now + self.rules.slack_blocks < free {
+            return Err(("space-lost", format!("{now} free blocks, {free} after the recovery")));
+        }
+        Ok(())
+    }
+
+    /// A read-only mount shows something permitted too, and writes nothing.
+    fn read_only(&self, snapshot: &Snapshot) -> Result<(), Broken> {
+        let chip = Arc::new(snapshot.to_chip());
+        chip.power_on();
+        let before = chip.next_event();
+        let mounted = self
+            .target
+            .mount(&chip, true)
+            .map_err(|message| ("read-only-mount-refused", message))?;
+        let seen = read(mounted.fs())?;
+        self.allowed
+            .permits(&seen, self.rules, self.look())
+            .map_err(|(_, message)| ("read-only-tree", message))?;
+        let events = chip.next_event() - before;
+        if events != 0 {
+            return Err(("read-only-writes", format!("{events} flash events")));
+        }
+        Ok(())
+    }
+}
+
+fn check(mounted: &dyn Mounted) -> Result<(), Broken> {
+    mounted.check().map_err(|message| ("structure", message))
+}
+
+fn read(fs: &dyn FileSystem) -> Result<Tree, Broken> {
+    Tree::read(fs, true).map_err(|message| ("tree-unreadable", message))
+}
+
+fn free_blocks(fs: &dyn FileSystem) -> Result<u64, Broken> {
+    let counts = fs.stat_fs().map_err(|error| ("statfs", error.to_string()))?;
+    if counts.blocks_free > counts.blocks || counts.blocks_available > counts.blocks_free {
+        return Err(("statfs", format!("{counts:?}")));
+    }
+    Ok(counts.blocks_available)
+}
+
+/// Does the background work that a recovery leaves.
+fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
+    for _ in 0..64 {
+        match fs.background_step() {
+            Ok(Background::Idle) => return Ok(()),
+            Ok(Background::More) => {}
+            Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
+            Err(error) => return Err(("background-failed", error.to_string())),
+        }
+    }
+    Ok(())
+}
+
+/// The file system can still be written to; a full one may say so.
+fn alive(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
+    match probe(fs) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(("dead", "what was written is not there".into())),
+        Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(()),
+        Err(error) => Err(("dead", format!("{:?}: {error}", error.kind()))),
+    }
+}
+
+fn probe(fs: &dyn WritableFileSystem) -> Result<bool, FsError> {
+    let now = Timestamp::from_seconds(2_000_000);
+    let inode = NewInode { kind: NewKind::Regular, permissions: 0o600, uid: 0, gid: 0 };
+    let ino = fs.create(fs.root(), PROBE, &inode, now)?;
+    let data = [0x2A; 700];
+    let written = fs.write(ino, 0, &data, now).and_then(|()| fs.sync_file(ino));
+    let mut bytes = [0; 701];
+    let result = written.and_then(|()| fs.read(ino, 0, &mut bytes));
+    fs.unlink(fs.root(), PROBE, now)?;
+    Ok(result? == data.len() && bytes[..data.len()] == data)
+}
+
+fn explain(before: &Tree, after: &Tree) -> String {
+    if let Err(message) = after.match_names(before) {
+        return message;
+    }
+    let changed = after.inodes.iter().find(|(ino, inode)| before.inodes.get(ino) != Some(inode));
+    let Some((ino, inode)) = changed else { return "other inode numbers".into() };
+    let was = before.inodes.get(ino);
+    let content = was.is_some_and(|was| was.content == inode.content);
+    let attr = was.map(|was| &was.attr);
+    format!("inode {ino}: {:?}, before {attr:?}; same content: {content}", inode.attr)
+}
+
+/// Whether what a variant leaves may read differently from one time to the next.
+pub(crate) fn is_unstable(variant: Variant) -> bool {
+    variant.is_unstable() && variant != Variant::B1
+}

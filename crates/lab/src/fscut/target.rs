@@ -1,0 +1,61 @@
+//! What is judged: a file system on a simulated chip, and the promises it makes.
+
+use eraseblock_nandsim::Chip;
+use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A file system under test, with the chip it lives on.
+pub trait Target: Sync + Debug {
+    /// The first two words of replay ids: the file system and the chip.
+    fn name(&self) -> (&'static str, &'static str);
+
+    /// What it promises.
+    fn rules(&self) -> Rules;
+
+    /// A new chip with an empty file system, unmounted cleanly.
+    fn format(&self) -> Result<Chip, String>;
+
+    /// Mounts what is on a chip that is powered on.
+    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;
+}
+
+/// A file system mounted by a [`Target`].
+pub trait Mounted {
+    /// The file system.
+    fn fs(&self) -> &dyn WritableFileSystem;
+
+    /// Verifies every structure, on the medium and in memory, without writing.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// What survives of what was not made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Names and extended attributes: all operations up to some point. Data: each block of 4 KiB,
+    /// and the attributes of each inode, as of any time since they were made durable (UBIFS).
+    Names,
+    /// Everything: all operations up to some point, and a part of the next one (JFFS2).
+    Total,
+}
+
+/// The promises of a file system, as far as they differ.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Limits and forms.
+    pub model: ModelRules,
+    /// What attributes are judged by.
+    pub compare: CompareOptions,
+    /// What survives a cut.
+    pub order: Order,
+    /// A rename that was cut may leave both names.
+    pub rename_leaves_both: bool,
+    /// Blocks whose erase was cut and that decay under the reader may make operations fail until
+    /// a later mount, which is judged in full.
+    pub decay_may_fail: bool,
+    /// Pages that decay under the reader after they have read well are out of the model: what is
+    /// in them may be lost, durable or not, but nothing may panic or hang.
+    pub decay_is_out_of_model: bool,
+    /// Blocks that statfs may count less after a recovery than after an earlier one.
+    pub slack_blocks: u64,
+}

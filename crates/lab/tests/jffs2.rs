@@ -1,0 +1,77 @@
+//! JFFS2 under power cuts.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
+
+use eraseblock_jffs2::rw::sabotage::Sabotage;
+use eraseblock_lab::fscut::{FsOptions, FsReport, Jffs2Target, Plan, explore, single_count};
+
+fn show(report: &FsReport) {
+    println!(
+        "{}: {} plans, {} operations, {} states, {} duplicates, {} nested, {} events, {:.1} s",
+        report.target,
+        report.plans,
+        report.operations,
+        report.states,
+        report.duplicates,
+        report.nested_states,
+        report.events,
+        report.seconds
+    );
+    for found in &report.violations {
+        println!(
+            "{} {}: {}\n    after {:?}",
+            found.id, found.rule, found.message, found.operations
+        );
+    }
+}
+
+#[test]
+fn every_single_operation_survives_every_cut() {
+    for chip in Jffs2Target::CHIPS {
+        let target = Jffs2Target::find(chip).unwrap();
+        let options = FsOptions { judge_every: 3, nested_every: 512, ..FsOptions::default() };
+        let report = explore(&target, &options).unwrap();
+        show(&report);
+        assert!(report.violations.is_empty());
+    }
+}
+
+#[test]
+fn random_operations_survive_cuts() {
+    for chip in Jffs2Target::CHIPS {
+        let target = Jffs2Target::find(chip).unwrap();
+        let plans = (0..2).map(Plan::Run).collect();
+        let options = FsOptions { plans, judge_every: 3, run_length: 600, ..FsOptions::default() };
+        let report = explore(&target, &options).unwrap();
+        show(&report);
+        assert!(report.violations.is_empty());
+    }
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    let mut missed = Vec::new();
+    for sabotage in Sabotage::ALL {
+        let caught = Jffs2Target::CHIPS.into_iter().find_map(|chip| {
+            let target = Jffs2Target::find(chip).unwrap().with_sabotage(sabotage);
+            let mut plans: Vec<Plan> = (0..single_count()).step_by(7).map(Plan::Single).collect();
+            plans.insert(0, Plan::Run(0));
+            plans.insert(1, Plan::Run(1));
+            let options = FsOptions {
+                plans,
+                judge_every: 5,
+                run_length: 1200,
+                nested_every: 256,
+                max_violations: 1,
+                ..FsOptions::default()
+            };
+            let report = explore(&target, &options).ok()?;
+            let found = report.violations.first().cloned()?;
+            println!("{sabotage:?} after {} states: {} {}", report.states, found.id, found.rule);
+            Some(found)
+        });
+        if caught.is_none() {
+            missed.push(sabotage);
+        }
+    }
+    assert_eq!(missed, []);
+}

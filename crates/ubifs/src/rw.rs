@@ -1,0 +1,124 @@
+//! UBIFS mounted for writing: [`UbifsMount`] (spec: ubifs-runtime).
+//!
+//! The rooms, from the flash up: `flash` (what every write goes through), `wbuf` (the
+//! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
+//! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
+//! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
+//! becomes the index), `orphan`, `inode`, `pages`, `data`, `dir`, `rename`, `xattr` (operations),
+//! `mount`, `replay` and `recovery` (getting there), `check` (what must hold), `fs` (the interface).
+//!
+//! # Invariants
+//! 1. One lock over everything: an operation, a commit and a round of garbage collection each run
+//!    alone. There is no second lock to take in a wrong order.
+//! 2. What happens to the flash is a function of its content, the options and the calls; threads
+//!    only compress.
+
+mod budget;
+mod check;
+mod commit;
+mod core;
+mod data;
+mod dir;
+mod error;
+mod find;
+mod flash;
+mod fs;
+mod gc;
+mod index_write;
+mod inode;
+mod journal;
+mod leaves;
+mod log;
+mod lprops;
+mod lpt;
+mod mount;
+mod orphan;
+mod pages;
+mod recovery;
+mod rename;
+mod replay;
+mod tnc;
+mod wbuf;
+mod xattr;
+
+use self::core::Core;
+use self::flash::Flash;
+use crate::error::UbifsError;
+use eraseblock_base::Findings;
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs_format::Compression;
+use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Compressor of new files; the superblock's if not given.
+    pub compression: Option<Compression>,
+    /// Everything is durable when an operation returns.
+    pub sync: bool,
+    /// Bytes of written content kept in memory at most.
+    pub dirty_bytes: usize,
+    /// Bytes of the index kept in memory, about.
+    pub index_bytes: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self { compression: None, sync: false, dirty_bytes: 16 << 20, index_bytes: 16 << 20 }
+    }
+}
+
+impl MountOptions {
+    /// Index nodes kept in memory.
+    fn index_nodes_most(&self, flash: &Flash) -> usize {
+        let branch = size_of::<tnc::Zbranch>();
+        (self.index_bytes / (flash.sb.fanout as usize * branch + 64)).max(64)
+    }
+
+    /// Dirty pages kept in memory.
+    fn dirty_pages_most(&self) -> usize {
+        (self.dirty_bytes / BLOCK_SIZE as usize).max(16)
+    }
+}
+
+/// A file system mounted for writing. Dropping it is a power cut: only what was made durable stays.
+#[derive(Debug)]
+pub struct UbifsMount {
+    core: Mutex<Core>,
+}
+
+impl UbifsMount {
+    /// Mounts the file system on a volume: replays the journal, repairs what a power cut left, and
+    /// makes it ready for writing (spec: ubifs-runtime 5.1). Says what was found on the way.
+    ///
+    /// Refuses what Linux refuses; such a volume can still be read with [`crate::Ubifs::open`].
+    pub fn mount(
+        device: Arc<dyn LebDevice>,
+        options: MountOptions,
+    ) -> Result<(Self, Findings), UbifsError> {
+        let mut core = mount::mount(device, options)?;
+        let findings = std::mem::take(&mut core.findings);
+        Ok((Self { core: Mutex::new(core) }, findings))
+    }
+
+    // After a panic in another thread memory may be half changed; nothing is written from it.
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(|poisoned| {
+            let mut core = PoisonError::into_inner(poisoned);
+            core.flash.turn_read_only("a thread panicked in the middle of an operation");
+            core
+        })
+    }
+
+    /// Why nothing is written any more, if it has come to that.
+    pub fn why_read_only(&self) -> Option<String> {
+        self.lock().flash.why_read_only.clone()
+    }
+
+    /// Checks what must hold between two operations, in memory and on flash, without writing
+    /// (spec: ubifs-format 21).
+    pub fn check(&self) -> Result<Findings, UbifsError> {
+        self.lock().check().map_err(error::Fault::into_ubifs)
+    }
+}

@@ -1,0 +1,251 @@
+//! Promises of space: what is accepted can be written (spec: ubifs-runtime 15).
+//!
+//! # Invariants
+//! 1. Each dirty page and each dirty inode holds exactly one promise; between operations nothing
+//!    else does.
+//! 2. At a clean unmount all growth counters but the index's are zero.
+
+use super::core::Core;
+use super::error::{Fault, Step};
+use super::flash::{Flash, HEADS, MAX_DATA_NODE, align8};
+use super::lprops::Category;
+use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use eraseblock_vfs::StatFs;
+
+/// Rounds of making space before giving up.
+const ROUNDS: u32 = 4;
+
+/// What an operation will write at most (spec: ubifs-runtime 8.13, 15.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Request {
+    pub(super) new_pages: u32,
+    pub(super) dirtied_pages: u32,
+    pub(super) new_inodes: u32,
+    /// Inline data of new inodes.
+    pub(super) new_data: u32,
+    pub(super) new_dents: u32,
+    pub(super) changed_dents: u32,
+    pub(super) dirtied_inodes: u32,
+    /// Inline data of dirtied inodes.
+    pub(super) dirtied_data: u32,
+}
+
+/// Bytes of a request, by what they do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    index: i64,
+    data: i64,
+    replaced: i64,
+}
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Budget {
+    index_growth: i64,
+    data_growth: i64,
+    replaced_growth: i64,
+    /// What finished operations may have added to the index since the last commit.
+    pub(super) uncommitted_index: i64,
+    /// Size of the index at the last commit.
+    pub(super) old_index: i64,
+}
+
+impl Budget {
+    /// Nothing is promised; the index on flash has this size.
+    pub(super) fn new(index_size: u64) -> Self {
+        Self { old_index: index_size.cast_signed(), ..Self::default() }
+    }
+}
+
+impl Request {
+    /// One dirty page that is new to its file, as far as is known.
+    pub(super) const NEW_PAGE: Self = Self {
+        new_pages: 1,
+        dirtied_pages: 0,
+        new_inodes: 0,
+        new_data: 0,
+        new_dents: 0,
+        changed_dents: 0,
+        dirtied_inodes: 0,
+        dirtied_data: 0,
+    };
+    /// One dirty page that replaces another.
+    pub(super) const DIRTIED_PAGE: Self = Self { new_pages: 0, dirtied_pages: 1, ..Self::NEW_PAGE };
+
+    /// A dirty inode with so many bytes of inline data.
+    pub(super) fn dirty_inode(data: usize) -> Self {
+        let dirtied_data = align8(data as u32);
+        Self { new_pages: 0, dirtied_inodes: 1, dirtied_data, ..Self::NEW_PAGE }
+    }
+
+    fn growth(&self, flash: &Flash) -> Growth {
+        let bytes = |count: u32, size: u32| i64::from(count) * i64::from(size);
+        let indexed = self.new_inodes + self.new_pages + self.new_dents;
+        Growth {
+            index: bytes(indexed, flash.max_idx_node),
+            data: bytes(self.new_inodes, 160)
+                + bytes(self.new_pages, MAX_DATA_NODE)
+                + bytes(self.new_dents, 312)
+                + i64::from(self.new_data),
+            replaced: bytes(self.dirtied_pages, MAX_DATA_NODE)
+                + bytes(self.dirtied_inodes, 160)
+                + bytes(self.changed_dents, 312)
+                + i64::from(self.dirtied_data),
+        }
+    }
+}
+
+impl Core {
+    /// LEBs the index may need (spec: ubifs-runtime 15.4).
+    pub(super) fn min_idx_lebs(&self) -> i64 {
+        let Budget { index_growth, uncommitted_index, old_index, .. } = self.budget;
+        let size = i64::from(self.flash.leb_size - self.flash.max_idx_node).max(1);
+        let index = 3 * (old_index + index_growth + uncommitted_index);
+        ((index + size - 1) / size + 1).max(2)
+    }
+
+    /// Bytes that can be promised for content (spec: ubifs-runtime 15.5).
+    fn available(&self, min_idx_lebs: i64) -> i64 {
+        let stats = &self.lprops.stats;
+        let size = i64::from(self.flash.leb_size);
+        let reserved = min_idx_lebs + 1 + i64::from(HEADS) + 1;
+        let spread = (stats.idx_lebs - min_idx_lebs).max(0) * i64::from(self.flash.dark_wm);
+        let main = i64::from(self.flash.main_lebs()) * size;
+        let left = main
+            - stats.total_used
+            - reserved * size
+            - stats.total_dead
+            - stats.total_dark
+            - spread;
+        left.max(0)
+    }
+
+    /// LEBs that are or will be empty without collecting anything.
+    pub(super) fn spare_lebs(&self) -> i64 {
+        let stats = &self.lprops.stats;
+        stats.empty_lebs
+            + self.lprops.set(Category::Freeable).len() as i64
+            + self.gc.queued.len() as i64
+            - stats.taken_empty_lebs
+    }
+
+    /// LEBs that must stay empty for the index.
+    pub(super) fn reserved_idx_lebs(&self) -> i64 {
+        (self.min_idx_lebs() - self.lprops.stats.idx_lebs).max(0)
+    }
+
+    fn is_admissible(&self) -> bool {
+        let min_idx_lebs = self.min_idx_lebs();
+        let reserved = (min_idx_lebs - self.lprops.stats.idx_lebs).max(0);
+        let outstanding = self.budget.data_growth + self.budget.replaced_growth;
+        reserved <= self.spare_lebs() && self.available(min_idx_lebs) >= outstanding
+    }
+
+    fn promise(&mut self, request: &Request, sign: i64) {
+        let growth = request.growth(&self.flash);
+        self.budget.index_growth += sign * growth.index;
+        self.budget.data_growth += sign * growth.data;
+        self.budget.replaced_growth += sign * growth.replaced;
+    }
+
+    /// Promises space for an operation; makes some if there is none.
+    pub(super) fn budget(&mut self, request: &Request) -> Step<()> {
+        self.flash.check_writable()?;
+        self.promise(request, 1);
+        if self.is_admissible() {
+            return Ok(());
+        }
+        for _ in 0..2 * ROUNDS {
+            let made = self.make_space();
+            let fits = self.is_admissible();
+            match made {
+                _ if fits => return Ok(()),
+                Ok(()) => {}
+                Err(fault) if fault.is_no_space() => break,
+                Err(fault) => {
+                    self.promise(request, -1);
+                    return Err(fault);
+                }
+            }
+        }
+        self.promise(request, -1);
+        Err(Fault::no_space())
+    }
+
+    /// One round of making space: write-back, garbage collection, commit
+    /// (spec: ubifs-runtime 15.7).
+    fn make_space(&mut self) -> Step<()> {
+        let before = self.budget.data_growth + self.budget.replaced_growth;
+        self.write_back_oldest(16)?;
+        if self.budget.data_growth + self.budget.replaced_growth < before {
+            return Ok(());
+        }
+        match self.collect_garbage(true) {
+            Ok(leb) => {
+                self.lprops.set_taken(&self.flash, leb, false)?;
+                return Ok(());
+            }
+            Err(Fault::CommitFirst) => {}
+            Err(fault) if fault.is_no_space() => {}
+            Err(fault) => return Err(fault),
+        }
+        if self.has_uncommitted() {
+            return self.commit();
+        }
+        Err(Fault::no_space())
+    }
+
+    /// The promised operation is done: its bytes are written, its index entries wait for a commit.
+    pub(super) fn release(&mut self, request: &Request) {
+        self.promise(request, -1);
+        self.budget.uncommitted_index += request.growth(&self.flash).index;
+    }
+
+    /// The promised operation was given up.
+    pub(super) fn cancel(&mut self, request: &Request) {
+        self.promise(request, -1);
+    }
+
+    /// A commit has begun: the index will have this size.
+    pub(super) fn budget_committed(&mut self, index_size: u64) {
+        self.budget.old_index = index_size.cast_signed();
+        self.budget.uncommitted_index = 0;
+    }
+
+    /// Whether every promise was kept (invariant 2).
+    pub(super) fn owes_nothing(&self) -> bool {
+        let Budget { index_growth, data_growth, replaced_growth, .. } = self.budget;
+        (index_growth, data_growth, replaced_growth) == (0, 0, 0)
+    }
+
+    /// Sizes as Linux reports them (spec: ubifs-runtime 15.9).
+    pub(super) fn stat_space(&self) -> StatFs {
+        let flash = &self.flash;
+        let block = i64::from(BLOCK_SIZE);
+        let overhead = i64::from(flash.leb_size % MAX_DATA_NODE);
+        let fanout = i64::from(flash.sb.fanout);
+        let half = if fanout <= 3 { 2 } else { fanout / 2 };
+        let divisor = i64::from(MAX_DATA_NODE) + 3 * i64::from(flash.max_idx_node) / (half - 1);
+        let reported = |bytes: i64| {
+            let product = i128::from(bytes.max(0)) * i128::from(block) / i128::from(divisor);
+            i64::try_from(product).unwrap_or(i64::MAX)
+        };
+        let lebs = i64::from(flash.main_lebs()) - 4 - i64::from(HEADS);
+        let blocks = reported(lebs * (i64::from(flash.leb_size) - overhead)) / block;
+        let min_idx_lebs = self.min_idx_lebs();
+        let reserved = (min_idx_lebs - self.lprops.stats.idx_lebs).max(0);
+        let spare = (self.spare_lebs() - reserved).max(0);
+        let outstanding = self.budget.data_growth + self.budget.replaced_growth;
+        let free = self.available(min_idx_lebs) + spare * (i64::from(flash.dark_wm) - overhead)
+            - outstanding;
+        let pool = reported(flash.sb.rp_size.cast_signed());
+        let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+        StatFs {
+            block_size: BLOCK_SIZE,
+            blocks: unsigned(blocks),
+            blocks_free: unsigned(reported(free) / block),
+            blocks_available: unsigned((reported(free) - pool) / block),
+            name_max: 255,
+        }
+    }
+}

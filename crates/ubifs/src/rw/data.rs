@@ -1,0 +1,450 @@
+//! Content of files: reading, writing to the page cache, write-back, truncation
+//! (spec: ubifs-runtime 8.10, 8.11, 9.4, 9.5, 21).
+
+use super::budget::Request;
+use super::core::Core;
+use super::error::{Fault, Step, at};
+use super::journal::Group;
+use super::pages::{PAGE, codec_of};
+use super::tnc::Zbranch;
+use super::wbuf::{BASE_HEAD, DATA_HEAD};
+use eraseblock_codec::decompress;
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_FILE_SIZE, inode_flags};
+use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::{Compression, Key, Truncation};
+use eraseblock_vfs::{FsErrorKind, Timestamp};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Blocks that are compressed and written in one go.
+pub(super) const BATCH: usize = 256;
+/// Most bytes of one device read.
+const MAX_SPAN: u32 = 256 << 10;
+
+fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
+    let message = format!("inode {ino} block {}: {message}", branch.key.value());
+    Fault::refused(at(branch.leb, branch.offset), "data-corrupt", message)
+}
+
+impl Core {
+    /// Reads content; the range ends at or before the file's size.
+    pub(super) fn read_content(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> Step<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        buf.fill(0);
+        let first = (offset / BLOCK) as u32;
+        let last = ((offset + buf.len() as u64 - 1) / BLOCK) as u32;
+        let mut branches = Vec::new();
+        self.scan(Key::data(ino, first), Key::data(ino, last), &mut |branch| {
+            branches.push(*branch);
+            true
+        })?;
+        let mut raw = Vec::new();
+        let mut rest = branches.as_slice();
+        while !rest.is_empty() {
+            let (span, later) = rest.split_at(span_len(rest));
+            self.read_span(ino, offset, buf, span, &mut raw)?;
+            rest = later;
+        }
+        for block in self.pages.blocks(ino, first).take_while(|block| *block <= last) {
+            let Some(page) = self.pages.get(ino, block) else { continue };
+            copy_block(offset, buf, block, page);
+        }
+        Ok(())
+    }
+
+    /// Reads nodes that lie one behind the other.
+    fn read_span(
+        &self,
+        ino: u32,
+        offset: u64,
+        buf: &mut [u8],
+        span: &[Zbranch],
+        raw: &mut Vec<u8>,
+    ) -> Step<()> {
+        let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
+        raw.resize((last.offset + last.len - first.offset) as usize, 0);
+        self.read_node(first.leb, first.offset, raw)?;
+        let mut block = [0; PAGE];
+        for branch in span {
+            let start = (branch.offset - first.offset) as usize;
+            let bytes = raw.get(start..start + branch.len as usize).unwrap_or_default();
+            let size = self.decode_block(ino, branch, bytes, &mut block)?;
+            block[size..].fill(0);
+            copy_block(offset, buf, branch.key.value(), &block);
+        }
+        Ok(())
+    }
+
+    /// Decompresses a data node; says how many bytes it has.
+    fn decode_block(
+        &self,
+        ino: u32,
+        branch: &Zbranch,
+        bytes: &[u8],
+        block: &mut [u8; PAGE],
+    ) -> Step<usize> {
+        let data = self.check_leaf(branch, bytes)?.data()?;
+        let size = data.size as usize;
+        decompress(codec_of(data.compression), data.payload, &mut block[..size])
+            .map_err(|error| corrupt(ino, branch, &error.to_string()))?;
+        Ok(size)
+    }
+
+    /// The content of a block on flash, if it is not a hole; says how it was compressed and how
+    /// many bytes it has.
+    fn stored_block(
+        &mut self,
+        ino: u32,
+        block: u32,
+        page: &mut [u8; PAGE],
+    ) -> Step<Option<(usize, Compression)>> {
+        let Some(branch) = self.find(Key::data(ino, block))? else { return Ok(None) };
+        let mut buf = Vec::new();
+        let how = self.leaf(&branch, &mut buf)?.data()?.compression;
+        let size = self.decode_block(ino, &branch, &buf, page)?;
+        page[size..].fill(0);
+        Ok(Some((size, how)))
+    }
+
+    /// What making a block dirty costs, or nothing when it is dirty already. Without `exact` a
+    /// block that is overwritten as a whole counts as new, which spares looking.
+    fn page_cost(
+        &mut self,
+        ino: u32,
+        block: u32,
+        is_whole: bool,
+        exact: bool,
+    ) -> Step<Option<Request>> {
+        if self.pages.get(ino, block).is_some() {
+            return Ok(None);
+        }
+        let is_new = (is_whole && !exact) || self.find(Key::data(ino, block))?.is_none();
+        Ok(Some(if is_new { Request::NEW_PAGE } else { Request::DIRTIED_PAGE }))
+    }
+
+    /// The sum of [`Core::page_cost`] over a range of bytes.
+    fn range_cost(&mut self, ino: u32, offset: u64, len: u64, exact: bool) -> Step<Request> {
+        let mut sum = Request::default();
+        for block in offset / BLOCK..(offset + len).div_ceil(BLOCK) {
+            let is_whole = block * BLOCK >= offset && (block + 1) * BLOCK <= offset + len;
+            if let Some(cost) = self.page_cost(ino, block as u32, is_whole, exact)? {
+                sum.new_pages += cost.new_pages;
+                sum.dirtied_pages += cost.dirtied_pages;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Promises space for all pages of a range at once, so that a write is done as a whole or not
+    /// at all. Making space may write pages of the range back; then it is counted again.
+    fn budget_range(&mut self, ino: u32, offset: u64, len: u64, exact: bool) -> Step<()> {
+        loop {
+            let cost = self.range_cost(ino, offset, len, exact)?;
+            if cost == Request::default() {
+                return Ok(());
+            }
+            self.budget(&cost)?;
+            if self.range_cost(ino, offset, len, exact)? == cost {
+                return Ok(());
+            }
+            self.cancel(&cost);
+        }
+    }
+
+    /// Writes to the page cache.
+    pub(super) fn write_content(
+        &mut self,
+        ino: u32,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Step<()> {
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MAX_FILE_SIZE);
+        let Some(end) = end else {
+            return Err(Fault::fs(FsErrorKind::TooBig, format!("inode {ino}: file too big")));
+        };
+        if data.is_empty() {
+            return Ok(());
+        }
+        let now = self.time(now);
+        let inode = self.inode(ino)?;
+        if end > inode.size || inode.mtime != now || inode.ctime != now {
+            self.dirty_inode(ino)?;
+        }
+        let mut exact = false;
+        let len = data.len() as u64;
+        match self.budget_range(ino, offset, len, exact) {
+            Err(fault) if fault.is_no_space() => {
+                exact = true;
+                self.budget_range(ino, offset, len, exact)?;
+            }
+            result => result?,
+        }
+        self.fill_pages(ino, offset, data, exact)?;
+        let inode = self.inode(ino)?;
+        inode.size = inode.size.max(end);
+        inode.mtime = now;
+        inode.ctime = now;
+        let sync = inode.is_sync() || self.options.sync;
+        if sync {
+            self.sync_inode(ino)?;
+        } else if self.pages.len() > self.options.dirty_pages_most() {
+            let excess = self.pages.len() - self.options.dirty_pages_most() / 2;
+            self.write_back_oldest(excess)?;
+        }
+        Ok(())
+    }
+
+    /// Copies data into pages, space for which is promised.
+    fn fill_pages(&mut self, ino: u32, offset: u64, data: &[u8], exact: bool) -> Step<()> {
+        let end = offset + data.len() as u64;
+        let old_size = self.inode(ino)?.size;
+        let mut done = 0;
+        for block in offset / BLOCK..end.div_ceil(BLOCK) {
+            let from = offset.max(block * BLOCK);
+            let to = end.min((block + 1) * BLOCK);
+            let within = (from - block * BLOCK) as usize..(to - block * BLOCK) as usize;
+            let part = &data[done..done + within.len()];
+            done += within.len();
+            let number = block as u32;
+            let is_whole = within.len() == PAGE;
+            if let Some(promise) = self.page_cost(ino, number, is_whole, exact)? {
+                let covers = is_whole || block * BLOCK >= old_size;
+                let mut bytes = self.pages.blank(!is_whole);
+                if !covers {
+                    let mut page = [0; PAGE];
+                    if self.stored_block(ino, number, &mut page)?.is_some() {
+                        bytes.copy_from_slice(&page);
+                    }
+                }
+                self.pages.insert(ino, number, bytes, promise);
+            }
+            if let Some(page) = self.pages.get_mut(ino, number) {
+                page[within].copy_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes pages back, those of the inode that was dirty first to begin with.
+    pub(super) fn write_back_oldest(&mut self, pages: usize) -> Step<()> {
+        let target = self.pages.len().saturating_sub(pages);
+        while self.pages.len() > target {
+            let Some(ino) = self.pages.oldest() else { break };
+            self.write_back(ino)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything back.
+    pub(super) fn write_back_all(&mut self) -> Step<()> {
+        self.write_back_oldest(usize::MAX)
+    }
+
+    /// Writes the pages of an inode back; its size goes first (spec: ubifs-runtime 9.4).
+    pub(super) fn write_back(&mut self, ino: u32) -> Step<()> {
+        let blocks: Vec<u32> = self.pages.blocks(ino, 0).collect();
+        let Some(last) = blocks.last() else { return Ok(()) };
+        let inode = self.inode(ino)?;
+        let size = inode.size;
+        if size > inode.synced_size && (u64::from(*last) + 1) * BLOCK > inode.synced_size {
+            self.write_inode(ino, false)?;
+        }
+        let inode = self.inode(ino)?;
+        let is_compressed = inode.has(inode_flags::COMPRESS);
+        let how = if is_compressed { inode.compr_type } else { Compression::None };
+        let mut framed = Vec::new();
+        for batch in blocks.chunks(BATCH) {
+            let inside = batch.partition_point(|block| u64::from(*block) * BLOCK < size);
+            let (inside, outside) = batch.split_at(inside);
+            self.pages.frame(ino, size, inside, how, &mut framed);
+            for framed in &mut framed {
+                self.write_block(ino, framed.block, &mut framed.node)?;
+            }
+            for block in outside {
+                if let Some(promise) = self.pages.remove(ino, *block) {
+                    self.cancel(&promise);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, ino: u32, block: u32, node: &mut [u8]) -> Step<()> {
+        self.reserve(DATA_HEAD, node.len() as u32)?;
+        let sqnum = self.next_sqnum()?;
+        encode::seal(node, sqnum);
+        let (leb, offset) = self.append(DATA_HEAD, node)?;
+        self.heads[DATA_HEAD].inos.insert(ino);
+        let written = super::journal::Written { leb, offset, len: node.len() as u32 };
+        let result = self.add_leaf(Key::data(ino, block), written);
+        self.must(result, "write-back")?;
+        if let Some(promise) = self.pages.remove(ino, block) {
+            self.release(&promise);
+        }
+        Ok(())
+    }
+
+    /// Makes one inode durable (spec: ubifs-runtime 9.7).
+    pub(super) fn sync_inode(&mut self, ino: u32) -> Step<()> {
+        self.write_back(ino)?;
+        self.write_inode(ino, false)?;
+        for head in [BASE_HEAD, DATA_HEAD] {
+            if self.heads[head].inos.contains(&ino) {
+                self.sync_head(head)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the length of a file in memory and, when it shrinks, in the journal
+    /// (spec: ubifs-runtime 8.11).
+    pub(super) fn set_size(&mut self, ino: u32, new_size: u64, now: Timestamp) -> Step<()> {
+        if new_size > MAX_FILE_SIZE {
+            return Err(Fault::fs(FsErrorKind::TooBig, format!("inode {ino}: file too big")));
+        }
+        let old_size = self.inode(ino)?.size;
+        let time = self.time(now);
+        if new_size >= old_size {
+            self.dirty_inode(ino)?;
+            let inode = self.inode(ino)?;
+            inode.size = new_size;
+            inode.mtime = time;
+            inode.ctime = time;
+            return Ok(());
+        }
+        self.truncate(ino, old_size, new_size, time)
+    }
+
+    fn truncate(
+        &mut self,
+        ino: u32,
+        old_size: u64,
+        new_size: u64,
+        time: eraseblock_ubifs_format::Time,
+    ) -> Step<()> {
+        let is_partial = !new_size.is_multiple_of(BLOCK);
+        let mut request = Request::dirty_inode(56);
+        request.dirtied_pages = u32::from(is_partial);
+        let is_promised = match self.budget(&request) {
+            Ok(()) => true,
+            // Giving all space back is always possible (8.8).
+            Err(fault) if fault.is_no_space() && new_size == 0 => false,
+            Err(fault) => return Err(fault),
+        };
+        let result = self.truncate_promised(ino, old_size, new_size, time);
+        match &result {
+            _ if !is_promised => {}
+            Ok(()) => self.release(&request),
+            Err(_) => self.cancel(&request),
+        }
+        result
+    }
+
+    fn truncate_promised(
+        &mut self,
+        ino: u32,
+        old_size: u64,
+        new_size: u64,
+        time: eraseblock_ubifs_format::Time,
+    ) -> Step<()> {
+        let last_block = (new_size / BLOCK) as u32;
+        let within = (new_size % BLOCK) as usize;
+        // The last block, as it is in memory or on flash, is cut.
+        let mut cut = None;
+        let dirty_last = within > 0 && self.pages.get(ino, last_block).is_some();
+        if within > 0 && !dirty_last {
+            let mut page = [0; PAGE];
+            if let Some((size, how)) = self.stored_block(ino, last_block, &mut page)? {
+                if size > within {
+                    let key = Key::data(ino, last_block);
+                    cut = Some(self.pages.frame_one(key, &page[..within], how));
+                }
+            }
+        }
+        if dirty_last {
+            cut = self.cut_dirty_page(ino, last_block, within)?;
+        }
+        let data_len = cut.as_ref().map_or(0, Vec::len) as u32;
+        self.reserve(BASE_HEAD, 160 + 56 + data_len)?;
+        // Nothing can be refused from here on: what is dropped needs no space any more.
+        let first_gone = new_size.div_ceil(BLOCK) as u32;
+        let gone: Vec<u32> = self.pages.blocks(ino, first_gone).collect();
+        for block in gone {
+            if let Some(promise) = self.pages.remove(ino, block) {
+                self.cancel(&promise);
+            }
+        }
+        let inode = self.inode(ino)?;
+        inode.size = new_size;
+        inode.mtime = time;
+        inode.ctime = time;
+        let sync = inode.is_sync();
+        let inode = inode.clone();
+        let mut group = Group::default();
+        group.inode(self, &inode.node(), false)?;
+        group.truncation(self, &Truncation { ino, old_size, new_size }, cut.is_none())?;
+        if let Some(node) = &cut {
+            group.last_data(self, node)?;
+        }
+        let result = self.write_group(&group, &[ino], sync);
+        let result = result.and_then(|written| {
+            if let Some(data) = written.get(2) {
+                self.add_leaf(Key::data(ino, last_block), *data)?;
+            }
+            self.add_leaf(Key::inode(ino), written[0])?;
+            self.waste(&written[1])?;
+            let behind = old_size.div_ceil(BLOCK);
+            if u64::from(first_gone) < behind {
+                let last = Key::data(ino, (behind - 1) as u32);
+                self.remove_range(Key::data(ino, first_gone), last)?;
+            }
+            Ok(())
+        });
+        self.must(result, "truncation")?;
+        if dirty_last {
+            if let Some(promise) = self.pages.remove(ino, last_block) {
+                self.release(&promise);
+            }
+        }
+        self.inode_written(ino);
+        Ok(())
+    }
+
+    /// The data node of a dirty page that is cut, which goes to flash within the truncation's group:
+    /// no node of the block may be longer than the file.
+    fn cut_dirty_page(&mut self, ino: u32, block: u32, within: usize) -> Step<Option<Vec<u8>>> {
+        let inode = self.inode(ino)?;
+        let is_compressed = inode.has(inode_flags::COMPRESS);
+        let how = if is_compressed { inode.compr_type } else { Compression::None };
+        let Some(page) = self.pages.get(ino, block) else { return Ok(None) };
+        let content = page[..within].to_vec();
+        Ok(Some(self.pages.frame_one(Key::data(ino, block), &content, how)))
+    }
+}
+
+/// Copies the part of a block that a buffer for bytes from `offset` on covers.
+fn copy_block(offset: u64, buf: &mut [u8], block: u32, content: &[u8]) {
+    let start = u64::from(block) * BLOCK;
+    let skip = usize::try_from(offset.saturating_sub(start)).unwrap_or(PAGE);
+    let to = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let Some(target) = buf.get_mut(to..) else { return };
+    let source = content.get(skip..).unwrap_or_default();
+    let len = target.len().min(source.len());
+    target[..len].copy_from_slice(&source[..len]);
+}
+
+/// How many of the branches lie one behind the other.
+fn span_len(branches: &[Zbranch]) -> usize {
+    let joins = |pair: &[Zbranch]| {
+        let [one, two] = pair else { return false };
+        let end = one.offset.saturating_add(one.len).next_multiple_of(8);
+        one.leb == two.leb && two.offset == end
+    };
+    let first = branches.first().map_or(0, |branch| branch.offset);
+    let fits = |pair: &[Zbranch]| {
+        pair.last().is_some_and(|last| last.offset.saturating_add(last.len) - first <= MAX_SPAN)
+    };
+    1 + branches.windows(2).take_while(|pair| joins(pair) && fits(pair)).count()
+}

@@ -1,0 +1,118 @@
+//! What goes wrong inside a mounted file system.
+
+use crate::error::UbifsError;
+use eraseblock_base::{ErrorClass, Leb, Location};
+use eraseblock_mtd::MtdError;
+use eraseblock_ubifs_format::FormatError;
+use eraseblock_ubifs_format::lpt::LptError;
+use eraseblock_vfs::{FsError, FsErrorKind};
+
+/// Why a step could not be done.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Flash or what lies on it.
+    Ubifs(UbifsError),
+    /// A commit has to come first; then the step can be tried again.
+    CommitFirst,
+    /// A refusal that goes to the caller as it is.
+    Fs(FsError),
+}
+
+/// The result of a step.
+pub(super) type Step<T> = Result<T, Fault>;
+
+impl Fault {
+    /// There is no room left.
+    pub(super) fn no_space() -> Self {
+        Self::Ubifs(UbifsError::NoSpace)
+    }
+
+    pub(super) fn is_no_space(&self) -> bool {
+        matches!(self, Self::Ubifs(UbifsError::NoSpace))
+    }
+
+    /// Something on flash, or known about it, that cannot be.
+    pub(super) fn refused(at: Location, code: &'static str, message: impl Into<String>) -> Self {
+        Self::Ubifs(UbifsError::Refused { at, code, message: message.into() })
+    }
+
+    /// A refused operation.
+    pub(super) fn fs(kind: FsErrorKind, message: impl Into<String>) -> Self {
+        Self::Fs(FsError::new(kind, message))
+    }
+
+    /// In words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Ubifs(error) => error.to_string(),
+            Self::CommitFirst => "the journal is full".to_owned(),
+            Self::Fs(error) => error.to_string(),
+        }
+    }
+
+    /// As mounting tells it.
+    pub(super) fn into_ubifs(self) -> UbifsError {
+        match self {
+            Self::Ubifs(error) => error,
+            Self::CommitFirst => UbifsError::NoSpace,
+            Self::Fs(error) => UbifsError::Refused {
+                at: Location::Whole,
+                code: "operation-refused",
+                message: error.to_string(),
+            },
+        }
+    }
+
+    /// As the file-system interface tells it.
+    pub(super) fn into_fs(self) -> FsError {
+        match self {
+            Self::Fs(error) => error,
+            Self::CommitFirst => FsError::new(FsErrorKind::NoSpace, "the journal is full"),
+            Self::Ubifs(error) => {
+                let kind = match (&error, error.class()) {
+                    (UbifsError::ReadOnly { .. }, _) => FsErrorKind::ReadOnly,
+                    (_, ErrorClass::NoSpace) => FsErrorKind::NoSpace,
+                    (_, ErrorClass::Media | ErrorClass::TornByPowerCut) => FsErrorKind::Io,
+                    (_, ErrorClass::Unsupported) => FsErrorKind::Unsupported,
+                    _ => FsErrorKind::Corrupted,
+                };
+                FsError::from_source(kind, error)
+            }
+        }
+    }
+}
+
+impl From<UbifsError> for Fault {
+    fn from(error: UbifsError) -> Self {
+        Self::Ubifs(error)
+    }
+}
+
+impl From<MtdError> for Fault {
+    fn from(error: MtdError) -> Self {
+        Self::Ubifs(error.into())
+    }
+}
+
+impl From<FormatError> for Fault {
+    fn from(error: FormatError) -> Self {
+        Self::Ubifs(error.into())
+    }
+}
+
+impl From<LptError> for Fault {
+    fn from(error: LptError) -> Self {
+        Self::Ubifs(error.into())
+    }
+}
+
+impl From<FsError> for Fault {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
+}
+
+/// A place in a LEB given by numbers.
+pub(super) fn at(leb: u32, offset: u32) -> Location {
+    Location::Leb(Leb::new(leb), offset)
+}

@@ -1,0 +1,191 @@
+//! The volume as a writer sees it: primitives that give up for good at the first failure that
+//! cannot be made good, and the sizes everything follows from (spec: ubifs-runtime 1.5, 2, 23).
+//!
+//! # Invariants
+//! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
+//! 2. A write that fails is repaired by writing the whole LEB elsewhere (`change`), so that what
+//!    refers to it stays right.
+
+use super::error::{Fault, Step};
+use crate::error::UbifsError;
+use eraseblock_base::Leb;
+use eraseblock_base::align::align_up;
+use eraseblock_mtd::{LebDevice, MtdError};
+use eraseblock_ubifs_format::encode::index_len;
+use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
+use eraseblock_ubifs_format::{Limits, Superblock, constants::sb_flags};
+use std::sync::Arc;
+
+/// Largest data node.
+pub(super) const MAX_DATA_NODE: u32 = 4144;
+/// Journal heads there are.
+pub(super) const HEADS: u32 = 3;
+
+/// Device, superblock and what follows from it.
+#[derive(Debug)]
+pub(super) struct Flash {
+    device: Arc<dyn LebDevice>,
+    pub(super) sb: Superblock,
+    pub(super) limits: Limits,
+    pub(super) lpt: LptGeometry,
+    pub(super) leb_size: u32,
+    pub(super) min_io: u32,
+    pub(super) max_write: u32,
+    pub(super) main_first: u32,
+    pub(super) leb_cnt: u32,
+    pub(super) dead_wm: u32,
+    pub(super) dark_wm: u32,
+    pub(super) ref_alsz: u32,
+    pub(super) mst_alsz: u32,
+    pub(super) min_idx_node: u32,
+    pub(super) max_idx_node: u32,
+    pub(super) max_bud_bytes: u64,
+    pub(super) bg_bud_bytes: u64,
+    /// Why nothing is written any more.
+    pub(super) why_read_only: Option<String>,
+}
+
+impl Flash {
+    /// The volume of a verified superblock that has grown to it.
+    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
+        let min_io = sb.min_io_size;
+        let leb_size = sb.leb_size;
+        let limits = Limits::of(&sb);
+        let size = u64::from(leb_size);
+        let lpt = LptGeometry::new(LptInputs {
+            leb_size,
+            min_io,
+            main_lebs: sb.main_lebs(),
+            leb_cnt: sb.leb_cnt,
+            max_leb_cnt: sb.max_leb_cnt,
+            lpt_first: Leb::new(sb.lpt_first()),
+            lpt_lebs: sb.lpt_lebs,
+            lsave_cnt: sb.lsave_cnt,
+            big: sb.has(sb_flags::BIG_LPT),
+        });
+        Self {
+            max_write: device.max_write().max(min_io),
+            main_first: sb.main_first(),
+            leb_cnt: sb.leb_cnt,
+            dead_wm: align_up(56, min_io),
+            dark_wm: align_up(4256, min_io),
+            ref_alsz: align_up(64, min_io),
+            mst_alsz: align_up(512, min_io),
+            min_idx_node: align_up(index_len(1), 8),
+            max_idx_node: align_up(index_len(sb.fanout), 8),
+            max_bud_bytes: sb.max_bud_bytes.max(u64::from(HEADS + 2) * size + 1),
+            bg_bud_bytes: (sb.max_bud_bytes / 16 * 13).max(u64::from(HEADS + 1) * size + 1),
+            device,
+            limits,
+            lpt,
+            leb_size,
+            min_io,
+            sb,
+            why_read_only: None,
+        }
+    }
+
+    pub(super) fn main_lebs(&self) -> u32 {
+        self.leb_cnt - self.main_first
+    }
+
+    pub(super) fn device(&self) -> &Arc<dyn LebDevice> {
+        &self.device
+    }
+
+    /// Refuses when nothing may be written any more.
+    pub(super) fn check_writable(&self) -> Step<()> {
+        match &self.why_read_only {
+            None => Ok(()),
+            Some(reason) => Err(UbifsError::ReadOnly { reason: reason.clone() }.into()),
+        }
+    }
+
+    /// Writes nothing from now on, because of this.
+    pub(super) fn turn_read_only(&mut self, reason: &str) {
+        self.why_read_only.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn done<T>(&mut self, result: Result<T, MtdError>) -> Step<T> {
+        result.map_err(|error| {
+            self.turn_read_only(&error.to_string());
+            Fault::from(error)
+        })
+    }
+
+    /// Reads bytes of a LEB. A LEB behind the end of the device reads as erased: an image file may
+    /// be shorter than its volume.
+    pub(super) fn read(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
+        if leb >= self.device.leb_count() {
+            buf.fill(0xFF);
+            return Ok(());
+        }
+        self.device.read(Leb::new(leb), offset, buf)?;
+        Ok(())
+    }
+
+    pub(super) fn read_leb(&self, leb: u32, buf: &mut Vec<u8>) -> Step<()> {
+        buf.resize(self.leb_size as usize, 0);
+        self.read(leb, 0, buf)
+    }
+
+    /// Appends to a LEB.
+    pub(super) fn write(&mut self, leb: u32, offset: u32, data: &[u8]) -> Step<()> {
+        self.check_writable()?;
+        match self.device.write(Leb::new(leb), offset, data) {
+            Err(error) if is_media(&error) => {
+                let again = self.write_elsewhere(leb, offset, data);
+                self.done(again)
+            }
+            result => self.done(result),
+        }
+    }
+
+    /// After a failed write: the whole LEB, with what was to be appended, to another place.
+    fn write_elsewhere(&self, leb: u32, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        let mut whole = vec![0; offset as usize];
+        self.device.read(Leb::new(leb), 0, &mut whole)?;
+        whole.extend_from_slice(data);
+        self.device.change(Leb::new(leb), &whole)
+    }
+
+    /// Replaces a LEB.
+    pub(super) fn change(&mut self, leb: u32, data: &[u8]) -> Step<()> {
+        self.check_writable()?;
+        let result = retry(|| self.device.change(Leb::new(leb), data));
+        self.done(result)
+    }
+
+    pub(super) fn unmap(&mut self, leb: u32) -> Step<()> {
+        self.check_writable()?;
+        let result = retry(|| self.device.unmap(Leb::new(leb)));
+        self.done(result)
+    }
+
+    pub(super) fn map(&mut self, leb: u32) -> Step<()> {
+        self.check_writable()?;
+        let result = retry(|| self.device.map(Leb::new(leb)));
+        self.done(result)
+    }
+
+    pub(super) fn sync(&mut self) -> Step<()> {
+        let result = self.device.sync();
+        self.done(result)
+    }
+}
+
+fn is_media(error: &MtdError) -> bool {
+    matches!(error, MtdError::Io { .. } | MtdError::Failed { .. })
+}
+
+fn retry(operation: impl Fn() -> Result<(), MtdError>) -> Result<(), MtdError> {
+    match operation() {
+        Err(error) if is_media(&error) => operation(),
+        result => result,
+    }
+}
+
+/// `value` on the grid of nodes.
+pub(super) const fn align8(value: u32) -> u32 {
+    value.next_multiple_of(8)
+}

@@ -1,0 +1,452 @@
+//! The file-system interface.
+
+use super::core::Core;
+use super::error::Step;
+use super::inode::{InodeState, number};
+use super::{UbifsMount, data};
+use crate::fs::file_kind;
+use crate::names;
+use crate::tnc::OwnedDent;
+use eraseblock_ubifs_format::Key;
+use eraseblock_ubifs_format::constants::{
+    BLOCK_SIZE, MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, inode_flags,
+};
+use eraseblock_ubifs_format::key::VALUE_MASK;
+use eraseblock_ubifs_format::node::file_type;
+use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::{
+    Attr, Background, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode, RenameMode,
+    SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode, rules,
+};
+use std::ops::ControlFlow;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Entries read from a directory before they are handed over.
+const DIR_BATCH: usize = 256;
+
+impl Core {
+    /// Refuses when the file system is mounted read-only.
+    pub(super) fn check_mounted(&self) -> Step<()> {
+        if self.is_read_only {
+            return Err(rules::read_only().into());
+        }
+        self.flash.check_writable()
+    }
+
+    /// A regular file whose content can be read.
+    fn regular(&mut self, ino: Ino) -> Step<(u32, u64)> {
+        let inode = self.visible(ino)?;
+        rules::check_regular(&inode.attr())?;
+        if inode.has(inode_flags::ENCRYPTED) {
+            let message = format!("inode {ino}: content is encrypted and there is no key");
+            return Err(FsError::new(FsErrorKind::NoKey, message).into());
+        }
+        Ok((inode.ino, inode.size))
+    }
+
+    fn entries_behind(&mut self, dir: u32, cookie: u64) -> Step<Vec<DirEntry>> {
+        let (start, mut skip) = (cookie >> 32, cookie & u64::from(u32::MAX));
+        if start > u64::from(VALUE_MASK) {
+            return Ok(Vec::new());
+        }
+        let is_encrypted = self.inode(dir)?.has(inode_flags::ENCRYPTED);
+        let mut branches = Vec::new();
+        let start = start as u32;
+        // Those of the first hash that are skipped come on top.
+        let most = DIR_BATCH + usize::try_from(skip).unwrap_or(0);
+        self.scan(Key::dent(dir, start), Key::dent(dir, VALUE_MASK), &mut |branch| {
+            branches.push(*branch);
+            branches.len() < most
+        })?;
+        let (mut hash, mut passed) = (start, 0_u64);
+        let mut entries = Vec::new();
+        let mut buf = Vec::new();
+        for branch in branches {
+            let dent: OwnedDent = self.leaf(&branch, &mut buf)?.dent()?.into();
+            if dent.key.value() != hash {
+                (hash, passed, skip) = (dent.key.value(), 0, 0);
+            }
+            passed += 1;
+            if passed > skip {
+                entries.push(DirEntry {
+                    name: names::shown(&dent, is_encrypted),
+                    ino: dent.ino.into(),
+                    kind: file_kind(dent.kind),
+                    cookie: u64::from(hash) << 32 | passed,
+                });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The first block from `first` on, below the end of the file, that has content on flash or in
+    /// memory (`wanted`), or that has none.
+    fn next_block(&mut self, ino: u32, first: u32, end: u32, wanted: bool) -> Step<Option<u32>> {
+        let mut stored = Vec::new();
+        let mut next = first;
+        self.scan(Key::data(ino, first), Key::data(ino, VALUE_MASK), &mut |branch| {
+            let block = branch.key.value();
+            stored.push(block);
+            let goes_on = !wanted && block == next;
+            next = next.saturating_add(1);
+            goes_on || (!wanted && stored.len() < 4096)
+        })?;
+        let mut dirty = self.pages.blocks(ino, first).peekable();
+        if wanted {
+            let block = stored.first().copied().into_iter().chain(dirty.peek().copied()).min();
+            return Ok(block.filter(|block| *block < end));
+        }
+        let mut stored = stored.into_iter().peekable();
+        let mut block = first;
+        while block < end {
+            while stored.next_if(|known| *known < block).is_some() {}
+            while dirty.next_if(|known| *known < block).is_some() {}
+            if stored.peek() != Some(&block) && dirty.peek() != Some(&block) {
+                return Ok(Some(block));
+            }
+            block += 1;
+        }
+        Ok(None)
+    }
+
+    fn set_attr(&mut self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Step<()> {
+        self.check_mounted()?;
+        let attr = self.visible(ino)?.attr();
+        rules::check_set_attr(&attr, changes, MAX_FILE_SIZE)?;
+        if *changes == SetAttr::default() {
+            return Ok(());
+        }
+        let number = number(ino)?;
+        if let Some(size) = changes.size {
+            if attr.flags.encrypted {
+                return Err(FsError::new(FsErrorKind::NoKey, "the file is encrypted").into());
+            }
+            self.set_size(number, size, now)?;
+        }
+        self.dirty_inode(number)?;
+        let next = rules::changed_attr(&attr, changes, now);
+        let [atime, mtime, ctime] =
+            [next.atime, next.mtime, next.ctime].map(|time| self.time(time));
+        let inode = self.inode(number)?;
+        (inode.atime, inode.mtime, inode.ctime) = (atime, mtime, ctime);
+        (inode.uid, inode.gid) = (next.uid, next.gid);
+        inode.mode = inode.mode & file_type::MASK | next.permissions;
+        inode.flags = inode.flags & !CHANGEABLE | flag_bits(next.flags);
+        if inode.is_sync() || self.options.sync {
+            self.write_inode(number, true)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable: a commit (spec: ubifs-runtime 9.9).
+    fn sync_all(&mut self) -> Step<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        self.flash.check_writable()?;
+        self.write_back_all()?;
+        self.write_inodes()?;
+        self.commit()?;
+        self.flash.sync()
+    }
+
+    /// What a clean unmount leaves (spec: ubifs-runtime 5.5).
+    fn leave_clean(&mut self) -> Step<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        self.flash.check_writable()?;
+        for ino in self.inodes.open_orphans() {
+            self.inode(ino)?.opens = 0;
+            self.end_if_unused(ino)?;
+        }
+        self.rest_clean()
+    }
+
+    /// Stops writing. Files that are open and have no name live on in memory; with them, what is
+    /// on flash stays marked as in use, so that the next mount deletes them.
+    fn rest(&mut self) -> Step<()> {
+        if self.inodes.open_orphans().is_empty() {
+            return self.rest_clean();
+        }
+        self.sync_all()?;
+        self.sync_heads()?;
+        self.is_read_only = true;
+        Ok(())
+    }
+
+    fn rest_clean(&mut self) -> Step<()> {
+        self.sync_all()?;
+        self.sync_heads()?;
+        self.write_clean_master()?;
+        self.flash.sync()?;
+        self.is_read_only = true;
+        Ok(())
+    }
+}
+
+/// Flags that callers can change.
+const CHANGEABLE: u32 = inode_flags::COMPRESS
+    | inode_flags::SYNC
+    | inode_flags::IMMUTABLE
+    | inode_flags::APPEND
+    | inode_flags::DIRSYNC;
+
+fn flag_bits(flags: InodeFlags) -> u32 {
+    let bits = [
+        (flags.compress, inode_flags::COMPRESS),
+        (flags.sync, inode_flags::SYNC),
+        (flags.immutable, inode_flags::IMMUTABLE),
+        (flags.append, inode_flags::APPEND),
+        (flags.dirsync, inode_flags::DIRSYNC),
+    ];
+    bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
+}
+
+impl UbifsMount {
+    fn read_only<T>(&self, read: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
+        let mut core = self.lock();
+        let result = read(&mut core);
+        core.shrink();
+        result.map_err(super::error::Fault::into_fs)
+    }
+
+    /// Runs a changing operation and what is due after it.
+    fn change<T>(&self, operation: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
+        let mut core = self.lock();
+        let result = operation(&mut core);
+        let due = core.end_operation();
+        let result = result.map_err(super::error::Fault::into_fs)?;
+        due.map_err(super::error::Fault::into_fs)?;
+        Ok(result)
+    }
+}
+
+impl FileSystem for UbifsMount {
+    fn root(&self) -> Ino {
+        ROOT_INO.into()
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError> {
+        self.read_only(|core| {
+            let dir = core.directory(dir)?;
+            if name.len() > MAX_NAME_LEN {
+                let message = "a name of more than 255 bytes";
+                return Err(FsError::new(FsErrorKind::NameTooLong, message).into());
+            }
+            Ok(core.existing(dir, name)?.ino.into())
+        })
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        self.read_only(|core| Ok(core.visible(ino)?.attr()))
+    }
+
+    /// The cookie of an entry is its name hash in the upper half and, in the lower half, how many
+    /// entries of that hash have been passed.
+    fn read_dir(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        let mut cookie = cookie;
+        loop {
+            let entries = self.read_only(|core| {
+                let dir = core.directory(dir)?;
+                core.entries_behind(dir, cookie)
+            })?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            cookie = last.cookie;
+            for entry in entries {
+                if sink(entry).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        self.read_only(|core| {
+            let inode: &InodeState = core.visible(ino)?;
+            if inode.mode & file_type::MASK != file_type::SYMLINK {
+                let message = format!("inode {ino}: not a symbolic link");
+                return Err(FsError::new(FsErrorKind::Invalid, message).into());
+            }
+            if inode.has(inode_flags::ENCRYPTED) {
+                let message = format!("inode {ino}: link target is encrypted and there is no key");
+                return Err(FsError::new(FsErrorKind::NoKey, message).into());
+            }
+            Ok(inode.data.clone())
+        })
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize, FsError> {
+        self.read_only(|core| {
+            let (ino, size) = core.regular(ino)?;
+            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let len = left.min(buf.len());
+            core.read_content(ino, offset, &mut buf[..len])?;
+            Ok(len)
+        })
+    }
+
+    fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError> {
+        self.read_only(|core| {
+            let (ino, size) = core.regular(ino)?;
+            if offset >= size {
+                return Ok(None);
+            }
+            let end = size.div_ceil(BLOCK) as u32;
+            let block = core.next_block(ino, (offset / BLOCK) as u32, end, true)?;
+            Ok(block.map(|block| (u64::from(block) * BLOCK).max(offset)))
+        })
+    }
+
+    fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError> {
+        self.read_only(|core| {
+            let (ino, size) = core.regular(ino)?;
+            if offset >= size {
+                return Ok(size);
+            }
+            let end = size.div_ceil(BLOCK) as u32;
+            let block = core.next_block(ino, (offset / BLOCK) as u32, end, false)?;
+            Ok(block.map_or(size, |block| (u64::from(block) * BLOCK).max(offset).min(size)))
+        })
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
+        self.read_only(|core| core.list_xattrs(ino))
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        self.read_only(|core| core.xattr(ino, name))
+    }
+
+    fn stat_fs(&self) -> Result<StatFs, FsError> {
+        Ok(self.lock().stat_space())
+    }
+}
+
+impl WritableFileSystem for UbifsMount {
+    fn create(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        inode: &NewInode<'_>,
+        now: Timestamp,
+    ) -> Result<Ino, FsError> {
+        self.change(|core| core.create(dir, name, inode, now).map(Ino::from))
+    }
+
+    fn create_unnamed(
+        &self,
+        dir: Ino,
+        inode: &NewInode<'_>,
+        now: Timestamp,
+    ) -> Result<Ino, FsError> {
+        self.change(|core| core.create_unnamed(dir, inode, now).map(Ino::from))
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| core.link(ino, dir, name, now))
+    }
+
+    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| core.unlink(dir, name, false, now))
+    }
+
+    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| core.unlink(dir, name, true, now))
+    }
+
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        now: Timestamp,
+    ) -> Result<(), FsError> {
+        self.change(|core| core.rename(from, to, mode, now))
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| {
+            core.check_mounted()?;
+            let attr = core.visible(ino)?.attr();
+            rules::check_write(&attr, offset, data.len(), MAX_FILE_SIZE)?;
+            let (ino, _) = core.regular(ino)?;
+            core.write_content(ino, offset, data, now)
+        })
+    }
+
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| core.set_attr(ino, changes, now))
+    }
+
+    fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        now: Timestamp,
+    ) -> Result<(), FsError> {
+        self.change(|core| core.set_xattr(ino, name, value, mode, now))
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
+        self.change(|core| core.remove_xattr(ino, name, now))
+    }
+
+    fn open(&self, ino: Ino) -> Result<(), FsError> {
+        self.change(|core| core.open(ino))
+    }
+
+    fn release(&self, ino: Ino) -> Result<(), FsError> {
+        self.change(|core| core.release_open(ino))
+    }
+
+    fn sync_file(&self, ino: Ino) -> Result<(), FsError> {
+        self.change(|core| {
+            let ino = core.visible(ino)?.ino;
+            if core.is_read_only {
+                return Ok(());
+            }
+            core.flash.check_writable()?;
+            core.sync_inode(ino)?;
+            core.flash.sync()
+        })
+    }
+
+    fn sync(&self) -> Result<(), FsError> {
+        self.change(Core::sync_all)
+    }
+
+    fn background_step(&self) -> Result<Background, FsError> {
+        self.change(|core| {
+            if core.is_read_only || core.flash.why_read_only.is_some() {
+                return Ok(Background::Idle);
+            }
+            if core.pages.len() > 0 {
+                core.write_back_oldest(data::BATCH)?;
+                return Ok(Background::More);
+            }
+            core.write_inodes()?;
+            core.sync_heads()?;
+            Ok(Background::Idle)
+        })
+    }
+
+    fn remount(&self, read_only: bool) -> Result<(), FsError> {
+        self.change(|core| match (core.is_read_only, read_only) {
+            (false, true) => core.rest(),
+            (true, false) => core.become_writable(),
+            _ => Ok(()),
+        })
+    }
+
+    fn unmount(&self) -> Result<(), FsError> {
+        self.change(Core::leave_clean)
+    }
+}

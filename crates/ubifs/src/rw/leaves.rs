@@ -1,0 +1,284 @@
+//! Leaves by key and name, and what happens to those that are replaced
+//! (spec: ubifs-runtime 10.6, 10.7, 10.14 to 10.16).
+
+use super::core::Core;
+use super::error::{Fault, Step, at};
+use super::journal::Written;
+use super::tnc::{Position, Zbranch};
+use crate::error::UbifsError;
+use eraseblock_ubifs_format::constants::NodeType;
+use eraseblock_ubifs_format::decode::{self, Node};
+use eraseblock_ubifs_format::key::VALUE_MASK;
+use eraseblock_ubifs_format::{Dent, Expected, FormatError, Key, KeyKind};
+use std::cmp::Ordering;
+
+/// Where an entry of a certain name is, or would be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resolved {
+    /// The entry of that name.
+    pub(super) found: Option<Position>,
+    /// Where a new one goes.
+    place: Position,
+    /// An entry of the same hash that cannot be read (spec: ubifs-runtime 10.7).
+    dangling: Option<Zbranch>,
+}
+
+/// The type of the node a key leads to.
+fn type_of(key: Key) -> NodeType {
+    match key.kind() {
+        Some(KeyKind::Data) => NodeType::Data,
+        Some(KeyKind::Dent) => NodeType::Dent,
+        Some(KeyKind::Xent) => NodeType::Xent,
+        Some(KeyKind::Inode) | None => NodeType::Inode,
+    }
+}
+
+/// Order of names under one hash (spec: ubifs-format 5.3).
+pub(super) fn name_order(one: &[u8], other: &[u8]) -> Ordering {
+    one.cmp(other)
+}
+
+impl Core {
+    /// Reads the leaf of a branch into `buf` and holds it against the branch.
+    pub(super) fn leaf<'a>(&self, branch: &Zbranch, buf: &'a mut Vec<u8>) -> Step<Node<'a>> {
+        buf.resize(branch.len as usize, 0);
+        self.read_node(branch.leb, branch.offset, buf)?;
+        self.check_leaf(branch, buf)
+    }
+
+    /// Holds the bytes of a leaf against its branch.
+    pub(super) fn check_leaf<'a>(&self, branch: &Zbranch, bytes: &'a [u8]) -> Step<Node<'a>> {
+        let place = at(branch.leb, branch.offset);
+        let node = decode::expect(bytes, type_of(branch.key), &self.flash.limits, place)?;
+        if node.key() != Some(branch.key) {
+            return Err(Fault::from(FormatError::Field {
+                at: place,
+                what: node.header.node_type,
+                field: "key",
+                found: u64::from_be_bytes(node.key().unwrap_or(Key::MIN).to_bytes()),
+                expected: Expected::Words("the key of its branch"),
+            }));
+        }
+        Ok(node)
+    }
+
+    /// The branch of a key that occurs once.
+    pub(super) fn find(&mut self, key: Key) -> Step<Option<Zbranch>> {
+        let Self { tnc, flash, .. } = self;
+        Ok(tnc.find(flash, key)?.map(|position| tnc.at(position)))
+    }
+
+    /// Looks a name up among the entries of its hash. During replay, entries that cannot be read
+    /// are told apart instead of being an error.
+    pub(super) fn resolve(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<Resolved> {
+        let mut place = None;
+        let mut dangling = None;
+        let mut next = self.tnc.first_from(&self.flash, key)?;
+        let mut buf = Vec::new();
+        while let Some(position) = next {
+            let branch = self.tnc.at(position);
+            if branch.key != key {
+                break;
+            }
+            let entry = self.leaf(&branch, &mut buf).and_then(|node| Ok(node.dent()?));
+            match entry {
+                Ok(dent) => match name_order(dent.name, name) {
+                    Ordering::Equal => {
+                        return Ok(Resolved { found: Some(position), place: position, dangling });
+                    }
+                    Ordering::Greater if place.is_none() => place = Some(position),
+                    Ordering::Greater if !lenient => break,
+                    Ordering::Greater => {}
+                    Ordering::Less => {
+                        place = None;
+                    }
+                },
+                Err(Fault::Ubifs(UbifsError::Format(_))) if lenient => {
+                    dangling = dangling.or(Some(branch));
+                }
+                Err(fault) => return Err(fault),
+            }
+            next = self.tnc.next(&self.flash, position)?;
+        }
+        let place = match place {
+            Some(place) => place,
+            None => self.tnc.place_for(&self.flash, key)?,
+        };
+        Ok(Resolved { found: None, place, dangling })
+    }
+
+    /// The entry of a name.
+    pub(super) fn find_entry<T>(
+        &mut self,
+        key: Key,
+        name: &[u8],
+        take: impl FnOnce(&Dent<'_>) -> T,
+    ) -> Step<Option<T>> {
+        let Some(position) = self.resolve(key, name, false)?.found else { return Ok(None) };
+        let branch = self.tnc.at(position);
+        let mut buf = Vec::new();
+        let dent = self.leaf(&branch, &mut buf)?.dent()?;
+        Ok(Some(take(&dent)))
+    }
+
+    /// Calls `sink` for the branches with keys from `from` to `to`, until it says no.
+    pub(super) fn scan(
+        &mut self,
+        from: Key,
+        to: Key,
+        sink: &mut dyn FnMut(&Zbranch) -> bool,
+    ) -> Step<()> {
+        let mut next = self.tnc.first_from(&self.flash, from)?;
+        while let Some(position) = next {
+            let branch = self.tnc.at(position);
+            if branch.key > to || !sink(&branch) {
+                break;
+            }
+            next = self.tnc.next(&self.flash, position)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is any key in a range.
+    pub(super) fn has_keys(&mut self, from: Key, to: Key) -> Step<bool> {
+        let mut any = false;
+        self.scan(from, to, &mut |_| {
+            any = true;
+            false
+        })?;
+        Ok(any)
+    }
+
+    /// Puts the node of a key that occurs once into the index; the one before it is dirty.
+    pub(super) fn add_leaf(&mut self, key: Key, node: Written) -> Step<()> {
+        let new = Zbranch::leaf(key, node.leb, node.offset, node.len);
+        let Self { tnc, flash, lprops, .. } = self;
+        let place = tnc.place_for(flash, key)?;
+        let before = place.slot.checked_sub(1).map(|slot| Position { slot, ..place });
+        match before.filter(|position| tnc.at(*position).key == key) {
+            Some(position) => {
+                let old = tnc.at(position);
+                lprops.add_dirt(flash, old.leb, old.len)?;
+                tnc.replace(flash, lprops, position, new)
+            }
+            None => tnc.insert(flash, lprops, place, new),
+        }
+    }
+
+    /// Puts an entry into the index; the one of the same name is dirty.
+    pub(super) fn add_entry(
+        &mut self,
+        key: Key,
+        name: &[u8],
+        node: Written,
+        lenient: bool,
+    ) -> Step<()> {
+        let new = Zbranch::leaf(key, node.leb, node.offset, node.len);
+        let resolved = self.resolve(key, name, lenient)?;
+        let Self { tnc, flash, lprops, .. } = self;
+        if let Some(position) = resolved.found {
+            let old = tnc.at(position);
+            lprops.add_dirt(flash, old.leb, old.len)?;
+            return tnc.replace(flash, lprops, position, new);
+        }
+        tnc.insert(flash, lprops, resolved.place, new)?;
+        match resolved.dangling {
+            Some(dangling) => self.remove_branch(&dangling),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes an entry out of the index. When replaying, an entry that cannot be read stands for
+    /// the name if no other does: it was collected after the deletion.
+    pub(super) fn remove_entry(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<()> {
+        let resolved = self.resolve(key, name, lenient)?;
+        if let Some(position) = resolved.found {
+            return self.remove_at(position);
+        }
+        match resolved.dangling {
+            Some(dangling) => self.remove_branch(&dangling),
+            None => Ok(()),
+        }
+    }
+
+    fn remove_at(&mut self, position: Position) -> Step<()> {
+        let Self { tnc, flash, lprops, .. } = self;
+        let old = tnc.at(position);
+        lprops.add_dirt(flash, old.leb, old.len)?;
+        tnc.delete(flash, lprops, position)
+    }
+
+    /// Takes exactly this branch out of the index.
+    fn remove_branch(&mut self, branch: &Zbranch) -> Step<()> {
+        match self.position_of(branch.key, branch.leb, branch.offset)? {
+            Some(position) => self.remove_at(position),
+            None => Ok(()),
+        }
+    }
+
+    /// The position of a key whose node lies at a place.
+    pub(super) fn position_of(
+        &mut self,
+        key: Key,
+        leb: u32,
+        offset: u32,
+    ) -> Step<Option<Position>> {
+        let Self { tnc, flash, .. } = self;
+        let mut next = tnc.first_from(flash, key)?;
+        while let Some(position) = next {
+            let branch = tnc.at(position);
+            if branch.key != key {
+                return Ok(None);
+            }
+            if (branch.leb, branch.offset) == (leb, offset) {
+                return Ok(Some(position));
+            }
+            next = tnc.next(flash, position)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes all keys of a range out of the index.
+    pub(super) fn remove_range(&mut self, from: Key, to: Key) -> Step<()> {
+        while let Some(position) = self.tnc.first_from(&self.flash, from)? {
+            if self.tnc.at(position).key > to {
+                break;
+            }
+            self.remove_at(position)?;
+        }
+        Ok(())
+    }
+
+    /// The inodes that hold the extended attributes of an inode.
+    pub(super) fn xattr_inodes(&mut self, ino: u32, lenient: bool) -> Step<Vec<u32>> {
+        let mut branches = Vec::new();
+        self.scan(Key::xent(ino, 0), Key::xent(ino, VALUE_MASK), &mut |branch| {
+            branches.push(*branch);
+            true
+        })?;
+        let mut inos = Vec::new();
+        let mut buf = Vec::new();
+        for branch in branches {
+            match self.leaf(&branch, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
+                Ok(value) => inos.push(value),
+                Err(Fault::Ubifs(UbifsError::Format(_))) if lenient => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(inos)
+    }
+
+    /// Takes everything of an inode out of the index, its extended attributes included
+    /// (spec: ubifs-runtime 10.15).
+    pub(super) fn remove_inode_keys(&mut self, ino: u32, lenient: bool) -> Step<()> {
+        for value in self.xattr_inodes(ino, lenient)? {
+            self.remove_range(Key::first_of(value), Key::last_of(value))?;
+        }
+        self.remove_range(Key::first_of(ino), Key::last_of(ino))
+    }
+
+    /// Counts bytes of a node that nothing refers to, such as a deletion, as dirty.
+    pub(super) fn waste(&mut self, node: &Written) -> Step<()> {
+        self.lprops.add_dirt(&self.flash, node.leb, node.len)
+    }
+}

@@ -1,0 +1,382 @@
+//! What is known about each LEB of the main area, in memory: free and dirty bytes, who holds it,
+//! and in which category it can be found (spec: ubifs-runtime 13).
+//!
+//! # Invariants
+//! 1. `stats` are the sums over all LEBs, those not loaded from the LPT included.
+//! 2. Every loaded LEB is in exactly the set of its category; LEBs that are taken are in none.
+//! 3. A change of what the LPT stores marks its leaf dirty.
+
+use super::error::{Fault, Step, at};
+use super::flash::{Flash, align8};
+use super::lpt::Lpt;
+use eraseblock_ubifs_format::Master;
+use eraseblock_ubifs_format::constants::sb_flags;
+use eraseblock_ubifs_format::lpt::LebProps;
+use std::collections::BTreeSet;
+
+/// What a LEB is good for (spec: ubifs-runtime 13.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Category {
+    Empty = 0,
+    Freeable = 1,
+    FreeableIndex = 2,
+    DirtyIndex = 3,
+    Dirty = 4,
+    Free = 5,
+    None = 6,
+}
+
+/// Sets that LEBs are kept in: one per category but the last.
+const SETS: usize = 6;
+
+/// Properties of one LEB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lp {
+    pub(super) free: u32,
+    /// May exceed the LEB for a moment while the journal is replayed.
+    pub(super) dirty: u32,
+    pub(super) index: bool,
+    pub(super) taken: bool,
+    category: Category,
+    /// Its space in the set of its category.
+    listed: u32,
+}
+
+impl Lp {
+    pub(super) const fn empty(leb_size: u32) -> Self {
+        Self {
+            free: leb_size,
+            dirty: 0,
+            index: false,
+            taken: false,
+            category: Category::None,
+            listed: 0,
+        }
+    }
+
+    pub(super) fn reclaimable(&self) -> u32 {
+        self.free.saturating_add(self.dirty)
+    }
+}
+
+/// Sums over the main area (spec: ubifs-runtime 13.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Stats {
+    pub(super) empty_lebs: i64,
+    pub(super) taken_empty_lebs: i64,
+    pub(super) idx_lebs: i64,
+    pub(super) total_free: i64,
+    pub(super) total_dirty: i64,
+    pub(super) total_used: i64,
+    pub(super) total_dead: i64,
+    pub(super) total_dark: i64,
+}
+
+impl Stats {
+    /// Adds what a LEB contributes, or takes it away with `sign` -1.
+    fn add(&mut self, flash: &Flash, lp: &Lp, sign: i64) {
+        let (used, dead, dark) = shares(flash, lp);
+        let empty = lp.free == flash.leb_size;
+        self.empty_lebs += sign * i64::from(empty);
+        self.taken_empty_lebs += sign * i64::from(empty && lp.taken);
+        self.idx_lebs += sign * i64::from(lp.index);
+        self.total_free += sign * i64::from(lp.free);
+        self.total_dirty += sign * i64::from(lp.dirty);
+        self.total_used += sign * used;
+        self.total_dead += sign * dead;
+        self.total_dark += sign * dark;
+    }
+}
+
+/// A LEB and its space, ordered by space.
+pub(super) type BySpace = BTreeSet<(u32, u32)>;
+
+/// LEB properties, categories and the tree they are stored in.
+#[derive(Debug)]
+pub(super) struct Lprops {
+    pub(super) lpt: Lpt,
+    lebs: Vec<Lp>,
+    sets: [BySpace; SETS],
+    pub(super) stats: Stats,
+    /// Where the last scan for a LEB ended.
+    pub(super) lscan: u32,
+}
+
+/// What one LEB adds to the sums: (used, dead, dark).
+fn shares(flash: &Flash, lp: &Lp) -> (i64, i64, i64) {
+    if lp.index {
+        return (0, 0, 0);
+    }
+    let space = lp.reclaimable();
+    let used = i64::from(flash.leb_size) - i64::from(space);
+    if space < flash.dead_wm {
+        (used, i64::from(space), 0)
+    } else {
+        (used, 0, i64::from(dark(flash, space)))
+    }
+}
+
+/// Space that may be of no use at the end of a LEB (spec: ubifs-runtime 13.2).
+pub(super) fn dark(flash: &Flash, space: u32) -> u32 {
+    if space < flash.dark_wm {
+        space
+    } else if space - flash.dark_wm < 56 {
+        space - 56
+    } else {
+        flash.dark_wm
+    }
+}
+
+impl Lprops {
+    /// The properties that `master` refers to, grown with the volume.
+    pub(super) fn new(flash: &Flash, master: &Master) -> Step<Self> {
+        let grown = i64::from(flash.leb_cnt - master.leb_cnt.min(flash.leb_cnt));
+        let stats = Stats {
+            empty_lebs: i64::from(master.empty_lebs) + grown,
+            taken_empty_lebs: 0,
+            idx_lebs: i64::from(master.idx_lebs),
+            total_free: master.total_free.cast_signed() + grown * i64::from(flash.leb_size),
+            total_dirty: master.total_dirty.cast_signed(),
+            total_used: master.total_used.cast_signed(),
+            total_dead: master.total_dead.cast_signed(),
+            total_dark: master.total_dark.cast_signed() + grown * i64::from(flash.dark_wm),
+        };
+        Ok(Self {
+            lpt: Lpt::load(flash, master)?,
+            lebs: vec![Lp::empty(flash.leb_size); flash.main_lebs() as usize],
+            sets: Default::default(),
+            stats,
+            lscan: master.lscan_lnum,
+        })
+    }
+
+    fn index_of(flash: &Flash, leb: u32) -> Step<usize> {
+        if leb >= flash.main_first && leb < flash.leb_cnt {
+            return Ok((leb - flash.main_first) as usize);
+        }
+        Err(Fault::refused(at(leb, 0), "leb-not-main", "not a LEB of the main area"))
+    }
+
+    /// What is known about a LEB, loaded if need be.
+    pub(super) fn get(&mut self, flash: &Flash, leb: u32) -> Step<Lp> {
+        let index = Self::index_of(flash, leb)?;
+        if !self.lpt.is_loaded(index / 4) {
+            self.load(flash, index / 4)?;
+        }
+        Ok(self.lebs[index])
+    }
+
+    fn load(&mut self, flash: &Flash, pnode: usize) -> Step<()> {
+        let props = self.lpt.load_pnode(flash, pnode)?;
+        for (slot, stored) in props.iter().enumerate() {
+            let index = pnode * 4 + slot;
+            let Some(lp) = self.lebs.get_mut(index) else { break };
+            lp.free = stored.free;
+            lp.dirty = stored.dirty;
+            lp.index = stored.index;
+            self.categorize(flash, index);
+        }
+        Ok(())
+    }
+
+    /// Loads everything that is not loaded yet.
+    pub(super) fn load_all(&mut self, flash: &Flash) -> Step<()> {
+        for pnode in 0..self.lebs.len().div_ceil(4) {
+            if !self.lpt.is_loaded(pnode) {
+                self.load(flash, pnode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what is known about a LEB and gives the new state back.
+    pub(super) fn update(
+        &mut self,
+        flash: &Flash,
+        leb: u32,
+        change: impl FnOnce(&mut Lp),
+    ) -> Step<Lp> {
+        let old = self.get(flash, leb)?;
+        let index = Self::index_of(flash, leb)?;
+        let mut new = old;
+        change(&mut new);
+        debug_assert!(new.free <= flash.leb_size, "{leb}: {new:?}");
+        let stored = |lp: &Lp| (lp.free, lp.dirty, lp.index);
+        if stored(&old) != stored(&new) {
+            self.lpt.dirty_pnode(flash, index / 4)?;
+        }
+        self.add_to_stats(flash, &old, -1);
+        self.add_to_stats(flash, &new, 1);
+        self.lebs[index] = new;
+        self.categorize(flash, index);
+        Ok(self.lebs[index])
+    }
+
+    /// The sums, counted anew over all LEBs.
+    pub(super) fn recount(&mut self, flash: &Flash) -> Step<Stats> {
+        self.load_all(flash)?;
+        let mut stats = Stats::default();
+        for lp in &self.lebs {
+            stats.add(flash, lp, 1);
+        }
+        Ok(stats)
+    }
+
+    fn add_to_stats(&mut self, flash: &Flash, lp: &Lp, sign: i64) {
+        self.stats.add(flash, lp, sign);
+    }
+    fn categorize(&mut self, flash: &Flash, index: usize) {
+        let leb = flash.main_first + index as u32;
+        let lp = &mut self.lebs[index];
+        let category = category(flash, lp);
+        let space = match category {
+            Category::DirtyIndex => lp.reclaimable(),
+            Category::Dirty => lp.dirty,
+            Category::Free => lp.free,
+            _ => 0,
+        };
+        if (category, space) == (lp.category, lp.listed) {
+            return;
+        }
+        if let Some(set) = self.sets.get_mut(lp.category as usize) {
+            set.remove(&(lp.listed, leb));
+        }
+        if let Some(set) = self.sets.get_mut(category as usize) {
+            set.insert((space, leb));
+        }
+        lp.category = category;
+        lp.listed = space;
+    }
+
+    /// LEBs of a category, in the order of their space.
+    pub(super) fn set(&self, category: Category) -> &BySpace {
+        &self.sets[category as usize]
+    }
+
+    /// Adds dirty bytes to a LEB: `len` on the grid of nodes.
+    pub(super) fn add_dirt(&mut self, flash: &Flash, leb: u32, len: u32) -> Step<()> {
+        self.update(flash, leb, |lp| lp.dirty += align8(len)).map(drop)
+    }
+
+    /// Marks a LEB as held by somebody, or gives it back.
+    pub(super) fn set_taken(&mut self, flash: &Flash, leb: u32, taken: bool) -> Step<()> {
+        self.update(flash, leb, |lp| lp.taken = taken).map(drop)
+    }
+
+    /// Makes a LEB empty and keeps who holds it.
+    pub(super) fn set_empty(&mut self, flash: &Flash, leb: u32) -> Step<()> {
+        let size = flash.leb_size;
+        self.update(flash, leb, |lp| {
+            lp.free = size;
+            lp.dirty = 0;
+            lp.index = false;
+        })
+        .map(drop)
+    }
+
+    /// The first LEB behind where the last scan ended for which `good` holds; LEBs are loaded on
+    /// the way.
+    pub(super) fn scan(&mut self, flash: &Flash, good: impl Fn(&Lp) -> bool) -> Step<Option<u32>> {
+        let count = flash.main_lebs();
+        let start = self.lscan.clamp(flash.main_first, flash.leb_cnt - 1) - flash.main_first;
+        for step in 1..=count {
+            let leb = flash.main_first + (start + step) % count;
+            let lp = self.get(flash, leb)?;
+            if !lp.taken && good(&lp) {
+                self.lscan = leb;
+                return Ok(Some(leb));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn category(flash: &Flash, lp: &Lp) -> Category {
+    if lp.taken {
+        Category::None
+    } else if lp.free == flash.leb_size {
+        Category::Empty
+    } else if lp.reclaimable() == flash.leb_size {
+        if lp.index { Category::FreeableIndex } else { Category::Freeable }
+    } else if lp.index {
+        if lp.reclaimable() >= flash.min_idx_node { Category::DirtyIndex } else { Category::None }
+    } else if lp.dirty >= flash.dead_wm && lp.dirty > lp.free {
+        Category::Dirty
+    } else if lp.free > 0 {
+        Category::Free
+    } else {
+        Category::None
+    }
+}
+
+impl Lprops {
+    /// In the small model: marks the whole tree dirty when room for it runs short, so that the
+    /// commit moves it together (spec: ubifs-runtime 12.6).
+    fn make_room_small(&mut self, flash: &Flash) -> Step<()> {
+        if self.lpt.is_short_of_room(flash) {
+            self.load_all(flash)?;
+            for pnode in 0..self.lebs.len().div_ceil(4) {
+                self.lpt.dirty_pnode(flash, pnode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In the big model: marks the nodes of the dirtiest LPT LEBs dirty until there is room for two
+    /// trees once the next commit has moved them (spec: ubifs-runtime 12.8).
+    pub(super) fn collect_lpt(&mut self, flash: &Flash) -> Step<()> {
+        if !flash.sb.has(sb_flags::BIG_LPT) {
+            return Ok(());
+        }
+        for _ in 0..flash.sb.lpt_lebs {
+            let victim = self.lpt.victim(flash).filter(|_| self.lpt.is_short_of_room(flash));
+            let Some(leb) = victim else { break };
+            for node in self.lpt.nodes_in(flash, leb)? {
+                if node.0 == 0 && !self.lpt.is_loaded(node.1) {
+                    self.load(flash, node.1)?;
+                }
+                self.lpt.dirty(flash, node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// LEBs worth knowing at the next mount, in the order of their worth (12.7).
+    fn fill_lsave(&mut self, flash: &Flash) {
+        use Category::{Dirty, DirtyIndex, Empty, Free, Freeable, FreeableIndex};
+        let sets = [Empty, Freeable, FreeableIndex, DirtyIndex, Dirty, Free];
+        let worth =
+            sets.into_iter().flat_map(|set| self.set(set).iter().rev().map(|(_, leb)| *leb));
+        let mut lebs: Vec<u32> = worth.take(flash.sb.lsave_cnt as usize).collect();
+        lebs.resize(flash.sb.lsave_cnt as usize, flash.main_first);
+        self.lpt.lsave = lebs;
+    }
+
+    /// Loads the LEBs that the save table names; entries behind the volume's end are passed over.
+    pub(super) fn load_saved(&mut self, flash: &Flash) -> Step<()> {
+        for leb in self.lpt.lsave.clone() {
+            if leb >= flash.main_first && leb < flash.leb_cnt {
+                self.get(flash, leb)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the changed part of the LPT.
+    pub(super) fn write(&mut self, flash: &mut Flash) -> Step<()> {
+        if self.lpt.is_dirty() {
+            if flash.sb.has(sb_flags::BIG_LPT) {
+                self.fill_lsave(flash);
+            } else {
+                self.make_room_small(flash)?;
+            }
+        }
+        let Self { lpt, lebs, .. } = self;
+        let props = |index: usize| {
+            let Lp { free, dirty, index, .. } = lebs[index];
+            LebProps { free, dirty, index }
+        };
+        lpt.write(flash, &props)
+    }
+}

@@ -1,0 +1,199 @@
+//! Content that was written and is not on flash yet: pages of one block each.
+//!
+//! # Invariants
+//! 1. Each page holds one promise of space.
+//! 2. Bytes of a page behind the end of its file are zero.
+//! 3. `order` names every inode with dirty pages, the one that was dirty first in front; it may
+//!    name others.
+
+use super::budget::Request;
+use super::flash::MAX_DATA_NODE;
+use eraseblock_codec::{Codec, CompressSpec, Compressor};
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MIN_COMPRESS_LEN};
+use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::{Compression, Key};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes of a page.
+pub(super) const PAGE: usize = BLOCK_SIZE as usize;
+/// Unused pages kept for the next write.
+const SPARE: usize = 512;
+/// Compression saves at least this much or is not worth it (spec: ubifs-format 7.1).
+const MIN_GAIN: usize = 64;
+/// Fewer blocks are not worth a second thread.
+const PARALLEL: usize = 16;
+/// Fixed part of a data node.
+const DATA_HEADER: usize = 48;
+
+/// A dirty block.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) bytes: Box<[u8]>,
+    pub(super) promise: Request,
+}
+
+/// A block on its way to a data node.
+#[derive(Debug, Default)]
+pub(super) struct Framed {
+    pub(super) block: u32,
+    /// The node, but for its sequence number and checksum.
+    pub(super) node: Vec<u8>,
+}
+
+/// The dirty pages and what compresses them.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    of: BTreeMap<(u32, u32), Page>,
+    order: VecDeque<u32>,
+    spare: Vec<Box<[u8]>>,
+    workers: Vec<Worker>,
+}
+
+impl Pages {
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    pub(super) fn get(&self, ino: u32, block: u32) -> Option<&[u8]> {
+        self.of.get(&(ino, block)).map(|page| &*page.bytes)
+    }
+
+    pub(super) fn get_mut(&mut self, ino: u32, block: u32) -> Option<&mut [u8]> {
+        self.of.get_mut(&(ino, block)).map(|page| &mut *page.bytes)
+    }
+
+    /// A page of zeros, or of anything if the caller overwrites it.
+    pub(super) fn blank(&mut self, zeroed: bool) -> Box<[u8]> {
+        match self.spare.pop() {
+            Some(mut page) => {
+                if zeroed {
+                    page.fill(0);
+                }
+                page
+            }
+            None => vec![0; PAGE].into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn insert(&mut self, ino: u32, block: u32, bytes: Box<[u8]>, promise: Request) {
+        self.of.insert((ino, block), Page { bytes, promise });
+        if self.order.back() != Some(&ino) && !self.order.contains(&ino) {
+            self.order.push_back(ino);
+        }
+    }
+
+    /// Takes a page out and gives back what it was promised.
+    pub(super) fn remove(&mut self, ino: u32, block: u32) -> Option<Request> {
+        let page = self.of.remove(&(ino, block))?;
+        if self.spare.len() < SPARE {
+            self.spare.push(page.bytes);
+        }
+        Some(page.promise)
+    }
+
+    /// Dirty blocks of an inode from `first` on, in their order.
+    pub(super) fn blocks(&self, ino: u32, first: u32) -> impl Iterator<Item = u32> {
+        self.of.range((ino, first)..=(ino, u32::MAX)).map(|((_, block), _)| *block)
+    }
+
+    /// Any inode with dirty pages, the oldest first.
+    pub(super) fn oldest(&mut self) -> Option<u32> {
+        while let Some(ino) = self.order.front().copied() {
+            if self.blocks(ino, 0).next().is_some() {
+                return Some(ino);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// Turns the blocks of an inode of `size` bytes into data nodes. The result depends on their
+    /// content only, however many threads take part.
+    pub(super) fn frame(
+        &mut self,
+        ino: u32,
+        size: u64,
+        blocks: &[u32],
+        compression: Compression,
+        framed: &mut Vec<Framed>,
+    ) {
+        framed.resize_with(blocks.len(), Framed::default);
+        let threads = if blocks.len() < PARALLEL { 1 } else { rayon::current_num_threads().max(1) };
+        self.workers.resize_with(self.workers.len().max(threads), Worker::default);
+        let share = blocks.len().div_ceil(threads).max(1);
+        let pages = &self.of;
+        let run = |((slots, blocks), worker): ((&mut [Framed], &[u32]), &mut Worker)| {
+            for (slot, block) in slots.iter_mut().zip(blocks) {
+                let Some(page) = pages.get(&(ino, *block)) else { continue };
+                let start = u64::from(*block) * u64::from(BLOCK_SIZE);
+                let len = usize::try_from(size.saturating_sub(start)).unwrap_or(PAGE).min(PAGE);
+                slot.block = *block;
+                worker.frame(Key::data(ino, *block), &page.bytes[..len], compression, slot);
+            }
+        };
+        if threads == 1 {
+            run(((framed, blocks), &mut self.workers[0]));
+        } else {
+            framed
+                .par_chunks_mut(share)
+                .zip(blocks.par_chunks(share))
+                .zip(self.workers.par_iter_mut())
+                .for_each(run);
+        }
+    }
+
+    /// Turns one block into a data node with a given compressor.
+    pub(super) fn frame_one(&mut self, key: Key, content: &[u8], how: Compression) -> Vec<u8> {
+        self.workers.resize_with(self.workers.len().max(1), Worker::default);
+        let mut framed = Framed::default();
+        self.workers[0].frame(key, content, how, &mut framed);
+        framed.node
+    }
+}
+
+/// What one thread compresses with.
+#[derive(Debug, Default)]
+struct Worker {
+    engine: Option<Compressor>,
+    out: Vec<u8>,
+}
+
+impl Worker {
+    /// The compressed form of a block, if it is worth it.
+    fn compress(&mut self, content: &[u8], how: Compression) -> Option<&[u8]> {
+        let codec = codec_of(how);
+        if content.len() < MIN_COMPRESS_LEN || codec == Codec::None {
+            return None;
+        }
+        let spec = CompressSpec::runtime(codec);
+        if self.engine.as_ref().is_none_or(|engine| engine.spec() != spec) {
+            self.engine = Compressor::new(spec).ok();
+        }
+        self.engine.as_mut()?.compress(content, &mut self.out).ok()?;
+        (self.out.len() + MIN_GAIN <= content.len()).then_some(&self.out)
+    }
+
+    fn frame(&mut self, key: Key, content: &[u8], how: Compression, framed: &mut Framed) {
+        let (payload, how) = match self.compress(content, how) {
+            Some(payload) => (payload, how),
+            None => (content, Compression::None),
+        };
+        let node = &mut framed.node;
+        node.clear();
+        node.reserve(MAX_DATA_NODE as usize);
+        node.resize(DATA_HEADER, 0);
+        node.extend_from_slice(payload);
+        encode::frame_data(node, key, content.len() as u32, how);
+    }
+}
+
+/// The codec of a compressor number.
+pub(super) fn codec_of(compression: Compression) -> Codec {
+    match compression {
+        Compression::None => Codec::None,
+        Compression::Lzo => Codec::Lzo,
+        Compression::Zlib => Codec::Zlib,
+        Compression::Zstd => Codec::Zstd,
+    }
+}

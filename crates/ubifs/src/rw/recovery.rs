@@ -1,0 +1,164 @@
+//! Repairing what a power cut left, beside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
+
+use super::core::Core;
+use super::error::{Fault, Step};
+use super::gc::Collected;
+use super::lprops::{Category, Lp};
+use super::wbuf::GC_HEAD;
+use crate::orphan;
+use crate::replay::Sizes;
+use crate::report::Report;
+use crate::volume::Volume;
+use eraseblock_base::Location;
+use eraseblock_base::align::is_erased;
+use eraseblock_ubifs_format::Key;
+use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
+use eraseblock_ubifs_format::encode;
+
+impl Core {
+    /// Writes a chosen master to both LEBs; it keeps its sequence number (6.4).
+    pub(super) fn write_recovered_master(&mut self) -> Step<()> {
+        let mut master = self.master.clone();
+        master.flags |= master_flags::RECOVERY;
+        let mut node = Vec::new();
+        encode::master(&mut node, &master);
+        encode::pad(&mut node, self.flash.min_io);
+        for leb in [MASTER_LEB, MASTER_LEB + 1] {
+            self.flash.change(leb, &node)?;
+        }
+        self.master.flags &= !master_flags::RECOVERY;
+        self.master_offset = 0;
+        Ok(())
+    }
+
+    /// Makes the LEB of a head end at `offset` (17.8).
+    pub(super) fn clean_head(&mut self, leb: u32, offset: u32) -> Step<()> {
+        let len = self.flash.max_write.min(self.flash.leb_size - offset.min(self.flash.leb_size));
+        let mut behind = vec![0; len as usize];
+        let readable = self.flash.read(leb, offset, &mut behind).is_ok();
+        if readable && is_erased(&behind) {
+            return Ok(());
+        }
+        self.cut_off(leb, offset)
+    }
+
+    /// Makes a LEB of the log end behind its last node.
+    pub(super) fn clean_tail(&mut self, leb: u32, end: u32) -> Step<()> {
+        let mut bytes = Vec::new();
+        self.flash.read_leb(leb, &mut bytes)?;
+        let padded = end.next_multiple_of(self.flash.min_io).min(self.flash.leb_size);
+        if is_erased(&bytes[padded as usize..]) {
+            return Ok(());
+        }
+        self.cut_off(leb, end)
+    }
+
+    fn cut_off(&mut self, leb: u32, end: u32) -> Step<()> {
+        if end == 0 {
+            return self.flash.unmap(leb);
+        }
+        let mut front = vec![0; end as usize];
+        self.flash.read(leb, 0, &mut front)?;
+        encode::pad(&mut front, self.flash.min_io);
+        self.flash.change(leb, &front)
+    }
+
+    /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
+    /// area is only emptied.
+    pub(super) fn take_orphans(
+        &mut self,
+        volume: &Volume,
+        need_recovery: bool,
+        report: &mut Report,
+    ) -> Step<()> {
+        if !need_recovery || self.master.has(master_flags::NO_ORPHANS) {
+            return self.clear_orphan_area();
+        }
+        let listed = orphan::read(volume, report)?;
+        self.cmt_no = self.cmt_no.max(listed.cmt_no);
+        for ino in listed.inos {
+            let Some(branch) = self.find(Key::inode(ino))? else { continue };
+            let mut buf = Vec::new();
+            if self.leaf(&branch, &mut buf)?.inode()?.nlink == 0 {
+                self.remove_inode_keys(ino, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Raises the sizes of inodes whose content goes further, where they lie (17.9).
+    pub(super) fn fix_sizes(&mut self, sizes: Sizes, report: &mut Report) -> Step<()> {
+        for (ino, known) in sizes.of {
+            let Some(branch) = self.find(Key::inode(ino))? else {
+                if known.inode.is_none() {
+                    let message = "content of an inode that was never written is dropped";
+                    report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
+                    self.remove_inode_keys(ino, true)?;
+                }
+                continue;
+            };
+            let mut buf = Vec::new();
+            let node = self.leaf(&branch, &mut buf)?;
+            let sqnum = node.header.sqnum;
+            if node.inode()?.size >= known.data {
+                continue;
+            }
+            let message = format!("size raised to {}, where its content ends", known.data);
+            report.findings.note(Location::Inode(ino.into()), "size-fixed", message);
+            encode::set_inode_size(&mut buf, known.data, sqnum);
+            self.patch(branch.leb, branch.offset, &buf)?;
+        }
+        Ok(())
+    }
+
+    /// Changes bytes of a LEB in place.
+    fn patch(&mut self, leb: u32, offset: u32, bytes: &[u8]) -> Step<()> {
+        let mut whole = Vec::new();
+        self.flash.read_leb(leb, &mut whole)?;
+        let start = offset as usize;
+        whole[start..start + bytes.len()].copy_from_slice(bytes);
+        let used = whole.iter().rposition(|byte| *byte != 0xFF).map_or(0, |last| last + 1);
+        let end = (used as u32).next_multiple_of(self.flash.min_io).min(self.flash.leb_size);
+        // The end of a head may be an erased-looking byte of its last unit.
+        let end = self
+            .heads
+            .iter()
+            .filter(|head| head.leb == leb)
+            .fold(end, |end, head| end.max(head.offset));
+        self.flash.change(leb, &whole[..end as usize])
+    }
+
+    /// Finds an empty LEB for garbage collection and commits (17.7).
+    pub(super) fn recover_gc_leb(&mut self) -> Step<()> {
+        self.gc.gc_lnum = 0;
+        if let Some(leb) = self.spare_leb()? {
+            self.lprops.set_taken(&self.flash, leb, true)?;
+            self.lprops.set_empty(&self.flash, leb)?;
+            self.flash.unmap(leb)?;
+            self.gc.gc_lnum = leb;
+            return self.commit_always();
+        }
+        let used = self.heads[GC_HEAD].end();
+        let has_head = self.heads[GC_HEAD].leb != 0 && self.heads[GC_HEAD].room(&self.flash) > 0;
+        let fits = |lp: &Lp| !lp.index && lp.reclaimable() >= used;
+        let victim = if has_head { self.lprops.scan(&self.flash, fits)? } else { None };
+        let Some(victim) = victim else { return Err(Fault::no_space()) };
+        self.lprops.set_taken(&self.flash, victim, true)?;
+        self.commit_always()?;
+        if self.collect_leb(victim)? != Collected::Retained {
+            return Err(Fault::no_space());
+        }
+        self.sync_head(GC_HEAD)?;
+        self.flash.unmap(victim)
+    }
+
+    fn spare_leb(&mut self) -> Step<Option<u32>> {
+        for category in [Category::Empty, Category::Freeable] {
+            if let Some((_, leb)) = self.lprops.set(category).first() {
+                return Ok(Some(*leb));
+            }
+        }
+        let size = self.flash.leb_size;
+        self.lprops.scan(&self.flash, |lp| !lp.index && lp.reclaimable() == size)
+    }
+}

@@ -1,0 +1,162 @@
+//! Replaying the journal into the index (spec: ubifs-runtime 16).
+//!
+//! # Invariants
+//! 1. Nothing on flash changes but torn ends of the last LEB of each head.
+//! 2. Afterwards the properties of every LEB of the journal are right, and the heads stand behind
+//!    what was replayed.
+
+use super::core::Core;
+use super::error::Step;
+use super::flash::align8;
+use super::journal::Written;
+use super::log::Bud;
+use crate::log as log_walk;
+use crate::recovery;
+use crate::replay::{Change, Entry, Journal, Sizes, is_last};
+use crate::report::Report;
+use crate::volume::Volume;
+use eraseblock_base::Leb;
+use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::scan::Scanner;
+use eraseblock_ubifs_format::{Key, Reference};
+use std::collections::{BTreeMap, HashMap};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// A replayed bud: its end, and bytes of it that were obsolete from the start.
+struct Read {
+    end: u32,
+    dirty: u32,
+}
+
+impl Core {
+    /// Replays all buds of the log; with `need_recovery` says what sizes the journal tells.
+    pub(super) fn replay(
+        &mut self,
+        volume: &Volume,
+        log: &log_walk::Log,
+        need_recovery: bool,
+        report: &mut Report,
+    ) -> Step<Sizes> {
+        let mut journal = Journal::default();
+        let mut read = Vec::new();
+        for (index, bud) in log.buds.iter().enumerate() {
+            let recover = need_recovery && is_last(volume, &log.buds, index);
+            read.push(self.read_bud(volume, bud, recover, &mut journal, report)?);
+        }
+        let newest = journal.put_in_order(report);
+        let entries = journal.into_entries();
+        let mut used: BTreeMap<Leb, u32> = BTreeMap::new();
+        let mut sizes = Sizes::default();
+        for entry in &entries {
+            if matches!(
+                entry.change,
+                Change::Inode { .. } | Change::Data { .. } | Change::Name { .. }
+            ) {
+                *used.entry(entry.branch.leb).or_default() += align8(entry.branch.len);
+            }
+            sizes.take(entry);
+            self.max_sqnum = self.max_sqnum.max(entry.sqnum);
+            self.highest_inum = self.highest_inum.max(entry.branch.key.ino());
+        }
+        for (index, entry) in entries.into_iter().enumerate() {
+            self.apply(entry, index, &newest)?;
+        }
+        for (bud, mut read) in log.buds.iter().zip(read) {
+            read.dirty -= used.get(&bud.leb).copied().unwrap_or(0).min(read.dirty);
+            self.take_bud(bud, &read)?;
+        }
+        Ok(sizes)
+    }
+
+    /// Reads a bud, repairs its torn end on flash, and adds its nodes to the journal.
+    fn read_bud(
+        &mut self,
+        volume: &Volume,
+        bud: &Reference,
+        recover: bool,
+        journal: &mut Journal,
+        report: &mut Report,
+    ) -> Step<Read> {
+        let mut bytes = Vec::new();
+        self.flash.read_leb(bud.leb.get(), &mut bytes)?;
+        if !recover {
+            let nodes = recovery::strict(volume, bud.leb, &bytes, bud.offset, report)?;
+            journal.take(bud.leb, &nodes, report)?;
+            let end = self.scan_end(bud.leb, &bytes, bud.offset).0;
+            return Ok(Read { end, dirty: end - bud.offset });
+        }
+        let nodes = recovery::recover(volume, bud.leb, &bytes, bud.offset, Some(bud.head), report)?;
+        journal.take(bud.leb, &nodes, report)?;
+        let (end, count, is_clean) = self.scan_end(bud.leb, &bytes, bud.offset);
+        if is_clean && count == nodes.len() {
+            return Ok(Read { end, dirty: end - bud.offset });
+        }
+        let kept =
+            nodes.last().map_or(bud.offset, |(offset, node)| align8(offset + node.header.len));
+        let mut front = bytes[..kept as usize].to_vec();
+        encode::pad(&mut front, self.flash.min_io);
+        let end = front.len() as u32;
+        if end == 0 {
+            self.flash.unmap(bud.leb.get())?;
+        } else {
+            self.flash.change(bud.leb.get(), &front)?;
+        }
+        Ok(Read { end, dirty: end - bud.offset })
+    }
+
+    /// Where a scan ends, how many nodes it meets, and whether nothing is damaged.
+    fn scan_end(&self, leb: Leb, bytes: &[u8], start: u32) -> (u32, usize, bool) {
+        let mut scanner = Scanner::new(leb, bytes, start, self.flash.limits);
+        let count = scanner.by_ref().count();
+        let is_clean = scanner.strict_error(self.flash.min_io).is_none();
+        (scanner.offset(), count, is_clean)
+    }
+
+    fn apply(&mut self, entry: Entry, index: usize, newest: &HashMap<u32, usize>) -> Step<()> {
+        let Entry { branch, change, .. } = entry;
+        let key = branch.key;
+        let node = Written { leb: branch.leb.get(), offset: branch.offset, len: branch.len };
+        match change {
+            Change::Inode { .. } | Change::Data { .. } => self.add_leaf(key, node),
+            Change::Deletion => {
+                if newest.get(&key.ino()).is_none_or(|live| *live <= index) {
+                    self.remove_inode_keys(key.ino(), true)?;
+                }
+                Ok(())
+            }
+            Change::Name { name } => self.add_entry(key, &name, node, true),
+            Change::NoName { name } => self.remove_entry(key, &name, true),
+            Change::Truncation { old_size, new_size } => {
+                let (first, behind) = (new_size.div_ceil(BLOCK), old_size.div_ceil(BLOCK));
+                if first < behind {
+                    let ino = key.ino();
+                    let last = Key::data(ino, (behind - 1) as u32);
+                    self.remove_range(Key::data(ino, first as u32), last)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a bud part of the journal in memory (16.8).
+    fn take_bud(&mut self, bud: &Reference, read: &Read) -> Step<()> {
+        let (leb, size) = (bud.leb.get(), self.flash.leb_size);
+        self.lprops.update(&self.flash, leb, |lp| {
+            if bud.offset == 0 {
+                // What a commit knew of it was collected before it became a bud.
+                lp.dirty = lp.dirty.saturating_sub(size - lp.free);
+            }
+            lp.dirty += read.dirty;
+            lp.free = size - read.end;
+            lp.index = false;
+            lp.taken = true;
+        })?;
+        let head = bud.head as usize;
+        self.log.buds.insert(leb, Bud { head, start: bud.offset });
+        self.log.bud_bytes += u64::from(size - bud.offset);
+        self.heads[head].seek(leb, read.end);
+        Ok(())
+    }
+}

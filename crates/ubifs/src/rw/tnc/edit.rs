@@ -1,0 +1,192 @@
+//! Changing the tree (spec: ubifs-runtime 10.10 to 10.14).
+
+use super::{NONE, Position, Tnc, Zbranch, Znode, ZnodeId};
+use crate::rw::error::Step;
+use crate::rw::flash::Flash;
+use crate::rw::lprops::Lprops;
+use eraseblock_ubifs_format::{Key, KeyKind};
+
+impl Tnc {
+    /// Points a leaf's branch to another node. The old node is not counted as dirty here.
+    pub(in crate::rw) fn replace(
+        &mut self,
+        flash: &Flash,
+        lprops: &mut Lprops,
+        position: Position,
+        new: Zbranch,
+    ) -> Step<()> {
+        self.dirty(flash, lprops, position.znode)?;
+        self.nodes[position.znode as usize].branches[position.slot] = new;
+        Ok(())
+    }
+
+    /// Inserts a branch at a slot of a znode, splitting it if it is full.
+    pub(in crate::rw) fn insert(
+        &mut self,
+        flash: &Flash,
+        lprops: &mut Lprops,
+        position: Position,
+        new: Zbranch,
+    ) -> Step<()> {
+        self.dirty(flash, lprops, position.znode)?;
+        self.insert_dirty(flash, position, new);
+        Ok(())
+    }
+
+    fn insert_dirty(&mut self, flash: &Flash, position: Position, new: Zbranch) {
+        let Position { znode: id, slot } = position;
+        let fanout = flash.sb.fanout as usize;
+        let is_full = self.nodes[id as usize].branches.len() >= fanout;
+        let keep = if is_full { self.split_point(id, slot, &new, fanout) } else { 0 };
+        if new.child != NONE {
+            self.nodes[new.child as usize].parent = id;
+        }
+        self.nodes[id as usize].branches.insert(slot, new);
+        if slot == 0 {
+            self.lower_keys(id, new.key);
+        }
+        if is_full {
+            self.split(flash, id, keep);
+        }
+    }
+
+    /// The keys above a znode must not be above its first one.
+    fn lower_keys(&mut self, id: ZnodeId, key: Key) {
+        let mut id = id;
+        loop {
+            let parent = self.nodes[id as usize].parent;
+            if parent == NONE {
+                return;
+            }
+            let slot = self.slot_in_parent(id);
+            let branch = &mut self.nodes[parent as usize].branches[slot];
+            if branch.key <= key {
+                return;
+            }
+            branch.key = key;
+            if slot > 0 {
+                return;
+            }
+            id = parent;
+        }
+    }
+
+    /// How many branches a full znode keeps when one more comes: half, but blocks of one file stay
+    /// together and what grows at its end leaves full znodes behind.
+    fn split_point(&self, id: ZnodeId, slot: usize, new: &Zbranch, fanout: usize) -> usize {
+        let half = fanout.div_ceil(2);
+        let branches = &self.nodes[id as usize].branches;
+        if slot == fanout && self.is_rightmost(id) {
+            return fanout;
+        }
+        let follows = |slot: usize| {
+            let before = slot.checked_sub(1).and_then(|slot| branches.get(slot));
+            before.is_some_and(|before| same_file(before.key, new.key))
+        };
+        if self.nodes[id as usize].level > 0 || !follows(slot) {
+            return half;
+        }
+        match branches.get(slot) {
+            None => fanout,
+            Some(next) if !same_file(next.key, new.key) => slot + 1,
+            Some(_) => half,
+        }
+    }
+
+    fn is_rightmost(&self, id: ZnodeId) -> bool {
+        let mut id = id;
+        loop {
+            let parent = self.nodes[id as usize].parent;
+            if parent == NONE {
+                return true;
+            }
+            let last = self.nodes[parent as usize].branches.last();
+            if last.is_none_or(|last| last.child != id) {
+                return false;
+            }
+            id = parent;
+        }
+    }
+
+    /// Moves the branches behind the first `keep` to a new znode on the right.
+    fn split(&mut self, flash: &Flash, id: ZnodeId, keep: usize) {
+        let node = &mut self.nodes[id as usize];
+        let moved = node.branches.split_off(keep);
+        let (level, parent) = (node.level, node.parent);
+        let first_key = node.branches.first().map_or(Key::MIN, |branch| branch.key);
+        let key = moved.first().map_or(Key::MIN, |branch| branch.key);
+        let children: Vec<ZnodeId> =
+            if level > 0 { moved.iter().map(|branch| branch.child).collect() } else { Vec::new() };
+        let right =
+            self.add_node(Znode { parent, level, dirty: true, used: true, branches: moved });
+        self.dirty_count += 1;
+        for child in children.into_iter().filter(|child| *child != NONE) {
+            self.nodes[child as usize].parent = right;
+        }
+        let to_right = Zbranch { key, leb: 0, offset: 0, len: 0, child: right };
+        if parent != NONE {
+            let slot = self.slot_in_parent(id) + 1;
+            self.insert_dirty(flash, Position { znode: parent, slot }, to_right);
+            return;
+        }
+        let to_left = Zbranch { key: first_key, ..self.root };
+        let root = self.add_node(Znode {
+            parent: NONE,
+            level: level + 1,
+            dirty: true,
+            used: true,
+            branches: vec![to_left, to_right],
+        });
+        self.dirty_count += 1;
+        self.nodes[id as usize].parent = root;
+        self.nodes[right as usize].parent = root;
+        self.root = Zbranch { key: Key::MIN, leb: 0, offset: 0, len: 0, child: root };
+    }
+
+    /// Takes a leaf's branch out. Positions taken before are void.
+    pub(in crate::rw) fn delete(
+        &mut self,
+        flash: &Flash,
+        lprops: &mut Lprops,
+        position: Position,
+    ) -> Step<()> {
+        let Position { znode: mut id, slot } = position;
+        self.dirty(flash, lprops, id)?;
+        self.nodes[id as usize].branches.remove(slot);
+        while self.nodes[id as usize].branches.is_empty() {
+            let parent = self.nodes[id as usize].parent;
+            if parent == NONE {
+                return Ok(());
+            }
+            let slot = self.slot_in_parent(id);
+            self.nodes[parent as usize].branches.remove(slot);
+            self.drop_node(id);
+            id = parent;
+        }
+        self.collapse_root();
+        Ok(())
+    }
+
+    /// A root with a single child gives way to it.
+    fn collapse_root(&mut self) {
+        loop {
+            let root = self.root.child;
+            let node = &self.nodes[root as usize];
+            let [only] = node.branches.as_slice() else { return };
+            if node.level == 0 {
+                return;
+            }
+            self.root = Zbranch { key: Key::MIN, ..*only };
+            self.drop_node(root);
+            match self.root.child {
+                NONE => return,
+                child => self.nodes[child as usize].parent = NONE,
+            }
+        }
+    }
+}
+
+fn same_file(one: Key, other: Key) -> bool {
+    let both_data = one.kind() == Some(KeyKind::Data) && other.kind() == Some(KeyKind::Data);
+    both_data && one.ino() == other.ino()
+}

@@ -1,0 +1,130 @@
+//! Finding leaves (spec: ubifs-runtime 10.4, 10.5).
+
+use super::{NONE, Position, Tnc, ZnodeId};
+use crate::rw::error::Step;
+use crate::rw::flash::Flash;
+use eraseblock_ubifs_format::Key;
+
+impl Tnc {
+    /// The leaf znode where `key` belongs, behind all keys that are not above it, and the slot a
+    /// new branch of that key would take there.
+    pub(in crate::rw) fn place_for(&mut self, flash: &Flash, key: Key) -> Step<Position> {
+        let mut id = self.root_node(flash)?;
+        loop {
+            let node = &mut self.nodes[id as usize];
+            node.used = true;
+            let slot = node.branches.partition_point(|branch| branch.key <= key);
+            if node.level == 0 {
+                return Ok(Position { znode: id, slot });
+            }
+            id = self.child(flash, id, slot.saturating_sub(1))?;
+        }
+    }
+
+    /// The leaf of a key that occurs once.
+    pub(in crate::rw) fn find(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
+        let Position { znode, slot } = self.place_for(flash, key)?;
+        let Some(slot) = slot.checked_sub(1) else { return Ok(None) };
+        let found = self.nodes[znode as usize].branches[slot].key == key;
+        Ok(found.then_some(Position { znode, slot }))
+    }
+
+    /// The first leaf whose key is `key` or above it.
+    pub(in crate::rw) fn first_from(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
+        let mut id = self.root_node(flash)?;
+        loop {
+            let node = &mut self.nodes[id as usize];
+            node.used = true;
+            let slot = node.branches.partition_point(|branch| branch.key < key);
+            if node.level > 0 {
+                id = self.child(flash, id, slot.saturating_sub(1))?;
+                continue;
+            }
+            if slot < node.branches.len() {
+                return Ok(Some(Position { znode: id, slot }));
+            }
+            return self.next_leaf(flash, id);
+        }
+    }
+
+    /// The leaf behind a position.
+    pub(in crate::rw) fn next(
+        &mut self,
+        flash: &Flash,
+        position: Position,
+    ) -> Step<Option<Position>> {
+        let Position { znode, slot } = position;
+        if slot + 1 < self.nodes[znode as usize].branches.len() {
+            return Ok(Some(Position { znode, slot: slot + 1 }));
+        }
+        self.next_leaf(flash, znode)
+    }
+
+    /// The first leaf of the znode to the right.
+    fn next_leaf(&mut self, flash: &Flash, id: ZnodeId) -> Step<Option<Position>> {
+        let mut id = id;
+        loop {
+            let parent = self.nodes[id as usize].parent;
+            if parent == NONE {
+                return Ok(None);
+            }
+            let slot = self.slot_in_parent(id) + 1;
+            if slot < self.nodes[parent as usize].branches.len() {
+                id = self.child(flash, parent, slot)?;
+                break;
+            }
+            id = parent;
+        }
+        while self.nodes[id as usize].level > 0 {
+            id = self.child(flash, id, 0)?;
+        }
+        Ok(Some(Position { znode: id, slot: 0 }))
+    }
+
+    /// The znode of `level` whose first key is `key` and that lies at this place on flash, or
+    /// nothing when it is no longer part of the tree or was changed since.
+    pub(in crate::rw) fn find_clean(
+        &mut self,
+        flash: &Flash,
+        level: u32,
+        key: Key,
+        place: (u32, u32),
+    ) -> Step<Option<ZnodeId>> {
+        let root = self.root_node(flash)?;
+        if self.root.is_at(place.0, place.1) {
+            return Ok(Some(root));
+        }
+        self.find_clean_below(flash, root, level, key, place)
+    }
+
+    fn find_clean_below(
+        &mut self,
+        flash: &Flash,
+        id: ZnodeId,
+        level: u32,
+        key: Key,
+        place: (u32, u32),
+    ) -> Step<Option<ZnodeId>> {
+        let node = &self.nodes[id as usize];
+        if node.level <= level {
+            return Ok(None);
+        }
+        // Equal keys may begin in the branch before the first that is not below.
+        let from = node.branches.partition_point(|branch| branch.key < key).saturating_sub(1);
+        let to = node.branches.partition_point(|branch| branch.key <= key).max(from + 1);
+        for slot in from..to.min(node.branches.len()) {
+            let node = &self.nodes[id as usize];
+            if node.level == level + 1 {
+                if node.branches[slot].is_at(place.0, place.1) {
+                    return self.child(flash, id, slot).map(Some);
+                }
+                continue;
+            }
+            let child = self.child(flash, id, slot)?;
+            if let Some(found) = self.find_clean_below(flash, child, level, key, place)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}

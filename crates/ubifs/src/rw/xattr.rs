@@ -1,0 +1,273 @@
+//! Extended attributes (spec: ubifs-runtime 20; ubifs-format 6.6).
+
+use super::budget::Request;
+use super::core::Core;
+use super::dir::refused;
+use super::error::Step;
+use super::flash::align8;
+use super::journal::Group;
+use super::wbuf::BASE_HEAD;
+use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags};
+use eraseblock_ubifs_format::key::VALUE_MASK;
+use eraseblock_ubifs_format::node::file_type;
+use eraseblock_ubifs_format::{Dent, EntryKind, Key};
+use eraseblock_vfs::{FsErrorKind, Ino, Timestamp, XattrMode, rules};
+
+/// The name of the attribute that holds an encryption context; never shown.
+const CONTEXT: &[u8] = b"c";
+
+/// What an attribute adds to its host's `xattr_size`.
+fn weight(name: &[u8], value: usize) -> u32 {
+    Group::dent_len(name) + align8(160 + value as u32 + 1)
+}
+
+impl Core {
+    fn xent_key(&self, host: u32, name: &[u8]) -> Key {
+        Key::xent(host, self.flash.sb.key_hash.hash(name))
+    }
+
+    /// An inode of which this attribute may change.
+    fn changeable_host(&mut self, ino: Ino, name: &[u8]) -> Step<u32> {
+        self.check_mounted()?;
+        let inode = self.visible(ino)?;
+        let host = inode.ino;
+        rules::check_changeable(&inode.attr())?;
+        rules::check_xattr_name(inode.kind(), name, true)?;
+        Ok(host)
+    }
+
+    fn xattr_ino(&mut self, host: u32, name: &[u8]) -> Step<Option<u32>> {
+        let key = self.xent_key(host, name);
+        self.find_entry(key, name, |dent| dent.ino)
+    }
+
+    pub(super) fn xattr(&mut self, ino: Ino, name: &[u8]) -> Step<Vec<u8>> {
+        let inode = self.visible(ino)?;
+        let host = inode.ino;
+        rules::check_xattr_name(inode.kind(), name, false)?;
+        match self.xattr_ino(host, name)? {
+            Some(value) => Ok(self.inode(value)?.data.clone()),
+            None => Err(absent(host, name)),
+        }
+    }
+
+    pub(super) fn list_xattrs(&mut self, ino: Ino) -> Step<Vec<Vec<u8>>> {
+        let host = self.visible(ino)?.ino;
+        let mut branches = Vec::new();
+        self.scan(Key::xent(host, 0), Key::xent(host, VALUE_MASK), &mut |branch| {
+            branches.push(*branch);
+            true
+        })?;
+        let mut names = Vec::new();
+        let mut buf = Vec::new();
+        for branch in branches {
+            let dent = self.leaf(&branch, &mut buf)?.dent()?;
+            if dent.name != CONTEXT {
+                names.push(dent.name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    pub(super) fn set_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        now: Timestamp,
+    ) -> Step<()> {
+        let host = self.changeable_host(ino, name)?;
+        rules::check_xattr_value(value, MAX_INODE_DATA)?;
+        let known = self.xattr_ino(host, name)?;
+        match (known, mode) {
+            (Some(_), XattrMode::Create) => {
+                Err(refused(FsErrorKind::Exists, host, "the attribute exists"))
+            }
+            (None, XattrMode::Replace) => Err(absent(host, name)),
+            (Some(holder), _) => self.replace_xattr(host, holder, name, value, now),
+            (None, _) => self.add_xattr(host, name, value, now),
+        }
+    }
+
+    fn add_xattr(&mut self, host: u32, name: &[u8], value: &[u8], now: Timestamp) -> Step<()> {
+        let inode = self.inode(host)?;
+        let names = inode.xattr_names + inode.xattr_cnt + name.len() as u32 + 1;
+        let most = self.flash.leb_size / 2 / 160;
+        let inode = self.inode(host)?;
+        if names > XATTR_LIST_MAX || inode.xattr_cnt >= most {
+            return Err(refused(FsErrorKind::NoSpace, host, "too many attributes"));
+        }
+        let host_data = align8(inode.data.len() as u32);
+        let request = Request {
+            new_inodes: 1,
+            new_data: align8(value.len() as u32),
+            new_dents: 1,
+            dirtied_inodes: 1,
+            dirtied_data: host_data,
+            ..Request::default()
+        };
+        self.budget(&request)?;
+        let result = self.add_xattr_promised(host, name, value, now);
+        self.settle(&request, result)
+    }
+
+    fn add_xattr_promised(
+        &mut self,
+        host: u32,
+        name: &[u8],
+        value: &[u8],
+        now: Timestamp,
+    ) -> Step<()> {
+        use inode_flags::{COMPRESS, SYNC, XATTR};
+        let mode = file_type::REGULAR | 0o777;
+        let mut holder = self.new_inode(host, mode, (0, 0), value.to_vec(), now)?;
+        let host_is_dir = self.inode(host)?.is_dir();
+        let inherited = if host_is_dir { holder.flags & (COMPRESS | SYNC) } else { 0 };
+        holder.flags = XATTR | inherited;
+        let host_len = 160 + align8(self.inode(host)?.data.len() as u32);
+        let len = Group::dent_len(name) + align8(holder.node_len()) + host_len;
+        self.reserve(BASE_HEAD, len)?;
+        let time = self.time(now);
+        let inode = self.inode(host)?;
+        inode.xattr_cnt += 1;
+        inode.xattr_size += weight(name, value.len());
+        inode.xattr_names += name.len() as u32;
+        inode.ctime = time;
+        let ino = holder.ino;
+        self.inodes.insert(holder);
+        let result = self.write_new_xattr(host, ino, name);
+        self.must(result, "attribute")?;
+        self.inode_written(ino);
+        self.xattr_host_written(host);
+        Ok(())
+    }
+
+    /// The host was journalled with an attribute's group: with a size its content may lag behind.
+    fn xattr_host_written(&mut self, host: u32) {
+        self.inode_written(host);
+    }
+
+    fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
+        let key = self.xent_key(host, name);
+        let mut group = Group::default();
+        let cookie = self.cookie();
+        let dent = Dent { key, ino: holder, kind: EntryKind::Regular, cookie, name };
+        group.dent(self, &dent)?;
+        self.add_inodes(&mut group, &[holder, host])?;
+        // A new attribute is durable at once (20.4).
+        let written = self.write_group(&group, &[holder, host], true)?;
+        self.add_entry(key, name, written[0], false)?;
+        self.index_inodes(&[holder, host], &written[1..])
+    }
+
+    fn replace_xattr(
+        &mut self,
+        host: u32,
+        holder: u32,
+        name: &[u8],
+        value: &[u8],
+        now: Timestamp,
+    ) -> Step<()> {
+        let host_data = align8(self.inode(host)?.data.len() as u32);
+        let request = Request {
+            dirtied_inodes: 2,
+            dirtied_data: align8(value.len() as u32) + host_data,
+            ..Request::default()
+        };
+        self.budget(&request)?;
+        let result = self.replace_xattr_promised(host, holder, name, value, now);
+        self.settle(&request, result)
+    }
+
+    fn replace_xattr_promised(
+        &mut self,
+        host: u32,
+        holder: u32,
+        name: &[u8],
+        value: &[u8],
+        now: Timestamp,
+    ) -> Step<()> {
+        let host_len = align8(160 + self.inode(host)?.data.len() as u32);
+        self.reserve(BASE_HEAD, host_len + align8(160 + value.len() as u32))?;
+        let time = self.time(now);
+        let inode = self.inode(holder)?;
+        let old = inode.data.len();
+        inode.data = value.to_vec();
+        inode.data_len = value.len() as u32;
+        inode.size = value.len() as u64;
+        let inode = self.inode(host)?;
+        inode.xattr_size = inode.xattr_size - weight(name, old) + weight(name, value.len());
+        inode.ctime = time;
+        let mut group = Group::default();
+        let inos = [host, holder];
+        let result = self.add_inodes(&mut group, &inos);
+        let sync = self.any_sync(&inos)?;
+        let result = result.and_then(|()| self.write_group(&group, &inos, sync));
+        let result = result.and_then(|written| self.index_inodes(&inos, &written));
+        self.must(result, "attribute")?;
+        self.inode_written(holder);
+        self.xattr_host_written(host);
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&mut self, ino: Ino, name: &[u8], now: Timestamp) -> Step<()> {
+        let host = self.changeable_host(ino, name)?;
+        let Some(holder) = self.xattr_ino(host, name)? else { return Err(absent(host, name)) };
+        let host_data = align8(self.inode(host)?.data.len() as u32);
+        let request = Request {
+            changed_dents: 1,
+            dirtied_inodes: 2,
+            dirtied_data: host_data,
+            ..Request::default()
+        };
+        self.budget(&request)?;
+        let result = self.remove_xattr_promised(host, holder, name, now);
+        self.settle(&request, result)
+    }
+
+    fn remove_xattr_promised(
+        &mut self,
+        host: u32,
+        holder: u32,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Step<()> {
+        let host_len = align8(160 + self.inode(host)?.data.len() as u32);
+        self.reserve(BASE_HEAD, Group::dent_len(name) + 160 + host_len)?;
+        let time = self.time(now);
+        let inode = self.inode(holder)?;
+        let old = inode.data.len();
+        inode.nlink = 0;
+        let inode = self.inode(host)?;
+        inode.xattr_cnt -= 1;
+        inode.xattr_size -= weight(name, old);
+        inode.xattr_names -= name.len() as u32;
+        inode.ctime = time;
+        let result = self.write_removed_xattr(host, holder, name);
+        self.must(result, "attribute")?;
+        self.xattr_host_written(host);
+        self.inodes.remove(holder);
+        Ok(())
+    }
+
+    fn write_removed_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
+        let key = self.xent_key(host, name);
+        let mut group = Group::default();
+        let dent = Dent { key, ino: 0, kind: EntryKind::Regular, cookie: 0, name };
+        group.dent(self, &dent)?;
+        self.add_inodes(&mut group, &[holder, host])?;
+        let sync = self.any_sync(&[host])?;
+        let written = self.write_group(&group, &[host], sync)?;
+        self.remove_entry(key, name, false)?;
+        self.waste(&written[0])?;
+        self.remove_range(Key::first_of(holder), Key::last_of(holder))?;
+        self.waste(&written[1])?;
+        self.add_leaf(Key::inode(host), written[2])
+    }
+}
+
+fn absent(host: u32, name: &[u8]) -> super::error::Fault {
+    let name = String::from_utf8_lossy(name);
+    refused(FsErrorKind::NoAttribute, host, &format!("no extended attribute `{name}`"))
+}

@@ -1,0 +1,131 @@
+//! Mounted for writing, beside the model.
+
+use crate::strict_leb::{Onto, StrictLeb};
+use eraseblock_ubifs::mkfs::{self, Compressor, MkfsOptions, NoProgress};
+use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
+use eraseblock_vfs::drive::{DriveOptions, Subject, drive};
+use eraseblock_vfs::model::ModelRules;
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{
+    CompareOptions, FileSystem, ModelFs, NewInode, NewKind, SourceTree, Timestamp,
+    WritableFileSystem, ops, same_tree,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+
+/// An empty file system on a volume of `lebs` LEBs.
+pub(crate) fn empty(lebs: u32) -> Arc<StrictLeb> {
+    let volume = StrictLeb::new(15_872, 512, 2048, lebs);
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let options =
+        MkfsOptions { compressor: Compressor::Lzo, ..MkfsOptions::new(15_872, 512, lebs) };
+    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    Arc::new(volume)
+}
+
+pub(crate) fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
+    let mounted = UbifsMount::mount(Arc::clone(volume) as _, MountOptions::default());
+    mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
+}
+
+pub(crate) fn checked(fs: &UbifsMount) -> Result<(), String> {
+    let findings = fs.check().map_err(|error| error.to_string())?;
+    let lines: Vec<String> = findings.iter().map(|finding| format!("{finding:?}")).collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+}
+
+fn file() -> NewInode<'static> {
+    NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 1, gid: 2 }
+}
+
+#[test]
+fn a_file_is_written_and_read_back() {
+    let volume = empty(64);
+    let content: Vec<u8> = (0..100_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+    {
+        let fs = mount(&volume).unwrap();
+        checked(&fs).unwrap();
+        let ino = fs.create(1, b"hello", &file(), NOW).unwrap();
+        fs.write(ino, 0, &content, NOW).unwrap();
+        let mut back = vec![0; content.len() + 10];
+        assert_eq!(fs.read(ino, 0, &mut back).unwrap(), content.len());
+        assert!(back[..content.len()] == content);
+        fs.sync().unwrap();
+        checked(&fs).unwrap();
+        fs.unmount().unwrap();
+        assert!(fs.create(1, b"late", &file(), NOW).is_err());
+    }
+    let (reader, findings) =
+        Ubifs::open(Arc::clone(&volume) as _, &OpenOptions { strict: true }).unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    assert!(reader.info().is_clean);
+    let ino = reader.lookup(1, b"hello").unwrap();
+    let mut back = vec![0; content.len()];
+    reader.read(ino, 0, &mut back).unwrap();
+    assert!(back == content);
+    let fs = mount(&volume).unwrap();
+    checked(&fs).unwrap();
+    fs.unlink(1, b"hello", NOW).unwrap();
+    fs.unmount().unwrap();
+    checked(&fs).unwrap();
+}
+
+/// A volume and what is mounted on it.
+struct Mounted {
+    volume: Arc<StrictLeb>,
+    fs: UbifsMount,
+}
+
+impl Mounted {
+    fn new(lebs: u32) -> Self {
+        let volume = empty(lebs);
+        let fs = mount(&volume).unwrap();
+        Self { volume, fs }
+    }
+
+    fn again(&mut self) -> Result<(), String> {
+        // The reader must see what the writer will see.
+        let (reader, _) = Ubifs::open(Arc::clone(&self.volume) as _, &OpenOptions { strict: true })
+            .map_err(|error| format!("reader: {error}"))?;
+        self.volume = Arc::new(self.volume.with(self.volume.lebs()));
+        self.fs = mount(&self.volume)?;
+        let options = CompareOptions::ALL;
+        let differences = same_tree(&reader, &self.fs, &options);
+        match differences.first() {
+            None => Ok(()),
+            Some(first) => Err(format!("reader and writer: {first}")),
+        }
+    }
+}
+
+impl Subject for Mounted {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        &self.fs
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.again()
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        self.again()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        checked(&self.fs)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #[test]
+    fn it_does_what_the_model_does(ops in ops::strategy::ops(60)) {
+        let mut subject = Mounted::new(80);
+        let model = ModelFs::new(ModelRules::UBIFS, NOW);
+        let done = drive(&mut subject, &model, &ops, &DriveOptions::default());
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
+    }
+}
