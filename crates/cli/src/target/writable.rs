@@ -82,7 +82,7 @@ fn open_path(
     let device: Arc<dyn Mtd> = match (is_chip, is_jffs2) {
         (true, _) if mode.read_only => Arc::new(Chip::load(&place.path)?),
         (true, _) => Arc::new(Chip::open(&place.path)?),
-        (false, true) => Arc::new(image(&place.path, args.shape.peb, mode)?),
+        (false, true) => Arc::new(image(&place.path, args.shape.sizes.peb, mode)?),
         (false, false) => {
             return Err(Failure::new("holds no file system that can be changed")
                 .hint("JFFS2 images and simulated chips with JFFS2 can"));

@@ -35,6 +35,7 @@ fn open_options() -> OpenOptions {
     OpenOptions { image_seq: 0x1AB0_0002, ..OpenOptions::default() }
 }
 
+#[allow(clippy::needless_pass_by_value)] // for map_err
 fn text(error: impl ToString) -> String {
     error.to_string()
 }
