@@ -16,6 +16,7 @@ mod id;
 mod jffs2;
 mod judge;
 mod live;
+mod on_ubi;
 mod target;
 mod tree;
 mod workload;
@@ -28,6 +29,7 @@ mod toy;
 pub use engine::{explore, replay};
 pub use id::{Cut, CutId, Plan};
 pub use jffs2::Jffs2Target;
+pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
 pub use workload::{pair_count, single_count};
 

@@ -71,7 +71,8 @@ impl Case<'_> {
     }
 
     fn is_out_of_model(&self) -> bool {
-        let decays = |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(Variant::P5 { .. }));
+        let decays =
+            |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(Variant::P5 { .. } | Variant::E4));
         self.rules.decay_is_out_of_model && self.id.cuts.iter().any(decays)
     }
 
@@ -90,7 +91,7 @@ impl Case<'_> {
             "mount-refused",
         ];
         let mut verdict = Err(broken);
-        for _ in 0..5 {
+        for _ in 0..12 {
             match &verdict {
                 Err((rule, _)) if FAILURES.contains(rule) => {}
                 _ => break,

@@ -1,0 +1,153 @@
+//! A file system on a volume of UBI on a small chip, judged: chip, UBI and file system recover
+//! together.
+
+use super::target::{Mounted, Rules, Target};
+use crate::powercut::Shape;
+use eraseblock_base::VolumeId;
+use eraseblock_mtd::LebDevice;
+use eraseblock_nandsim::Chip;
+use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
+use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_vfs::WritableFileSystem;
+use std::sync::Arc;
+
+/// Mounts what is on a volume, read-only if asked for; makes an empty file system on an empty
+/// volume.
+pub type MountFn = fn(Arc<dyn LebDevice>, bool) -> Result<Box<dyn Mounted>, String>;
+
+/// A file system on the only volume of a chip.
+#[derive(Clone, Copy, Debug)]
+pub struct OnUbi {
+    /// The first word of replay ids.
+    pub fs: &'static str,
+    /// The chip.
+    pub shape: Shape,
+    /// What the file system promises.
+    pub rules: Rules,
+    /// How it is mounted.
+    pub mount: MountFn,
+}
+
+/// Blocks that UBI keeps for itself.
+const KEPT: u32 = 8;
+
+fn open_options() -> OpenOptions {
+    OpenOptions { image_seq: 0x1AB0_0002, ..OpenOptions::default() }
+}
+
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// A file system and the device under it, which lives as long.
+struct OnDevice {
+    inner: Box<dyn Mounted>,
+    ubi: UbiDevice,
+}
+
+impl Mounted for OnDevice {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        self.inner.fs()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.ubi.check_invariants()?;
+        self.inner.check()
+    }
+}
+
+impl OnUbi {
+    fn volume(ubi: &UbiDevice) -> Result<Arc<dyn LebDevice>, String> {
+        Ok(Arc::new(ubi.volume(VolumeId::new(0)).map_err(text)?))
+    }
+}
+
+impl Target for OnUbi {
+    fn name(&self) -> (&'static str, &'static str) {
+        (self.fs, self.shape.name())
+    }
+
+    fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    fn format(&self) -> Result<Chip, String> {
+        let chip = Arc::new(self.shape.chip());
+        let ubi =
+            UbiDevice::open(chip.clone(), &self.shape.layout(), &open_options()).map_err(text)?;
+        let new = NewVolume {
+            id: Some(VolumeId::new(0)),
+            name: VolumeName::new(self.fs).ok_or("a short name")?,
+            kind: VolumeKind::Dynamic,
+            lebs: 64 - KEPT,
+            alignment: 1,
+            flags: VolumeFlags::default(),
+        };
+        ubi.create_volume(&new).map_err(text)?;
+        let mounted = (self.mount)(Self::volume(&ubi)?, false)?;
+        mounted.fs().unmount().map_err(text)?;
+        drop(mounted);
+        ubi.flush().map_err(text)?;
+        Ok(chip.snapshot().to_chip())
+    }
+
+    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+        let layout = self.shape.layout();
+        if read_only {
+            let ubi = Ubi::attach(chip.clone(), &layout, &AttachOptions::default());
+            let volume = ubi.map_err(text)?.volume(VolumeId::new(0)).map_err(text)?;
+            return (self.mount)(Arc::new(volume), true);
+        }
+        let ubi = UbiDevice::open(chip.clone(), &layout, &open_options()).map_err(text)?;
+        let inner = (self.mount)(Self::volume(&ubi)?, false)?;
+        Ok(Box::new(OnDevice { inner, ubi }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eraseblock_base::Leb;
+    use eraseblock_vfs::ModelFs;
+
+    struct Plain(ModelFs);
+
+    impl Mounted for Plain {
+        fn fs(&self) -> &dyn WritableFileSystem {
+            &self.0
+        }
+
+        fn check(&self) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    /// Writes a mark into an empty volume, and finds it later.
+    fn mark(device: Arc<dyn LebDevice>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+        let mut first = vec![0; device.min_io() as usize];
+        device.read(Leb::new(0), 0, &mut first).map_err(text)?;
+        assert_eq!((device.is_read_only(), device.leb_count()), (read_only, 64 - KEPT));
+        match (first[0], read_only) {
+            (0xFF, false) => {
+                first.fill(7);
+                device.write(Leb::new(0), 0, &first).map_err(text)?;
+            }
+            (7, _) => {}
+            _ => return Err("no mark".into()),
+        }
+        Ok(Box::new(Plain(ModelFs::default())))
+    }
+
+    #[test]
+    fn the_volume_is_there_again() {
+        for shape in Shape::ALL {
+            let target = OnUbi { fs: "mark", shape, rules: Rules::UBIFS, mount: mark };
+            let chip = Arc::new(target.format().unwrap());
+            let mounted = target.mount(&chip, false).unwrap();
+            mounted.check().unwrap();
+            drop(mounted);
+            target.mount(&chip, true).unwrap();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Every promise in docs/SEMANTICS.md names tests that exist.
+#![allow(clippy::unwrap_used)] // an integration test is test code throughout
+
+use std::path::{Path, PathBuf};
+
+/// All Rust sources below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_promise_has_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/SEMANTICS.md")).unwrap();
+    let mut promises = 0;
+    let mut ids = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let named = |cell: &&str| cell.starts_with('`') && cell.contains(": ");
+        let [id, _, tests] = cells.as_slice() else { continue };
+        if !named(tests) {
+            continue;
+        }
+        assert!(!ids.contains(id), "{id} is there twice");
+        ids.push(*id);
+        for test in tests.split(", ") {
+            let (room, function) = test.trim_matches('`').split_once(": ").unwrap();
+            let mut files = Vec::new();
+            sources(&root.join("crates").join(room), &mut files);
+            let wanted = format!("fn {function}(");
+            let exists = |file: &PathBuf| std::fs::read_to_string(file).unwrap().contains(&wanted);
+            assert!(files.iter().any(exists), "{id}: no test {test}");
+        }
+        promises += 1;
+    }
+    assert!(promises >= 25, "{promises} promises");
+}
