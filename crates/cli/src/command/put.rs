@@ -44,7 +44,7 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
     let lines = editor.take_output();
     opened.close(session)?;
     report?;
-    session.remark(&String::from_utf8_lossy(&lines));
+    session.remark(String::from_utf8_lossy(&lines).trim_end());
     Ok(())
 }
 
