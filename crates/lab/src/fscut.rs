@@ -19,6 +19,7 @@ mod live;
 mod on_ubi;
 mod target;
 mod tree;
+mod ubifs;
 mod workload;
 
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use id::{Cut, CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
+pub use ubifs::ubifs;
 pub use workload::{pair_count, single_count};
 
 use std::collections::BTreeMap;

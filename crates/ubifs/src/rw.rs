@@ -31,12 +31,14 @@ mod leaves;
 mod log;
 mod lprops;
 mod lpt;
+mod make;
 mod mount;
 mod orphan;
 mod pages;
 mod recovery;
 mod rename;
 mod replay;
+mod shadow;
 mod tnc;
 mod wbuf;
 mod xattr;
@@ -53,6 +55,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
+    /// Change nothing on the device; what has to be repaired is repaired in memory.
+    pub read_only: bool,
     /// Compressor of new files; the superblock's if not given.
     pub compression: Option<Compression>,
     /// Everything is durable when an operation returns.
@@ -65,7 +69,13 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> Self {
-        Self { compression: None, sync: false, dirty_bytes: 16 << 20, index_bytes: 16 << 20 }
+        Self {
+            read_only: false,
+            compression: None,
+            sync: false,
+            dirty_bytes: 16 << 20,
+            index_bytes: 16 << 20,
+        }
     }
 }
 
@@ -90,7 +100,8 @@ pub struct UbifsMount {
 
 impl UbifsMount {
     /// Mounts the file system on a volume: replays the journal, repairs what a power cut left, and
-    /// makes it ready for writing (spec: ubifs-runtime 5.1). Says what was found on the way.
+    /// makes it ready for writing (spec: ubifs-runtime 5.1). On an empty volume a file system is
+    /// made first. Says what was found on the way.
     ///
     /// Refuses what Linux refuses; such a volume can still be read with [`crate::Ubifs::open`].
     pub fn mount(

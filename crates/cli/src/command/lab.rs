@@ -31,6 +31,8 @@ enum LabCommand {
 pub(crate) enum LabTarget {
     /// UBI.
     Ubi,
+    /// UBIFS on UBI.
+    Ubifs,
     /// JFFS2.
     Jffs2,
 }
@@ -96,7 +98,7 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
     match &args.command {
         LabCommand::Powercut(args) => match args.target {
             LabTarget::Ubi => ubi::powercut(args, session),
-            LabTarget::Jffs2 => filesystems::powercut(args, session),
+            LabTarget::Ubifs | LabTarget::Jffs2 => filesystems::powercut(args, session),
         },
         LabCommand::Replay(args) if args.id.starts_with("ubi/") => ubi::replay(args, session),
         LabCommand::Replay(args) => filesystems::replay(args, session),

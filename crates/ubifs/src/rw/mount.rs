@@ -9,8 +9,9 @@ use super::gc::Gc;
 use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
+use super::shadow::Shadow;
 use super::tnc::Tnc;
-use super::{inode::InodeTable, pages::Pages};
+use super::{inode::InodeTable, make, pages::Pages};
 use crate::error::UbifsError;
 use crate::log as log_walk;
 use crate::master::{self, Selected};
@@ -25,6 +26,11 @@ use std::sync::Arc;
 
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
+    let device: Arc<dyn LebDevice> =
+        if options.read_only { Arc::new(Shadow::new(device)) } else { device };
+    if !options.read_only && make::is_empty(&*device)? {
+        make::make(&*device, &options)?;
+    }
     let mut report = Report::new(true);
     let found = sb::load(device, &mut report)?;
     let is_writable_format = found.sb.fmt_version <= 5 && found.sb.ro_compat_version == 0;
@@ -116,6 +122,7 @@ impl Core {
         }
         core.check_root()?;
         core.findings = report.findings;
+        core.is_read_only = core.options.read_only;
         Ok(core)
     }
 
@@ -166,6 +173,9 @@ impl Core {
     /// Goes on writing after [`Core::write_clean_master`].
     pub(super) fn become_writable(&mut self) -> Step<()> {
         self.flash.check_writable()?;
+        if self.options.read_only {
+            return Err(eraseblock_vfs::rules::read_only().into());
+        }
         if !self.master.has(master_flags::DIRTY) {
             self.master.flags |= master_flags::DIRTY;
             self.write_master()?;

@@ -4,8 +4,13 @@ use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, per_second, violatio
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
-    CutId, FsOptions, Jffs2Target, Plan, Target, explore, pair_count, replay as judge, single_count,
+    CutId, FsOptions, Jffs2Target, Plan, Target, explore, pair_count, replay as judge,
+    single_count, ubifs,
 };
+use eraseblock_lab::powercut::Shape;
+
+/// Chips for what lives on UBI.
+const SHAPES: [&str; 4] = ["mini", "subpage", "large", "nor"];
 
 /// The file system of this name on the chip of this name.
 fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
@@ -14,6 +19,10 @@ fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
             let chips = &Jffs2Target::CHIPS;
             let target = Jffs2Target::find(chip.unwrap_or(chips[0]));
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
+        }
+        "ubifs" => {
+            let shape = Shape::find(chip.unwrap_or(Shape::ALL[0].name()));
+            (shape.map(|shape| Box::new(ubifs(shape)) as Box<dyn Target>), &SHAPES)
         }
         _ => (None, &[]),
     };
@@ -52,6 +61,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
     let name = match args.target {
         LabTarget::Ubi => "ubi",
+        LabTarget::Ubifs => "ubifs",
         LabTarget::Jffs2 => "jffs2",
     };
     let target = find(name, args.chip.as_deref())?;

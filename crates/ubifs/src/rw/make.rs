@@ -1,0 +1,60 @@
+//! The file system that a first mount makes on an empty volume (spec: ubifs-runtime 5.1 step 2).
+
+use super::MountOptions;
+use crate::error::UbifsError;
+use crate::mkfs::{self, Compressor, LebSink, MkfsError, MkfsOptions, NoProgress};
+use eraseblock_base::{Leb, Location};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs_format::Compression;
+use eraseblock_vfs::SourceTree;
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Whether nothing is mapped.
+pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
+    for leb in 0..device.leb_count() {
+        if device.is_mapped(Leb::new(leb))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes an empty file system that fills the volume.
+pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(), UbifsError> {
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let compressor = match options.compression {
+        Some(Compression::None) => Compressor::None,
+        Some(Compression::Zlib) => Compressor::Zlib,
+        Some(Compression::Zstd) => Compressor::Zstd { level: 3 },
+        Some(Compression::Lzo) | None => Compressor::Lzo,
+    };
+    let shape = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
+    let options = MkfsOptions { compressor, ..shape };
+    let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
+    made.map(drop).map_err(|error| match error {
+        MkfsError::Sink(source) => UbifsError::Device(eraseblock_mtd::MtdError::Io {
+            at: Location::Whole,
+            operation: "making a file system",
+            source,
+        }),
+        error => UbifsError::Refused {
+            at: Location::Whole,
+            code: "volume-unsuitable",
+            message: error.to_string(),
+        },
+    })
+}
+
+struct Onto<'a>(&'a dyn LebDevice);
+
+impl LebSink for Onto<'_> {
+    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
+        self.0.change(leb, data).map_err(io::Error::other)
+    }
+
+    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
+        self.0.sync().map_err(io::Error::other)
+    }
+}
