@@ -43,6 +43,14 @@ fn main() -> Result<()> {
             put("lpt", &format!("{name}-{number}"), leb)?;
         }
     }
+    for order in eraseblock_jffs2_format::ByteOrder::ALL {
+        let mut options = eraseblock_jffs2::mkfs::MkfsOptions::new(8192);
+        (options.order, options.summary) = (order, true);
+        let mut image = Vec::new();
+        let progress = eraseblock_jffs2::mkfs::NoProgress;
+        eraseblock_jffs2::mkfs::build(&folder()?, &options, &mut image, &progress)?;
+        put("jffs2_mount", &format!("{order}"), &image)?;
+    }
     let image = ubi(&[7; 5000])?;
     put("ubi_headers", "ec", &image[..64])?;
     put("ubi_headers", "vid", &image[512..576])?;

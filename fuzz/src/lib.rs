@@ -1,5 +1,6 @@
 //! What fuzz targets share: the shapes of the small devices they read, and reading everything.
 
+use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
@@ -28,6 +29,14 @@ pub fn layout() -> HeaderLayout {
 pub fn read_ubifs(device: Arc<dyn LebDevice>) {
     let options = OpenOptions { strict: false };
     if let Ok((fs, _)) = Ubifs::open(device, &options) {
+        read_tree(&fs);
+    }
+}
+
+/// Opens a JFFS2 and reads all there is.
+pub fn read_jffs2(image: Vec<u8>) {
+    let options = eraseblock_jffs2::OpenOptions::default();
+    if let Ok((fs, _)) = Jffs2::open(Source::Image(Arc::new(image)), &options) {
         read_tree(&fs);
     }
 }

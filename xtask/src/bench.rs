@@ -4,6 +4,8 @@
 //! and now; nothing is compared with a number from elsewhere. Each pair of commands runs
 //! alternately, and the best of the rounds counts for both sides.
 
+mod jffs2;
+
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -47,7 +49,8 @@ struct Bench {
     rows: Vec<Row>,
 }
 
-/// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`.
+/// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
+/// `--only jffs2` for its rows alone (`jffs2-history`: without the figures).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -69,10 +72,19 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
     let bin = root.join("target/release/eraseblock");
     let mut bench = Bench { bin, tree, work, rounds, rows: Vec::new() };
+    if option("--only").is_some_and(|only| only == "jffs2-history") {
+        bench.jffs2_history(&root)?;
+        return Ok(true);
+    }
+    if option("--only").is_some_and(|only| only == "jffs2") {
+        bench.jffs2(&root)?;
+        return bench.report();
+    }
     bench.mkfs()?;
     bench.build()?;
     bench.extract(&root)?;
     bench.list()?;
+    bench.jffs2(&root)?;
     bench.report()
 }
 

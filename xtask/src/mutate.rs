@@ -8,6 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use eraseblock_base::VolumeId;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::random::SplitMix64;
+use eraseblock_jffs2::mkfs::{
+    Compressor as Jffs2Compressor, MkfsOptions as Jffs2Options, NoProgress as Jffs2NoProgress,
+};
+use eraseblock_jffs2::{Jffs2, Source};
+use eraseblock_jffs2_format::scan::header_order;
+use eraseblock_jffs2_format::{ByteOrder, NodeKind, crc32 as jffs2_crc};
 use eraseblock_mtd::{ImageFile, LebFile};
 use eraseblock_ubi::image::{
     ContentSize, ImagePlan, ImageSpec, LebSource, ReaderSource, VolumeSize, VolumeSpec,
@@ -140,6 +146,7 @@ fn formats() -> Result<Vec<Format>> {
     Ok(vec![
         Format { name: "ubifs", samples: volumes.to_vec(), forge: forge_ubifs, read: read_ubifs },
         Format { name: "ubi", samples: devices, forge: forge_ubi, read: read_ubi },
+        Format { name: "jffs2", samples: jffs2()?, forge: forge_jffs2, read: read_jffs2 },
         Format {
             name: "archives",
             samples: archives,
@@ -183,6 +190,70 @@ fn ubifs(compressor: Compressor) -> Result<Vec<u8>> {
     let mut sink = FileSink::new(Cursor::new(Vec::new()), LEB_SIZE);
     mkfs::build(&tree, &options, &mut sink, &NoProgress)?;
     Ok(sink.into_inner().into_inner())
+}
+
+/// JFFS2 images in both byte orders: with cleanmarkers and summaries, and with neither.
+fn jffs2() -> Result<Vec<Vec<u8>>> {
+    let tree = folder()?;
+    let mut samples = Vec::new();
+    for order in ByteOrder::ALL {
+        for summary in [true, false] {
+            let mut options = Jffs2Options { order, summary, ..Jffs2Options::new(8192) };
+            options.cleanmarker = if summary { 12 } else { 0 };
+            options.compression.compressors.push((Jffs2Compressor::Lzo, 10));
+            let mut image = Vec::new();
+            eraseblock_jffs2::mkfs::build(&tree, &options, &mut image, &Jffs2NoProgress)?;
+            samples.push(image);
+        }
+    }
+    Ok(samples)
+}
+
+/// Changes a byte of some JFFS2 node and makes its checksums right again.
+fn forge_jffs2(image: &mut [u8], random: &mut SplitMix64) {
+    let start = random.index(image.len()) & !3;
+    let found = (start..image.len().saturating_sub(12))
+        .step_by(4)
+        .take(4096)
+        .find_map(|at| Some((at, header_order(&image[at..])?)));
+    let Some((at, (order, header))) = found else { return };
+    let node = &mut image[at..];
+    let len = (header.totlen as usize).min(node.len());
+    // Where each kind of node has its own checksum: what it covers comes before it or up to there.
+    let (covered, crc_at) = match header.kind() {
+        NodeKind::Inode => (60, 64),
+        NodeKind::Dirent => (32, 32),
+        NodeKind::Xattr | NodeKind::Summary => (28, 28),
+        NodeKind::Xref => (24, 24),
+        _ => (8, 8),
+    };
+    if len < crc_at + 4 {
+        return;
+    }
+    let field = random.index(len.min(covered + 40));
+    node[field] = random.interesting_byte();
+    let mut put = |at: usize, end: usize, start: usize| {
+        let crc = jffs2_crc(&node[start..end]);
+        node[at..at + 4].copy_from_slice(&order.u32_bytes(crc));
+    };
+    if random.below(4) > 0 {
+        put(8, 8, 0);
+    }
+    match header.kind() {
+        NodeKind::Inode => put(60, len, 68),
+        NodeKind::Dirent if len > 40 => put(36, len, 40),
+        NodeKind::Xattr | NodeKind::Summary if len > 32 => put(24, len, 32),
+        _ => {}
+    }
+    let covered = if header.kind() == NodeKind::Summary { 24 } else { covered };
+    put(crc_at, covered, 0);
+}
+
+fn read_jffs2(image: Vec<u8>) {
+    let source = Source::Image(Arc::new(image));
+    if let Ok((fs, _)) = Jffs2::open(source, &eraseblock_jffs2::OpenOptions::default()) {
+        read_tree(&fs);
+    }
 }
 
 /// A UBI image with the volume and a static one.

@@ -6,6 +6,9 @@
 
 mod batch;
 mod compare;
+mod jffs2_chips;
+mod jffs2_ours;
+mod jffs2_writes;
 mod linux_writes;
 mod mounts_ours;
 mod we_read;
@@ -100,8 +103,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = options(args)?;
     let mut checks = Checks { only: options.only.clone(), ..Checks::default() };
     let mut names = linux_writes::names();
+    names.extend(jffs2_writes::names());
     names.extend(we_read::names());
     names.extend(mounts_ours::names());
+    names.extend(jffs2_ours::names());
     names.retain(|name| checks.wants(name));
     if options.list {
         println!("{}", names.join("\n"));
@@ -122,8 +127,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         keep: options.keep,
     };
     linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
+    jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     we_read::run(&paths, &mut checks);
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
+    jffs2_ours::run(&guest, &paths, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
 }

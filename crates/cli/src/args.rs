@@ -1,6 +1,7 @@
 //! The command line as a whole, and the argument groups that several sub-commands share.
 
 pub(crate) mod flash;
+pub(crate) mod jffs2;
 pub(crate) mod ubifs;
 
 use crate::command;
@@ -9,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use eraseblock_base::size::parse_size;
 use std::ffi::OsString;
 
-/// Linux's raw-flash storage stack in user space: UBI and UBIFS images without root.
+/// Linux's raw-flash storage stack in user space: UBI, UBIFS and JFFS2 images without root.
 #[derive(Debug, Parser)]
 #[command(
     name = "eraseblock",
@@ -18,8 +19,8 @@ use std::ffi::OsString;
     arg_required_else_help = true,
     after_help = "TARGET is an image file; what it is, is detected and can be forced. VOLUME is a UBI volume's\n\
                   name or number. Exit codes: 0 done, 1 done with findings, 2 usage, 3 could not.\n\n\
-                  The classic tools are here too: `eraseblock mkfs.ubifs ...` and `eraseblock ubinize ...`, or a\n\
-                  symbolic link of that name."
+                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
+                  or a symbolic link of that name."
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -99,9 +100,24 @@ pub(crate) struct ShapeArgs {
     /// Size of a logical eraseblock, for a bare UBIFS image
     #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub leb: Option<u32>,
+    /// Where the first eraseblock of a JFFS2 begins in the file
+    #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size64)]
+    pub start: Option<u64>,
+    /// Byte order of a JFFS2
+    #[arg(long, help_heading = "Instead of detection", value_name = "ORDER")]
+    pub byte_order: Option<Endian>,
     /// The sizes of the flash.
     #[command(flatten)]
     pub sizes: SizeArgs,
+}
+
+/// A byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Endian {
+    /// Lowest byte first.
+    Little,
+    /// Highest byte first.
+    Big,
 }
 
 /// Sizes of a flash that are not to be detected.
@@ -128,6 +144,8 @@ pub(crate) enum Format {
     Ubi,
     /// A bare UBIFS image.
     Ubifs,
+    /// A JFFS2 image.
+    Jffs2,
 }
 
 /// Parses a size below 4 GiB.

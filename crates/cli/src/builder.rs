@@ -1,5 +1,7 @@
 //! Making a UBIFS: the options of the command as those of the builder, and its progress as a bar.
 
+pub(crate) mod jffs2;
+
 use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::failure::Failure;
 use crate::session::Session;

@@ -2,7 +2,9 @@
 //! `eraseblock NAME ...`. They take the same arguments, write the same files and end with the same
 //! exit codes as the tools of that name, so that existing scripts work unchanged.
 
+mod mkfs_jffs2;
 mod mkfs_ubifs;
+mod sumtool;
 mod ubinize;
 
 use crate::failure::Failure;
@@ -15,8 +17,12 @@ use std::path::Path;
 /// A classic tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Personality {
+    /// mkfs.jffs2(1)
+    MkfsJffs2,
     /// mkfs.ubifs(8)
     MkfsUbifs,
+    /// sumtool(1)
+    Sumtool,
     /// ubinize(8)
     Ubinize,
 }
@@ -27,7 +33,9 @@ const CLASSIC_FAILURE: u8 = 255;
 impl Personality {
     fn by_name(name: &OsStr) -> Option<Self> {
         match name.to_str()? {
+            "mkfs.jffs2" => Some(Self::MkfsJffs2),
             "mkfs.ubifs" => Some(Self::MkfsUbifs),
+            "sumtool" => Some(Self::Sumtool),
             "ubinize" => Some(Self::Ubinize),
             _ => None,
         }
@@ -35,8 +43,18 @@ impl Personality {
 
     fn name(self) -> &'static str {
         match self {
+            Self::MkfsJffs2 => "mkfs.jffs2",
             Self::MkfsUbifs => "mkfs.ubifs",
+            Self::Sumtool => "sumtool",
             Self::Ubinize => "ubinize",
+        }
+    }
+
+    /// The exit code for a command line that cannot be understood.
+    fn usage_failure(self) -> u8 {
+        match self {
+            Self::MkfsJffs2 | Self::Sumtool => 1,
+            Self::MkfsUbifs | Self::Ubinize => CLASSIC_FAILURE,
         }
     }
 }
@@ -56,6 +74,10 @@ pub(crate) fn of(arguments: &mut Vec<OsString>) -> Option<Personality> {
 /// Runs a classic tool and returns its exit code.
 pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
     match personality {
+        Personality::MkfsJffs2 => {
+            parse_and_run(personality, &mkfs_jffs2::spell_out_pad(arguments), mkfs_jffs2::run)
+        }
+        Personality::Sumtool => parse_and_run(personality, arguments, sumtool::run),
         Personality::MkfsUbifs => parse_and_run(personality, arguments, mkfs_ubifs::run),
         Personality::Ubinize => parse_and_run(personality, arguments, ubinize::run),
     }
@@ -73,7 +95,7 @@ fn parse_and_run<A: Parser>(
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             // Nobody listening is no error.
             let _ = error.print();
-            return if is_answer { 0 } else { CLASSIC_FAILURE };
+            return if is_answer { 0 } else { personality.usage_failure() };
         }
     };
     let mut session = Session::new(GlobalOptions::default());

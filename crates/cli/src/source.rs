@@ -1,6 +1,5 @@
 //! A folder on its way into an image: read, and changed as the options say.
 
-use crate::args::ubifs::UbifsOptions;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock_tree::dir::ReadOptions;
@@ -10,11 +9,51 @@ use eraseblock_tree::{devtable, owners, source, times};
 use eraseblock_ubi::image::{VolumeSize, VolumeSpec};
 use eraseblock_ubi_format::VolumeKind;
 use eraseblock_vfs::source::NodeId;
-use eraseblock_vfs::{SourceTree, Timestamp};
+use eraseblock_vfs::{SourceKind, SourceTree, Timestamp};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What is changed about a folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Adjustments {
+    /// Device table.
+    pub devtable: Option<PathBuf>,
+    /// SELinux file contexts.
+    pub selinux: Option<PathBuf>,
+    /// Make everything owned by 0:0.
+    pub squash_owner: bool,
+    /// Take away set-id bits and write permission of group and others.
+    pub squash_modes: bool,
+    /// Squash first: what the device table says stays, as with mkfs.jffs2.
+    pub table_wins: bool,
+    /// Set all times to 1970.
+    pub zero_times: bool,
+    /// Rules for owners.
+    pub map_uid: Vec<String>,
+    /// Rules for groups.
+    pub map_gid: Vec<String>,
+    /// Attributes that are taken along.
+    pub xattrs: Xattrs,
+}
+
+/// Which extended attributes are taken along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Xattrs {
+    /// All but access control lists.
+    #[default]
+    All,
+    /// Access control lists, too.
+    WithAcls,
+    /// Those whose names begin like this.
+    Only(&'static [&'static [u8]]),
+    /// None.
+    None,
+}
+
+/// Permission bits that squashing leaves.
+const SQUASHED_MODE: u32 = 0o1755;
 
 /// Reads the folder or archive at `path`; `output` is the image about to be written, which must
 /// not lie in it.
@@ -23,13 +62,14 @@ use std::path::Path;
 /// times, and with SOURCE_DATE_EPOCH nothing is younger than that.
 pub(crate) fn load(
     path: &Path,
-    options: &UbifsOptions,
+    options: &Adjustments,
     output: &Path,
     session: &mut Session,
 ) -> Result<SourceTree, Failure> {
     let exclude = fs::metadata(output).ok().filter(fs::Metadata::is_file);
     let read = ReadOptions {
-        xattrs: !options.no_xattrs,
+        xattrs: options.xattrs != Xattrs::None,
+        acls: matches!(options.xattrs, Xattrs::WithAcls | Xattrs::Only(_)),
         exclude_inode: exclude.map(|file| (file.dev(), file.ino())),
         ..ReadOptions::default()
     };
@@ -40,24 +80,49 @@ pub(crate) fn load(
     Ok(tree)
 }
 
+fn ids(tree: &SourceTree) -> Vec<NodeId> {
+    tree.nodes().map(|(id, _)| id).collect()
+}
+
+fn squash(tree: &mut SourceTree, options: &Adjustments) {
+    if options.squash_owner {
+        owners::squash(tree);
+    }
+    if options.squash_modes {
+        for id in ids(tree) {
+            let node = tree.node_mut(id);
+            if !matches!(node.kind, SourceKind::Symlink(_)) {
+                node.permissions &= SQUASHED_MODE;
+            }
+        }
+    }
+}
+
 /// Changes a tree as the options say: device table, owners, attributes, labels, times.
 pub(crate) fn adjust(
     tree: &mut SourceTree,
-    options: &UbifsOptions,
+    options: &Adjustments,
     session: &mut Session,
 ) -> Result<(), Failure> {
+    if options.table_wins {
+        squash(tree, options);
+    }
     if let Some(path) = &options.devtable {
         let text = fs::read(path).context(path.display())?;
         session.report(devtable::apply(tree, &text).context(path.display())?);
     }
-    if options.squash_owner {
-        owners::squash(tree);
+    if !options.table_wins {
+        squash(tree, options);
     }
     owners::map(tree, &id_map(&options.map_uid)?, &id_map(&options.map_gid)?);
-    if options.no_xattrs {
-        let ids: Vec<NodeId> = tree.nodes().map(|(id, _)| id).collect();
-        for id in ids {
-            tree.node_mut(id).xattrs.clear();
+    for id in ids(tree) {
+        let node = tree.node_mut(id);
+        match options.xattrs {
+            Xattrs::All | Xattrs::WithAcls => {}
+            Xattrs::None => node.xattrs.clear(),
+            Xattrs::Only(starts) => {
+                node.xattrs.retain(|(name, _)| starts.iter().any(|start| name.starts_with(start)));
+            }
         }
     }
     if let Some(path) = &options.selinux {
@@ -66,6 +131,9 @@ pub(crate) fn adjust(
     }
     if let Some(epoch) = source_date_epoch()? {
         times::clamp(tree, epoch);
+    }
+    if options.zero_times {
+        times::clamp(tree, Timestamp::default());
     }
     times::from_mtime(tree);
     Ok(())

@@ -57,7 +57,7 @@ impl Place {
             None => Ok(()),
             Some(volume) => {
                 let (path, volume) = (self.path.display(), crate::text::name(volume));
-                Err(Failure::new(format!("{path}: a bare UBIFS image has no volume `{volume}`")))
+                Err(Failure::new(format!("{path}: there are no volumes in it, so no `{volume}`")))
             }
         }
     }
@@ -74,6 +74,10 @@ pub(crate) fn open_file_system(
             place.refuse_volume()?;
             image.device
         }
+        Image::Jffs2(image) => {
+            place.refuse_volume()?;
+            return Ok(image.opened);
+        }
         Image::Ubi(image) => {
             image.report(session)?;
             Arc::new(image.file_system_volume(place.volume.as_deref())?)
@@ -87,7 +91,7 @@ pub(crate) fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), 
     let place = Place::parse(&args.target)?;
     let Image::Ubi(image) = image::open(&place, &args.shape)? else {
         return Err(Failure::usage(format!("{}: which file?", place.path.display()))
-            .hint("a bare UBIFS image has no volumes; name a path in it"));
+            .hint("there are no volumes in it; name a path"));
     };
     image.report(session)?;
     let volume = match (&place.volume, image.attachment().volumes.as_slice()) {

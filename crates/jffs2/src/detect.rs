@@ -3,6 +3,7 @@
 use crate::error::Jffs2Error;
 use crate::medium::Source;
 use crate::mount::OpenOptions;
+use eraseblock_base::align::is_erased;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{HEADER_LEN, SUMMARY_MARKER_LEN, pad};
 use eraseblock_jffs2_format::{ByteOrder, Header, NodeKind, scan, summary};
@@ -44,7 +45,13 @@ pub(crate) fn detect(
 ) -> Result<Shape, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
     let from = options.start.unwrap_or(0);
-    let (little, big) = nodes(source, from, size)?;
+    // Nodes lie on a grid of 4 bytes that need not be the file's.
+    let (mut little, mut big) = nodes(source, from, size)?;
+    for shift in 1..4 {
+        if little.is_empty() && big.is_empty() && options.start.is_none() {
+            (little, big) = nodes(source, from + shift, size)?;
+        }
+    }
     let order = options.order.unwrap_or(if big.len() > little.len() {
         ByteOrder::Big
     } else {
@@ -81,7 +88,9 @@ pub(crate) fn detect(
             .or_else(|| by_borders(&seen, first.offset))
             .unwrap_or(1 << 16),
     };
-    let start = anchor.unwrap_or_else(|| block_start(first.offset, phase, erase_size));
+    let start = anchor.unwrap_or_else(|| {
+        whole_flash(source, block_start(first.offset, phase, erase_size), erase_size)
+    });
     Ok(Shape {
         start,
         erase_size,
@@ -99,12 +108,27 @@ fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
     if first < phase { first } else { first - (first - phase) % size }
 }
 
+/// The first block of a dump of a whole flash: erased ones before `start` belong to it, if there is
+/// nothing else.
+fn whole_flash(source: &Source, start: u64, erase_size: u32) -> u64 {
+    let mut block = vec![0; erase_size as usize];
+    let mut position = 0;
+    while position < start {
+        let is_grid = start.is_multiple_of(erase_size.into());
+        if !is_grid || source.read(position, &mut block).is_err() || !is_erased(&block) {
+            return start;
+        }
+        position += u64::from(erase_size);
+    }
+    0
+}
+
 /// Valid headers in little and in big endian, until there are enough.
 fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>), Jffs2Error> {
     let (mut little, mut big) = (Vec::new(), Vec::new());
     let mut buf = vec![0; WINDOW];
     let mut position = from;
-    while position + u64::from(HEADER_LEN) <= size && little.len() + big.len() < ENOUGH {
+    while position.saturating_add(HEADER_LEN.into()) <= size && little.len() + big.len() < ENOUGH {
         let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
         let window = &mut buf[..len];
         if let Err(error) = source.read(position, window) {

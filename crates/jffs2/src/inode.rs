@@ -183,10 +183,10 @@ impl Jffs2 {
                     || info.mctime != (0, 0)
                     || !self.tables.entries(ino).is_empty() =>
             {
-                Loaded {
-                    attr: self.attributes(ino, &Inode { mode: 0o040_755, ..Inode::default() })?,
-                    fragments: Vec::new(),
-                }
+                // Linux makes one up, whose times are 0 whatever the names say (spec: jffs2 6).
+                let version = u32::MAX;
+                let made_up = Inode { mode: 0o040_755, version, ..Inode::default() };
+                Loaded { attr: self.attributes(ino, &made_up)?, fragments: Vec::new() }
             }
             (None, None) => return Err(damaged(ino, "no usable node")),
         };
@@ -275,6 +275,7 @@ impl Jffs2 {
     }
 }
 
+/// Decodes the payload of a node by the number of its compressor.
 pub(crate) fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     match number {
         compression::NONE => eraseblock_codec::decompress(Codec::None, stored, out),

@@ -5,9 +5,10 @@ use crate::detect::{self, Shape};
 use crate::error::Jffs2Error;
 use crate::inode::Cache;
 use crate::medium::Source;
-use crate::scan;
+use crate::scan::{self, Found};
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::ByteOrder;
+use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use std::sync::{Mutex, PoisonError};
 
 /// What is known about an image beforehand. Everything left open is found out from its nodes.
@@ -33,6 +34,99 @@ pub struct Info {
     pub node_bytes: u64,
     /// Inodes that a name leads to.
     pub inodes: u64,
+    /// Valid nodes by kind, superseded ones included.
+    pub nodes: NodeCounts,
+    /// The highest numbers in use.
+    pub highest: Highest,
+}
+
+/// The highest numbers that any valid node names, superseded ones included: new ones go above
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Highest {
+    /// Inode number.
+    pub ino: u32,
+    /// Version of a node of the root directory.
+    pub root_version: u32,
+    /// Number of a pair of attribute name and value.
+    pub xid: u32,
+    /// Counter of attribute references.
+    pub xseqno: u32,
+}
+
+impl Highest {
+    fn of(found: &Found) -> Self {
+        let mut highest = Self { ino: ROOT_INO, ..Self::default() };
+        for node in &found.nodes {
+            highest.ino = highest.ino.max(node.ino);
+            if node.ino == ROOT_INO {
+                highest.root_version = highest.root_version.max(node.version);
+            }
+        }
+        for entry in &found.entries {
+            highest.ino = highest.ino.max(entry.pino).max(entry.ino);
+            if entry.pino == ROOT_INO {
+                highest.root_version = highest.root_version.max(entry.version);
+            }
+        }
+        highest.xid = found.pairs.iter().map(|pair| pair.xid).max().unwrap_or(0);
+        highest.xseqno = found.xrefs.iter().map(|xref| xref.xseqno).max().unwrap_or(0);
+        highest
+    }
+}
+
+/// Valid nodes by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeCounts {
+    /// INODE nodes.
+    pub inodes: u64,
+    /// DIRENT nodes.
+    pub entries: u64,
+    /// XATTR nodes.
+    pub xattrs: u64,
+    /// XREF nodes.
+    pub xrefs: u64,
+    /// CLEANMARKER nodes.
+    pub cleanmarkers: u64,
+    /// PADDING nodes.
+    pub paddings: u64,
+    /// SUMMARY nodes.
+    pub summaries: u64,
+    /// Nodes of other types.
+    pub unknown: u64,
+    /// Nodes with data by their compressor's number; the last one counts unknown compressors.
+    pub compressors: [u64; 9],
+}
+
+impl NodeCounts {
+    /// Adds those of another part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.inodes += other.inodes;
+        self.entries += other.entries;
+        self.xattrs += other.xattrs;
+        self.xrefs += other.xrefs;
+        self.cleanmarkers += other.cleanmarkers;
+        self.paddings += other.paddings;
+        self.summaries += other.summaries;
+        self.unknown += other.unknown;
+        for (sum, count) in self.compressors.iter_mut().zip(other.compressors) {
+            *sum += count;
+        }
+    }
+}
+
+/// What people call the compressor with this number; `unknown` when nobody does.
+pub fn compressor_name(number: u8) -> &'static str {
+    match number {
+        compression::NONE => "none",
+        compression::ZERO => "zero",
+        compression::RTIME => "rtime",
+        compression::RUBIN_DYNAMIC => "dynrubin",
+        compression::RUBIN_FIXED => "rubinmips",
+        compression::ZLIB => "zlib",
+        compression::LZO => "lzo",
+        _ => "unknown",
+    }
 }
 
 /// An open file system. Nothing is ever written to it.
@@ -79,11 +173,12 @@ impl Jffs2 {
             findings.error(Location::Whole, "too-large", message);
         }
         let found = scan::scan(&source, &shape, len);
-        let node_bytes = found.live;
+        let (node_bytes, nodes) = (found.live, found.counts);
+        let highest = Highest::of(&found);
         let tables = build::build(found, &mut findings);
         let blocks = len.div_ceil(shape.erase_size.into()) as u32;
         let inodes = tables.live_inodes() as u64;
-        let info = Info { shape, blocks, node_bytes, inodes };
+        let info = Info { shape, blocks, node_bytes, inodes, nodes, highest };
         let late = Mutex::new(Findings::new());
         Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
     }

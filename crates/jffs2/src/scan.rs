@@ -2,6 +2,7 @@
 
 use crate::detect::Shape;
 use crate::medium::Source;
+use crate::mount::NodeCounts;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Findings, Location, Peb};
 use eraseblock_jffs2_format::constants::pad;
@@ -60,6 +61,7 @@ pub(crate) struct Found {
     pub(crate) pairs: Vec<PairRef>,
     pub(crate) xrefs: Vec<XrefRef>,
     pub(crate) live: u64,
+    pub(crate) counts: NodeCounts,
     pub(crate) findings: Findings,
 }
 
@@ -74,6 +76,7 @@ impl Found {
         self.pairs.extend(other.pairs);
         self.xrefs.extend(other.xrefs);
         self.live += other.live;
+        self.counts.add(&other.counts);
         self.findings.append(other.findings);
     }
 }
@@ -167,6 +170,19 @@ fn report(findings: &mut Findings, error: &FormatError) {
     findings.warn(error.at(), "node-damaged", message);
 }
 
+fn count(counts: &mut NodeCounts, kind: NodeKind) {
+    *match kind {
+        NodeKind::Inode => &mut counts.inodes,
+        NodeKind::Dirent => &mut counts.entries,
+        NodeKind::Xattr => &mut counts.xattrs,
+        NodeKind::Xref => &mut counts.xrefs,
+        NodeKind::Cleanmarker => &mut counts.cleanmarkers,
+        NodeKind::Padding => &mut counts.paddings,
+        NodeKind::Summary => &mut counts.summaries,
+        NodeKind::Unknown(_) => &mut counts.unknown,
+    } += 1;
+}
+
 fn node(
     found: &mut Found,
     shape: &Shape,
@@ -176,9 +192,14 @@ fn node(
     at: Location,
 ) -> Result<(), FormatError> {
     let order = shape.order;
+    count(&mut found.counts, kind);
     match kind {
         NodeKind::Inode => {
             let inode = decode::inode(order, bytes, at)?;
+            if inode.dsize > 0 {
+                let row = &mut found.counts.compressors;
+                row[usize::from(inode.compression).min(row.len() - 1)] += 1;
+            }
             let usable = decode::inode_lengths(&inode, at)
                 .and_then(|()| decode::inode_data(&inode, bytes, at).map(drop));
             let place = place | u32::from(usable.is_err());

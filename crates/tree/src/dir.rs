@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub struct ReadOptions {
     /// Read extended attributes (`user.*`, `trusted.*`, `security.*`).
     pub xattrs: bool,
+    /// Read access control lists as well (`system.posix_acl_*`).
+    pub acls: bool,
     /// Read the flags of the attribute ioctl.
     pub inode_flags: bool,
     /// Device and inode number of a file that must not be met: the image that is about to be
@@ -33,7 +35,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { xattrs: true, inode_flags: true, exclude_inode: None }
+        Self { xattrs: true, acls: false, inode_flags: true, exclude_inode: None }
     }
 }
 
@@ -215,7 +217,8 @@ impl Reader<'_> {
         }
         let names = xattr_names(handle).map_err(|e| TreeError::host("list xattrs of", path, e))?;
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            if !is_kept_xattr(name) {
+            let is_kept = is_kept_xattr(name) || (self.options.acls && is_acl(name));
+            if !is_kept {
                 let attribute = String::from_utf8_lossy(name);
                 let message = format!(
                     "{}: attribute `{attribute}` has no place in the image and is left out",
@@ -233,6 +236,11 @@ impl Reader<'_> {
         node.xattrs.sort_unstable();
         Ok(())
     }
+}
+
+/// Whether an extended attribute is an access control list.
+fn is_acl(name: &[u8]) -> bool {
+    matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
 }
 
 fn inode_flags(fd: BorrowedFd<'_>) -> InodeFlags {

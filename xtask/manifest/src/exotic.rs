@@ -13,7 +13,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-type Theme = fn(&Path, &mut Rng) -> io::Result<()>;
+/// What a file system cannot hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of a name.
+    name: usize,
+    /// Bytes of a link's target.
+    target: usize,
+    /// The highest owner.
+    owner: u32,
+    /// Seconds since 1970.
+    seconds: std::ops::RangeInclusive<i64>,
+}
+
+impl Limits {
+    /// What UBIFS holds, and the file systems of hosts.
+    pub(crate) const USUAL: Self =
+        Self { name: 255, target: 4000, owner: u32::MAX, seconds: i64::MIN..=i64::MAX };
+    /// What JFFS2 holds (spec: jffs2 20).
+    pub(crate) const JFFS2: Self =
+        Self { name: 254, target: 254, owner: 0xFFFF, seconds: 0..=0xFFFF_FFFF };
+}
+
+type Theme = fn(&Path, &mut Rng, &Limits) -> io::Result<()>;
 
 const THEMES: [(&str, Theme); 12] = [
     ("names", names),
@@ -32,26 +54,26 @@ const THEMES: [(&str, Theme); 12] = [
 
 /// Fills the directory, which is made if need be; `big` adds a directory of 3000 entries and
 /// files above 4 GiB and 1 MiB.
-pub(crate) fn fill(top: &Path, seed: u64, big: bool) -> io::Result<()> {
+pub(crate) fn fill(top: &Path, seed: u64, big: bool, limits: &Limits) -> io::Result<()> {
     fs::create_dir_all(top)?;
     let mut rng = Rng::new(seed);
     for (name, theme) in THEMES {
-        make(top, name, theme, &mut rng)?;
+        make(top, name, theme, &mut rng, limits)?;
     }
     if big {
-        make(top, "crowd", crowd, &mut rng)?;
-        make(top, "large", large, &mut rng)?;
+        make(top, "crowd", crowd, &mut rng, limits)?;
+        make(top, "large", large, &mut rng, limits)?;
     }
     Ok(())
 }
 
-fn make(top: &Path, name: &str, theme: Theme, rng: &mut Rng) -> io::Result<()> {
+fn make(top: &Path, name: &str, theme: Theme, rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     let dir = top.join(name);
     fs::create_dir(&dir)?;
-    theme(&dir, rng).map_err(|error| io::Error::other(format!("{name}: {error}")))
+    theme(&dir, rng, limits).map_err(|error| io::Error::other(format!("{name}: {error}")))
 }
 
-fn names(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn names(dir: &Path, rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     let long = [b'n'; 255];
     let mut odd_long = [0xe2, 0x82, 0xac].repeat(85);
     odd_long[254] = b'!';
@@ -76,9 +98,10 @@ fn names(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     ];
     for name in list {
         let len = rng.index(600);
+        let name = &name[..name.len().min(limits.name)];
         fs::write(dir.join(OsStr::from_bytes(name)), bytes(rng, len))?;
     }
-    fs::create_dir(dir.join(OsStr::from_bytes(&[b'd'; 255])))?;
+    fs::create_dir(dir.join(OsStr::from_bytes(&[b'd'; 255][..limits.name])))?;
     Ok(())
 }
 
@@ -90,7 +113,7 @@ fn colliding_name(group: u64, choice: u64) -> String {
 }
 
 /// Names that share their R5 hash, some of them removed again or renamed over each other.
-fn collisions(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn collisions(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for group in 0..6 {
         for choice in 0..16 {
             fs::write(dir.join(colliding_name(group, choice)), bytes(rng, 40))?;
@@ -110,7 +133,7 @@ fn collisions(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(rustix::fs::lremovexattr(dir.join("table"), on_file(5).as_str())?)
 }
 
-fn sizes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn sizes(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     let list = [
         0, 1, 7, 8, 9, 48, 64, 127, 128, 129, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193,
         12_287, 65_536, 100_000,
@@ -124,7 +147,7 @@ fn sizes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::write(dir.join("noise"), noise)
 }
 
-fn holes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn holes(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     File::create(dir.join("only"))?.set_len(1_000_001)?;
     let file = File::create(dir.join("front"))?;
     file.write_all_at(&bytes(rng, 5000), 300_000)?;
@@ -145,7 +168,7 @@ fn holes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-fn links(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn links(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     fs::create_dir(dir.join("other"))?;
     for count in 0..=10 {
         let first = dir.join(format!("f{count}"));
@@ -164,7 +187,7 @@ fn links(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::hard_link(dir.join("soft"), dir.join("soft-again"))
 }
 
-fn symlinks(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
+fn symlinks(dir: &Path, _rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     let long = [b's'; 4000];
     let list: [(&str, &[u8]); 6] = [
         ("one", b"x"),
@@ -175,6 +198,7 @@ fn symlinks(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
         ("long", &long),
     ];
     for (name, target) in list {
+        let target = &target[..target.len().min(limits.target)];
         symlink(OsStr::from_bytes(target), dir.join(name))?;
     }
     lsetxattr(dir.join("one"), "trusted.on-a-link", b"value", XattrFlags::empty())?;
@@ -186,7 +210,7 @@ fn node(path: &Path, kind: FileType, device: u64) -> io::Result<()> {
     Ok(mknodat(CWD, path, kind, Mode::from_raw_mode(0o640), device)?)
 }
 
-fn devices(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
+fn devices(dir: &Path, _rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for (major, minor) in
         [(0, 0), (1, 3), (4, 255), (5, 256), (255, 255), (256, 0), (4095, 1_048_575)]
     {
@@ -200,7 +224,7 @@ fn devices(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-fn attributes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn attributes(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     // Some file systems of hosts keep little for an inode; what does not fit is left out there.
     let set = |name: &str, key: &str, value: &[u8]| match lsetxattr(
         dir.join(name),
@@ -233,7 +257,7 @@ fn attributes(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(rustix::fs::lremovexattr(dir.join("removed"), "user.gone")?)
 }
 
-fn owners(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
+fn owners(dir: &Path, _rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     let list: [(u32, u32, u32); 7] = [
         (0, 0, 0o000),
         (1000, 1000, 0o644),
@@ -251,6 +275,7 @@ fn owners(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
             } else {
                 File::create(&path)?;
             }
+            let (uid, gid) = (uid.min(limits.owner), gid.min(limits.owner));
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             chownat(CWD, &path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
             fs::set_permissions(&path, Permissions::from_mode(mode))?;
@@ -266,10 +291,10 @@ pub(crate) fn set_time(path: &Path, seconds: i64, nanoseconds: u32) -> io::Resul
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-fn times(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
+fn times(dir: &Path, _rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     let list =
         [0, 1, -1, -1_000_000_000, 2_147_483_647, 2_147_483_648, 4_294_967_296, 8_589_934_592];
-    for seconds in list {
+    for seconds in list.into_iter().filter(|time| limits.seconds.contains(time)) {
         let path = dir.join(format!("t{seconds}"));
         fs::write(&path, b"time")?;
         set_time(&path, seconds, 123_456_789)?;
@@ -280,7 +305,7 @@ fn times(dir: &Path, _rng: &mut Rng) -> io::Result<()> {
     set_time(&dir.join("dir"), 88, 999_999_999)
 }
 
-fn deep(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn deep(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     let mut at = dir.to_path_buf();
     for level in 0..60 {
         at.push(format!("level-{level}"));
@@ -298,7 +323,7 @@ fn deep(dir: &Path, rng: &mut Rng) -> io::Result<()> {
 }
 
 /// Files that reached their content by many small steps.
-fn rewritten(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn rewritten(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for round in 0..12 {
         let mut log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
         for _ in 0..10 {
@@ -321,7 +346,7 @@ fn rewritten(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-fn crowd(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn crowd(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for number in 0..3000 {
         let path = dir.join(format!("entry-{number}"));
         match number % 50 {
@@ -334,7 +359,7 @@ fn crowd(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-fn large(dir: &Path, rng: &mut Rng) -> io::Result<()> {
+fn large(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     fs::write(dir.join("megabyte"), bytes(rng, 1_300_000))?;
     let file = File::create(dir.join("five-gigabytes"))?;
     file.write_all_at(&bytes(rng, 10_000), 0)?;

@@ -1,7 +1,8 @@
 //! `oracle-manifest`: the program that runs beside real Linux, in the guest and on the host.
 //!
 //! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs::manifest`).
-//! - `oracle-manifest exotic DIR SEED [big]` fills an empty directory with everything unusual.
+//! - `oracle-manifest exotic DIR SEED [big|jffs2]` fills an empty directory with everything unusual, as far
+//!   as JFFS2 can hold it if so asked.
 //! - `oracle-manifest dump DEVICE OUT` copies a device that nothing writes to at the moment.
 //! - `oracle-manifest mutate DIR SEED OPERATIONS PAUSES LIVE_KIB` changes a tree at random, the
 //!   same way for the same seed. After each of PAUSES equal parts it prints a line and waits for a
@@ -14,6 +15,7 @@ mod list;
 mod mutate;
 mod rng;
 
+use exotic::Limits;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,8 +43,15 @@ fn run(args: &[&str]) -> io::Result<()> {
             }
             out.flush()
         }
-        ["exotic", dir, seed] => exotic::fill(Path::new(dir), number(seed)?, false),
-        ["exotic", dir, seed, "big"] => exotic::fill(Path::new(dir), number(seed)?, true),
+        ["exotic", dir, seed, rest @ ..] => {
+            let (big, limits) = match rest {
+                [] => (false, Limits::USUAL),
+                ["big"] => (true, Limits::USUAL),
+                ["jffs2"] => (false, Limits::JFFS2),
+                _ => return Err(usage()),
+            };
+            exotic::fill(Path::new(dir), number(seed)?, big, &limits)
+        }
         ["dump", device, out] => dump::dump(Path::new(device), Path::new(out)),
         ["mutate", dir, seed, operations, pauses, live_kib] => {
             let plan = mutate::Plan {

@@ -2,6 +2,7 @@
 //! file, where they are written without the dashes in front.
 
 use super::size64;
+use crate::source::{Adjustments, Xattrs};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
@@ -70,6 +71,21 @@ pub(crate) struct UbifsOptions {
     /// Take extended attributes along (this is what happens anyway)
     #[arg(long, help_heading = "File system")]
     pub xattrs: bool,
+}
+
+impl UbifsOptions {
+    /// What is to be changed about the source.
+    pub(crate) fn adjustments(&self) -> Adjustments {
+        Adjustments {
+            devtable: self.devtable.clone(),
+            selinux: self.selinux.clone(),
+            squash_owner: self.squash_owner,
+            map_uid: self.map_uid.clone(),
+            map_gid: self.map_gid.clone(),
+            xattrs: if self.no_xattrs { Xattrs::None } else { Xattrs::All },
+            ..Adjustments::default()
+        }
+    }
 }
 
 /// A compressor with what belongs to it.

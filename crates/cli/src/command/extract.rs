@@ -127,6 +127,11 @@ impl ExtractArgs {
                 summary.volumes.push(self.files(opened, dest, session)?);
                 return Ok(());
             }
+            Image::Jffs2(image) => {
+                place.refuse_volume()?;
+                summary.volumes.push(self.files(image.opened, dest, session)?);
+                return Ok(());
+            }
             Image::Ubi(image) => image,
         };
         image.report(session)?;

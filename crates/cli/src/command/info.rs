@@ -6,9 +6,9 @@ mod report;
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::target::image::{self, BareUbifs, Image, UbiImage};
+use crate::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
 use crate::target::{Place, filesystem, peek};
-use report::{Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
+use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
 use std::sync::Arc;
 
 /// Arguments of `info`.
@@ -26,6 +26,10 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
         Image::Ubifs(image) => {
             place.refuse_volume()?;
             of_ubifs(&image, session)
+        }
+        Image::Jffs2(image) => {
+            place.refuse_volume()?;
+            of_jffs2(image, session)
         }
     };
     if session.options.json {
@@ -57,6 +61,12 @@ fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Resul
         report.volumes.push(row);
     }
     Ok(Report::Ubi(report))
+}
+
+fn of_jffs2(image: Jffs2Image, session: &mut Session) -> Report {
+    let report = Jffs2Report::of(&image);
+    image.opened.finish(session);
+    Report::Jffs2(report)
 }
 
 fn of_ubifs(image: &BareUbifs, session: &mut Session) -> Report {

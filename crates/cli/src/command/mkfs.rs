@@ -2,18 +2,21 @@
 
 use crate::accounting;
 use crate::args::flash::FlashArgs;
+use crate::args::jffs2::Jffs2Options;
 use crate::args::size32;
 use crate::args::ubifs::UbifsOptions;
 use crate::builder::{self, Summary, VolumeShape};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::output::Output;
 use crate::session::Session;
 use crate::source;
 use clap::Subcommand;
+use eraseblock_base::MediumKind;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::mkfs::FileSink;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// Arguments of `mkfs`.
 #[derive(Debug, clap::Args)]
@@ -27,6 +30,22 @@ pub(crate) struct MkfsArgs {
 enum Kind {
     /// A UBIFS image, to be put into a UBI volume
     Ubifs(Box<UbifsArgs>),
+    /// A JFFS2 image, to be put onto a flash
+    Jffs2(Box<Jffs2Args>),
+}
+
+/// Arguments of `mkfs jffs2`.
+#[derive(Debug, clap::Args)]
+struct Jffs2Args {
+    /// Folder, tar or cpio archive; `-` for an archive on standard input
+    source: PathBuf,
+    /// The image; `-` for standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    flash: FlashArgs,
+    #[command(flatten)]
+    options: Jffs2Options,
 }
 
 /// Arguments of `mkfs ubifs`.
@@ -56,12 +75,45 @@ struct UbifsArgs {
 pub(crate) fn run(args: &MkfsArgs, session: &mut Session) -> Result<(), Failure> {
     match &args.kind {
         Kind::Ubifs(args) => make_ubifs(args, session),
+        Kind::Jffs2(args) => make_jffs2(args, session),
     }
+}
+
+/// Length of a cleanmarker on NOR flash.
+const NOR_MARKER: u32 = 12;
+
+fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
+    let mut flash = args.flash.clone();
+    if flash.flash.is_none() && flash.page.is_none() {
+        // Bytes are programmed one by one: NOR.
+        flash.page = Some(1);
+    }
+    let flash = flash.resolve(None)?;
+    let geometry = &flash.geometry;
+    let block_size = geometry.peb_size();
+    let marker = if geometry.kind() == MediumKind::Nor { NOR_MARKER } else { 0 };
+    let limit = flash.chip_blocks.map(|blocks| u64::from(blocks) * u64::from(block_size));
+    let options = builder::jffs2::options(block_size, marker, limit, &args.options)?;
+    let adjustments = args.options.adjustments();
+    let tree = source::load(&args.source, &adjustments, &args.output, session)?;
+    if args.output == Path::new("-") {
+        builder::jffs2::build(&tree, &options, &mut io::stdout(), session)?;
+        return Ok(());
+    }
+    let output = Output::create(&args.output)?;
+    let mut out = BufWriter::with_capacity(1 << 20, &output.file);
+    let report = builder::jffs2::build(&tree, &options, &mut out, session)?;
+    out.flush().context(args.output.display())?;
+    drop(out);
+    output.commit()?;
+    let summary = builder::jffs2::Summary::of(&report);
+    session.remark(&format!("{}: {}", args.output.display(), summary.line()));
+    if session.options.json { session.json(&summary) } else { Ok(()) }
 }
 
 fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
-    let tree = source::load(&args.source, &args.options, &args.output, session)?;
+    let tree = source::load(&args.source, &args.options.adjustments(), &args.output, session)?;
     let options = builder::options(shape, &args.options);
     let bounds = builder::preflight(&tree, &options)?;
     session.remark(&builder::preflight_line(&bounds));

@@ -126,7 +126,7 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
         Some(root) if !root.is_dir() => {
             return Err(Failure::new(format!("bad root directory `{}`", root.display())));
         }
-        Some(root) => source::load(root, &choices, output, session)?,
+        Some(root) => source::load(root, &choices.adjustments(), output, session)?,
         None => empty_tree(&choices, session)?,
     };
     let options = builder::options(shape, &choices);
@@ -173,7 +173,7 @@ fn note_numbers(root: &Path, numbers: &builder::InodeNumbers) -> Result<(), Fail
 fn empty_tree(choices: &UbifsOptions, session: &mut Session) -> Result<SourceTree, Failure> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut tree = SourceTree::new(root);
-    source::adjust(&mut tree, choices, session)?;
+    source::adjust(&mut tree, &choices.adjustments(), session)?;
     Ok(tree)
 }
 

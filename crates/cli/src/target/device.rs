@@ -1,7 +1,7 @@
 //! A device node of the host as a target: `/dev/mtdX`, `/dev/ubiX` and `/dev/ubiX_Y`.
 
 use super::Place;
-use super::image::{self, BareUbifs, Image, UbiImage};
+use super::image::{self, BareUbifs, Image};
 use crate::args::ShapeArgs;
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::LebDevice;
@@ -23,7 +23,7 @@ pub(crate) fn resolve(place: Place) -> Result<Place, Failure> {
 pub(crate) fn open(path: &Path, shape: &ShapeArgs) -> Result<Option<Image>, Failure> {
     match NodeKind::of(path).map_err(failure)? {
         None | Some(NodeKind::Block) => Ok(None),
-        Some(NodeKind::Mtd) => open_mtd(path, shape).map(|ubi| Some(Image::Ubi(ubi))),
+        Some(NodeKind::Mtd) => open_mtd(path, shape).map(Some),
         Some(NodeKind::UbiVolume) => open_volume(path).map(|bare| Some(Image::Ubifs(bare))),
         Some(NodeKind::UbiDevice | NodeKind::OtherDevice) => {
             Err(Failure::new(format!("{}: this device holds no file system", path.display()))
@@ -32,9 +32,9 @@ pub(crate) fn open(path: &Path, shape: &ShapeArgs) -> Result<Option<Image>, Fail
     }
 }
 
-fn open_mtd(path: &Path, shape: &ShapeArgs) -> Result<UbiImage, Failure> {
+fn open_mtd(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let device = Arc::new(MtdChar::open(path, MtdOptions::default()).map_err(failure)?);
-    image::attach(path, device, &shape.sizes).context(path.display())
+    image::attach(path, device, shape).context(path.display())
 }
 
 fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {

@@ -3,15 +3,25 @@
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_jffs2::Jffs2;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::FileSystem;
 use std::sync::Arc;
 
+/// A file system of one of the kinds.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// UBIFS.
+    Ubifs(Box<Ubifs>),
+    /// JFFS2.
+    Jffs2(Box<Jffs2>),
+}
+
 /// An opened file system.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    ubifs: Ubifs,
+    kind: Kind,
     volume: Option<VolumeId>,
     findings: Findings,
     /// How many late findings are among `findings` already.
@@ -21,18 +31,29 @@ pub(crate) struct Opened {
 impl Opened {
     /// The file system.
     pub(crate) fn fs(&self) -> &dyn FileSystem {
-        &self.ubifs
+        match &self.kind {
+            Kind::Ubifs(fs) => &**fs,
+            Kind::Jffs2(fs) => &**fs,
+        }
     }
 
-    /// The same with what only UBIFS has.
-    pub(crate) fn ubifs(&self) -> &Ubifs {
-        &self.ubifs
+    /// The same with what only its kind has.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    fn late_findings(&self) -> Findings {
+        match &self.kind {
+            Kind::Ubifs(fs) => fs.late_findings(),
+            Kind::Jffs2(fs) => fs.late_findings(),
+        }
     }
 
     /// Hands what it found over to the session.
     pub(crate) fn finish(self, session: &mut Session) {
+        let late = self.late_findings();
         let mut findings = self.findings;
-        for finding in self.ubifs.late_findings().iter().skip(self.late_seen) {
+        for finding in late.iter().skip(self.late_seen) {
             findings.push(finding.clone());
         }
         session.report(match self.volume {
@@ -51,7 +72,12 @@ pub(crate) fn open(
     let options = OpenOptions { strict: session.options.strict };
     let (ubifs, findings) = Ubifs::open(device, &options)?;
     let late_seen = ubifs.late_findings().iter().count();
-    Ok(Opened { ubifs, volume, findings, late_seen })
+    Ok(Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen })
+}
+
+/// A JFFS2 that was opened, with what was found then.
+pub(crate) fn of_jffs2(jffs2: Jffs2, findings: Findings) -> Opened {
+    Opened { kind: Kind::Jffs2(Box::new(jffs2)), volume: None, findings, late_seen: 0 }
 }
 
 /// The same; what is in the way becomes a finding.

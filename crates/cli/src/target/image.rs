@@ -1,11 +1,14 @@
-//! An image file, opened as the UBI device or the bare UBIFS volume that it is.
+//! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
+use super::filesystem::{self, Opened};
 use super::{Place, device, magic, peek};
-use crate::args::{Format, ShapeArgs, SizeArgs};
+use crate::args::{Endian, Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
+use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, ReadAt};
 use eraseblock_nandsim::Chip;
 use eraseblock_ubi::detect::{Hints, detect, detect_layout};
@@ -23,6 +26,8 @@ pub(crate) enum Image {
     Ubi(UbiImage),
     /// A bare UBIFS volume.
     Ubifs(BareUbifs),
+    /// A JFFS2.
+    Jffs2(Jffs2Image),
 }
 
 /// A file with a UBI device in it.
@@ -47,6 +52,17 @@ pub(crate) struct BareUbifs {
     pub file_size: u64,
     /// The file as LEBs.
     pub device: Arc<dyn LebDevice>,
+}
+
+/// A file with a JFFS2 in it.
+#[derive(Debug)]
+pub(crate) struct Jffs2Image {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub file_size: u64,
+    /// The file system.
+    pub opened: Opened,
 }
 
 impl UbiImage {
@@ -143,7 +159,7 @@ pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
     let path = &place.path;
     if path.is_dir() {
         return Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
-            .hint("`eraseblock mkfs ubifs` makes an image of a folder"));
+            .hint("`eraseblock mkfs` makes an image of a folder"));
     }
     match device::open(path, shape)? {
         Some(image) => Ok(image),
@@ -158,33 +174,78 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let len = file.read_at(&mut start, 0)?;
     start.truncate(len);
     if eraseblock_nandsim::is_chip_file(&start) {
-        let chip = Arc::new(Chip::open_read_only(path)?);
-        return attach(path, chip, &shape.sizes).map(Image::Ubi);
+        return attach(path, Arc::new(Chip::open_read_only(path)?), shape);
     }
-    let is_bare = match shape.format {
-        Some(format) => format == Format::Ubifs,
-        None => magic::is_ubifs(&start) || shape.leb.is_some(),
-    };
-    if is_bare {
-        return open_bare(path, file, file_size, shape, &start).map(Image::Ubifs);
+    let format = shape.format.or_else(|| match () {
+        () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),
+        () if magic::is_jffs2(&start) => Some(Format::Jffs2),
+        () => None,
+    });
+    let unknown = || unknown(&start);
+    match format {
+        Some(Format::Ubifs) => open_bare(path, file, file_size, shape, &start).map(Image::Ubifs),
+        Some(Format::Jffs2) => {
+            let source = Source::Image(Arc::new(file));
+            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+        }
+        Some(Format::Ubi) => {
+            open_ubi(path, file, file_size, shape)?.map(Image::Ubi).ok_or_else(unknown)
+        }
+        None => {
+            if let Some(image) = open_ubi(path, file.try_clone()?, file_size, shape)? {
+                return Ok(Image::Ubi(image));
+            }
+            let source = Source::Image(Arc::new(file));
+            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+        }
     }
-    open_ubi(path, file, file_size, shape, &start).map(Image::Ubi)
 }
 
-/// Attaches the UBI on a flash.
+/// A JFFS2 anywhere in an image or on a device; `None` when there is no node of one.
+pub(super) fn open_jffs2(
+    path: &Path,
+    source: Source,
+    file_size: u64,
+    shape: &ShapeArgs,
+) -> Result<Option<Jffs2Image>, Failure> {
+    let options = OpenOptions {
+        start: shape.start,
+        erase_size: shape.sizes.peb,
+        order: shape.byte_order.map(|order| match order {
+            Endian::Little => ByteOrder::Little,
+            Endian::Big => ByteOrder::Big,
+        }),
+    };
+    match Jffs2::open(source, &options) {
+        Ok((jffs2, findings)) => {
+            let opened = filesystem::of_jffs2(jffs2, findings);
+            Ok(Some(Jffs2Image { path: path.to_owned(), file_size, opened }))
+        }
+        Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens the UBI or the JFFS2 on a flash.
 pub(super) fn attach(
     path: &Path,
     device: Arc<dyn Mtd>,
-    sizes: &SizeArgs,
-) -> Result<UbiImage, Failure> {
-    let geometry = *device.geometry();
-    let Some(layout) = layout(device.as_ref(), sizes)? else {
-        let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
-        device.read(0, &mut start)?;
-        return Err(unknown(&start));
-    };
-    let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
-    Ok(UbiImage { path: path.to_owned(), file_size: geometry.size(), start: 0, ubi })
+    shape: &ShapeArgs,
+) -> Result<Image, Failure> {
+    let (geometry, is_jffs2) = (*device.geometry(), shape.format == Some(Format::Jffs2));
+    let layout = if is_jffs2 { None } else { layout(device.as_ref(), &shape.sizes)? };
+    if let Some(layout) = layout {
+        let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
+        let (path, file_size) = (path.to_owned(), geometry.size());
+        return Ok(Image::Ubi(UbiImage { path, file_size, start: 0, ubi }));
+    }
+    let source = Source::Device(Arc::clone(&device));
+    if let Some(image) = open_jffs2(path, source, geometry.size(), shape)? {
+        return Ok(Image::Jffs2(image));
+    }
+    let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
+    device.read(0, &mut start)?;
+    Err(unknown(&start))
 }
 
 /// Where UBI's headers are on a flash: as they say themselves, or as `sizes` demand; `None` if
@@ -247,14 +308,11 @@ fn open_ubi(
     file: File,
     file_size: u64,
     shape: &ShapeArgs,
-    start: &[u8],
-) -> Result<UbiImage, Failure> {
-    let Some(detected) = detect(&file, &hints(&shape.sizes))? else {
-        return Err(unknown(start));
-    };
+) -> Result<Option<UbiImage>, Failure> {
+    let Some(detected) = detect(&file, &hints(&shape.sizes))? else { return Ok(None) };
     let device = Arc::new(ImageFile::new(file, &detected.shape())?);
     let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
-    Ok(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi })
+    Ok(Some(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi }))
 }
 
 /// Why a file is nothing we open.
@@ -262,7 +320,7 @@ fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),
-        None => Failure::new("neither a UBI nor a UBIFS image").hint(
+        None => Failure::new("neither a UBI, a UBIFS nor a JFFS2 image").hint(
             "--format with --peb and --page, or --leb, say what it is when headers are missing",
         ),
     }

@@ -13,7 +13,7 @@ pub(crate) struct Known {
 type Row = (usize, &'static [u8], Known);
 
 const UNPACK: &str = "unpack it first, then look at what is inside";
-const LATER: &str = "this format cannot be opened yet";
+const DAMAGED: &str = "no node of it is whole";
 const OTHER: &str = "not a raw-flash format: other tools open it";
 
 const fn known(name: &'static str, hint: &'static str) -> Known {
@@ -21,8 +21,8 @@ const fn known(name: &'static str, hint: &'static str) -> Known {
 }
 
 const TABLE: &[Row] = &[
-    (0, b"\x85\x19", known("a JFFS2 image (little-endian)", LATER)),
-    (0, b"\x19\x85", known("a JFFS2 image (big-endian)", LATER)),
+    (0, b"\x85\x19", known("a JFFS2 image (little-endian)", DAMAGED)),
+    (0, b"\x19\x85", known("a JFFS2 image (big-endian)", DAMAGED)),
     (0, b"hsqs", known("a SquashFS image", OTHER)),
     (0, b"sqsh", known("a SquashFS image (big-endian)", OTHER)),
     (0, b"\x45\x3d\xcd\x28", known("a cramfs image", OTHER)),
@@ -73,6 +73,11 @@ pub(crate) fn recognise(start: &[u8]) -> Option<Known> {
 /// Whether a UBIFS superblock node begins here (spec: ubifs-format 4).
 pub(crate) fn is_ubifs(start: &[u8]) -> bool {
     start.starts_with(&[0x31, 0x18, 0x10, 0x06]) && start.get(20) == Some(&6)
+}
+
+/// Whether a JFFS2 node begins here (spec: jffs2 4.1).
+pub(crate) fn is_jffs2(start: &[u8]) -> bool {
+    eraseblock_jffs2_format::scan::header_order(start).is_some()
 }
 
 #[cfg(test)]

@@ -8,5 +8,6 @@ mod build;
 mod chip;
 mod classic;
 mod frame;
+mod jffs2;
 mod read;
 mod sample;

@@ -104,7 +104,7 @@ impl VolumeContent {
                 .hint("give the flash `blocks`, the volume a `size`, or the content `max-lebs`")
         })?;
         let volume = VolumeShape { leb_size: shape.usable, min_io: shape.min_io, max_lebs };
-        let tree = source::load(path, choices, output, session)?;
+        let tree = source::load(path, &choices.adjustments(), output, session)?;
         let options = builder::options(volume, choices);
         let bounds = builder::preflight(&tree, &options)?;
         let (least, most) = (bounds.leb_cnt_least, bounds.leb_cnt_most);

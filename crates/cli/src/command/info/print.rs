@@ -1,6 +1,6 @@
 //! The report for people: what it is in one line, a picture, the volumes, then the details.
 
-use super::report::{Report, UbiReport, UbifsFacts, UbifsReport, UbifsState};
+use super::report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, UbifsState};
 use crate::style::{Ink, Style, terminal_width};
 use crate::table::{Align, Table};
 use crate::target::map;
@@ -13,6 +13,7 @@ pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
     match report {
         Report::Ubi(report) => page.ubi(report),
         Report::Ubifs(report) => page.ubifs(report),
+        Report::Jffs2(report) => page.jffs2(report),
     }
     page.lines
 }
@@ -170,6 +171,39 @@ impl Page {
             Some(facts) => self.facts(facts),
             None => self.field("superblock", self.style.paint(Ink::Red, "cannot be read")),
         }
+    }
+
+    fn jffs2(&mut self, report: &Jffs2Report) {
+        let size = format_size(report.file_size - report.start.min(report.file_size));
+        let blocks = text::count(u64::from(report.peb_count), "eraseblock", "eraseblocks");
+        let title = format!("JFFS2 image, {}-endian, {size}, {blocks}", report.byte_order);
+        self.title(&report.path, &title);
+        self.lines.push(String::new());
+        self.field("file", text::size(report.file_size));
+        if report.start > 0 {
+            self.field("begins at", format!("byte {} of the file", text::grouped(report.start)));
+        }
+        self.field("eraseblock", text::size(u64::from(report.peb_size)));
+        self.field(
+            "cleanmarkers",
+            match report.cleanmarker {
+                0 => "none".to_owned(),
+                len => format!("{len} bytes"),
+            },
+        );
+        self.field("files", text::grouped(report.inodes));
+        let list = |counts: &std::collections::BTreeMap<&'static str, u64>| {
+            let mut counts: Vec<_> = counts.iter().filter(|row| *row.1 > 0).collect();
+            counts.sort_by_key(|row| std::cmp::Reverse(row.1));
+            let words =
+                counts.iter().map(|(name, count)| format!("{} {name}", text::grouped(**count)));
+            words.collect::<Vec<_>>().join(", ")
+        };
+        self.field("nodes", list(&report.nodes));
+        if !report.compressors.is_empty() {
+            self.field("data nodes", list(&report.compressors));
+        }
+        self.field("in nodes", text::size(report.node_bytes));
     }
 
     fn facts(&mut self, facts: &UbifsFacts) {

@@ -1,16 +1,19 @@
 //! What `info` knows about an image; as JSON this is its result (docs/json.md).
 
-use crate::target::filesystem::Opened;
-use crate::target::image::{BareUbifs, UbiImage};
+use crate::target::filesystem::{Kind, Opened};
+use crate::target::image::{BareUbifs, Jffs2Image, UbiImage};
 use crate::target::map::Cell;
 use crate::target::peek::Content;
 use crate::text;
 use eraseblock_base::Peb;
+use eraseblock_jffs2::compressor_name;
+use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo, VolumeMap};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::node::Superblock;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// An image of one of the kinds.
 #[derive(Debug, Serialize)]
@@ -20,6 +23,32 @@ pub(super) enum Report {
     Ubi(UbiReport),
     /// A bare UBIFS volume.
     Ubifs(UbifsReport),
+    /// A JFFS2.
+    Jffs2(Jffs2Report),
+}
+
+/// A JFFS2.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Jffs2Report {
+    pub path: String,
+    pub file_size: u64,
+    /// Where the first eraseblock begins in the file.
+    pub start: u64,
+    pub peb_size: u32,
+    pub peb_count: u32,
+    /// `little` or `big`.
+    pub byte_order: &'static str,
+    /// Length of the cleanmarkers in the blocks, 0 when there are none.
+    pub cleanmarker: u32,
+    pub inodes: u64,
+    /// Valid nodes by kind, superseded ones included, and the bytes of all.
+    pub nodes: BTreeMap<&'static str, u64>,
+    pub node_bytes: u64,
+    /// Nodes with data by compressor.
+    pub compressors: BTreeMap<&'static str, u64>,
+    /// Bytes that files can take, all and still free.
+    pub bytes_total: u64,
+    pub bytes_free: u64,
 }
 
 /// A UBI device.
@@ -252,7 +281,8 @@ impl UbifsFacts {
 
     /// Adds what opening it told.
     pub(super) fn add_state(&mut self, opened: &Opened) {
-        let info = opened.ubifs().info();
+        let Kind::Ubifs(ubifs) = opened.kind() else { return };
+        let info = ubifs.info();
         let space = opened.fs().stat_fs().unwrap_or_default();
         let block = u64::from(space.block_size);
         self.state = Some(UbifsState {
@@ -265,5 +295,47 @@ impl UbifsFacts {
             bytes_total: space.blocks * block,
             bytes_free: space.blocks_free * block,
         });
+    }
+}
+
+impl Jffs2Report {
+    /// What opening told.
+    pub(super) fn of(image: &Jffs2Image) -> Self {
+        let space = image.opened.fs().stat_fs().unwrap_or_default();
+        let block = u64::from(space.block_size);
+        let mut report = Self {
+            path: image.path.display().to_string(),
+            file_size: image.file_size,
+            bytes_total: space.blocks * block,
+            bytes_free: space.blocks_free * block,
+            ..Self::default()
+        };
+        let Kind::Jffs2(jffs2) = image.opened.kind() else { return report };
+        let info = jffs2.info();
+        report.start = info.shape.start;
+        report.peb_size = info.shape.erase_size;
+        report.peb_count = info.blocks;
+        report.byte_order = match info.shape.order {
+            ByteOrder::Little => "little",
+            ByteOrder::Big => "big",
+        };
+        report.cleanmarker = info.shape.cleanmarker;
+        report.inodes = info.inodes;
+        let nodes = &info.nodes;
+        report.nodes = BTreeMap::from([
+            ("inode", nodes.inodes),
+            ("dirent", nodes.entries),
+            ("xattr", nodes.xattrs),
+            ("xref", nodes.xrefs),
+            ("cleanmarker", nodes.cleanmarkers),
+            ("padding", nodes.paddings),
+            ("summary", nodes.summaries),
+            ("unknown", nodes.unknown),
+        ]);
+        report.node_bytes = info.node_bytes;
+        for (number, count) in (0_u8..).zip(nodes.compressors).filter(|row| row.1 > 0) {
+            *report.compressors.entry(compressor_name(number)).or_default() += count;
+        }
+        report
     }
 }

@@ -1,0 +1,90 @@
+//! JFFS2 images, made and read.
+
+use crate::sample::Sample;
+use std::fs;
+
+#[test]
+fn an_image_is_made_and_taken_apart_again() {
+    let sample = Sample::new();
+    let options = ["--peb", "64KiB", "--summary", "--pad-to", "256KiB"];
+    let made = ["mkfs", "jffs2", "src", "--json", "-o", "a.jffs2"];
+    let made = sample.ok(&[&made[..], &options].concat());
+    assert!(made.out.contains("\"blocks\": 4") && made.out.contains("\"names\": 7"));
+    sample.ok(&[&["mkfs", "jffs2", "src", "-o", "b.jffs2"][..], &options].concat());
+    assert!(fs::read(sample.path("a.jffs2")).unwrap() == fs::read(sample.path("b.jffs2")).unwrap());
+    let info = sample.ok(&["info", "--json", "a.jffs2"]);
+    for word in ["\"format\": \"jffs2\"", "\"byte_order\": \"little\"", "\"peb_size\": 65536"] {
+        assert!(info.out.contains(word), "{word}: {}", info.out);
+    }
+    assert!(sample.ok(&["info", "a.jffs2"]).out.contains("JFFS2 image, little-endian"));
+    assert_eq!(sample.ok(&["cat", "a.jffs2", "etc/hosts"]).out, "127.0.0.1 localhost\n");
+    assert!(sample.ok(&["ls", "-l", "a.jffs2", "etc"]).out.contains("link -> ../bin/tool"));
+    assert!(sample.ok(&["stat", "a.jffs2", "bin/alias"]).out.contains("bin/alias"));
+    sample.ok(&["extract", "a.jffs2", "out"]);
+    assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);
+}
+
+#[test]
+fn it_is_found_inside_other_files_and_in_either_byte_order() {
+    let sample = Sample::new();
+    for order in ["little", "big"] {
+        let made = ["mkfs", "jffs2", "src", "-o", "part", "--peb", "16KiB", "--byte-order", order];
+        sample.ok(&[&made[..], &["--pad"]].concat());
+        let part = fs::read(sample.path("part")).unwrap();
+        let firmware = [&b"\x27\x05\x19\x56 boot"[..], &vec![7; 50_000], &part, &[1; 999]].concat();
+        fs::write(sample.path("firmware"), firmware).unwrap();
+        let run = sample.run(&["cat", "firmware", "etc/hosts"]);
+        assert_eq!((run.code, run.out.as_str()), (0, "127.0.0.1 localhost\n"), "{}", run.err);
+        assert!(sample.run(&["info", "firmware"]).out.contains("byte 50 009 of the file"));
+        let forced = ["ls", "firmware", "--format", "jffs2", "--start", "50009", "--peb", "16KiB"];
+        assert!(sample.run(&[&forced[..], &["--byte-order", order]].concat()).out.contains("etc"));
+    }
+    fs::write(sample.path("noise"), vec![0x85; 10_000]).unwrap();
+    assert!(sample.run(&["info", "noise"]).err.contains("neither a UBI, a UBIFS nor a JFFS2"));
+}
+
+#[test]
+fn mkfs_jffs2_and_sumtool_take_the_classic_options() {
+    let sample = Sample::new();
+    let table = "/dev d 755 0 0 - - - - -\n/dev/null c 666 0 0 1 3 - - -\n";
+    fs::write(sample.path("table"), table).unwrap();
+    let options = ["-r", "src", "-D", "table", "-lnqf", "-e128", "-p0x20000", "-m", "size"];
+    sample.ok(&[&["mkfs.jffs2", "-o", "ours"][..], &options].concat());
+    assert_eq!(fs::metadata(sample.path("ours")).unwrap().len(), 131_072);
+    sample.ok(&["sumtool", "-l", "-n", "-e", "8KiB", "-i", "ours", "-o", "packed", "-p"]);
+    let ours = sample.ok(&["manifest", "packed"]).out;
+    assert!(ours.contains("dev/null c 0666 0:0 nlink=1 mtime=0"), "{ours}");
+    if let Some(run) = sample.classic("mkfs.jffs2", &[&["-o", "theirs"][..], &options].concat()) {
+        assert_eq!(run.code, 0, "{}", run.err);
+        // The block size of an image without markers is guessed, which is said.
+        let theirs = sample.run(&["manifest", "theirs"]).out;
+        let below = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(below(&ours), below(&theirs));
+    }
+    sample.ok(&["mkfs.jffs2", "-r", "src", "-o", "base", "-p"]);
+    sample.ok(&["mkfs.jffs2", "-r", "src/etc", "-i", "base", "-o", "more", "-b", "-l"]);
+    let both = [fs::read(sample.path("base")).unwrap(), fs::read(sample.path("more")).unwrap()];
+    fs::write(sample.path("both"), both.concat()).unwrap();
+    let listed = sample.ok(&["ls", "both"]).out;
+    assert!(listed.contains("hosts") && listed.contains("bin"), "{listed}");
+}
+
+#[test]
+fn the_classic_tools_fail_as_they_did() {
+    let sample = Sample::new();
+    for (arguments, code, message) in [
+        (&["mkfs.jffs2", "-r", "none", "-o", "x"][..], 255, "none: not a directory"),
+        (&["mkfs.jffs2", "-r", "src", "-c", "8", "-o", "x"], 255, "cleanmarker size must be >= 12"),
+        (&["mkfs.jffs2", "-r", "src", "-m", "best", "-o", "x"], 255, "Unknown compression mode"),
+        (&["mkfs.jffs2", "-r", "src", "-x", "zip", "-o", "x"], 255, "Unknown compressor name zip"),
+        (&["mkfs.jffs2", "-L"], 255, "zlib priority:60 enabled"),
+        (&["mkfs.jffs2", "--bogus"], 1, "unexpected argument"),
+        (&["sumtool", "-i", "src/etc/hosts"], 255, "must specify input and output"),
+        (&["sumtool", "-i", "src/etc/hosts", "-o", "x"], 255, "no JFFS2 node"),
+        (&["sumtool", "--bogus"], 1, "unexpected argument"),
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(message), "{arguments:?}: {}", run.err);
+    }
+}

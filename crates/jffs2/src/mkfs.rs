@@ -1,0 +1,69 @@
+//! Building a JFFS2 image from a source tree, in process and without privileges (spec: jffs2 5 to
+//! 10, 21.1).
+//!
+//! The rooms, in the order an image is made: `plan` numbers and checks the inodes, `content` reads
+//! files and compresses their pages in parallel (`compress`), `nodes` makes nodes of everything in
+//! the order of the plan, `blocks` lays them out in erase blocks. `summarise` repacks an image
+//! that exists.
+//!
+//! # Invariants
+//! 1. The same tree and options give the same bytes, whatever the number of threads: pages are
+//!    compressed on their own, and only what is cut at the end of a block depends on its place.
+//! 2. Memory does not grow with file contents: two batches are in memory at a time.
+//! 3. No node crosses the end of a block, no data node a border of pages.
+
+mod blocks;
+mod compress;
+mod content;
+mod error;
+mod nodes;
+mod options;
+mod plan;
+mod report;
+mod summarise;
+
+pub use error::{MkfsError, NodeProblem};
+pub use options::{Compression, CompressionMode, Compressor, MkfsOptions, Padding, SummaryOptions};
+pub use report::{MkfsReport, NoProgress, Progress};
+pub use summarise::{SummaryReport, summarise};
+
+use content::{Feeder, Workshop};
+use eraseblock_vfs::SourceTree;
+use nodes::Writer;
+use plan::Plan;
+use std::io::Write;
+
+/// Builds the image of `tree` into `out`, from its first byte to its last.
+///
+/// Fails before anything is written when options or tree cannot be represented; what was written
+/// before another failure is no image.
+pub fn build(
+    tree: &SourceTree,
+    options: &MkfsOptions,
+    out: &mut (dyn Write + Send),
+    progress: &(dyn Progress + Sync),
+) -> Result<MkfsReport, MkfsError> {
+    let plan = Plan::new(tree, options)?;
+    progress.total(plan.content_bytes);
+    let threads = options.threads.map_or(0, std::num::NonZeroUsize::get);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| MkfsError::Threads(error.to_string()))?;
+    pool.install(|| {
+        let workshop = Workshop::new(&plan, options);
+        let mut feeder = Feeder::new(&plan);
+        let mut writer = Writer::new(&plan, options, out)?;
+        let mut ready = workshop.fill(feeder.batch()?)?;
+        while !ready.is_empty() {
+            let (next, placed) = rayon::join(
+                || feeder.batch().and_then(|batch| workshop.fill(batch)),
+                || writer.contents(&ready, progress),
+            );
+            placed?;
+            ready = next?;
+        }
+        writer.finish()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! Whole JFFS2 images: opening, walking and reading end with a result, whatever the bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    eraseblock_fuzz::read_jffs2(data.to_vec());
+});

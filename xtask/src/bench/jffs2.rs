@@ -1,0 +1,193 @@
+//! JFFS2: making images against mkfs.jffs2, extracting against jefferson, and what either makes of
+//! an image in which files were deleted, linked, cut and overwritten.
+
+use super::{Bench, fresh, remove, text, timed};
+use anyhow::{Result, ensure};
+use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, encode};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Erase block size of the bench flash.
+const BLOCK: usize = 128 << 10;
+
+impl Bench {
+    /// Images of the tree, made and taken apart again.
+    pub(super) fn jffs2(&mut self, root: &Path) -> Result<()> {
+        let (image, peer) = (self.path("ours.jffs2"), self.path("peer.jffs2"));
+        let mut mine = vec![self.binary(), "mkfs".into(), "jffs2".into(), text(&self.tree)];
+        mine.extend(["--peb", "128KiB", "--page", "2048", "-o"].map(String::from));
+        mine.push(text(&image));
+        let mut theirs = vec!["mkfs.jffs2".to_owned(), "-r".into(), text(&self.tree)];
+        theirs.extend(["-l", "-n", "-e", "128KiB", "-o"].map(String::from));
+        theirs.push(text(&peer));
+        let (mine, theirs) = self.compare(&mine, &theirs, &[&image, &peer])?;
+        self.row("mkfs jffs2 against mkfs.jffs2".into(), mine, theirs, 0.5);
+        let (size, peer_size) = (fs::metadata(&image)?.len(), fs::metadata(&peer)?.len());
+        self.sizes("image size, jffs2".into(), size, peer_size);
+        self.memory("mkfs jffs2 peak memory".into(), mine);
+        let (out, peer_out) = (self.path("out"), self.path("peer-out"));
+        let reader = jefferson(root)?;
+        let mine = vec![self.binary(), "extract".into(), text(&image), text(&out)];
+        let theirs = vec![text(&reader), "-d".into(), text(&peer_out), text(&image)];
+        // One run of minutes is enough for the peer.
+        remove(&peer_out)?;
+        let theirs = timed(&theirs)?;
+        let mut best = fresh(&mine, &[&out])?;
+        for _ in 0..self.rounds {
+            let next = fresh(&mine, &[&out])?;
+            if next.seconds < best.seconds {
+                best = next;
+            }
+        }
+        let mine = best;
+        self.row("extract jffs2 against jefferson".into(), mine, theirs, 0.05);
+        self.memory("extract jffs2 peak memory".into(), mine);
+        let status = Command::new("diff").arg("-r").arg(&self.tree).arg(&out).status()?;
+        ensure!(status.success(), "what was extracted differs from the tree");
+        remove(&out)?;
+        remove(&peer_out)?;
+        self.jffs2_history(root)
+    }
+
+    /// What comes out of an image with a history, as a table; ours has to be right everywhere.
+    pub(super) fn jffs2_history(&self, root: &Path) -> Result<()> {
+        let reader = jefferson(root)?;
+        let image = self.path("history.jffs2");
+        fs::write(&image, history())?;
+        let (out, peer_out) = (self.path("out"), self.path("peer-out"));
+        remove(&out)?;
+        remove(&peer_out)?;
+        let run = |command: &mut Command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status().map(drop)
+        };
+        run(Command::new(&self.bin).arg("extract").arg(&image).arg(&out))?;
+        run(Command::new(reader).arg("-d").arg(&peer_out).arg(&image))?;
+        let word = |is_right: bool| if is_right { "right" } else { "wrong" };
+        println!("\n{:52} {:>9} {:>9}", "an image with a history", "ours", "jefferson");
+        let mut wrong = 0;
+        for (what, check) in CHECKS {
+            let (ours, theirs) = (check(&out), check(&peer_out));
+            println!("{what:52} {:>9} {:>9}", word(ours), word(theirs));
+            wrong += u32::from(!ours);
+        }
+        ensure!(wrong == 0, "{wrong} properties of the image with a history are wrong");
+        remove(&out)?;
+        remove(&peer_out)
+    }
+}
+
+type Check = fn(&Path) -> bool;
+
+/// What can be seen of the image when it has been extracted.
+const CHECKS: [(&str, Check); 10] = [
+    ("a deleted file stays deleted", |top| !top.join("deleted").exists()),
+    ("a renamed file has its new name only", |top| {
+        !top.join("before").exists() && holds(&top.join("after"), b"renamed")
+    }),
+    ("hard links are one file", |top| {
+        let number = |name| fs::metadata(top.join(name)).map(|meta| meta.ino()).ok();
+        number("one").is_some() && number("one") == number("two")
+    }),
+    ("a cut file has its length", |top| holds(&top.join("cut"), &[b'c'; 100])),
+    ("an overwritten range is the newer one", |top| {
+        let mut expected = vec![b'a'; 4000];
+        expected[1000..1100].fill(b'b');
+        holds(&top.join("overwritten"), &expected)
+    }),
+    ("a hole is zeros", |top| holds(&top.join("hole"), &[0; 9000])),
+    ("a replaced file is the newer one", |top| holds(&top.join("replaced"), b"new")),
+    ("modes are kept", |top| {
+        fs::metadata(top.join("one")).is_ok_and(|meta| meta.permissions().mode() & 0o7777 == 0o640)
+    }),
+    ("times are kept", |top| {
+        fs::metadata(top.join("one")).is_ok_and(|meta| meta.mtime() == i64::from(TIME))
+    }),
+    ("extended attributes are kept", |top| {
+        let mut value = [0; 16];
+        let len = rustix::fs::lgetxattr(top.join("one"), "user.key", &mut value[..]);
+        len.is_ok_and(|len| value[..len] == *b"value")
+    }),
+];
+
+fn holds(path: &Path, content: &[u8]) -> bool {
+    fs::read(path).is_ok_and(|bytes| bytes == content)
+}
+
+const TIME: u32 = 1_000_000_000;
+
+/// An image as a file system leaves it that has been in use.
+fn history() -> Vec<u8> {
+    let mut image = Vec::new();
+    encode::cleanmarker(ByteOrder::Little, 12, &mut image);
+    let mut version = 0;
+    let mut name = |image: &mut Vec<u8>, name: &str, ino: u32| {
+        version += 1;
+        let file_type = if ino == 0 { 0 } else { 8 };
+        let name = name.as_bytes();
+        let entry = Dirent { pino: 1, version, ino, mctime: TIME, file_type, name };
+        encode::dirent(ByteOrder::Little, &entry, image);
+    };
+    let node =
+        |image: &mut Vec<u8>, ino: u32, version: u32, isize: u32, offset: u32, data: &[u8]| {
+            let dsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let (mode, mtime) = (0o100_640, TIME);
+            let node =
+                Inode { ino, version, mode, isize, offset, dsize, mtime, ..Inode::default() };
+            encode::inode(ByteOrder::Little, &node, data, image);
+        };
+    for (file, ino) in [
+        ("deleted", 2),
+        ("before", 3),
+        ("one", 4),
+        ("two", 4),
+        ("cut", 5),
+        ("overwritten", 6),
+        ("hole", 7),
+        ("replaced", 8),
+    ] {
+        name(&mut image, file, ino);
+    }
+    node(&mut image, 2, 1, 7, 0, b"deleted");
+    node(&mut image, 3, 1, 7, 0, b"renamed");
+    node(&mut image, 4, 1, 6, 0, b"linked");
+    node(&mut image, 5, 1, 3000, 0, &[b'c'; 3000]);
+    node(&mut image, 5, 2, 100, 0, &[]);
+    node(&mut image, 6, 1, 4000, 0, &[b'a'; 4000]);
+    node(&mut image, 6, 2, 4000, 1000, &[b'b'; 100]);
+    let hole = Inode {
+        ino: 7,
+        version: 1,
+        mode: 0o100_640,
+        isize: 9000,
+        dsize: 9000,
+        compression: 1,
+        ..Inode::default()
+    };
+    encode::inode(ByteOrder::Little, &hole, &[], &mut image);
+    node(&mut image, 8, 1, 3, 0, b"old");
+    name(&mut image, "deleted", 0);
+    name(&mut image, "after", 3);
+    name(&mut image, "before", 0);
+    node(&mut image, 9, 1, 3, 0, b"new");
+    name(&mut image, "replaced", 9);
+    let pair = Xattr { xid: 1, version: 1, prefix: 1, name: b"key", value: b"value" };
+    encode::xattr(ByteOrder::Little, &pair, &mut image);
+    encode::xref(ByteOrder::Little, &Xref { ino: 4, xid: 1, xseqno: 2 }, &mut image);
+    image.resize(BLOCK, 0xFF);
+    image
+}
+
+/// The peer reader, from PyPI, in an environment of its own.
+fn jefferson(root: &Path) -> Result<PathBuf> {
+    let venv = root.join("target/tools/jefferson");
+    let program = venv.join("bin/jefferson");
+    if !program.exists() {
+        let script =
+            format!("python3 -m venv {0} && {0}/bin/pip -q install jefferson", venv.display());
+        let status = Command::new("sh").args(["-c", &script]).status()?;
+        ensure!(status.success(), "jefferson could not be installed");
+    }
+    Ok(program)
+}
