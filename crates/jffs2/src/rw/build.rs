@@ -70,6 +70,7 @@ pub(crate) fn mount(
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
     state.blocks.rotate(versions);
+    state.blocks.shrink();
     report.blocks = state.blocks.count() - state.blocks.len(List::Bad);
     report.inodes = state.inodes.values().filter(|cache| cache.names > 0).count() as u64;
     let mut memory = state.inodes.len() * (size_of::<InodeCache>() + 16);

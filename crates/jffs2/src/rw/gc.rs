@@ -12,7 +12,7 @@ use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, NewNode, PAGE};
-use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, INODE_LEN, compression};
+use eraseblock_jffs2_format::constants::{DIRENT_LEN, DIRTY_LIMIT, INODE_LEN, compression};
 use eraseblock_jffs2_format::decode;
 use eraseblock_jffs2_format::summary::{Record, RecordNode};
 use eraseblock_vfs::{FsError, FsErrorKind};
@@ -183,7 +183,8 @@ impl State {
             record: record.map(|record| (record.node, header.totlen)),
             bytes: &bytes,
         })?;
-        self.relocate(node, place);
+        let name = bytes.get(DIRENT_LEN as usize..header.totlen as usize);
+        self.relocate(node, place, name.filter(|_| node.kind() == RefKind::Dirent));
         Ok(true)
     }
 
@@ -383,7 +384,7 @@ impl State {
             record: Some((RecordNode::Inode { ino, version }, INODE_LEN)),
             bytes: &bytes,
         })?;
-        self.relocate(node, place);
+        self.relocate(node, place, None);
         Ok(())
     }
 }

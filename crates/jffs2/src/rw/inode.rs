@@ -68,13 +68,22 @@ pub(crate) struct Fragment {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fragments {
     map: BTreeMap<u32, Fragment>,
-    counts: HashMap<u32, u32>,
+    counts: HashMap<u32, Count>,
+}
+
+/// How many fragments a node has, and before which offset there is none.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    count: u32,
+    from: u32,
 }
 
 impl Fragments {
     fn insert(&mut self, start: u32, fragment: Fragment) {
         if let Some(node) = fragment.node {
-            *self.counts.entry(node.place).or_default() += 1;
+            let entry = self.counts.entry(node.place).or_insert(Count { count: 0, from: start });
+            entry.count += 1;
+            entry.from = entry.from.min(start);
         }
         self.map.insert(start, fragment);
     }
@@ -85,8 +94,8 @@ impl Fragments {
         if let Some(node) = fragment.node
             && let Some(count) = self.counts.get_mut(&node.place)
         {
-            *count -= 1;
-            if *count == 0 {
+            count.count -= 1;
+            if count.count == 0 {
                 self.counts.remove(&node.place);
                 gone.push(node.place);
             }
@@ -150,7 +159,7 @@ impl Fragments {
 
     /// How many fragments a node has.
     pub(crate) fn count(&self, place: u32) -> u32 {
-        self.counts.get(&place).copied().unwrap_or(0)
+        self.counts.get(&place).map_or(0, |count| count.count)
     }
 
     /// First start and last end of the fragments of a node whose range starts at `from`.
@@ -177,10 +186,10 @@ impl Fragments {
     fn relocate(&mut self, old: u32, new: u32) {
         let Some(count) = self.counts.remove(&old) else { return };
         self.counts.insert(new, count);
-        for fragment in self.map.values_mut() {
-            if let Some(node) = fragment.node.as_mut().filter(|node| node.place == old) {
-                node.place = new;
-            }
+        let mine = |node: &&mut Place| node.place == old;
+        let nodes = self.map.range_mut(count.from..).filter_map(|(_, part)| part.node.as_mut());
+        for node in nodes.filter(mine).take(count.count as usize) {
+            node.place = new;
         }
     }
 }
@@ -259,8 +268,12 @@ impl Dents {
         types.count() as u32
     }
 
-    fn relocate(&mut self, old: u32, new: u32) {
-        if let Some(dent) = self.0.values_mut().find(|dent| dent.place == old) {
+    fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
+        let found = match name {
+            Some(name) => self.0.get_mut(&dent_key(name)).filter(|dent| dent.place == old),
+            None => self.0.values_mut().find(|dent| dent.place == old),
+        };
+        if let Some(dent) = found {
             dent.place = new;
         }
     }
@@ -279,12 +292,12 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// A node of the inode has moved.
-    pub(crate) fn relocate(&mut self, old: u32, new: u32) {
+    /// A node of the inode has moved; `name` is that of a DIRENT node, if it is known.
+    pub(crate) fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
         if let Some(place) = self.metadata.as_mut().filter(|place| **place == old) {
             *place = new;
         } else if self.attributes.is_directory() {
-            self.dents.relocate(old, new);
+            self.dents.relocate(old, new, name);
         } else {
             self.fragments.relocate(old, new);
         }

@@ -286,6 +286,13 @@ impl Blocks {
         self.file(block, list);
     }
 
+    /// Gives memory back that growing lists of nodes took beyond their need.
+    pub(crate) fn shrink(&mut self) {
+        for block in self.entries.iter_mut().filter(|block| block.refs.len() >= 64) {
+            block.refs.shrink_to_fit();
+        }
+    }
+
     /// Where in its block the node at `place` is.
     fn index(&self, place: u32) -> Option<(u32, usize)> {
         let block = place / self.size;

@@ -151,13 +151,13 @@ impl State {
         self.blocks.file_dead(block, list);
     }
 
-    /// A node has been copied to `place` as it was.
-    pub(crate) fn relocate(&mut self, old: NodeRef, place: u32) {
+    /// A node has been copied to `place` as it was; `name` is that of a DIRENT node, if known.
+    pub(crate) fn relocate(&mut self, old: NodeRef, place: u32, name: Option<&[u8]>) {
         match old.kind() {
             RefKind::Inode | RefKind::Dirent => {
                 let cache = self.inodes.get_mut(&old.owner);
                 if let Some(loaded) = cache.and_then(|cache| cache.loaded.as_deref_mut()) {
-                    loaded.relocate(old.place(), place);
+                    loaded.relocate(old.place(), place, name);
                 }
             }
             RefKind::Xattr | RefKind::Xref => self.xattrs.relocate(old, place),

@@ -205,7 +205,7 @@ impl State {
             record: None,
             bytes,
         })?;
-        self.relocate(node, place);
+        self.relocate(node, place, None);
         Ok(place)
     }
 

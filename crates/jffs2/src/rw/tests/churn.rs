@@ -81,7 +81,7 @@ impl Files {
     }
 }
 
-fn fill_and_empty(chip: &Arc<Chip>, options: &RwOptions, cycles: u64) {
+pub(super) fn fill_and_empty(chip: &Arc<Chip>, options: &RwOptions, cycles: u64) {
     let mount = || Jffs2Rw::mount(chip.clone(), options).unwrap().0;
     let mut fs = mount();
     let mut files = Files::new(options.seed);

@@ -61,14 +61,15 @@ fn verify(fs: &Jffs2Rw, outcome: &Outcome) {
 }
 
 /// One fault at event `number`; everything promised is there, at once and after mounting anew.
-fn one_fault(kind: MediumKind, number: u64, steps: u64) -> usize {
+pub(super) fn one_fault(kind: MediumKind, number: u64, steps: u64, options: &RwOptions) -> usize {
     let chip = small(kind);
+    let mount = || Jffs2Rw::mount(chip.clone(), options).unwrap().0;
     chip.set_plan(FaultPlan::new(number).with(number, Fault::Fail));
-    let fs = mount(&chip);
+    let fs = mount();
     let outcome = work(&fs, steps);
     verify(&fs, &outcome);
     fs.unmount().unwrap();
-    let again = mount(&chip);
+    let again = mount();
     verify(&again, &outcome);
     let report = again.create(1, b"after", &FILE, at(5));
     assert!(report.is_ok(), "{report:?}");
@@ -89,8 +90,8 @@ fn any_program_or_erase_may_fail_once() {
     for kind in [MediumKind::Nor, MediumKind::Nand] {
         let total = events(kind, 60);
         let mut errors = 0;
-        for number in (0..total).step_by(5) {
-            errors += one_fault(kind, number, 60);
+        for number in (0..total).step_by(9) {
+            errors += one_fault(kind, number, 60, &RwOptions::default());
         }
         assert_eq!(errors, 0, "{kind:?}: a single failure is invisible");
     }
