@@ -45,6 +45,7 @@ mod core;
 pub mod detect;
 mod eba;
 pub mod error;
+mod fastmap;
 pub mod format;
 pub mod image;
 mod io;

@@ -69,6 +69,9 @@ pub struct OpenOptions {
     pub max_bad_blocks: Option<u32>,
     /// Number of the image, for an empty device.
     pub image_seq: u32,
+    /// Use a fastmap to attach faster, and write one for the next time. Only on devices with more
+    /// than 64 eraseblocks; without this, a fastmap that is found is erased (spec: ubi 16).
+    pub fastmap: bool,
     /// See [`Sabotage`].
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -83,6 +86,7 @@ impl Default for OpenOptions {
             wl_threshold: 4096,
             max_bad_blocks: None,
             image_seq: 1,
+            fastmap: false,
             sabotage: Sabotage::None,
         }
     }
@@ -112,6 +116,8 @@ pub enum ReadOnlyReason {
     MoveFailed,
     /// Too many LEBs cannot be read when they are to be moved.
     TooManyErroneous,
+    /// A fastmap does not say what is on flash, or could neither be written nor invalidated.
+    Fastmap,
 }
 
 impl fmt::Display for ReadOnlyReason {
@@ -127,6 +133,7 @@ impl fmt::Display for ReadOnlyReason {
             Self::MarkBadFailed => "an eraseblock could not be marked bad",
             Self::MoveFailed => "moving a LEB failed for good",
             Self::TooManyErroneous => "too many LEBs cannot be read",
+            Self::Fastmap => "the fastmap is wrong and cannot be replaced",
         })
     }
 }
@@ -253,6 +260,14 @@ impl UbiDevice {
         core.counters.scrubs != before
     }
 
+    /// Writes a fastmap, if they are in use: the next attach will be a fast one. For the end of the
+    /// work with a device.
+    pub fn detach(&self) -> Result<(), UbiError> {
+        let mut core = self.exclusive();
+        core.refresh_fastmap()?;
+        Ok(core.io.device.sync()?)
+    }
+
     /// Makes everything written so far durable on what backs the device.
     pub fn sync(&self) -> Result<(), UbiError> {
         Ok(self.shared().io.device.sync()?)
@@ -302,7 +317,9 @@ impl UbiDevice {
     /// Checks that the headers on flash say what the maps say and that both copies of the volume
     /// table are the same.
     pub fn verify_flash(&self) -> Result<(), UbiError> {
-        self.shared().verify_flash()
+        let mut core = self.exclusive();
+        core.check_lebs()?;
+        core.verify_flash()
     }
 
     /// Checks what must hold between any two operations; the error says what does not.

@@ -16,7 +16,8 @@ pub(super) fn resolve(
     report: &mut Report,
 ) -> BTreeMap<VolumeId, ResolvedVolume> {
     let mut candidates = std::mem::take(&mut collected.candidates);
-    collected.max_sqnum = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
+    let highest = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
+    collected.max_sqnum = highest.max(collected.sqnum_floor);
     candidates.sort_unstable_by_key(|one| (one.volume, one.leb, one.peb));
     let mut resolver = Resolver { scanner, collected, report, data: Vec::new(), proved: None };
     candidates

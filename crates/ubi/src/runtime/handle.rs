@@ -33,6 +33,14 @@ impl Volume {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Looks once at a LEB of which only a fastmap tells where it is.
+    fn settle(&self, leb: Leb) -> Result<(), UbiError> {
+        if self.shared().is_unchecked(self.id, leb) {
+            self.exclusive().check_leb(self.id, leb)?;
+        }
+        Ok(())
+    }
+
     /// Its number.
     pub fn id(&self) -> VolumeId {
         self.id
@@ -97,6 +105,7 @@ impl LebDevice for Volume {
 
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let at = Location::VolumeLeb(self.id, leb, offset);
+        self.settle(leb).map_err(|error| to_mtd(error, at, "read"))?;
         let read = self.shared().read_leb(self.id, leb, offset, buf);
         let read = read.map_err(|error| to_mtd(error, at, "read"))?;
         if let Some(peb) = read.scrub {
@@ -106,8 +115,9 @@ impl LebDevice for Volume {
     }
 
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
-        let core = self.shared();
         let at = Location::VolumeLeb(self.id, leb, 0);
+        self.settle(leb).map_err(|error| to_mtd(error, at, "mapping query"))?;
+        let core = self.shared();
         let volume = core.volume(self.id).map_err(|error| to_mtd(error, at, "mapping query"))?;
         let (operation, expected) = ("mapping query", "a LEB of the volume");
         let entry = volume.map.get(leb.index());
