@@ -7,8 +7,8 @@ use eraseblock_ubi::{
 };
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, FASTMAP_DATA_VOLUME};
 use eraseblock_ubi_format::{
-    Compat, HeaderLayout, HeaderState, ReadQuality, VidHeader, VolumeFlags, VolumeKind, VolumeName,
-    classify_vid,
+    Compat, EraseCount, HeaderLayout, HeaderState, ReadQuality, VidHeader, VolumeFlags, VolumeKind,
+    VolumeName, classify_vid,
 };
 use std::sync::Arc;
 
@@ -97,12 +97,12 @@ fn what_was_detached_is_attached_fast() {
     }
     let scanned = attach(&*flash, &layout(), &AttachOptions::default()).unwrap();
     let (fast, by_fastmap) = open(&flash, &WITH);
-    assert_eq!(by_fastmap.max_sqnum.get() > scanned.max_sqnum.get(), true);
+    assert!(by_fastmap.max_sqnum > scanned.max_sqnum);
     assert_eq!(by_fastmap.map(dynamic), scanned.map(dynamic));
     assert_eq!(by_fastmap.volumes, scanned.volumes);
     let counters = fast.erase_counters();
     for peb in (0..PEBS).map(Peb::new) {
-        let known = scanned.peb(peb).unwrap().erase_count.map(|ec| ec.get());
+        let known = scanned.peb(peb).unwrap().erase_count.map(EraseCount::get);
         assert_eq!(known, Some(counters[peb.index()]), "{peb:?}");
     }
 }
