@@ -54,6 +54,7 @@ mod open;
 pub mod runtime;
 #[doc(hidden)]
 pub mod sabotage;
+mod sync;
 mod upd;
 pub mod vmt;
 pub mod volume;

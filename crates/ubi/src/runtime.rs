@@ -45,6 +45,7 @@ use crate::core::Core;
 use crate::error::UbiError;
 use crate::open::open;
 use crate::sabotage::Sabotage;
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::vmt::NewVolume;
 use eraseblock_base::{Peb, VolumeId};
 use eraseblock_mtd::Mtd;
@@ -52,7 +53,7 @@ use eraseblock_ubi_format::constants::FIRST_INTERNAL_VOLUME;
 use eraseblock_ubi_format::{HeaderLayout, VolumeName};
 use std::fmt;
 use std::io::Read;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 /// How to open a device.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -137,12 +137,16 @@ impl Bench {
         let erase_counters = Arc::new(self.ubi.erase_counters());
         let torn = self.torn(&op);
         self.imagine(&op);
-        self.break_something();
+        let broken = self.break_something(&op);
         self.chip.set_recording(true);
         let result = self.apply(&op);
         let events = self.chip.take_recording();
         self.chip.set_recording(false);
         self.chip.set_plan(FaultPlan::new(0));
+        if broken {
+            // The chip counts failed erases, UBI does not.
+            self.start = self.baseline();
+        }
         let updating = if let Op::Update { volume, .. } = op { Some(volume) } else { None };
         let shrinking =
             if let Op::Resize { volume, lebs } = op { Some((volume, lebs)) } else { None };
@@ -174,7 +178,9 @@ impl Bench {
         for ((number, ec), (start, erases)) in (0..).zip(counters).zip(&self.start) {
             let expected = start + self.chip.erase_count(Peb::new(number)) - erases;
             // After attaching by fastmap a counter may be known too low until the next erase.
-            let known_low = self.options.shape.uses_fastmap() && ec < expected;
+            let low = self.options.shape.uses_fastmap() && ec < expected;
+            // Nobody can read the counter of a bad block.
+            let known_low = low || self.chip.is_bad(Peb::new(number)).unwrap_or(true);
             if ec != expected && !known_low {
                 let message = format!("erase counter of peb {number}: {ec}, expected {expected}");
                 return Some(("erase-counter", message));
@@ -418,18 +424,25 @@ impl Bench {
     }
 
     /// Now and then a program fails once, or an erase so often that the block is given up.
-    fn break_something(&mut self) {
+    fn break_something(&mut self, op: &Op) -> bool {
         let (dice, first, many) = (self.below(24), self.below(6), self.below(3) == 0);
         let geometry = self.chip.geometry();
         if dice != 0 || self.operations < 4 || !geometry.can_have_bad_blocks() {
-            return;
+            return false;
         }
         let bad = geometry.pebs().filter(|peb| self.chip.is_bad(*peb).unwrap_or(true)).count();
-        let count = if many && bad == 0 { ERASE_TRIES } else { 1 };
+        let erasing = matches!(op, Op::Step | Op::Flush);
+        let count = if many && erasing && bad == 0 { ERASE_TRIES } else { 1 };
         let start = self.chip.next_event() + u64::from(first);
         let plan = (start..start + count)
             .fold(FaultPlan::new(1), |plan, event| plan.with(event, Fault::Fail));
         self.chip.set_plan(plan);
+        true
+    }
+
+    fn baseline(&self) -> Vec<(u32, u32)> {
+        let erases = |peb: u32| self.chip.erase_count(Peb::new(peb));
+        (0..).zip(self.ubi.erase_counters()).map(|(peb, ec)| (ec, erases(peb))).collect()
     }
 
     fn apply_to_volumes(&self, op: &Op) -> Result<(), UbiError> {
@@ -498,12 +511,15 @@ pub(crate) fn read_leb(
     piece: u32,
 ) -> Result<super::model::Found, eraseblock_mtd::MtdError> {
     let size = volume.leb_size() as usize;
-    let mut found = super::model::Found { bytes: vec![0; size], pieces: Vec::new() };
+    let mut found = super::model::Found { bytes: vec![0xFF; size], used: 0, pieces: Vec::new() };
+    if !volume.is_mapped(Leb::new(leb))? {
+        return Ok(found);
+    }
     let outcome = volume.read(Leb::new(leb), 0, &mut found.bytes)?;
     if !outcome.uncorrectable && piece > 1 && data_offset.is_multiple_of(piece) {
         let ends = (piece as usize..=size).step_by(piece as usize);
         found.pieces = ends.map(|end| (end, true)).collect();
-        return Ok(found);
+        return Ok(found.measure());
     }
     let mut start = 0;
     while start < size {
@@ -514,5 +530,5 @@ pub(crate) fn read_leb(
         found.pieces.push((end, !outcome.uncorrectable));
         start = end;
     }
-    Ok(found)
+    Ok(found.measure())
 }

@@ -103,6 +103,9 @@ pub(super) struct Collected {
     pub(super) max_sqnum: SqNum,
     /// Everything not read has at most this sequence number.
     pub(super) sqnum_floor: SqNum,
+    /// Copies of the volume table as they were when they proved to be complete: unstable cells
+    /// may not read so again.
+    pub(super) tables: Vec<(Peb, Vec<u8>)>,
     /// Super blocks of fastmaps that are not in use.
     pub(super) anchors: Vec<Peb>,
     pub(super) erase_counters: EraseCounters,

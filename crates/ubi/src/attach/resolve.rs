@@ -6,6 +6,7 @@ use super::scan::Scanner;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
+use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
 use eraseblock_ubi_format::{HeaderState, ReadQuality};
 use std::collections::BTreeMap;
 
@@ -167,7 +168,13 @@ impl Resolver<'_, '_> {
         let offset = self.scanner.layout.data_offset();
         let quality = self.scanner.read(new.peb, offset, &mut self.data);
         let quality = quality.map_err(|error| error.to_string())?;
-        Ok((crc32(&self.data) == header.data_crc).then_some(quality))
+        if crc32(&self.data) != header.data_crc {
+            return Ok(None);
+        }
+        if new.volume == LAYOUT_VOLUME {
+            self.collected.tables.push((new.peb, self.data.clone()));
+        }
+        Ok(Some(quality))
     }
 }
 
