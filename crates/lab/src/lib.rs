@@ -1,4 +1,5 @@
 //! The laboratory: whole stacks on simulated chips, under faults, judged by models that know
 //! nothing of how they work.
 
+pub mod figures;
 pub mod powercut;

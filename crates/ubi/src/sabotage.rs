@@ -53,9 +53,9 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// All mistakes a power cut or a single thread can bring to light; the last one takes several
-    /// threads.
-    pub const ALL: [Self; 20] = [
+    /// The mistakes power cuts bring to light. Stale anchors take a driver that attaches without
+    /// fastmaps in between, forgotten scrub requests several threads: both have tests of their own.
+    pub const ALL: [Self; 19] = [
         Self::EraseBeforeData,
         Self::SameSequence,
         Self::ChangeWithoutCopyFlag,
@@ -75,6 +75,5 @@ impl Sabotage {
         Self::DataBeforeHeader,
         Self::PoolBypassed,
         Self::FastmapTrusted,
-        Self::StaleAnchors,
     ];
 }

@@ -135,8 +135,11 @@ impl Case<'_> {
         let unstable = self.is_unstable();
         let mut sides = [true, true];
         for leb in 0..info.reserved_lebs {
-            let found = read_leb(&volume, leb, layout.data_offset(), piece)
+            let mut found = read_leb(&volume, leb, layout.data_offset(), piece)
                 .map_err(|error| ("read-failed", error.to_string()))?;
+            if info.kind == VolumeKind::Static && leb + 1 == info.used_lebs {
+                found = found.padded(info.last_leb_bytes as usize, layout.min_io() as usize);
+            }
             let permitted = self.allowed.permits(id, leb, &found)
                 || (unstable && self.allowed.permits_lost(id, leb, &found));
             if !permitted {

@@ -94,6 +94,17 @@ impl Found {
         self.used <= content.len() && self.bytes.starts_with(content)
     }
 
+    /// The filling behind the data of a static volume is no data: no checksum covers it.
+    pub(crate) fn padded(mut self, end: usize, unit: usize) -> Self {
+        let filled = end.next_multiple_of(unit).min(self.bytes.len());
+        if self.used > 0
+            && let Some(filling) = self.bytes.get_mut(end..filled)
+        {
+            filling.fill(0);
+        }
+        self.measure()
+    }
+
     /// Notes where the erased rest begins.
     pub(crate) fn measure(mut self) -> Self {
         let erased = self.bytes.rchunks(64).take_while(|chunk| is_erased(chunk));

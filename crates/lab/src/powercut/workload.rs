@@ -431,8 +431,8 @@ impl Bench {
             return false;
         }
         let bad = geometry.pebs().filter(|peb| self.chip.is_bad(*peb).unwrap_or(true)).count();
-        let erasing = matches!(op, Op::Step | Op::Flush);
-        let count = if many && erasing && bad == 0 { ERASE_TRIES } else { 1 };
+        let given_up = many && bad == 0 && matches!(op, Op::Step);
+        let (first, count) = if given_up { (0, ERASE_TRIES) } else { (first, 1) };
         let start = self.chip.next_event() + u64::from(first);
         let plan = (start..start + count)
             .fold(FaultPlan::new(1), |plan, event| plan.with(event, Fault::Fail));

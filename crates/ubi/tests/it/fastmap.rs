@@ -144,6 +144,14 @@ fn without_the_option_fastmaps_are_erased_before_anything_is_written() {
 }
 
 #[test]
+fn a_stale_anchor_is_noticed() {
+    let (flash, ..) = prepared();
+    let sabotage = eraseblock_ubi::sabotage::Sabotage::StaleAnchors;
+    open(&flash, &OpenOptions { fastmap: false, sabotage, ..WITH });
+    assert_ne!(holders(&flash, FASTMAP_ANCHOR_VOLUME), [], "the planted fault");
+}
+
+#[test]
 fn a_damaged_fastmap_is_not_believed() {
     let (flash, dynamic, _) = prepared();
     let anchor = *holders(&flash, FASTMAP_ANCHOR_VOLUME).last().unwrap();
