@@ -2,4 +2,5 @@
 //! nothing of how they work.
 
 pub mod fscut;
+pub mod figures;
 pub mod powercut;

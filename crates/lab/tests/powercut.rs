@@ -36,7 +36,8 @@ fn nothing_is_lost_on_any_shape() {
 #[test]
 fn known_bugs_are_caught_and_replayed() {
     for sabotage in Sabotage::ALL {
-        let shapes = [Shape::Mini, Shape::Subpage, Shape::Nor];
+        let shapes =
+            [Shape::Mini, Shape::Subpage, Shape::Nor, Shape::MiniFastmap, Shape::SubpageFastmap];
         let caught = shapes.into_iter().find_map(|shape| {
             let options = Options {
                 shape,

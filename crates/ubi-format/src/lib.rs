@@ -1,16 +1,17 @@
 //! The bytes of UBI on flash and the checked types they become: erase-counter headers, volume
-//! identifier headers and the volume table. No input or output happens here.
+//! identifier headers, the volume table and the fastmap. No input or output happens here.
 //!
 //! [`raw`] has the structures as they lie on flash (every bit pattern is legal there), [`decode`]
 //! turns them into the checked types of [`types`], [`encode`] is its inverse, [`classify`] sorts what
-//! a header read delivered (spec: ubi 8.2), [`table`] handles the volume table as a whole and
-//! [`layout`] the offsets inside an eraseblock.
+//! a header read delivered (spec: ubi 8.2), [`table`] handles the volume table as a whole,
+//! [`fastmap`] the checkpoint of all this, and [`layout`] the offsets inside an eraseblock.
 
 pub mod classify;
 pub mod constants;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod fastmap;
 pub mod layout;
 pub mod raw;
 pub mod table;
@@ -18,6 +19,7 @@ pub mod types;
 
 pub use classify::{HeaderState, ReadQuality, classify_ec, classify_vid};
 pub use error::{Expected, FormatError};
+pub use fastmap::{Fastmap, FastmapPool, FastmapVolume};
 pub use layout::{HeaderLayout, LayoutError};
 pub use types::{
     Compat, EcHeader, EraseCount, SqNum, VidHeader, VolumeFlags, VolumeKind, VolumeName,

@@ -2,6 +2,8 @@
 //! salvaging: where Linux refuses the device, a [`Finding`](eraseblock_base::Finding) of severity
 //! error names the rule and attaching goes on with the most sensible reading of what is there.
 //!
+//! Instead of a scan, a fastmap may tell where everything is ([`AttachOptions::fastmap`]).
+//!
 //! The phases are `scan` (read the headers of every block), `collect` (sort the blocks into lists
 //! and LEB candidates), `resolve` (one block for each LEB), `table` (the volume table) and
 //! `volumes` (records and LEBs together).
@@ -14,6 +16,7 @@
 //! 5. Memory is proportional to the number of eraseblocks: at most 48 bytes for each, and one LEB.
 
 mod collect;
+mod fastmap;
 mod report;
 mod resolve;
 mod scan;
@@ -28,6 +31,7 @@ use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::{
     EraseCount, HeaderLayout, SqNum, VolumeFlags, VolumeKind, VolumeName, constants,
 };
+pub(crate) use fastmap::InUse;
 pub use report::Refusal;
 use report::Report;
 use std::collections::BTreeMap;
@@ -47,11 +51,14 @@ pub struct AttachOptions {
     pub verify_static: bool,
     /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
     pub bitflip_threshold: u16,
+    /// Believe a fastmap if there is one (spec: ubi 16.3). What it says about the LEBs may be
+    /// out of date until each is looked at, as [`UbiDevice`](crate::UbiDevice) does.
+    pub fastmap: bool,
 }
 
 impl Default for AttachOptions {
     fn default() -> Self {
-        Self { whole_device: false, verify_static: false, bitflip_threshold: 1 }
+        Self { whole_device: false, verify_static: false, bitflip_threshold: 1, fastmap: false }
     }
 }
 
@@ -71,7 +78,7 @@ pub enum PebState {
     Alien,
     /// Marked bad.
     Bad,
-    /// Holds a fastmap, which is not used here: to be erased.
+    /// Holds a fastmap: to be erased, unless it is in use.
     Fastmap,
     /// Belongs to another image or breaks a rule, and is ignored.
     Foreign,
@@ -198,6 +205,10 @@ pub struct Attachment {
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
+    /// The fastmap everything was taken from.
+    pub(crate) fastmap: Option<InUse>,
+    /// Super blocks of other fastmaps.
+    pub(crate) anchors: Vec<Peb>,
 }
 
 impl Attachment {
@@ -221,6 +232,11 @@ impl Attachment {
         self.maps.get(&id)
     }
 
+    /// Whether a fastmap was used instead of a scan.
+    pub fn is_by_fastmap(&self) -> bool {
+        self.fastmap.is_some()
+    }
+
     /// The blocks to be erased, the most urgent first (spec: ubi 9.1, 11.4).
     pub fn erase_order(&self) -> &[Peb] {
         &self.erase_order
@@ -240,20 +256,48 @@ pub fn attach(
         let expected = layout.peb_size();
         return Err(UbiError::Geometry { field: "eraseblock size", found, expected });
     }
-    let mut report = Report::default();
     let scanner = scan::Scanner { device, layout: *layout, threshold: options.bitflip_threshold };
-    let mut collected = collect::collect(&scanner, &mut report);
-    let maps = resolve::resolve(&scanner, &mut collected, &mut report);
+    let mut report = Report::default();
+    let mut readings = Vec::new();
+    if options.fastmap {
+        match fastmap::attempt(&scanner) {
+            fastmap::Attempt::Absent(first) => readings = first,
+            fastmap::Attempt::Unusable(why) => {
+                report.findings.note(eraseblock_base::Location::Whole, "fastmap-unusable", why);
+            }
+            fastmap::Attempt::Usable(found) => {
+                let (collected, in_use) = *found;
+                let fresh = Report::default();
+                let attachment = settle(&scanner, *options, fresh, collected, Some(in_use));
+                let Some(refusal) = &attachment.linux_refuses else { return Ok(attachment) };
+                let why = format!("the fastmap does not fit: {}", refusal.message);
+                report.findings.note(refusal.at, "fastmap-unusable", why);
+            }
+        }
+    }
+    let collected = collect::collect(&scanner, readings, &mut report);
+    Ok(settle(&scanner, *options, report, collected, None))
+}
+
+/// Everything after the headers have been read, or taken from a fastmap.
+fn settle(
+    scanner: &scan::Scanner<'_>,
+    options: AttachOptions,
+    mut report: Report,
+    mut collected: Collected,
+    fastmap: Option<InUse>,
+) -> Attachment {
+    let maps = resolve::resolve(scanner, &mut collected, &mut report);
     collected.finish_counters();
     let is_empty = check_empty(&collected, &mut report);
-    let mut stage = volumes::Stage { scanner, options: *options, report, collected, maps };
+    let mut stage = volumes::Stage { scanner: *scanner, options, report, collected, maps };
     let table = table::read(&mut stage, is_empty);
     let mut volumes = volumes::build(&mut stage, table);
     if options.verify_static {
         volumes::verify_static(&mut stage, &mut volumes);
     }
     let available_lebs = volumes::account(&mut stage, &volumes);
-    Ok(assemble(stage, volumes, is_empty, available_lebs))
+    Attachment { fastmap, ..assemble(stage, volumes, is_empty, available_lebs) }
 }
 
 /// Spec: ubi 9.4, steps 2 and 3.
@@ -313,6 +357,8 @@ fn assemble(
         available_lebs,
         findings,
         erase_order: collected.erase_order(),
+        fastmap: None,
+        anchors: collected.anchors.clone(),
         pebs: collected.into_pebs(),
         maps: volumes::into_maps(maps),
     }

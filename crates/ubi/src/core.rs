@@ -9,6 +9,7 @@
 use crate::account::Accounting;
 use crate::attach::VolumeInfo;
 use crate::error::UbiError;
+use crate::fastmap::FastmapState;
 use crate::io::Io;
 use crate::runtime::ReadOnlyReason;
 use crate::sabotage::Sabotage;
@@ -29,6 +30,8 @@ pub(crate) struct Volume {
     /// Bytes in the last of them.
     pub(crate) last_leb_bytes: u32,
     pub(crate) corrupted: bool,
+    /// LEBs of which only a fastmap tells where they are (spec: ubi 16.6).
+    pub(crate) unchecked: Vec<bool>,
     /// Handles that are open.
     pub(crate) openers: u32,
 }
@@ -65,6 +68,8 @@ pub struct Counters {
     pub tortures: u64,
     /// Blocks marked bad.
     pub marked_bad: u64,
+    /// Fastmaps written.
+    pub fastmaps: u64,
 }
 
 #[derive(Debug)]
@@ -76,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) books: Accounting,
     pub(crate) sqnum: u64,
     pub(crate) read_only: Option<ReadOnlyReason>,
+    /// Fastmaps are written.
+    pub(crate) fastmap: Option<FastmapState>,
     pub(crate) counters: Counters,
 }
 

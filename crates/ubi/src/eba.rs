@@ -148,7 +148,7 @@ impl Core {
     pub(crate) fn unmap_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         self.check_writable()?;
         self.range(self.volume(id)?, leb, 0, 0)?;
-        let old = self.volume_mut(id)?.map[leb.index()].take();
+        let old = self.volume_mut(id)?.forget(leb);
         if let Some(peb) = old
             && !self.io.is_sabotaged(Sabotage::UnmapLeaks)
         {
@@ -174,6 +174,7 @@ impl Core {
         offset: u32,
         data: &[u8],
     ) -> Result<(), UbiError> {
+        self.check_leb(id, leb)?;
         let volume = self.writable_range(id, leb, offset, data.len())?;
         let Some(peb) = volume.peb(leb) else {
             let header = self.vid_header(id, leb)?;
@@ -226,6 +227,7 @@ impl Core {
         leb: Leb,
         data: &[u8],
     ) -> Result<(), UbiError> {
+        self.check_leb(id, leb)?;
         self.writable_range(id, leb, 0, data.len())?;
         let data = &data[..used_len(data, self.io.layout.min_io() as usize)];
         if data.is_empty() {

@@ -45,6 +45,7 @@ mod core;
 pub mod detect;
 mod eba;
 pub mod error;
+mod fastmap;
 pub mod format;
 pub mod image;
 mod io;
@@ -53,6 +54,7 @@ mod open;
 pub mod runtime;
 #[doc(hidden)]
 pub mod sabotage;
+mod sync;
 mod upd;
 pub mod vmt;
 pub mod volume;

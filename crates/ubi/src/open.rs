@@ -8,6 +8,7 @@ use crate::account::Accounting;
 use crate::attach::{AttachOptions, Attachment, PebState, VolumeInfo, attach};
 use crate::core::{Core, Counters, Volume};
 use crate::error::UbiError;
+use crate::fastmap::FastmapState;
 use crate::io::{Io, is_eio};
 use crate::runtime::{OpenOptions, ReadOnlyReason};
 use crate::sabotage::Sabotage;
@@ -37,6 +38,7 @@ pub(crate) fn open(
         whole_device: true,
         verify_static: false,
         bitflip_threshold: options.bitflip_threshold,
+        fastmap: options.fastmap,
     };
     let mut attachment = attach(device.as_ref(), layout, &attach_options)?;
     if let Some(refusal) = &attachment.linux_refuses
@@ -54,9 +56,10 @@ pub(crate) fn open(
     };
     let mut early = Early::new(io, &mut attachment, options);
     if early.core.read_only.is_none() {
+        early.erase_anchors(&attachment)?;
         early.recover_table(&attachment)?;
     }
-    let core = early.finish(options)?;
+    let core = early.finish(options, &attachment)?;
     Ok((core, attachment))
 }
 
@@ -74,12 +77,20 @@ impl Early {
         let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, EraseCount::get));
         let mut wl = Wl::new(ec.collect(), options.wl_threshold.max(1));
         let mut free = VecDeque::new();
+        // A fastmap knows only its pools: a block that is free otherwise must not be used before
+        // the next one has been written.
+        let pools = attachment.fastmap.as_ref();
+        let is_fixed = |peb: Peb| {
+            pools.is_some_and(|map| !map.user_pool.contains(&peb) && !map.wl_pool.contains(&peb))
+        };
         for (number, info) in (0..).zip(&attachment.pebs) {
             let peb = Peb::new(number);
             match info.state {
+                PebState::Free if is_fixed(peb) => wl.put(peb, Place::Free),
                 PebState::Free => free.push_back(peb),
                 PebState::Used if info.scrub => wl.put(peb, Place::Scrub),
                 PebState::Used => wl.put(peb, Place::Used),
+                PebState::Fastmap if attachment.is_by_fastmap() => wl.put(peb, Place::Fastmap),
                 PebState::Erase | PebState::Fastmap => {}
                 PebState::Bad => wl.put(peb, Place::Bad),
                 PebState::Corrupted
@@ -107,9 +118,70 @@ impl Early {
             volumes,
             sqnum: attachment.max_sqnum.get(),
             read_only,
+            fastmap: None,
             counters: Counters::default(),
         };
-        Self { core, erase, free }
+        let mut early = Self { core, erase, free };
+        early.doubt(attachment);
+        early
+    }
+
+    /// Notes of which blocks and LEBs only a fastmap tells.
+    fn doubt(&mut self, attachment: &Attachment) {
+        let Some(map) = &attachment.fastmap else { return };
+        for peb in (0..attachment.peb_count).map(Peb::new).filter(|peb| map.unsure[peb.index()]) {
+            self.core.wl.set_unsure(peb);
+        }
+        for volume in self.core.volumes.values_mut() {
+            let unsure = |peb: &Option<Peb>| peb.is_some_and(|peb| map.unsure[peb.index()]);
+            volume.unchecked = volume.map.iter().map(unsure).collect();
+        }
+    }
+
+    /// Fastmaps that are not in use must be gone before anything changes: somebody might believe
+    /// them later (spec: ubi 16.3, step 13).
+    fn erase_anchors(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
+        if self.core.io.is_sabotaged(Sabotage::StaleAnchors) {
+            return Ok(());
+        }
+        attachment.anchors.iter().try_for_each(|peb| self.erase_anchor(*peb))
+    }
+
+    fn erase_anchor(&mut self, peb: Peb) -> Result<(), UbiError> {
+        self.erase.retain(|one| *one != peb);
+        match self.core.early_erase(peb) {
+            Ok(()) => {
+                let pooled = self.core.wl.line(Place::Fastmap).is_empty();
+                if pooled {
+                    self.free.push_back(peb);
+                } else {
+                    self.core.wl.put(peb, Place::Free);
+                }
+                Ok(())
+            }
+            Err(UbiError::Device(error)) if is_eio(&error) => {
+                self.core.io.device.mark_bad(peb)?;
+                self.core.wl.put(peb, Place::Bad);
+                self.core.books.good -= 1;
+                self.core.books.bad += 1;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// No block the fastmap knows as unused is left: it has to go.
+    fn drop_fastmap(&mut self) -> Result<(), UbiError> {
+        let blocks = self.core.wl.line(Place::Fastmap).clone();
+        for (index, peb) in (0..).zip(&blocks) {
+            self.core.wl.take(*peb);
+            if index == 0 { self.erase_anchor(*peb)? } else { self.erase.push_back(*peb) }
+        }
+        for peb in self.core.wl.free.pebs().collect::<Vec<_>>() {
+            self.core.wl.take(peb);
+            self.free.push_back(peb);
+        }
+        Ok(())
     }
 
     /// Makes both copies of the volume table good and equal (spec: ubi 10).
@@ -193,6 +265,9 @@ impl Early {
 
     /// A free block, or the first one that can be erased.
     fn early_peb(&mut self) -> Result<Peb, UbiError> {
+        if self.free.is_empty() && !self.core.wl.line(Place::Fastmap).is_empty() {
+            self.drop_fastmap()?;
+        }
         if let Some(peb) = self.free.pop_front() {
             return Ok(peb);
         }
@@ -207,19 +282,41 @@ impl Early {
         Err(UbiError::NoSpace { wanted: 1, available: 0 })
     }
 
-    fn finish(self, options: &OpenOptions) -> Result<Core, UbiError> {
+    fn finish(self, options: &OpenOptions, attachment: &Attachment) -> Result<Core, UbiError> {
         let Self { mut core, erase, free } = self;
+        if options.fastmap && attachment.linux_refuses.is_none() {
+            let layout = &core.io.layout;
+            core.fastmap = FastmapState::new(attachment.peb_count, layout.leb_size());
+        }
+        let anchor = core.wl.line(Place::Fastmap).front().copied();
+        let in_use = attachment.fastmap.as_ref().zip(anchor);
+        if let (Some(state), Some((map, anchor))) = (&mut core.fastmap, in_use) {
+            state.resume(map.pool_sizes, &map.volumes, anchor);
+        }
         for peb in free {
-            core.wl.put(peb, Place::Free);
+            let place = match in_use {
+                Some((map, _)) if map.user_pool.contains(&peb) => Place::UserPool,
+                Some((map, _)) if map.wl_pool.contains(&peb) => Place::MovePool,
+                _ => Place::Free,
+            };
+            core.wl.put(peb, place);
         }
         for peb in erase {
             core.wl.queue_erase(peb, false, None);
         }
         let lebs: u64 = core.volumes.values().map(|volume| volume.map.len() as u64).sum();
-        match core.books.open(lebs, 0) {
+        let blocks = core
+            .fastmap
+            .as_ref()
+            .map_or(0, |state| 2 * state.block_count(core.io.layout.leb_size()));
+        match core.books.open(lebs, blocks) {
             Ok(books) => core.books = books,
             Err(_) if options.force => core.go_read_only(ReadOnlyReason::NotEnoughBlocks),
             Err((wanted, available)) => return Err(UbiError::NoSpace { wanted, available }),
+        }
+        core.share_out();
+        if core.fastmap.is_some() {
+            core.wl.reserve_anchor();
         }
         core.wl.schedule_move();
         if core.read_only.is_none() {
@@ -232,6 +329,7 @@ impl Early {
 impl Core {
     /// Erases a block before wear levelling works.
     fn early_erase(&mut self, peb: Peb) -> Result<(), UbiError> {
+        self.confirm_ec(peb)?;
         self.io.invalidate_headers(peb)?;
         self.io.erase(peb)?;
         let ec = u64::from(self.wl.ec(peb)) + 1;

@@ -45,6 +45,7 @@ use crate::core::Core;
 use crate::error::UbiError;
 use crate::open::open;
 use crate::sabotage::Sabotage;
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::vmt::NewVolume;
 use eraseblock_base::{Peb, VolumeId};
 use eraseblock_mtd::Mtd;
@@ -52,7 +53,7 @@ use eraseblock_ubi_format::constants::FIRST_INTERNAL_VOLUME;
 use eraseblock_ubi_format::{HeaderLayout, VolumeName};
 use std::fmt;
 use std::io::Read;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 /// How to open a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +70,9 @@ pub struct OpenOptions {
     pub max_bad_blocks: Option<u32>,
     /// Number of the image, for an empty device.
     pub image_seq: u32,
+    /// Use a fastmap to attach faster, and write one for the next time. Only on devices with more
+    /// than 64 eraseblocks; without this, a fastmap that is found is erased (spec: ubi 16).
+    pub fastmap: bool,
     /// See [`Sabotage`].
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -83,6 +87,7 @@ impl Default for OpenOptions {
             wl_threshold: 4096,
             max_bad_blocks: None,
             image_seq: 1,
+            fastmap: false,
             sabotage: Sabotage::None,
         }
     }
@@ -112,6 +117,8 @@ pub enum ReadOnlyReason {
     MoveFailed,
     /// Too many LEBs cannot be read when they are to be moved.
     TooManyErroneous,
+    /// A fastmap does not say what is on flash, or could neither be written nor invalidated.
+    Fastmap,
 }
 
 impl fmt::Display for ReadOnlyReason {
@@ -127,6 +134,7 @@ impl fmt::Display for ReadOnlyReason {
             Self::MarkBadFailed => "an eraseblock could not be marked bad",
             Self::MoveFailed => "moving a LEB failed for good",
             Self::TooManyErroneous => "too many LEBs cannot be read",
+            Self::Fastmap => "the fastmap is wrong and cannot be replaced",
         })
     }
 }
@@ -253,6 +261,14 @@ impl UbiDevice {
         core.counters.scrubs != before
     }
 
+    /// Writes a fastmap, if they are in use: the next attach will be a fast one. For the end of the
+    /// work with a device.
+    pub fn detach(&self) -> Result<(), UbiError> {
+        let mut core = self.exclusive();
+        core.refresh_fastmap()?;
+        Ok(core.io.device.sync()?)
+    }
+
     /// Makes everything written so far durable on what backs the device.
     pub fn sync(&self) -> Result<(), UbiError> {
         Ok(self.shared().io.device.sync()?)
@@ -302,7 +318,9 @@ impl UbiDevice {
     /// Checks that the headers on flash say what the maps say and that both copies of the volume
     /// table are the same.
     pub fn verify_flash(&self) -> Result<(), UbiError> {
-        self.shared().verify_flash()
+        let mut core = self.exclusive();
+        core.check_lebs()?;
+        core.verify_flash()
     }
 
     /// Checks what must hold between any two operations; the error says what does not.

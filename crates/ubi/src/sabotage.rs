@@ -42,11 +42,20 @@ pub enum Sabotage {
     NoTableRecovery,
     /// The data of a change is programmed before its header.
     DataBeforeHeader,
+    /// With fastmaps, new data goes to blocks that are in no pool.
+    PoolBypassed,
+    /// What a fastmap says about a LEB is believed without looking.
+    FastmapTrusted,
+    /// Super blocks of fastmaps that are not in use are left where they are.
+    StaleAnchors,
+    /// A scrub request that meets a LEB in use is forgotten.
+    ScrubForgotten,
 }
 
 impl Sabotage {
-    /// All mistakes.
-    pub const ALL: [Self; 17] = [
+    /// The mistakes power cuts bring to light. Stale anchors take a driver that attaches without
+    /// fastmaps in between, forgotten scrub requests several threads: both have tests of their own.
+    pub const ALL: [Self; 19] = [
         Self::EraseBeforeData,
         Self::SameSequence,
         Self::ChangeWithoutCopyFlag,
@@ -64,5 +73,7 @@ impl Sabotage {
         Self::LazyErase,
         Self::NoTableRecovery,
         Self::DataBeforeHeader,
+        Self::PoolBypassed,
+        Self::FastmapTrusted,
     ];
 }

@@ -80,18 +80,20 @@ impl Core {
         len: u64,
         usable: u32,
     ) -> Result<(), UbiError> {
+        let volume = self.volume_mut(id)?;
+        let dynamic = volume.is_dynamic();
+        if !dynamic {
+            volume.used_lebs = lebs;
+            let before = u64::from(lebs.saturating_sub(1)) * u64::from(usable);
+            volume.last_leb_bytes = u32::try_from(len - before).expect("within a LEB");
+            volume.corrupted = false;
+            // While the marker is there nobody believes an older fastmap about the volume.
+            self.refresh_fastmap()?;
+        }
         if self.volume(id)?.record.upd_marker {
             self.mark_update(id, false)?;
         }
-        let volume = self.volume_mut(id)?;
-        if volume.is_dynamic() {
-            return Ok(());
-        }
-        volume.used_lebs = lebs;
-        let before = u64::from(lebs.saturating_sub(1)) * u64::from(usable);
-        volume.last_leb_bytes = u32::try_from(len - before).expect("within a LEB");
-        volume.corrupted = false;
-        self.check_static(id).map(|_| ())
+        if dynamic { Ok(()) } else { self.check_static(id).map(|_| ()) }
     }
 
     fn mark_update(&mut self, id: VolumeId, marker: bool) -> Result<(), UbiError> {
@@ -108,6 +110,7 @@ impl Core {
             return Ok(true);
         }
         for leb in (0..volume.used_lebs).map(Leb::new) {
+            self.check_leb(id, leb)?;
             match self.check_static_leb(id, leb) {
                 Ok(()) => {}
                 Err(UbiError::DataCrc { .. }) => {

@@ -63,12 +63,17 @@ impl Core {
             return Err(error);
         }
         self.volumes.insert(id, Volume::empty(record));
+        self.refresh_fastmap()?;
         Ok(id)
     }
 
     fn flush_and_record(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
         if !self.io.is_sabotaged(Sabotage::CreateWithoutFlush) {
             self.flush_erasures(id, None)?;
+        }
+        // A fastmap that knows an earlier volume of this number would give it LEBs.
+        if self.fastmap.as_ref().is_some_and(|state| state.volumes.contains(&id)) {
+            self.refresh_fastmap()?;
         }
         self.write_record(id, Some(record.clone()))
     }
@@ -124,7 +129,8 @@ impl Core {
             self.flush_erasures(id, None)?;
         }
         self.write_record(id, None)?;
-        self.drop_volume(id, lebs)
+        self.drop_volume(id, lebs)?;
+        self.refresh_fastmap()
     }
 
     fn drop_volume(&mut self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
@@ -167,7 +173,7 @@ impl Core {
         let volume = self.volume_mut(id)?;
         volume.record = record;
         volume.map.resize(lebs as usize, None);
-        Ok(())
+        if lebs == old { Ok(()) } else { self.refresh_fastmap() }
     }
 
     fn shrink(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
@@ -177,6 +183,8 @@ impl Core {
         }
         self.unmap_from(id, record.reserved_lebs)?;
         self.flush_erasures(id, None)?;
+        // A fastmap with LEBs beyond the size in the table would not be accepted.
+        self.refresh_fastmap()?;
         if table_first { Ok(()) } else { self.write_record(id, Some(record.clone())) }
     }
 
@@ -221,7 +229,8 @@ impl Core {
         for (id, name) in renames {
             self.volume_mut(*id)?.record.name = name.clone();
         }
-        replaced.into_iter().try_for_each(|(id, lebs)| self.drop_volume(id, lebs))
+        replaced.into_iter().try_for_each(|(id, lebs)| self.drop_volume(id, lebs))?;
+        self.refresh_fastmap()
     }
 }
 
@@ -235,6 +244,7 @@ impl Volume {
             used_lebs: 0,
             last_leb_bytes: 0,
             corrupted: false,
+            unchecked: Vec::new(),
             openers: 0,
         }
     }

@@ -11,6 +11,7 @@ mod set;
 mod work;
 
 use eraseblock_base::{Leb, Peb, VolumeId};
+use eraseblock_ubi_format::fastmap::ANCHOR_RANGE;
 use set::PebSet;
 use std::collections::VecDeque;
 
@@ -32,6 +33,14 @@ pub(crate) enum Place {
     Erroneous,
     /// Waits to be erased.
     Erase,
+    /// Free, and for new data.
+    UserPool,
+    /// Free, and for LEBs that are moved.
+    MovePool,
+    /// Free, and for the next fastmap's super block.
+    Anchor,
+    /// Holds a part of the fastmap.
+    Fastmap,
     /// In the hands of the operation that runs just now.
     Held,
     /// Damaged or foreign: left alone.
@@ -54,6 +63,19 @@ pub(crate) enum Work {
     Move,
 }
 
+/// How blocks are shared out while a fastmap is in use (spec: ubi 16.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Shares {
+    /// The most blocks of the user pool.
+    pub(crate) user: usize,
+    /// The most blocks of the pool for moves.
+    pub(crate) moves: usize,
+    /// Free blocks kept for the fastmap itself.
+    pub(crate) keep: usize,
+    /// Free blocks kept from moves, to replace bad ones.
+    pub(crate) reserve: usize,
+}
+
 /// All eraseblocks of the device.
 #[derive(Debug)]
 pub(crate) struct Wl {
@@ -63,6 +85,12 @@ pub(crate) struct Wl {
     pub(crate) used: PebSet,
     pub(crate) scrub: PebSet,
     pub(crate) erroneous: PebSet,
+    /// User pool, pool for moves, anchor, fastmap.
+    lines: [VecDeque<Peb>; 4],
+    /// Blocks are taken from the pools only.
+    pub(crate) shares: Option<Shares>,
+    /// Blocks whose counter on flash may be higher than it is known to be.
+    unsure: Vec<bool>,
     queue: [Vec<Peb>; PROTECTION],
     head: usize,
     works: VecDeque<Work>,
@@ -75,7 +103,10 @@ impl Wl {
     pub(crate) fn new(ec: Vec<u32>, threshold: u32) -> Self {
         Self {
             place: vec![Place::Held; ec.len()],
+            unsure: vec![false; ec.len()],
             ec,
+            lines: Default::default(),
+            shares: None,
             free: PebSet::default(),
             used: PebSet::default(),
             scrub: PebSet::default(),
@@ -107,8 +138,18 @@ impl Wl {
         })
     }
 
+    pub(crate) fn is_unsure(&self, peb: Peb) -> bool {
+        self.unsure[peb.index()]
+    }
+
+    /// The counter may have risen since a fastmap was written.
+    pub(crate) fn set_unsure(&mut self, peb: Peb) {
+        self.unsure[peb.index()] = true;
+    }
+
     /// Notes the counter of a block that is in no set.
     pub(crate) fn set_ec(&mut self, peb: Peb, ec: u32) {
+        self.unsure[peb.index()] = false;
         debug_assert!(self.set_of(self.place(peb)).is_none(), "the order of a set would change");
         self.ec[peb.index()] = ec;
     }
@@ -123,6 +164,11 @@ impl Wl {
         }
     }
 
+    /// The blocks of a place that has no order of its own.
+    pub(crate) fn line(&self, place: Place) -> &VecDeque<Peb> {
+        &self.lines[line_of(place).unwrap_or(0)]
+    }
+
     /// Moves a block that was taken out to a place.
     pub(crate) fn put(&mut self, peb: Peb, place: Place) {
         debug_assert_eq!(self.place(peb), Place::Held, "{peb:?} is already somewhere");
@@ -130,6 +176,9 @@ impl Wl {
         let ec = self.ec(peb);
         if let Some(set) = self.set_of(place) {
             set.insert(ec, peb);
+        }
+        if let Some(line) = line_of(place) {
+            self.lines[line].push_back(peb);
         }
         if place == Place::Protected {
             let slot = (self.head + PROTECTION - 1) % PROTECTION;
@@ -143,6 +192,9 @@ impl Wl {
         let ec = self.ec(peb);
         if let Some(set) = self.set_of(place) {
             set.remove(ec, peb);
+        }
+        if let Some(line) = line_of(place) {
+            self.lines[line].retain(|one| *one != peb);
         }
         if place == Place::Protected {
             self.queue.iter_mut().for_each(|slot| slot.retain(|one| *one != peb));
@@ -178,12 +230,88 @@ impl Wl {
 
     /// The block a move would go to: worn, but not too much (spec: ubi 14.2).
     pub(crate) fn move_target(&self) -> Option<Peb> {
-        self.free.near(self.free_max_diff())
+        match self.shares {
+            None => self.free.near(self.free_max_diff()),
+            Some(_) => self.line(Place::MovePool).front().copied(),
+        }
+    }
+
+    /// Where a move target goes that was not used.
+    pub(crate) fn put_back(&mut self, target: Peb) {
+        let pooled = self.shares.is_some();
+        self.put(target, if pooled { Place::MovePool } else { Place::Free });
+    }
+
+    /// Puts an erased block where it is wanted most: the first blocks are needed for anchors.
+    pub(crate) fn put_free(&mut self, peb: Peb) {
+        let wanted = self.shares.is_some() && self.line(Place::Anchor).is_empty();
+        let anchor = wanted && peb.get() < ANCHOR_RANGE;
+        self.put(peb, if anchor { Place::Anchor } else { Place::Free });
+    }
+
+    /// The protected blocks.
+    pub(crate) fn protected(&self) -> impl Iterator<Item = Peb> + '_ {
+        self.queue.iter().flatten().copied()
+    }
+
+    /// Whether a refill would bring blocks into the pool for moves.
+    pub(crate) fn can_refill_moves(&self) -> bool {
+        self.shares.is_some_and(|shares| self.free.len() > shares.keep + shares.reserve)
+    }
+
+    /// Whether a refill would bring blocks into the user pool.
+    pub(crate) fn can_refill(&self) -> bool {
+        let free = self.free.len() + self.line(Place::MovePool).len();
+        self.shares.is_some_and(|shares| free > shares.keep)
+    }
+
+    /// Fills both pools anew and reserves an anchor (spec: ubi 16.4).
+    pub(crate) fn refill(&mut self) {
+        let Some(shares) = self.shares else { return };
+        for place in [Place::UserPool, Place::MovePool, Place::Anchor] {
+            for peb in self.line(place).clone() {
+                self.take(peb);
+                self.put(peb, Place::Free);
+            }
+        }
+        self.reserve_anchor();
+        let diff = self.free_max_diff();
+        loop {
+            let before = self.free.len();
+            if before > shares.keep && self.line(Place::UserPool).len() < shares.user {
+                self.transfer(self.free.mean(diff), Place::UserPool);
+            }
+            let left = self.free.len() > shares.keep + shares.reserve;
+            if left && self.line(Place::MovePool).len() < shares.moves {
+                self.transfer(self.free.near(diff), Place::MovePool);
+            }
+            if self.free.len() == before {
+                break;
+            }
+        }
+    }
+
+    /// Reserves the least worn free block among the first ones, unless there is one already.
+    pub(crate) fn reserve_anchor(&mut self) {
+        if self.line(Place::Anchor).is_empty() {
+            let anchor = self.free.pebs().find(|peb| peb.get() < ANCHOR_RANGE);
+            self.transfer(anchor, Place::Anchor);
+        }
+    }
+
+    fn transfer(&mut self, peb: Option<Peb>, to: Place) {
+        if let Some(peb) = peb {
+            self.take(peb);
+            self.put(peb, to);
+        }
     }
 
     /// The block for new data: of middling wear (spec: ubi 14.2).
     pub(crate) fn data_target(&self) -> Option<Peb> {
-        self.free.mean(self.free_max_diff())
+        match self.shares {
+            None => self.free.mean(self.free_max_diff()),
+            Some(_) => self.line(Place::UserPool).front().copied(),
+        }
     }
 
     /// Queues a move if one is due (spec: ubi 14.5).
@@ -194,11 +322,12 @@ impl Wl {
     }
 
     fn is_move_due(&self) -> bool {
-        let Some(target) = self.move_target() else { return false };
+        let refilled = || self.free.near(self.free_max_diff()).filter(|_| self.can_refill_moves());
+        let Some(target) = self.move_target().or_else(refilled) else { return false };
         !self.scrub.is_empty() || self.used.first().is_some_and(|used| self.worth(used, target))
     }
 
-    fn worth(&self, used: Peb, target: Peb) -> bool {
+    pub(crate) fn worth(&self, used: Peb, target: Peb) -> bool {
         self.ec(target).saturating_sub(self.ec(used)) >= self.threshold
     }
 
@@ -217,7 +346,11 @@ impl Wl {
     pub(crate) fn check(&self) -> Result<(), String> {
         let queued: Vec<Peb> = self.queue.iter().flatten().copied().collect();
         let pending: Vec<Peb> = self.pending().collect();
-        let lists: [(Place, Vec<Peb>); 6] = [
+        let lists: [(Place, Vec<Peb>); 10] = [
+            (Place::UserPool, self.lines[0].iter().copied().collect()),
+            (Place::MovePool, self.lines[1].iter().copied().collect()),
+            (Place::Anchor, self.lines[2].iter().copied().collect()),
+            (Place::Fastmap, self.lines[3].iter().copied().collect()),
             (Place::Free, self.free.pebs().collect()),
             (Place::Used, self.used.pebs().collect()),
             (Place::Scrub, self.scrub.pebs().collect()),
@@ -247,5 +380,16 @@ impl Wl {
             0 | 1 => Ok(()),
             moves => Err(format!("{moves} moves are queued, expected one at most")),
         }
+    }
+}
+
+/// Which line a place is.
+fn line_of(place: Place) -> Option<usize> {
+    match place {
+        Place::UserPool => Some(0),
+        Place::MovePool => Some(1),
+        Place::Anchor => Some(2),
+        Place::Fastmap => Some(3),
+        _ => None,
     }
 }

@@ -13,15 +13,6 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
-/// A state to be made and judged.
-struct Job<'a> {
-    event: &'a Recorded,
-    base: &'a BaseHash,
-    variant: Variant,
-    id: ReplayId,
-    nested: bool,
-}
-
 /// What judging a job, and the cuts of its recovery, came to.
 #[derive(Default)]
 struct Outcome {
@@ -78,27 +69,32 @@ fn judge_step(
     seen: &mut HashSet<u64>,
     limit: u64,
 ) {
-    let mut jobs = Vec::new();
     let stride = u64::from(options.judge_every.max(1));
     let mut candidate = report.events;
-    let bases: Vec<BaseHash> = step.events.par_iter().map(BaseHash::of).collect();
+    let bases = BaseHash::of_all(&step.events);
+    let mut cuts = Vec::new();
     for (event, base) in step.events.iter().zip(&bases) {
         for variant in in_model(event) {
             candidate += 1;
-            if !candidate.is_multiple_of(stride) {
-                continue;
+            if candidate.is_multiple_of(stride) {
+                cuts.push(Cut { event, variant, base });
             }
-            let number = report.states + jobs.len() as u64;
-            let every = u64::from(options.nested_every);
-            let nested = every != 0 && number.is_multiple_of(every);
-            let id = name.then(event.event.number, variant);
-            jobs.push(Job { event, base, variant, id, nested });
         }
+    }
+    let every = u64::from(options.nested_every);
+    let mut jobs = Vec::new();
+    for job in distinct(options, &cuts) {
+        let number = report.states + jobs.len() as u64;
+        let nested = every != 0 && number.is_multiple_of(every);
+        let id = name.then(job.cut.event.event.number, job.cut.variant);
+        jobs.push((job, id, nested));
     }
     let left = usize::try_from(limit.saturating_sub(report.states)).unwrap_or(usize::MAX);
     jobs.truncate(left);
-    let outcomes: Vec<Outcome> =
-        jobs.par_iter().map(|job| run(options, &step.allowed, job)).collect();
+    let outcomes: Vec<Outcome> = jobs
+        .into_par_iter()
+        .map(|(job, id, nested)| run(options, &step.allowed, job, &id, nested))
+        .collect();
     for outcome in outcomes {
         report.nested_states += (outcome.states.len() as u64).saturating_sub(1);
         for (hash, variant) in outcome.states {
@@ -119,25 +115,6 @@ fn seed_of(options: &Options, event: &Recorded) -> u64 {
     options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ event.event.number
 }
 
-fn run(options: &Options, allowed: &Allowed, job: &Job<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
-    let case = Case { options, id: job.id.clone(), allowed };
-    let cut = Cut { event: job.event, variant: job.variant, base: job.base };
-    let Some(events) = cut_and_judge(&case, &cut, job.nested, &mut outcome) else {
-        return outcome;
-    };
-    for event in &events {
-        let base = BaseHash::of(event);
-        for variant in in_model(event) {
-            let id = job.id.then(event.event.number, variant);
-            let case = Case { options, id, allowed };
-            let cut = Cut { event, variant, base: &base };
-            cut_and_judge(&case, &cut, false, &mut outcome);
-        }
-    }
-    outcome
-}
-
 /// One cut.
 struct Cut<'a> {
     event: &'a Recorded,
@@ -145,18 +122,43 @@ struct Cut<'a> {
     base: &'a BaseHash,
 }
 
-/// `None` if the variant does not apply after all.
-fn cut_and_judge(
-    case: &Case<'_>,
-    cut: &Cut<'_>,
-    keep_events: bool,
-    outcome: &mut Outcome,
-) -> Option<Vec<Recorded>> {
-    let chip = cut.event.cut(cut.variant, seed_of(case.options, cut.event)).ok()?;
-    outcome.states.push((cut.base.after(cut.event, &chip, cut.variant), cut.variant));
-    let (violation, events) = case.judge(chip, keep_events);
+/// What a cut left.
+struct Job<'a> {
+    cut: &'a Cut<'a>,
+    chip: Chip,
+    hash: u64,
+}
+
+/// The cuts that apply, each different state once: all are judged by the same model.
+fn distinct<'a>(options: &Options, cuts: &'a [Cut<'a>]) -> Vec<Job<'a>> {
+    let make = |cut: &'a Cut<'a>| {
+        let chip = cut.event.cut(cut.variant, seed_of(options, cut.event)).ok()?;
+        let hash = cut.base.after(cut.event, &chip, cut.variant);
+        Some(Job { cut, chip, hash })
+    };
+    let jobs: Vec<Option<Job<'a>>> = cuts.par_iter().map(make).collect();
+    let mut met = HashSet::new();
+    jobs.into_iter().flatten().filter(|job| met.insert(job.hash)).collect()
+}
+
+fn run(options: &Options, allowed: &Allowed, job: Job<'_>, id: &ReplayId, nested: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.states.push((job.hash, job.cut.variant));
+    let case = Case { options, id: id.clone(), allowed };
+    let (violation, events) = case.judge(job.chip, nested);
     outcome.violations.extend(violation);
-    Some(events)
+    let bases = BaseHash::of_all(&events);
+    let mut cuts = Vec::new();
+    for (event, base) in events.iter().zip(&bases) {
+        cuts.extend(in_model(event).into_iter().map(|variant| Cut { event, variant, base }));
+    }
+    for job in distinct(options, &cuts) {
+        outcome.states.push((job.hash, job.cut.variant));
+        let id = id.then(job.cut.event.event.number, job.cut.variant);
+        let case = Case { options, id, allowed };
+        outcome.violations.extend(case.judge(job.chip, false).0);
+    }
+    outcome
 }
 
 /// A hash of everything a driver could read of a chip: the sum of the hashes of its blocks, since
@@ -166,12 +168,28 @@ struct BaseHash {
 }
 
 impl BaseHash {
-    /// Of the chip before an event, its block left out.
-    fn of(event: &Recorded) -> Self {
-        let chip = event.before.to_chip();
-        let other = |peb: &Peb| *peb != event.event.kind.peb();
-        let pebs = chip.geometry().pebs().filter(other);
-        Self { sum: pebs.fold(0_u64, |sum, peb| sum.wrapping_add(hash_peb(&chip, peb))) }
+    /// Of the chips before the events, each without the block of its event. Blocks that did not
+    /// change from one to the next are read once.
+    fn of_all(events: &[Recorded]) -> Vec<Self> {
+        let mut known: Option<(&Recorded, Vec<u64>)> = None;
+        let mut bases = Vec::with_capacity(events.len());
+        for event in events {
+            let chip = event.before.to_chip();
+            let hashes = match known.take() {
+                None => chip.geometry().pebs().map(|peb| hash_peb(&chip, peb)).collect(),
+                Some((last, mut hashes)) => {
+                    for peb in last.before.differing_pebs(&event.before) {
+                        hashes[peb.index()] = hash_peb(&chip, peb);
+                    }
+                    hashes
+                }
+            };
+            let own = hashes.get(event.event.kind.peb().index()).copied().unwrap_or(0);
+            let all = hashes.iter().fold(0_u64, |sum, hash| sum.wrapping_add(*hash));
+            bases.push(Self { sum: all.wrapping_sub(own) });
+            known = Some((event, hashes));
+        }
+        bases
     }
 
     /// Of the chip after the event was cut.

@@ -74,6 +74,8 @@ pub(crate) struct Allowed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) bytes: Vec<u8>,
+    /// Bytes up to the last one that is not erased.
+    pub(crate) used: usize,
     /// End of each piece and whether its bytes are to be trusted.
     pub(crate) pieces: Vec<(usize, bool)>,
 }
@@ -89,7 +91,27 @@ impl Found {
     }
 
     fn resembles(&self, content: &[u8]) -> bool {
-        self.bytes.starts_with(content) && is_erased(&self.bytes[content.len()..])
+        self.used <= content.len() && self.bytes.starts_with(content)
+    }
+
+    /// The filling behind the data of a static volume is no data: no checksum covers it.
+    pub(crate) fn padded(mut self, end: usize, unit: usize) -> Self {
+        let filled = end.next_multiple_of(unit).min(self.bytes.len());
+        if self.used > 0
+            && let Some(filling) = self.bytes.get_mut(end..filled)
+        {
+            filling.fill(0);
+        }
+        self.measure()
+    }
+
+    /// Notes where the erased rest begins.
+    pub(crate) fn measure(mut self) -> Self {
+        let erased = self.bytes.rchunks(64).take_while(|chunk| is_erased(chunk));
+        let rest = self.bytes.len() - erased.map(<[u8]>::len).sum::<usize>();
+        let last = self.bytes[..rest].iter().rposition(|byte| *byte != 0xFF);
+        self.used = last.map_or(0, |last| last + 1);
+        self
     }
 
     /// Whether all pieces that could be read are those of `content`.
@@ -168,7 +190,7 @@ mod tests {
 
     fn found(bytes: &[u8], bad: &[usize]) -> Found {
         let pieces = (1..=bytes.len() / 2).map(|n| (2 * n, !bad.contains(&(n - 1)))).collect();
-        Found { bytes: bytes.to_vec(), pieces }
+        Found { bytes: bytes.to_vec(), used: 0, pieces }.measure()
     }
 
     #[test]

@@ -15,11 +15,25 @@ pub enum Shape {
     Large,
     /// NOR, 64 blocks of 16 KiB, programmed byte by byte.
     Nor,
+    /// NAND, 64 blocks of 128 KiB, 2048-byte pages with sub-pages of 512: the usual size.
+    Block,
+    /// [`Self::Mini`] with 80 blocks and fastmaps.
+    MiniFastmap,
+    /// [`Self::Subpage`] with 80 blocks and fastmaps.
+    SubpageFastmap,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Mini, Self::Subpage, Self::Large, Self::Nor];
+    pub const ALL: [Self; 7] = [
+        Self::Mini,
+        Self::Subpage,
+        Self::Large,
+        Self::Nor,
+        Self::Block,
+        Self::MiniFastmap,
+        Self::SubpageFastmap,
+    ];
 
     /// The word in replay ids.
     pub const fn name(self) -> &'static str {
@@ -28,6 +42,9 @@ impl Shape {
             Self::Subpage => "subpage",
             Self::Large => "large",
             Self::Nor => "nor",
+            Self::Block => "block",
+            Self::MiniFastmap => "mini-fastmap",
+            Self::SubpageFastmap => "subpage-fastmap",
         }
     }
 
@@ -38,17 +55,29 @@ impl Shape {
 
     const fn sizes(self) -> (MediumKind, u32, u32, u32, u32) {
         match self {
-            Self::Mini => (MediumKind::Nand, 16_384, 512, 512, 16),
-            Self::Subpage => (MediumKind::Nand, 32_768, 2048, 512, 64),
+            Self::Mini | Self::MiniFastmap => (MediumKind::Nand, 16_384, 512, 512, 16),
+            Self::Subpage | Self::SubpageFastmap => (MediumKind::Nand, 32_768, 2048, 512, 64),
             Self::Large => (MediumKind::Nand, 65_536, 4096, 4096, 128),
             Self::Nor => (MediumKind::Nor, 16_384, 1, 1, 0),
+            Self::Block => (MediumKind::Nand, 131_072, 2048, 512, 64),
         }
+    }
+
+    /// Whether the device is opened with fastmaps.
+    pub const fn uses_fastmap(self) -> bool {
+        matches!(self, Self::MiniFastmap | Self::SubpageFastmap)
+    }
+
+    /// Eraseblocks of the chip.
+    pub const fn pebs(self) -> u32 {
+        if self.uses_fastmap() { 80 } else { 64 }
     }
 
     /// A new chip.
     pub fn chip(self) -> Chip {
         let (kind, peb, page, unit, oob) = self.sizes();
-        let geometry = Geometry::new(kind, peb, 64, page, unit, oob).expect("a possible chip");
+        let geometry =
+            Geometry::new(kind, peb, self.pebs(), page, unit, oob).expect("a possible chip");
         Chip::new(ChipConfig::of_geometry(geometry).expect("a possible chip"))
     }
 

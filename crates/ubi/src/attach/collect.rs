@@ -4,7 +4,7 @@ use super::report::Report;
 use super::scan::{DataState, PebReading, Scanner};
 use super::{EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
-use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
+use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, LAYOUT_VOLUME};
 use eraseblock_ubi_format::types::is_internal_volume;
 use eraseblock_ubi_format::{
     Compat, EcHeader, EraseCount, HeaderState, SqNum, VidHeader, VolumeKind,
@@ -30,7 +30,7 @@ const COPY_BIT: u32 = 1 << 31;
 const STATIC_BIT: u32 = 1 << 30;
 
 impl Candidate {
-    fn new(peb: Peb, header: &VidHeader) -> Self {
+    pub(super) fn new(peb: Peb, header: &VidHeader) -> Self {
         let copy = if header.copy_flag { COPY_BIT } else { 0 };
         let kind = if header.kind == VolumeKind::Static { STATIC_BIT } else { 0 };
         Self {
@@ -85,6 +85,14 @@ pub(super) struct PebRecord {
 
 const UNKNOWN_EC: u32 = u32::MAX;
 
+impl PebRecord {
+    /// A block whose headers were not read.
+    pub(super) fn known(state: PebState, ec: Option<EraseCount>) -> Self {
+        let ec = ec.map_or(UNKNOWN_EC, EraseCount::get);
+        Self { ec, image_seq: 0, state, scrub: false, garbage: false }
+    }
+}
+
 /// Everything the scan found.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
@@ -93,6 +101,13 @@ pub(super) struct Collected {
     pub(super) maybe_bad: u32,
     pub(super) image_seq: u32,
     pub(super) max_sqnum: SqNum,
+    /// Everything not read has at most this sequence number.
+    pub(super) sqnum_floor: SqNum,
+    /// Copies of the volume table as they were when they proved to be complete: unstable cells
+    /// may not read so again.
+    pub(super) tables: Vec<(Peb, Vec<u8>)>,
+    /// Super blocks of fastmaps that are not in use.
+    pub(super) anchors: Vec<Peb>,
     pub(super) erase_counters: EraseCounters,
     pub(super) read_only: bool,
     empty: u32,
@@ -101,10 +116,20 @@ pub(super) struct Collected {
 }
 
 /// Reads all headers and sorts the blocks.
-pub(super) fn collect(scanner: &Scanner<'_>, report: &mut Report) -> Collected {
+///
+/// `readings` are those of the first blocks, if they were read already.
+pub(super) fn collect(
+    scanner: &Scanner<'_>,
+    readings: Vec<PebReading>,
+    report: &mut Report,
+) -> Collected {
     let count = scanner.device.geometry().peb_count();
     let mut collected = Collected::default();
     let mut start = 0;
+    for reading in readings {
+        Sorter { all: &mut collected, report, peb: Peb::new(start) }.sort(reading);
+        start += 1;
+    }
     while start < count {
         let end = count.min(start + WINDOW);
         for (peb, reading) in (start..end).zip(scanner.read_range(start..end)) {
@@ -240,6 +265,9 @@ impl Sorter<'_> {
                 self.put(PebState::Fastmap, uncounted);
                 self.remember_ec(ec);
                 self.all.erase_first.push(self.peb);
+                if volume == FASTMAP_ANCHOR_VOLUME {
+                    self.all.anchors.push(self.peb);
+                }
             }
             Compat::Delete | Compat::None => {
                 self.report.findings.note(at, "internal-volume", unknown);
@@ -303,7 +331,7 @@ impl Sorter<'_> {
 }
 
 impl EraseCounters {
-    fn add(&mut self, count: EraseCount) {
+    pub(super) fn add(&mut self, count: EraseCount) {
         let count = count.get();
         self.min = if self.known == 0 { count } else { self.min.min(count) };
         self.max = self.max.max(count);
@@ -313,6 +341,11 @@ impl EraseCounters {
 }
 
 impl Collected {
+    /// What is known of the blocks without reading them.
+    pub(super) fn known(pebs: Vec<PebRecord>, image_seq: u32, sqnum_floor: SqNum) -> Self {
+        Self { pebs, image_seq, sqnum_floor, ..Self::default() }
+    }
+
     /// Settles on the image number most blocks have; blocks of other images are set aside.
     ///
     /// Linux takes the first and refuses the device when it meets another (spec: ubi 7).
@@ -337,6 +370,7 @@ impl Collected {
         let pebs = &self.pebs;
         let ours = |peb: &Peb| pebs[peb.index()].state != PebState::Foreign;
         self.candidates.retain(|candidate| ours(&candidate.peb));
+        self.anchors.retain(ours);
         self.erase_first.retain(ours);
         self.erase_last.retain(ours);
     }

@@ -6,6 +6,7 @@ use super::scan::Scanner;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
+use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
 use eraseblock_ubi_format::{HeaderState, ReadQuality};
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ pub(super) fn resolve(
     report: &mut Report,
 ) -> BTreeMap<VolumeId, ResolvedVolume> {
     let mut candidates = std::mem::take(&mut collected.candidates);
-    collected.max_sqnum = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
+    let highest = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
+    collected.max_sqnum = highest.max(collected.sqnum_floor);
     candidates.sort_unstable_by_key(|one| (one.volume, one.leb, one.peb));
     let mut resolver = Resolver { scanner, collected, report, data: Vec::new(), proved: None };
     candidates
@@ -166,7 +168,13 @@ impl Resolver<'_, '_> {
         let offset = self.scanner.layout.data_offset();
         let quality = self.scanner.read(new.peb, offset, &mut self.data);
         let quality = quality.map_err(|error| error.to_string())?;
-        Ok((crc32(&self.data) == header.data_crc).then_some(quality))
+        if crc32(&self.data) != header.data_crc {
+            return Ok(None);
+        }
+        if new.volume == LAYOUT_VOLUME {
+            self.collected.tables.push((new.peb, self.data.clone()));
+        }
+        Ok(Some(quality))
     }
 }
 

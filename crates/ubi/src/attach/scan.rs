@@ -55,7 +55,8 @@ impl Scanner<'_> {
         range.into_par_iter().with_min_len(WORTH_A_THREAD).map(read).collect()
     }
 
-    fn read_peb(&self, peb: Peb) -> PebReading {
+    /// Reads the headers of a block.
+    pub(super) fn read_peb(&self, peb: Peb) -> PebReading {
         self.try_read_peb(peb).unwrap_or_else(PebReading::Failed)
     }
 

@@ -54,8 +54,22 @@ fn read_copies(stage: &mut Stage<'_>) -> [Option<Copy>; LAYOUT_LEBS as usize] {
 fn read_copy(stage: &mut Stage<'_>, leb: Leb) -> Option<Copy> {
     let peb = stage.maps.get(&LAYOUT_VOLUME)?.map.get(leb)?;
     let layout = stage.scanner.layout;
-    let mut bytes = vec![0; layout.table_size() as usize];
-    match stage.scanner.read(peb, layout.data_offset(), &mut bytes) {
+    let size = layout.table_size() as usize;
+    let tables = &mut stage.collected.tables;
+    let proved = tables.iter().position(|(of, bytes)| *of == peb && bytes.len() == size);
+    let bytes = match proved {
+        Some(index) => tables.swap_remove(index).1,
+        None => read_bytes(stage, peb, size)?,
+    };
+    let rules = record_rules(stage);
+    let at = |offset| Location::Peb(peb, layout.data_offset().saturating_add(offset));
+    let reading = read_table(&bytes, layout.volume_slots(), &rules, at);
+    Some(Copy { bytes, reading })
+}
+
+fn read_bytes(stage: &mut Stage<'_>, peb: Peb, size: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    match stage.scanner.read(peb, stage.scanner.layout.data_offset(), &mut bytes) {
         Ok(ReadQuality::Clean) => {}
         Ok(_) => stage.collected.pebs[peb.index()].scrub = true,
         Err(error) => {
@@ -63,10 +77,7 @@ fn read_copy(stage: &mut Stage<'_>, leb: Leb) -> Option<Copy> {
             return None;
         }
     }
-    let rules = record_rules(stage);
-    let at = |offset| Location::Peb(peb, layout.data_offset().saturating_add(offset));
-    let reading = read_table(&bytes, layout.volume_slots(), &rules, at);
-    Some(Copy { bytes, reading })
+    Some(bytes)
 }
 
 fn record_rules(stage: &Stage<'_>) -> RecordRules {

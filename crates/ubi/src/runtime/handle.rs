@@ -3,9 +3,11 @@
 use crate::attach::VolumeInfo;
 use crate::core::{Core, LebIo};
 use crate::error::{UbiError, to_mtd};
-use eraseblock_base::{Leb, Location, VolumeId};
+use crate::sabotage::Sabotage;
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 /// A volume that is open: it cannot be removed, shrunk or updated until it is dropped.
 #[derive(Debug)]
@@ -31,6 +33,29 @@ impl Volume {
 
     fn exclusive(&self) -> RwLockWriteGuard<'_, Core> {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks once at a LEB of which only a fastmap tells where it is.
+    fn settle(&self, leb: Leb) -> Result<(), UbiError> {
+        if self.shared().is_unchecked(self.id, leb) {
+            self.exclusive().check_leb(self.id, leb)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for a LEB to be moved whose block had bit-flips. Whoever holds the lock is waited for:
+    /// the request must not be lost. Meanwhile the LEB may have been moved or unmapped.
+    fn ask_for_scrub(&self, leb: Leb, peb: Peb) {
+        if self.shared().io.is_sabotaged(Sabotage::ScrubForgotten) {
+            if let Ok(mut core) = self.core.try_write() {
+                core.request_scrub(peb);
+            }
+            return;
+        }
+        let mut core = self.exclusive();
+        if core.volume(self.id).is_ok_and(|volume| volume.peb(leb) == Some(peb)) {
+            core.request_scrub(peb);
+        }
     }
 
     /// Its number.
@@ -97,17 +122,19 @@ impl LebDevice for Volume {
 
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let at = Location::VolumeLeb(self.id, leb, offset);
+        self.settle(leb).map_err(|error| to_mtd(error, at, "read"))?;
         let read = self.shared().read_leb(self.id, leb, offset, buf);
         let read = read.map_err(|error| to_mtd(error, at, "read"))?;
         if let Some(peb) = read.scrub {
-            self.exclusive().request_scrub(peb);
+            self.ask_for_scrub(leb, peb);
         }
         Ok(read.outcome)
     }
 
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
-        let core = self.shared();
         let at = Location::VolumeLeb(self.id, leb, 0);
+        self.settle(leb).map_err(|error| to_mtd(error, at, "mapping query"))?;
+        let core = self.shared();
         let volume = core.volume(self.id).map_err(|error| to_mtd(error, at, "mapping query"))?;
         let (operation, expected) = ("mapping query", "a LEB of the volume");
         let entry = volume.map.get(leb.index());

@@ -55,6 +55,8 @@ pub struct ListSizes {
     pub scrub: u32,
     /// Waiting to be erased.
     pub erase: u32,
+    /// Holding the fastmap.
+    pub fastmap: u32,
 }
 
 /// Blocks that are lost or suspicious.
@@ -77,7 +79,8 @@ impl Health {
         let mut errors = ErrorCounts::default();
         for peb in core.io.device.geometry().pebs() {
             *match core.wl.place(peb) {
-                Place::Free => &mut lists.free,
+                Place::Free | Place::UserPool | Place::MovePool | Place::Anchor => &mut lists.free,
+                Place::Fastmap => &mut lists.fastmap,
                 Place::Used => &mut lists.used,
                 Place::Protected => &mut lists.protected,
                 Place::Scrub => &mut lists.scrub,

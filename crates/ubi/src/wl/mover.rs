@@ -25,6 +25,9 @@ enum Copy {
 impl Core {
     /// The wear-levelling work: moves one LEB if that is worth it.
     pub(super) fn move_leb(&mut self) -> Result<(), UbiError> {
+        if self.wl.move_target().is_none() && self.wl.can_refill_moves() {
+            self.refresh_fastmap()?;
+        }
         let Some(target) = self.wl.move_target() else { return Ok(()) };
         let scrubbing = self.wl.scrub.first();
         let Some(source) = scrubbing.or_else(|| self.wl.used.first()) else { return Ok(()) };
@@ -38,9 +41,13 @@ impl Core {
             Ok(HeaderState::Ok(header) | HeaderState::Bitflips(header)) => {
                 self.move_to(source, target, &header, back)
             }
+            Ok(_) if self.drop_stale(source) => {
+                self.wl.put_back(target);
+                Ok(())
+            }
             state => {
                 self.wl.put(source, Place::Erroneous);
-                self.wl.put(target, Place::Free);
+                self.wl.put_back(target);
                 self.check_erroneous()?;
                 match state {
                     Err(error) if !is_eio(&error) => self.fail(ReadOnlyReason::MoveFailed, error),
@@ -66,7 +73,7 @@ impl Core {
             }
             Ok(Copy::Cancelled) => {
                 self.wl.put(source, Place::Protected);
-                self.wl.put(target, Place::Free);
+                self.wl.put_back(target);
                 Ok(())
             }
             Ok(Copy::TargetFailed) => {
@@ -78,7 +85,7 @@ impl Core {
             }
             Ok(Copy::SourceFailed) => {
                 self.wl.put(source, Place::Erroneous);
-                self.wl.put(target, Place::Free);
+                self.wl.put_back(target);
                 self.wl.schedule_move();
                 self.check_erroneous()
             }

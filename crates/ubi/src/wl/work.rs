@@ -7,7 +7,7 @@ use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
 use crate::sabotage::Sabotage;
 use eraseblock_base::{Leb, Peb, VolumeId};
-use eraseblock_ubi_format::EraseCount;
+use eraseblock_ubi_format::{EraseCount, HeaderState};
 
 impl Core {
     /// Takes a free block for new data; it is protected from being moved for a while
@@ -16,13 +16,17 @@ impl Core {
         // Every work done erases a block or gives up a move, and a failed erasure ends in a bad
         // block or in read-only mode: this is the most it can take.
         let mut patience = 4 * self.wl.ecs().len() + 4;
-        while self.wl.free.is_empty() && patience > 0 {
+        while self.fastmap.is_none() && self.wl.free.is_empty() && patience > 0 {
             patience -= 1;
             if !self.step()? {
                 break;
             }
         }
-        let Some(peb) = self.wl.data_target() else {
+        let peb = match self.fastmap {
+            None => self.wl.data_target(),
+            Some(_) => self.pool_peb()?,
+        };
+        let Some(peb) = peb else {
             return Err(UbiError::NoSpace { wanted: 1, available: 0 });
         };
         self.wl.take(peb);
@@ -69,7 +73,7 @@ impl Core {
         Ok(())
     }
 
-    fn run(&mut self, work: Work) -> Result<(), UbiError> {
+    pub(crate) fn run(&mut self, work: Work) -> Result<(), UbiError> {
         match work {
             Work::Erase { peb, torture, .. } => {
                 self.wl.take(peb);
@@ -83,7 +87,7 @@ impl Core {
     pub(crate) fn erase_now(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
         match self.try_erase(peb, torture) {
             Ok(()) => {
-                self.wl.put(peb, Place::Free);
+                self.wl.put_free(peb);
                 self.wl.serve_queue();
                 self.wl.schedule_move();
                 Ok(())
@@ -96,8 +100,9 @@ impl Core {
         }
     }
 
-    fn try_erase(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
+    pub(crate) fn try_erase(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
         let mut erasures = 1;
+        self.confirm_ec(peb)?;
         self.io.invalidate_headers(peb)?;
         if torture {
             self.counters.tortures += 1;
@@ -122,9 +127,20 @@ impl Core {
         Ok(())
     }
 
+    /// The counter a fastmap stated may have risen since: it must not fall.
+    pub(crate) fn confirm_ec(&mut self, peb: Peb) -> Result<(), UbiError> {
+        if self.wl.is_unsure(peb)
+            && let HeaderState::Ok(header) | HeaderState::Bitflips(header) = self.io.read_ec(peb)?
+        {
+            let ec = header.erase_count.get().max(self.wl.ec(peb));
+            self.wl.set_ec(peb, ec);
+        }
+        Ok(())
+    }
+
     /// Marks a block bad that does not erase any more; another one takes its place
     /// (spec: ubi 14.8, step 6).
-    fn retire(&mut self, peb: Peb, error: UbiError) -> Result<(), UbiError> {
+    pub(crate) fn retire(&mut self, peb: Peb, error: UbiError) -> Result<(), UbiError> {
         if !self.io.can_have_bad_blocks() {
             self.wl.put(peb, Place::Corrupted);
             return self.fail(ReadOnlyReason::EraseFailed, error);

@@ -4,6 +4,7 @@
 mod builder;
 mod conformance;
 mod detection;
+mod fastmap;
 mod image;
 mod mutation;
 mod random;

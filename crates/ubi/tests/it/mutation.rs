@@ -2,6 +2,7 @@
 
 use crate::builder::*;
 use eraseblock_base::VolumeId;
+use eraseblock_base::random::SplitMix64;
 use eraseblock_mtd::{ImageFile, ImageShape, LebDevice};
 use eraseblock_ubi::{AttachOptions, Attachment, Hints, PebState, Ubi, VolumeMap, detect};
 use eraseblock_ubi_format::*;
@@ -11,30 +12,16 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 20_000;
 
-/// The SplitMix64 sequence: small, and the same everywhere.
-struct Random(u64);
+/// The generator in the sizes of these tests.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, limit: u32) -> u32 {
-        u32::try_from(self.next() % u64::from(limit.max(1))).unwrap()
+        u32::try_from(self.0.below(u64::from(limit.max(1)))).unwrap()
     }
 
     fn byte(&mut self) -> u8 {
-        // Zeros, ones and small numbers are what breaks rules without breaking everything.
-        match self.below(4) {
-            0 => 0,
-            1 => 0xFF,
-            2 => self.next().to_le_bytes()[0] & 3,
-            _ => self.next().to_le_bytes()[0],
-        }
+        self.0.interesting_byte()
     }
 }
 
@@ -155,7 +142,7 @@ fn no_image_breaks_attaching_or_takes_long() {
     let mut slowest = (Duration::ZERO, 0);
     for round in 0..ROUNDS {
         let start = Instant::now();
-        let mut random = Random(round);
+        let mut random = Random(SplitMix64::new(round));
         let original = &samples[random.below(4) as usize];
         let mut flash = Flash { bytes: original.bytes.clone(), ..*original };
         for _ in 0..=random.below(4) {

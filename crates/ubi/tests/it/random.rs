@@ -83,6 +83,7 @@ const OPTIONS: OpenOptions = OpenOptions {
     wl_threshold: 8,
     max_bad_blocks: None,
     image_seq: 9,
+    fastmap: false,
     sabotage: eraseblock_ubi::sabotage::Sabotage::None,
 };
 

@@ -1,0 +1,43 @@
+//! The figures are what the specification promises.
+#![allow(clippy::unwrap_used)] // an integration test is test code throughout
+
+use eraseblock_lab::figures::{Size, attach_cost, wear, write_cost};
+
+#[test]
+fn a_scan_reads_one_or_two_pages_a_block() {
+    for (size, pages) in [(Size::large_page(128), 1), (Size::small_page(8), 2)] {
+        let cost = attach_cost(size, false).unwrap();
+        let count = u64::from(size.count);
+        // Free blocks are looked at once more before they are used; the table is read on top.
+        let reads = cost.page_reads;
+        println!("{size:?}: {reads} page reads for {count} blocks");
+        assert!(reads >= pages * count && reads <= (pages + 1) * count + 200);
+        assert!(!cost.by_fastmap);
+    }
+}
+
+#[test]
+fn a_fastmap_bounds_the_reads() {
+    for mebibytes in [32, 512, 1024] {
+        let (size, pebs) = (Size::large_page(mebibytes), u64::from(mebibytes) * 8);
+        let cost = attach_cost(size, true).unwrap();
+        println!("{mebibytes} MiB: {cost:?}");
+        assert!(cost.by_fastmap);
+        let blocks = (7600 + 12 * pebs).div_ceil(129_024);
+        // The first 64 blocks, the fastmap, the pools, their headers, and the volume table.
+        assert!(cost.page_reads <= 64 + 64 * blocks + 2 * 384 + 64 + 200);
+    }
+}
+
+#[test]
+fn wear_is_level_and_the_write_path_short() {
+    let wear = wear(64, 16, 600).unwrap();
+    println!("{wear:?}");
+    // Targets are chosen up to twice the threshold above the least worn free block.
+    assert!(wear.spread <= 33 && wear.lifetime >= 0.95, "{wear:?}");
+    for pages in [1, 8] {
+        let cost = write_cost(Size::small_page(1), pages).unwrap();
+        let least = u64::from(pages) + 1;
+        assert_eq!(cost, (least, least), "a header and the data");
+    }
+}

@@ -1,0 +1,223 @@
+//! Fastmaps: written, believed, doubted, and thrown away.
+
+use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};
+use eraseblock_ubi::{
+    AttachOptions, Attachment, NewVolume, OpenOptions, PebState, UbiDevice, attach,
+};
+use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, FASTMAP_DATA_VOLUME};
+use eraseblock_ubi_format::{
+    Compat, EraseCount, HeaderLayout, HeaderState, ReadQuality, VidHeader, VolumeFlags, VolumeKind,
+    VolumeName, classify_vid,
+};
+use std::sync::Arc;
+
+const PEBS: u32 = 200;
+
+fn layout() -> HeaderLayout {
+    HeaderLayout::new(16_384, 512, 512, None).unwrap()
+}
+
+fn flash(pebs: u32) -> Arc<MemoryMtd> {
+    let geometry = Geometry::new(MediumKind::Nand, 16_384, pebs, 512, 512, 16).unwrap();
+    Arc::new(MemoryMtd::new(geometry))
+}
+
+const WITH: OpenOptions = OpenOptions {
+    read_only: false,
+    force: false,
+    bitflip_threshold: 1,
+    wl_threshold: 4096,
+    max_bad_blocks: None,
+    image_seq: 1,
+    fastmap: true,
+    sabotage: eraseblock_ubi::sabotage::Sabotage::None,
+};
+
+fn open(flash: &Arc<MemoryMtd>, options: &OpenOptions) -> (UbiDevice, Attachment) {
+    UbiDevice::open_with_report(flash.clone(), &layout(), options).unwrap()
+}
+
+fn create(ubi: &UbiDevice, name: &str, kind: VolumeKind, lebs: u32) -> VolumeId {
+    let name = VolumeName::new(name).unwrap();
+    let flags = VolumeFlags::default();
+    ubi.create_volume(&NewVolume { id: None, name, kind, lebs, alignment: 1, flags }).unwrap()
+}
+
+fn vid(flash: &Arc<MemoryMtd>, peb: u32) -> Option<VidHeader> {
+    let mut bytes = [0; 64];
+    flash.read(u64::from(peb) * 16_384 + 512, &mut bytes).unwrap();
+    let at = eraseblock_base::Location::peb(Peb::new(peb));
+    match classify_vid(&bytes, ReadQuality::Clean, &layout(), at) {
+        HeaderState::Ok(header) => Some(header),
+        _ => None,
+    }
+}
+
+fn holders(flash: &Arc<MemoryMtd>, volume: VolumeId) -> Vec<u32> {
+    let holds = |peb: &u32| vid(flash, *peb).is_some_and(|header| header.volume == volume);
+    (0..PEBS).filter(holds).collect()
+}
+
+fn first_byte(ubi: &UbiDevice, id: VolumeId, leb: u32) -> u8 {
+    let mut byte = [0];
+    ubi.volume(id).unwrap().read(Leb::new(leb), 0, &mut byte).unwrap();
+    byte[0]
+}
+
+/// A device with a dynamic and a static volume, detached.
+fn prepared() -> (Arc<MemoryMtd>, VolumeId, VolumeId) {
+    let flash = flash(PEBS);
+    let (ubi, attachment) = open(&flash, &WITH);
+    assert!(!attachment.is_by_fastmap());
+    let dynamic = create(&ubi, "dynamic", VolumeKind::Dynamic, 20);
+    let fixed = create(&ubi, "static", VolumeKind::Static, 5);
+    ubi.update_volume(fixed, 40_000, &mut std::io::repeat(0x77)).unwrap();
+    let volume = ubi.volume(dynamic).unwrap();
+    for leb in 0..10 {
+        volume.change(Leb::new(leb), &[u8::try_from(leb).unwrap(); 512]).unwrap();
+    }
+    ubi.detach().unwrap();
+    ubi.check_invariants().unwrap();
+    (flash, dynamic, fixed)
+}
+
+#[test]
+fn what_was_detached_is_attached_fast() {
+    let (flash, dynamic, fixed) = prepared();
+    for _ in 0..2 {
+        let (ubi, attachment) = open(&flash, &WITH);
+        assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+        ubi.check_invariants().unwrap();
+        ubi.verify_flash().unwrap();
+        assert_eq!(ubi.health().lists.fastmap, 1);
+        assert_eq!((first_byte(&ubi, dynamic, 9), first_byte(&ubi, fixed, 1)), (9, 0x77));
+        assert!(ubi.check_volume(fixed).unwrap());
+        assert_eq!(ubi.volume(fixed).unwrap().info().unwrap().used_bytes, 40_000);
+    }
+    let scanned = attach(&*flash, &layout(), &AttachOptions::default()).unwrap();
+    let (fast, by_fastmap) = open(&flash, &WITH);
+    assert!(by_fastmap.max_sqnum > scanned.max_sqnum);
+    assert_eq!(by_fastmap.map(dynamic), scanned.map(dynamic));
+    assert_eq!(by_fastmap.volumes, scanned.volumes);
+    let counters = fast.erase_counters();
+    for peb in (0..PEBS).map(Peb::new) {
+        let known = scanned.peb(peb).unwrap().erase_count.map(EraseCount::get);
+        assert_eq!(known, Some(counters[peb.index()]), "{peb:?}");
+    }
+}
+
+#[test]
+fn what_was_written_since_is_found_in_the_pools() {
+    let (flash, dynamic, _) = prepared();
+    let (ubi, _) = open(&flash, &WITH);
+    let volume = ubi.volume(dynamic).unwrap();
+    for leb in 0..30 {
+        volume.change(Leb::new(leb % 15), &[0x40 + u8::try_from(leb).unwrap(); 1024]).unwrap();
+        volume.unmap(Leb::new((leb + 7) % 20)).unwrap();
+        while ubi.background_step().unwrap() {}
+        let written = ubi.health().counters.fastmaps;
+        let view: Vec<u8> = (0..20).map(|leb| first_byte(&ubi, dynamic, leb)).collect();
+        let (again, attachment) = open(&flash, &WITH);
+        assert!(attachment.is_by_fastmap(), "{leb} {written}: {:?}", attachment.findings);
+        let found: Vec<u8> = (0..20).map(|leb| first_byte(&again, dynamic, leb)).collect();
+        assert_eq!(view, found, "{leb}");
+        again.check_invariants().unwrap();
+        again.verify_flash().unwrap();
+    }
+    assert!(ubi.health().counters.fastmaps > 0, "the pools have run dry");
+}
+
+#[test]
+fn without_the_option_fastmaps_are_erased_before_anything_is_written() {
+    let (flash, dynamic, _) = prepared();
+    let anchor = holders(&flash, FASTMAP_ANCHOR_VOLUME);
+    assert_eq!(vid(&flash, anchor[0]).unwrap().compat, Compat::Delete);
+    assert!(anchor[0] < 64);
+    let scanned = attach(&*flash, &layout(), &AttachOptions::default()).unwrap();
+    assert_eq!(scanned.peb(Peb::new(anchor[0])).unwrap().state, PebState::Fastmap);
+    let (ubi, attachment) = open(&flash, &OpenOptions { fastmap: false, ..WITH });
+    assert!(!attachment.is_by_fastmap());
+    assert_eq!(holders(&flash, FASTMAP_ANCHOR_VOLUME), []);
+    assert_eq!(first_byte(&ubi, dynamic, 3), 3);
+    ubi.check_invariants().unwrap();
+}
+
+#[test]
+fn a_stale_anchor_is_noticed() {
+    let (flash, ..) = prepared();
+    let sabotage = eraseblock_ubi::sabotage::Sabotage::StaleAnchors;
+    open(&flash, &OpenOptions { fastmap: false, sabotage, ..WITH });
+    assert_ne!(holders(&flash, FASTMAP_ANCHOR_VOLUME), [], "the planted fault");
+}
+
+#[test]
+fn a_damaged_fastmap_is_not_believed() {
+    let (flash, dynamic, _) = prepared();
+    let anchor = *holders(&flash, FASTMAP_ANCHOR_VOLUME).last().unwrap();
+    let newest = (0..PEBS)
+        .filter(|peb| vid(&flash, *peb).is_some_and(|h| h.volume == FASTMAP_ANCHOR_VOLUME))
+        .max_by_key(|peb| vid(&flash, *peb).unwrap().sqnum)
+        .unwrap_or(anchor);
+    let mut bytes = vec![0; 16_384];
+    flash.read(u64::from(newest) * 16_384, &mut bytes).unwrap();
+    flash.erase(Peb::new(newest)).unwrap();
+    bytes[1024 + 2443] ^= 1;
+    flash.program(u64::from(newest) * 16_384, &bytes).unwrap();
+    let (ubi, attachment) = open(&flash, &WITH);
+    assert!(!attachment.is_by_fastmap());
+    assert!(attachment.findings.iter().any(|finding| finding.code == "fastmap-unusable"));
+    assert_eq!(first_byte(&ubi, dynamic, 3), 3);
+    ubi.detach().unwrap();
+    assert!(open(&flash, &WITH).1.is_by_fastmap());
+    assert_eq!(holders(&flash, FASTMAP_DATA_VOLUME), []);
+}
+
+#[test]
+fn volumes_come_and_go() {
+    let (flash, dynamic, fixed) = prepared();
+    let (ubi, _) = open(&flash, &WITH);
+    ubi.resize_volume(dynamic, 7).unwrap();
+    ubi.remove_volume(fixed).unwrap();
+    let third = create(&ubi, "third", VolumeKind::Dynamic, 4);
+    assert_eq!(third, fixed, "the number is used again");
+    let (again, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+    again.verify_flash().unwrap();
+    assert_eq!(again.volumes().len(), 2);
+    assert_eq!((first_byte(&again, third, 0), first_byte(&again, dynamic, 6)), (0xFF, 6));
+}
+
+#[test]
+fn small_devices_have_none() {
+    let flash = flash(64);
+    let (ubi, _) = open(&flash, &WITH);
+    create(&ubi, "one", VolumeKind::Dynamic, 4);
+    ubi.detach().unwrap();
+    assert_eq!(ubi.health().counters.fastmaps, 0);
+    assert!(!open(&flash, &WITH).1.is_by_fastmap());
+}
+
+#[test]
+fn a_full_device_goes_on() {
+    let flash = flash(PEBS);
+    let (ubi, _) = open(&flash, &OpenOptions { wl_threshold: 3, ..WITH });
+    let id = create(&ubi, "all", VolumeKind::Dynamic, ubi.available_lebs());
+    let volume = ubi.volume(id).unwrap();
+    for round in 0..600 {
+        let leb = if round < 400 { round } else { round % 5 };
+        let data = [u8::try_from(round % 200).unwrap(); 512];
+        volume.change(Leb::new(leb % volume.leb_count()), &data).unwrap();
+    }
+    ubi.check_invariants().unwrap();
+    ubi.verify_flash().unwrap();
+    let mut view: Vec<u8> = Vec::new();
+    for leb in 0..volume.leb_count() {
+        view.push(first_byte(&ubi, id, leb));
+    }
+    let (again, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+    for (leb, byte) in (0..).zip(view) {
+        assert_eq!(first_byte(&again, id, leb), byte, "{leb}");
+    }
+}
