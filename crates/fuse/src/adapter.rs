@@ -274,6 +274,10 @@ impl Adapter {
                 let attr = self.served.reading().attr(ino)?;
                 Ok(flags::bits(attr.flags).to_ne_bytes().to_vec())
             }
+            Request::GetExtended => {
+                let attr = self.served.reading().attr(ino)?;
+                Ok(flags::extended(attr.flags).to_vec())
+            }
             Request::Set(bits) => {
                 let fs = self.served.writing()?;
                 let flags = flags::flags(bits).ok_or(Errno::EOPNOTSUPP)?;

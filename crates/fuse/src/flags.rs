@@ -6,6 +6,9 @@ use eraseblock_vfs::attr::InodeFlags;
 const GET: [u32; 2] = [0x8008_6601, 0x8004_6601];
 const SET: [u32; 2] = [0x4008_6602, 0x4004_6602];
 
+/// `FS_IOC_FSGETXATTR`: the kernel asks for the flags in this form before it sets them.
+const GET_EXTENDED: u32 = 0x801C_581F;
+
 const SYNC: u32 = 0x8;
 const COMPRESS: u32 = 0x4;
 const IMMUTABLE: u32 = 0x10;
@@ -18,6 +21,8 @@ const DIRSYNC: u32 = 0x1_0000;
 pub(crate) enum Request {
     /// Tell the flags.
     Get,
+    /// Tell them in the form of `struct fsxattr`.
+    GetExtended,
     /// Set these bits.
     Set(u32),
 }
@@ -26,6 +31,9 @@ pub(crate) enum Request {
 pub(crate) fn request(command: u32, data: &[u8]) -> Option<Request> {
     if GET.contains(&command) {
         return Some(Request::Get);
+    }
+    if command == GET_EXTENDED {
+        return Some(Request::GetExtended);
     }
     let bits = data.first_chunk::<4>().filter(|_| SET.contains(&command))?;
     Some(Request::Set(u32::from_ne_bytes(*bits)))
@@ -40,6 +48,15 @@ pub(crate) fn bits(flags: InodeFlags) -> u32 {
         | bit(flags.append, APPEND)
         | bit(flags.encrypted, ENCRYPT)
         | bit(flags.dirsync, DIRSYNC)
+}
+
+/// The flags as a `struct fsxattr`: 28 bytes, of which only the first four say anything.
+pub(crate) fn extended(flags: InodeFlags) -> [u8; 28] {
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    let bits = bit(flags.immutable, 0x8) | bit(flags.append, 0x10) | bit(flags.sync, 0x20);
+    let mut answer = [0; 28];
+    answer[..4].copy_from_slice(&bits.to_ne_bytes());
+    answer
 }
 
 /// The flags of bits; `None` if there is one that no file system here keeps.
@@ -69,7 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_two_requests_are_known() {
+    fn only_three_requests_are_known() {
+        assert_eq!(request(GET_EXTENDED, &[]), Some(Request::GetExtended));
+        let flags = InodeFlags { append: true, compress: true, ..InodeFlags::default() };
+        assert_eq!(extended(flags)[..4], 0x10_u32.to_ne_bytes());
         assert_eq!(request(0x8008_6601, &[]), Some(Request::Get));
         assert_eq!(request(0x4008_6602, &4_u32.to_ne_bytes()), Some(Request::Set(4)));
         assert_eq!(request(0x4008_6602, &[1]), None);
