@@ -1,5 +1,6 @@
 //! What a user points at: a file, perhaps with a volume in it, opened as what it is.
 
+pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod filesystem;
 pub(crate) mod filter;
@@ -24,19 +25,20 @@ use std::sync::Arc;
 /// A path, and the volume named behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// The file.
+    /// The file or device node.
     pub path: PathBuf,
     /// The volume's name or number.
     pub volume: Option<Vec<u8>>,
 }
 
 impl Place {
-    /// Splits `TARGET[:VOLUME]`. A path that exists wins over splitting at the last colon.
+    /// Splits `TARGET[:VOLUME]`. A path that exists wins over splitting at the last colon. A volume
+    /// of a UBI device of the kernel becomes the node of that volume.
     pub(crate) fn parse(target: &OsStr) -> Result<Self, Failure> {
         let whole = Path::new(target);
         let nothing = || Failure::new(format!("{}: no such file", whole.display()));
         if whole.exists() {
-            return Ok(Self { path: whole.to_owned(), volume: None });
+            return device::resolve(Self { path: whole.to_owned(), volume: None });
         }
         let bytes = target.as_bytes();
         let colon = bytes.iter().rposition(|byte| *byte == b':').ok_or_else(nothing)?;
@@ -44,7 +46,8 @@ impl Place {
         if !path.exists() {
             return Err(nothing());
         }
-        Ok(Self { path: path.to_owned(), volume: Some(bytes[colon + 1..].to_vec()) })
+        let volume = Some(bytes[colon + 1..].to_vec());
+        device::resolve(Self { path: path.to_owned(), volume })
     }
 
     /// Refuses a volume behind something that has none.

@@ -7,9 +7,10 @@
 //!    the other does not use: a power cut leaves at least one intact table.
 //! 3. Blocks of the region count as bad for everybody else and are erased only for the tables.
 
-use crate::device::{Mtd, ReadOutcome};
+use crate::device::Mtd;
 use crate::error::MtdError;
-use eraseblock_base::{Geometry, Location, Peb};
+use crate::forward::forward;
+use eraseblock_base::{Location, Peb};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Blocks at the end of the chip that belong to the tables.
@@ -296,13 +297,7 @@ fn scan_marks(device: &dyn Mtd) -> Result<Vec<u8>, MtdError> {
 }
 
 impl Mtd for BbtMtd {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read(addr, buf)
-    }
+    forward!(geometry, read, sync, oob, read_with_oob, program_with_oob);
 
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         self.inner.program(addr, data)
@@ -343,30 +338,5 @@ impl Mtd for BbtMtd {
         table.version = table.version.wrapping_add(1);
         let written = self.write_tables(&mut table, [true; 2]);
         marked.and(written)
-    }
-
-    fn sync(&self) -> Result<(), MtdError> {
-        self.inner.sync()
-    }
-
-    fn read_oob(&self, addr: u64, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read_oob(addr, offset, buf)
-    }
-
-    fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.inner.program_oob(addr, offset, data)
-    }
-
-    fn read_with_oob(
-        &self,
-        addr: u64,
-        data: &mut [u8],
-        oob: &mut [u8],
-    ) -> Result<ReadOutcome, MtdError> {
-        self.inner.read_with_oob(addr, data, oob)
-    }
-
-    fn program_with_oob(&self, addr: u64, data: &[u8], oob: &[u8]) -> Result<(), MtdError> {
-        self.inner.program_with_oob(addr, data, oob)
     }
 }

@@ -95,7 +95,7 @@ impl<S: ReadAt> ImageFile<S> {
 }
 
 /// The eraseblock and offset of a byte address of a device.
-pub(crate) fn locate(geometry: &Geometry, addr: u64) -> Location {
+pub fn locate(geometry: &Geometry, addr: u64) -> Location {
     let size = u64::from(geometry.peb_size());
     match (u32::try_from(addr / size), u32::try_from(addr % size)) {
         (Ok(peb), Ok(offset)) => Location::Peb(Peb::new(peb), offset),
@@ -104,7 +104,7 @@ pub(crate) fn locate(geometry: &Geometry, addr: u64) -> Location {
 }
 
 /// Checks that a range lies on the device.
-pub(crate) fn check_range(
+pub fn check_range(
     geometry: &Geometry,
     operation: &'static str,
     addr: u64,

@@ -6,6 +6,7 @@ pub mod device;
 pub mod ecc;
 pub mod error;
 pub mod file;
+mod forward;
 pub mod leb;
 pub mod memory;
 pub mod oob;

@@ -1,8 +1,9 @@
 //! Reading back what was programmed (spec: mtd-nand 5, last paragraph).
 
-use crate::device::{Mtd, ReadOutcome};
+use crate::device::Mtd;
 use crate::error::MtdError;
-use eraseblock_base::{Geometry, Location, Peb};
+use crate::forward::forward;
+use eraseblock_base::Location;
 use std::sync::Arc;
 
 /// A device that reads every program back, sub-pages included, and fails it when the bytes differ
@@ -31,50 +32,11 @@ impl VerifyMtd {
 }
 
 impl Mtd for VerifyMtd {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read(addr, buf)
-    }
+    forward!(geometry, read, erase, is_bad, mark_bad, sync, oob, read_with_oob);
 
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         self.inner.program(addr, data)?;
         self.verify(addr, data)
-    }
-
-    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.erase(peb)
-    }
-
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.inner.is_bad(peb)
-    }
-
-    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.mark_bad(peb)
-    }
-
-    fn sync(&self) -> Result<(), MtdError> {
-        self.inner.sync()
-    }
-
-    fn read_oob(&self, addr: u64, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read_oob(addr, offset, buf)
-    }
-
-    fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.inner.program_oob(addr, offset, data)
-    }
-
-    fn read_with_oob(
-        &self,
-        addr: u64,
-        data: &mut [u8],
-        oob: &mut [u8],
-    ) -> Result<ReadOutcome, MtdError> {
-        self.inner.read_with_oob(addr, data, oob)
     }
 
     fn program_with_oob(&self, addr: u64, data: &[u8], oob: &[u8]) -> Result<(), MtdError> {

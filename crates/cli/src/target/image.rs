@@ -1,12 +1,12 @@
 //! An image file, opened as the UBI device or the bare UBIFS volume that it is.
 
-use super::{Place, magic, peek};
+use super::{Place, device, magic, peek};
 use crate::args::{Format, ShapeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
-use eraseblock_mtd::{ImageFile, LebFile, ReadAt};
+use eraseblock_mtd::{ImageFile, LebDevice, LebFile, ReadAt};
 use eraseblock_ubi::detect::{Hints, detect};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use std::fs::File;
@@ -44,7 +44,7 @@ pub(crate) struct BareUbifs {
     /// Its length in bytes.
     pub file_size: u64,
     /// The file as LEBs.
-    pub device: Arc<LebFile>,
+    pub device: Arc<dyn LebDevice>,
 }
 
 impl UbiImage {
@@ -143,7 +143,10 @@ pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
         return Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
             .hint("`eraseblock mkfs ubifs` makes an image of a folder"));
     }
-    open_file(path, shape).context(path.display())
+    match device::open(path, shape)? {
+        Some(image) => Ok(image),
+        None => open_file(path, shape).context(path.display()),
+    }
 }
 
 fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
@@ -211,7 +214,7 @@ fn open_ubi(
 }
 
 /// Why a file is nothing we open.
-fn unknown(start: &[u8]) -> Failure {
+pub(super) fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),

@@ -3,9 +3,10 @@
 use super::{Bch, BchError, Hamming};
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
+use crate::forward::forward;
 use crate::oob::{LayoutError, OobLayout};
 use eraseblock_base::align::is_erased;
-use eraseblock_base::{Geometry, GeometryError, Peb};
+use eraseblock_base::{Geometry, GeometryError};
 use std::sync::Arc;
 
 /// Which code protects the pages.
@@ -199,6 +200,8 @@ impl EccMtd {
 }
 
 impl Mtd for EccMtd {
+    forward!(erase, is_bad, mark_bad, sync, oob);
+
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -227,30 +230,6 @@ impl Mtd for EccMtd {
             rest = tail;
         }
         Ok(())
-    }
-
-    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.erase(peb)
-    }
-
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.inner.is_bad(peb)
-    }
-
-    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.mark_bad(peb)
-    }
-
-    fn sync(&self) -> Result<(), MtdError> {
-        self.inner.sync()
-    }
-
-    fn read_oob(&self, addr: u64, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read_oob(addr, offset, buf)
-    }
-
-    fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.inner.program_oob(addr, offset, data)
     }
 
     fn program_with_oob(&self, addr: u64, data: &[u8], oob: &[u8]) -> Result<(), MtdError> {

@@ -6,7 +6,6 @@ use crate::target::map::Cell;
 use crate::target::peek::Content;
 use crate::text;
 use eraseblock_base::Peb;
-use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo, VolumeMap};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;

@@ -1,0 +1,93 @@
+//! A device node of the host as a target: `/dev/mtdX`, `/dev/ubiX` and `/dev/ubiX_Y`.
+
+use super::Place;
+use super::image::{BareUbifs, Image, UbiImage, unknown};
+use super::magic;
+use crate::args::ShapeArgs;
+use crate::failure::{Context, Failure};
+use eraseblock_mtd::{LebDevice, Mtd};
+use eraseblock_mtd_host::{HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node};
+use eraseblock_ubi::{AttachOptions, Ubi, detect_layout};
+use eraseblock_ubi_format::HeaderLayout;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Replaces a UBI device of the kernel by the node of its volume; every other place stays.
+pub(crate) fn resolve(place: Place) -> Result<Place, Failure> {
+    if NodeKind::of(&place.path).map_err(failure)? != Some(NodeKind::UbiDevice) {
+        return Ok(place);
+    }
+    let path = ubi_volume_node(&place.path, place.volume.as_deref()).map_err(failure)?;
+    Ok(Place { path, volume: None })
+}
+
+/// Opens a device node read-only; `None` if the path is none, or a block device, which is read
+/// like a file.
+pub(crate) fn open(path: &Path, shape: &ShapeArgs) -> Result<Option<Image>, Failure> {
+    match NodeKind::of(path).map_err(failure)? {
+        None | Some(NodeKind::Block) => Ok(None),
+        Some(NodeKind::Mtd) => open_mtd(path, shape).map(|ubi| Some(Image::Ubi(ubi))),
+        Some(NodeKind::UbiVolume) => open_volume(path).map(|bare| Some(Image::Ubifs(bare))),
+        Some(NodeKind::UbiDevice | NodeKind::OtherDevice) => {
+            Err(Failure::new(format!("{}: this device holds no file system", path.display()))
+                .hint("/dev/mtdX, /dev/ubiX_Y and block devices do"))
+        }
+    }
+}
+
+fn open_mtd(path: &Path, shape: &ShapeArgs) -> Result<UbiImage, Failure> {
+    let device = Arc::new(MtdChar::open(path, MtdOptions::default()).map_err(failure)?);
+    let geometry = *device.geometry();
+    let layout = match shape.vid_offset {
+        Some(offset) => Some(HeaderLayout::new(
+            geometry.peb_size(),
+            geometry.min_io(),
+            geometry.subpage(),
+            Some(offset),
+        )?),
+        None => detect_layout(device.as_ref())?,
+    };
+    let Some(layout) = layout else {
+        let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
+        device.read(0, &mut start)?;
+        return Err(unknown(&start)).context(path.display());
+    };
+    let ubi = Ubi::attach(device, &layout, &AttachOptions::default()).context(path.display())?;
+    Ok(UbiImage { path: path.to_owned(), file_size: geometry.size(), start: 0, ubi })
+}
+
+fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {
+    let device = UbiChar::open(path, false).map_err(failure)?;
+    if device.facts().update_unfinished {
+        return Err(Failure::new(format!("{}: an update was interrupted", path.display()))
+            .hint("only a new update makes the volume usable"));
+    }
+    let file_size = u64::from(device.leb_count()) * u64::from(device.leb_size());
+    Ok(BareUbifs { path: path.to_owned(), file_size, device: Arc::new(device) })
+}
+
+/// Such an error names its path, and may know the next step.
+fn failure(error: HostError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::from(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_nodes_are_refused_and_files_are_none() {
+        let shape = ShapeArgs::default();
+        let failure = open(Path::new("/dev/null"), &shape).unwrap_err();
+        assert_eq!(failure.message(), "/dev/null: this device holds no file system");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(open(file.path(), &shape).unwrap().is_none());
+        let place = Place { path: file.path().to_owned(), volume: Some(b"a".to_vec()) };
+        assert_eq!(resolve(place.clone()).unwrap(), place);
+    }
+}

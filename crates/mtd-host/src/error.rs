@@ -1,0 +1,112 @@
+//! Why a device of the host cannot be opened.
+
+use eraseblock_base::{ErrorClass, GeometryError};
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A device that could not be opened, with the place, what was found and the next step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The kernel refused to open the node or to answer a question about it.
+    #[error("{path}: {what} failed: {source}", path = path.display())]
+    Refused {
+        /// The node.
+        path: PathBuf,
+        /// `open`, the name of an ioctl, or a file in sysfs.
+        what: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The node is something else.
+    #[error("{path}: this is not {expected}", path = path.display())]
+    NotThat {
+        /// The node.
+        path: PathBuf,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// Somebody else uses the device.
+    #[error("{path}: in use: {by}", path = path.display())]
+    Busy {
+        /// The node.
+        path: PathBuf,
+        /// By whom.
+        by: String,
+    },
+    /// What the driver says about the device makes no sense or is not supported.
+    #[error("{path}: {field} is {found}, expected {expected}", path = path.display())]
+    Unexpected {
+        /// The node.
+        path: PathBuf,
+        /// What was looked at.
+        field: &'static str,
+        /// What it is.
+        found: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// The driver describes an impossible device.
+    #[error("{path}: impossible geometry: {source}", path = path.display())]
+    Geometry {
+        /// The node.
+        path: PathBuf,
+        /// Why.
+        source: GeometryError,
+    },
+}
+
+impl HostError {
+    pub(crate) fn refused(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Refused { path: path.to_owned(), what, source: source.into() }
+    }
+
+    /// How the error is to be answered.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Refused { .. } => ErrorClass::Media,
+            Self::NotThat { .. } | Self::Busy { .. } => ErrorClass::Caller,
+            Self::Unexpected { .. } | Self::Geometry { .. } => ErrorClass::Unsupported,
+        }
+    }
+
+    /// What could be done about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { source, .. } => match Errno::from_io_error(source)? {
+                Errno::ACCESS | Errno::PERM => {
+                    Some("device nodes belong to root: run as root, or change the node's group")
+                }
+                Errno::NODEV | Errno::NXIO => {
+                    Some("no driver stands behind the node: is its module loaded?")
+                }
+                Errno::NOENT => Some("/proc/mtd and /sys/class/ubi list what there is"),
+                Errno::NOTTY => Some("the running kernel does not know this call"),
+                Errno::BUSY => Some("somebody else has it open for writing, perhaps a mount"),
+                Errno::ROFS => Some("the driver does not allow writing to this device"),
+                _ => None,
+            },
+            Self::Busy { .. } => Some("unmount or `ubidetach` it first"),
+            Self::NotThat { .. } | Self::Unexpected { .. } | Self::Geometry { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_have_next_steps() {
+        let refused = |errno: Errno| HostError::refused(Path::new("/dev/mtd9"), "open", errno);
+        assert!(refused(Errno::ACCESS).hint().unwrap().contains("root"));
+        assert!(refused(Errno::NODEV).hint().unwrap().contains("module"));
+        assert!(refused(Errno::NOTTY).hint().unwrap().contains("kernel"));
+        assert_eq!(refused(Errno::NOSPC).hint(), None);
+        assert!(refused(Errno::NODEV).to_string().starts_with("/dev/mtd9: open failed"));
+        let busy = HostError::Busy { path: "/dev/mtd0".into(), by: "attached as ubi0".into() };
+        assert_eq!(busy.to_string(), "/dev/mtd0: in use: attached as ubi0");
+        assert_eq!(busy.class(), ErrorClass::Caller);
+    }
+}

@@ -1,0 +1,307 @@
+//! `/dev/ubiX_Y`: a volume of a UBI device that the kernel has attached (spec: ubi 18).
+//!
+//! # Invariants
+//! 1. A change is announced and delivered by one thread: the driver keeps its state per volume.
+
+use crate::abi::{
+    DATA_TYPE_UNKNOWN, DIRECT_WRITE, LebChange, LebMap, UbiLebChange, UbiLebErase, UbiLebIsMapped,
+    UbiLebMap, UbiLebUnmap, UbiSetProperty, VolumeProperty,
+};
+use crate::busy;
+use crate::error::HostError;
+use crate::node::{NodeKind, Sysfs};
+use crate::sys;
+use eraseblock_base::{Geometry, Leb, Location, MediumKind};
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// What the driver says about a volume besides its LEBs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UbiFacts {
+    /// The kernel's name of the volume, `ubi0_1`.
+    pub device: String,
+    /// The volume's name.
+    pub name: Vec<u8>,
+    /// A static volume: LEBs cannot be written one by one.
+    pub is_static: bool,
+    /// Bytes of data: of a dynamic volume all it can hold.
+    pub data_bytes: u64,
+    /// The volume starts at multiples of this in an eraseblock.
+    pub alignment: u32,
+    /// An update was interrupted: nothing can be read.
+    pub update_unfinished: bool,
+    /// The driver found the volume damaged.
+    pub corrupted: bool,
+}
+
+/// A UBI volume of the host.
+#[derive(Debug)]
+pub struct UbiChar {
+    file: File,
+    leb_size: u32,
+    leb_count: u32,
+    min_io: u32,
+    writable: bool,
+    facts: UbiFacts,
+    changing: Mutex<()>,
+}
+
+impl UbiChar {
+    /// Opens `/dev/ubiX_Y`, for writing as its only writer.
+    ///
+    /// Errors: [`HostError::Busy`] if somebody else writes to it, and what the kernel refuses.
+    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
+        if NodeKind::of(path)? != Some(NodeKind::UbiVolume) {
+            return Err(HostError::NotThat { path: path.to_owned(), expected: "a UBI volume" });
+        }
+        let opened = File::options().read(true).write(writable).open(path);
+        let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::BUSY) => HostError::Busy {
+                path: path.to_owned(),
+                by: "another program writes to the volume, or a file system is mounted".to_owned(),
+            },
+            _ => HostError::refused(path, "open", error),
+        })?;
+        busy::lock(&file, path, writable)?;
+        let sysfs = Sysfs::of(path)?;
+        let volume = Self {
+            leb_size: sysfs.number("usable_eb_size")?,
+            leb_count: sysfs.number("reserved_ebs")?,
+            min_io: sysfs.parent().number("min_io_size")?,
+            facts: facts(&sysfs)?,
+            changing: Mutex::new(()),
+            writable,
+            file,
+        };
+        // The rules of a LEB are those of an eraseblock.
+        let unit = volume.min_io;
+        Geometry::new(MediumKind::Nand, volume.leb_size, 1, unit, unit, 0)
+            .map_err(|source| HostError::Geometry { path: path.to_owned(), source })?;
+        if writable && !volume.facts.is_static {
+            let mut direct =
+                VolumeProperty { property: DIRECT_WRITE, value: 1, ..VolumeProperty::default() };
+            sys::call::<UbiSetProperty>(&volume.file, &mut direct)
+                .map_err(|e| HostError::refused(path, "UBI_IOCSETVOLPROP", e))?;
+        }
+        Ok(volume)
+    }
+
+    /// What the driver says about the volume.
+    pub fn facts(&self) -> &UbiFacts {
+        &self.facts
+    }
+
+    /// Unmaps a LEB and waits for the erasure: the old content cannot come back.
+    pub fn erase(&self, leb: Leb) -> Result<(), MtdError> {
+        self.command::<UbiLebErase>(leb, "erase", &mut lnum(leb)).map(drop)
+    }
+
+    fn position(
+        &self,
+        operation: &'static str,
+        leb: Leb,
+        offset: u32,
+        len: usize,
+    ) -> Result<u64, MtdError> {
+        let inside = leb.get() < self.leb_count
+            && u64::from(offset) + len as u64 <= u64::from(self.leb_size);
+        if inside {
+            return Ok(u64::from(leb.get()) * u64::from(self.leb_size) + u64::from(offset));
+        }
+        let (at, expected) = (Location::Leb(leb, offset), "a range in one LEB of the volume");
+        Err(MtdError::Range { at, operation, len: len as u64, expected })
+    }
+
+    fn refuse_read_only(&self, leb: Leb, operation: &'static str) -> Result<(), MtdError> {
+        if self.is_read_only() {
+            return Err(MtdError::ReadOnly { at: Location::leb(leb), operation });
+        }
+        Ok(())
+    }
+
+    fn check_units(&self, leb: Leb, offset: u32, len: usize) -> Result<(), MtdError> {
+        let unit = self.min_io;
+        if offset.is_multiple_of(unit) && len.is_multiple_of(unit as usize) {
+            return Ok(());
+        }
+        let (at, expected) = (Location::Leb(leb, offset), "whole minimum I/O units");
+        Err(MtdError::Range { at, operation: "write", len: len as u64, expected })
+    }
+
+    /// A call that changes a LEB.
+    fn command<R: crate::abi::Request>(
+        &self,
+        leb: Leb,
+        operation: &'static str,
+        argument: &mut R::Argument,
+    ) -> Result<i32, MtdError> {
+        self.position(operation, leb, 0, 0)?;
+        self.refuse_read_only(leb, operation)?;
+        sys::call::<R>(&self.file, argument)
+            .map_err(|errno| failed(leb, 0, operation, errno.into()))
+    }
+
+    /// Reads what can be read, unit by unit, after a read as a whole failed; the rest is 0.
+    fn read_in_pieces(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<(), MtdError> {
+        let unit = self.min_io.max(512);
+        let mut done = 0;
+        while done < buf.len() {
+            let from = offset + u32::try_from(done).unwrap_or(u32::MAX);
+            let to_boundary = (unit - from % unit) as usize;
+            let end = buf.len().min(done + to_boundary);
+            let position = self.position("read", leb, from, end - done)?;
+            if let Err(error) = self.read_filled(position, &mut buf[done..end]) {
+                if Errno::from_io_error(&error) != Some(Errno::BADMSG) {
+                    return Err(failed(leb, from, "read", error));
+                }
+                buf[done..end].fill(0);
+            }
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Reads; behind the data of a static volume there is 0xFF.
+    fn read_filled(&self, position: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], position + done as u64)? {
+                0 => break,
+                len => done += len,
+            }
+        }
+        buf[done..].fill(0xFF);
+        Ok(())
+    }
+}
+
+fn facts(sysfs: &Sysfs) -> Result<UbiFacts, HostError> {
+    Ok(UbiFacts {
+        device: sysfs.name()?,
+        name: sysfs.text("name")?.into_bytes(),
+        is_static: sysfs.text("type")? == "static",
+        data_bytes: sysfs.number("data_bytes")?,
+        alignment: sysfs.number("alignment")?,
+        update_unfinished: sysfs.number::<u32>("upd_marker")? != 0,
+        corrupted: sysfs.number::<u32>("corrupted")? != 0,
+    })
+}
+
+fn lnum(leb: Leb) -> i32 {
+    leb.get().cast_signed()
+}
+
+/// What a refusal of the driver means.
+fn failed(leb: Leb, offset: u32, operation: &'static str, error: io::Error) -> MtdError {
+    let at = Location::Leb(leb, offset);
+    match Errno::from_io_error(&error) {
+        Some(Errno::ROFS | Errno::PERM) => MtdError::ReadOnly { at, operation },
+        Some(Errno::NOSPC) => MtdError::NoSpace { at, operation },
+        Some(Errno::NOTTY) => MtdError::Unsupported { operation },
+        _ => MtdError::Io { at, operation, source: error },
+    }
+}
+
+impl LebDevice for UbiChar {
+    fn leb_size(&self) -> u32 {
+        self.leb_size
+    }
+
+    fn min_io(&self) -> u32 {
+        self.min_io
+    }
+
+    fn max_write(&self) -> u32 {
+        self.min_io
+    }
+
+    fn leb_count(&self) -> u32 {
+        self.leb_count
+    }
+
+    fn is_read_only(&self) -> bool {
+        !self.writable || self.facts.is_static
+    }
+
+    /// Corrected bits are the kernel's business: it scrubs by itself and does not tell.
+    fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        let position = self.position("read", leb, offset, buf.len())?;
+        match self.read_filled(position, buf) {
+            Ok(()) => Ok(ReadOutcome::CLEAN),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BADMSG) => {
+                self.read_in_pieces(leb, offset, buf)?;
+                Ok(ReadOutcome { corrected_bits: 0, uncorrectable: true })
+            }
+            Err(error) => Err(failed(leb, offset, "read", error)),
+        }
+    }
+
+    fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
+        self.position("mapping query", leb, 0, 0)?;
+        let answer = sys::call::<UbiLebIsMapped>(&self.file, &mut lnum(leb));
+        let answer = answer.map_err(|errno| failed(leb, 0, "mapping query", errno.into()))?;
+        Ok(answer != 0)
+    }
+
+    fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        let position = self.position("write", leb, offset, data.len())?;
+        self.refuse_read_only(leb, "write")?;
+        self.check_units(leb, offset, data.len())?;
+        let written = self.file.write_all_at(data, position);
+        written.map_err(|error| failed(leb, offset, "write", error))
+    }
+
+    fn change(&self, leb: Leb, data: &[u8]) -> Result<(), MtdError> {
+        self.position("change", leb, 0, data.len())?;
+        self.check_units(leb, 0, data.len())?;
+        let bytes = i32::try_from(data.len()).unwrap_or(i32::MAX);
+        let mut change = LebChange {
+            leb: lnum(leb),
+            bytes,
+            data_type: DATA_TYPE_UNKNOWN,
+            ..LebChange::default()
+        };
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.command::<UbiLebChange>(leb, "change", &mut change)?;
+        let delivered = (&self.file).write_all(data);
+        delivered.map_err(|error| failed(leb, 0, "change", error))
+    }
+
+    fn map(&self, leb: Leb) -> Result<(), MtdError> {
+        let mut map = LebMap { leb: lnum(leb), data_type: DATA_TYPE_UNKNOWN, ..LebMap::default() };
+        self.command::<UbiLebMap>(leb, "map", &mut map).map(drop)
+    }
+
+    fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
+        self.command::<UbiLebUnmap>(leb, "unmap", &mut lnum(leb)).map(drop)
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        let at = Location::Whole;
+        self.file.sync_all().map_err(|source| MtdError::Io { at, operation: "sync", source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_volume_is_refused() {
+        let error = UbiChar::open(Path::new("/dev/null"), false).unwrap_err();
+        assert_eq!(error.to_string(), "/dev/null: this is not a UBI volume");
+    }
+
+    #[test]
+    fn refusals_of_the_driver_are_told_apart() {
+        let error = |errno: Errno| failed(Leb::new(3), 0, "write", errno.into());
+        assert!(matches!(error(Errno::ROFS), MtdError::ReadOnly { .. }));
+        assert!(matches!(error(Errno::NOSPC), MtdError::NoSpace { .. }));
+        assert!(matches!(error(Errno::IO), MtdError::Io { .. }));
+    }
+}
