@@ -4,7 +4,7 @@
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
-PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential
+PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time
 

@@ -18,7 +18,7 @@ use crate::ids::{IdMap, IdMaps};
 use crate::lookups::Lookups;
 use crate::mount::Report;
 use crate::served::Served;
-use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem};
+use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use rustix::fs::OFlags;
 use std::fmt;
@@ -156,7 +156,7 @@ impl Adapter {
             && let Some(list) = self.access_list(ino)?
         {
             let list = list.with_permissions(mode);
-            fs.set_xattr(ino, acl::ACCESS, &list.encode(), Default::default(), now)?;
+            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, now)?;
         }
         self.changed(fs)?;
         self.attr(ino)

@@ -23,7 +23,9 @@ pub struct IdRange {
 
 /// Why a range makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32")]
+#[error(
+    "`{text}` is no range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
+)]
 pub struct IdMapError {
     text: String,
 }
@@ -36,9 +38,7 @@ impl FromStr for IdRange {
         let numbers: Result<Vec<u32>, _> = text.split(':').map(u32::from_str).collect();
         let range = match numbers.map_err(|_| wrong())?.as_slice() {
             [inside, outside] => Self { inside: *inside, outside: *outside, count: 1 },
-            [inside, outside, count] => {
-                Self { inside: *inside, outside: *outside, count: *count }
-            }
+            [inside, outside, count] => Self { inside: *inside, outside: *outside, count: *count },
             _ => return Err(wrong()),
         };
         let fits = |first: u32| range.count > 0 && first.checked_add(range.count - 1).is_some();

@@ -32,13 +32,12 @@ impl Lookups {
             return Ok(());
         }
         let mut shard = self.shard(ino);
-        match shard.get_mut(&ino) {
-            Some(count) => *count = count.saturating_add(1),
-            None => {
-                fs.open(ino)?;
-                shard.insert(ino, 1);
-            }
+        if let Some(count) = shard.get_mut(&ino) {
+            *count = count.saturating_add(1);
+            return Ok(());
         }
+        fs.open(ino)?;
+        shard.insert(ino, 1);
         Ok(())
     }
 

@@ -46,10 +46,11 @@ impl fmt::Debug for Report {
 
 /// How to mount.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a mount option of its own
 pub struct MountOptions {
-    /// What the list of mounts says is mounted. Commas and backslashes are replaced.
+    /// What the list of mounts says is mounted, if not empty. Commas and backslashes are replaced.
     pub source: String,
-    /// What the list of mounts says it is, behind `fuse.`.
+    /// What the list of mounts says it is, behind `fuse.`, if not empty.
     pub kind: String,
     /// Other users may come in; permissions are checked then.
     pub allow_other: bool,
@@ -112,8 +113,11 @@ impl MountError {
     pub fn is_no_fuse(&self) -> bool {
         match self {
             Self::NoDevice | Self::Closed(_) => true,
-            // A refusal for want of permission is one of `allow_other` alone.
-            Self::Refused { source, .. } => source.kind() != io::ErrorKind::PermissionDenied,
+            // There is no fusermount3, or it may not mount either: it says so in words alone.
+            Self::Refused { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound
+                    || source.to_string().contains("Operation not permitted")
+            }
             _ => false,
         }
     }
@@ -215,16 +219,20 @@ impl MountOptions {
 
     fn config(&self, read_only: bool) -> Config {
         let harmless = |text: &str| text.replace([',', '\\'], "_");
-        let either = |choice: bool, yes: MountOption, no: MountOption| if choice { yes } else { no };
+        let either =
+            |choice: bool, yes: MountOption, no: MountOption| if choice { yes } else { no };
+        let source = if self.source.is_empty() { "eraseblock" } else { &self.source };
         let mut options = vec![
-            MountOption::FSName(harmless(&self.source)),
-            MountOption::CUSTOM(format!("subtype={}", harmless(&self.kind))),
+            MountOption::FSName(harmless(source)),
             MountOption::NoAtime,
             either(read_only, MountOption::RO, MountOption::RW),
             either(self.dev, MountOption::Dev, MountOption::NoDev),
             either(self.suid, MountOption::Suid, MountOption::NoSuid),
             either(self.noexec, MountOption::NoExec, MountOption::Exec),
         ];
+        if !self.kind.is_empty() {
+            options.push(MountOption::CUSTOM(format!("subtype={}", harmless(&self.kind))));
+        }
         if self.checks_permissions() {
             options.push(MountOption::DefaultPermissions);
         }

@@ -29,6 +29,12 @@ impl Opened {
         &self.ubifs
     }
 
+    /// The file system for many users at once; what was found so far goes to the session.
+    pub(crate) fn shared(self, session: &mut Session) -> Arc<dyn FileSystem> {
+        session.report(self.findings);
+        Arc::new(self.ubifs)
+    }
+
     /// Hands what it found over to the session.
     pub(crate) fn finish(self, session: &mut Session) {
         let mut findings = self.findings;

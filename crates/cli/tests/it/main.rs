@@ -7,5 +7,6 @@
 mod build;
 mod classic;
 mod frame;
+mod mount;
 mod read;
 mod sample;

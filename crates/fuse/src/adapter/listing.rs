@@ -6,6 +6,8 @@
 use super::Adapter;
 use crate::convert::{file_attr, file_type, node_number};
 use crate::errno::Fault;
+use crate::ids::IdMaps;
+use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, DirEntry, FileKind, Ino, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::ops::ControlFlow;
@@ -95,7 +97,7 @@ fn nothing_known(node: INodeNo) -> FileAttr {
         atime: time,
         mtime: time,
         ctime: time,
-        flags: Default::default(),
+        flags: InodeFlags::default(),
     };
-    file_attr(node, &attr, &Default::default())
+    file_attr(node, &attr, &IdMaps::default())
 }

@@ -192,9 +192,8 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let made = new_node(mode, rdev).ok_or(Fault::from(Errno::EINVAL));
-        let made = made.and_then(|kind| {
-            self.create(req, parent, name.as_bytes(), kind, Mode { mode, umask })
-        });
+        let made = made
+            .and_then(|kind| self.create(req, parent, name.as_bytes(), kind, Mode { mode, umask }));
         self.answer_entry(reply, made);
     }
 
