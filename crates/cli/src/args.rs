@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Extract(command::extract::ExtractArgs),
     /// Mount a file system as a directory, through FUSE
     Mount(command::mount::MountArgs),
+    /// Serve a file system over NFS, for hosts without FUSE
+    Serve(command::serve::ServeArgs),
     /// End a mount, and wait until everything is in the image
     Umount(command::umount::UmountArgs),
     /// Make a file-system image from a folder or an archive

@@ -11,6 +11,7 @@ pub(crate) mod man;
 pub(crate) mod manifest;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
+pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod tree;
 pub(crate) mod umount;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Stat(args) => stat::run(args, session),
         Command::Cat(args) => cat::run(args, session),
         Command::Extract(args) => extract::run(args, session),
+        Command::Serve(args) => serve::run(args, session),
         Command::Mount(args) => mount::run(args, session),
         Command::Umount(args) => umount::run(args, session),
         Command::Mkfs(args) => mkfs::run(args, session),

@@ -70,16 +70,9 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     while let Some((first, tail)) = rest.split_first() {
         let digits = tail.get(..3).filter(|_| *first == b'\\');
         let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
+        let byte = code.and_then(|code| u8::from_str_radix(code, 8).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &tail[3..] } else { tail };
     }
     bytes
 }

@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub(crate) served: Served,
     /// The file or device, by its canonical path.
     pub(crate) path: PathBuf,
+    /// The volume that was named.
+    pub(crate) volume: Option<Vec<u8>>,
     /// Keeps others away.
     _lock: File,
 }
@@ -29,7 +31,7 @@ pub(crate) fn open(
     writable: bool,
     session: &mut Session,
 ) -> Result<Held, Failure> {
-    let path = Place::parse(&args.target)?.path;
+    let Place { path, volume } = Place::parse(&args.target)?;
     let path = path.canonicalize().unwrap_or(path);
     let lock = lock(&path, writable)?;
     let served = if writable {
@@ -38,7 +40,7 @@ pub(crate) fn open(
     } else {
         Served::ReadOnly(target::open_file_system(args, session)?.shared(session))
     };
-    Ok(Held { served, path, _lock: lock })
+    Ok(Held { served, path, volume, _lock: lock })
 }
 
 fn lock(path: &std::path::Path, alone: bool) -> Result<File, Failure> {
