@@ -55,8 +55,10 @@ pub(crate) enum Command {
     Mkfs(command::mkfs::MkfsArgs),
     /// Make a whole UBI image from a layout file
     Build(command::build::BuildArgs),
-    /// Flash chips: the part database
+    /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Format a flash for UBI, change its volumes, look at its wear
+    Ubi(command::ubi::UbiArgs),
     /// Print one canonical line for each file
     #[command(hide = true)]
     Manifest(command::manifest::ManifestArgs),
@@ -77,12 +79,40 @@ pub(crate) struct TargetArgs {
     pub shape: ShapeArgs,
 }
 
+/// A flash that is written to.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FlashTargetArgs {
+    /// Chip file, image file or /dev/mtdX, and the UBI volume on it where one is meant
+    #[arg(value_name = "TARGET")]
+    pub target: OsString,
+    /// Eraseblocks of the flash that an image file is made for: the file grows to that
+    #[arg(long, value_name = "NUMBER")]
+    pub blocks: Option<u32>,
+    /// Go on where Linux would refuse the device
+    #[arg(long)]
+    pub force: bool,
+    /// Its sizes.
+    #[command(flatten)]
+    pub sizes: SizeArgs,
+}
+
 /// What a target is taken for instead of what is detected.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
     /// What the target is
     #[arg(long, help_heading = "Instead of detection", value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// Size of a logical eraseblock, for a bare UBIFS image
+    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
+    pub leb: Option<u32>,
+    /// The sizes of the flash.
+    #[command(flatten)]
+    pub sizes: SizeArgs,
+}
+
+/// Sizes of a flash that are not to be detected.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SizeArgs {
     /// Size of a physical eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
     pub peb: Option<u32>,
@@ -95,9 +125,6 @@ pub(crate) struct ShapeArgs {
     /// Offset of the volume identifier header in an eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
     pub vid_offset: Option<u32>,
-    /// Size of a logical eraseblock, for a bare UBIFS image
-    #[arg(long, help_heading = "Instead of detection", value_name = "SIZE", value_parser = size32)]
-    pub leb: Option<u32>,
 }
 
 /// What a target can be.

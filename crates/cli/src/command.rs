@@ -14,6 +14,7 @@ pub(crate) mod mount;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod tree;
+pub(crate) mod ubi;
 pub(crate) mod umount;
 
 use crate::args::Command;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => mkfs::run(args, session),
         Command::Build(args) => build::run(args, session),
         Command::Chip(args) => chip::run(args, session),
+        Command::Ubi(args) => ubi::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),
         Command::Man(args) => man::run(args, session),

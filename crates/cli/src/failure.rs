@@ -1,6 +1,8 @@
 //! Why a command could not do what was asked, ready to be shown: one message that names place,
 //! found and expected, and a hint where there is a next step.
 
+use eraseblock_mtd::MtdError;
+use eraseblock_ubi::UbiError;
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
@@ -84,6 +86,10 @@ impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut failure = Self::new(chain(&error));
         failure.broken_pipe = is_broken_pipe(&error);
+        if is_power_off(&error) {
+            failure = failure
+                .hint("an armed power cut has come; whoever opens the chip now finds what it left");
+        }
         failure
     }
 }
@@ -93,6 +99,13 @@ fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
         || error.source().is_some_and(is_broken_pipe)
+}
+
+/// Whether an error, or a cause of it, is that a simulated chip has lost its power.
+fn is_power_off(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(MtdError::PowerOff))
+        || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))
+        || error.source().is_some_and(is_power_off)
 }
 
 /// The message of an error and of its causes, without repeating what the outer one already says.

@@ -15,7 +15,7 @@ use crate::config::ChipConfig;
 use crate::counters::{Counters, Tally};
 use crate::event::{Event, EventKind, Recorded};
 use crate::file::{ChipFile, ChipFileError};
-use crate::plan::FaultPlan;
+use crate::plan::{ArmedCut, FaultPlan};
 use crate::snapshot::Snapshot;
 use crate::state::{PageWrite, State};
 use eraseblock_base::{Findings, Location, Peb};
@@ -81,10 +81,17 @@ impl Chip {
         Ok(chip)
     }
 
-    /// The chip in a file, powered on, without a fault plan. Everything that happens to it from
-    /// now on is in the file at once.
+    /// The chip in a file, powered on, without a fault plan but for an armed cut. Everything that
+    /// happens to it from now on is in the file at once.
     pub fn open(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, true)?;
+        Self::from_file(file, config)
+    }
+
+    /// The chip in a file that is only read: programs and erases fail, counts of reads are lost.
+    /// Others may have it open.
+    pub fn open_read_only(path: &Path) -> Result<Self, ChipFileError> {
+        let (file, config) = ChipFile::open(path, false)?;
         Self::from_file(file, config)
     }
 
@@ -178,9 +185,24 @@ impl Chip {
 
     /// Replaces the fault plan; its counts of good operations start anew.
     pub fn set_plan(&self, plan: FaultPlan) {
-        let mut inner = self.exclusive();
-        inner.state.plan = Arc::new(plan);
-        inner.state.uses = Arc::default();
+        self.exclusive().state.set_plan(plan);
+    }
+
+    /// Makes the power go off at an event to come, also for those who open the chip's file later;
+    /// `None` takes that back. Replaces the fault plan.
+    pub fn arm_cut(&self, cut: Option<ArmedCut>) -> Result<(), MtdError> {
+        let seed = cut.map_or(0, |cut| cut.seed);
+        self.set_plan(FaultPlan { cut, ..FaultPlan::new(seed) });
+        self.save_state().map_err(|source| MtdError::Io {
+            at: Location::Whole,
+            operation: "write",
+            source,
+        })
+    }
+
+    /// The armed cut that has not come yet.
+    pub fn armed_cut(&self) -> Option<ArmedCut> {
+        self.shared().state.waiting_cut()
     }
 
     /// The number the next event will have.

@@ -95,6 +95,11 @@ impl ChipFileError {
     }
 }
 
+/// Whether a file that begins like this is a chip file, of any version.
+pub fn is_chip_file(start: &[u8]) -> bool {
+    start.starts_with(layout::MAGIC)
+}
+
 /// Which copy of each record is the newer one, and the number the next record gets.
 #[derive(Debug)]
 struct Copies {

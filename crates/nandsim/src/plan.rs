@@ -51,6 +51,19 @@ pub enum ReadFault {
     Fail,
 }
 
+/// A power cut that waits for a flash event. Unlike the rest of a plan it is kept in a chip's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArmedCut {
+    /// The number of the event.
+    pub event: u64,
+    /// What it leaves if it is a program.
+    pub program: Variant,
+    /// What it leaves if it is an erase. A bad-block mark is torn.
+    pub erase: Variant,
+    /// Seeds what is random in it.
+    pub seed: u64,
+}
+
 /// The kind of event a [`Chance`] is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
@@ -88,6 +101,8 @@ pub struct ReadFlips {
 pub struct FaultPlan {
     /// Seeds everything random.
     pub seed: u64,
+    /// A power cut at an event of any kind; it comes before all other faults.
+    pub cut: Option<ArmedCut>,
     /// Faults by event number.
     pub at: BTreeMap<u64, Fault>,
     /// Faults by probability; the first that hits counts.
@@ -125,6 +140,13 @@ impl FaultPlan {
 
     /// The fault for an event, if any. `wear` is in thousandths of the chip's endurance.
     pub(crate) fn fault_at(&self, number: u64, on: Trigger, wear: u32) -> Option<Fault> {
+        if let Some(cut) = self.cut.filter(|cut| cut.event == number) {
+            return Some(Fault::Cut(match on {
+                Trigger::Program => cut.program,
+                Trigger::Erase => cut.erase,
+                Trigger::MarkBad => Variant::B1,
+            }));
+        }
         if let Some(fault) = self.at.get(&number) {
             return Some(*fault);
         }

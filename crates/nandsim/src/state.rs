@@ -17,7 +17,7 @@ use crate::config::{ChipConfig, Policy};
 use crate::counters::{Count, Tally};
 use crate::file::ChipFile;
 use crate::overlay::PageFault;
-use crate::plan::FaultPlan;
+use crate::plan::{ArmedCut, FaultPlan};
 use crate::rng::Rng;
 use crate::store::{PageMeta, Slot, Store};
 use eraseblock_base::{Findings, Location, Peb};
@@ -70,6 +70,17 @@ impl State {
 
     pub(crate) fn check_power(&self) -> Result<(), MtdError> {
         if self.powered { Ok(()) } else { Err(MtdError::PowerOff) }
+    }
+
+    /// Replaces the plan; its counts start anew.
+    pub(crate) fn set_plan(&mut self, plan: FaultPlan) {
+        self.plan = Arc::new(plan);
+        self.uses = Arc::default();
+    }
+
+    /// The cut that is still to come.
+    pub(crate) fn waiting_cut(&self) -> Option<ArmedCut> {
+        self.plan.cut.filter(|cut| cut.event >= self.events)
     }
 
     /// Off, or on again: torn bad-block marks are read anew.

@@ -1,14 +1,11 @@
 //! A device node of the host as a target: `/dev/mtdX`, `/dev/ubiX` and `/dev/ubiX_Y`.
 
 use super::Place;
-use super::image::{BareUbifs, Image, UbiImage, unknown};
-use super::magic;
+use super::image::{self, BareUbifs, Image, UbiImage};
 use crate::args::ShapeArgs;
 use crate::failure::{Context, Failure};
-use eraseblock_mtd::{LebDevice, Mtd};
+use eraseblock_mtd::LebDevice;
 use eraseblock_mtd_host::{HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node};
-use eraseblock_ubi::{AttachOptions, Ubi, detect_layout};
-use eraseblock_ubi_format::HeaderLayout;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,23 +34,7 @@ pub(crate) fn open(path: &Path, shape: &ShapeArgs) -> Result<Option<Image>, Fail
 
 fn open_mtd(path: &Path, shape: &ShapeArgs) -> Result<UbiImage, Failure> {
     let device = Arc::new(MtdChar::open(path, MtdOptions::default()).map_err(failure)?);
-    let geometry = *device.geometry();
-    let layout = match shape.vid_offset {
-        Some(offset) => Some(HeaderLayout::new(
-            geometry.peb_size(),
-            geometry.min_io(),
-            geometry.subpage(),
-            Some(offset),
-        )?),
-        None => detect_layout(device.as_ref())?,
-    };
-    let Some(layout) = layout else {
-        let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
-        device.read(0, &mut start)?;
-        return Err(unknown(&start)).context(path.display());
-    };
-    let ubi = Ubi::attach(device, &layout, &AttachOptions::default()).context(path.display())?;
-    Ok(UbiImage { path: path.to_owned(), file_size: geometry.size(), start: 0, ubi })
+    image::attach(path, device, &shape.sizes).context(path.display())
 }
 
 fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {
@@ -67,7 +48,7 @@ fn open_volume(path: &Path) -> Result<BareUbifs, Failure> {
 }
 
 /// Such an error names its path, and may know the next step.
-fn failure(error: HostError) -> Failure {
+pub(super) fn failure(error: HostError) -> Failure {
     let hint = error.hint();
     let failure = Failure::from(error);
     match hint {

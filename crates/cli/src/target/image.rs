@@ -1,14 +1,16 @@
 //! An image file, opened as the UBI device or the bare UBIFS volume that it is.
 
 use super::{Place, device, magic, peek};
-use crate::args::{Format, ShapeArgs};
+use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
-use eraseblock_mtd::{ImageFile, LebDevice, LebFile, ReadAt};
-use eraseblock_ubi::detect::{Hints, detect};
+use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, ReadAt};
+use eraseblock_nandsim::Chip;
+use eraseblock_ubi::detect::{Hints, detect, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
+use eraseblock_ubi_format::HeaderLayout;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -155,6 +157,10 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let mut start = vec![0; magic::LOOK];
     let len = file.read_at(&mut start, 0)?;
     start.truncate(len);
+    if eraseblock_nandsim::is_chip_file(&start) {
+        let chip = Arc::new(Chip::open_read_only(path)?);
+        return attach(path, chip, &shape.sizes).map(Image::Ubi);
+    }
     let is_bare = match shape.format {
         Some(format) => format == Format::Ubifs,
         None => magic::is_ubifs(&start) || shape.leb.is_some(),
@@ -163,6 +169,39 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
         return open_bare(path, file, file_size, shape, &start).map(Image::Ubifs);
     }
     open_ubi(path, file, file_size, shape, &start).map(Image::Ubi)
+}
+
+/// Attaches the UBI on a flash.
+pub(super) fn attach(
+    path: &Path,
+    device: Arc<dyn Mtd>,
+    sizes: &SizeArgs,
+) -> Result<UbiImage, Failure> {
+    let geometry = *device.geometry();
+    let Some(layout) = layout(device.as_ref(), sizes)? else {
+        let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
+        device.read(0, &mut start)?;
+        return Err(unknown(&start));
+    };
+    let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
+    Ok(UbiImage { path: path.to_owned(), file_size: geometry.size(), start: 0, ubi })
+}
+
+/// Where UBI's headers are on a flash: as they say themselves, or as `sizes` demand; `None` if
+/// there are none.
+pub(super) fn layout(device: &dyn Mtd, sizes: &SizeArgs) -> Result<Option<HeaderLayout>, Failure> {
+    match sizes.vid_offset {
+        Some(_) => Ok(Some(usual_layout(device, sizes)?)),
+        None => Ok(detect_layout(device)?),
+    }
+}
+
+/// Where UBI's headers will be on a flash that has none.
+pub(super) fn usual_layout(device: &dyn Mtd, sizes: &SizeArgs) -> Result<HeaderLayout, Failure> {
+    let geometry = device.geometry();
+    let subpage = sizes.subpage.unwrap_or(geometry.subpage());
+    let (peb_size, min_io) = (geometry.peb_size(), geometry.min_io());
+    Ok(HeaderLayout::new(peb_size, min_io, subpage, sizes.vid_offset)?)
 }
 
 fn open_bare(
@@ -184,11 +223,23 @@ fn open_bare(
             .hint(format!("{option} says what it would have told"))
     };
     let leb_size = shape.leb.or(stated(|sb| sb.leb_size)).ok_or_else(|| unreadable("--leb"))?;
-    let min_io = shape.page.or(stated(|sb| sb.min_io_size)).ok_or_else(|| unreadable("--page"))?;
+    let page = shape.sizes.page.or(stated(|sb| sb.min_io_size));
+    let min_io = page.ok_or_else(|| unreadable("--page"))?;
     // The image is meant for a volume in which the file system can grow.
     let leb_count = stated(|sb| sb.max_leb_cnt.max(sb.leb_cnt));
     let device = Arc::new(LebFile::new(file, leb_size, min_io, leb_count)?);
     Ok(BareUbifs { path: path.to_owned(), file_size, device })
+}
+
+/// What `sizes` say about a file beforehand.
+pub(super) fn hints(sizes: &SizeArgs) -> Hints {
+    Hints {
+        peb_size: sizes.peb,
+        min_io: sizes.page,
+        subpage: sizes.subpage,
+        vid_hdr_offset: sizes.vid_offset,
+        ..Hints::default()
+    }
 }
 
 fn open_ubi(
@@ -198,14 +249,7 @@ fn open_ubi(
     shape: &ShapeArgs,
     start: &[u8],
 ) -> Result<UbiImage, Failure> {
-    let hints = Hints {
-        peb_size: shape.peb,
-        min_io: shape.page,
-        subpage: shape.subpage,
-        vid_hdr_offset: shape.vid_offset,
-        ..Hints::default()
-    };
-    let Some(detected) = detect(&file, &hints)? else {
+    let Some(detected) = detect(&file, &hints(&shape.sizes))? else {
         return Err(unknown(start));
     };
     let device = Arc::new(ImageFile::new(file, &detected.shape())?);
@@ -214,7 +258,7 @@ fn open_ubi(
 }
 
 /// Why a file is nothing we open.
-pub(super) fn unknown(start: &[u8]) -> Failure {
+fn unknown(start: &[u8]) -> Failure {
     match magic::recognise(start) {
         Some(known) => Failure::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Failure::new("the file is empty"),

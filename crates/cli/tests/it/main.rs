@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod build;
+mod chip;
 mod classic;
 mod frame;
 mod mount;

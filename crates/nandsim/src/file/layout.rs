@@ -8,7 +8,7 @@ use eraseblock_base::{Geometry, GeometryError, MediumKind, Peb};
 use eraseblock_mtd::oob::{BadMarker, MarkerPages};
 
 pub(super) const HEADER_SIZE: usize = 4096;
-const MAGIC: &[u8; 8] = b"EBCHIP\r\n";
+pub(super) const MAGIC: &[u8; 8] = b"EBCHIP\r\n";
 const VERSION: u32 = 1;
 const STATE_AREA: u64 = 4096;
 const BLOCK: u64 = 4096;

@@ -3,6 +3,7 @@
 use crate::config::ChipConfig;
 use crate::counters::Counters;
 use crate::overlay::{BlockFaults, MAX_FLIPS, PageFault, Unstable};
+use crate::plan::{ArmedCut, FaultPlan};
 use crate::state::State;
 use crate::store::{Block, PageMeta, Slot};
 use eraseblock_base::crc::{crc32, crc32_continue};
@@ -77,14 +78,20 @@ pub(super) fn encode_state(state: &State, counters: &Counters) -> Vec<u8> {
         counters.failed_codewords,
         counters.virtual_ns,
     ];
-    words.into_iter().flat_map(u64::to_le_bytes).collect()
+    let mut out: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    if let Some(cut) = state.waiting_cut() {
+        out.extend(cut.event.to_le_bytes());
+        out.extend(cut.seed.to_le_bytes());
+        out.extend(format!("{} {}", cut.program, cut.erase).bytes());
+    }
+    out
 }
 
 pub(super) fn decode_state(payload: &[u8], state: &mut State) -> Option<Counters> {
     let mut input = Input(payload);
     state.events = input.u64()?;
     state.boots = input.u64()?;
-    Some(Counters {
+    let counters = Counters {
         page_reads: input.u64()?,
         page_programs: input.u64()?,
         erases: input.u64()?,
@@ -94,7 +101,15 @@ pub(super) fn decode_state(payload: &[u8], state: &mut State) -> Option<Counters
         corrected_bits: input.u64()?,
         failed_codewords: input.u64()?,
         virtual_ns: input.u64()?,
-    })
+    };
+    if !input.0.is_empty() {
+        let (event, seed) = (input.u64()?, input.u64()?);
+        let (program, erase) = std::str::from_utf8(input.0).ok()?.split_once(' ')?;
+        let (program, erase) = (program.parse().ok()?, erase.parse().ok()?);
+        let cut = Some(ArmedCut { event, program, erase, seed });
+        state.set_plan(FaultPlan { cut, ..FaultPlan::new(seed) });
+    }
+    Some(counters)
 }
 
 const BAD: u8 = 1;

@@ -2,9 +2,53 @@
 
 use super::{P0, P1, large, mini, nor, pattern, read};
 use eraseblock_base::{ErrorClass, Peb};
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{Mtd, MtdError};
 use eraseblock_nandsim::*;
 use proptest::prelude::*;
+
+#[test]
+fn an_armed_cut_waits_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chip");
+    let cut = ArmedCut { event: 2, program: Variant::P0, erase: Variant::E1, seed: 7 };
+    Chip::create(&path, large()).unwrap().arm_cut(Some(cut)).unwrap();
+    let start = std::fs::read(&path).unwrap();
+    assert!(is_chip_file(&start) && !is_chip_file(&start[1..]));
+    {
+        let chip = Chip::open(&path).unwrap();
+        assert_eq!(chip.armed_cut(), Some(cut));
+        chip.erase(P0).unwrap();
+        chip.erase(P1).unwrap();
+        assert!(matches!(chip.program(0, &pattern(2048, 1)), Err(MtdError::PowerOff)));
+        assert!(matches!(chip.erase(P0), Err(MtdError::PowerOff)));
+        assert_eq!(chip.armed_cut(), None, "it comes once");
+    }
+    let chip = Chip::open(&path).unwrap();
+    assert_eq!(chip.armed_cut(), None);
+    assert_eq!(read(&chip, 0, 2048).0, [0xFF; 2048]);
+    chip.program(0, &pattern(2048, 1)).unwrap();
+    chip.arm_cut(Some(ArmedCut { event: chip.next_event(), ..cut })).unwrap();
+    assert!(matches!(chip.erase(P0), Err(MtdError::PowerOff)));
+    chip.power_on();
+    assert_eq!(read(&chip, 0, 2048).0, [0xFF; 2048], "E1: the erase was complete");
+    chip.arm_cut(Some(ArmedCut { event: 99, ..cut })).unwrap();
+    chip.arm_cut(None).unwrap();
+    assert_eq!(chip.armed_cut(), None);
+}
+
+#[test]
+fn a_file_opened_for_reading_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chip");
+    let writer = Chip::create(&path, large()).unwrap();
+    writer.program(0, &pattern(2048, 1)).unwrap();
+    let reader = Chip::open_read_only(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert_eq!(read(&reader, 0, 2048).0, pattern(2048, 1));
+    assert!(matches!(reader.erase(P0), Err(MtdError::Io { .. })));
+    drop(reader);
+    assert!(std::fs::read(&path).unwrap() == before);
+}
 
 #[test]
 fn a_reopened_chip_is_the_same_chip() {

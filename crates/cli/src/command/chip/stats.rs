@@ -1,0 +1,146 @@
+//! `eraseblock chip stats`: what a chip is, what happened to it, how worn it is.
+
+use super::parts::kind_word;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::style::Ink;
+use crate::text;
+use eraseblock_base::size::format_size;
+use eraseblock_nandsim::{Chip, Counters, WearReport};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `chip stats`.
+#[derive(Debug, clap::Args)]
+pub(super) struct StatsArgs {
+    /// The chip's file
+    file: PathBuf,
+}
+
+/// What is known of a chip.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    path: String,
+    part: Option<&'static str>,
+    kind: &'static str,
+    size: u64,
+    peb_size: u32,
+    peb_count: u32,
+    page: u32,
+    subpage: u32,
+    oob: u32,
+    ecc_bits: u16,
+    next_event: u64,
+    counters: Counters,
+    wear: WearReport,
+    armed_cut: Option<Cut>,
+}
+
+/// An armed power cut.
+#[derive(Debug, Serialize)]
+struct Cut {
+    event: u64,
+    program: String,
+    erase: String,
+    seed: u64,
+}
+
+/// Shows it.
+pub(super) fn run(args: &StatsArgs, session: &mut Session) -> Result<(), Failure> {
+    let chip = Chip::open_read_only(&args.file)?;
+    Report::of(&args.file, &chip).print(session)
+}
+
+impl Report {
+    pub(super) fn of(path: &Path, chip: &Chip) -> Self {
+        let config = chip.config();
+        let geometry = config.geometry();
+        Self {
+            path: path.display().to_string(),
+            part: config.part(),
+            kind: kind_word(geometry.kind()),
+            size: geometry.size(),
+            peb_size: geometry.peb_size(),
+            peb_count: geometry.peb_count(),
+            page: geometry.min_io(),
+            subpage: geometry.subpage(),
+            oob: geometry.oob_size(),
+            ecc_bits: config.ecc_bits(),
+            next_event: chip.next_event(),
+            counters: chip.counters(),
+            wear: chip.wear_report(),
+            armed_cut: chip.armed_cut().map(|cut| Cut {
+                event: cut.event,
+                program: cut.program.to_string(),
+                erase: cut.erase.to_string(),
+                seed: cut.seed,
+            }),
+        }
+    }
+
+    pub(super) fn print(&self, session: &mut Session) -> Result<(), Failure> {
+        if session.options.json {
+            return session.json(self);
+        }
+        let label = |name: &str| session.style.paint(Ink::Faint, format!("{name:<12}"));
+        let wear = &self.wear;
+        let counters = &self.counters;
+        let mut lines = vec![
+            format!("{}{}", label("chip"), session.style.paint(Ink::Bold, self.name())),
+            format!(
+                "{}{} blocks of {}, pages of {} with {} out-of-band bytes, sub-pages of {}",
+                label("shape"),
+                self.peb_count,
+                format_size(u64::from(self.peb_size)),
+                self.page,
+                self.oob,
+                self.subpage
+            ),
+            format!(
+                "{}{} to {} erases a block, {} in all, {}",
+                label("wear"),
+                wear.min_erases,
+                wear.max_erases,
+                text::grouped(wear.total_erases),
+                text::count(u64::from(wear.bad_blocks), "bad block", "bad blocks")
+            ),
+            format!(
+                "{}{} page reads, {} page programs, {} erases; {} bits corrected",
+                label("operations"),
+                text::grouped(counters.page_reads),
+                text::grouped(counters.page_programs),
+                text::grouped(counters.erases),
+                text::grouped(counters.corrected_bits)
+            ),
+            format!("{}{} on the real part", label("time"), seconds(counters.virtual_ns)),
+        ];
+        if let Some(cut) = &self.armed_cut {
+            let more = cut.event - self.next_event;
+            let armed = format!(
+                "after {} more, leaving {} or {}",
+                text::count(more, "operation", "operations"),
+                cut.program,
+                cut.erase
+            );
+            lines.push(format!(
+                "{}{}",
+                label("power cut"),
+                session.style.paint(Ink::Yellow, armed)
+            ));
+        }
+        session.lines(lines)
+    }
+
+    fn name(&self) -> String {
+        let size = format_size(self.size);
+        self.part.map_or_else(
+            || format!("{} of {size}", self.kind),
+            |part| format!("{part}, {} of {size}", self.kind),
+        )
+    }
+}
+
+/// Nanoseconds as seconds with three places.
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:03} s", nanoseconds / 1_000_000_000, nanoseconds / 1_000_000 % 1000)
+}

@@ -1,0 +1,77 @@
+//! `eraseblock chip export` and `chip import`: between a chip and an image of it.
+
+use crate::failure::{Context, Failure};
+use crate::output::Output;
+use crate::session::Session;
+use crate::text;
+use eraseblock_nandsim::Chip;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::PathBuf;
+
+/// Arguments of `chip export`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ExportArgs {
+    /// The chip's file
+    file: PathBuf,
+    /// The image to write, or `-` for standard output
+    out: PathBuf,
+    /// Let each page be followed by its out-of-band bytes
+    #[arg(long)]
+    oob: bool,
+}
+
+/// Arguments of `chip import`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ImportArgs {
+    /// The chip's file
+    file: PathBuf,
+    /// The image, or `-` for standard input; the rest of the chip is erased
+    image: PathBuf,
+    /// In the image each page is followed by its out-of-band bytes
+    #[arg(long)]
+    oob: bool,
+}
+
+#[derive(Serialize)]
+struct Transferred {
+    bytes: u64,
+}
+
+/// Writes the image.
+pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Failure> {
+    let chip = Chip::open_read_only(&args.file)?;
+    if args.out.as_os_str() == "-" {
+        return chip.export(&mut session.out, args.oob).context(args.file.display());
+    }
+    let output = Output::create(&args.out)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, &output.file);
+    chip.export(&mut writer, args.oob).context(args.file.display())?;
+    writer.flush().context(args.out.display())?;
+    drop(writer);
+    let bytes = output.file.metadata()?.len();
+    output.commit()?;
+    tell(session, bytes, "written")
+}
+
+/// Fills the chip.
+pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Failure> {
+    let chip = Chip::open(&args.file)?;
+    let mut image: Box<dyn Read> = if args.image.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let file = File::open(&args.image).context(args.image.display())?;
+        Box::new(BufReader::with_capacity(1 << 20, file))
+    };
+    let bytes = chip.import(&mut *image, args.oob).context(args.image.display())?;
+    tell(session, bytes, "read")
+}
+
+fn tell(session: &mut Session, bytes: u64, done: &str) -> Result<(), Failure> {
+    if session.options.json {
+        return session.json(&Transferred { bytes });
+    }
+    session.remark(&format!("{} {done}", text::size(bytes)));
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `eraseblock ubi format`.
+
+use crate::args::FlashTargetArgs;
+use crate::failure::{Context, Failure};
+use crate::session::Session;
+use crate::target::flash::Flash;
+use crate::text;
+use eraseblock_ubi::{AttachOptions, FormatOptions, attach, format};
+use eraseblock_ubi_format::EraseCount;
+
+/// Arguments of `ubi format`.
+#[derive(Debug, clap::Args)]
+pub(super) struct FormatArgs {
+    #[command(flatten)]
+    flash: FlashTargetArgs,
+    /// Give all blocks this erase counter instead of their own
+    #[arg(long, value_name = "NUMBER")]
+    erase_counter: Option<u32>,
+    /// Number of the new image; one more than that of the image before when left out
+    #[arg(long, value_name = "NUMBER")]
+    image_seq: Option<u32>,
+}
+
+/// Formats.
+pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failure> {
+    let flash = Flash::open(&args.flash, true)?;
+    flash.refuse_volume()?;
+    let layout = flash.layout_or_usual(&args.flash.sizes)?;
+    let path = flash.path.display();
+    let image_seq = match (args.image_seq, flash.layout) {
+        (Some(number), _) => number,
+        (None, Some(layout)) => {
+            let old = attach(flash.device.as_ref(), &layout, &AttachOptions::default());
+            old.context(&path)?.image_seq.wrapping_add(1)
+        }
+        (None, None) => 1,
+    };
+    let erase_count = match args.erase_counter {
+        Some(count) => Some(EraseCount::new(u64::from(count)).ok_or_else(|| {
+            Failure::usage(format!("--erase-counter {count}: expected below 2^31"))
+        })?),
+        None => None,
+    };
+    let report = format(&flash.device, &layout, &FormatOptions { image_seq, erase_count });
+    let report = report.context(&path)?;
+    flash.device.sync().context(&path)?;
+    if session.options.json {
+        return session.json(&report);
+    }
+    let blocks = text::count(u64::from(report.formatted), "block", "blocks");
+    session.remark(&format!(
+        "{blocks} formatted, {} of them with their erase counter kept; {} bad, {} of them new",
+        report.counters_kept,
+        report.bad + report.newly_bad,
+        report.newly_bad
+    ));
+    Ok(())
+}

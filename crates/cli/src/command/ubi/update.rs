@@ -1,0 +1,73 @@
+//! `eraseblock ubi update`: a volume gets new content.
+
+use super::{open, settle};
+use crate::args::FlashTargetArgs;
+use crate::failure::{Context, Failure};
+use crate::session::Session;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+/// Arguments of `ubi update`.
+#[derive(Debug, clap::Args)]
+pub(super) struct UpdateArgs {
+    #[command(flatten)]
+    flash: FlashTargetArgs,
+    /// The new content, or `-` for standard input
+    #[arg(required_unless_present = "truncate")]
+    content: Option<PathBuf>,
+    /// Empty the volume
+    #[arg(long, conflicts_with = "content")]
+    truncate: bool,
+}
+
+/// Updates.
+pub(super) fn run(args: &UpdateArgs, session: &mut Session) -> Result<(), Failure> {
+    let (flash, ubi) = open(&args.flash)?;
+    let info = flash.named_volume(&ubi)?;
+    let (len, content) = match &args.content {
+        None => (0, None),
+        Some(path) => {
+            let (len, file) = source(path).context(path.display())?;
+            (len, Some(file))
+        }
+    };
+    let room = u64::from(info.reserved_lebs) * u64::from(info.usable_leb_size);
+    if len > room {
+        let path = flash.path.display();
+        return Err(Failure::new(format!(
+            "{path}: {len} bytes do not fit the volume, which has {room}"
+        ))
+        .hint("`eraseblock ubi rsvol` makes it larger"));
+    }
+    let bar = session.progress(len, "updating");
+    let mut reader: Box<dyn Read> = match content {
+        Some(file) => Box::new(bar.wrap_read(BufReader::with_capacity(1 << 20, file))),
+        None => Box::new(io::empty()),
+    };
+    let updated = ubi.update_volume(info.id, len, &mut *reader);
+    bar.finish_and_clear();
+    updated.context(flash.path.display())?;
+    settle(&flash, &ubi, session)
+}
+
+/// The content with its length, which an update must know beforehand: what comes through a pipe is
+/// kept in a temporary file.
+fn source(path: &PathBuf) -> Result<(u64, File), Failure> {
+    if path.as_os_str() != "-" {
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
+        if meta.is_file() {
+            return Ok((meta.len(), file));
+        }
+        return spool(file);
+    }
+    spool(io::stdin().lock())
+}
+
+fn spool(mut from: impl Read) -> Result<(u64, File), Failure> {
+    let mut file = tempfile::tempfile()?;
+    let len = io::copy(&mut from, &mut file)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok((len, file))
+}

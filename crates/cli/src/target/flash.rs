@@ -1,0 +1,166 @@
+//! A flash that is written to: a simulated chip, an image file, or `/dev/mtdX`.
+
+use super::{Place, device, image};
+use crate::args::{FlashTargetArgs, SizeArgs};
+use crate::failure::{Context, Failure};
+use eraseblock_mtd::{ImageShape, Mtd, WritableImage};
+use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind};
+use eraseblock_nandsim::{Chip, is_chip_file};
+use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
+use eraseblock_ubi_format::HeaderLayout;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An opened flash, and the volume that was named behind it.
+#[derive(Debug)]
+pub(crate) struct Flash {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The volume's name or number.
+    pub volume: Option<Vec<u8>>,
+    /// The flash.
+    pub device: Arc<dyn Mtd>,
+    /// Where UBI's headers are, if there are any.
+    pub layout: Option<HeaderLayout>,
+    /// Corrected bits from which on a block is to be renewed.
+    bitflip_threshold: u16,
+    /// Keeps other writers away.
+    _lock: Option<File>,
+}
+
+impl Flash {
+    /// Opens what the arguments point at, for writing if `write`.
+    pub(crate) fn open(args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
+        let place = Place::parse(&args.target)?;
+        let path = place.path.clone();
+        Self::open_place(place, args, write).context(path.display())
+    }
+
+    fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
+        let path = place.path.as_path();
+        let (device, threshold, lock): (Arc<dyn Mtd>, u16, _) =
+            if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
+                let options = MtdOptions { writable: write, ..MtdOptions::default() };
+                let node = MtdChar::open(path, options).map_err(device::failure)?;
+                let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
+                (Arc::new(node), threshold, None)
+            } else if is_chip(path)? {
+                let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
+                let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
+                (Arc::new(chip), threshold, None)
+            } else {
+                let (device, lock) = open_image(path, args, write)?;
+                (device, 1, lock)
+            };
+        let layout = image::layout(device.as_ref(), &args.sizes)?;
+        Ok(Self {
+            path: place.path,
+            volume: place.volume,
+            device,
+            layout,
+            bitflip_threshold: threshold.max(1),
+            _lock: lock,
+        })
+    }
+
+    /// Attaches the UBI on it.
+    pub(crate) fn ubi(&self, args: &FlashTargetArgs, write: bool) -> Result<UbiDevice, Failure> {
+        let path = self.path.display();
+        let layout = self.layout.ok_or_else(|| {
+            Failure::new(format!("{path}: no UBI on it")).hint(format!(
+                "`eraseblock ubi format {path}` makes one; everything else on the flash is lost"
+            ))
+        })?;
+        let options = OpenOptions {
+            read_only: !write,
+            force: args.force,
+            bitflip_threshold: self.bitflip_threshold,
+            ..OpenOptions::default()
+        };
+        let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options).context(path)?;
+        match device.read_only() {
+            Some(reason) if write => {
+                let path = self.path.display();
+                Err(Failure::new(format!("{path}: the device can only be read: {reason}"))
+                    .hint("--blocks N gives an image file the size of the flash it is made for"))
+            }
+            _ => Ok(device),
+        }
+    }
+
+    /// Where the headers are, or will be on a flash without any.
+    pub(crate) fn layout_or_usual(&self, sizes: &SizeArgs) -> Result<HeaderLayout, Failure> {
+        self.layout.map_or_else(|| image::usual_layout(self.device.as_ref(), sizes), Ok)
+    }
+
+    /// The volume that was named behind the target.
+    pub(crate) fn named_volume(&self, ubi: &UbiDevice) -> Result<VolumeInfo, Failure> {
+        let path = self.path.display();
+        let name = self.volume.as_deref().ok_or_else(|| {
+            Failure::usage(format!("{path}: which volume?")).hint(format!("{path}:VOLUME names it"))
+        })?;
+        find(ubi, name).context(path)
+    }
+
+    /// Refuses a volume behind a target that is meant as a whole.
+    pub(crate) fn refuse_volume(&self) -> Result<(), Failure> {
+        match &self.volume {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage("this command is about the whole flash, not a volume")),
+        }
+    }
+}
+
+/// The volume of this name, or else of this number.
+pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> {
+    let number = std::str::from_utf8(name).ok().and_then(|text| text.parse::<u32>().ok());
+    let mut volumes = ubi.volumes();
+    let place = volumes
+        .iter()
+        .position(|volume| volume.name.as_bytes() == name)
+        .or_else(|| volumes.iter().position(|volume| Some(volume.id.get()) == number));
+    if let Some(place) = place {
+        return Ok(volumes.swap_remove(place));
+    }
+    let shown = |bytes: &[u8]| crate::text::name(bytes);
+    let names: Vec<String> = volumes.iter().map(|volume| shown(volume.name.as_bytes())).collect();
+    Err(Failure::new(format!("there is no volume `{}`", shown(name)))
+        .hint(format!("the volumes are: {}", names.join(", "))))
+}
+
+/// Whether the file holds a simulated chip.
+pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
+    let mut start = Vec::new();
+    File::open(path)?.take(16).read_to_end(&mut start)?;
+    Ok(is_chip_file(&start))
+}
+
+fn open_image(
+    path: &Path,
+    args: &FlashTargetArgs,
+    write: bool,
+) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
+    let file = File::open(path)?;
+    let sizes = &args.sizes;
+    let mut shape = match (detect(&file, &image::hints(sizes))?, sizes.peb, sizes.page) {
+        (Some(found), ..) => found.shape(),
+        (None, Some(peb_size), Some(min_io)) => {
+            let subpage = sizes.subpage.unwrap_or(min_io);
+            ImageShape { start: 0, peb_size, min_io, subpage, peb_count: None }
+        }
+        (None, ..) => {
+            return Err(Failure::new("neither a simulated chip nor a UBI image")
+                .hint("--peb and --page tell the sizes of a flash without headers"));
+        }
+    };
+    if !write {
+        return Ok((Arc::new(eraseblock_mtd::ImageFile::new(file, &shape)?), None));
+    }
+    if let Err(error) = file.try_lock() {
+        return Err(Failure::new(format!("the image is in use by another process: {error}")));
+    }
+    shape.peb_count = args.blocks.or(shape.peb_count);
+    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(file)))
+}

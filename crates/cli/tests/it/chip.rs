@@ -1,0 +1,146 @@
+//! Simulated chips in files, and UBI on them.
+
+use crate::sample::Sample;
+use serde_json::Value;
+use std::fs;
+
+const SMALL: [&str; 6] = ["--size", "8MiB", "--peb", "16KiB", "--page", "512"];
+
+fn json(sample: &Sample, arguments: &[&str]) -> Value {
+    let run = sample.ok(&[arguments, &["--json"]].concat());
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// A formatted chip `c` with an empty volume `data` of 60 LEBs.
+fn with_volume() -> Sample {
+    let sample = Sample::new();
+    sample.ok(&[&["chip", "new", "c"][..], &SMALL].concat());
+    sample.ok(&["ubi", "format", "c"]);
+    sample.ok(&["ubi", "mkvol", "c", "data", "--lebs", "60"]);
+    sample
+}
+
+#[test]
+fn a_chip_is_made_filled_and_read_back() {
+    let sample = with_volume();
+    sample.ok(&[
+        "mkfs",
+        "ubifs",
+        "src",
+        "-o",
+        "r",
+        "--peb",
+        "16KiB",
+        "--page",
+        "512",
+        "--max-lebs",
+        "60",
+    ]);
+    sample.ok(&["ubi", "update", "c:data", "r"]);
+    assert!(sample.ok(&["ls", "c"]).out.contains("etc"));
+    sample.ok(&["extract", "c:data", "out"]);
+    let tool = fs::read(sample.path("out/bin/tool")).unwrap();
+    assert!(tool == fs::read(sample.path("src/bin/tool")).unwrap());
+    assert_eq!(json(&sample, &["info", "c"])["volumes"][0]["name"], "data");
+
+    sample.ok(&["chip", "export", "c", "image"]);
+    sample.ok(&["chip", "export", "c", "oob", "--oob"]);
+    assert_eq!(fs::metadata(sample.path("image")).unwrap().len(), 8 << 20);
+    assert_eq!(fs::metadata(sample.path("oob")).unwrap().len(), (8 << 20) / 512 * 528);
+    sample.ok(&[&["chip", "new", "d"][..], &SMALL].concat());
+    sample.ok(&["chip", "import", "d", "oob", "--oob"]);
+    sample.ok(&["chip", "export", "d", "again"]);
+    let (image, again) = (fs::read(sample.path("image")), fs::read(sample.path("again")));
+    assert!(image.unwrap() == again.unwrap());
+}
+
+#[test]
+fn volumes_are_changed_on_chips_and_images() {
+    let sample = with_volume();
+    sample.ok(&["chip", "export", "c", "image"]);
+    for target in ["c", "image"] {
+        let made = json(
+            &sample,
+            &["ubi", "mkvol", target, "k", "--size", "100KiB", "--type", "static", "--id", "7"],
+        );
+        assert_eq!(made["volumes"][1]["id"], 7);
+        assert_eq!(made["volumes"][1]["lebs"], 7);
+        fs::write(sample.path("kernel"), vec![9; 50_000]).unwrap();
+        sample.ok(&["ubi", "update", &format!("{target}:k"), "kernel"]);
+        assert!(sample.run(&["cat", &format!("{target}:k")]).out.len() >= 50_000);
+        sample.ok(&["ubi", "rename", target, "k", "data", "data", "k"]);
+        let resized = json(&sample, &["ubi", "rsvol", target, "k", "--all"]);
+        assert_eq!(resized["available_lebs"], 0);
+        assert_eq!(resized["volumes"][1]["name"], "data");
+        let removed = json(&sample, &["ubi", "rmvol", target, "0", "7"]);
+        assert_eq!(removed["volumes"], Value::Array(Vec::new()));
+    }
+}
+
+#[test]
+fn erase_counters_survive_formatting() {
+    let sample = with_volume();
+    sample.ok(&["ubi", "format", "c"]);
+    let wear = json(&sample, &["ubi", "wear", "c", "--each"]);
+    assert_eq!((wear["pebs"].as_u64(), wear["min_ec"].as_u64()), (Some(512), Some(1)));
+    assert_eq!(wear["erase_counters"].as_array().unwrap().len(), 512);
+    assert!(sample.ok(&["ubi", "wear", "c"]).out.contains("erase counters"));
+    sample.ok(&["ubi", "format", "c", "--erase-counter", "100"]);
+    let wear = json(&sample, &["ubi", "wear", "c"]);
+    assert!(wear["min_ec"].as_u64() >= Some(100) && wear.get("erase_counters").is_none());
+}
+
+#[test]
+fn an_armed_cut_comes_once() {
+    let sample = with_volume();
+    let armed = json(&sample, &["chip", "cut", "c", "--after", "2", "--program", "P0"]);
+    let event = armed["next_event"].as_u64().unwrap() + 2;
+    assert_eq!(armed["armed_cut"]["event"], event);
+    let run = sample.run(&["ubi", "rsvol", "c", "data", "--lebs", "50"]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("power is off") && run.err.contains("hint: an armed"), "{}", run.err);
+    let after = json(&sample, &["chip", "stats", "c"]);
+    assert_eq!((&after["armed_cut"], &after["next_event"]), (&Value::Null, &(event + 1).into()));
+    sample.ok(&["ubi", "rsvol", "c", "data", "--lebs", "50"]);
+    sample.ok(&["chip", "cut", "c", "--after", "2"]);
+    sample.ok(&["chip", "cut", "c", "--disarm"]);
+    sample.ok(&["ubi", "rsvol", "c", "data", "--lebs", "60"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_hint() {
+    let sample = with_volume();
+    fs::write(sample.path("big"), vec![1; 1_000_000]).unwrap();
+    fs::write(sample.path("raw"), vec![0xFF; 65_536]).unwrap();
+    let small = [&["chip", "new", "c"][..], &SMALL].concat();
+    for (arguments, code, message) in [
+        (&small[..], 3, "--force replaces it"),
+        (&["chip", "new", "x"], 2, "--size is missing"),
+        (&["chip", "new", "x", "--part", "nope"], 3, "`eraseblock chip parts` lists"),
+        (&["chip", "new", "x", "--part", "W25N01GV", "--bad", "1024"], 2, "has 1024 blocks"),
+        (
+            &["chip", "new", "x", "--size", "100000", "--peb", "16KiB", "--page", "512"],
+            2,
+            "multiple",
+        ),
+        (&["chip", "stats", "raw"], 3, "magic"),
+        (&["chip", "cut", "c"], 2, "--after"),
+        (&["chip", "cut", "c", "--after", "1", "--program", "E1"], 2, "begins with P"),
+        (&["ubi", "mkvol", "c", "a"], 2, "--size"),
+        (&["ubi", "mkvol", "c", "data", "--lebs", "1"], 3, "data"),
+        (&["ubi", "mkvol", "c", "a", "--lebs", "9999"], 3, "available"),
+        (&["ubi", "mkvol", "raw", "a", "--all"], 3, "--peb and --page"),
+        (&["ubi", "update", "c:data", "big"], 3, "rsvol"),
+        (&["ubi", "update", "c", "big"], 2, "which volume"),
+        (&["ubi", "rmvol", "c", "nope"], 3, "the volumes are: data"),
+        (&["ubi", "rename", "c", "data", "a", "b"], 2, "pairs"),
+        (&["ubi", "wear", "c:data"], 2, "whole flash"),
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(message), "{arguments:?}: {}", run.err);
+    }
+    sample.ok(&["ubi", "format", "raw", "--peb", "16KiB", "--page", "512", "--blocks", "64"]);
+    assert_eq!(fs::metadata(sample.path("raw")).unwrap().len(), 1 << 20);
+    sample.ok(&["ubi", "mkvol", "raw", "a", "--all"]);
+}
