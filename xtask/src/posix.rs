@@ -18,14 +18,24 @@ utime_now = {}
 utimensat = {}
 [settings]
 naptime = 0.01
-allow_remount = true
+allow_remount = REMOUNTS
 [dummy_auth]
 entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
 ";
 
-/// The only test of pjdfstest that does not run, and why.
+/// The only test of pjdfstest that never runs, and why.
 const SKIPPED: &str = "link::link_count_max: Linux's pathconf(2) knows no limit of names for FUSE, \
                        and none for UBIFS either";
+
+/// What pjdfstest finds as mount(8). The real one must not look for a helper of the kind of mount;
+/// and a FUSE mount is busy until the last file closed has been released.
+const REMOUNT: &str = "#!/bin/sh
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    /bin/mount -i \"$@\" 2>/dev/null && exit 0
+    sleep 0.1
+done
+exec /bin/mount -i \"$@\"
+";
 
 /// Everything fsx can do here; flash file systems do not allocate or punch.
 const FSX: &str = "\
@@ -102,25 +112,37 @@ fn tool(name: &str) -> Command {
     Command::new(repository().join("target/tools/bin").join(name))
 }
 
+/// One run for everything, and one for what remounts: an earlier test of the suite leaves a removed
+/// file open, and no kernel makes such a mount read-only.
 fn pjdfstest(work: &Path, dir: &Path) -> Result<()> {
-    let configuration = work.join("pjdfstest.toml");
-    fs::write(&configuration, PJDFSTEST)?;
-    // It remounts through mount(8), which must not look for a helper of the kind of mount.
     let shims = work.join("bin");
     fs::create_dir_all(&shims)?;
-    fs::write(shims.join("mount"), "#!/bin/sh\nexec /bin/mount -i \"$@\"\n")?;
+    fs::write(shims.join("mount"), REMOUNT)?;
     fs::set_permissions(shims.join("mount"), fs::Permissions::from_mode(0o755))?;
-    let path = format!("{}:{}", shims.display(), std::env::var("PATH").unwrap_or_default());
+    pjdfstest_run(work, dir, "everything", false, " 14 skipped")?;
+    pjdfstest_run(work, dir, "erofs", true, " 0 skipped")?;
+    println!("  of the 14 skipped, 13 are those of the second run; {SKIPPED}");
+    Ok(())
+}
+
+fn pjdfstest_run(work: &Path, dir: &Path, what: &str, remounts: bool, skipped: &str) -> Result<()> {
+    let configuration = work.join("pjdfstest.toml");
+    fs::write(&configuration, PJDFSTEST.replace("REMOUNTS", &remounts.to_string()))?;
+    let path = std::env::var("PATH").unwrap_or_default();
     let mut command = tool("pjdfstest");
     command.arg("-c").arg(&configuration).arg("-p").arg(dir).args(["-s", "/dev/shm"]);
-    let output = command.env("PATH", path).output().context("pjdfstest")?;
+    if remounts {
+        command.arg(what);
+    }
+    command.env("PATH", format!("{}:{path}", work.join("bin").display()));
+    let output = command.output().context("pjdfstest")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    fs::write(work.join("pjdfstest.log"), &text)?;
+    let log = work.join(format!("pjdfstest-{what}.log"));
+    fs::write(&log, &text)?;
     let summary = text.lines().find(|line| line.starts_with("Summary:")).unwrap_or("no summary");
-    println!("pjdfstest on the model: {}", summary.trim_start_matches("Summary: "));
-    println!("  skipped: {SKIPPED}");
-    ensure!(output.status.success(), "pjdfstest failed: see target/posix/pjdfstest.log");
-    ensure!(summary.contains(" 1 skipped"), "pjdfstest left out more than it should");
+    println!("pjdfstest, {what}: {}", summary.trim_start_matches("Summary: "));
+    ensure!(output.status.success(), "pjdfstest failed: see {}", log.display());
+    ensure!(summary.contains(skipped), "pjdfstest left out more than it should");
     Ok(())
 }
 
