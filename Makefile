@@ -1,16 +1,17 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup demo test bench fuzz deny advisories
+.PHONY: help setup demo test test-posix bench fuzz deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
-PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential
+PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time
 
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
 	@echo "make test    everything a change must pass"
+	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
@@ -40,10 +41,21 @@ test: setup
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) test --quiet --workspace
 	$(CARGO) xtask tidy
+	$(MAKE) target/tools/bin/pjdfstest
+	$(CARGO) build --quiet --package eraseblock-fuse --example model
+	$(CARGO) xtask posix --short
 	$(MAKE) deny
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
 	target/release/xtask mutate --count 100000
 	target/release/xtask oracle
+
+# Public suites on mounts, in full.
+test-posix: setup target/tools/bin/pjdfstest
+	$(CARGO) build --quiet --package eraseblock-fuse --example model
+	$(CARGO) xtask posix
+
+target/tools/bin/pjdfstest:
+	$(CARGO) install --quiet pjdfstest@0.2.2 fsx@0.3.2 --locked --root target/tools
 
 # Needs no root and nothing but a Rust toolchain.
 demo:

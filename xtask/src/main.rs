@@ -7,6 +7,7 @@ mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
+mod posix;
 mod tidy;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N]  our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
+  posix [--short]                  pjdfstest and fsx on a mount of the model file system
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
         "mutate" => mutate::run(rest),
+        "posix" => posix::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {
             println!("{USAGE}");

@@ -46,6 +46,12 @@ pub(crate) enum Command {
     Cat(command::cat::CatArgs),
     /// Take files out, into a folder or a tar archive
     Extract(command::extract::ExtractArgs),
+    /// Mount a file system as a directory, through FUSE
+    Mount(command::mount::MountArgs),
+    /// Serve a file system over NFS, for hosts without FUSE
+    Serve(command::serve::ServeArgs),
+    /// End a mount, and wait until everything is in the image
+    Umount(command::umount::UmountArgs),
     /// Make a file-system image from a folder or an archive
     Mkfs(command::mkfs::MkfsArgs),
     /// Make a whole UBI image from a layout file

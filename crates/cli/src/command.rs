@@ -13,10 +13,13 @@ pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod manifest;
 pub(crate) mod mkfs;
+pub(crate) mod mount;
 pub(crate) mod put;
+pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod tree;
 pub(crate) mod ubi;
+pub(crate) mod umount;
 
 use crate::args::Command;
 use crate::failure::Failure;
@@ -31,6 +34,9 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Stat(args) => stat::run(args, session),
         Command::Cat(args) => cat::run(args, session),
         Command::Extract(args) => extract::run(args, session),
+        Command::Serve(args) => serve::run(args, session),
+        Command::Mount(args) => mount::run(args, session),
+        Command::Umount(args) => umount::run(args, session),
         Command::Mkfs(args) => mkfs::run(args, session),
         Command::Build(args) => build::run(args, session),
         Command::Chip(args) => chip::run(args, session),

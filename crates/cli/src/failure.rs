@@ -41,6 +41,12 @@ impl Failure {
         Self { exit: Exit::Usage, ..Self::new(message) }
     }
 
+    /// The process that did the work has told everything.
+    pub(crate) fn told_already(is_usage: bool) -> Self {
+        let exit = if is_usage { Exit::Usage } else { Exit::Failed };
+        Self { exit, ..Self::new(String::new()) }
+    }
+
     /// Adds the next step.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -135,6 +135,14 @@ impl Session {
         bar
     }
 
+    /// Prints what was found so far, for a run that goes on for long, and forgets it.
+    pub(crate) fn tell_findings(&mut self) {
+        if !self.options.quiet {
+            self.print_findings();
+        }
+        self.findings = Findings::new();
+    }
+
     /// Ends the run: prints findings and failure, and says how it went.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> Exit {
         let flushed = self.out.flush().map_err(Failure::from);
@@ -168,6 +176,9 @@ impl Session {
     }
 
     fn print_failure(&self, failure: &Failure) {
+        if failure.message().is_empty() {
+            return;
+        }
         say(&format!("{}: {}", self.style_err.paint(Ink::Red, "error"), failure.message()));
         if let Some(hint) = failure.next_step() {
             say(&format!("{}: {hint}", self.style_err.paint(Ink::Cyan, "hint")));

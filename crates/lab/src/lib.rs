@@ -1,6 +1,6 @@
 //! The laboratory: whole stacks on simulated chips, under faults, judged by models that know
 //! nothing of how they work.
 
-pub mod fscut;
 pub mod figures;
+pub mod fscut;
 pub mod powercut;

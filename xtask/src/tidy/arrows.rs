@@ -28,8 +28,24 @@ const ROOMS: [&str; 19] = [
     "xtask",
 ];
 
+/// What a front end must not know: it sees file systems through vfs alone.
+const FRONT_END: &[&str] = &[
+    "codec",
+    "ubi-format",
+    "ubifs-format",
+    "jffs2-format",
+    "mtd",
+    "mtd-host",
+    "nandsim",
+    "ubi",
+    "ubifs",
+    "jffs2",
+    "tree",
+    "fuse",
+];
+
 /// Arrows that point down and are forbidden all the same: who must not know whom.
-const FORBIDDEN: [(&str, &[&str]); 12] = [
+const FORBIDDEN: [(&str, &[&str]); 14] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
     ("ubifs-format", &["codec", "ubi-format"]),
@@ -41,6 +57,8 @@ const FORBIDDEN: [(&str, &[&str]); 12] = [
     ("ubifs", &["ubi", "ubi-format", "jffs2-format", "mtd-host", "nandsim"]),
     ("jffs2", &["ubi", "ubi-format", "ubifs", "ubifs-format", "mtd-host", "nandsim"]),
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
+    ("fuse", FRONT_END),
+    ("nfs", FRONT_END),
     ("oracle-manifest", &["codec", "mtd", "ubi", "ubi-format", "ubifs", "ubifs-format", "cli"]),
 ];
 

@@ -4,7 +4,7 @@ use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::target::writable::{self, Mode};
-use eraseblock_base::Location;
+use eraseblock_base::{Findings, Location};
 use serde::Serialize;
 
 /// Arguments of `check`.
@@ -26,9 +26,10 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
     let opened = writable::open(&args.target, Mode { read_only: true, size: None }, session)?;
     let verdict = opened.check();
     opened.close(session)?;
-    let consistent = verdict.is_ok();
-    if let Err(error) = verdict {
-        session.trouble(Location::Whole, &error);
+    let consistent = verdict.as_ref().is_ok_and(Findings::is_empty);
+    match verdict {
+        Ok(findings) => session.report(findings),
+        Err(error) => session.trouble(Location::Whole, &error),
     }
     if session.options.json {
         return session.json(&Verdict { consistent });

@@ -87,7 +87,7 @@ fn line(
     match words.as_slice() {
         [] => return Ok(true),
         [b"quit" | b"exit"] => return Ok(false),
-        [b"check"] => opened.check()?,
+        [b"check"] => session.report(opened.check()?),
         words => {
             let done = editor.run(words);
             session.out.write_all(&editor.take_output())?;

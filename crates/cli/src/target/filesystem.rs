@@ -49,6 +49,15 @@ impl Opened {
         }
     }
 
+    /// The file system for many users at once; what was found so far goes to the session.
+    pub(crate) fn shared(self, session: &mut Session) -> Arc<dyn FileSystem> {
+        session.report(self.findings);
+        match self.kind {
+            Kind::Ubifs(fs) => Arc::new(*fs),
+            Kind::Jffs2(fs) => Arc::new(*fs),
+        }
+    }
+
     /// Hands what it found over to the session.
     pub(crate) fn finish(self, session: &mut Session) {
         let late = self.late_findings();

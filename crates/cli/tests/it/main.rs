@@ -9,5 +9,6 @@ mod chip;
 mod classic;
 mod frame;
 mod jffs2;
+mod mount;
 mod read;
 mod sample;

@@ -156,6 +156,11 @@ impl Flash {
         self.done(result)
     }
 
+    /// Replaces a LEB, by nothing if there is nothing left of it.
+    pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
+        if data.is_empty() { self.unmap(leb) } else { self.change(leb, data) }
+    }
+
     pub(super) fn unmap(&mut self, leb: u32) -> Step<()> {
         self.check_writable()?;
         let result = retry(|| self.device.unmap(Leb::new(leb)));

@@ -85,12 +85,12 @@ impl Core {
             master_offset,
             options,
         };
-        if selected.was_recovered {
+        if selected.was_recovered || need_recovery {
             core.write_recovered_master()?;
         }
         if need_recovery {
-            core.clean_head(core.master.ihead_lnum, core.master.ihead_offs)?;
-            core.clean_head(core.master.nhead_lnum, core.master.nhead_offs)?;
+            core.renew_head(core.master.ihead_lnum, core.master.ihead_offs)?;
+            core.renew_head(core.master.nhead_lnum, core.master.nhead_offs)?;
         }
         if core.flash.sb.has(sb_flags::SPACE_FIXUP) {
             core.fix_up_space()?;
@@ -102,7 +102,7 @@ impl Core {
         core.write_superblock(volume)?;
         core.lprops.set_taken(&core.flash, core.master.ihead_lnum, true)?;
         let log = log_walk::walk(volume, &core.master, need_recovery, &mut report)?;
-        core.take_log(&log)?;
+        core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
         core.take_orphans(volume, need_recovery, &mut report)?;
         let Self { lprops, flash, .. } = &mut core;
@@ -136,10 +136,12 @@ impl Core {
         Ok(())
     }
 
-    fn take_log(&mut self, log: &log_walk::Log) -> Step<()> {
+    fn take_log(&mut self, log: &log_walk::Log, need_recovery: bool) -> Step<()> {
         self.max_sqnum = self.max_sqnum.max(log.max_sqnum);
         let end = log.head_offset.next_multiple_of(self.flash.min_io);
-        self.clean_tail(log.head, log.head_offset)?;
+        if need_recovery {
+            self.renew_head(log.head, log.head_offset)?;
+        }
         self.log.head = log.head;
         self.log.head_offset = end;
         if Log::next_leb(&self.flash, log.head) == self.log.tail && log.head != self.log.tail {

@@ -10,7 +10,6 @@ use crate::replay::Sizes;
 use crate::report::Report;
 use crate::volume::Volume;
 use eraseblock_base::Location;
-use eraseblock_base::align::is_erased;
 use eraseblock_ubifs_format::Key;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
@@ -31,36 +30,13 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the LEB of a head end at `offset` (17.8).
-    pub(super) fn clean_head(&mut self, leb: u32, offset: u32) -> Step<()> {
-        let len = self.flash.max_write.min(self.flash.leb_size - offset.min(self.flash.leb_size));
-        let mut behind = vec![0; len as usize];
-        let readable = self.flash.read(leb, offset, &mut behind).is_ok();
-        if readable && is_erased(&behind) {
-            return Ok(());
-        }
-        self.cut_off(leb, offset)
-    }
-
-    /// Makes a LEB of the log end behind its last node.
-    pub(super) fn clean_tail(&mut self, leb: u32, end: u32) -> Step<()> {
-        let mut bytes = Vec::new();
-        self.flash.read_leb(leb, &mut bytes)?;
-        let padded = end.next_multiple_of(self.flash.min_io).min(self.flash.leb_size);
-        if is_erased(&bytes[padded as usize..]) {
-            return Ok(());
-        }
-        self.cut_off(leb, end)
-    }
-
-    fn cut_off(&mut self, leb: u32, end: u32) -> Step<()> {
-        if end == 0 {
-            return self.flash.unmap(leb);
-        }
+    /// Writes the LEB of a head anew up to `end` (17.8). Also when it looks right: a page that was
+    /// being written may read well now and not later, and one that looks erased may not be.
+    pub(super) fn renew_head(&mut self, leb: u32, end: u32) -> Step<()> {
         let mut front = vec![0; end as usize];
         self.flash.read(leb, 0, &mut front)?;
         encode::pad(&mut front, self.flash.min_io);
-        self.flash.change(leb, &front)
+        self.flash.renew(leb, &front)
     }
 
     /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the

@@ -90,19 +90,18 @@ impl Core {
         let nodes = recovery::recover(volume, bud.leb, &bytes, bud.offset, Some(bud.head), report)?;
         journal.take(bud.leb, &nodes, report)?;
         let (end, count, is_clean) = self.scan_end(bud.leb, &bytes, bud.offset);
-        if is_clean && count == nodes.len() {
-            return Ok(Read { end, dirty: end - bud.offset });
-        }
-        let kept =
-            nodes.last().map_or(bud.offset, |(offset, node)| align8(offset + node.header.len));
-        let mut front = bytes[..kept as usize].to_vec();
-        encode::pad(&mut front, self.flash.min_io);
-        let end = front.len() as u32;
-        if end == 0 {
-            self.flash.unmap(bud.leb.get())?;
+        let mut front = if is_clean && count == nodes.len() {
+            bytes[..end as usize].to_vec()
         } else {
-            self.flash.change(bud.leb.get(), &front)?;
-        }
+            let last = nodes.last();
+            let kept = last.map_or(bud.offset, |(offset, node)| align8(offset + node.header.len));
+            bytes[..kept as usize].to_vec()
+        };
+        encode::pad(&mut front, self.flash.min_io);
+        // Also when all is well: a page that was being written may read well now and not later,
+        // and one that looks erased may not be.
+        self.flash.renew(bud.leb.get(), &front)?;
+        let end = front.len() as u32;
         Ok(Read { end, dirty: end - bud.offset })
     }
 

@@ -1,14 +1,14 @@
 //! Mounted for writing, beside the model.
 
-use crate::strict_leb::{Onto, StrictLeb};
+use crate::strict_leb::{Onto, StrictLeb, Torn};
 use eraseblock_ubifs::mkfs::{self, Compressor, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
 use eraseblock_vfs::drive::{DriveOptions, Subject, drive};
 use eraseblock_vfs::model::ModelRules;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
-    CompareOptions, FileSystem, ModelFs, NewInode, NewKind, SourceTree, Timestamp,
-    WritableFileSystem, ops, same_tree,
+    CompareOptions, FileSystem, ModelFs, NewInode, NewKind, RenameMode, SetAttr, SourceTree,
+    Timestamp, WritableFileSystem, XattrMode, ops, same_tree,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -128,4 +128,52 @@ proptest! {
         let done = drive(&mut subject, &model, &ops, &DriveOptions::default());
         prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
+}
+
+/// A few operations of all kinds, until the power goes.
+fn work(volume: &Arc<StrictLeb>) -> Result<(), String> {
+    let fs = mount(volume)?;
+    let run = || {
+        let keep = fs.create(1, b"keep", &file(), NOW)?;
+        fs.write(keep, 0, &[1; 30_000], NOW)?;
+        fs.sync_file(keep)?;
+        let dir = NewInode { kind: NewKind::Directory, ..file() };
+        let dir = fs.create(1, b"dir", &dir, NOW)?;
+        fs.rename((1, b"keep"), (dir, b"kept"), RenameMode::Replace, NOW)?;
+        fs.set_xattr(keep, b"user.a", b"value", XattrMode::Either, NOW)?;
+        fs.sync()?;
+        fs.set_attr(keep, &SetAttr { size: Some(5000), ..SetAttr::default() }, NOW)?;
+        fs.create(dir, b"new", &file(), NOW)?;
+        fs.open(keep)?;
+        fs.unlink(dir, b"kept", NOW)?;
+        fs.sync()?;
+        fs.release(keep)?;
+        fs.unmount()
+    };
+    run().map_err(|error: eraseblock_vfs::FsError| error.to_string())
+}
+
+#[test]
+fn every_cut_is_recovered_from() {
+    let base = empty(64);
+    let whole = Arc::new(base.with(base.lebs()));
+    work(&whole).unwrap();
+    let mut states = 0;
+    for cut in 0..whole.done() {
+        for torn in [Torn::Before, Torn::Half, Torn::Garbage, Torn::After] {
+            let volume = Arc::new(base.with(base.lebs()));
+            volume.cut_after(cut, torn);
+            work(&volume).unwrap_err();
+            let volume = Arc::new(volume.with(volume.lebs()));
+            let fs = mount(&volume).unwrap_or_else(|error| panic!("{cut} {torn:?}: {error}"));
+            checked(&fs).unwrap_or_else(|error| panic!("{cut} {torn:?}: {error}"));
+            fs.create(1, b"alive", &file(), NOW).unwrap();
+            fs.unmount().unwrap();
+            let options = OpenOptions { strict: true };
+            let (reader, _) = Ubifs::open(Arc::clone(&volume) as _, &options).unwrap();
+            assert!(reader.info().is_clean && reader.lookup(1, b"alive").is_ok());
+            states += 1;
+        }
+    }
+    assert!(states > 200, "{states}");
 }

@@ -1,0 +1,85 @@
+//! `eraseblock serve`: a file system of an image over a network protocol.
+
+use crate::args::TargetArgs;
+use crate::failure::{Context, Failure};
+use crate::session::Session;
+use crate::target::held::{self, Held};
+use clap::Subcommand;
+use eraseblock_fuse::Served;
+use eraseblock_nfs::{Exported, Server, ServerOptions};
+use sha2::{Digest, Sha256};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    #[command(subcommand)]
+    protocol: Protocol,
+}
+
+#[derive(Debug, Subcommand)]
+enum Protocol {
+    /// NFS version 3, for hosts without FUSE; ends with Ctrl-C
+    Nfs(NfsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct NfsArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Allow changes; without it nothing is ever written to the image
+    #[arg(long)]
+    rw: bool,
+    /// Where to listen. Whoever reaches the port can read, and with --rw change, everything
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11111")]
+    listen: SocketAddr,
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure> {
+    let Protocol::Nfs(args) = &args.protocol;
+    let held = held::open(&args.target, args.rw, session)?;
+    let exported = match &held.served {
+        Served::ReadOnly(fs) => Exported::ReadOnly(fs.clone()),
+        Served::ReadWrite(fs) => Exported::ReadWrite(fs.clone()),
+    };
+    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let generation = generation(&held);
+    let options = ServerOptions { address: args.listen, generation, owner };
+    let server = Server::new(exported, &options).context("cannot serve")?;
+    let stop = server.stopper();
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            stop();
+        }
+    })?;
+    session.tell_findings();
+    announce(&server, args, session);
+    let result = server.run();
+    drop(held);
+    Ok(result?)
+}
+
+/// A number that stays the same for the same volume of the same file, so that handles do.
+fn generation(held: &Held) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update(held.path.as_os_str().as_bytes());
+    hash.update([0]);
+    hash.update(held.volume.as_deref().unwrap_or_default());
+    let digest = hash.finalize();
+    digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn announce(server: &Server, args: &NfsArgs, session: &Session) {
+    let (address, target) = (server.address(), args.target.target.display());
+    session.remark(&format!("{target} at {address}, to be mounted with"));
+    let how = if args.rw { "rw" } else { "ro" };
+    let (host, port) = (address.ip(), address.port());
+    session.remark(&format!(
+        "mount -t nfs -o vers=3,tcp,nolock,{how},port={port},mountport={port} {host}:/ DIR"
+    ));
+}

@@ -1,0 +1,163 @@
+//! Mounts of images. Where there is no FUSE, each test says on standard error that it is left out.
+
+use crate::sample::{Run, Sample};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
+
+/// Mounts, unless there is no FUSE.
+fn mounted(test: &str, run: &Run) -> bool {
+    if run.code == 3 && run.err.contains("without FUSE") {
+        let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = format!("left out ({count} so far): {test}: {}", run.err);
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+        return false;
+    }
+    assert_eq!(run.code, 0, "{test}: {}{}", run.out, run.err);
+    true
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    let dir = format!(" {} ", dir.canonicalize().unwrap().display());
+    fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&dir)
+}
+
+#[test]
+fn an_image_is_a_directory_and_stays_as_it_is() {
+    let sample = Sample::new();
+    let image = sample.path(sample.ubi());
+    let before = (fs::read(&image).unwrap(), fs::metadata(&image).unwrap().mtime_nsec());
+    for dir in ["one", "two"] {
+        fs::create_dir(sample.path(dir)).unwrap();
+    }
+    if !mounted("an image", &sample.run(&["mount", "all.ubi:rootfs", "one"])) {
+        return;
+    }
+    let one = sample.path("one");
+    assert!(is_mounted(&one));
+    sample.ok(&["mount", "all.ubi", "two", "--uid", "0:1234"]);
+    assert_eq!(fs::read(one.join("etc/link")).unwrap(), vec![0x5a; 70_000]);
+    assert_eq!(fs::read_to_string(sample.path("two/etc/hosts")).unwrap(), "127.0.0.1 localhost\n");
+    let tool = fs::metadata(one.join("bin/alias")).unwrap();
+    assert_eq!((tool.nlink(), tool.mode() & 0o777), (2, 0o755));
+    let error = fs::write(one.join("etc/new"), "").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let run = sample.run(&["mount", "all.ubi", "two", "--rw"]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("is in use"), "{}", run.err);
+    sample.ok(&["umount", "one"]);
+    sample.ok(&["umount", "two"]);
+    assert!(!is_mounted(&one));
+    assert_eq!(fs::read_dir(&one).unwrap().count(), 0);
+    let after = (fs::read(&image).unwrap(), fs::metadata(&image).unwrap().mtime_nsec());
+    assert!(before == after, "the image changed");
+    let run = sample.run(&["umount", "one"]);
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("nothing of ours is mounted here"), "{}", run.err);
+}
+
+#[test]
+fn mounts_that_cannot_be_say_why() {
+    let sample = Sample::new();
+    sample.ubifs();
+    let cases = [
+        (["mount", "root.ubifs", "src/etc/hosts"], 3, "ot a directory"),
+        (["mount", "root.ubifs", "nowhere"], 3, "No such file"),
+        (["mount", "none", "src"], 3, "none: no such file"),
+        (["mount", "root.ubifs:x", "src"], 3, "volume"),
+    ];
+    for (arguments, code, message) in cases {
+        let run = sample.run(&arguments);
+        if run.err.contains("without FUSE") {
+            return assert!(!mounted("refusals", &run));
+        }
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(message), "{arguments:?}: {}", run.err);
+    }
+    let run = sample.run(&["mount", "root.ubifs", "src", "-o", "ro,nonsense"]);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("no such mount option"), "{}", run.err);
+}
+
+#[test]
+fn a_signal_ends_a_mount_in_the_foreground() {
+    let sample = Sample::new();
+    sample.ubifs();
+    let dir = sample.path("m");
+    fs::create_dir(&dir).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_eraseblock"))
+        .args(["mount", "-f", "root.ubifs", "m"])
+        .current_dir(sample.path(""))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    err.read_line(&mut line).unwrap();
+    if line.starts_with("error") {
+        err.read_line(&mut line).unwrap();
+        let code = child.wait().unwrap().code().unwrap();
+        return assert!(!mounted("a signal", &Run { code, out: String::new(), err: line }));
+    }
+    assert!(line.contains("root.ubifs on "), "{line}");
+    // Somebody is in there: it ends all the same.
+    let open = fs::File::open(dir.join("etc/hosts")).unwrap();
+    Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!is_mounted(&dir));
+    drop(open);
+}
+
+#[test]
+fn an_ordinary_user_can_mount() {
+    const NOBODY: &str = "65534";
+    let sample = Sample::new();
+    sample.ubifs();
+    fs::create_dir(sample.path("m")).unwrap();
+    let is_root = fs::metadata(sample.path("m")).unwrap().uid() == 0;
+    let mut run = if is_root {
+        // The node is for root alone on some machines; whoever lets users mount opens it.
+        let _ = fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666));
+        fs::set_permissions(sample.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+        let binary = sample.path("eraseblock");
+        fs::copy(env!("CARGO_BIN_EXE_eraseblock"), binary).unwrap();
+        std::os::unix::fs::chown(sample.path("m"), Some(65_534), Some(65_534)).unwrap();
+        let mut run = Command::new("setpriv");
+        run.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]);
+        run.arg(sample.path("eraseblock"));
+        run
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_eraseblock"))
+    };
+    let run_in = |run: &mut Command, arguments: &[&str]| {
+        let output = run.args(arguments).current_dir(sample.path("")).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let code = output.status.code().unwrap();
+        Run { code, out: text(output.stdout), err: text(output.stderr) }
+    };
+    if !mounted("an ordinary user", &run_in(&mut run, &["mount", "root.ubifs", "m"])) {
+        return;
+    }
+    let mut look = if is_root {
+        let mut look = Command::new("setpriv");
+        look.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "cat"]);
+        look
+    } else {
+        Command::new("cat")
+    };
+    assert_eq!(run_in(&mut look, &["m/etc/hosts"]).out, "127.0.0.1 localhost\n");
+    if is_root {
+        // Not even root looks into a user's mount.
+        assert!(fs::read(sample.path("m/etc/hosts")).is_err());
+    }
+    let mut end = Command::new(run.get_program());
+    let prefix = if is_root { 7 } else { 0 };
+    end.args(run.get_args().take(prefix));
+    assert_eq!(run_in(&mut end, &["umount", "m"]).code, 0);
+    assert!(!is_mounted(&sample.path("m")));
+}

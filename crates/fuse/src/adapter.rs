@@ -1,0 +1,291 @@
+//! What each request does to the file system; `protocol` takes requests and sends answers.
+//!
+//! # Invariants
+//! 1. Every answer that names an inode of a writable file system is counted in [`Lookups`] first.
+//! 2. Nothing of the file system is called from inside its own directory listing.
+
+mod create;
+mod listing;
+mod protocol;
+mod xattrs;
+
+use crate::acl::{self, Acl};
+use crate::background::Activity;
+use crate::convert::{file_attr, inode_number, node_number, now, timestamp};
+use crate::errno::Fault;
+use crate::flags::{self, Request};
+use crate::ids::{IdMap, IdMaps};
+use crate::lookups::Lookups;
+use crate::mount::Report;
+use crate::served::Served;
+use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
+use fuser::{Errno, FileAttr, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
+use rustix::fs::OFlags;
+use std::fmt;
+use std::sync::Arc;
+
+/// How requests are answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    /// Owners as the host sees them.
+    pub(crate) ids: IdMaps,
+    /// Access control lists are kept up to date with modes.
+    pub(crate) acl: bool,
+    /// Every change is durable before it is answered.
+    pub(crate) sync: bool,
+    /// Who hears of trouble with the medium.
+    pub(crate) report: Option<Report>,
+}
+
+/// A file system that answers requests.
+pub(crate) struct Adapter {
+    served: Served,
+    root: Ino,
+    manner: Manner,
+    lookups: Arc<Lookups>,
+    activity: Arc<Activity>,
+    over: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("served", &self.served).finish_non_exhaustive()
+    }
+}
+
+/// The attributes a request wants changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    size: Option<u64>,
+    atime: Option<TimeOrNow>,
+    mtime: Option<TimeOrNow>,
+}
+
+impl Adapter {
+    pub(crate) fn new(
+        served: Served,
+        manner: Manner,
+        lookups: Arc<Lookups>,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let root = served.reading().root();
+        Self { served, root, manner, lookups, activity, over: None }
+    }
+
+    /// Calls `over` when the last request has been answered.
+    pub(crate) fn when_over(mut self, over: impl FnOnce() + Send + Sync + 'static) -> Self {
+        self.over = Some(Box::new(over));
+        self
+    }
+
+    fn ino(&self, node: INodeNo) -> Ino {
+        inode_number(node, self.root)
+    }
+
+    /// The number for the kernel; tells the operator of trouble.
+    fn errno(&self, fault: &Fault) -> Errno {
+        if let (Some(report), Some(trouble)) = (&self.manner.report, fault.trouble()) {
+            report.tell(&trouble);
+        }
+        fault.errno()
+    }
+
+    fn attr(&self, ino: Ino) -> Result<FileAttr, Fault> {
+        let attr = self.served.reading().attr(ino)?;
+        Ok(file_attr(node_number(ino, self.root), &attr, &self.manner.ids))
+    }
+
+    /// The attributes of an inode for an answer that names it.
+    fn named(&self, ino: Ino) -> Result<FileAttr, Fault> {
+        let Served::ReadWrite(fs) = &self.served else { return self.attr(ino) };
+        self.lookups.remember(fs.as_ref(), ino)?;
+        self.attr(ino).inspect_err(|_| {
+            let _ = self.lookups.forget(fs.as_ref(), ino, 1);
+        })
+    }
+
+    fn forget(&self, node: INodeNo, count: u64) {
+        let Served::ReadWrite(fs) = &self.served else { return };
+        if let Err(error) = self.lookups.forget(fs.as_ref(), self.ino(node), count) {
+            self.errno(&error.into());
+        }
+        self.activity.changed();
+    }
+
+    /// Ends an operation that changed something.
+    fn changed(&self, fs: &dyn WritableFileSystem) -> Result<(), Fault> {
+        self.activity.changed();
+        if self.manner.sync {
+            fs.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The entry of a name, or `None` if there is none.
+    fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<FileAttr>, Fault> {
+        match self.served.reading().lookup(self.ino(dir), name) {
+            Ok(ino) => self.named(ino).map(Some),
+            Err(error) if error.kind() == FsErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_attr(&self, node: INodeNo, changes: &Changes) -> Result<FileAttr, Fault> {
+        let fs = self.served.writing()?;
+        let ino = self.ino(node);
+        let stored = |map: &IdMap, id: Option<u32>| match id.map(|id| map.stored(id)) {
+            Some(None) => Err(Fault::from(Errno::EOVERFLOW)),
+            Some(Some(id)) => Ok(Some(id)),
+            None => Ok(None),
+        };
+        let wanted = SetAttr {
+            permissions: changes.mode.map(|mode| mode & 0o7777),
+            uid: stored(&self.manner.ids.uid, changes.uid)?,
+            gid: stored(&self.manner.ids.gid, changes.gid)?,
+            size: changes.size,
+            atime: changes.atime.map(timestamp),
+            mtime: changes.mtime.map(timestamp),
+            flags: None,
+        };
+        let now = now();
+        fs.set_attr(ino, &wanted, now)?;
+        if let (Some(mode), true) = (wanted.permissions, self.manner.acl)
+            && let Some(list) = self.access_list(ino)?
+        {
+            let list = list.with_permissions(mode);
+            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, now)?;
+        }
+        self.changed(fs)?;
+        self.attr(ino)
+    }
+
+    /// The list that guards an inode, if it has one.
+    fn access_list(&self, ino: Ino) -> Result<Option<Acl>, Fault> {
+        self.acl(ino, acl::ACCESS)
+    }
+
+    fn acl(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>, Fault> {
+        match self.served.reading().xattr(ino, name) {
+            Ok(value) => Ok(Acl::decode(&value)),
+            Err(error) => match error.kind() {
+                FsErrorKind::NoAttribute | FsErrorKind::Unsupported => Ok(None),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn remove(&self, dir: INodeNo, name: &[u8], is_directory: bool) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        let dir = self.ino(dir);
+        if is_directory {
+            fs.remove_dir(dir, name, now())?;
+        } else {
+            fs.unlink(dir, name, now())?;
+        }
+        self.changed(fs)
+    }
+
+    fn rename(
+        &self,
+        from: (INodeNo, &[u8]),
+        to: (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        let mode = match flags {
+            flags if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
+            // The kernel holds both directories: nobody makes the name meanwhile.
+            flags if flags == RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_WHITEOUT => {
+                if fs.lookup(self.ino(to.0), to.1).is_ok() {
+                    return Err(Errno::EEXIST.into());
+                }
+                RenameMode::Whiteout
+            }
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        fs.rename((self.ino(from.0), from.1), (self.ino(to.0), to.1), mode, now())?;
+        self.changed(fs)
+    }
+
+    fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<FileAttr, Fault> {
+        let fs = self.served.writing()?;
+        let ino = self.ino(node);
+        fs.link(ino, self.ino(dir), name, now())?;
+        self.changed(fs)?;
+        self.named(ino)
+    }
+
+    /// Refuses to open what may not be changed that way (EPERM), as open(2) does.
+    fn check_open(&self, node: INodeNo, flags: OpenFlags) -> Result<(), Fault> {
+        if flags.acc_mode() == OpenAccMode::O_RDONLY {
+            return Ok(());
+        }
+        self.served.writing()?;
+        let attr = self.served.reading().attr(self.ino(node))?;
+        let asked = OFlags::from_bits_retain(flags.0.cast_unsigned());
+        let appends = asked.contains(OFlags::APPEND) && !asked.contains(OFlags::TRUNC);
+        if attr.flags.immutable || attr.flags.append && !appends {
+            return Err(Errno::EPERM.into());
+        }
+        Ok(())
+    }
+
+    fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        fs.write(self.ino(node), offset, data, now())?;
+        self.changed(fs)
+    }
+
+    fn seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Fault> {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let fs = self.served.reading();
+        let ino = self.ino(node);
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        if offset >= fs.attr(ino)?.size {
+            return Err(Errno::ENXIO.into());
+        }
+        let found = match whence {
+            SEEK_DATA => fs.seek_data(ino, offset)?.ok_or(Errno::ENXIO)?,
+            SEEK_HOLE => fs.seek_hole(ino, offset)?,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        Ok(i64::try_from(found).map_err(|_| Errno::EOVERFLOW)?)
+    }
+
+    fn sync(&self, node: INodeNo) -> Result<(), Fault> {
+        match &self.served {
+            Served::ReadOnly(_) => Ok(()),
+            Served::ReadWrite(fs) => Ok(fs.sync_file(self.ino(node))?),
+        }
+    }
+
+    /// The flags of chattr, told or set; the answer's bytes.
+    fn flags(&self, node: INodeNo, command: u32, data: &[u8]) -> Result<Vec<u8>, Fault> {
+        let ino = self.ino(node);
+        match flags::request(command, data).ok_or(Errno::ENOTTY)? {
+            Request::Get => {
+                let attr = self.served.reading().attr(ino)?;
+                Ok(flags::bits(attr.flags).to_ne_bytes().to_vec())
+            }
+            Request::GetExtended => {
+                let attr = self.served.reading().attr(ino)?;
+                Ok(flags::extended(attr.flags).to_vec())
+            }
+            Request::Set(bits) => {
+                let fs = self.served.writing()?;
+                let flags = flags::flags(bits).ok_or(Errno::EOPNOTSUPP)?;
+                let changes = SetAttr { flags: Some(flags), ..SetAttr::default() };
+                fs.set_attr(ino, &changes, now())?;
+                self.changed(fs)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Requests in, answers out.
+
+use super::create::Mode;
+use super::listing::{Known, Listed};
+use super::xattrs::{Sized, sized};
+use super::{Adapter, Changes};
+use crate::convert::new_node;
+use crate::errno::Fault;
+use eraseblock_vfs::NewKind;
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Nobody else changes the file system: what the kernel has been told stays true.
+const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The largest write request.
+const MAX_WRITE: u32 = 1 << 20;
+
+/// Inode numbers are never used again.
+const GENERATION: Generation = Generation(0);
+
+/// What the kernel may do where it can.
+const WANTED: [InitFlags; 6] = [
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+];
+
+thread_local! {
+    /// The buffer of reads, one for each thread of the session.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Adapter {
+    fn answer_entry(&self, reply: ReplyEntry, result: Result<FileAttr, Fault>) {
+        match result {
+            Ok(attr) => reply.entry(&TTL, &attr, GENERATION),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn answer_empty(&self, reply: ReplyEmpty, result: Result<(), Fault>) {
+        match result {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn answer_xattr(&self, reply: ReplyXattr, room: u32, value: Result<Vec<u8>, Fault>) {
+        match value.and_then(|value| sized(value, room)) {
+            Ok(Sized::Bytes(bytes)) => reply.data(&bytes),
+            Ok(Sized::Length(len)) => reply.size(len),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    /// Adds one entry with attributes; true when there was no room for it.
+    fn add_known(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed) -> bool {
+        let name = OsStr::from_bytes(&listed.name);
+        let known = self.known(listed);
+        let (attr, ttl) = match &known {
+            Known::Dot(attr) | Known::Inode(attr) => (attr, TTL),
+            Known::Damaged(attr) => (attr, Duration::ZERO),
+        };
+        let is_full = reply.add(attr.ino, listed.offset, name, &ttl, attr, GENERATION);
+        if is_full && matches!(known, Known::Inode(_)) {
+            self.forget(attr.ino, 1);
+        }
+        is_full
+    }
+
+    /// Hands the entries behind `offset` to `add` until it is full or the directory ends.
+    fn list(
+        &self,
+        dir: INodeNo,
+        mut offset: u64,
+        mut add: impl FnMut(&Listed) -> bool,
+    ) -> Result<(), Fault> {
+        loop {
+            let entries = self.entries(dir, offset)?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            offset = last.offset;
+            if entries.iter().any(&mut add) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What the kernel does not offer it does not do; nothing depends on it.
+        for flag in WANTED {
+            let _ = config.add_capabilities(flag);
+        }
+        if self.served.is_read_only() {
+            let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT);
+            let _ = config.add_capabilities(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        }
+        if self.manner.acl {
+            let _ = config.add_capabilities(InitFlags::FUSE_DONT_MASK);
+            self.manner.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
+        }
+        let _ = config.set_max_write(MAX_WRITE);
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        if let Some(over) = self.over.take() {
+            over();
+        }
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.lookup(parent, name.as_bytes()) {
+            Ok(Some(attr)) => reply.entry(&TTL, &attr, GENERATION),
+            // An entry without an inode: the kernel remembers that there is none.
+            Ok(None) => match self.attr(self.root) {
+                Ok(root) => {
+                    reply.entry(&TTL, &FileAttr { ino: INodeNo(0), ..root }, GENERATION);
+                }
+                Err(_) => reply.error(Errno::ENOENT),
+            },
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.forget(ino, nlookup);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attr(self.ino(ino)) {
+            Ok(attr) => reply.attr(&TTL, &attr),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.set_attr(ino, &Changes { mode, uid, gid, size, atime, mtime }) {
+            Ok(attr) => reply.attr(&TTL, &attr),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.served.reading().read_link(self.ino(ino)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(self.errno(&error.into())),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = new_node(mode, rdev).ok_or(Fault::from(Errno::EINVAL));
+        let made = made
+            .and_then(|kind| self.create(req, parent, name.as_bytes(), kind, Mode { mode, umask }));
+        self.answer_entry(reply, made);
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let mode = Mode { mode, umask };
+        let made = self.create(req, parent, name.as_bytes(), NewKind::Directory, mode);
+        self.answer_entry(reply, made);
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_empty(reply, self.remove(parent, name.as_bytes(), false));
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_empty(reply, self.remove(parent, name.as_bytes(), true));
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        link_name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let kind = NewKind::Symlink(target.as_os_str().as_bytes());
+        let mode = Mode { mode: 0o777, umask: 0 };
+        self.answer_entry(reply, self.create(req, parent, link_name.as_bytes(), kind, mode));
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
+        self.answer_empty(reply, self.rename(from, to, flags));
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.answer_entry(reply, self.link(ino, newparent, newname.as_bytes()));
+    }
+
+    /// Needs no handles. A read-only mount says so, and the kernel stops asking.
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.served.is_read_only() {
+            return reply.error(Errno::ENOSYS);
+        }
+        match self.check_open(ino, flags) {
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.served.reading().read(self.ino(ino), offset, &mut buffer[..size]) {
+                Ok(len) => reply.data(&buffer[..len.min(size)]),
+                Err(error) => reply.error(self.errno(&error.into())),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.write(ino, offset, data) {
+            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    /// Nothing happens at close(2): errors were told by write(2). The kernel stops asking.
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_empty(reply, self.sync(ino));
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.served.is_read_only() {
+            return reply.error(Errno::ENOSYS);
+        }
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.list(ino, offset, |listed| {
+            let name = OsStr::from_bytes(&listed.name);
+            reply.add(listed.node, listed.offset, listed.kind, name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        match self.list(ino, offset, |listed| self.add_known(&mut reply, listed)) {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_empty(reply, self.sync(ino));
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        match self.served.reading().stat_fs() {
+            Ok(stat) => reply.statfs(
+                stat.blocks,
+                stat.blocks_free,
+                stat.blocks_available,
+                0,
+                0,
+                stat.block_size,
+                stat.name_max,
+                stat.block_size,
+            ),
+            Err(error) => reply.error(self.errno(&error.into())),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_empty(reply, self.set_xattr(req, ino, name.as_bytes(), value, flags));
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.answer_xattr(reply, size, self.xattr(ino, name.as_bytes()));
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.answer_xattr(reply, size, self.xattr_names(req, ino));
+    }
+
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_empty(reply, self.remove_xattr(ino, name.as_bytes()));
+    }
+
+    /// The kernel checks permissions where they are to be checked, and stops asking.
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let mode = Mode { mode, umask };
+        match self.create(req, parent, name.as_bytes(), NewKind::Regular, mode) {
+            Ok(attr) => {
+                let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                reply.created(&TTL, &attr, GENERATION, FileHandle(0), flags);
+            }
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        match self.flags(ino, cmd, in_data) {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
+    /// Flash file systems reserve nothing in advance: programs are told EOPNOTSUPP.
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.seek(ino, offset, whence) {
+            Ok(offset) => reply.offset(offset),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Extended attributes.
+
+use super::Adapter;
+use crate::acl::{self, Acl};
+use crate::convert::now;
+use crate::errno::Fault;
+use eraseblock_vfs::{FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
+use fuser::{Errno, INodeNo, Request};
+
+/// An answer of at most so many bytes, or the wish to know how many it would be.
+#[derive(Debug)]
+pub(super) enum Sized {
+    Bytes(Vec<u8>),
+    Length(u32),
+}
+
+/// Fits a value into what the program has room for.
+pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
+    match u32::try_from(value.len()) {
+        Ok(len) if room == 0 => Ok(Sized::Length(len)),
+        Ok(len) if len <= room => Ok(Sized::Bytes(value)),
+        Ok(_) => Err(Errno::ERANGE.into()),
+        Err(_) => Err(Errno::E2BIG.into()),
+    }
+}
+
+fn is_list(name: &[u8]) -> bool {
+    name == acl::ACCESS || name == acl::DEFAULT
+}
+
+impl Adapter {
+    pub(super) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Fault> {
+        let value = self.served.reading().xattr(self.ino(node), name)?;
+        if !is_list(name) {
+            return Ok(value);
+        }
+        let list = Acl::decode(&value).ok_or(Errno::EIO)?;
+        Ok(list.shown(&self.manner.ids).encode())
+    }
+
+    /// The names, each with a NUL behind it; `trusted.` ones for root only.
+    pub(super) fn xattr_names(&self, request: &Request, node: INodeNo) -> Result<Vec<u8>, Fault> {
+        let mut list = Vec::new();
+        for name in self.served.reading().list_xattrs(self.ino(node))? {
+            if request.uid() == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        Ok(list)
+    }
+
+    pub(super) fn set_xattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        let ino = self.ino(node);
+        let mode = match flags & 3 {
+            0 => XattrMode::Either,
+            1 => XattrMode::Create,
+            2 => XattrMode::Replace,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        if !is_list(name) {
+            fs.set_xattr(ino, name, value, mode, now())?;
+            return self.changed(fs);
+        }
+        let list = Acl::decode(value).ok_or(Errno::EINVAL)?;
+        let list = list.stored(&self.manner.ids).ok_or(Errno::EINVAL)?;
+        if name == acl::ACCESS && self.manner.acl {
+            self.set_access_list(fs, request, ino, &list)?;
+        } else {
+            fs.set_xattr(ino, name, &list.encode(), mode, now())?;
+        }
+        self.changed(fs)
+    }
+
+    /// Sets the list that guards an inode, and its mode with it. A list that says no more than a
+    /// mode is not kept.
+    fn set_access_list(
+        &self,
+        fs: &dyn WritableFileSystem,
+        request: &Request,
+        ino: Ino,
+        list: &Acl,
+    ) -> Result<(), Fault> {
+        let attr = fs.attr(ino)?;
+        let mut special = attr.permissions & 0o7000;
+        // Who is not in the group may not keep the set-group-id bit. Only the first group is told.
+        if request.uid() != 0 && self.manner.ids.gid.shown(attr.gid) != request.gid() {
+            special &= !0o2000;
+        }
+        let permissions = Some(special | list.permissions());
+        if list.is_only_a_mode() {
+            match fs.remove_xattr(ino, acl::ACCESS, now()) {
+                Err(error) if error.kind() != FsErrorKind::NoAttribute => return Err(error.into()),
+                _ => {}
+            }
+        } else {
+            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, now())?;
+        }
+        if permissions != Some(attr.permissions) {
+            fs.set_attr(ino, &SetAttr { permissions, ..SetAttr::default() }, now())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        fs.remove_xattr(self.ino(node), name, now())?;
+        self.changed(fs)
+    }
+}

@@ -1,0 +1,313 @@
+//! Mounting, and the end of a mount.
+
+use crate::adapter::{Adapter, Manner};
+use crate::background::{Activity, Worker};
+use crate::ids::IdMaps;
+use crate::lookups::Lookups;
+use crate::served::Served;
+use eraseblock_vfs::FsError;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::UnmountFlags;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Where the kernel's side of FUSE is.
+const DEVICE: &str = "/dev/fuse";
+
+/// How long a mount may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Somebody who hears of trouble with the medium: one line each, from any thread.
+#[derive(Clone)]
+pub struct Report(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Report {
+    /// Calls `hear` with each line.
+    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    pub(crate) fn tell(&self, line: &str) {
+        (self.0)(line);
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Report")
+    }
+}
+
+/// How to mount.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a mount option of its own
+pub struct MountOptions {
+    /// What the list of mounts says is mounted, if not empty. Commas and backslashes are replaced.
+    pub source: String,
+    /// What the list of mounts says it is, behind `fuse.`, if not empty.
+    pub kind: String,
+    /// Other users may come in; permissions are checked then.
+    pub allow_other: bool,
+    /// The kernel checks permissions.
+    pub default_permissions: bool,
+    /// Access control lists are enforced; needs permissions to be checked.
+    pub acl: bool,
+    /// Device nodes work.
+    pub dev: bool,
+    /// Set-id bits work.
+    pub suid: bool,
+    /// Nothing can be executed.
+    pub noexec: bool,
+    /// Every change is durable before it returns.
+    pub sync: bool,
+    /// Owners as the host sees them.
+    pub ids: IdMaps,
+    /// Threads that answer requests; as many as the host has cores, 2 to 8, if not given.
+    pub threads: Option<usize>,
+    /// Who hears of trouble with the medium.
+    pub report: Option<Report>,
+}
+
+/// Why there is no mount, or it did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The host has no FUSE.
+    #[error("{DEVICE}: does not exist: this host has no FUSE")]
+    NoDevice,
+    /// FUSE is there and not for us.
+    #[error("{DEVICE}: {0}: this user may not use FUSE")]
+    Closed(io::Error),
+    /// The place is no directory, or cannot be entered.
+    #[error("{}: {source}", dir.display())]
+    Place {
+        /// The place.
+        dir: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The kernel or fusermount3 refuses.
+    #[error("cannot mount on {}: {source}", dir.display())]
+    Refused {
+        /// The place.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread cannot be started, or the session broke.
+    #[error("the mount broke down: {0}")]
+    Session(io::Error),
+    /// The file system could not be left clean.
+    #[error("what was written may not be durable: {0}")]
+    Flush(#[from] FsError),
+}
+
+impl MountError {
+    /// Whether FUSE as such is out of reach.
+    pub fn is_no_fuse(&self) -> bool {
+        match self {
+            Self::NoDevice | Self::Closed(_) => true,
+            // There is no fusermount3, or it may not mount either: it says so in words alone.
+            Self::Refused { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound
+                    || source.to_string().contains("Operation not permitted")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Why a wait ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The session is over: somebody unmounted.
+    Over,
+    /// A [`Stopper`] asked.
+    Asked,
+}
+
+/// Ends a mount from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Sender<End>);
+
+impl Stopper {
+    /// Asks for the end. [`Mounted::wait`] does the work.
+    pub fn stop(&self) {
+        // Nobody waits any more: it has ended.
+        let _ = self.0.send(End::Asked);
+    }
+}
+
+/// A mount. Dropped without [`Mounted::wait`], it is unmounted and not flushed.
+#[derive(Debug)]
+pub struct Mounted {
+    dir: PathBuf,
+    served: Served,
+    lookups: Arc<Lookups>,
+    worker: Option<Worker>,
+    session: BackgroundSession,
+    ends: Receiver<End>,
+    stopper: Stopper,
+}
+
+/// Mounts `served` on `dir`; it can be used when this returns.
+pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    check_device()?;
+    let place = |source| MountError::Place { dir: dir.to_owned(), source };
+    let dir = dir.canonicalize().map_err(place)?;
+    if !dir.is_dir() {
+        return Err(place(io::ErrorKind::NotADirectory.into()));
+    }
+    let lookups = Arc::new(Lookups::default());
+    let activity = Arc::new(Activity::default());
+    let (sender, ends) = channel();
+    let over = sender.clone();
+    let manner = Manner {
+        ids: options.ids.clone(),
+        acl: options.acl && options.checks_permissions(),
+        sync: options.sync,
+        report: options.report.clone(),
+    };
+    let adapter = Adapter::new(served.clone(), manner, Arc::clone(&lookups), Arc::clone(&activity))
+        .when_over(move || {
+            // Nobody waits any more: the mount was dropped.
+            let _ = over.send(End::Over);
+        });
+    let session = Session::new(adapter, &dir, &options.config(served.is_read_only()))
+        .map_err(|source| MountError::Refused { dir: dir.clone(), source })?;
+    let session = session.spawn().map_err(MountError::Session)?;
+    let worker = start_worker(&served, activity, options.report.clone())?;
+    Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
+}
+
+fn start_worker(
+    served: &Served,
+    activity: Arc<Activity>,
+    report: Option<Report>,
+) -> Result<Option<Worker>, MountError> {
+    let Served::ReadWrite(fs) = served else { return Ok(None) };
+    let failed = move |error: &FsError| {
+        if let Some(report) = &report {
+            report.tell(&format!("background work: {error}"));
+        }
+    };
+    Worker::start(Arc::clone(fs), activity, failed).map(Some).map_err(MountError::Session)
+}
+
+/// Whether FUSE can be used at all.
+fn check_device() -> Result<(), MountError> {
+    match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV | rustix::io::Errno::NXIO) => {
+            Err(MountError::NoDevice)
+        }
+        Err(error) => Err(MountError::Closed(error.into())),
+    }
+}
+
+impl MountOptions {
+    /// Who lets others in must check what they do.
+    fn checks_permissions(&self) -> bool {
+        self.default_permissions || self.allow_other
+    }
+
+    fn config(&self, read_only: bool) -> Config {
+        let harmless = |text: &str| text.replace([',', '\\'], "_");
+        let either =
+            |choice: bool, yes: MountOption, no: MountOption| if choice { yes } else { no };
+        let source = if self.source.is_empty() { "eraseblock" } else { &self.source };
+        let mut options = vec![
+            MountOption::FSName(harmless(source)),
+            MountOption::NoAtime,
+            either(read_only, MountOption::RO, MountOption::RW),
+            either(self.dev, MountOption::Dev, MountOption::NoDev),
+            either(self.suid, MountOption::Suid, MountOption::NoSuid),
+            either(self.noexec, MountOption::NoExec, MountOption::Exec),
+        ];
+        if !self.kind.is_empty() {
+            options.push(MountOption::CUSTOM(format!("subtype={}", harmless(&self.kind))));
+        }
+        if self.checks_permissions() {
+            options.push(MountOption::DefaultPermissions);
+        }
+        let cores = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        let mut config = Config::default();
+        config.mount_options = options;
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(self.threads.unwrap_or(cores).max(1));
+        config
+    }
+}
+
+impl Mounted {
+    /// Where it is mounted: the directory's canonical path.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Ends this mount from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until the mount ends, then makes everything durable and leaves the medium clean.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        let mut end = self.ends.recv().unwrap_or(End::Over);
+        if end == End::Asked {
+            detach(&self.dir);
+            // Programs that still have files open keep the session alive; they lose it now.
+            if let Ok(over) = self.ends.recv_timeout(PATIENCE) {
+                end = over;
+            }
+        }
+        self.worker = None;
+        let broken = match end {
+            End::Over => self.session.join().err(),
+            End::Asked => None,
+        };
+        if let Served::ReadWrite(fs) = &self.served {
+            if end == End::Over {
+                self.lookups.forget_all(fs.as_ref())?;
+            }
+            fs.unmount()?;
+        }
+        broken.map_or(Ok(()), |error| Err(MountError::Session(error)))
+    }
+}
+
+/// Takes a mount away: politely, so that the kernel writes back what it holds, and otherwise with
+/// what is still open. That it is gone already is no error.
+fn detach(dir: &Path) {
+    match rustix::mount::unmount(dir, UnmountFlags::empty()) {
+        Err(rustix::io::Errno::BUSY) => {
+            write_back(dir);
+            let _ = rustix::mount::unmount(dir, UnmountFlags::DETACH);
+        }
+        Err(rustix::io::Errno::PERM) => {
+            let fusermount = |how: &str| {
+                let mut command = Command::new("fusermount3");
+                command.args([how, "--"]).arg(dir).stderr(Stdio::null());
+                command.status().is_ok_and(|status| status.success())
+            };
+            if !fusermount("-u") {
+                write_back(dir);
+                fusermount("-uz");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Has the kernel write back what it holds of mapped files.
+fn write_back(dir: &Path) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) {
+        let _ = rustix::fs::syncfs(dir);
+    }
+}

@@ -1,0 +1,267 @@
+//! What each call does to the file system.
+
+use crate::convert::{attributes, changes, handle_status, now, status};
+use crate::listing::Listing;
+use eraseblock_vfs::{
+    FileKind, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem,
+};
+use nfs3_server::nfs3_types::nfs3::{
+    Nfs3Option, createverf3, fattr3, filename3, nfspath3, nfsstat3, sattr3, stable_how,
+};
+use nfs3_server::vfs::{
+    FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
+};
+use std::sync::Arc;
+
+/// A handle is an inode number.
+pub(crate) type Handle = FileHandleU64;
+
+/// The most bytes of one answer.
+const MAX_READ: u32 = 1 << 20;
+
+/// A file system to be served.
+#[derive(Clone, Debug)]
+pub enum Exported {
+    /// Nothing is ever written.
+    ReadOnly(Arc<dyn FileSystem>),
+    /// Everything is allowed.
+    ReadWrite(Arc<dyn WritableFileSystem>),
+}
+
+impl Exported {
+    pub(crate) fn reading(&self) -> &dyn FileSystem {
+        match self {
+            Self::ReadOnly(fs) => fs.as_ref(),
+            Self::ReadWrite(fs) => fs.as_ref(),
+        }
+    }
+
+    fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
+        match self {
+            Self::ReadOnly(_) => Err(nfsstat3::NFS3ERR_ROFS),
+            Self::ReadWrite(fs) => Ok(fs.as_ref()),
+        }
+    }
+}
+
+/// The file system as calls see it.
+#[derive(Debug)]
+pub(crate) struct Export {
+    exported: Exported,
+    /// Whom new files belong to.
+    owner: (u32, u32),
+}
+
+impl Export {
+    pub(crate) fn new(exported: Exported, owner: (u32, u32)) -> Self {
+        Self { exported, owner }
+    }
+
+    fn attr(&self, id: Handle) -> Result<fattr3, nfsstat3> {
+        let attr = self.exported.reading().attr(id.as_u64());
+        attr.map(|attr| attributes(&attr)).map_err(|error| handle_status(&error))
+    }
+
+    /// Makes an inode, durable when this returns.
+    fn make(
+        &self,
+        dir: Handle,
+        name: &filename3<'_>,
+        kind: NewKind<'_>,
+        wanted: &SetAttr,
+    ) -> Result<(Handle, fattr3), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let usual = if kind == NewKind::Directory { 0o755 } else { 0o644 };
+        let inode = NewInode {
+            kind,
+            permissions: wanted.permissions.unwrap_or(usual),
+            uid: wanted.uid.unwrap_or(self.owner.0),
+            gid: wanted.gid.unwrap_or(self.owner.1),
+        };
+        let ino = fs.create(dir.as_u64(), name.0.as_ref(), &inode, now());
+        let ino = ino.map_err(|error| status(&error))?;
+        let rest = SetAttr { permissions: None, uid: None, gid: None, ..*wanted };
+        if rest != SetAttr::default() {
+            fs.set_attr(ino, &rest, now()).map_err(|error| status(&error))?;
+        }
+        settle(fs, &[ino, dir.as_u64()])?;
+        let handle = Handle::new(ino);
+        Ok((handle, self.attr(handle)?))
+    }
+}
+
+/// Makes what an operation changed durable: NFS has no later moment for it.
+fn settle(fs: &dyn WritableFileSystem, inodes: &[u64]) -> Result<(), nfsstat3> {
+    for ino in inodes {
+        fs.sync_file(*ino).map_err(|error| status(&error))?;
+    }
+    Ok(())
+}
+
+impl NfsReadFileSystem for Export {
+    type Handle = Handle;
+
+    fn root_dir(&self) -> Handle {
+        Handle::new(self.exported.reading().root())
+    }
+
+    async fn lookup(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<Handle, nfsstat3> {
+        let name: &[u8] = filename.0.as_ref();
+        if name == b"." {
+            return Ok(*dirid);
+        }
+        let ino = self.exported.reading().lookup(dirid.as_u64(), name);
+        ino.map(Handle::new).map_err(|error| status(&error))
+    }
+
+    async fn getattr(&self, id: &Handle) -> Result<fattr3, nfsstat3> {
+        self.attr(*id)
+    }
+
+    async fn read(
+        &self,
+        id: &Handle,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Vec<u8>, bool), nfsstat3> {
+        let fs = self.exported.reading();
+        let size = self.attr(*id)?.size;
+        let mut bytes = vec![0; count.min(MAX_READ) as usize];
+        let len = fs.read(id.as_u64(), offset, &mut bytes).map_err(|error| status(&error))?;
+        bytes.truncate(len);
+        let at_end = offset.saturating_add(len as u64) >= size;
+        Ok((bytes, at_end))
+    }
+
+    async fn readdirplus(
+        &self,
+        dirid: &Handle,
+        cookie: u64,
+    ) -> Result<impl ReadDirPlusIterator<Handle>, nfsstat3> {
+        Ok(Listing::new(self.exported.clone(), dirid.as_u64(), cookie))
+    }
+
+    async fn readlink(&self, id: &Handle) -> Result<nfspath3<'_>, nfsstat3> {
+        let target = self.exported.reading().read_link(id.as_u64());
+        target.map(nfspath3::from).map_err(|error| status(&error))
+    }
+}
+
+impl NfsFileSystem for Export {
+    fn capabilities(&self) -> VFSCapabilities {
+        match self.exported {
+            Exported::ReadOnly(_) => VFSCapabilities::ReadOnly,
+            Exported::ReadWrite(_) => VFSCapabilities::ReadWrite,
+        }
+    }
+
+    async fn setattr(&self, id: &Handle, setattr: sattr3) -> Result<fattr3, nfsstat3> {
+        let fs = self.exported.writing()?;
+        let ino = id.as_u64();
+        fs.set_attr(ino, &changes(&setattr), now()).map_err(|error| handle_status(&error))?;
+        settle(fs, &[ino])?;
+        self.attr(*id)
+    }
+
+    /// Always durable: a restarted server would otherwise have to tell the client what it lost.
+    async fn write(
+        &self,
+        id: &Handle,
+        offset: u64,
+        data: &[u8],
+        _stable: stable_how,
+    ) -> Result<(fattr3, stable_how), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let ino = id.as_u64();
+        fs.write(ino, offset, data, now()).map_err(|error| handle_status(&error))?;
+        settle(fs, &[ino])?;
+        Ok((self.attr(*id)?, stable_how::FILE_SYNC))
+    }
+
+    /// Makes a file, or takes the one that is there.
+    async fn create(
+        &self,
+        dirid: &Handle,
+        filename: &filename3<'_>,
+        attr: sattr3,
+    ) -> Result<(Handle, fattr3), nfsstat3> {
+        let fs = self.exported.writing()?;
+        match fs.lookup(dirid.as_u64(), filename.0.as_ref()) {
+            Ok(ino) => {
+                let size = match attr.size {
+                    Nfs3Option::Some(size) => Some(size),
+                    Nfs3Option::None => None,
+                };
+                let wanted = SetAttr { size, ..SetAttr::default() };
+                fs.set_attr(ino, &wanted, now()).map_err(|error| status(&error))?;
+                settle(fs, &[ino])?;
+                let handle = Handle::new(ino);
+                Ok((handle, self.attr(handle)?))
+            }
+            Err(error) if error.kind() == FsErrorKind::NotFound => {
+                self.make(*dirid, filename, NewKind::Regular, &changes(&attr))
+            }
+            Err(error) => Err(status(&error)),
+        }
+    }
+
+    /// The verifier of such a call has no place in an image; clients fall back to another form.
+    async fn create_exclusive(
+        &self,
+        _dirid: &Handle,
+        _filename: &filename3<'_>,
+        _createverf: createverf3,
+    ) -> Result<Handle, nfsstat3> {
+        Err(nfsstat3::NFS3ERR_NOTSUPP)
+    }
+
+    async fn mkdir(
+        &self,
+        dirid: &Handle,
+        dirname: &filename3<'_>,
+    ) -> Result<(Handle, fattr3), nfsstat3> {
+        self.make(*dirid, dirname, NewKind::Directory, &SetAttr::default())
+    }
+
+    /// Removes whatever has the name: the protocol's two calls arrive here alike.
+    async fn remove(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<(), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let (dir, name): (u64, &[u8]) = (dirid.as_u64(), filename.0.as_ref());
+        let removed =
+            fs.lookup(dir, name).and_then(|ino| fs.attr(ino)).and_then(|attr| match attr.kind {
+                FileKind::Directory => fs.remove_dir(dir, name, now()),
+                _ => fs.unlink(dir, name, now()),
+            });
+        removed.map_err(|error| status(&error))?;
+        settle(fs, &[dir])
+    }
+
+    async fn rename<'a>(
+        &self,
+        from_dirid: &Handle,
+        from_filename: &filename3<'a>,
+        to_dirid: &Handle,
+        to_filename: &filename3<'a>,
+    ) -> Result<(), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let from: (u64, &[u8]) = (from_dirid.as_u64(), from_filename.0.as_ref());
+        let to: (u64, &[u8]) = (to_dirid.as_u64(), to_filename.0.as_ref());
+        fs.rename(from, to, RenameMode::Replace, now()).map_err(|error| status(&error))?;
+        settle(fs, &[from.0, to.0])
+    }
+
+    async fn symlink<'a>(
+        &self,
+        dirid: &Handle,
+        linkname: &filename3<'a>,
+        symlink: &nfspath3<'a>,
+        attr: &sattr3,
+    ) -> Result<(Handle, fattr3), nfsstat3> {
+        let wanted = SetAttr { size: None, ..changes(attr) };
+        self.make(*dirid, linkname, NewKind::Symlink(symlink.0.as_ref()), &wanted)
+    }
+
+    async fn commit(&self, id: &Handle, _offset: u64, _count: u32) -> Result<(), nfsstat3> {
+        settle(self.exported.writing()?, &[id.as_u64()])
+    }
+}

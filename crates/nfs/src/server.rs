@@ -1,0 +1,116 @@
+//! The server: one listening socket, until somebody stops it.
+
+use crate::export::{Export, Exported};
+use eraseblock_vfs::{Background, FsError, WritableFileSystem};
+use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+/// Pause between pieces of background work.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How to serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerOptions {
+    /// The address of the loopback interface, or another at the user's own risk; port 0 takes any.
+    pub address: SocketAddr,
+    /// Tells this file system's handles from those of others. The same number after a restart
+    /// keeps handles valid.
+    pub generation: u64,
+    /// Owner and group of new files whose client does not name them.
+    pub owner: (u32, u32),
+}
+
+/// Why a server does not run, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The socket, or a thread, cannot be had.
+    #[error("{address}: {source}")]
+    Socket {
+        /// The address asked for.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file system could not be left clean.
+    #[error("what was written may not be durable: {0}")]
+    Flush(#[from] FsError),
+}
+
+/// A listening server.
+pub struct Server {
+    runtime: Runtime,
+    listener: NFSTcpListener<Export>,
+    exported: Exported,
+    address: SocketAddr,
+    stop: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Binds the socket; clients can connect when this returns.
+    pub fn new(exported: Exported, options: &ServerOptions) -> Result<Self, ServerError> {
+        let socket = |source| ServerError::Socket { address: options.address, source };
+        let runtime =
+            Builder::new_multi_thread().worker_threads(4).enable_all().build().map_err(socket)?;
+        let export = Export::new(exported.clone(), options.owner);
+        let address = options.address.to_string();
+        let bound = NFSTcpListener::bind_with_generation(&address, export, options.generation);
+        let listener = runtime.block_on(bound).map_err(socket)?;
+        let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
+        Ok(Self { runtime, listener, exported, address, stop: Arc::new(Notify::new()) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends [`Server::run`], from any thread, also before it begins.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let stop = Arc::clone(&self.stop);
+        move || stop.notify_one()
+    }
+
+    /// Serves until it is stopped, then makes everything durable and leaves the medium clean.
+    pub fn run(self) -> Result<(), ServerError> {
+        let Self { runtime, listener, exported, address, stop } = self;
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                ended = listener.handle_forever() => ended,
+                () = stop.notified() => Ok(()),
+                () = background(&exported) => Ok(()),
+            }
+        });
+        // Calls under way are dropped: none has been answered.
+        drop(listener);
+        runtime.shutdown_timeout(PAUSE);
+        if let Exported::ReadWrite(fs) = &exported {
+            fs.unmount()?;
+        }
+        ended.map_err(|source| ServerError::Socket { address, source })
+    }
+}
+
+/// Steps background work for ever. What fails will fail again for the call that needs it.
+async fn background(exported: &Exported) {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        if let Exported::ReadWrite(fs) = exported {
+            step(fs.as_ref());
+        }
+    }
+}
+
+fn step(fs: &dyn WritableFileSystem) {
+    while matches!(fs.background_step(), Ok(Background::More)) {}
+}

@@ -1,0 +1,184 @@
+//! The server as clients meet it: over a socket, through a client that nobody here wrote.
+
+// Helpers of tests are tests, which clippy cannot see.
+#![allow(clippy::unwrap_used)]
+
+use eraseblock_nfs::{Exported, Server, ServerOptions};
+use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
+use nfs3_client::nfs3_types::nfs3::*;
+use nfs3_client::nfs3_types::xdr_codec::Opaque;
+use nfs3_client::tokio::{TokioConnector, TokioIo};
+use nfs3_client::{Nfs3Connection, Nfs3ConnectionBuilder};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::net::TcpStream;
+
+type Client = Nfs3Connection<TokioIo<TcpStream>>;
+
+fn options(port: u16) -> ServerOptions {
+    let address = ([127, 0, 0, 1], port).into();
+    ServerOptions { address, generation: 77, owner: (5, 6) }
+}
+
+/// Serves in a thread while `visit` runs with a client.
+fn served(exported: Exported, visit: impl AsyncFnOnce(Client)) {
+    let server = Server::new(exported, &options(0)).unwrap();
+    let (port, stop) = (server.address().port(), server.stopper());
+    let thread: JoinHandle<()> = std::thread::spawn(move || server.run().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let builder = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", "/");
+        let builder = builder.connect_from_privileged_port(false);
+        visit(builder.mount_port(port).nfs3_port(port).mount().await.unwrap()).await;
+    });
+    stop();
+    thread.join().unwrap();
+}
+
+fn name(text: &str) -> filename3<'static> {
+    text.as_bytes().to_vec().into()
+}
+
+fn in_dir(dir: &nfs_fh3, text: &str) -> diropargs3<'static> {
+    diropargs3 { dir: dir.clone(), name: name(text) }
+}
+
+async fn found(client: &mut Client, dir: &nfs_fh3, text: &str) -> Result<nfs_fh3, nfsstat3> {
+    match client.lookup(&LOOKUP3args { what: in_dir(dir, text) }).await.unwrap() {
+        LOOKUP3res::Ok(ok) => Ok(ok.object),
+        LOOKUP3res::Err((status, _)) => Err(status),
+    }
+}
+
+async fn content(client: &mut Client, file: &nfs_fh3, offset: u64) -> (Vec<u8>, bool) {
+    let args = READ3args { file: file.clone(), offset, count: 100_000 };
+    let READ3res::Ok(ok) = client.read(&args).await.unwrap() else { panic!("no content") };
+    (ok.data.as_ref().to_vec(), ok.eof)
+}
+
+/// All names with their cookies, a small answer at a time.
+async fn names(client: &mut Client, dir: &nfs_fh3) -> Vec<(String, u64)> {
+    let (mut cookie, mut cookieverf, mut all) = (0, cookieverf3::default(), Vec::new());
+    loop {
+        let args =
+            READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount: 600, maxcount: 900 };
+        let READDIRPLUS3res::Ok(ok) = client.readdirplus(&args).await.unwrap() else {
+            panic!("no listing")
+        };
+        cookieverf = ok.cookieverf;
+        for entry in ok.reply.entries.into_inner() {
+            cookie = entry.cookie;
+            all.push((String::from_utf8_lossy(entry.name.0.as_ref()).into_owned(), cookie));
+        }
+        if ok.reply.eof {
+            return all;
+        }
+    }
+}
+
+fn sample() -> Arc<ModelFs> {
+    let fs = ModelFs::default();
+    let at = Timestamp::from_seconds(7);
+    let inode = |kind| NewInode { kind, permissions: 0o640, uid: 1, gid: 2 };
+    let dir = fs.create(1, b"d", &inode(NewKind::Directory), at).unwrap();
+    for number in 0..200 {
+        fs.create(dir, format!("f{number}").as_bytes(), &inode(NewKind::Regular), at).unwrap();
+    }
+    let file = fs.resolve(b"d/f7").unwrap();
+    fs.write(file, 3, b"content", at).unwrap();
+    fs.create(1, b"l", &inode(NewKind::Symlink(b"d/f7")), at).unwrap();
+    Arc::new(fs)
+}
+
+#[test]
+fn everything_can_be_read_and_nothing_written() {
+    served(Exported::ReadOnly(sample()), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let dir = found(&mut client, &root, "d").await.unwrap();
+        let file = found(&mut client, &dir, "f7").await.unwrap();
+        assert_eq!(content(&mut client, &file, 0).await, (b"\0\0\0content".to_vec(), true));
+        assert_eq!(content(&mut client, &file, 8).await, (b"nt".to_vec(), true));
+        assert_eq!(found(&mut client, &dir, "none").await, Err(nfsstat3::NFS3ERR_NOENT));
+        let GETATTR3res::Ok(attr) =
+            client.getattr(&GETATTR3args { object: file.clone() }).await.unwrap()
+        else {
+            panic!("no attributes")
+        };
+        let attr = attr.obj_attributes;
+        assert_eq!(
+            (attr.size, attr.mode, attr.uid, attr.gid, attr.mtime.seconds),
+            (10, 0o640, 1, 2, 7)
+        );
+        let link = found(&mut client, &root, "l").await.unwrap();
+        let READLINK3res::Ok(target) =
+            client.readlink(&READLINK3args { symlink: link }).await.unwrap()
+        else {
+            panic!("no target")
+        };
+        assert_eq!(target.data.0.as_ref(), b"d/f7");
+        let listed = names(&mut client, &dir).await;
+        assert_eq!(listed.len(), 200);
+        let data = Opaque::owned(vec![1]);
+        let write = WRITE3args { file, offset: 0, count: 1, stable: stable_how::UNSTABLE, data };
+        let refused = client.write(&write).await.unwrap();
+        assert!(matches!(refused, WRITE3res::Err((nfsstat3::NFS3ERR_ROFS, _))));
+    });
+}
+
+#[test]
+fn handles_and_cookies_outlive_the_server() {
+    let fs = sample();
+    let mut kept = None;
+    served(Exported::ReadOnly(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let dir = found(&mut client, &root, "d").await.unwrap();
+        let file = found(&mut client, &dir, "f7").await.unwrap();
+        kept = Some((names(&mut client, &dir).await, dir, file));
+    });
+    let (listed, dir, file) = kept.unwrap();
+    served(Exported::ReadOnly(fs), async |mut client| {
+        assert_eq!(content(&mut client, &file, 3).await.0, b"content");
+        assert_eq!(names(&mut client, &dir).await, listed);
+    });
+}
+
+#[test]
+fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
+    let fs = Arc::new(ModelFs::default());
+    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let attributes = sattr3 { mode: Nfs3Option::Some(0o600), ..sattr3::default() };
+        let how = createhow3::GUARDED(attributes.clone());
+        let create = CREATE3args { where_: in_dir(&root, "f"), how };
+        let CREATE3res::Ok(made) = client.create(&create).await.unwrap() else {
+            panic!("not made")
+        };
+        let Nfs3Option::Some(file) = made.obj else { panic!("no handle") };
+        let again = client.create(&create).await.unwrap();
+        assert!(matches!(again, CREATE3res::Err((nfsstat3::NFS3ERR_EXIST, _))));
+        let data = Opaque::owned(b"written".to_vec());
+        let stable = stable_how::UNSTABLE;
+        let write = WRITE3args { file: file.clone(), offset: 1, count: 7, stable, data };
+        let WRITE3res::Ok(written) = client.write(&write).await.unwrap() else {
+            panic!("no write")
+        };
+        assert_eq!(written.committed, stable_how::FILE_SYNC);
+        let new_attributes = sattr3 { size: Nfs3Option::Some(4), ..sattr3::default() };
+        let guard = Nfs3Option::None;
+        let cut = SETATTR3args { object: file.clone(), new_attributes, guard };
+        assert!(matches!(client.setattr(&cut).await.unwrap(), SETATTR3res::Ok(_)));
+        assert_eq!(content(&mut client, &file, 0).await.0, b"\0wri");
+        let mkdir = MKDIR3args { where_: in_dir(&root, "d"), attributes };
+        let MKDIR3res::Ok(made) = client.mkdir(&mkdir).await.unwrap() else { panic!("no mkdir") };
+        let Nfs3Option::Some(dir) = made.obj else { panic!("no handle") };
+        let rename = RENAME3args { from: in_dir(&root, "f"), to: in_dir(&dir, "g") };
+        assert!(matches!(client.rename(&rename).await.unwrap(), RENAME3res::Ok(_)));
+        let rmdir = RMDIR3args { object: in_dir(&root, "d") };
+        let refused = client.rmdir(&rmdir).await.unwrap();
+        assert!(matches!(refused, RMDIR3res::Err((nfsstat3::NFS3ERR_NOTEMPTY, _))));
+    });
+    let file = fs.attr(fs.resolve(b"d/g").unwrap()).unwrap();
+    assert_eq!((file.permissions, file.uid, file.gid, file.size), (0o600, 5, 6, 4));
+    let gone = fs.unlink(fs.resolve(b"d").unwrap(), b"g", Timestamp::default());
+    assert!(gone.is_err(), "still writable");
+}
