@@ -30,8 +30,8 @@ pub(crate) struct Mode {
 
 #[derive(Debug)]
 enum Mounted {
-    Ubifs(UbifsMount),
-    Jffs2(Jffs2Rw),
+    Ubifs(Box<UbifsMount>),
+    Jffs2(Box<Jffs2Rw>),
 }
 
 /// What has to be brought to rest when the file system is.
@@ -55,8 +55,8 @@ impl Writable {
     /// The file system.
     pub(crate) fn fs(&self) -> &dyn WritableFileSystem {
         match &self.fs {
-            Mounted::Ubifs(fs) => fs,
-            Mounted::Jffs2(fs) => fs,
+            Mounted::Ubifs(fs) => &**fs,
+            Mounted::Jffs2(fs) => &**fs,
         }
     }
 
@@ -100,10 +100,7 @@ pub(crate) fn open(
     if holds_jffs2(&place, args)? {
         return open_jffs2(&place, args, mode, session).context(place.path.display());
     }
-    match mode.read_only {
-        true => read_ubifs(&place, args, session),
-        false => open_ubifs(args, session),
-    }
+    if mode.read_only { read_ubifs(&place, args, session) } else { open_ubifs(args, session) }
 }
 
 /// Whether there is a JFFS2, or a chip without a UBI, on which one can be.
@@ -139,7 +136,7 @@ fn open_jffs2(
     let (fs, report) = Jffs2Rw::mount(device.clone(), &options)?;
     session.report(report.findings);
     let below = Below { device: Some(device), ..Below::default() };
-    Ok(Writable { fs: Mounted::Jffs2(fs), below, read_only: mode.read_only })
+    Ok(Writable { fs: Mounted::Jffs2(Box::new(fs)), below, read_only: mode.read_only })
 }
 
 /// A JFFS2 image file as the flash it is meant for.
@@ -179,7 +176,7 @@ fn read_ubifs(
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let (fs, findings) = UbifsMount::mount(device, options).context(place.path.display())?;
     session.report(findings);
-    Ok(Writable { fs: Mounted::Ubifs(fs), below: Below::default(), read_only: true })
+    Ok(Writable { fs: Mounted::Ubifs(Box::new(fs)), below: Below::default(), read_only: true })
 }
 
 fn open_ubifs(args: &TargetArgs, session: &mut Session) -> Result<Writable, Failure> {
@@ -204,7 +201,7 @@ fn open_ubifs(args: &TargetArgs, session: &mut Session) -> Result<Writable, Fail
     session.report(findings);
     let device = Some(Arc::clone(&flash.device));
     let below = Below { ubi: Some(ubi), device, _flash: Some(flash) };
-    Ok(Writable { fs: Mounted::Ubifs(fs), below, read_only: false })
+    Ok(Writable { fs: Mounted::Ubifs(Box::new(fs)), below, read_only: false })
 }
 
 /// The volume that was named, the only one with a UBIFS, or the only one.

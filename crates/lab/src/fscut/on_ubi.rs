@@ -124,6 +124,7 @@ mod tests {
     }
 
     /// Writes a mark into an empty volume, and finds it later.
+    #[allow(clippy::needless_pass_by_value)] // the form of a `MountFn`
     fn mark(device: Arc<dyn LebDevice>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
         let mut first = vec![0; device.min_io() as usize];
         device.read(Leb::new(0), 0, &mut first).map_err(text)?;

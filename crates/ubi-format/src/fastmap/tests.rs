@@ -1,3 +1,5 @@
+//! Fastmaps as bytes and back.
+
 use super::*;
 use crate::constants::LAYOUT_VOLUME;
 use proptest::prelude::*;

@@ -124,8 +124,8 @@ impl Core {
     pub(super) fn spare_lebs(&self) -> i64 {
         let stats = &self.lprops.stats;
         stats.empty_lebs
-            + self.lprops.set(Category::Freeable).len() as i64
-            + self.gc.queued.len() as i64
+            + self.lprops.set(Category::Freeable).len().cast_signed() as i64
+            + self.gc.queued.len().cast_signed() as i64
             - stats.taken_empty_lebs
     }
 

@@ -356,11 +356,11 @@ impl Core {
         let dirty_last = within > 0 && self.pages.get(ino, last_block).is_some();
         if within > 0 && !dirty_last {
             let mut page = [0; PAGE];
-            if let Some((size, how)) = self.stored_block(ino, last_block, &mut page)? {
-                if size > within {
-                    let key = Key::data(ino, last_block);
-                    cut = Some(self.pages.frame_one(key, &page[..within], how));
-                }
+            if let Some((size, how)) = self.stored_block(ino, last_block, &mut page)?
+                && size > within
+            {
+                let key = Key::data(ino, last_block);
+                cut = Some(self.pages.frame_one(key, &page[..within], how));
             }
         }
         if dirty_last {
@@ -403,10 +403,8 @@ impl Core {
             Ok(())
         });
         self.must(result, "truncation")?;
-        if dirty_last {
-            if let Some(promise) = self.pages.remove(ino, last_block) {
-                self.release(&promise);
-            }
+        if dirty_last && let Some(promise) = self.pages.remove(ino, last_block) {
+            self.release(&promise);
         }
         self.inode_written(ino);
         Ok(())

@@ -62,14 +62,13 @@ impl Core {
             .an_empty_leb()
             .or_else(|| self.lprops.set(Category::Freeable).first().map(|(_, leb)| *leb));
         let size = self.flash.leb_size;
-        let leb = match known {
-            Some(leb) => leb,
-            None => {
-                let good = |lp: &super::lprops::Lp| !lp.index && lp.reclaimable() == size;
-                match self.lprops.scan(&self.flash, good)? {
-                    Some(leb) => leb,
-                    None => return Ok(None),
-                }
+        let leb = if let Some(leb) = known {
+            leb
+        } else {
+            let good = |lp: &super::lprops::Lp| !lp.index && lp.reclaimable() == size;
+            match self.lprops.scan(&self.flash, good)? {
+                Some(leb) => leb,
+                None => return Ok(None),
             }
         };
         self.lprops.update(&self.flash, leb, |lp| {
@@ -93,15 +92,16 @@ impl Core {
     }
 
     fn choose_victim(&mut self, min_space: u32, any_empty: bool) -> Step<Option<u32>> {
-        if any_empty && self.may_give_empty() {
-            if let Some(leb) = self.an_empty_leb() {
-                return Ok(Some(leb));
-            }
+        if any_empty
+            && self.may_give_empty()
+            && let Some(leb) = self.an_empty_leb()
+        {
+            return Ok(Some(leb));
         }
-        if any_empty || self.reserved_idx_lebs() > 0 {
-            if let Some((_, leb)) = self.lprops.set(Category::Freeable).first() {
-                return Ok(Some(*leb));
-            }
+        if (any_empty || self.reserved_idx_lebs() > 0)
+            && let Some((_, leb)) = self.lprops.set(Category::Freeable).first()
+        {
+            return Ok(Some(*leb));
         }
         let may_take_index = self.min_idx_lebs() < self.lprops.stats.idx_lebs;
         let dirty_idx = self.lprops.set(Category::DirtyIndex).last().copied();

@@ -192,7 +192,7 @@ impl Core {
     fn live_nodes(&mut self, victim: u32, bytes: &[u8]) -> Step<(Vec<Live>, Vec<Live>)> {
         let mut scanner = Scanner::new(Leb::new(victim), bytes, 0, self.flash.limits);
         let (mut data, mut others) = (Vec::new(), Vec::new());
-        while let Some((offset, node)) = scanner.next() {
+        for (offset, node) in scanner.by_ref() {
             let Some(key) = node.key() else {
                 if node.header.node_type == NodeType::Index {
                     let message = "an index node in a data LEB";

@@ -151,13 +151,12 @@ impl Core {
         }
         len += if whiteout.is_some() { 168 } else { 0 };
         self.reserve(BASE_HEAD, len)?;
-        if let Some(other) = replaced {
-            if self.drop_link(other.ino, now)? {
-                if let Err(fault) = self.add_orphan(other.ino) {
-                    self.restore_link(other.ino, is_dir)?;
-                    return Err(fault);
-                }
-            }
+        if let Some(other) = replaced
+            && self.drop_link(other.ino, now)?
+            && let Err(fault) = self.add_orphan(other.ino)
+        {
+            self.restore_link(other.ino, is_dir)?;
+            return Err(fault);
         }
         let time = self.time(now);
         self.inode(moved.ino)?.ctime = time;

@@ -68,12 +68,12 @@ impl Lpt {
             lsave_done: !flash.sb.has(sb_flags::BIG_LPT),
         };
         self.row(flash, self.head.leb)?.held = true;
-        self.place_tables(flash, &mut writer)?;
+        self.place_tables(flash, &mut writer);
         let top = self.levels.len() - 1;
         self.place_subtree(flash, &mut writer, top, 0, props)?;
         while !writer.lsave_done || writer.ltab_run.is_none() {
             self.next_leb(flash, &mut writer)?;
-            self.place_tables(flash, &mut writer)?;
+            self.place_tables(flash, &mut writer);
         }
         self.close_run(flash, &mut writer)?;
         let last = writer.runs.last().expect("there is always a current run");
@@ -96,7 +96,7 @@ impl Lpt {
     }
 
     /// Tables go first in a LEB, as soon as they fit.
-    fn place_tables(&mut self, flash: &Flash, writer: &mut Writer) -> Step<()> {
+    fn place_tables(&mut self, flash: &Flash, writer: &mut Writer) {
         let size = flash.lpt.lsave_size as u32;
         if !writer.lsave_done && writer.rest(flash) >= size {
             let lebs = self.lsave.iter().map(|leb| Leb::new(*leb)).collect();
@@ -109,7 +109,6 @@ impl Lpt {
             self.ltab_at = writer.append(&vec![0; size as usize]);
             writer.ltab_run = Some((writer.runs.len() - 1, start));
         }
-        Ok(())
     }
 
     fn place_subtree(
@@ -146,7 +145,7 @@ impl Lpt {
         };
         if writer.rest(flash) < packed.len() as u32 {
             self.next_leb(flash, writer)?;
-            self.place_tables(flash, writer)?;
+            self.place_tables(flash, writer);
             if writer.rest(flash) < packed.len() as u32 {
                 self.next_leb(flash, writer)?;
             }
