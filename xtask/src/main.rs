@@ -7,6 +7,7 @@ mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
+mod subject;
 mod tidy;
 
 use std::process::ExitCode;
