@@ -37,3 +37,21 @@ flash() {
         dd if="$1" of=/dev/mtd0 bs=64k 2>/dev/null
     fi
 }
+
+# ubi_view DIR: what Linux shows of ubi0: `lines` for the device and its volumes, and their content.
+ubi_view() {
+    mkdir "$1"
+    sys=/sys/class/ubi/ubi0
+    echo "device leb_size=$(cat $sys/eraseblock_size) pebs=$(cat $sys/total_eraseblocks)" \
+        "bad=$(cat $sys/bad_peb_count) volumes=$(cat $sys/volumes_count)" \
+        "max_ec=$(cat $sys/max_ec)" >"$1/lines"
+    for id in 0 1 2 3 4 5 6 7; do
+        sys=/sys/class/ubi/ubi0_$id
+        [ -e $sys ] || continue
+        echo "volume $id name=$(cat $sys/name) type=$(cat $sys/type)" \
+            "reserved=$(cat $sys/reserved_ebs) usable=$(cat $sys/usable_eb_size)" \
+            "data=$(cat $sys/data_bytes) alignment=$(cat $sys/alignment)" \
+            "upd=$(cat $sys/upd_marker)" >>"$1/lines"
+        [ "$(cat $sys/upd_marker)" = 1 ] || cat /dev/ubi0_$id >"$1/$id"
+    done
+}

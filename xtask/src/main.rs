@@ -8,6 +8,7 @@ mod kernel;
 mod mutate;
 mod oracle;
 mod posix;
+mod subject;
 mod tidy;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 //!
 //! - `linux-writes` makes images by real Linux, clean and cut off, and lists what Linux sees.
 //! - `we-read` compares what our reader sees in them.
+//! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
 
 mod batch;
@@ -11,6 +12,8 @@ mod jffs2_ours;
 mod jffs2_writes;
 mod linux_writes;
 mod mounts_ours;
+mod ubi_chips;
+mod views;
 mod we_read;
 
 use crate::command::{find_program, repository};
@@ -105,6 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let mut names = linux_writes::names();
     names.extend(jffs2_writes::names());
     names.extend(we_read::names());
+    names.extend(ubi_chips::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
     names.retain(|name| checks.wants(name));
@@ -129,6 +133,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     we_read::run(&paths, &mut checks);
+    ubi_chips::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);

@@ -1,5 +1,5 @@
-//! Several cases in one boot: the same script, each time with other variables, each case on its
-//! own chip and with its own verdict.
+//! Several cases in one boot: each with its script and variables, on its own chip and with its own
+//! verdict.
 
 use crate::guest::{Guest, GuestReport, JobDir};
 use crate::oracle::Paths;
@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub(crate) struct BatchCase {
     /// Its name, and that of its directory.
     pub(crate) name: String,
+    /// What the guest runs.
+    pub(crate) script: &'static str,
     /// Shell variables the script finds; `OUT` is set to the case's directory.
     pub(crate) variables: Vec<(&'static str, String)>,
     /// Files it finds there.
@@ -27,22 +29,21 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Boots and runs `script` for every case.
+    /// Boots and runs every case.
     pub(crate) fn run(
         guest: &Guest,
         paths: &Paths,
         name: &str,
-        script: &str,
         cases: &[BatchCase],
     ) -> Result<Self> {
         let job = JobDir::create(&paths.work.join(name))?;
         job.add_program(&paths.manifest_program)?;
         job.write("lib.sh", include_str!("../../guest/lib.sh"))?;
-        job.write("case.sh", script)?;
         let mut main = String::from("dmesg -c >/dev/null\n");
         for case in cases {
             let dir = job.path().join(&case.name);
             fs::create_dir(&dir)?;
+            fs::write(dir.join("case.sh"), case.script)?;
             for (file, from) in &case.files {
                 fs::copy(from, dir.join(file))
                     .with_context(|| format!("cannot copy {}", from.display()))?;
@@ -54,7 +55,7 @@ impl Batch {
             }
             writeln!(
                 main,
-                "sh -c '. ./lib.sh; . ./case.sh' >{0}/output 2>&1; echo $? >{0}/status\n\
+                "sh -c '. ./lib.sh; . ./{0}/case.sh' >{0}/output 2>&1; echo $? >{0}/status\n\
                  sh -c '. ./lib.sh; unload'",
                 case.name
             )?;

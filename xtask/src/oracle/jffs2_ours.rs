@@ -107,8 +107,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     for case in &mounted {
         cases.push(source.batch_case(case)?);
     }
-    let script = include_str!("../../guest/jffs2-mounts.sh");
-    let batch = Batch::run(guest, paths, "jffs2-mounts", script, &cases)?;
+    let batch = Batch::run(guest, paths, "jffs2-mounts", &cases)?;
     println!("      linux-mounts-ours, JFFS2: {:.1} s in the guest", batch.seconds());
     for case in mounted {
         let outcome = batch.case_dir(case.name).and_then(|dir| source.judge(&dir));
@@ -159,7 +158,9 @@ impl<'a> Source<'a> {
             output(mkfs.args(case.options).arg(&self.tree).arg("-o").arg(&image))?;
         }
         let variables = vec![("LOAD", case.chip.load.to_owned()), ("MARKERS", MARKERS.to_owned())];
-        Ok(BatchCase { name: case.name.to_owned(), variables, files: vec![("image", image)] })
+        let script = include_str!("../../guest/jffs2-mounts.sh");
+        let files = vec![("image", image)];
+        Ok(BatchCase { name: case.name.to_owned(), script, variables, files })
     }
 
     /// Compares what Linux listed with the source, and reads the kernel's log.

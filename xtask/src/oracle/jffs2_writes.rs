@@ -69,8 +69,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks
         return Ok(());
     }
     let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
-    let script = include_str!("../../guest/jffs2-writes.sh");
-    let batch = Batch::run(guest, paths, "jffs2-writes", script, &cases)?;
+    let batch = Batch::run(guest, paths, "jffs2-writes", &cases)?;
     println!("      linux-writes, JFFS2: {:.1} s in the guest", batch.seconds());
     for case in made {
         let outcome = batch.case_dir(case.name).and_then(|dir| {
@@ -111,7 +110,8 @@ fn batch_case(case: &Case) -> BatchCase {
         ("OPS", case.operations.to_string()),
         ("LIVE", "1500".to_owned()),
     ];
-    BatchCase { name: case.name.to_owned(), variables, files: Vec::new() }
+    let script = include_str!("../../guest/jffs2-writes.sh");
+    BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
 }
 
 /// Moves the results of a case to where readers look for them.

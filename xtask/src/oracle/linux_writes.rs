@@ -167,8 +167,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks
         return Ok(());
     }
     let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
-    let script = include_str!("../../guest/writes.sh");
-    let batch = Batch::run(guest, paths, "linux-writes", script, &cases)?;
+    let batch = Batch::run(guest, paths, "linux-writes", &cases)?;
     println!("      linux-writes: {:.1} s in the guest", batch.seconds());
     for case in made {
         let outcome = batch.case_dir(case.name).and_then(|dir| {
@@ -208,7 +207,8 @@ fn batch_case(case: &Case) -> BatchCase {
         ("LIVE", case.live_kib.to_string()),
         ("BIG", if case.big { "big" } else { "" }.to_owned()),
     ];
-    BatchCase { name: case.name.to_owned(), variables, files: Vec::new() }
+    let script = include_str!("../../guest/writes.sh");
+    BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
 }
 
 /// Moves the results of a case to where readers look for them.

@@ -132,8 +132,7 @@ pub(crate) fn run(
         return Ok(());
     }
     let (cases, batch_cases): (Vec<&Case>, Vec<BatchCase>) = built.into_iter().unzip();
-    let script = include_str!("../../guest/mounts.sh");
-    let batch = Batch::run(guest, paths, "linux-mounts-ours", script, &batch_cases)?;
+    let batch = Batch::run(guest, paths, "linux-mounts-ours", &batch_cases)?;
     println!("      linux-mounts-ours: {:.1} s in the guest", batch.seconds());
     for case in cases {
         let outcome = batch.case_dir(case.name).and_then(|dir| judge(&dir, case, &sources));
@@ -221,7 +220,8 @@ impl Bench<'_> {
             ("PUT", put.to_owned()),
             ("VOLUMES", volumes.to_owned()),
         ];
-        Ok(BatchCase { name: self.case.name.to_owned(), variables, files })
+        let script = include_str!("../../guest/mounts.sh");
+        Ok(BatchCase { name: self.case.name.to_owned(), script, variables, files })
     }
 
     /// A bare UBIFS image.

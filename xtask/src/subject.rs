@@ -1,0 +1,92 @@
+//! Our view of a UBI device, in the words of `ubi_view` in `xtask/guest/lib.sh`.
+
+use anyhow::{Context, Result};
+use eraseblock_base::Leb;
+use eraseblock_mtd::{ImageFile, LebDevice};
+use eraseblock_ubi::{AttachOptions, Hints, Ubi, UbiVolume, detect};
+use eraseblock_ubi_format::VolumeKind;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The view of an image.
+pub(crate) fn of(target: &Path) -> Result<String> {
+    lines(&attach(target)?)
+}
+
+fn attach(target: &Path) -> Result<Ubi> {
+    let file = File::open(target)?;
+    let found = detect(&file, &Hints::default())?.context("there is no UBI")?;
+    let device = Arc::new(ImageFile::new(file, &found.shape())?);
+    Ok(Ubi::attach(device, &found.layout, &AttachOptions::default())?)
+}
+
+/// The lines of an attached device.
+fn lines(ubi: &Ubi) -> Result<String> {
+    let found = ubi.attachment();
+    let bad = found.counts.bad;
+    let mut out = String::new();
+    writeln!(
+        out,
+        "device leb_size={} pebs={} bad={bad} volumes={} max_ec={}",
+        found.layout.leb_size(),
+        found.peb_count - bad,
+        found.volumes.len(),
+        found.erase_counters.max
+    )?;
+    for info in &found.volumes {
+        let is_static = info.kind == VolumeKind::Static;
+        writeln!(
+            out,
+            "volume {} name={} type={} reserved={} usable={} data={} alignment={} upd={}",
+            info.id,
+            String::from_utf8_lossy(info.name.as_bytes()),
+            if is_static { "static" } else { "dynamic" },
+            info.reserved_lebs,
+            info.usable_leb_size,
+            info.used_bytes,
+            info.alignment,
+            u8::from(info.upd_marker)
+        )?;
+        if !info.upd_marker {
+            lebs(&ubi.volume(info.id)?, &mut out)?;
+        }
+    }
+    Ok(out)
+}
+
+fn lebs(volume: &UbiVolume, out: &mut String) -> Result<()> {
+    let info = volume.info();
+    let mut buf = vec![0; info.usable_leb_size as usize];
+    for leb in 0..info.reserved_lebs {
+        volume.read(Leb::new(leb), 0, &mut buf)?;
+        // Behind the data of a static volume there is nothing to be read in Linux.
+        let start = u64::from(leb) * u64::from(info.usable_leb_size);
+        let rest = usize::try_from(info.used_bytes.saturating_sub(start)).unwrap_or(usize::MAX);
+        if let Some(behind) = buf.get_mut(rest..) {
+            behind.fill(0xFF);
+        }
+        out.push_str(&leb_line(info.id.get(), leb, &buf));
+    }
+    Ok(())
+}
+
+/// The line of a LEB; nothing if all of it is 0xFF.
+pub(crate) fn leb_line(volume: u32, leb: u32, content: &[u8]) -> String {
+    if content.iter().all(|byte| *byte == 0xFF) {
+        return String::new();
+    }
+    let mut line = format!("leb {volume} {leb} ");
+    for byte in Sha256::digest(content) {
+        let _ = write!(line, "{byte:02x}");
+    }
+    line + "\n"
+}
+
+/// Content of `len` bytes; another `salt` makes another.
+pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    let byte = |at: usize| u8::try_from((at / 3 + at / 251) % 256).unwrap_or(0) ^ salt;
+    (0..len).map(byte).collect()
+}
