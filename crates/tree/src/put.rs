@@ -220,7 +220,7 @@ fn new_inode(node: &SourceNode) -> NewInode<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::{CompareOptions, MemoryFs, ModelFs, same_tree};
+    use eraseblock_vfs::{CompareOptions, MemoryFs, ModelFs, ModelRules, same_tree};
     use std::sync::Arc;
 
     fn dir(permissions: u32) -> SourceNode {
@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn a_tree_arrives_whole_once_and_twice() {
-        let fs = ModelFs::default();
+        let rules = ModelRules { device_size: 0, ..ModelRules::UBIFS };
+        let fs = ModelFs::new(rules, Timestamp::default());
         let expected = MemoryFs::new(source());
         let options = CompareOptions { times: true, holes: true, ..CompareOptions::BASIC };
         for links in [1, 1] {

@@ -11,7 +11,7 @@ use crate::error::UbifsError;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up;
 use eraseblock_mtd::{LebDevice, MtdError};
-use eraseblock_ubifs_format::encode::index_len;
+use eraseblock_ubifs_format::encode::{self, index_len};
 use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
 use eraseblock_ubifs_format::{Limits, Superblock, constants::sb_flags};
 use std::sync::Arc;
@@ -159,6 +159,16 @@ impl Flash {
     /// Replaces a LEB, by nothing if there is nothing left of it.
     pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         if data.is_empty() { self.unmap(leb) } else { self.change(leb, data) }
+    }
+
+    /// Writes the LEB of a head anew up to `end` (spec: ubifs-runtime 17.8). Also when it looks
+    /// right: a page that was being written may read well now and not later, and one that looks
+    /// erased may not be. It must not have been read before.
+    pub(super) fn renew_head(&mut self, leb: u32, end: u32) -> Step<()> {
+        let mut front = vec![0; end as usize];
+        self.read(leb, 0, &mut front)?;
+        encode::pad(&mut front, self.min_io);
+        self.renew(leb, &front)
     }
 
     pub(super) fn unmap(&mut self, leb: u32) -> Step<()> {

@@ -64,6 +64,11 @@ impl Core {
             return Err(Fault::refused(selected.at, "master-lost", "a master without a place"));
         };
         let need_recovery = master.has(master_flags::DIRTY);
+        let mut flash = flash;
+        if need_recovery {
+            flash.renew_head(master.ihead_lnum, master.ihead_offs)?;
+            flash.renew_head(master.nhead_lnum, master.nhead_offs)?;
+        }
         let lprops = Lprops::new(&flash, &master)?;
         let mut core = Self {
             tnc: Tnc::new(master.root(), master.index_size),
@@ -87,10 +92,6 @@ impl Core {
         };
         if selected.was_recovered || need_recovery {
             core.write_recovered_master()?;
-        }
-        if need_recovery {
-            core.renew_head(core.master.ihead_lnum, core.master.ihead_offs)?;
-            core.renew_head(core.master.nhead_lnum, core.master.nhead_offs)?;
         }
         if core.flash.sb.has(sb_flags::SPACE_FIXUP) {
             core.fix_up_space()?;
@@ -140,7 +141,7 @@ impl Core {
         self.max_sqnum = self.max_sqnum.max(log.max_sqnum);
         let end = log.head_offset.next_multiple_of(self.flash.min_io);
         if need_recovery {
-            self.renew_head(log.head, log.head_offset)?;
+            self.flash.renew_head(log.head, log.head_offset)?;
         }
         self.log.head = log.head;
         self.log.head_offset = end;

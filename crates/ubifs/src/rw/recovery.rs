@@ -30,15 +30,6 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the LEB of a head anew up to `end` (17.8). Also when it looks right: a page that was
-    /// being written may read well now and not later, and one that looks erased may not be.
-    pub(super) fn renew_head(&mut self, leb: u32, end: u32) -> Step<()> {
-        let mut front = vec![0; end as usize];
-        self.flash.read(leb, 0, &mut front)?;
-        encode::pad(&mut front, self.flash.min_io);
-        self.flash.renew(leb, &front)
-    }
-
     /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
     /// area is only emptied.
     pub(super) fn take_orphans(
