@@ -166,7 +166,7 @@ impl Window<'_> {
     /// Puts one block where it belongs.
     fn block(&mut self, branch: &Branch, bytes: &[u8], spare: &mut Vec<u8>) -> Result<(), FsError> {
         let what = || format!("inode {} block {}", self.ino, branch.key.value());
-        let data = check_leaf(&self.fs.tnc.volume, branch, bytes)
+        let data = check_leaf(&self.fs.tnc.volume.limits, branch, bytes)
             .and_then(|node| node.data())
             .map_err(|error| leaf_error(&what(), error.into()))?;
         let failed = |error: String| {

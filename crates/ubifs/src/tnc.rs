@@ -7,7 +7,7 @@ use eraseblock_base::Location;
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::Node;
-use eraseblock_ubifs_format::{Branch, Dent, FormatError, Key, KeyKind, decode};
+use eraseblock_ubifs_format::{Branch, Dent, FormatError, Key, KeyKind, Limits, decode};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Tnc {
     ) -> Result<Node<'a>, LeafError> {
         buf.resize(branch.len as usize, 0);
         self.volume.read(branch.leb, branch.offset, buf)?;
-        Ok(check_leaf(&self.volume, branch, buf)?)
+        Ok(check_leaf(&self.volume.limits, branch, buf)?)
     }
 
     /// The list of all entries of a hashed key, to be changed.
@@ -157,7 +157,7 @@ impl Tnc {
 
 /// Checks the bytes of a leaf against the branch that led to it.
 pub(crate) fn check_leaf<'a>(
-    volume: &Volume,
+    limits: &Limits,
     branch: &Branch,
     bytes: &'a [u8],
 ) -> Result<Node<'a>, FormatError> {
@@ -168,7 +168,7 @@ pub(crate) fn check_leaf<'a>(
         Some(KeyKind::Xent) => NodeType::Xent,
         Some(KeyKind::Inode) | None => NodeType::Inode,
     };
-    let node = decode::expect(bytes, node_type, &volume.limits, at)?;
+    let node = decode::expect(bytes, node_type, limits, at)?;
     match node.key() {
         Some(key) if key == branch.key => Ok(node),
         key => Err(FormatError::Field {

@@ -169,7 +169,6 @@ impl InodeState {
 pub(super) struct InodeTable {
     of: BTreeMap<u32, InodeState>,
     pinned: usize,
-    hand: u32,
 }
 
 impl InodeTable {
@@ -214,7 +213,6 @@ impl InodeTable {
         for ino in forget {
             self.of.remove(&ino);
         }
-        self.hand = self.hand.wrapping_add(1);
     }
 }
 

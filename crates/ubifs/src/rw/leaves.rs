@@ -2,14 +2,14 @@
 //! (spec: ubifs-runtime 10.6, 10.7, 10.14 to 10.16).
 
 use super::core::Core;
-use super::error::{Fault, Step, at};
+use super::error::{Fault, Step};
 use super::journal::Written;
 use super::tnc::{Position, Zbranch};
 use crate::error::UbifsError;
-use eraseblock_ubifs_format::constants::NodeType;
-use eraseblock_ubifs_format::decode::{self, Node};
+use crate::tnc::check_leaf;
+use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::key::VALUE_MASK;
-use eraseblock_ubifs_format::{Dent, Expected, FormatError, Key, KeyKind};
+use eraseblock_ubifs_format::{Dent, Key};
 use std::cmp::Ordering;
 
 /// Where an entry of a certain name is, or would be.
@@ -23,21 +23,6 @@ pub(super) struct Resolved {
     dangling: Option<Zbranch>,
 }
 
-/// The type of the node a key leads to.
-fn type_of(key: Key) -> NodeType {
-    match key.kind() {
-        Some(KeyKind::Data) => NodeType::Data,
-        Some(KeyKind::Dent) => NodeType::Dent,
-        Some(KeyKind::Xent) => NodeType::Xent,
-        Some(KeyKind::Inode) | None => NodeType::Inode,
-    }
-}
-
-/// Order of names under one hash (spec: ubifs-format 5.3).
-pub(super) fn name_order(one: &[u8], other: &[u8]) -> Ordering {
-    one.cmp(other)
-}
-
 impl Core {
     /// Reads the leaf of a branch into `buf` and holds it against the branch.
     pub(super) fn leaf<'a>(&self, branch: &Zbranch, buf: &'a mut Vec<u8>) -> Step<Node<'a>> {
@@ -48,18 +33,7 @@ impl Core {
 
     /// Holds the bytes of a leaf against its branch.
     pub(super) fn check_leaf<'a>(&self, branch: &Zbranch, bytes: &'a [u8]) -> Step<Node<'a>> {
-        let place = at(branch.leb, branch.offset);
-        let node = decode::expect(bytes, type_of(branch.key), &self.flash.limits, place)?;
-        if node.key() != Some(branch.key) {
-            return Err(Fault::from(FormatError::Field {
-                at: place,
-                what: node.header.node_type,
-                field: "key",
-                found: u64::from_be_bytes(node.key().unwrap_or(Key::MIN).to_bytes()),
-                expected: Expected::Words("the key of its branch"),
-            }));
-        }
-        Ok(node)
+        Ok(check_leaf(&self.flash.limits, &branch.branch(), bytes)?)
     }
 
     /// The branch of a key that occurs once.
@@ -82,7 +56,7 @@ impl Core {
             }
             let entry = self.leaf(&branch, &mut buf).and_then(|node| Ok(node.dent()?));
             match entry {
-                Ok(dent) => match name_order(dent.name, name) {
+                Ok(dent) => match dent.name.cmp(name) {
                     Ordering::Equal => {
                         return Ok(Resolved { found: Some(position), place: position, dangling });
                     }

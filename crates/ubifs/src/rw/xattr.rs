@@ -139,13 +139,8 @@ impl Core {
         let result = self.write_new_xattr(host, ino, name);
         self.must(result, "attribute")?;
         self.inode_written(ino);
-        self.xattr_host_written(host);
-        Ok(())
-    }
-
-    /// The host was journalled with an attribute's group: with a size its content may lag behind.
-    fn xattr_host_written(&mut self, host: u32) {
         self.inode_written(host);
+        Ok(())
     }
 
     fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
@@ -207,7 +202,7 @@ impl Core {
         let result = result.and_then(|written| self.index_inodes(&inos, &written));
         self.must(result, "attribute")?;
         self.inode_written(holder);
-        self.xattr_host_written(host);
+        self.inode_written(host);
         Ok(())
     }
 
@@ -246,7 +241,7 @@ impl Core {
         inode.ctime = time;
         let result = self.write_removed_xattr(host, holder, name);
         self.must(result, "attribute")?;
-        self.xattr_host_written(host);
+        self.inode_written(host);
         self.inodes.remove(holder);
         Ok(())
     }
