@@ -10,6 +10,7 @@ mod oracle;
 mod posix;
 mod subject;
 mod tidy;
+mod turns;
 
 use std::process::ExitCode;
 

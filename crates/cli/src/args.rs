@@ -2,6 +2,7 @@
 
 pub(crate) mod flash;
 pub(crate) mod jffs2;
+pub(crate) mod source;
 pub(crate) mod ubifs;
 
 use crate::command;
