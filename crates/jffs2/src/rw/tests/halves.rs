@@ -32,7 +32,8 @@ fn block_of(chip: &Chip, name: &[u8]) -> Option<u32> {
 fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
     for number in names {
         let ino = fs.create(1, format!("file-{number:03}").as_bytes(), &FILE, at(1)).unwrap();
-        let bytes: Vec<u8> = (0..400).map(|byte: u32| (byte * byte * number >> 5) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..400).map(|byte: u32| ((byte * byte * number) >> 5) as u8).collect();
         fs.write(ino, 0, &bytes, at(2)).unwrap();
     }
 }
@@ -40,7 +41,7 @@ fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
 /// Writes what is dead at once.
 fn churn(fs: &Jffs2Rw) {
     let ino = fs.create(1, b"churn", &FILE, at(4)).unwrap();
-    let bytes: Vec<u8> = (0..3000_u32).map(|byte| (byte * byte >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
     fs.write(ino, 0, &bytes, at(4)).unwrap();
     fs.unlink(1, b"churn", at(5)).unwrap();
 }
