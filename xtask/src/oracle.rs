@@ -4,9 +4,10 @@
 //! - `we-read` compares what our reader sees in them.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
+//! - `we-write-ubifs` has one file system written in turns by us and by Linux.
 
 mod batch;
-mod compare;
+pub(crate) mod compare;
 mod jffs2_chips;
 mod jffs2_ours;
 mod jffs2_writes;
@@ -15,6 +16,7 @@ mod mounts_ours;
 mod ubi_chips;
 mod views;
 mod we_read;
+mod we_write;
 
 use crate::command::{find_program, repository};
 use crate::guest::Guest;
@@ -111,6 +113,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     names.extend(ubi_chips::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
+    names.extend(we_write::names());
     names.retain(|name| checks.wants(name));
     if options.list {
         println!("{}", names.join("\n"));
@@ -136,6 +139,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     ubi_chips::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;
+    we_write::run(&guest, &paths, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
 }

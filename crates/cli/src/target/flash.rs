@@ -1,9 +1,10 @@
 //! A flash that is written to: a simulated chip, an image file, or `/dev/mtdX`.
 
+use super::lock::lock;
 use super::{Place, device, image};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
-use eraseblock_mtd::{ImageShape, Mtd, WritableImage};
+use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, WritableImage};
 use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind};
 use eraseblock_nandsim::{Chip, is_chip_file};
 use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
@@ -22,6 +23,10 @@ pub(crate) struct Flash {
     pub volume: Option<Vec<u8>>,
     /// The flash.
     pub device: Arc<dyn Mtd>,
+    /// The same; knows what was done to it since it was opened.
+    pub counted: Arc<CountedMtd>,
+    /// The same if it is a simulated chip.
+    pub chip: Option<Arc<Chip>>,
     /// Where UBI's headers are, if there are any.
     pub layout: Option<HeaderLayout>,
     /// Corrected bits from which on a block is to be renewed.
@@ -40,28 +45,19 @@ impl Flash {
 
     fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
         let path = place.path.as_path();
-        let (device, threshold, lock): (Arc<dyn Mtd>, u16, _) =
-            if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
-                let options = MtdOptions { writable: write, ..MtdOptions::default() };
-                let node = MtdChar::open(path, options).map_err(device::failure)?;
-                let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
-                (Arc::new(node), threshold, None)
-            } else if is_chip(path)? {
-                let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
-                let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
-                (Arc::new(chip), threshold, None)
-            } else {
-                let (device, lock) = open_image(path, args, write)?;
-                (device, 1, lock)
-            };
+        let opened = open_device(path, args, write)?;
+        let counted = Arc::new(CountedMtd::new(opened.device));
+        let device: Arc<dyn Mtd> = Arc::clone(&counted) as Arc<dyn Mtd>;
         let layout = image::layout(device.as_ref(), &args.sizes)?;
         Ok(Self {
             path: place.path,
             volume: place.volume,
             device,
+            counted,
+            chip: opened.chip,
             layout,
-            bitflip_threshold: threshold.max(1),
-            _lock: lock,
+            bitflip_threshold: opened.threshold.max(1),
+            _lock: opened.lock,
         })
     }
 
@@ -83,8 +79,10 @@ impl Flash {
         match device.read_only() {
             Some(reason) if write => {
                 let path = self.path.display();
-                Err(Failure::new(format!("{path}: the device can only be read: {reason}"))
-                    .hint("--blocks N gives an image file the size of the flash it is made for"))
+                Err(Failure::new(format!("{path}: the device can only be read: {reason}")).hint(
+                    "--size SIZE, or --blocks N, gives an image file the size of the flash it \
+                         is made for",
+                ))
             }
             _ => Ok(device),
         }
@@ -130,6 +128,32 @@ pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> 
         .hint(format!("the volumes are: {}", names.join(", "))))
 }
 
+/// A device, and what else is known of it.
+struct Found {
+    device: Arc<dyn Mtd>,
+    chip: Option<Arc<Chip>>,
+    threshold: u16,
+    lock: Option<File>,
+}
+
+fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
+    if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
+        let lock = if write { Some(lock(path, true)?) } else { None };
+        let options = MtdOptions { writable: write, ..MtdOptions::default() };
+        let node = MtdChar::open(path, options).map_err(device::failure)?;
+        let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
+        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock });
+    }
+    if is_chip(path)? {
+        let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
+        let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
+        let chip = Arc::new(chip);
+        return Ok(Found { device: chip.clone(), chip: Some(chip), threshold, lock: None });
+    }
+    let (device, lock) = open_image(path, args, write)?;
+    Ok(Found { device, chip: None, threshold: 1, lock })
+}
+
 /// Whether the file holds a simulated chip.
 pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
     let mut start = Vec::new();
@@ -158,9 +182,10 @@ fn open_image(
     if !write {
         return Ok((Arc::new(eraseblock_mtd::ImageFile::new(file, &shape)?), None));
     }
-    if let Err(error) = file.try_lock() {
-        return Err(Failure::new(format!("the image is in use by another process: {error}")));
-    }
-    shape.peb_count = args.blocks.or(shape.peb_count);
-    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(file)))
+    let lock = lock(path, true)?;
+    let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
+    let wanted = wanted.map(u32::try_from).transpose();
+    let wanted = wanted.map_err(|_| Failure::usage("--size: too large"))?;
+    shape.peb_count = args.blocks.or(wanted).or(shape.peb_count);
+    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(lock)))
 }
