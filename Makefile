@@ -50,6 +50,8 @@ test: setup
 	$(CARGO) xtask posix --short
 	$(MAKE) deny
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
+	target/release/eraseblock lab powercut --target ubi --chip all --states 100000 --nested 512
+	target/release/eraseblock lab powercut --target ubi --bugs
 	target/release/xtask mutate --count 100000
 	target/release/xtask oracle
 
