@@ -19,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N]  our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
-  posix [--short]                  pjdfstest and fsx on a mount of the model file system
+  posix [--short] [--only KIND] [--suite NAME]
+                                   public suites on mounts of UBIFS, JFFS2 and the model
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {

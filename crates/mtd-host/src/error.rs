@@ -1,5 +1,6 @@
 //! Why a device of the host cannot be opened.
 
+use crate::block::BlockError;
 use eraseblock_base::{ErrorClass, GeometryError};
 use rustix::io::Errno;
 use std::io;
@@ -55,6 +56,14 @@ pub enum HostError {
         /// Why.
         source: GeometryError,
     },
+    /// A disk that is to be used as flash.
+    #[error("{path}: {source}", path = path.display())]
+    Block {
+        /// The block device or file.
+        path: PathBuf,
+        /// Why.
+        source: BlockError,
+    },
 }
 
 impl HostError {
@@ -68,6 +77,7 @@ impl HostError {
             Self::Refused { .. } => ErrorClass::Media,
             Self::NotThat { .. } | Self::Busy { .. } => ErrorClass::Caller,
             Self::Unexpected { .. } | Self::Geometry { .. } => ErrorClass::Unsupported,
+            Self::Block { source, .. } => source.class(),
         }
     }
 
@@ -87,6 +97,7 @@ impl HostError {
                 Errno::ROFS => Some("the driver does not allow writing to this device"),
                 _ => None,
             },
+            Self::Block { source, .. } => source.hint(),
             Self::Busy { .. } => Some("unmount or `ubidetach` it first"),
             Self::NotThat { .. } | Self::Unexpected { .. } | Self::Geometry { .. } => None,
         }

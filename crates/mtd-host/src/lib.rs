@@ -8,6 +8,7 @@
 //! 2. Every buffer handed to a driver is at least as long as the length handed over with it.
 
 pub mod abi;
+pub mod block;
 mod busy;
 mod error;
 mod mtd_char;
@@ -15,6 +16,7 @@ mod node;
 mod sys;
 mod ubi_char;
 
+pub use block::{BlockDevice, BlockError, BlockShape, BlockVolume, is_block_flash};
 pub use error::HostError;
 pub use mtd_char::{MtdChar, MtdFacts, MtdOptions};
 pub use node::{NodeKind, ubi_volume_node};

@@ -1,0 +1,635 @@
+//! A block device, or a plain file, used as flash (spec: block-device).
+//!
+//! Erased state is remembered, so that erased blocks are read without the disk and erasing writes
+//! nothing; units of 0xFF are not written. An eraseblock that is written again after an erasure lies
+//! elsewhere, which makes every change atomic up to the next sync.
+//!
+//! # Invariants
+//! 1. After a power cut the device is as it was at some moment not before the last finished sync:
+//!    whatever was done until then is there, and nothing of what was done later.
+//! 2. A unit is written at most once between two erasures.
+//! 3. After a commit that failed nothing is written any more.
+
+mod backing;
+mod journal;
+mod layout;
+mod map;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use backing::{Backing, HostDisk};
+pub use volume::BlockVolume;
+
+use crate::error::HostError;
+use eraseblock_base::{ErrorClass, Geometry, GeometryError, Location, Peb};
+use eraseblock_mtd::file::{check_range, locate};
+use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+use journal::Position;
+use layout::{Layout, META};
+use map::Map;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Requests kept in flight by a batch.
+const IN_FLIGHT: usize = 16;
+
+/// Why a disk cannot be used as flash.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlockError {
+    /// The disk fails.
+    #[error("cannot read or write the disk: {0}")]
+    Io(#[from] io::Error),
+    /// There is no flash on it.
+    #[error("no flash was made on this disk")]
+    NoSuperblock,
+    /// There is something else on it.
+    #[error("the disk is not empty")]
+    NotEmpty,
+    /// What is on the disk is not what we wrote.
+    #[error("{what} is damaged")]
+    Damaged {
+        /// What.
+        what: &'static str,
+    },
+    /// Sizes that do not go together.
+    #[error("found {found}, expected {expected}")]
+    Shape {
+        /// What was found.
+        found: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// The flash would have an impossible shape.
+    #[error("impossible geometry: {0}")]
+    Geometry(#[from] GeometryError),
+}
+
+impl BlockError {
+    /// How the error is to be answered.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io(_) => ErrorClass::Media,
+            Self::Damaged { .. } => ErrorClass::Corruption,
+            Self::NoSuperblock | Self::Shape { .. } | Self::Geometry(_) => ErrorClass::Unsupported,
+            Self::NotEmpty => ErrorClass::Caller,
+        }
+    }
+
+    /// What could be done about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` makes one"),
+            Self::NotEmpty => Some("--force writes over what is there"),
+            _ => None,
+        }
+    }
+}
+
+/// The shape of a new flash on a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockShape {
+    /// Bytes in an eraseblock; a power of two.
+    pub peb_size: u32,
+    /// Bytes that are written together; a power of two, 512 at least and not less than a sector.
+    pub unit: u32,
+}
+
+impl Default for BlockShape {
+    fn default() -> Self {
+        Self { peb_size: 128 << 10, unit: 4096 }
+    }
+}
+
+/// Flash on a disk.
+#[derive(Debug)]
+pub struct BlockDevice<B: Backing = HostDisk> {
+    disk: B,
+    layout: Layout,
+    geometry: Geometry,
+    writable: bool,
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    map: Map,
+    position: Position,
+    /// A commit failed.
+    is_broken: bool,
+}
+
+/// A piece of a range that lies together on the disk.
+struct Piece<'a> {
+    offset: u64,
+    data: &'a [u8],
+    peb: Peb,
+    units: std::ops::Range<u32>,
+}
+
+/// Whether a disk begins like a flash of ours.
+pub fn is_block_flash(start: &[u8]) -> bool {
+    start.starts_with(&layout::MAGIC)
+}
+
+impl BlockDevice<HostDisk> {
+    /// Opens the flash on a block device or in a plain file.
+    ///
+    /// Errors: as of [`HostDisk::open`], and [`HostError::Block`] if there is none.
+    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
+        let disk = HostDisk::open(path, writable)?;
+        let sector = disk.sector();
+        let device = Self::new(disk, writable).and_then(|device| device.check_sector(sector));
+        device.map_err(|source| HostError::Block { path: path.to_owned(), source })
+    }
+
+    /// Makes an erased flash. Unless `force`, the disk must begin with zeros or 0xFF.
+    pub fn create(path: &Path, shape: &BlockShape, force: bool) -> Result<Self, HostError> {
+        let disk = HostDisk::open(path, true)?;
+        let sector = disk.sector();
+        let made = is_empty(&disk).and_then(|empty| {
+            if !empty && !force {
+                return Err(BlockError::NotEmpty);
+            }
+            Self::make(disk, shape)?.check_sector(sector)
+        });
+        made.map_err(|source| HostError::Block { path: path.to_owned(), source })
+    }
+
+    fn check_sector(self, sector: u32) -> Result<Self, BlockError> {
+        if self.layout.unit.is_multiple_of(sector) {
+            return Ok(self);
+        }
+        let found = format!("units of {} bytes on sectors of {sector}", self.layout.unit);
+        Err(BlockError::Shape { found, expected: "units of whole sectors" })
+    }
+}
+
+fn is_empty(disk: &HostDisk) -> Result<bool, BlockError> {
+    let len = disk.size()?.min(64 << 10);
+    let mut start = vec![0; usize::try_from(len).unwrap_or(0)];
+    disk.read(0, &mut start)?;
+    Ok(start.iter().all(|byte| *byte == start[0]) && matches!(start.first(), Some(0 | 0xFF)))
+}
+
+impl<B: Backing> BlockDevice<B> {
+    /// The flash on a disk. A superblock that is damaged is replaced by its copy.
+    pub fn new(disk: B, writable: bool) -> Result<Self, BlockError> {
+        let size = disk.size()?;
+        if size < 2 * META as u64 {
+            return Err(BlockError::NoSuperblock);
+        }
+        let mut superblocks = vec![0; 2 * META];
+        disk.read(0, &mut superblocks)?;
+        let (first, second) = superblocks.split_at(META);
+        let layout = Layout::decode(first, size)
+            .or_else(|error| Layout::decode(second, size).map_err(|_| error))?;
+        let geometry = layout.geometry()?;
+        let (map, position) = journal::load(&disk, &layout)?;
+        let state = RwLock::new(State { map, position, is_broken: false });
+        Ok(Self { disk, layout, geometry, writable, state })
+    }
+
+    /// Makes an erased flash, whatever is on the disk.
+    pub fn make(disk: B, shape: &BlockShape) -> Result<Self, BlockError> {
+        let layout = Layout::for_disk(disk.size()?, shape.peb_size, shape.unit)?;
+        // No unit of metadata of an earlier life may be taken for one of this.
+        let zeros = vec![0; META];
+        for offset in (0..layout.data_start).step_by(META) {
+            disk.write(offset, &zeros)?;
+        }
+        disk.flush()?;
+        let map = Map::new(&layout);
+        let start = Position { sequence: 0, previous: 0, area: 1, base: 0, is_stale: false };
+        journal::write_checkpoint(&disk, &layout, &map, start)?;
+        disk.write(META as u64, &layout.encode())?;
+        disk.write(0, &layout.encode())?;
+        disk.flush()?;
+        Self::new(disk, true)
+    }
+
+    /// The disk below.
+    pub fn disk(&self) -> &B {
+        &self.disk
+    }
+
+    /// Replaces an eraseblock's content by `data`, whole units, behind which it is erased. It is
+    /// durable when the call returns, as is everything before; after a power cut the block has the
+    /// old or the new content.
+    pub fn change(&self, peb: Peb, data: &[u8]) -> Result<(), MtdError> {
+        let start = self.check_peb(peb, "change")?;
+        if data.len() > self.layout.peb_size as usize {
+            return Err(self.range(start, "change", data.len(), "at most one eraseblock"));
+        }
+        self.check_program(start, data)?;
+        let mut state = self.write_state(start, "change")?;
+        // No commit may come between the end of the old content and the new.
+        if state.map.free_slots() == 0 {
+            self.commit(&mut state)?;
+        }
+        Self::clear(&mut state, peb);
+        self.program_locked(&mut state, &[(start, data)])?;
+        self.take_slot(&mut state, peb)?;
+        self.commit(&mut state)
+    }
+
+    /// Gives an erased eraseblock a place, durably: what it held before cannot come back.
+    pub(crate) fn claim(&self, peb: Peb) -> Result<(), MtdError> {
+        let start = self.check_peb(peb, "map")?;
+        self.check_writable(start, "map")?;
+        let mut state = self.write_state(start, "map")?;
+        self.take_slot(&mut state, peb)?;
+        self.commit(&mut state)
+    }
+
+    /// Whether an eraseblock has a place on the disk.
+    pub(crate) fn has_place(&self, peb: Peb) -> Result<bool, MtdError> {
+        self.check_peb(peb, "mapping query")?;
+        Ok(self.read_state().map.get(peb).is_some_and(|entry| entry.slot.is_some()))
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable && !self.read_state().is_broken
+    }
+
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_state(
+        &self,
+        addr: u64,
+        operation: &'static str,
+    ) -> Result<RwLockWriteGuard<'_, State>, MtdError> {
+        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.is_broken {
+            return Err(MtdError::ReadOnly { at: locate(&self.geometry, addr), operation });
+        }
+        Ok(state)
+    }
+
+    fn check_writable(&self, addr: u64, operation: &'static str) -> Result<(), MtdError> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(MtdError::ReadOnly { at: locate(&self.geometry, addr), operation })
+    }
+
+    fn check_peb(&self, peb: Peb, operation: &'static str) -> Result<u64, MtdError> {
+        let start = self.geometry.address_of(peb);
+        if peb.get() < self.geometry.peb_count() {
+            return Ok(start);
+        }
+        let (at, expected) = (Location::peb(peb), "an eraseblock of the device");
+        Err(MtdError::Range { at, operation, len: 0, expected })
+    }
+
+    fn range(
+        &self,
+        addr: u64,
+        operation: &'static str,
+        len: usize,
+        expected: &'static str,
+    ) -> MtdError {
+        MtdError::Range { at: locate(&self.geometry, addr), operation, len: len as u64, expected }
+    }
+
+    /// The eraseblock of an address on the device, and the offset in it.
+    fn split(&self, addr: u64) -> (Peb, u32) {
+        let size = u64::from(self.layout.peb_size);
+        let part = |value| u32::try_from(value).expect("the address was checked");
+        (Peb::new(part(addr / size)), part(addr % size))
+    }
+
+    /// Makes data and map durable, in this order; then slots that were given up are free.
+    fn commit(&self, state: &mut State) -> Result<(), MtdError> {
+        let dirty = state.map.dirty();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let written = self.disk.flush().and_then(|()| {
+            journal::write(&self.disk, &self.layout, &state.map, &dirty, state.position)
+        });
+        match written {
+            Ok(position) => state.position = position,
+            Err(source) => {
+                state.is_broken = true;
+                return Err(MtdError::Io { at: Location::Whole, operation: "sync", source });
+            }
+        }
+        for slot in state.map.committed() {
+            let size = u64::from(self.layout.peb_size);
+            self.disk.discard(self.layout.slot_start(slot), size);
+        }
+        Ok(())
+    }
+
+    /// Makes an eraseblock erased.
+    fn clear(state: &mut State, peb: Peb) {
+        let Some(entry) = state.map.get(peb).filter(|entry| entry.slot.is_some()) else { return };
+        let slot = entry.slot;
+        if let Some(entry) = state.map.get_mut(peb) {
+            entry.clear();
+        }
+        if let Some(slot) = slot {
+            state.map.give_up(slot);
+        }
+    }
+
+    /// Sees to it that an eraseblock has a slot. This may commit: units that are being written count
+    /// as erased until they are.
+    fn take_slot(&self, state: &mut State, peb: Peb) -> Result<u32, MtdError> {
+        if let Some(slot) = state.map.get(peb).and_then(|entry| entry.slot) {
+            return Ok(slot);
+        }
+        if state.map.free_slots() == 0 {
+            self.commit(state)?;
+        }
+        let no_space =
+            || MtdError::NoSpace { at: Location::peb(peb), operation: "a place on the disk" };
+        let slot = state.map.take_slot().ok_or_else(no_space)?;
+        if let Some(entry) = state.map.get_mut(peb) {
+            entry.slot = Some(slot);
+        }
+        Ok(slot)
+    }
+
+    fn check_program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        check_range(&self.geometry, "program", addr, data.len())?;
+        self.check_writable(addr, "program")?;
+        let unit = u64::from(self.layout.unit);
+        if !addr.is_multiple_of(unit) || !(data.len() as u64).is_multiple_of(unit) {
+            return Err(self.range(addr, "program", data.len(), "whole programming units"));
+        }
+        Ok(())
+    }
+
+    /// Programs ranges that were checked, with all their requests in flight together.
+    fn program_locked(&self, state: &mut State, ranges: &[(u64, &[u8])]) -> Result<(), MtdError> {
+        let mut pieces = Vec::new();
+        for (addr, data) in ranges {
+            self.plan(state, *addr, data, &mut pieces)?;
+        }
+        let failed = Mutex::new(None);
+        in_flight(&pieces, |piece| {
+            if let Err(source) = self.disk.write(piece.offset, piece.data) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).replace((
+                    piece.peb,
+                    piece.units.start,
+                    source,
+                ));
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            None => {
+                for piece in pieces {
+                    Self::mark(state, &piece);
+                }
+                Ok(())
+            }
+            Some((peb, unit, source)) => {
+                let at = Location::Peb(peb, unit * self.layout.unit);
+                Err(MtdError::Io { at, operation: "program", source })
+            }
+        }
+    }
+
+    fn mark(state: &mut State, piece: &Piece<'_>) {
+        if let Some(entry) = state.map.get_mut(piece.peb) {
+            piece.units.clone().for_each(|unit| entry.set_written(unit, true));
+        }
+    }
+
+    /// Cuts a range into pieces of units that are to be written: those that are not all 0xFF.
+    fn plan<'a>(
+        &self,
+        state: &mut State,
+        addr: u64,
+        data: &'a [u8],
+        pieces: &mut Vec<Piece<'a>>,
+    ) -> Result<(), MtdError> {
+        let unit = self.layout.unit as usize;
+        let mut done = 0;
+        while done < data.len() {
+            let (peb, offset) = self.split(addr + done as u64);
+            let in_peb = (self.layout.peb_size - offset) as usize;
+            let part = &data[done..data.len().min(done + in_peb)];
+            let first = offset / self.layout.unit;
+            for (run, bytes) in runs(part, unit) {
+                let units = first + run.start..first + run.end;
+                let entry = state.map.get(peb);
+                if let Some(unit) = units.clone().find(|u| entry.is_some_and(|e| e.is_written(*u)))
+                {
+                    let at = Location::Peb(peb, unit * self.layout.unit);
+                    let rule = "a unit is not programmed again before its block is erased";
+                    return Err(MtdError::Rule { at, rule });
+                }
+                let slot = self.take_slot(state, peb)?;
+                let start = u64::from(units.start) * u64::from(self.layout.unit);
+                let offset = self.layout.slot_start(slot) + start;
+                pieces.push(Piece { offset, data: bytes, peb, units });
+            }
+            done += part.len();
+        }
+        Ok(())
+    }
+
+    fn read_locked(&self, state: &State, addr: u64, buf: &mut [u8]) -> ReadOutcome {
+        let mut outcome = ReadOutcome::CLEAN;
+        let (mut done, len) = (0, buf.len());
+        while done < len {
+            let (peb, offset) = self.split(addr + done as u64);
+            let entry = state.map.get(peb);
+            let slot = entry.and_then(|entry| entry.slot);
+            let written = |unit: u32| slot.is_some() && entry.is_some_and(|e| e.is_written(unit));
+            let first = offset / self.layout.unit;
+            let is_written = written(first);
+            let end = (first + 1..self.layout.peb_size / self.layout.unit)
+                .find(|unit| written(*unit) != is_written)
+                .map_or(self.layout.peb_size, |unit| unit * self.layout.unit);
+            let part = &mut buf[done..len.min(done + (end - offset) as usize)];
+            done += part.len();
+            match slot.filter(|_| is_written) {
+                None => part.fill(0xFF),
+                Some(slot) => {
+                    let start = self.layout.slot_start(slot) + u64::from(offset);
+                    outcome = outcome.merge(self.read_disk(start, part));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Reads whole sectors. What the disk cannot read is 0, unit by unit, and not to be trusted.
+    fn read_disk(&self, start: u64, buf: &mut [u8]) -> ReadOutcome {
+        const SECTOR: u64 = 512;
+        let end = start + buf.len() as u64;
+        let from = start / SECTOR * SECTOR;
+        let skip = usize::try_from(start - from).unwrap_or(0);
+        let len = usize::try_from(end.next_multiple_of(SECTOR) - from).unwrap_or(usize::MAX);
+        if len == buf.len() {
+            if self.disk.read(from, buf).is_ok() {
+                return ReadOutcome::CLEAN;
+            }
+            return self.salvage(from, buf);
+        }
+        let mut sectors = vec![0; len];
+        let mut outcome = ReadOutcome::CLEAN;
+        if self.disk.read(from, &mut sectors).is_err() {
+            outcome = self.salvage(from, &mut sectors);
+        }
+        buf.copy_from_slice(&sectors[skip..skip + buf.len()]);
+        outcome
+    }
+
+    /// Sector by sector, after a read as a whole failed.
+    fn salvage(&self, from: u64, sectors: &mut [u8]) -> ReadOutcome {
+        let mut uncorrectable = false;
+        for (at, sector) in (from..).step_by(512).zip(sectors.chunks_mut(512)) {
+            if self.disk.read(at, sector).is_err() {
+                sector.fill(0);
+                uncorrectable = true;
+            }
+        }
+        ReadOutcome { corrected_bits: 0, uncorrectable }
+    }
+}
+
+/// Runs of units that are not all 0xFF.
+fn runs(data: &[u8], unit: usize) -> Vec<(std::ops::Range<u32>, &[u8])> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (index, bytes) in data.chunks(unit).enumerate() {
+        if eraseblock_base::align::is_erased(bytes) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == index => run.end += 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    let number = |index| u32::try_from(index).expect("units of one eraseblock");
+    let bytes = |run: std::ops::Range<usize>| {
+        (number(run.start)..number(run.end), &data[run.start * unit..run.end * unit])
+    };
+    runs.into_iter().map(bytes).collect()
+}
+
+/// Does all jobs, many of them at the same time.
+fn in_flight<T: Sync>(jobs: &[T], work: impl Fn(&T) + Sync) {
+    if let [only] = jobs {
+        return work(only);
+    }
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.len().min(IN_FLIGHT) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(job);
+                }
+            });
+        }
+    });
+}
+
+impl<B: Backing> Mtd for BlockDevice<B> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        check_range(&self.geometry, "read", addr, buf.len())?;
+        Ok(self.read_locked(&self.read_state(), addr, buf))
+    }
+
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        self.check_program(addr, data)?;
+        let mut state = self.write_state(addr, "program")?;
+        self.program_locked(&mut state, &[(addr, data)])
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        let start = self.check_peb(peb, "erase")?;
+        self.check_writable(start, "erase")?;
+        let mut state = self.write_state(start, "erase")?;
+        if state.map.get(peb).is_some_and(|entry| entry.is_bad) {
+            return Err(MtdError::Failed { at: Location::peb(peb), operation: "erase" });
+        }
+        Self::clear(&mut state, peb);
+        Ok(())
+    }
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        self.check_peb(peb, "bad-block check")?;
+        Ok(self.read_state().map.get(peb).is_some_and(|entry| entry.is_bad))
+    }
+
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        let operation = "marking a block bad";
+        let start = self.check_peb(peb, operation)?;
+        self.check_writable(start, operation)?;
+        let mut state = self.write_state(start, operation)?;
+        if let Some(entry) = state.map.get_mut(peb) {
+            entry.is_bad = true;
+        }
+        self.commit(&mut state)
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        if !self.writable {
+            return Ok(());
+        }
+        let mut state = self.write_state(0, "sync")?;
+        self.commit(&mut state)
+    }
+
+    fn read_batch(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<Vec<ReadOutcome>, MtdError> {
+        for (addr, buf) in &*ranges {
+            check_range(&self.geometry, "read", *addr, buf.len())?;
+        }
+        let state = self.read_state();
+        let jobs: Vec<_> =
+            ranges.iter_mut().map(|range| Mutex::new((range, ReadOutcome::CLEAN))).collect();
+        in_flight(&jobs, |job| {
+            let mut job = job.lock().unwrap_or_else(PoisonError::into_inner);
+            let (range, outcome) = &mut *job;
+            *outcome = self.read_locked(&state, range.0, range.1);
+        });
+        let outcomes =
+            jobs.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner).1);
+        Ok(outcomes.collect())
+    }
+
+    /// All ranges are checked before the first is written.
+    fn program_batch(&self, ranges: &[(u64, &[u8])]) -> Result<(), MtdError> {
+        for (addr, data) in ranges {
+            self.check_program(*addr, data)?;
+        }
+        let mut state = self.write_state(0, "program")?;
+        if overlap(ranges) {
+            return ranges.iter().try_for_each(|range| {
+                self.program_locked(&mut state, std::slice::from_ref(range))
+            });
+        }
+        self.program_locked(&mut state, ranges)
+    }
+}
+
+/// Whether two ranges have a byte in common.
+fn overlap(ranges: &[(u64, &[u8])]) -> bool {
+    let mut spans: Vec<(u64, u64)> =
+        ranges.iter().map(|(addr, data)| (*addr, addr + data.len() as u64)).collect();
+    spans.sort_unstable();
+    spans.windows(2).any(|pair| pair[1].0 < pair[0].1)
+}
+
+impl<B: Backing> Drop for BlockDevice<B> {
+    /// What nobody synced is made durable; nobody is there to hear of a failure.
+    fn drop(&mut self) {
+        if self.writable {
+            let _ = self.sync();
+        }
+    }
+}

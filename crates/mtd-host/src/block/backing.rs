@@ -1,0 +1,111 @@
+//! What a flash on a block device stands on: bytes that are read and written in sectors, a barrier,
+//! and a word about what is not needed any more.
+
+use crate::busy;
+use crate::error::HostError;
+use eraseblock_mtd::ReadAt;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A disk: offsets and lengths are whole sectors. What was written before a flush may reach the
+/// medium in any order, or not at all when the power goes.
+pub trait Backing: Send + Sync + Debug {
+    /// Bytes there are.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buf`.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `data`.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes everything written so far durable.
+    fn flush(&self) -> io::Result<()>;
+
+    /// The range is not needed any more; a disk may do nothing about it.
+    fn discard(&self, offset: u64, len: u64);
+}
+
+/// A block device or a plain file of the host.
+#[derive(Debug)]
+pub struct HostDisk {
+    file: File,
+    discards: AtomicBool,
+}
+
+impl HostDisk {
+    /// Opens a disk; for writing as its only user.
+    ///
+    /// Errors: [`HostError::Busy`] if somebody else has it, [`HostError::NotThat`] if it is neither
+    /// a file nor a block device, and what the kernel refuses.
+    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
+        let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
+        let is_block = metadata.file_type().is_block_device();
+        if !is_block && !metadata.is_file() {
+            let expected = "a block device or a plain file";
+            return Err(HostError::NotThat { path: path.to_owned(), expected });
+        }
+        let mut options = File::options();
+        options.read(true).write(writable);
+        if is_block && writable {
+            // On a block device this is a claim: a mount has made it already.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let file = options.open(path).map_err(|e| {
+            if e.kind() == io::ErrorKind::ResourceBusy {
+                let by = "it is mounted, or part of another device".to_owned();
+                return HostError::Busy { path: path.to_owned(), by };
+            }
+            HostError::refused(path, "open", e)
+        })?;
+        busy::lock(&file, path, writable)?;
+        Ok(Self { file, discards: AtomicBool::new(true) })
+    }
+
+    /// Bytes of a logical sector: the least that a block device writes.
+    pub fn sector(&self) -> u32 {
+        let device = self.file.metadata().ok().filter(|m| m.file_type().is_block_device());
+        let Some(device) = device.map(|m| m.rdev()) else { return 512 };
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let dir = format!("/sys/dev/block/{major}:{minor}");
+        // A partition has no queue of its own.
+        ["queue", "../queue"]
+            .iter()
+            .find_map(|queue| {
+                let text = fs::read_to_string(format!("{dir}/{queue}/logical_block_size")).ok()?;
+                text.trim().parse().ok()
+            })
+            .unwrap_or(512)
+    }
+}
+
+impl Backing for HostDisk {
+    fn size(&self) -> io::Result<u64> {
+        ReadAt::size(&self.file)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        FileExt::read_exact_at(&self.file, buf, offset)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, len: u64) {
+        if self.discards.load(Ordering::Relaxed) {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let offered = fallocate(&self.file, flags, offset, len).is_ok();
+            self.discards.store(offered, Ordering::Relaxed);
+        }
+    }
+}
