@@ -19,6 +19,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N]  our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short]                  pjdfstest and fsx on a mount of the model file system
+  subject ...                      what the oracle judges and the command cannot show
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
+        "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {
             println!("{USAGE}");

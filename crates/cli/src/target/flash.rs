@@ -1,10 +1,11 @@
-//! A flash that is written to: a simulated chip, an image file, or `/dev/mtdX`.
+//! A flash that is written to: a simulated chip, an image file, `/dev/mtdX`, or a block device made
+//! into one.
 
 use super::{Place, device, image};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::{ImageShape, Mtd, WritableImage};
-use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind};
+use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, is_chip_file};
 use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
 use eraseblock_ubi_format::HeaderLayout;
@@ -38,6 +39,19 @@ impl Flash {
         Self::open_place(place, args, write).context(path.display())
     }
 
+    /// Makes an erased flash of the block device or plain file that the arguments point at.
+    pub(crate) fn make(args: &FlashTargetArgs) -> Result<Self, Failure> {
+        let Place { path, volume } = Place::parse(&args.target)?;
+        let usual = BlockShape::default();
+        let shape = BlockShape {
+            peb_size: args.sizes.peb.unwrap_or(usual.peb_size),
+            unit: args.sizes.page.unwrap_or(usual.unit),
+        };
+        let device = BlockDevice::create(&path, &shape, args.force).map_err(device::failure)?;
+        let device: Arc<dyn Mtd> = Arc::new(device);
+        Ok(Self { path, volume, device, layout: None, bitflip_threshold: 1, _lock: None })
+    }
+
     fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
         let path = place.path.as_path();
         let (device, threshold, lock): (Arc<dyn Mtd>, u16, _) =
@@ -50,6 +64,9 @@ impl Flash {
                 let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
                 let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
                 (Arc::new(chip), threshold, None)
+            } else if is_block_flash(&first_bytes(path)?) {
+                let device = BlockDevice::open(path, write).map_err(device::failure)?;
+                (Arc::new(device), 1, None)
             } else {
                 let (device, lock) = open_image(path, args, write)?;
                 (device, 1, lock)
@@ -132,9 +149,14 @@ pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> 
 
 /// Whether the file holds a simulated chip.
 pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
+    Ok(is_chip_file(&first_bytes(path)?))
+}
+
+/// What a file begins with.
+fn first_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut start = Vec::new();
     File::open(path)?.take(16).read_to_end(&mut start)?;
-    Ok(is_chip_file(&start))
+    Ok(start)
 }
 
 fn open_image(
@@ -152,7 +174,7 @@ fn open_image(
         }
         (None, ..) => {
             return Err(Failure::new("neither a simulated chip nor a UBI image")
-                .hint("--peb and --page tell the sizes of a flash without headers"));
+                .hint("--peb and --page tell the sizes of a flash without headers; `ubi format --block-device` makes a flash of a disk"));
         }
     };
     if !write {
