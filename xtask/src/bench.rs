@@ -6,6 +6,7 @@
 
 mod jffs2;
 mod ubi;
+mod ubifs_rw;
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
@@ -51,7 +52,8 @@ struct Bench {
 }
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
-/// `--only jffs2` or `--only ubi` for its rows alone (`jffs2-history`: without the figures).
+/// `--only jffs2`, `--only ubi` or `--only ubifs-rw` for its rows alone (`jffs2-history`: without
+/// the figures).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -86,13 +88,17 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         bench.jffs2(&root)?;
         return bench.report();
     }
+    if option("--only").is_some_and(|only| only == "ubifs-rw") {
+        return bench.ubifs_rw();
+    }
     bench.mkfs()?;
     bench.build()?;
     bench.extract(&root)?;
     bench.list()?;
     bench.jffs2(&root)?;
     bench.ubi()?;
-    bench.report()
+    let in_use = bench.ubifs_rw()?;
+    Ok(bench.report()? && in_use)
 }
 
 impl Bench {
