@@ -86,7 +86,7 @@ pub(crate) struct OurChip {
 /// A file system mounted on it, and the device under it, which lives as long.
 enum Mounted {
     Ubifs { fs: Box<UbifsMount>, ubi: UbiDevice },
-    Jffs2(Jffs2Rw),
+    Jffs2(Box<Jffs2Rw>),
 }
 
 impl OurChip {
@@ -163,7 +163,8 @@ impl OurChip {
     fn mount(&self) -> Result<Mounted> {
         if let Played::Jffs2 { summary } = self.played {
             let options = RwOptions { summary, ..RwOptions::default() };
-            return Ok(Mounted::Jffs2(Jffs2Rw::mount(self.chip.clone(), &options)?.0));
+            let (fs, _) = Jffs2Rw::mount(self.chip.clone(), &options)?;
+            return Ok(Mounted::Jffs2(Box::new(fs)));
         }
         let ubi = self.attach()?;
         let (fs, _) =
@@ -237,7 +238,7 @@ impl Mounted {
     fn fs(&self) -> &dyn WritableFileSystem {
         match self {
             Self::Ubifs { fs, .. } => fs.as_ref(),
-            Self::Jffs2(fs) => fs,
+            Self::Jffs2(fs) => fs.as_ref(),
         }
     }
 
