@@ -5,6 +5,7 @@
 //! alternately, and the best of the rounds counts for both sides.
 
 mod jffs2;
+mod mount;
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
@@ -50,7 +51,7 @@ struct Bench {
 }
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
-/// `--only jffs2` for its rows alone (`jffs2-history`: without the figures).
+/// `--only jffs2` or `--only mount` for its rows alone (`jffs2-history`: without the figures).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -80,11 +81,16 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         bench.jffs2(&root)?;
         return bench.report();
     }
+    if option("--only").is_some_and(|only| only == "mount") {
+        bench.mount()?;
+        return bench.report();
+    }
     bench.mkfs()?;
     bench.build()?;
     bench.extract(&root)?;
     bench.list()?;
     bench.jffs2(&root)?;
+    bench.mount()?;
     bench.report()
 }
 
