@@ -67,6 +67,10 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
+    /// Nothing of what a file system does now and then (commits, garbage collection) may be left
+    /// out by the sequences
+    #[arg(long)]
+    pub thorough: bool,
 }
 
 /// Sequences of operations.
@@ -78,6 +82,8 @@ pub(crate) enum Sequences {
     Pair,
     /// Long random ones.
     Random,
+    /// Long random ones on a file system that has done a lot before.
+    Aged,
 }
 
 /// Arguments of `lab replay`.
