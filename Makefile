@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup demo test test-posix bench fuzz deny advisories
+.PHONY: help setup demo test test-posix bench fuzz deny advisories cuts-ubifs
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -63,7 +63,18 @@ test: setup
 	target/release/eraseblock lab powercut --target ubi --bugs
 	target/release/xtask mutate --count 100000
 	$(jffs2_cuts)
+	$(MAKE) cuts-ubifs
 	target/release/xtask oracle
+
+# Every cut of every single operation, a sample of those of pairs, and of old file systems on which
+# everything happens that a file system does now and then.
+UBIFS_CUTS = target/release/eraseblock lab powercut --target ubifs
+cuts-ubifs:
+	$(UBIFS_CUTS) --chip mini --sequences single --nested 101
+	$(UBIFS_CUTS) --chip mini --sequences pair --nested 211 --states 50000
+	$(UBIFS_CUTS) --chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough
+	$(UBIFS_CUTS) --chip subpage --sequences single --every 3 --nested 0
+	$(UBIFS_CUTS) --chip large --sequences single --every 5 --nested 0
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest
