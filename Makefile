@@ -35,6 +35,15 @@ define install
 	fi
 endef
 
+# Chip, sequences and states: 100,000 states of JFFS2 after power cuts.
+define jffs2_cuts
+	set -e; for sweep in "nand single 20000" "nosum single 20000" "nor single 40000" \
+	    "nand pair 14000" "nor pair 14000" "nand random 3000" "nor random 3000"; do \
+	    set -- $$sweep; target/release/eraseblock lab powercut --target jffs2 \
+	        --chip $$1 --sequences $$2 --states $$3; \
+	done
+endef
+
 setup:
 	$(call install,$(PACKAGES))
 
@@ -53,6 +62,7 @@ test: setup
 	target/release/eraseblock lab powercut --target ubi --chip all --states 100000 --nested 512
 	target/release/eraseblock lab powercut --target ubi --bugs
 	target/release/xtask mutate --count 100000
+	$(jffs2_cuts)
 	target/release/xtask oracle
 
 # Public suites on mounts, in full.

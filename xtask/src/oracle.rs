@@ -5,7 +5,7 @@
 //! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
-//! - `we-write-ubifs` has one file system written in turns by us and by Linux.
+//! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
 
 mod batch;
 pub(crate) mod compare;
