@@ -144,7 +144,7 @@ fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Resul
             let player = |case| Player { game, case, dir: dir.join(case.name), is_over: &is_over };
             wanted.iter().map(|case| player(*case).play()).collect::<Vec<_>>()
         });
-        let batch = Batch::run(guest, paths, game.name, &batch_cases);
+        let batch = Batch::run(guest, paths, game.name, &[], &batch_cases);
         is_over.store(true, Ordering::Relaxed);
         (batch, host.join())
     });

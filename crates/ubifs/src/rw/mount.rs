@@ -9,6 +9,7 @@ use super::gc::Gc;
 use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
+use super::patient::Patient;
 use super::shadow::Shadow;
 use super::tnc::Tnc;
 use super::{inode::InodeTable, make, pages::Pages};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
+    let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
     let device: Arc<dyn LebDevice> =
         if options.read_only { Arc::new(Shadow::new(device)) } else { device };
     if !options.read_only && make::is_empty(&*device)? {
@@ -85,6 +87,7 @@ impl Core {
             pages: Pages::default(),
             is_read_only: false,
             findings: eraseblock_base::Findings::new(),
+            version: 0,
             flash,
             master,
             master_offset,
@@ -145,10 +148,7 @@ impl Core {
         }
         self.log.head = log.head;
         self.log.head_offset = end;
-        if Log::next_leb(&self.flash, log.head) == self.log.tail && log.head != self.log.tail {
-            return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
-        }
-        Ok(())
+        self.consolidate_log()
     }
 
     /// Writes the superblock when the volume grew or its space was fixed up.
