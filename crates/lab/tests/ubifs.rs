@@ -8,7 +8,7 @@ use eraseblock_lab::fscut::{
 use eraseblock_lab::powercut::Shape;
 use eraseblock_ubifs::rw::sabotage::Sabotage;
 
-fn run(target: &dyn Target, options: FsOptions) -> FsReport {
+fn run(target: &dyn Target, options: &FsOptions) -> FsReport {
     let report = explore(target, &options).unwrap();
     println!(
         "{}: {} plans, {} operations, {} states, {} duplicates, {} nested, {} events, {:.1} s",
@@ -33,7 +33,7 @@ fn single_operations_survive_cuts_on_nand() {
         let plans = (0..single_count()).step_by(11).map(Plan::Single).collect();
         let options =
             FsOptions { plans, judge_every: 9, nested_every: 997, ..FsOptions::default() };
-        assert!(run(&ubifs(shape), options).violations.is_empty());
+        assert!(run(&ubifs(shape), &options).violations.is_empty());
     }
 }
 
@@ -41,7 +41,7 @@ fn single_operations_survive_cuts_on_nand() {
 fn pairs_survive_cuts() {
     let plans = (0..pair_count()).step_by(1709).map(Plan::Pair).collect();
     let options = FsOptions { plans, judge_every: 17, nested_every: 997, ..FsOptions::default() };
-    assert!(run(&ubifs(Shape::Mini), options).violations.is_empty());
+    assert!(run(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 /// What a mount writes to say that the file system is in use was appended behind the last master
@@ -52,7 +52,7 @@ fn pairs_survive_cuts() {
 fn a_mount_that_was_cut_is_followed_by_others() {
     let plans = vec![Plan::Single(4)];
     let options = FsOptions { plans, nested_every: 61, ..FsOptions::default() };
-    assert!(run(&ubifs(Shape::Mini), options).violations.is_empty());
+    assert!(run(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 /// A whiteout in a set-group-id directory belonged to nobody instead of the directory's group
@@ -61,7 +61,7 @@ fn a_mount_that_was_cut_is_followed_by_others() {
 fn an_old_file_system_survives_cuts() {
     let plans = vec![Plan::Aged(2), Plan::Aged(4)];
     let options = FsOptions { plans, judge_every: 61, nested_every: 0, ..FsOptions::default() };
-    let report = run(&tight_ubifs(), options);
+    let report = run(&tight_ubifs(), &options);
     assert!(report.violations.is_empty());
     for (what, count) in &report.happened {
         assert!(*count > 0, "no {what}: {:?}", report.happened);
