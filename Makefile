@@ -5,8 +5,10 @@ CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
 PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3
+# What the public suites need.
+POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc6-dev git
 # What only the bench needs: its peer reader and time(1).
-BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time
+BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs squashfs-tools
 
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
@@ -42,6 +44,8 @@ test: setup
 	$(CARGO) test --quiet --workspace
 	$(CARGO) xtask tidy
 	$(MAKE) target/tools/bin/pjdfstest
+	$(call install,$(POSIX_PACKAGES))
+	$(CARGO) build --quiet --package eraseblock
 	$(CARGO) build --quiet --package eraseblock-fuse --example model
 	$(CARGO) xtask posix --short
 	$(MAKE) deny
@@ -51,6 +55,8 @@ test: setup
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest
+	$(call install,$(POSIX_PACKAGES))
+	$(CARGO) build --quiet --release --package eraseblock
 	$(CARGO) build --quiet --package eraseblock-fuse --example model
 	$(CARGO) xtask posix
 

@@ -10,6 +10,7 @@ mod oracle;
 mod posix;
 mod subject;
 mod tidy;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -18,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N]  our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
-  posix [--short]                  pjdfstest and fsx on a mount of the model file system
+  posix [--short] [--only KIND] [--suite NAME]
+                                   public suites on mounts of UBIFS, JFFS2 and the model
   subject ...                      what the oracle judges and the command cannot show
   tidy                             the rules that neither compiler nor clippy checks";
 

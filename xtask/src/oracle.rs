@@ -5,9 +5,10 @@
 //! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
+//! - `we-write-ubifs` has one file system written in turns by us and by Linux.
 
 mod batch;
-mod compare;
+pub(crate) mod compare;
 mod host_devices;
 mod jffs2_chips;
 mod jffs2_ours;
@@ -17,6 +18,7 @@ mod mounts_ours;
 mod ubi_chips;
 mod views;
 mod we_read;
+mod we_write;
 
 use crate::command::{find_program, repository};
 use crate::guest::Guest;
@@ -116,6 +118,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     names.extend(ubi_chips::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
+    names.extend(we_write::names());
     names.retain(|name| checks.wants(name));
     if options.list {
         println!("{}", names.join("\n"));
@@ -146,6 +149,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     ubi_chips::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;
+    we_write::run(&guest, &paths, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
 }

@@ -1,160 +1,112 @@
-//! Public suites that judge a mount: pjdfstest and fsx, on the model file system behind our FUSE
-//! adapter. What a suite leaves out is printed with the reason.
+//! Public suites that judge mounts: pjdfstest, fsx, loads of stress-ng, fio and dbench, and a
+//! user's day, on UBIFS and JFFS2 mounted by the command; the first two also on the model file
+//! system behind the same FUSE adapter. What a suite leaves out is printed with the reason.
 
-use crate::command::{output, repository};
-use anyhow::{Context, Result, bail, ensure};
+mod day;
+mod fsx;
+mod load;
+mod mounts;
+mod pjdfstest;
+
+use crate::command::repository;
+use anyhow::{Context, Result, bail};
+use mounts::{Kind, Mount};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
-/// What pjdfstest is told: names of two users, and which optional behaviour exists here.
-const PJDFSTEST: &str = "\
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-utime_now = {}
-utimensat = {}
-[settings]
-naptime = 0.01
-allow_remount = REMOUNTS
-[dummy_auth]
-entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
-";
-
-/// The only test of pjdfstest that never runs, and why.
-const SKIPPED: &str = "link::link_count_max: Linux's pathconf(2) knows no limit of names for FUSE, \
-                       and none for UBIFS either";
-
-/// What pjdfstest finds as mount(8). The real one must not look for a helper of the kind of mount;
-/// and a FUSE mount is busy until the last file closed has been released.
-const REMOUNT: &str = "#!/bin/sh
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    /bin/mount -i \"$@\" 2>/dev/null && exit 0
-    sleep 0.1
-done
-exec /bin/mount -i \"$@\"
-";
-
-/// Everything fsx can do here; flash file systems do not allocate or punch.
-const FSX: &str = "\
-flen = 262144
-[opsize]
-max = 65536
-[weights]
-close_open = 1
-invalidate = 1
-read = 10
-write = 10
-mapread = 5
-mapwrite = 5
-truncate = 2
-fsync = 0.5
-fdatasync = 0.5
-sendfile = 2
-copy_file_range = 2
-";
-
-/// A mounted model.
-struct Model {
-    dir: PathBuf,
-    process: Child,
+/// How much of everything is done.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Seeds of fsx, and operations of each.
+    fsx: (u32, u32),
+    /// Time of each load.
+    load: Duration,
+    /// Everything that takes minutes.
+    is_full: bool,
 }
 
-impl Model {
-    fn mount(work: &Path) -> Result<Self> {
-        let dir = work.join("mount");
-        fs::create_dir_all(&dir)?;
-        let program = repository().join("target/debug/examples/model");
-        let process = Command::new(&program).arg(&dir).arg("exact").spawn();
-        let process = process.with_context(|| program.display().to_string())?;
-        let mut model = Self { dir, process };
-        for _ in 0..500 {
-            if fs::read_to_string("/proc/self/mountinfo")?
-                .contains(&model.dir.display().to_string())
-            {
-                return Ok(model);
-            }
-            if let Some(status) = model.process.try_wait()? {
-                bail!("the model could not be mounted: {status}");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("the model is not mounted after 5 seconds")
-    }
+impl Extent {
+    const SHORT: Self = Self { fsx: (2, 2_000), load: Duration::from_secs(4), is_full: false };
+    const FULL: Self = Self { fsx: (10, 100_000), load: Duration::from_secs(200), is_full: true };
 }
 
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.dir).status();
-        let _ = self.process.wait();
-    }
-}
-
-/// Runs the suites; `--short` for a minute's worth of fsx.
+/// Runs the suites. `--short` takes about two minutes; `--only ubifs|jffs2|model` takes one kind
+/// of mount, `--suite pjdfstest|fsx|load|day` one suite.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let is_short = arguments.iter().any(|argument| argument == "--short");
-    let (seeds, operations) = if is_short { (2, 10_000) } else { (10, 100_000) };
+    let extent = if is_short { Extent::SHORT } else { Extent::FULL };
+    let value = |name: &str| {
+        let place = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(place + 1).map(String::as_str)
+    };
+    let (only, suite) = (value("--only"), value("--suite"));
     if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        eprintln!("left out: pjdfstest and fsx: /dev/fuse cannot be opened");
+        eprintln!("left out: all suites: /dev/fuse cannot be opened");
         return Ok(true);
     }
     let work = repository().join("target/posix");
     fs::create_dir_all(&work)?;
-    let model = Model::mount(&work)?;
-    pjdfstest(&work, &model.dir)?;
-    fsx(&work, &model.dir, seeds, operations)?;
-    Ok(true)
+    let kinds: Vec<Kind> =
+        Kind::ALL.into_iter().filter(|kind| only.is_none_or(|only| kind.name() == only)).collect();
+    if kinds.is_empty() {
+        bail!("--only takes ubifs, jffs2 or model");
+    }
+    // Most of the time of pjdfstest is sleep: the kinds run side by side.
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let job = |kind: Kind| {
+            let work = work.join(kind.name());
+            scope.spawn(move || {
+                judge(kind, &work, extent, suite).with_context(|| kind.name().to_owned())
+            })
+        };
+        let threads: Vec<_> = kinds.into_iter().map(job).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.map(|result| result.unwrap_or_else(|_| bail!("a suite's thread died"))).collect()
+    });
+    let mut is_good = true;
+    for error in results.into_iter().filter_map(Result::err) {
+        eprintln!("posix: {error:#}");
+        is_good = false;
+    }
+    Ok(is_good)
 }
 
+/// Runs the suites on one kind of mount, each on a new file system.
+fn judge(kind: Kind, work: &Path, extent: Extent, suite: Option<&str>) -> Result<()> {
+    fs::create_dir_all(work)?;
+    let wanted = |name: &str| suite.is_none_or(|suite| suite == name);
+    let on_new = |judge: &dyn Fn(&Path) -> Result<()>| {
+        let mount = Mount::new(kind, work, extent.is_full)?;
+        judge(mount.dir())?;
+        mount.end()
+    };
+    if wanted("pjdfstest") {
+        on_new(&|dir| pjdfstest::run(kind, work, dir))?;
+    }
+    if wanted("fsx") {
+        on_new(&|dir| fsx::run(kind, work, dir, extent.fsx))?;
+    }
+    if kind == Kind::Model {
+        return Ok(());
+    }
+    if wanted("load") {
+        on_new(&|dir| load::run(kind, work, dir, extent))?;
+    }
+    if wanted("day") {
+        on_new(&|dir| day::run(kind, work, dir, extent.is_full))?;
+    }
+    Ok(())
+}
+
+/// A program of the suites.
 fn tool(name: &str) -> Command {
     Command::new(repository().join("target/tools/bin").join(name))
 }
 
-/// One run for everything, and one for what remounts: an earlier test of the suite leaves a removed
-/// file open, and no kernel makes such a mount read-only.
-fn pjdfstest(work: &Path, dir: &Path) -> Result<()> {
-    let shims = work.join("bin");
-    fs::create_dir_all(&shims)?;
-    fs::write(shims.join("mount"), REMOUNT)?;
-    fs::set_permissions(shims.join("mount"), fs::Permissions::from_mode(0o755))?;
-    pjdfstest_run(work, dir, "everything", false, " 14 skipped")?;
-    pjdfstest_run(work, dir, "erofs", true, " 0 skipped")?;
-    println!("  of the 14 skipped, 13 are those of the second run; {SKIPPED}");
-    Ok(())
-}
-
-fn pjdfstest_run(work: &Path, dir: &Path, what: &str, remounts: bool, skipped: &str) -> Result<()> {
-    let configuration = work.join("pjdfstest.toml");
-    fs::write(&configuration, PJDFSTEST.replace("REMOUNTS", &remounts.to_string()))?;
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = tool("pjdfstest");
-    command.arg("-c").arg(&configuration).arg("-p").arg(dir).args(["-s", "/dev/shm"]);
-    if remounts {
-        command.arg(what);
-    }
-    command.env("PATH", format!("{}:{path}", work.join("bin").display()));
-    let output = command.output().context("pjdfstest")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let log = work.join(format!("pjdfstest-{what}.log"));
-    fs::write(&log, &text)?;
-    let summary = text.lines().find(|line| line.starts_with("Summary:")).unwrap_or("no summary");
-    println!("pjdfstest, {what}: {}", summary.trim_start_matches("Summary: "));
-    ensure!(output.status.success(), "pjdfstest failed: see {}", log.display());
-    ensure!(summary.contains(skipped), "pjdfstest left out more than it should");
-    Ok(())
-}
-
-fn fsx(work: &Path, dir: &Path, seeds: u32, operations: u32) -> Result<()> {
-    let configuration = work.join("fsx.toml");
-    fs::write(&configuration, FSX)?;
-    for seed in 1..=seeds {
-        let mut command = tool("fsx");
-        command.arg("-f").arg(&configuration).arg("-P").arg(work);
-        command.args(["-S", &seed.to_string(), "-N", &operations.to_string()]);
-        output(command.arg(dir.join("fsx"))).with_context(|| format!("fsx, seed {seed}"))?;
-    }
-    println!("fsx on the model: {seeds} seeds of {operations} operations, 0 mismatches");
-    Ok(())
+/// The first of these that exists.
+fn installed(name: &str) -> Result<PathBuf> {
+    crate::command::find_program(name)
+        .with_context(|| format!("{name} is not installed: `make test-posix` as root installs it"))
 }

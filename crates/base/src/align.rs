@@ -28,10 +28,19 @@ pub const fn bit_length(value: u32) -> u32 {
 
 /// Whether every byte reads as erased flash (0xFF).
 pub fn is_erased(bytes: &[u8]) -> bool {
-    // In fixed chunks, which the compiler turns into vector instructions: erased areas are large.
+    is_all(bytes, 0xFF)
+}
+
+/// Whether every byte is 0, as in a hole of a file.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    is_all(bytes, 0)
+}
+
+fn is_all(bytes: &[u8], value: u8) -> bool {
+    // In fixed chunks, which the compiler turns into vector instructions: such areas are large.
     let chunks = bytes.chunks_exact(32);
-    chunks.remainder().iter().all(|byte| *byte == 0xFF)
-        && chunks.into_iter().all(|chunk| chunk.iter().fold(0xFF, |and, byte| and & byte) == 0xFF)
+    chunks.remainder().iter().all(|byte| *byte == value)
+        && chunks.into_iter().all(|chunk| chunk.iter().fold(0, |or, byte| or | byte ^ value) == 0)
 }
 
 #[cfg(test)]
@@ -52,6 +61,8 @@ mod tests {
             assert!(!is_erased(&bytes));
             bytes[index] = 0xFF;
         }
+        assert!(!is_zero(&bytes));
+        assert!(is_zero(&[0; 77]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod flash;
 pub(crate) mod jffs2;
+pub(crate) mod source;
 pub(crate) mod ubifs;
 
 use crate::command;
@@ -99,6 +100,9 @@ pub(crate) struct FlashTargetArgs {
     /// Eraseblocks of the flash that an image file is made for: the file grows to that
     #[arg(long, value_name = "NUMBER")]
     pub blocks: Option<u32>,
+    /// The same in bytes.
+    #[arg(skip)]
+    pub flash_size: Option<u64>,
     /// Go on where Linux would refuse the device
     #[arg(long)]
     pub force: bool,

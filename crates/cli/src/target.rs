@@ -6,8 +6,8 @@ pub(crate) mod filesystem;
 pub(crate) mod filter;
 pub(crate) mod flash;
 pub(crate) mod held;
-
 pub(crate) mod image;
+pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;

@@ -18,6 +18,7 @@ use crate::ids::{IdMap, IdMaps};
 use crate::lookups::Lookups;
 use crate::mount::Report;
 use crate::served::Served;
+use crate::status::{Status, Traffic};
 use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use rustix::fs::OFlags;
@@ -35,6 +36,10 @@ pub(crate) struct Manner {
     pub(crate) sync: bool,
     /// Who hears of trouble with the medium.
     pub(crate) report: Option<Report>,
+    /// Where reads and writes are counted.
+    pub(crate) traffic: Arc<Traffic>,
+    /// What can be asked about the mount.
+    pub(crate) status: Option<Status>,
 }
 
 /// A file system that answers requests.
@@ -239,6 +244,7 @@ impl Adapter {
     fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let fs = self.served.writing()?;
         fs.write(self.ino(node), offset, data, now())?;
+        self.manner.traffic.wrote(data.len());
         self.changed(fs)
     }
 

@@ -2,6 +2,7 @@
 //! at the latest some seconds after a change, as the kernel's write-back does.
 
 use eraseblock_vfs::{Background, FsError, WritableFileSystem};
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,6 +11,26 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_millis(500);
 /// After this long it begins in any case.
 const LATEST: Duration = Duration::from_secs(5);
+/// So often what lies below the file system is looked after when nothing changes: reads alone can
+/// show that blocks are to be renewed.
+const ROUND: Duration = Duration::from_secs(30);
+
+/// Work below the file system that is done while it is quiet.
+#[derive(Clone)]
+pub struct Chore(Arc<dyn Fn() -> Result<bool, FsError> + Send + Sync>);
+
+impl Chore {
+    /// Calls `step` for one bounded piece of work; it says whether there is more.
+    pub fn new(step: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(step))
+    }
+}
+
+impl fmt::Debug for Chore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chore")
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,16 +70,14 @@ impl Activity {
 
     /// Waits until there is work to do; false when there never will be.
     fn wait(&self) -> bool {
+        let round = Instant::now() + ROUND;
         let mut state = self.lock();
         loop {
             if state.stopping {
                 return false;
             }
-            let Some((first, last)) = state.changed else {
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let due = (last + QUIET).min(first + LATEST);
+            let due =
+                state.changed.map_or(round, |(first, last)| (last + QUIET).min(first + LATEST));
             let now = Instant::now();
             if due <= now {
                 state.changed = None;
@@ -72,6 +91,12 @@ impl Activity {
     fn is_stopping(&self) -> bool {
         self.lock().stopping
     }
+
+    /// Whether there is something better to do than what can wait.
+    fn is_wanted(&self) -> bool {
+        let state = self.lock();
+        state.stopping || state.changed.is_some()
+    }
 }
 
 /// The thread; it ends when this is dropped.
@@ -82,16 +107,17 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts stepping `fs`; `failed` hears of errors.
+    /// Starts stepping `fs`, and `chore` after it; `failed` hears of errors.
     pub(crate) fn start(
         fs: Arc<dyn WritableFileSystem>,
+        chore: Option<Chore>,
         activity: Arc<Activity>,
         failed: impl Fn(&FsError) + Send + 'static,
     ) -> std::io::Result<Self> {
         let seen = Arc::clone(&activity);
         let thread = std::thread::Builder::new()
             .name("background".to_owned())
-            .spawn(move || run(fs.as_ref(), &seen, failed))?;
+            .spawn(move || run(fs.as_ref(), chore.as_ref(), &seen, failed))?;
         Ok(Self { activity, thread: Some(thread) })
     }
 }
@@ -105,24 +131,38 @@ impl Drop for Worker {
     }
 }
 
-fn run(fs: &dyn WritableFileSystem, activity: &Activity, failed: impl Fn(&FsError)) {
+fn run(
+    fs: &dyn WritableFileSystem,
+    chore: Option<&Chore>,
+    activity: &Activity,
+    failed: impl Fn(&FsError),
+) {
     while activity.wait() {
-        loop {
-            match fs.background_step() {
-                Ok(Background::More) if !activity.is_stopping() => {}
-                Ok(_) => break,
-                Err(error) => {
-                    failed(&error);
-                    break;
-                }
-            }
+        let done =
+            step(fs, activity).and_then(|()| chore.map_or(Ok(()), |c| do_chore(c, activity)));
+        if let Err(error) = done {
+            failed(&error);
         }
     }
+}
+
+/// Steps the file system until it has nothing to do.
+fn step(fs: &dyn WritableFileSystem, activity: &Activity) -> Result<(), FsError> {
+    while fs.background_step()? == Background::More && !activity.is_stopping() {}
+    Ok(())
+}
+
+/// Goes on with the chore until there is nothing to do or something changes.
+fn do_chore(chore: &Chore, activity: &Activity) -> Result<(), FsError> {
+    while !activity.is_wanted() && (chore.0)()? {}
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eraseblock_vfs::ModelFs;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn work_begins_after_a_quiet_moment_and_ends_on_demand() {
@@ -134,5 +174,28 @@ mod tests {
         activity.changed();
         activity.stop();
         assert!(!activity.wait());
+    }
+
+    #[test]
+    fn a_chore_is_done_while_nothing_changes() {
+        let left = Arc::new(AtomicU32::new(3));
+        let (seen, activity) = (Arc::clone(&left), Arc::new(Activity::default()));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let chore = Chore::new(move || {
+            let more = seen.fetch_sub(1, Ordering::Relaxed) > 1;
+            if !more {
+                let _ = sender.send(());
+            }
+            Ok(more)
+        });
+        activity.changed();
+        assert!(activity.is_wanted());
+        do_chore(&chore, &activity).unwrap();
+        assert_eq!(left.load(Ordering::Relaxed), 3, "something had changed");
+        let fs = Arc::new(ModelFs::default());
+        let worker = Worker::start(fs, Some(chore), activity, |_| {}).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        drop(worker);
+        assert_eq!(left.load(Ordering::Relaxed), 0);
     }
 }

@@ -17,7 +17,10 @@ mod ids;
 mod lookups;
 mod mount;
 mod served;
+mod status;
 
+pub use background::Chore;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, mount};
 pub use served::Served;
+pub use status::{STATUS, Status, Traffic};

@@ -1,10 +1,11 @@
 //! Mounting, and the end of a mount.
 
 use crate::adapter::{Adapter, Manner};
-use crate::background::{Activity, Worker};
+use crate::background::{Activity, Chore, Worker};
 use crate::ids::IdMaps;
 use crate::lookups::Lookups;
 use crate::served::Served;
+use crate::status::{Status, Traffic};
 use eraseblock_vfs::FsError;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::{Mode, OFlags};
@@ -72,6 +73,12 @@ pub struct MountOptions {
     pub threads: Option<usize>,
     /// Who hears of trouble with the medium.
     pub report: Option<Report>,
+    /// Work below the file system, done while it is quiet; for writable mounts.
+    pub chore: Option<Chore>,
+    /// Where programs' reads and writes are counted; mounts may share it.
+    pub traffic: Arc<Traffic>,
+    /// What the root directory's attribute [`crate::STATUS`] says.
+    pub status: Option<Status>,
 }
 
 /// Why there is no mount, or it did not end well.
@@ -173,6 +180,8 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
         acl: options.acl && options.checks_permissions(),
         sync: options.sync,
         report: options.report.clone(),
+        traffic: Arc::clone(&options.traffic),
+        status: options.status.clone(),
     };
     let adapter = Adapter::new(served.clone(), manner, Arc::clone(&lookups), Arc::clone(&activity))
         .when_over(move || {
@@ -182,22 +191,24 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     let session = Session::new(adapter, &dir, &options.config(served.is_read_only()))
         .map_err(|source| MountError::Refused { dir: dir.clone(), source })?;
     let session = session.spawn().map_err(MountError::Session)?;
-    let worker = start_worker(&served, activity, options.report.clone())?;
+    let worker = start_worker(&served, activity, options)?;
     Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
 }
 
 fn start_worker(
     served: &Served,
     activity: Arc<Activity>,
-    report: Option<Report>,
+    options: &MountOptions,
 ) -> Result<Option<Worker>, MountError> {
     let Served::ReadWrite(fs) = served else { return Ok(None) };
+    let report = options.report.clone();
     let failed = move |error: &FsError| {
         if let Some(report) = &report {
             report.tell(&format!("background work: {error}"));
         }
     };
-    Worker::start(Arc::clone(fs), activity, failed).map(Some).map_err(MountError::Session)
+    let chore = options.chore.clone();
+    Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
 }
 
 /// Whether FUSE can be used at all.

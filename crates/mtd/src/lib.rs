@@ -2,6 +2,7 @@
 //! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
 
 pub mod bbt;
+pub mod counted;
 pub mod device;
 pub mod ecc;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod read_at;
 pub mod verify;
 pub mod writable;
 
+pub use counted::{CountedMtd, Counts};
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
 pub use file::{ImageFile, ImageShape, LebFile, OpenError};

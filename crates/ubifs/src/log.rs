@@ -56,7 +56,7 @@ pub(crate) fn walk(
     let mut bytes = Vec::new();
     for index in 0..volume.sb.log_lebs {
         if let Err(error) = volume.read_leb(Leb::new(leb), &mut bytes) {
-            report.refuse(leb_start(leb), "log-unreadable", error.to_string())?;
+            report.refuse_read(leb_start(leb), "log-unreadable", error)?;
             bytes.fill(0xFF);
         }
         if !walk.leb(leb, &bytes, index == 0, report)? {

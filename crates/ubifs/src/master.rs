@@ -28,7 +28,7 @@ pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Sele
     let mut lebs = [Vec::new(), Vec::new()];
     for (number, bytes) in (MASTER_LEB..).zip(&mut lebs) {
         if let Err(error) = volume.read_leb(Leb::new(number), bytes) {
-            report.refuse(leb_start(number), "master-unreadable", error.to_string())?;
+            report.refuse_read(leb_start(number), "master-unreadable", error)?;
             bytes.fill(0);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn read(volume: &Volume, report: &mut Report) -> Result<Listed, Ubifs
     let mut bytes = Vec::new();
     for number in volume.sb.orph_first()..volume.sb.main_first().min(volume.main_end()) {
         if let Err(error) = volume.read_leb(Leb::new(number), &mut bytes) {
-            report.refuse(leb_start(number), "orphans-unreadable", error.to_string())?;
+            report.refuse_read(leb_start(number), "orphans-unreadable", error)?;
             continue;
         }
         if !reader.leb(volume, Leb::new(number), &bytes, report)? {

@@ -61,7 +61,7 @@ pub(crate) fn read_buds(
     let mut bytes = Vec::new();
     for (index, bud) in log.buds.iter().enumerate() {
         if let Err(error) = volume.read_leb(bud.leb, &mut bytes) {
-            report.refuse(Location::leb(bud.leb), "journal-unreadable", error.to_string())?;
+            report.refuse_read(Location::leb(bud.leb), "journal-unreadable", error)?;
             continue;
         }
         let recover = need_recovery && is_last(volume, &log.buds, index);

@@ -2,6 +2,7 @@
 
 use crate::error::UbifsError;
 use eraseblock_base::{Finding, Findings, Leb, Location, Severity};
+use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,6 +35,20 @@ impl Report {
             return Err(UbifsError::Refused { at, code, message });
         }
         self.findings.error(at, code, message);
+        Ok(())
+    }
+
+    /// A LEB that cannot be read: the device's error when strict, else a finding.
+    pub(crate) fn refuse_read(
+        &mut self,
+        at: Location,
+        code: &'static str,
+        error: MtdError,
+    ) -> Result<(), UbifsError> {
+        if self.strict {
+            return Err(error.into());
+        }
+        self.findings.error(at, code, error.to_string());
         Ok(())
     }
 

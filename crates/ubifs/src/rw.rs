@@ -1,6 +1,6 @@
 //! UBIFS mounted for writing: [`UbifsMount`] (spec: ubifs-runtime).
 //!
-//! The rooms, from the flash up: `flash` (what every write goes through), `wbuf` (the
+//! The rooms, from the flash up: `patient` (second chances), `flash` (what every write goes through), `wbuf` (the
 //! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
 //! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
 //! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
@@ -35,6 +35,7 @@ mod make;
 mod mount;
 mod orphan;
 mod pages;
+mod patient;
 mod recovery;
 mod rename;
 mod replay;

@@ -61,6 +61,17 @@ impl Content for Vec<u8> {
     }
 }
 
+/// Fills `out` with the next bytes of a content; `false` when it has fewer, or when it has more
+/// and `is_last` says that these are its last: it changed since its size was taken.
+pub fn read_part(reader: &mut dyn Read, out: &mut [u8], is_last: bool) -> io::Result<bool> {
+    match reader.read_exact(out) {
+        Ok(()) if is_last => reader.read(&mut [0]).map(|extra| extra == 0),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Number of a node within its [`SourceTree`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(u32);

@@ -1,5 +1,6 @@
 //! How a JFFS2 file system is to be made.
 
+use super::source::SourceOptions;
 use super::{Endian, size32, size64};
 use crate::source::{Adjustments, Xattrs};
 use clap::{Args, ValueEnum};
@@ -40,42 +41,20 @@ pub(crate) struct Jffs2Options {
     /// Make an image to be appended to this one: its names replace or join those at the top
     #[arg(long, help_heading = "File system", value_name = "IMAGE")]
     pub append_to: Option<PathBuf>,
-    /// Device table: nodes, owners and modes
-    #[arg(long, help_heading = "File system", value_name = "FILE")]
-    pub devtable: Option<PathBuf>,
-    /// SELinux file contexts: the security.selinux attribute of every file
-    #[arg(long, help_heading = "File system", value_name = "FILE")]
-    pub selinux: Option<PathBuf>,
-    /// Make everything owned by 0:0
-    #[arg(long, help_heading = "File system")]
-    pub squash_owner: bool,
+    #[command(flatten)]
+    pub source: SourceOptions,
     /// Take away set-id bits and write permission of group and others
     #[arg(long, help_heading = "File system")]
     pub squash_modes: bool,
-    /// Change owners; may be repeated
-    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
-    pub map_uid: Vec<String>,
-    /// Change groups; may be repeated
-    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
-    pub map_gid: Vec<String>,
-    /// Leave extended attributes and access control lists out
-    #[arg(long, help_heading = "File system")]
-    pub no_xattrs: bool,
 }
 
 impl Jffs2Options {
     /// What is to be changed about the source.
     pub(crate) fn adjustments(&self) -> Adjustments {
         Adjustments {
-            devtable: self.devtable.clone(),
-            selinux: self.selinux.clone(),
-            squash_owner: self.squash_owner,
             squash_modes: self.squash_modes,
             table_wins: true,
-            zero_times: false,
-            map_uid: self.map_uid.clone(),
-            map_gid: self.map_gid.clone(),
-            xattrs: if self.no_xattrs { Xattrs::None } else { Xattrs::WithAcls },
+            ..self.source.adjustments(Xattrs::WithAcls)
         }
     }
 }

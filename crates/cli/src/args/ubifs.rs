@@ -2,10 +2,10 @@
 //! file, where they are written without the dashes in front.
 
 use super::size64;
+use super::source::SourceOptions;
 use crate::source::{Adjustments, Xattrs};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
-use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Options of a UBIFS image; what is left out is chosen by the builder.
@@ -50,41 +50,18 @@ pub(crate) struct UbifsOptions {
     /// UUID of the file system; made from its content when left out
     #[arg(long, help_heading = "File system", value_name = "UUID")]
     pub uuid: Option<UuidChoice>,
-    /// Device table: nodes, owners and modes
-    #[arg(long, help_heading = "File system", value_name = "FILE")]
-    pub devtable: Option<PathBuf>,
-    /// SELinux file contexts: the security.selinux attribute of every file
-    #[arg(long, help_heading = "File system", value_name = "FILE")]
-    pub selinux: Option<PathBuf>,
-    /// Make everything owned by 0:0
-    #[arg(long, help_heading = "File system")]
-    pub squash_owner: bool,
-    /// Change owners; may be repeated
-    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
-    pub map_uid: Vec<String>,
-    /// Change groups; may be repeated
-    #[arg(long, help_heading = "File system", value_name = "FROM:TO[:COUNT]")]
-    pub map_gid: Vec<String>,
-    /// Leave extended attributes out
-    #[arg(long, help_heading = "File system", overrides_with = "xattrs")]
-    pub no_xattrs: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub source: SourceOptions,
     /// Take extended attributes along (this is what happens anyway)
-    #[arg(long, help_heading = "File system")]
+    #[arg(long, help_heading = "File system", overrides_with = "no_xattrs")]
     pub xattrs: bool,
 }
 
 impl UbifsOptions {
     /// What is to be changed about the source.
     pub(crate) fn adjustments(&self) -> Adjustments {
-        Adjustments {
-            devtable: self.devtable.clone(),
-            selinux: self.selinux.clone(),
-            squash_owner: self.squash_owner,
-            map_uid: self.map_uid.clone(),
-            map_gid: self.map_gid.clone(),
-            xattrs: if self.no_xattrs { Xattrs::None } else { Xattrs::All },
-            ..Adjustments::default()
-        }
+        self.source.adjustments(Xattrs::All)
     }
 }
 

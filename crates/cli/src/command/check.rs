@@ -23,7 +23,7 @@ struct Verdict {
 
 /// Checks.
 pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = writable::open(&args.target, Mode { read_only: true, size: None }, session)?;
+    let opened = writable::open(&args.target, Mode::READ_ONLY, session)?;
     let verdict = opened.check();
     opened.close(session)?;
     let consistent = verdict.as_ref().is_ok_and(Findings::is_empty);

@@ -27,7 +27,7 @@ pub(crate) struct EditArgs {
 
 /// Edits. The first command that fails ends a script; at a prompt it is only told.
 pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure> {
-    let mode = Mode { read_only: false, size: args.size };
+    let mode = Mode { size: args.size, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
     let done = commands(args, &opened, session);
     let closed = opened.close(session);

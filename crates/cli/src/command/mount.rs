@@ -1,18 +1,24 @@
-//! `eraseblock mount`: a file system of an image as a directory of the host.
+//! `eraseblock mount`: file systems of an image as directories of the host.
 
 mod daemon;
 mod options;
+pub(crate) mod status;
 
-use crate::args::TargetArgs;
+use crate::args::{TargetArgs, size64};
 use crate::failure::Failure;
 use crate::session::{Session, say};
-use crate::target::held::{self, Held};
+use crate::target::held::{self, Held, Volume};
+use crate::target::writable::{Below, Mode};
 use eraseblock_fuse::{
-    IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
+    Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
 };
+use eraseblock_vfs::{FsError, FsErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::path::PathBuf;
+use status::Watch;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Troubles that are told one by one; a damaged image can have any number.
@@ -24,14 +30,21 @@ pub(crate) struct MountArgs {
     #[command(flatten)]
     target: TargetArgs,
     /// Where: an existing directory
-    dir: PathBuf,
+    #[arg(required_unless_present = "stats")]
+    dir: Option<PathBuf>,
     /// Allow changes; without it nothing is ever written to the image
     #[arg(long)]
     rw: bool,
+    /// Mount another volume of the target as well; may be given several times
+    #[arg(long, value_name = "VOLUME=DIR")]
+    also: Vec<Also>,
     /// Mount options, separated by commas: allow_other, default_permissions, noacl, dev, suid,
-    /// noexec, sync, ro, rw, threads=N
+    /// noexec, sync, ro, rw, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
+    /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
+    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    size: Option<u64>,
     /// Stay in the foreground and tell of damage as it is met; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
@@ -41,13 +54,39 @@ pub(crate) struct MountArgs {
     /// The same for groups
     #[arg(long, value_name = "INSIDE:OUTSIDE[:COUNT]")]
     gid: Vec<IdRange>,
+    /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
+    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "foreground"])]
+    stats: bool,
     /// This is the process that stays behind.
     #[arg(long, hide = true)]
     daemon: bool,
 }
 
-/// Mounts; returns when the mount is ready, or in the foreground when it has ended.
+/// Another volume, and where it goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Also {
+    volume: Vec<u8>,
+    dir: PathBuf,
+}
+
+impl FromStr for Also {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((volume, dir)) if !volume.is_empty() && !dir.is_empty() => {
+                Ok(Self { volume: volume.into(), dir: dir.into() })
+            }
+            _ => Err(format!("`{text}` is not VOLUME=DIR")),
+        }
+    }
+}
+
+/// Mounts; returns when the mounts are ready, or in the foreground when they have ended.
 pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure> {
+    let Some(dir) = args.dir.as_deref() else {
+        return status::show(Path::new(&args.target.target), session);
+    };
     let asked = options::parse(&args.options, args.rw)?;
     if !args.foreground && !args.daemon {
         return daemon::start();
@@ -55,7 +94,10 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     if args.daemon {
         daemon::leave_the_terminal();
     }
-    let held = held::open(&args.target, asked.rw, session)?;
+    let mode = Mode { size: args.size, ..asked.mode };
+    let others: Vec<Vec<u8>> = args.also.iter().map(|also| also.volume.clone()).collect();
+    let held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
+    let watch = Watch::new(held.path.display().to_string(), held.below.clone());
     let ids =
         IdMaps { uid: IdMap { ranges: args.uid.clone() }, gid: IdMap { ranges: args.gid.clone() } };
     let options = MountOptions {
@@ -63,32 +105,87 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
         kind: "eraseblock".to_owned(),
         ids,
         report: Some(report()),
+        chore: held.below.clone().and_then(chore),
+        traffic: watch.traffic(),
+        status: Some(watch.status()),
         ..asked.mount
     };
-    let mounted = mount(held.served.clone(), &args.dir, &options).map_err(explained)?;
+    let dirs = std::iter::once(dir).chain(args.also.iter().map(|also| also.dir.as_path()));
+    let mounts = mount_all(&held, dirs, &options)?;
     // Before anybody is told that it is ready: a signal from now on ends it well.
-    stop_on_signals(mounted.stopper())?;
+    stop_on_signals(mounts.iter().map(Mounted::stopper).collect())?;
+    let names = held.volumes.iter().map(|volume| volume.name.as_deref());
+    watch.set_mounts(names.zip(mounts.iter().map(Mounted::dir)));
     session.tell_findings();
     if args.daemon {
         daemon::ready()?;
     } else {
-        session.remark(&format!("{} on {}", options.source, mounted.dir().display()));
+        for mounted in &mounts {
+            session.remark(&format!("{} on {}", options.source, mounted.dir().display()));
+        }
     }
-    end(mounted, held)
+    end_all(mounts, &held, &watch)
 }
 
-/// Waits for the end of the mount; the image stays locked until everything is in it.
-fn end(mounted: Mounted, held: Held) -> Result<(), Failure> {
-    let result = mounted.wait();
-    drop(held);
-    Ok(result?)
+/// Mounts every volume; if one of them cannot be, none is.
+fn mount_all<'a>(
+    held: &Held,
+    dirs: impl Iterator<Item = &'a Path>,
+    options: &MountOptions,
+) -> Result<Vec<Mounted>, Failure> {
+    let mut mounts: Vec<Mounted> = Vec::new();
+    for (volume, dir) in held.volumes.iter().zip(dirs) {
+        match mount(volume.served.clone(), dir, options) {
+            Ok(mounted) => mounts.push(mounted),
+            Err(error) => {
+                for mounted in mounts {
+                    mounted.stopper().stop();
+                    mounted.wait()?;
+                }
+                for volume in &held.volumes {
+                    volume.close()?;
+                }
+                return Err(explained(error));
+            }
+        }
+    }
+    Ok(mounts)
 }
 
-fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
+/// Waits for the end of all mounts; the image stays locked until everything is in it.
+fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let end = |(index, (mounted, volume)): (usize, (Mounted, &Volume))| {
+            let result = mounted.wait().map_err(Failure::from);
+            let result = result.and_then(|()| volume.close());
+            watch.ended(index);
+            result
+        };
+        let pairs = mounts.into_iter().zip(&held.volumes).enumerate();
+        let threads: Vec<_> = pairs.map(|pair| scope.spawn(move || end(pair))).collect();
+        let results = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Failure::new("a thread died at the end")))
+        });
+        results.fold(Ok(()), Result::and)
+    })
+}
+
+/// What UBI does in the background.
+fn chore(below: Arc<Below>) -> Option<Chore> {
+    below.ubi.as_ref()?;
+    Some(Chore::new(move || match &below.ubi {
+        Some(ubi) => {
+            ubi.background_step().map_err(|error| FsError::from_source(FsErrorKind::Io, error))
+        }
+        None => Ok(false),
+    }))
+}
+
+fn stop_on_signals(stoppers: Vec<Stopper>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {
-            stopper.stop();
+            stoppers.iter().for_each(Stopper::stop);
         }
     })?;
     Ok(())
@@ -114,4 +211,18 @@ fn explained(error: MountError) -> Failure {
         "without FUSE, `eraseblock extract` takes files out, `eraseblock edit` changes them in \
          place, and `eraseblock serve nfs` serves them to an NFS client",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_volumes_have_a_name_and_a_place() {
+        let also = Also { volume: b"data".to_vec(), dir: "a=b".into() };
+        assert_eq!("data=a=b".parse(), Ok(also));
+        for text in ["data", "=x", "data="] {
+            assert!(text.parse::<Also>().unwrap_err().contains("VOLUME=DIR"), "{text}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) struct GetArgs {
 
 /// Copies into the image.
 pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
-    let mode = Mode { read_only: false, size: args.size };
+    let mode = Mode { size: args.size, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
     let mut editor = Editor::new(opened.fs());
     let done = editor.put(&args.source, path_bytes(&args.dest));
@@ -50,7 +50,7 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
 
 /// Copies out of the image.
 pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = writable::open(&args.target, Mode { read_only: true, size: None }, session)?;
+    let opened = writable::open(&args.target, Mode::READ_ONLY, session)?;
     let mut editor = Editor::new(opened.fs());
     let done = editor.get(path_bytes(&args.source), &args.dest);
     let findings = editor.take_findings();

@@ -3,7 +3,8 @@
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::target::held::{self, Held};
+use crate::target::held;
+use crate::target::writable::Mode;
 use clap::Subcommand;
 use eraseblock_fuse::Served;
 use eraseblock_nfs::{Exported, Server, ServerOptions};
@@ -12,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -41,13 +43,15 @@ struct NfsArgs {
 /// Serves until a signal comes.
 pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure> {
     let Protocol::Nfs(args) = &args.protocol;
-    let held = held::open(&args.target, args.rw, session)?;
-    let exported = match &held.served {
+    let mode = args.rw.then(Mode::default);
+    let held = held::open(&args.target, &[], mode, session)?;
+    let [volume] = held.volumes.as_slice() else { return Err(Failure::new("nothing to serve")) };
+    let exported = match &volume.served {
         Served::ReadOnly(fs) => Exported::ReadOnly(fs.clone()),
         Served::ReadWrite(fs) => Exported::ReadWrite(fs.clone()),
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let generation = generation(&held);
+    let generation = generation(&held.path, volume.name.as_deref());
     let options = ServerOptions { address: args.listen, generation, owner };
     let server = Server::new(exported, &options).context("cannot serve")?;
     let stop = server.stopper();
@@ -59,17 +63,16 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     })?;
     session.tell_findings();
     announce(&server, args, session);
-    let result = server.run();
-    drop(held);
-    Ok(result?)
+    server.run()?;
+    volume.close()
 }
 
 /// A number that stays the same for the same volume of the same file, so that handles do.
-fn generation(held: &Held) -> u64 {
+fn generation(path: &Path, volume: Option<&[u8]>) -> u64 {
     let mut hash = Sha256::new();
-    hash.update(held.path.as_os_str().as_bytes());
+    hash.update(path.as_os_str().as_bytes());
     hash.update([0]);
-    hash.update(held.volume.as_deref().unwrap_or_default());
+    hash.update(volume.unwrap_or_default());
     let digest = hash.finalize();
     digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

@@ -1,5 +1,6 @@
 //! `eraseblock umount`: ends a mount, and waits until everything is in the image.
 
+use crate::command::mount::status;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use rustix::io::Errno;
@@ -33,15 +34,21 @@ struct Entry {
 pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let table = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let mount = table
-        .split(|byte| *byte == b'\n')
-        .filter_map(entry)
-        .rfind(|entry| entry.dir == dir.as_os_str().as_bytes() && entry.kind.starts_with(b"fuse"));
-    let Some(mount) = mount else {
+    let mounts = table.split(|byte| *byte == b'\n').filter_map(entry);
+    let mut mounts: Vec<Entry> = mounts.filter(|entry| entry.kind.starts_with(b"fuse")).collect();
+    let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir.as_os_str().as_bytes())
+    else {
         return Err(Failure::new(format!("{}: nothing of ours is mounted here", dir.display())));
     };
+    let mount = mounts.swap_remove(place);
     unmount(&dir).context(dir.display())?;
-    wait_for(Path::new(OsStr::from_bytes(&mount.source)))
+    // Another volume of the same image keeps it locked: its process tells when this one is at rest.
+    let other = mounts.iter().find(|other| other.source == mount.source);
+    wait_for(
+        Path::new(OsStr::from_bytes(&mount.source)),
+        &dir,
+        other.map(|other| Path::new(OsStr::from_bytes(&other.dir))),
+    )
 }
 
 /// The path without symbolic links; of a mount whose process died, the name itself must do.
@@ -100,12 +107,17 @@ fn busy() -> Failure {
 }
 
 /// Waits until the process behind a writable mount lets go of the image.
-fn wait_for(source: &Path) -> Result<(), Failure> {
+fn wait_for(source: &Path, dir: &Path, other: Option<&Path>) -> Result<(), Failure> {
     let Ok(file) = File::open(source) else { return Ok(()) };
     let start = Instant::now();
     loop {
         match file.try_lock_shared() {
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            Err(TryLockError::WouldBlock)
+                if other.is_some_and(|other| !status::is_busy_with(other, dir)) =>
+            {
+                return Ok(());
+            }
             Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
                 let message = format!("{}: is still being written to", source.display());
                 return Err(Failure::new(message));

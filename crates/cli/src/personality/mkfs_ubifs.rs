@@ -1,6 +1,7 @@
 //! mkfs.ubifs(8): a UBIFS image from a folder.
 
 use super::refuse_device;
+use crate::args::source::SourceOptions;
 use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::args::{size32, size64};
 use crate::builder::{self, Summary, VolumeShape};
@@ -214,9 +215,12 @@ impl MkfsUbifsArgs {
             orphan_lebs: Some(self.orph_lebs),
             key_hash: Some(key_hash),
             space_fixup: self.space_fixup,
-            devtable: self.devtable.clone(),
-            selinux: self.selinux.clone(),
-            squash_owner: self.squash_uids,
+            source: SourceOptions {
+                devtable: self.devtable.clone(),
+                selinux: self.selinux.clone(),
+                squash_owner: self.squash_uids,
+                ..SourceOptions::default()
+            },
             ..UbifsOptions::default()
         })
     }

@@ -1,10 +1,11 @@
 //! A flash that is written to: a simulated chip, an image file, `/dev/mtdX`, or a block device made
 //! into one.
 
+use super::lock::lock;
 use super::{Place, device, image};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
-use eraseblock_mtd::{ImageShape, Mtd, WritableImage};
+use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, WritableImage};
 use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, is_chip_file};
 use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
@@ -23,6 +24,10 @@ pub(crate) struct Flash {
     pub volume: Option<Vec<u8>>,
     /// The flash.
     pub device: Arc<dyn Mtd>,
+    /// The same; knows what was done to it since it was opened.
+    pub counted: Arc<CountedMtd>,
+    /// The same if it is a simulated chip.
+    pub chip: Option<Arc<Chip>>,
     /// Where UBI's headers are, if there are any.
     pub layout: Option<HeaderLayout>,
     /// Corrected bits from which on a block is to be renewed.
@@ -48,37 +53,27 @@ impl Flash {
             unit: args.sizes.page.unwrap_or(usual.unit),
         };
         let device = BlockDevice::create(&path, &shape, args.force).map_err(device::failure)?;
-        let device: Arc<dyn Mtd> = Arc::new(device);
-        Ok(Self { path, volume, device, layout: None, bitflip_threshold: 1, _lock: None })
+        let counted = Arc::new(CountedMtd::new(Arc::new(device)));
+        let device: Arc<dyn Mtd> = Arc::clone(&counted) as Arc<dyn Mtd>;
+        let (chip, layout, bitflip_threshold) = (None, None, 1);
+        Ok(Self { path, volume, device, counted, chip, layout, bitflip_threshold, _lock: None })
     }
 
     fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
         let path = place.path.as_path();
-        let (device, threshold, lock): (Arc<dyn Mtd>, u16, _) =
-            if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
-                let options = MtdOptions { writable: write, ..MtdOptions::default() };
-                let node = MtdChar::open(path, options).map_err(device::failure)?;
-                let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
-                (Arc::new(node), threshold, None)
-            } else if is_chip(path)? {
-                let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
-                let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
-                (Arc::new(chip), threshold, None)
-            } else if is_block_flash(&first_bytes(path)?) {
-                let device = BlockDevice::open(path, write).map_err(device::failure)?;
-                (Arc::new(device), 1, None)
-            } else {
-                let (device, lock) = open_image(path, args, write)?;
-                (device, 1, lock)
-            };
+        let opened = open_device(path, args, write)?;
+        let counted = Arc::new(CountedMtd::new(opened.device));
+        let device: Arc<dyn Mtd> = Arc::clone(&counted) as Arc<dyn Mtd>;
         let layout = image::layout(device.as_ref(), &args.sizes)?;
         Ok(Self {
             path: place.path,
             volume: place.volume,
             device,
+            counted,
+            chip: opened.chip,
             layout,
-            bitflip_threshold: threshold.max(1),
-            _lock: lock,
+            bitflip_threshold: opened.threshold.max(1),
+            _lock: opened.lock,
         })
     }
 
@@ -100,8 +95,10 @@ impl Flash {
         match device.read_only() {
             Some(reason) if write => {
                 let path = self.path.display();
-                Err(Failure::new(format!("{path}: the device can only be read: {reason}"))
-                    .hint("--blocks N gives an image file the size of the flash it is made for"))
+                Err(Failure::new(format!("{path}: the device can only be read: {reason}")).hint(
+                    "--size SIZE, or --blocks N, gives an image file the size of the flash it \
+                         is made for",
+                ))
             }
             _ => Ok(device),
         }
@@ -147,6 +144,35 @@ pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> 
         .hint(format!("the volumes are: {}", names.join(", "))))
 }
 
+/// A device, and what else is known of it. Nodes and disks lock themselves.
+struct Found {
+    device: Arc<dyn Mtd>,
+    chip: Option<Arc<Chip>>,
+    threshold: u16,
+    lock: Option<File>,
+}
+
+fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
+    if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
+        let options = MtdOptions { writable: write, ..MtdOptions::default() };
+        let node = MtdChar::open(path, options).map_err(device::failure)?;
+        let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
+        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock: None });
+    }
+    if is_chip(path)? {
+        let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
+        let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
+        let chip = Arc::new(chip);
+        return Ok(Found { device: chip.clone(), chip: Some(chip), threshold, lock: None });
+    }
+    if is_block_flash(&first_bytes(path)?) {
+        let device = Arc::new(BlockDevice::open(path, write).map_err(device::failure)?);
+        return Ok(Found { device, chip: None, threshold: 1, lock: None });
+    }
+    let (device, lock) = open_image(path, args, write)?;
+    Ok(Found { device, chip: None, threshold: 1, lock })
+}
+
 /// Whether the file holds a simulated chip.
 pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
     Ok(is_chip_file(&first_bytes(path)?))
@@ -180,9 +206,10 @@ fn open_image(
     if !write {
         return Ok((Arc::new(eraseblock_mtd::ImageFile::new(file, &shape)?), None));
     }
-    if let Err(error) = file.try_lock() {
-        return Err(Failure::new(format!("the image is in use by another process: {error}")));
-    }
-    shape.peb_count = args.blocks.or(shape.peb_count);
-    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(file)))
+    let lock = lock(path, true)?;
+    let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
+    let wanted = wanted.map(u32::try_from).transpose();
+    let wanted = wanted.map_err(|_| Failure::usage("--size: too large"))?;
+    shape.peb_count = args.blocks.or(wanted).or(shape.peb_count);
+    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(lock)))
 }

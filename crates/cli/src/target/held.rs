@@ -1,5 +1,5 @@
-//! A target that is served for a while, to a mount or over a network: opened as a file system and
-//! locked, so that nobody writes to it who is not alone.
+//! A target that is served for a while, to mounts or over a network: its volumes opened as file
+//! systems, and locked so that nobody writes to it who is not alone.
 //!
 //! # Invariants
 //! 1. Whoever writes holds the only lock; whoever reads shares it with other readers.
@@ -7,68 +7,86 @@
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
+use crate::target::lock::lock;
+use crate::target::writable::{self, Below, Mode, Writable};
 use crate::target::{self, Place};
 use eraseblock_fuse::Served;
-use std::fs::{File, TryLockError};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// An opened target and its lock.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The file system.
-    pub(crate) served: Served,
+    /// The volumes that were asked for, in that order.
+    pub(crate) volumes: Vec<Volume>,
     /// The file or device, by its canonical path.
     pub(crate) path: PathBuf,
-    /// The volume that was named.
-    pub(crate) volume: Option<Vec<u8>>,
-    /// Keeps others away.
-    _lock: File,
+    /// What writable file systems stand on.
+    pub(crate) below: Option<Arc<Below>>,
+    /// Keeps writers away from what is only read; what is written to is locked further down.
+    _lock: Option<File>,
 }
 
-/// Locks and opens the target.
+/// An opened file system.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    /// The file system.
+    pub(crate) served: Served,
+    /// The volume's name, if one was given.
+    pub(crate) name: Option<Vec<u8>>,
+    writable: Option<Writable>,
+}
+
+impl Volume {
+    /// Ends the work with this volume: everything is in the image afterwards.
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.writable.as_ref().map_or(Ok(()), Writable::rest)
+    }
+}
+
+/// Locks and opens the target's volume, and others on the same flash.
 pub(crate) fn open(
     args: &TargetArgs,
-    writable: bool,
+    others: &[Vec<u8>],
+    mode: Option<Mode>,
     session: &mut Session,
 ) -> Result<Held, Failure> {
     let Place { path, volume } = Place::parse(&args.target)?;
-    let path = path.canonicalize().unwrap_or(path);
-    let lock = lock(&path, writable)?;
-    let served = if writable {
-        return Err(Failure::usage("this kind of image cannot be written to")
-            .hint("without --rw it can be read"));
-    } else {
-        Served::ReadOnly(target::open_file_system(args, session)?.shared(session))
+    if !others.is_empty() && volume.is_none() {
+        return Err(Failure::usage("several volumes of one target must all be named")
+            .hint("TARGET:VOLUME names the first one"));
+    }
+    let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let names = std::iter::once(volume).chain(others.iter().cloned().map(Some));
+    let Some(mode) = mode else {
+        let lock = Some(lock(&canonical, false)?);
+        let open = |name: Option<Vec<u8>>| {
+            let target = target_of(&path, name.as_deref());
+            let args = TargetArgs { target, shape: args.shape.clone() };
+            let served = target::open_file_system(&args, session)?.shared(session);
+            Ok(Volume { served: Served::ReadOnly(served), name, writable: None })
+        };
+        let volumes = names.map(open).collect::<Result<_, Failure>>()?;
+        return Ok(Held { volumes, path: canonical, below: None, _lock: lock });
     };
-    Ok(Held { served, path, volume, _lock: lock })
+    let names: Vec<Option<Vec<u8>>> = names.collect();
+    let opened = writable::open_volumes(args, &names, mode, session)?;
+    let below = opened.first().map(|writable| Arc::clone(writable.below()));
+    let volumes = names.into_iter().zip(opened).map(|(name, writable)| {
+        let served = Served::ReadWrite(writable.shared());
+        Volume { served, name, writable: Some(writable) }
+    });
+    Ok(Held { volumes: volumes.collect(), path: canonical, below, _lock: None })
 }
 
-fn lock(path: &std::path::Path, alone: bool) -> Result<File, Failure> {
-    let in_the_way = |why: &str| Failure::new(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| in_the_way(&error.to_string()))?;
-    let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
-    match locked {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) if alone => {
-            Err(in_the_way("is in use: it cannot be written to at the same time"))
-        }
-        Err(TryLockError::WouldBlock) => Err(in_the_way("is being written to by another process")),
-        Err(TryLockError::Error(error)) => Err(in_the_way(&format!("cannot be locked: {error}"))),
+fn target_of(path: &std::path::Path, volume: Option<&[u8]>) -> OsString {
+    let mut target = path.as_os_str().as_bytes().to_vec();
+    if let Some(volume) = volume {
+        target.push(b':');
+        target.extend_from_slice(volume);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writers_are_alone() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let reader = lock(file.path(), false).unwrap();
-        let second = lock(file.path(), false).unwrap();
-        assert!(lock(file.path(), true).unwrap_err().message().contains("is in use"));
-        drop((reader, second));
-        let _writer = lock(file.path(), true).unwrap();
-        assert!(lock(file.path(), false).unwrap_err().message().contains("being written to"));
-    }
+    OsString::from_vec(target)
 }

@@ -1,5 +1,7 @@
 //! What a file is by its first bytes: the formats we open, and the ones we can only name.
 
+use eraseblock_base::align::is_erased;
+
 /// Something recognised by its magic number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
@@ -66,7 +68,7 @@ pub(crate) fn recognise(start: &[u8]) -> Option<Known> {
     if let Some(row) = TABLE.iter().find(fits) {
         return Some(row.2);
     }
-    let erased = !start.is_empty() && start.iter().all(|byte| *byte == 0xff);
+    let erased = !start.is_empty() && is_erased(start);
     erased.then_some(known("erased flash (all 0xFF)", "nothing was ever written to it"))
 }
 

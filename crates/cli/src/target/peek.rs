@@ -1,6 +1,7 @@
 //! A look at the beginning of a volume: what is in it, without opening it.
 
 use super::magic;
+use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::FormatError;
@@ -58,7 +59,7 @@ pub(crate) fn content(device: &dyn LebDevice) -> Content {
 
 /// The same for the first bytes of a volume with LEBs of `leb_size` bytes.
 pub(crate) fn of_bytes(start: &[u8], leb_size: u32) -> Content {
-    if start.iter().all(|byte| *byte == 0xff) {
+    if is_erased(start) {
         return Content::Empty;
     }
     if magic::is_ubifs(start) {

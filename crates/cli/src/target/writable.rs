@@ -3,16 +3,21 @@
 
 use super::flash::{self, Flash};
 use super::image::{self, Image};
-use super::{Place, magic, peek};
+use super::lock::lock;
+use super::{Place, device, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock_base::Findings;
-use eraseblock_jffs2::{Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source};
-use eraseblock_mtd::{ImageShape, LebDevice, Mtd, WritableImage};
+use eraseblock_jffs2::{
+    Compression as Jffs2Compression, Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source,
+};
+use eraseblock_mtd::{CountedMtd, ImageShape, LebDevice, Mtd, WritableImage};
+use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar};
 use eraseblock_nandsim::Chip;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FsError, WritableFileSystem};
 use std::fs::File;
 use std::io::Read;
@@ -26,28 +31,84 @@ pub(crate) struct Mode {
     pub read_only: bool,
     /// Bytes the flash has behind an image that is shorter.
     pub size: Option<u64>,
+    /// Compressor of what is written; the file system's own if not given.
+    pub compression: Option<Compression>,
+    /// Bytes kept in memory, about.
+    pub cache: Option<usize>,
+    /// Everything is durable when an operation returns.
+    pub sync: bool,
 }
 
-#[derive(Debug)]
+impl Mode {
+    /// Nothing is to be changed.
+    pub(crate) const READ_ONLY: Self =
+        Self { read_only: true, size: None, compression: None, cache: None, sync: false };
+
+    fn ubifs(self) -> MountOptions {
+        let usual = MountOptions::default();
+        MountOptions {
+            read_only: self.read_only,
+            compression: self.compression,
+            sync: self.sync,
+            dirty_bytes: self.cache.map_or(usual.dirty_bytes, |bytes| bytes / 2),
+            index_bytes: self.cache.map_or(usual.index_bytes, |bytes| bytes / 2),
+        }
+    }
+
+    fn jffs2(self) -> Result<RwOptions, Failure> {
+        let compression = match self.compression {
+            None => Jffs2Compression::Priority,
+            Some(Compression::None) => Jffs2Compression::None,
+            Some(Compression::Lzo) => Jffs2Compression::Lzo,
+            Some(Compression::Zlib) => Jffs2Compression::Zlib,
+            Some(Compression::Zstd) => {
+                return Err(Failure::usage("compressor=zstd: JFFS2 has no zstd"));
+            }
+        };
+        Ok(RwOptions { read_only: self.read_only, compression, ..RwOptions::default() })
+    }
+}
+
+#[derive(Clone, Debug)]
 enum Mounted {
-    Ubifs(Box<UbifsMount>),
-    Jffs2(Box<Jffs2Rw>),
+    Ubifs(Arc<UbifsMount>),
+    Jffs2(Arc<Jffs2Rw>),
 }
 
-/// What has to be brought to rest when the file system is.
+/// What writable file systems stand on, and what has to be brought to rest when they are.
 #[derive(Debug, Default)]
-struct Below {
-    ubi: Option<UbiDevice>,
+pub(crate) struct Below {
+    /// The UBI device.
+    pub(crate) ubi: Option<UbiDevice>,
+    /// The simulated chip.
+    pub(crate) chip: Option<Arc<Chip>>,
+    /// The flash, counting.
+    pub(crate) counted: Option<Arc<CountedMtd>>,
     device: Option<Arc<dyn Mtd>>,
     /// Keeps the lock of an image file.
     _flash: Option<Flash>,
+    /// Keeps other writers away where nothing else does.
+    lock: Option<File>,
+}
+
+impl Below {
+    fn rest(&self) -> Result<(), Failure> {
+        if let Some(ubi) = &self.ubi {
+            ubi.flush()?;
+            ubi.sync()?;
+        }
+        if let Some(device) = &self.device {
+            device.sync()?;
+        }
+        Ok(())
+    }
 }
 
 /// A mounted file system.
 #[derive(Debug)]
 pub(crate) struct Writable {
     fs: Mounted,
-    below: Below,
+    below: Arc<Below>,
     read_only: bool,
 }
 
@@ -58,6 +119,19 @@ impl Writable {
             Mounted::Ubifs(fs) => &**fs,
             Mounted::Jffs2(fs) => &**fs,
         }
+    }
+
+    /// The file system for many users at once.
+    pub(crate) fn shared(&self) -> Arc<dyn WritableFileSystem> {
+        match self.fs.clone() {
+            Mounted::Ubifs(fs) => fs,
+            Mounted::Jffs2(fs) => fs,
+        }
+    }
+
+    /// What it stands on.
+    pub(crate) fn below(&self) -> &Arc<Below> {
+        &self.below
     }
 
     /// Verifies every structure; what does not hold is a finding or, at worst, the error.
@@ -75,18 +149,16 @@ impl Writable {
         if let Mounted::Jffs2(fs) = &self.fs {
             session.report(fs.late_findings());
         }
+        self.rest()
+    }
+
+    /// Unmounts: afterwards everything is in the image.
+    pub(crate) fn rest(&self) -> Result<(), Failure> {
         if self.read_only {
             return Ok(());
         }
         self.fs().unmount()?;
-        if let Some(ubi) = &self.below.ubi {
-            ubi.flush()?;
-            ubi.sync()?;
-        }
-        if let Some(device) = &self.below.device {
-            device.sync()?;
-        }
-        Ok(())
+        self.below.rest()
     }
 }
 
@@ -96,17 +168,50 @@ pub(crate) fn open(
     mode: Mode,
     session: &mut Session,
 ) -> Result<Writable, Failure> {
+    let volume = Place::parse(&args.target)?.volume;
+    let mut opened = open_volumes(args, &[volume], mode, session)?;
+    opened.pop().ok_or_else(|| Failure::new("nothing was opened"))
+}
+
+/// Opens these volumes on the flash that the arguments point at.
+pub(crate) fn open_volumes(
+    args: &TargetArgs,
+    volumes: &[Option<Vec<u8>>],
+    mode: Mode,
+    session: &mut Session,
+) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
+    let alone = |opened: Writable| match volumes {
+        [_] => Ok(vec![opened]),
+        _ => Err(Failure::usage(format!("{}: there are no volumes in it", place.path.display()))),
+    };
     if holds_jffs2(&place, args)? {
-        return open_jffs2(&place, args, mode, session).context(place.path.display());
+        let opened = open_jffs2(&place, args, mode, session).context(place.path.display())?;
+        return alone(opened);
     }
-    if mode.read_only { read_ubifs(&place, args, session) } else { open_ubifs(args, session) }
+    if mode.read_only {
+        return alone(read_ubifs(&place, args, session)?);
+    }
+    if NodeKind::of(&place.path).map_err(device::failure)? == Some(NodeKind::UbiVolume) {
+        let opened = open_volume_node(&place, mode, session).context(place.path.display())?;
+        return alone(opened);
+    }
+    open_ubifs(args, volumes, mode, session)
 }
 
 /// Whether there is a JFFS2, or a chip without a UBI, on which one can be.
 fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);
+    }
+    match NodeKind::of(&place.path).map_err(device::failure)? {
+        None | Some(NodeKind::Block) => {}
+        Some(NodeKind::Mtd) => {
+            let node = MtdChar::open(&place.path, MtdOptions::default());
+            let node = node.map_err(device::failure)?;
+            return Ok(image::layout(&node, &args.shape.sizes)?.is_none());
+        }
+        Some(_) => return Ok(false),
     }
     if flash::is_chip(&place.path)? {
         let chip = Chip::open_read_only(&place.path)?;
@@ -127,16 +232,34 @@ fn open_jffs2(
         let volume = crate::text::name(volume);
         return Err(Failure::new(format!("there is no volume `{volume}`: this is JFFS2")));
     }
-    let device: Arc<dyn Mtd> = match (flash::is_chip(&place.path)?, mode.read_only) {
-        (true, true) => Arc::new(Chip::load(&place.path)?),
-        (true, false) => Arc::new(Chip::open(&place.path)?),
-        (false, _) => Arc::new(jffs2_image(&place.path, args.shape.sizes.peb, mode)?),
-    };
-    let options = RwOptions { read_only: mode.read_only, ..RwOptions::default() };
-    let (fs, report) = Jffs2Rw::mount(device.clone(), &options)?;
+    let below = below_jffs2(place, args, mode)?;
+    let device = below.device.clone().ok_or_else(|| Failure::new("no flash"))?;
+    let (fs, report) = Jffs2Rw::mount(device, &mode.jffs2()?)?;
     session.report(report.findings);
-    let below = Below { device: Some(device), ..Below::default() };
-    Ok(Writable { fs: Mounted::Jffs2(Box::new(fs)), below, read_only: mode.read_only })
+    let fs = Mounted::Jffs2(Arc::new(fs));
+    Ok(Writable { fs, below: Arc::new(below), read_only: mode.read_only })
+}
+
+/// The flash under a JFFS2.
+fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Failure> {
+    let path = place.path.as_path();
+    let write = !mode.read_only;
+    let mut below = Below::default();
+    let device: Arc<dyn Mtd> =
+        if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
+            let options = MtdOptions { writable: write, ..MtdOptions::default() };
+            Arc::new(MtdChar::open(path, options).map_err(device::failure)?)
+        } else if flash::is_chip(path)? {
+            let chip = if write { Chip::open(path) } else { Chip::load(path) }?;
+            Arc::clone(below.chip.insert(Arc::new(chip))) as Arc<dyn Mtd>
+        } else {
+            below.lock = if write { Some(lock(path, true)?) } else { None };
+            Arc::new(jffs2_image(path, args.shape.sizes.peb, mode)?)
+        };
+    let counted = Arc::new(CountedMtd::new(device));
+    below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
+    below.counted = Some(counted);
+    Ok(below)
 }
 
 /// A JFFS2 image file as the flash it is meant for.
@@ -173,16 +296,32 @@ fn read_ubifs(
         }
         Image::Jffs2(_) => return Err(Failure::new("JFFS2 inside another format: --format jffs2")),
     };
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let (fs, findings) = UbifsMount::mount(device, options).context(place.path.display())?;
+    let (fs, findings) =
+        UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
     session.report(findings);
-    Ok(Writable { fs: Mounted::Ubifs(Box::new(fs)), below: Below::default(), read_only: true })
+    let below = Arc::new(Below::default());
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: true })
 }
 
-fn open_ubifs(args: &TargetArgs, session: &mut Session) -> Result<Writable, Failure> {
+/// A UBIFS in a volume of the kernel's UBI.
+fn open_volume_node(place: &Place, mode: Mode, session: &mut Session) -> Result<Writable, Failure> {
+    let node = Arc::new(UbiChar::open(&place.path, true).map_err(device::failure)?);
+    let (fs, findings) = UbifsMount::mount(node, mode.ubifs())?;
+    session.report(findings);
+    let below = Arc::new(Below::default());
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
+}
+
+fn open_ubifs(
+    args: &TargetArgs,
+    volumes: &[Option<Vec<u8>>],
+    mode: Mode,
+    session: &mut Session,
+) -> Result<Vec<Writable>, Failure> {
     let args = FlashTargetArgs {
         target: args.target.clone(),
         blocks: None,
+        flash_size: mode.size,
         force: false,
         sizes: args.shape.sizes.clone(),
     };
@@ -195,19 +334,34 @@ fn open_ubifs(args: &TargetArgs, session: &mut Session) -> Result<Writable, Fail
     }
     let flash = Flash::open(&args, true)?;
     let ubi = flash.ubi(&args, true)?;
-    let volume = Arc::new(ubi.volume(volume_of(&flash, &ubi)?.id)?);
-    let mounted = UbifsMount::mount(volume, MountOptions::default());
-    let (fs, findings) = mounted.context(flash.path.display())?;
-    session.report(findings);
-    let device = Some(Arc::clone(&flash.device));
-    let below = Below { ubi: Some(ubi), device, _flash: Some(flash) };
-    Ok(Writable { fs: Mounted::Ubifs(Box::new(fs)), below, read_only: false })
+    let mut mounts = Vec::new();
+    for name in volumes {
+        let volume = volume_of(&flash, name.as_deref(), &ubi)?;
+        if mounts.iter().any(|(id, _)| *id == volume.id) {
+            return Err(Failure::usage("a volume can be mounted for writing only once"));
+        }
+        let device = Arc::new(ubi.volume(volume.id)?);
+        let mounted = UbifsMount::mount(device, mode.ubifs());
+        let (fs, findings) = mounted.context(flash.path.display())?;
+        session.report(findings);
+        mounts.push((volume.id, Mounted::Ubifs(Arc::new(fs))));
+    }
+    let below = Arc::new(Below {
+        ubi: Some(ubi),
+        chip: flash.chip.clone(),
+        counted: Some(Arc::clone(&flash.counted)),
+        device: Some(Arc::clone(&flash.device)),
+        _flash: Some(flash),
+        lock: None,
+    });
+    let writable = |fs| Writable { fs, below: Arc::clone(&below), read_only: false };
+    Ok(mounts.into_iter().map(|(_, fs)| writable(fs)).collect())
 }
 
 /// The volume that was named, the only one with a UBIFS, or the only one.
-fn volume_of(flash: &Flash, ubi: &UbiDevice) -> Result<VolumeInfo, Failure> {
-    if flash.volume.is_some() {
-        return flash.named_volume(ubi);
+fn volume_of(flash: &Flash, name: Option<&[u8]>, ubi: &UbiDevice) -> Result<VolumeInfo, Failure> {
+    if let Some(name) = name {
+        return flash::find(ubi, name).context(flash.path.display());
     }
     let mut volumes = ubi.volumes();
     if volumes.len() == 1 {

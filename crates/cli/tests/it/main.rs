@@ -10,5 +10,7 @@ mod classic;
 mod frame;
 mod jffs2;
 mod mount;
+mod mount_kill;
+mod mount_rw;
 mod read;
 mod sample;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 
 /// Mounts, unless there is no FUSE.
-fn mounted(test: &str, run: &Run) -> bool {
+pub(crate) fn mounted(test: &str, run: &Run) -> bool {
     if run.code == 3 && run.err.contains("without FUSE") {
         let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
         let line = format!("left out ({count} so far): {test}: {}", run.err);
@@ -22,7 +22,7 @@ fn mounted(test: &str, run: &Run) -> bool {
     true
 }
 
-fn is_mounted(dir: &Path) -> bool {
+pub(crate) fn is_mounted(dir: &Path) -> bool {
     let dir = format!(" {} ", dir.canonicalize().unwrap().display());
     fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&dir)
 }

@@ -285,7 +285,10 @@ impl Filesystem for Adapter {
                 buffer.resize(size, 0);
             }
             match self.served.reading().read(self.ino(ino), offset, &mut buffer[..size]) {
-                Ok(len) => reply.data(&buffer[..len.min(size)]),
+                Ok(len) => {
+                    self.manner.traffic.read(len);
+                    reply.data(&buffer[..len.min(size)]);
+                }
                 Err(error) => reply.error(self.errno(&error.into())),
             }
         });

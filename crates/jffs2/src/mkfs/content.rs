@@ -10,10 +10,11 @@ use super::options::{Compression, MkfsOptions};
 use super::plan::{Plan, path_of};
 use crate::inode::decompress;
 use crate::mount::compressor_name;
+use eraseblock_base::align::is_zero;
 use eraseblock_jffs2_format::constants::compression;
-use eraseblock_vfs::source::{Content, NodeId, SourceKind};
+use eraseblock_vfs::source::{Content, NodeId, SourceKind, read_part};
 use rayon::prelude::*;
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of contents in a batch.
@@ -68,15 +69,8 @@ fn open<'t>(plan: &Plan<'t>, id: NodeId) -> Result<Box<dyn Read + Send + 't>, Mk
 /// Reads the bytes of a piece; at the end of the file nothing may follow.
 fn read(plan: &Plan<'_>, piece: &mut Piece, reader: &mut dyn Read) -> Result<(), MkfsError> {
     piece.content.resize(piece.len, 0);
-    let mut probe = [0_u8];
-    let read = match reader.read_exact(&mut piece.content) {
-        Ok(()) if piece.is_last => reader.read(&mut probe).map(|extra| extra == 0),
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    };
     let path = || path_of(plan.tree, piece.id);
-    match read {
+    match read_part(reader, &mut piece.content, piece.is_last) {
         Ok(true) => Ok(()),
         Ok(false) => {
             Err(MkfsError::Changed { path: path(), expected: content(plan, piece.id).size() })
@@ -206,11 +200,4 @@ fn verify(number: u8, stored: &[u8], page: &[u8]) -> Result<(), MkfsError> {
         Err(error) => error.to_string(),
     };
     Err(MkfsError::Compressor { compressor: compressor_name(number), message })
-}
-
-fn is_zero(page: &[u8]) -> bool {
-    // In fixed chunks, which the compiler turns into vector instructions.
-    let chunks = page.chunks_exact(32);
-    chunks.remainder().iter().all(|byte| *byte == 0)
-        && chunks.into_iter().all(|chunk| chunk.iter().fold(0, |or, byte| or | byte) == 0)
 }

@@ -15,6 +15,7 @@ use crate::error::Jffs2Error;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
+use eraseblock_jffs2_format::decode;
 use eraseblock_mtd::Mtd;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ pub(crate) fn mount(
     if state.is_sabotaged(Sabotage::VersionsRestart) {
         state.inodes.values_mut().for_each(|cache| cache.highest = cache.nodes.len() as u32);
     }
-    state.build_tree(&names, &text, &mut report.findings);
+    state.build_tree(&names, &text, &mut report.findings)?;
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
     state.blocks.rotate(versions);
@@ -110,8 +111,13 @@ impl State {
     }
 
     /// Decides which names and inodes live (spec: jffs2 7, 12.7).
-    fn build_tree(&mut self, names: &[ScannedName], text: &[u8], findings: &mut Findings) {
-        let winners = self.winners(names, text);
+    fn build_tree(
+        &mut self,
+        names: &[ScannedName],
+        text: &[u8],
+        findings: &mut Findings,
+    ) -> Result<(), Jffs2Error> {
+        let winners = self.winners(names, text)?;
         for name in &winners {
             if let Some(target) = self.inodes.get_mut(&name.ino) {
                 target.names += 1;
@@ -146,11 +152,16 @@ impl State {
             let message = format!("{count} inodes without a name removed");
             findings.note(Location::Whole, "orphans", message);
         }
+        Ok(())
     }
 
     /// The newest live name of each; deletions and older ones are sorted out (spec: jffs2 7).
     /// Sorted by directory.
-    fn winners(&mut self, names: &[ScannedName], text: &[u8]) -> Vec<ScannedName> {
+    fn winners(
+        &mut self,
+        names: &[ScannedName],
+        text: &[u8],
+    ) -> Result<Vec<ScannedName>, Jffs2Error> {
         let bytes = |name: &ScannedName| &text[name.start as usize..][..usize::from(name.len)];
         let mut sorted = names.to_vec();
         // The sort is stable, so that names of one version stay in flash order.
@@ -159,17 +170,43 @@ impl State {
             sorted.sort_by(|a, b| (a.dir, bytes(a), b.version).cmp(&(b.dir, bytes(b), a.version)));
         }
         let mut winners = Vec::with_capacity(sorted.len());
-        for (index, name) in sorted.iter().enumerate() {
-            let next = sorted.get(index + 1);
-            let is_last =
-                next.is_none_or(|next| (next.dir, bytes(next)) != (name.dir, bytes(name)));
-            if !is_last {
+        for group in sorted.chunk_by(|a, b| (a.dir, bytes(a)) == (b.dir, bytes(b))) {
+            let winner = self.newest(group)?;
+            for name in group.iter().filter(|name| name.place != winner.place) {
                 self.blocks.obsolete(name.place);
-            } else if name.ino != 0 {
-                winners.push(*name);
+            }
+            if winner.ino != 0 {
+                winners.push(winner);
             }
         }
-        winners
+        Ok(winners)
+    }
+
+    /// The newest node of a name, all of whose nodes are in `group` in the order of their versions.
+    /// Of copies the last one that is there: a block whose erasure was interrupted may still list
+    /// in its summary what it does not hold any more.
+    fn newest(&self, group: &[ScannedName]) -> Result<ScannedName, Jffs2Error> {
+        let last = group[group.len() - 1];
+        let copies = group.iter().rev().take_while(|name| name.version == last.version);
+        for copy in copies.clone().filter(|_| copies.clone().count() > 1) {
+            if self.is_dirent_there(copy)? {
+                return Ok(*copy);
+            }
+        }
+        Ok(last)
+    }
+
+    /// Whether a node that is known from a summary is on flash.
+    fn is_dirent_there(&self, name: &ScannedName) -> Result<bool, Jffs2Error> {
+        let node = self.node(name.place);
+        if node.state() != RefState::Unchecked {
+            return Ok(true);
+        }
+        let mut bytes = vec![0; node.len() as usize];
+        self.flash.read(name.place, &mut bytes)?;
+        let at = self.flash.location(name.place);
+        let found = decode::dirent(self.flash.order, &bytes, at);
+        Ok(found.is_ok_and(|dirent| (dirent.pino, dirent.version) == (name.dir, name.version)))
     }
 
     /// Files every block, and chooses the one that is continued (spec: jffs2 12.3).

@@ -260,6 +260,8 @@ impl State {
     }
 
     /// Whether a scan would find an older node that gives the name to an inode, in another block.
+    /// One that cannot be read may still be listed in the summary of a block whose erasure was
+    /// interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
         if self.is_sabotaged(Sabotage::DeletionDropped) {
             return Ok(false);
@@ -273,12 +275,11 @@ impl State {
             }
             let bytes = self.read_node(other)?;
             let at = self.flash.location(*place);
-            if let Ok(dirent) = decode::dirent(self.flash.order, &bytes, at)
-                && dirent.ino != 0
-                && dirent.name == name
-            {
-                return Ok(true);
+            let found = decode::dirent(self.flash.order, &bytes, at);
+            if found.is_ok_and(|dirent| dirent.ino == 0 || dirent.name != name) {
+                continue;
             }
+            return Ok(true);
         }
         Ok(false)
     }

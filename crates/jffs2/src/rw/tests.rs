@@ -3,6 +3,7 @@
 mod churn;
 mod cuts;
 mod faults;
+mod halves;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};

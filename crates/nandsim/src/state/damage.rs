@@ -1,6 +1,6 @@
 //! Changes of the flash that are no events: injected damage, ageing, import.
 
-use super::{PageWrite, State};
+use super::State;
 use crate::rng::Rng;
 use eraseblock_base::Peb;
 use eraseblock_mtd::MtdError;
@@ -22,17 +22,25 @@ impl State {
 
     /// Sets the cells of a page as one program would have.
     pub(crate) fn set_cells(&mut self, peb: Peb, page: u32, bytes: &[u8]) -> Result<(), MtdError> {
-        let data = self.config.page as usize;
-        let whole =
-            PageWrite { peb, page, column: 0, data: &bytes[..data], oob_offset: 0, oob: &[] };
-        let mask = self.subpage_mask(&whole);
-        let has_data = !eraseblock_base::align::is_erased(&bytes[..data]);
+        let data = &bytes[..self.config.page as usize];
+        let mask = self.mask_of(data);
+        let has_data = !eraseblock_base::align::is_erased(data);
         self.with_page(peb, page, |cells, meta| {
             cells[..bytes.len()].copy_from_slice(bytes);
             meta.programs = u8::from(has_data);
             meta.oob_programs = u8::from(!has_data);
-            meta.mask = if has_data { mask } else { 0 };
+            meta.mask = mask;
         })
+    }
+
+    /// One bit for each sub-page that is not erased.
+    fn mask_of(&self, data: &[u8]) -> u64 {
+        if !self.config.is_nand() {
+            return 0;
+        }
+        let subpages = data.chunks(self.config.geometry.subpage() as usize);
+        let written = subpages.map(|bytes| !eraseblock_base::align::is_erased(bytes));
+        (0..).zip(written).filter(|(_, written)| *written).map(|(bit, _)| 1 << bit).sum()
     }
 
     /// Erased, without wear and without an event.

@@ -219,6 +219,18 @@ fn images_go_out_and_in() {
     }
 }
 
+/// A chip filled from a dump refused UBI's second header: the first made all of its page count as
+/// programmed.
+#[test]
+fn erased_subpages_of_an_image_can_be_programmed() {
+    let chip = Chip::new(large());
+    let mut image = vec![0xFF; 2048];
+    image[..64].fill(0x55);
+    chip.import(&mut &image[..], false).unwrap();
+    chip.program(512, &[0; 512]).unwrap();
+    assert!(chip.program(0, &[0; 512]).is_err(), "what was imported is programmed");
+}
+
 #[test]
 fn every_part_makes_a_chip() {
     for part in parts::PARTS {

@@ -14,11 +14,12 @@
 use super::compress::BlockCompressor;
 use super::error::MkfsError;
 use super::plan::Plan;
+use eraseblock_base::align::is_zero;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::{Compression, Key, encode, raw};
-use eraseblock_vfs::source::{Content, NodeId, SourceKind};
+use eraseblock_vfs::source::{Content, NodeId, SourceKind, read_part};
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Content bytes in a batch: a multiple of the block size.
@@ -125,14 +126,7 @@ fn read_exactly(
 ) -> Result<(), MkfsError> {
     let start = out.len();
     out.resize(start + wanted, 0);
-    let mut probe = [0_u8];
-    let read = match reader.read_exact(&mut out[start..]) {
-        Ok(()) if at_end => reader.read(&mut probe).map(|extra| extra == 0),
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    };
-    match read {
+    match read_part(reader, &mut out[start..], at_end) {
         Ok(true) => Ok(()),
         Ok(false) => {
             Err(MkfsError::Changed { path: path_of(plan, id), expected: content(plan, id).size() })
@@ -332,13 +326,6 @@ impl Drop for Leaving<'_, '_> {
         // Nothing is left to claim, or this worker has died: the others need no ticket.
         self.0.stop();
     }
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    // In fixed chunks, which the compiler turns into vector instructions.
-    let chunks = block.chunks_exact(32);
-    chunks.remainder().iter().all(|byte| *byte == 0)
-        && chunks.into_iter().all(|chunk| chunk.iter().fold(0, |or, byte| or | byte) == 0)
 }
 
 /// Puts a data node into the image.

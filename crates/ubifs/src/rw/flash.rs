@@ -3,8 +3,6 @@
 //!
 //! # Invariants
 //! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
-//! 2. A write that fails is repaired by writing the whole LEB elsewhere (`change`), so that what
-//!    refers to it stays right.
 
 use super::error::{Fault, Step};
 use crate::error::UbifsError;
@@ -132,27 +130,14 @@ impl Flash {
     /// Appends to a LEB.
     pub(super) fn write(&mut self, leb: u32, offset: u32, data: &[u8]) -> Step<()> {
         self.check_writable()?;
-        match self.device.write(Leb::new(leb), offset, data) {
-            Err(error) if is_media(&error) => {
-                let again = self.write_elsewhere(leb, offset, data);
-                self.done(again)
-            }
-            result => self.done(result),
-        }
-    }
-
-    /// After a failed write: the whole LEB, with what was to be appended, to another place.
-    fn write_elsewhere(&self, leb: u32, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        let mut whole = vec![0; offset as usize];
-        self.device.read(Leb::new(leb), 0, &mut whole)?;
-        whole.extend_from_slice(data);
-        self.device.change(Leb::new(leb), &whole)
+        let result = self.device.write(Leb::new(leb), offset, data);
+        self.done(result)
     }
 
     /// Replaces a LEB.
     pub(super) fn change(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         self.check_writable()?;
-        let result = retry(|| self.device.change(Leb::new(leb), data));
+        let result = self.device.change(Leb::new(leb), data);
         self.done(result)
     }
 
@@ -173,30 +158,19 @@ impl Flash {
 
     pub(super) fn unmap(&mut self, leb: u32) -> Step<()> {
         self.check_writable()?;
-        let result = retry(|| self.device.unmap(Leb::new(leb)));
+        let result = self.device.unmap(Leb::new(leb));
         self.done(result)
     }
 
     pub(super) fn map(&mut self, leb: u32) -> Step<()> {
         self.check_writable()?;
-        let result = retry(|| self.device.map(Leb::new(leb)));
+        let result = self.device.map(Leb::new(leb));
         self.done(result)
     }
 
     pub(super) fn sync(&mut self) -> Step<()> {
         let result = self.device.sync();
         self.done(result)
-    }
-}
-
-fn is_media(error: &MtdError) -> bool {
-    matches!(error, MtdError::Io { .. } | MtdError::Failed { .. })
-}
-
-fn retry(operation: impl Fn() -> Result<(), MtdError>) -> Result<(), MtdError> {
-    match operation() {
-        Err(error) if is_media(&error) => operation(),
-        result => result,
     }
 }
 

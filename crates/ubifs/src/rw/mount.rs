@@ -9,6 +9,7 @@ use super::gc::Gc;
 use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
+use super::patient::Patient;
 use super::shadow::Shadow;
 use super::tnc::Tnc;
 use super::{inode::InodeTable, make, pages::Pages};
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
+    let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
     let device: Arc<dyn LebDevice> =
         if options.read_only { Arc::new(Shadow::new(device)) } else { device };
     if !options.read_only && make::is_empty(&*device)? {

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod committed;
+mod faults;
 mod foreign;
+mod full;
 mod hostile;
 mod image;
 mod journal;

@@ -37,7 +37,7 @@ pub(crate) fn checked(fs: &UbifsMount) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-fn file() -> NewInode<'static> {
+pub(crate) fn file() -> NewInode<'static> {
     NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 1, gid: 2 }
 }
 

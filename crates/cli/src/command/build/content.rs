@@ -84,8 +84,8 @@ impl VolumeContent {
                 Ok(Self::File(path, meta.len()))
             }
             Content::Ubifs(path, mut choices) => {
-                choices.devtable = choices.devtable.map(|path| folder.join(path));
-                choices.selinux = choices.selinux.map(|path| folder.join(path));
+                choices.source.devtable = choices.source.devtable.map(|path| folder.join(path));
+                choices.source.selinux = choices.source.selinux.map(|path| folder.join(path));
                 let path = folder.join(path);
                 Self::prepare_ubifs(&path, &choices, shape, output, session)
             }

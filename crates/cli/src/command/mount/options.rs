@@ -1,13 +1,21 @@
 //! What stands behind `-o`.
 
+use crate::args::size64;
 use crate::failure::Failure;
+use crate::target::writable::Mode;
 use eraseblock_fuse::MountOptions;
+use eraseblock_ubifs_format::Compression;
+
+/// Less than this is not enough for a cache.
+const LEAST_CACHE: u64 = 1 << 20;
 
 /// What is asked for.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// How to mount.
     pub(super) mount: MountOptions,
+    /// How to open what is written to.
+    pub(super) mode: Mode,
     /// Allow changes.
     pub(super) rw: bool,
 }
@@ -15,7 +23,7 @@ pub(super) struct Asked {
 /// Understands the options; the last of two that contradict each other wins.
 pub(super) fn parse(options: &[String], rw: bool) -> Result<Asked, Failure> {
     let mount = MountOptions { acl: true, ..MountOptions::default() };
-    let mut asked = Asked { mount, rw };
+    let mut asked = Asked { mount, mode: Mode::default(), rw };
     for option in options.iter().filter(|option| !option.is_empty()) {
         apply(&mut asked, option)?;
     }
@@ -41,14 +49,36 @@ fn apply(asked: &mut Asked, option: &str) -> Result<(), Failure> {
         "async" => mount.sync = false,
         // Flash file systems do not note accesses.
         "noatime" | "nodiratime" => {}
-        other => match other.strip_prefix("threads=").map(str::parse) {
-            Some(Ok(threads @ 1..=64)) => mount.threads = Some(threads),
-            Some(_) => return Err(Failure::usage(format!("-o {other}: expected 1 to 64 threads"))),
-            None => {
-                return Err(Failure::usage(format!("-o {other}: no such mount option"))
-                    .hint("`eraseblock mount --help` names them"));
-            }
+        other => return apply_value(asked, other),
+    }
+    Ok(())
+}
+
+/// An option with a value.
+fn apply_value(asked: &mut Asked, option: &str) -> Result<(), Failure> {
+    let expected = |what: &str| Failure::usage(format!("-o {option}: expected {what}"));
+    match option.split_once('=') {
+        Some(("threads", value)) => match value.parse() {
+            Ok(threads @ 1..=64) => asked.mount.threads = Some(threads),
+            _ => return Err(expected("1 to 64 threads")),
         },
+        Some(("compressor", value)) => {
+            asked.mode.compression = Some(match value {
+                "lzo" => Compression::Lzo,
+                "zlib" => Compression::Zlib,
+                "zstd" => Compression::Zstd,
+                "none" => Compression::None,
+                _ => return Err(expected("lzo, zlib, zstd or none")),
+            });
+        }
+        Some(("cache", value)) => match size64(value).map(usize::try_from) {
+            Ok(Ok(bytes)) if bytes as u64 >= LEAST_CACHE => asked.mode.cache = Some(bytes),
+            _ => return Err(expected("a size of 1 MiB or more")),
+        },
+        _ => {
+            return Err(Failure::usage(format!("-o {option}: no such mount option"))
+                .hint("`eraseblock mount --help` names them"));
+        }
     }
     Ok(())
 }
@@ -68,11 +98,16 @@ mod tests {
         assert!(asked.rw && asked.mount.allow_other && asked.mount.acl && !asked.mount.dev);
         assert_eq!(asked.mount.threads, Some(3));
         assert!(!parsed(&["rw", "ro"]).unwrap().rw);
+        let asked = parsed(&["compressor=zlib", "cache=8MiB", "sync"]).unwrap();
+        assert_eq!(asked.mode.compression, Some(Compression::Zlib));
+        assert_eq!((asked.mode.cache, asked.mount.sync), (Some(8 << 20), true));
     }
 
     #[test]
     fn unknown_options_are_refused() {
-        for option in ["nope", "threads=0", "threads=x"] {
+        for option in
+            ["nope", "threads=0", "threads=x", "compressor=gz", "cache=1KiB", "cache=", "a=b"]
+        {
             let failure = parsed(&[option]).unwrap_err();
             assert!(failure.message().contains(option), "{}", failure.message());
         }

@@ -1,0 +1,108 @@
+//! Blocks whose erasure was interrupted: the summary at the end still lists nodes that are gone.
+
+use super::*;
+use eraseblock_base::Peb;
+use eraseblock_mtd::Mtd;
+
+/// Puts the second half of what was in block `from` into block `to`, whose first half stays
+/// erased.
+fn half_erased(chip: &Chip, from: u32, to: u32) {
+    let geometry = *chip.geometry();
+    let mut bytes = vec![0; geometry.peb_size() as usize];
+    chip.read(geometry.address_of(Peb::new(from)), &mut bytes).unwrap();
+    chip.erase(Peb::new(to)).unwrap();
+    let start = geometry.address_of(Peb::new(to));
+    let half = bytes.len() / 2;
+    for at in (half..bytes.len()).step_by(512) {
+        chip.program(start + at as u64, &bytes[at..at + 512]).unwrap();
+    }
+}
+
+/// The block that holds the name, if it is closed by a summary.
+fn block_of(chip: &Chip, name: &[u8]) -> Option<u32> {
+    let geometry = *chip.geometry();
+    let mut bytes = vec![0; geometry.peb_size() as usize];
+    (0..geometry.peb_count()).find(|block| {
+        chip.read(geometry.address_of(Peb::new(*block)), &mut bytes).unwrap();
+        let is_closed = bytes.ends_with(&[0x85, 0x18, 0x85, 0x02]);
+        is_closed && bytes.windows(name.len()).any(|part| part == name)
+    })
+}
+
+fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
+    for number in names {
+        let ino = fs.create(1, format!("file-{number:03}").as_bytes(), &FILE, at(1)).unwrap();
+        let bytes: Vec<u8> =
+            (0..400).map(|byte: u32| ((byte * byte * number) >> 5) as u8).collect();
+        fs.write(ino, 0, &bytes, at(2)).unwrap();
+    }
+}
+
+/// Writes what is dead at once.
+fn churn(fs: &Jffs2Rw) {
+    let ino = fs.create(1, b"churn", &FILE, at(4)).unwrap();
+    let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
+    fs.write(ino, 0, &bytes, at(4)).unwrap();
+    fs.unlink(1, b"churn", at(5)).unwrap();
+}
+
+// Garbage collection had copied the nodes of a block, and its erasure was cut in the middle. The
+// summary of the half-erased block still listed the copies, and of two names of one version the
+// last one on flash won: names were gone.
+#[test]
+fn of_two_copies_of_a_name_the_one_that_is_there_counts() {
+    let chip = nand();
+    let fs = mount(&chip);
+    fill(&fs, 0..60);
+    fs.unmount().unwrap();
+    let full = block_of(&chip, b"file-003").unwrap();
+    let last = chip.geometry().peb_count() - 1;
+    for to in [0, last].into_iter().filter(|to| *to != full) {
+        let chip = Arc::new(chip.snapshot().to_chip());
+        half_erased(&chip, full, to);
+        let fs = mount(&chip);
+        fs.check().unwrap();
+        for number in 0..60 {
+            assert_eq!(content(&fs, &format!("file-{number:03}")).len(), 400, "{number}");
+        }
+    }
+}
+
+// The deletion of a name was collected. The older node that gives the name to an inode could not
+// be read, its block being half erased, and so the deletion was dropped; but the block's summary
+// listed the older node, and the next mount counted a name that nobody has.
+#[test]
+fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
+    for seed in 0..8 {
+        let chip = nand();
+        let options = RwOptions { seed, ..RwOptions::default() };
+        let mount = || Jffs2Rw::mount(chip.clone(), &options).unwrap().0;
+        let fs = mount();
+        fill(&fs, 0..60);
+        fs.unmount().unwrap();
+        let full = block_of(&chip, b"file-003").unwrap();
+        let fs = mount();
+        // Nothing lives in the first half of the block any more; the inodes have other names.
+        for number in 0..17 {
+            let ino = fs.lookup(1, format!("file-{number:03}").as_bytes()).unwrap();
+            fs.link(ino, 1, format!("other-{number}").as_bytes(), at(3)).unwrap();
+            fs.write(ino, 0, &[1; 400], at(3)).unwrap();
+        }
+        for number in 0..17 {
+            fs.unlink(1, format!("file-{number:03}").as_bytes(), at(3)).unwrap();
+            churn(&fs);
+        }
+        fs.unmount().unwrap();
+        half_erased(&chip, full, full);
+        let mut fs = mount();
+        for round in 0..120 {
+            churn(&fs);
+            if round % 8 == 0 {
+                fs.unmount().unwrap();
+                fs = mount();
+                fs.check().unwrap();
+                assert!(fs.lookup(1, b"file-003").is_err());
+            }
+        }
+    }
+}

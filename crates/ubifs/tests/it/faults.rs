@@ -1,0 +1,238 @@
+//! A device that fails: the n-th read, program or erase, once or for good, for every n.
+
+use crate::rw::{checked, empty, file, mount};
+use crate::strict_leb::StrictLeb;
+use eraseblock_base::{ErrorClass, Leb, Location};
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_vfs::{
+    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
+};
+use std::sync::{Arc, Mutex};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+
+/// What fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read,
+    Program,
+    Erase,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    kind: Kind,
+    /// So many are done before.
+    after: u64,
+    /// All that come later fail, too.
+    for_good: bool,
+}
+
+/// A volume that fails by plan.
+#[derive(Debug)]
+struct Faulty {
+    below: Arc<StrictLeb>,
+    plan: Option<Plan>,
+    /// Reads, programs and erases so far.
+    counts: Mutex<[u64; 3]>,
+}
+
+impl Faulty {
+    fn new(below: Arc<StrictLeb>, plan: Option<Plan>) -> Arc<Self> {
+        Arc::new(Self { below, plan, counts: Mutex::default() })
+    }
+
+    fn count(&self, kind: Kind) -> u64 {
+        self.counts.lock().unwrap()[kind as usize]
+    }
+
+    fn step(&self, kind: Kind, leb: Leb, offset: u32) -> Result<(), MtdError> {
+        let mut counts = self.counts.lock().unwrap();
+        let number = counts[kind as usize];
+        counts[kind as usize] += 1;
+        let fails = self.plan.is_some_and(|plan| {
+            plan.kind == kind && (number == plan.after || plan.for_good && number > plan.after)
+        });
+        let operation = ["read", "program", "erase"][kind as usize];
+        let at = Location::Leb(leb, offset);
+        if fails { Err(MtdError::Failed { at, operation }) } else { Ok(()) }
+    }
+}
+
+impl LebDevice for Faulty {
+    fn leb_size(&self) -> u32 {
+        self.below.leb_size()
+    }
+
+    fn min_io(&self) -> u32 {
+        self.below.min_io()
+    }
+
+    fn max_write(&self) -> u32 {
+        self.below.max_write()
+    }
+
+    fn leb_count(&self) -> u32 {
+        self.below.leb_count()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        self.step(Kind::Read, leb, offset)?;
+        self.below.read(leb, offset, buf)
+    }
+
+    fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
+        self.below.is_mapped(leb)
+    }
+
+    /// A failing program leaves a part of it.
+    fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        let result = self.step(Kind::Program, leb, offset);
+        if result.is_err() {
+            let mut part = data.to_vec();
+            part.truncate((data.len() / 2).next_multiple_of(self.min_io() as usize));
+            part.iter_mut().rev().take(100).for_each(|byte| *byte ^= 0x5A);
+            self.below.write(leb, offset, &part)?;
+            return result;
+        }
+        self.below.write(leb, offset, data)
+    }
+
+    fn change(&self, leb: Leb, data: &[u8]) -> Result<(), MtdError> {
+        self.step(Kind::Program, leb, 0)?;
+        self.below.change(leb, data)
+    }
+
+    fn map(&self, leb: Leb) -> Result<(), MtdError> {
+        self.step(Kind::Program, leb, 0)?;
+        self.below.map(leb)
+    }
+
+    fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
+        self.step(Kind::Erase, leb, 0)?;
+        self.below.unmap(leb)
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        Ok(())
+    }
+}
+
+/// Content that belongs to a number.
+fn content(number: u8) -> Vec<u8> {
+    (0..9000_u32).map(|at| (at.wrapping_mul(at) >> 5) as u8 ^ number).collect()
+}
+
+fn keep_name(number: u8) -> String {
+    format!("keep-{number}")
+}
+
+/// Everything a file system does, with commits and garbage collection; `kept` is the number of
+/// files made durable so far.
+fn work(fs: &UbifsMount, kept: &mut u8) -> Result<(), FsError> {
+    for number in 0..10_u8 {
+        let keep = fs.create(1, keep_name(number).as_bytes(), &file(), NOW)?;
+        fs.write(keep, 0, &content(number), NOW)?;
+        fs.sync_file(keep)?;
+        *kept = number + 1;
+        let churn = fs.create(1, format!("churn-{number}").as_bytes(), &file(), NOW)?;
+        fs.write(churn, 0, &vec![number; 20_000], NOW)?;
+        fs.write(churn, 40_000, &content(number), NOW)?;
+        fs.set_xattr(churn, b"user.a", &[number; 300], XattrMode::Either, NOW)?;
+        fs.read(churn, 0, &mut vec![0; 30_000])?;
+        if number % 3 == 1 {
+            fs.sync()?;
+            let dir = NewInode { kind: NewKind::Directory, ..file() };
+            let dir = fs.create(1, format!("dir-{number}").as_bytes(), &dir, NOW)?;
+            let old = format!("churn-{}", number - 1);
+            fs.rename((1, old.as_bytes()), (dir, b"moved"), RenameMode::Replace, NOW)?;
+            fs.set_attr(churn, &SetAttr { size: Some(10_001), ..SetAttr::default() }, NOW)?;
+            fs.unlink(dir, b"moved", NOW)?;
+        }
+    }
+    for number in 0..10_u8 {
+        let name = format!("churn-{number}");
+        if fs.lookup(1, name.as_bytes()).is_ok() {
+            fs.unlink(1, name.as_bytes(), NOW)?;
+        }
+    }
+    fs.unmount()
+}
+
+/// One run with a fault. What it did until then must be there when the device works again.
+fn run(base: &StrictLeb, plan: Option<Plan>) -> Arc<Faulty> {
+    let volume = Arc::new(base.with(base.lebs()));
+    let device = Faulty::new(Arc::clone(&volume), plan);
+    let mut kept = 0;
+    let story = format!("{plan:?}");
+    match UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default()) {
+        Err(error) => {
+            assert!(plan.is_some_and(|plan| plan.for_good), "{story}: {error}");
+            assert_eq!(error.class(), ErrorClass::Media, "{story}: {error}");
+            assert!(error.to_string().contains("leb "), "{story}: {error}");
+        }
+        Ok((fs, _)) => {
+            if let Err(error) = work(&fs, &mut kept) {
+                assert!(plan.is_some_and(|plan| plan.for_good), "{story}: {error}");
+                assert_eq!(error.kind(), FsErrorKind::Io, "{story}: {error}");
+                assert!(error.to_string().contains("leb "), "{story}: {error}");
+                if plan.is_some_and(|plan| plan.kind != Kind::Read) {
+                    assert!(fs.why_read_only().is_some(), "{story}: {error}");
+                    let late = fs.create(1, b"late", &file(), NOW).unwrap_err();
+                    assert_eq!(late.kind(), FsErrorKind::ReadOnly, "{story}: {late}");
+                }
+            } else {
+                assert_eq!(kept, 10);
+                assert!(fs.why_read_only().is_none(), "{story}");
+            }
+        }
+    }
+    let volume = Arc::new(volume.with(volume.lebs()));
+    let fs = mount(&volume).unwrap_or_else(|error| panic!("{story}: {error}"));
+    checked(&fs).unwrap_or_else(|error| panic!("{story}: {error}"));
+    for number in 0..kept {
+        let ino = fs.lookup(1, keep_name(number).as_bytes()).unwrap_or_else(|error| {
+            panic!("{story}: {number} of {kept}: {error}");
+        });
+        let mut back = vec![0; 9001];
+        assert_eq!(fs.read(ino, 0, &mut back).unwrap(), 9000, "{story}: {number}");
+        assert!(back[..9000] == content(number), "{story}: {number}");
+    }
+    fs.create(1, b"alive", &file(), NOW).unwrap();
+    fs.unmount().unwrap();
+    device
+}
+
+/// All numbers up to a few hundred, then every few.
+fn every(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).filter(move |number| *number < 150 || number.is_multiple_of(1 + count / 300))
+}
+
+#[test]
+fn what_fails_once_is_done_again() {
+    let base = empty(40);
+    let whole = run(&base, None);
+    for kind in [Kind::Read, Kind::Program, Kind::Erase] {
+        assert!(whole.count(kind) > 20, "{kind:?}: {}", whole.count(kind));
+        for after in every(whole.count(kind)) {
+            run(&base, Some(Plan { kind, after, for_good: false }));
+        }
+    }
+}
+
+#[test]
+fn what_fails_for_good_is_told_and_keeps_what_was_durable() {
+    let base = empty(40);
+    let whole = run(&base, None);
+    for kind in [Kind::Read, Kind::Program, Kind::Erase] {
+        for after in every(whole.count(kind)) {
+            run(&base, Some(Plan { kind, after, for_good: true }));
+        }
+    }
+}

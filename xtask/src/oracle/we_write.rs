@@ -1,0 +1,164 @@
+//! `we-write-ubifs`: one file system written in turns by us and by real Linux, and cut off by both.
+//!
+//! In each round we do random operations on a simulated chip, which end in an unmount or in a power
+//! cut at any flash event. Linux mounts the chip with its self-checks on and must list what we see
+//! in it; then it works on it itself, and its unmounted or cut-off chip is where our next round
+//! begins: we must see in it what Linux sees, and find nothing wrong.
+//!
+//! Host and guest hand the chip over through the directory of the case: `ours-N` and `linux-N` are
+//! images, `done-N` says that Linux is through with round N, `stop` that it need not go on.
+
+use crate::guest::{Guest, complaints};
+use crate::oracle::batch::{Batch, BatchCase};
+use crate::oracle::compare::{Ignore, differences, summary};
+use crate::oracle::{Checks, Paths};
+use crate::turns::{NAND_2K, NAND_512, NOR, OurChip, Shape};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Turns of each side.
+const ROUNDS: u32 = 10;
+
+/// Said about every small partition of a large chip.
+const SMALL_RESERVE: &str = "cannot reserve enough PEBs for bad PEB handling";
+
+#[derive(Debug)]
+struct Case {
+    name: &'static str,
+    /// Shell function and arguments that load the same chip in the guest.
+    load: &'static str,
+    shape: Shape,
+    compressor: &'static str,
+}
+
+const CASES: [Case; 3] = [
+    Case {
+        name: "nand2k-lzo",
+        load: "load_nand 0x20,0xa1,0x00,0x15 64",
+        shape: NAND_2K,
+        compressor: "lzo",
+    },
+    Case {
+        name: "nand512-zstd",
+        load: "load_nand 0x98,0x76 384",
+        shape: NAND_512,
+        compressor: "zstd",
+    },
+    Case { name: "nor-none", load: "load_nor 6144 64", shape: NOR, compressor: "none" },
+];
+
+/// Names of all checks.
+pub(crate) fn names() -> Vec<String> {
+    CASES.iter().map(check_name).collect()
+}
+
+fn check_name(case: &Case) -> String {
+    format!("we-write-ubifs/{}", case.name)
+}
+
+/// Plays all wanted cases in one boot.
+pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
+    let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let batch_cases: Vec<BatchCase> = wanted.iter().map(|case| batch_case(case)).collect();
+    let dir = paths.work.join("we-write-ubifs");
+    // What an earlier run left must not be taken for this one's.
+    let _ = fs::remove_dir_all(&dir);
+    let is_over = AtomicBool::new(false);
+    let (batch, played) = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            let player = |case| Player { case, dir: dir.join(case.name), is_over: &is_over };
+            wanted.iter().map(|case| player(*case).play()).collect::<Vec<_>>()
+        });
+        let batch = Batch::run(guest, paths, "we-write-ubifs", &[], &batch_cases);
+        is_over.store(true, Ordering::Relaxed);
+        (batch, host.join())
+    });
+    let batch = batch?;
+    let Ok(played) = played else { bail!("our side panicked") };
+    println!("      we-write-ubifs: {:.1} s in the guest", batch.seconds());
+    for (case, played) in wanted.into_iter().zip(played) {
+        let outcome = played.and_then(|()| batch.case_dir(case.name).map(drop));
+        checks.record(&check_name(case), outcome);
+    }
+    paths.finish(batch)
+}
+
+fn batch_case(case: &Case) -> BatchCase {
+    let variables = vec![
+        ("LOAD", case.load.to_owned()),
+        ("ROUNDS", ROUNDS.to_string()),
+        ("COMPRESSOR", case.compressor.to_owned()),
+    ];
+    let script = include_str!("../../guest/ping-pong.sh");
+    BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
+}
+
+/// Our side of a case.
+struct Player<'a> {
+    case: &'a Case,
+    dir: PathBuf,
+    is_over: &'a AtomicBool,
+}
+
+impl Player<'_> {
+    fn play(&self) -> Result<()> {
+        let played = self.rounds();
+        if played.is_err() && self.dir.exists() {
+            fs::write(self.dir.join("stop"), "")?;
+        }
+        played
+    }
+
+    fn rounds(&self) -> Result<()> {
+        let mut chip = OurChip::new(self.case.shape, self.case.compressor)?;
+        self.wait_for(&self.dir.join("case.sh"))?;
+        for round in 1..=ROUNDS {
+            let turn = chip.work(round).with_context(|| format!("round {round}, our turn"));
+            let (how, expected) = turn?;
+            let image = self.dir.join(format!("ours-{round}"));
+            // An image that is there is there as a whole.
+            let partly = self.dir.join("partly");
+            fs::write(&partly, chip.image()?)?;
+            fs::rename(partly, &image)?;
+            self.wait_for(&self.dir.join(format!("done-{round}")))?;
+            self.judge(round, &expected).with_context(|| format!("round {round}, {how}"))?;
+            chip = OurChip::of_image(self.case.shape, &fs::read(self.file("linux", round))?)?;
+            let listed = fs::read_to_string(self.file("left", round))?;
+            chip.hold_against(&listed).with_context(|| format!("round {round}, Linux's turn"))?;
+            fs::remove_file(image)?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, name: &str, round: u32) -> PathBuf {
+        self.dir.join(format!("{name}-{round}"))
+    }
+
+    fn wait_for(&self, path: &Path) -> Result<()> {
+        while !path.exists() {
+            if self.is_over.load(Ordering::Relaxed) || self.dir.join("status").exists() {
+                let output = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
+                bail!("Linux gave up:\n{}", output.trim());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// What Linux found in our image, and what it said about that and about its own.
+    fn judge(&self, round: u32, expected: &str) -> Result<()> {
+        let found = fs::read_to_string(self.file("found", round))?;
+        let differences = differences(expected, &found, Ignore::Nothing);
+        ensure!(differences.is_empty(), "{}", summary(&differences));
+        let log = String::from_utf8_lossy(&fs::read(self.file("dmesg", round))?).into_owned();
+        let complaints = complaints(&log, &[SMALL_RESERVE]);
+        ensure!(complaints.is_empty(), "the kernel complains: {}", complaints.join("; "));
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Loads: many threads do everything at once. They check what they read; what they leave is
+//! checked when the mount has ended.
+
+use super::mounts::Kind;
+use super::{Extent, installed};
+use crate::command::output;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What each of four workers of stress-ng does, one after the other's fashion.
+const STRESSORS: [&str; 10] =
+    ["hdd", "dir", "link", "symlink", "rename", "xattr", "dentry", "utime", "seek", "fstat"];
+
+pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent) -> Result<()> {
+    let seconds = extent.load.as_secs();
+    stress_ng(work, dir, seconds).context("stress-ng")?;
+    fio(work, dir, seconds).context("fio")?;
+    dbench(kind, dir, seconds).context("dbench")?;
+    println!(
+        "load on {}: stress-ng, fio and dbench, {seconds} s each: nothing wrong, check clean",
+        kind.name()
+    );
+    Ok(())
+}
+
+fn stress_ng(work: &Path, dir: &Path, seconds: u64) -> Result<()> {
+    let here = dir.join("stress");
+    fs::create_dir_all(&here)?;
+    let mut command = Command::new(installed("stress-ng")?);
+    command.arg("--temp-path").arg(&here).args(["--verify", "--timeout", &seconds.to_string()]);
+    command.args(["--hdd-bytes", "4M", "--seek-size", "1M", "--dentries", "256"]);
+    for stressor in STRESSORS {
+        let workers = if stressor == "hdd" { "2" } else { "1" };
+        command.args([&format!("--{stressor}"), workers]);
+    }
+    output(command.current_dir(work))?;
+    fs::remove_dir_all(&here)?;
+    Ok(())
+}
+
+fn fio(work: &Path, dir: &Path, seconds: u64) -> Result<()> {
+    let here = dir.join("fio");
+    fs::create_dir_all(&here)?;
+    let mut command = Command::new(installed("fio")?);
+    command.arg(format!("--directory={}", here.display()));
+    command.args(["--rw=randrw", "--size=3M", "--numjobs=2", "--time_based=1"]);
+    command.args(["--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--fsync=64"]);
+    command.args(["--verify_backlog=64"]);
+    command.arg(format!("--runtime={seconds}"));
+    // Blocks of one job have one size: overlapping ones cannot be verified.
+    command.args(["--name=small", "--bs=512", "--name=odd", "--bs=5120", "--name=large"]);
+    command.args(["--bs=48k"]);
+    output(command.current_dir(work))?;
+    fs::remove_dir_all(&here)?;
+    Ok(())
+}
+
+fn dbench(kind: Kind, dir: &Path, seconds: u64) -> Result<()> {
+    let here = dir.join("dbench");
+    fs::create_dir_all(&here)?;
+    let clients = if kind == Kind::Jffs2 { "1" } else { "4" };
+    let mut command = Command::new(installed("dbench")?);
+    command.arg("-D").arg(&here).args(["-t", &seconds.to_string(), clients]);
+    output(&mut command)?;
+    fs::remove_dir_all(&here)?;
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! Our turns at a file system that real Linux writes, too: random operations through UBI on a
+//! simulated chip, ended by an unmount or a power cut.
+
+use crate::oracle::compare::{Ignore, differences, summary};
+use anyhow::{Context, Result, anyhow, ensure};
+use eraseblock_base::random::SplitMix64;
+use eraseblock_base::{Geometry, MediumKind, VolumeId};
+use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Prefix, Variant};
+use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
+use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_ubifs_format::Compression;
+use eraseblock_vfs::manifest::manifest_of;
+use eraseblock_vfs::ops::{
+    Change, Make, Object, Op, Place, Slots, Texture, apply, data_of, time_of,
+};
+use eraseblock_vfs::{
+    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, WritableFileSystem, XattrMode,
+};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Operations of a turn.
+const OPERATIONS: u64 = 700;
+/// Small files made at once in a turn.
+const LITTER: u32 = 120;
+
+/// A chip that both sides simulate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    kind: MediumKind,
+    peb: u32,
+    pebs: u32,
+    page: u32,
+    unit: u32,
+}
+
+/// NAND with pages of 2 KiB, 8 MiB.
+pub(crate) const NAND_2K: Shape =
+    Shape { kind: MediumKind::Nand, peb: 128 << 10, pebs: 64, page: 2048, unit: 512 };
+/// NAND with pages of 512 bytes, 6 MiB.
+pub(crate) const NAND_512: Shape =
+    Shape { kind: MediumKind::Nand, peb: 16 << 10, pebs: 384, page: 512, unit: 256 };
+/// NOR, 6 MiB.
+pub(crate) const NOR: Shape =
+    Shape { kind: MediumKind::Nor, peb: 64 << 10, pebs: 96, page: 1, unit: 1 };
+
+impl Shape {
+    fn chip(self) -> Result<Arc<Chip>> {
+        let oob = if self.kind == MediumKind::Nand { self.page / 32 } else { 0 };
+        let Self { kind, peb, pebs, page, unit } = self;
+        let geometry = Geometry::new(kind, peb, pebs, page, unit, oob)?;
+        Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
+    }
+
+    fn layout(self) -> Result<HeaderLayout> {
+        Ok(HeaderLayout::new(self.peb, self.page, self.unit, None)?)
+    }
+}
+
+/// A chip with one volume with a file system.
+#[derive(Debug)]
+pub(crate) struct OurChip {
+    chip: Arc<Chip>,
+    shape: Shape,
+}
+
+/// A file system mounted on it, and the device under it, which lives as long.
+struct Mounted {
+    fs: UbifsMount,
+    ubi: UbiDevice,
+}
+
+impl OurChip {
+    /// A new chip with an empty file system.
+    pub(crate) fn new(shape: Shape, compressor: &str) -> Result<Self> {
+        let this = Self { chip: shape.chip()?, shape };
+        let ubi = this.attach()?;
+        let lebs = ubi.available_lebs();
+        let new = NewVolume {
+            id: Some(VolumeId::new(0)),
+            name: VolumeName::new("data").context("a name")?,
+            kind: VolumeKind::Dynamic,
+            lebs,
+            alignment: 1,
+            flags: VolumeFlags::default(),
+        };
+        ubi.create_volume(&new)?;
+        let compression = match compressor {
+            "zstd" => Compression::Zstd,
+            "none" => Compression::None,
+            _ => Compression::Lzo,
+        };
+        let options = MountOptions { compression: Some(compression), ..MountOptions::default() };
+        let volume = Arc::new(ubi.volume(VolumeId::new(0))?);
+        UbifsMount::mount(volume, options)?.0.unmount()?;
+        ubi.detach()?;
+        Ok(this)
+    }
+
+    /// A chip with the content of an image.
+    pub(crate) fn of_image(shape: Shape, image: &[u8]) -> Result<Self> {
+        let chip = shape.chip()?;
+        chip.import(&mut &*image, false)?;
+        Ok(Self { chip, shape })
+    }
+
+    /// Its content.
+    pub(crate) fn image(&self) -> Result<Vec<u8>> {
+        let mut image = Vec::new();
+        self.chip.export(&mut image, false)?;
+        Ok(image)
+    }
+
+    fn attach(&self) -> Result<UbiDevice> {
+        let options = OpenOptions { image_seq: 0x0B17_E5E0, ..OpenOptions::default() };
+        Ok(UbiDevice::open(self.chip.clone(), &self.shape.layout()?, &options)?)
+    }
+
+    fn mount(&self) -> Result<Mounted> {
+        let ubi = self.attach()?;
+        let (fs, _) =
+            UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), MountOptions::default())?;
+        Ok(Mounted { fs, ubi })
+    }
+
+    /// What is there for those who only look.
+    fn look(&self) -> Result<String> {
+        let ubi = Ubi::attach(self.chip.clone(), &self.shape.layout()?, &AttachOptions::default())?;
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let (fs, _) = UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), options)?;
+        list(&fs)
+    }
+
+    /// What is in it must be this, for readers and for writers, and nothing may be wrong.
+    pub(crate) fn hold_against(&self, expected: &str) -> Result<()> {
+        let copy = Self { chip: Arc::new(self.chip.snapshot().to_chip()), shape: self.shape };
+        let found = copy.look()?;
+        let compared = differences(expected, &found, Ignore::Nothing);
+        ensure!(compared.is_empty(), "read-only: {}", summary(&compared));
+        let mounted = copy.mount()?;
+        mounted.check()?;
+        let found = list(&mounted.fs)?;
+        let compared = differences(expected, &found, Ignore::Nothing);
+        ensure!(compared.is_empty(), "for writing: {}", summary(&compared));
+        Ok(())
+    }
+
+    /// Our turn of a round. Says how it ended, and what is there now.
+    pub(crate) fn work(&mut self, round: u32) -> Result<(String, String)> {
+        let is_cut = !round.is_multiple_of(3);
+        let how = if is_cut { self.cut(round)? } else { "after an unmount".to_owned() };
+        if !is_cut {
+            self.mount()?.turn(round, true).map_err(|error| anyhow!("{error}"))?;
+        }
+        // As Linux will find it.
+        let found = Self::of_image(self.shape, &self.image()?)?;
+        let listed = found.look().with_context(|| how.clone())?;
+        found.hold_against(&listed).with_context(|| how.clone())?;
+        Ok((how, listed))
+    }
+
+    /// Does a turn that is cut off at any event.
+    fn cut(&self, round: u32) -> Result<String> {
+        let trial = Self { chip: Arc::new(self.chip.snapshot().to_chip()), shape: self.shape };
+        let begin = trial.chip.next_event();
+        trial.mount()?.turn(round, false).map_err(|error| anyhow!("{error}"))?;
+        let events = trial.chip.next_event() - begin;
+        let mut random = SplitMix64::new(round.into());
+        let event = begin + random.below(events);
+        let programs = [Variant::P0, Variant::P1, Variant::P2(Prefix::Half), Variant::P3];
+        let erases = [Variant::E0, Variant::E1, Variant::E2 { scattered: false }];
+        let program = programs[random.index(programs.len())];
+        let erase = erases[random.index(erases.len())];
+        let cut = ArmedCut { event, program, erase, seed: round.into() };
+        self.chip.arm_cut(Some(cut))?;
+        let ended = self.mount().map(|mounted| mounted.turn(round, false));
+        ensure!(!self.chip.is_powered(), "the cut never came: {:?}", ended.map(Result::err));
+        self.chip.power_on();
+        self.chip.arm_cut(None)?;
+        Ok(format!("cut at event {} of {events} ({program}, {erase})", event - begin))
+    }
+}
+
+impl Mounted {
+    fn check(&self) -> Result<()> {
+        self.ubi.check_invariants().map_err(|error| anyhow!("UBI: {error}"))?;
+        let findings = self.fs.check()?;
+        let first = findings.iter().next();
+        ensure!(first.is_none(), "check: {first:?}");
+        Ok(())
+    }
+
+    /// Random operations, a third of them before the small files.
+    fn turn(self, round: u32, unmount: bool) -> Result<(), FsError> {
+        let mut random = SplitMix64::new(u64::from(round) << 32);
+        let mut slots = Slots::default();
+        for number in 0..OPERATIONS {
+            if number == OPERATIONS / 3 {
+                accept(self.litter(round))?;
+            }
+            let op = operation(&mut random);
+            accept(apply(&self.fs, &mut slots, &op, u64::from(round) * OPERATIONS + number))?;
+            if number % 16 == 0 {
+                self.fs.background_step()?;
+            }
+        }
+        if unmount {
+            self.fs.unmount()?;
+            let detached = self.ubi.detach();
+            detached.map_err(|error| FsError::new(FsErrorKind::Io, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Many small files, in the place of those of two rounds before.
+    fn litter(&self, round: u32) -> Result<(), FsError> {
+        let fs = &self.fs;
+        let now = time_of(u64::from(round));
+        if let Ok(old) =
+            fs.lookup(fs.root(), format!("litter-{}", round.wrapping_sub(2)).as_bytes())
+        {
+            for entry in fs.entries(old)? {
+                fs.unlink(old, &entry.name, now)?;
+            }
+        }
+        let mut new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 1, gid: 2 };
+        let dir = fs.create(fs.root(), format!("litter-{round}").as_bytes(), &new, now)?;
+        new.kind = NewKind::Regular;
+        for number in 0..LITTER {
+            let file = fs.create(dir, format!("file {number}").as_bytes(), &new, now)?;
+            let content = data_of(number.into(), 0, 37 * number, Texture::Text);
+            fs.write(file, 0, &content, now)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refusals are answers, too; a broken device is not.
+fn accept(result: Result<(), FsError>) -> Result<(), FsError> {
+    use FsErrorKind::{Corrupted, Io, ReadOnly};
+    match result {
+        Err(error) if matches!(error.kind(), Corrupted | Io | ReadOnly) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Any operation on the small name space.
+fn operation(random: &mut SplitMix64) -> Op {
+    let [dir, name, other_dir, other_name, slot, ..] = random.next_u64().to_le_bytes();
+    let (one, other) = (Place { dir, name }, Place { dir: other_dir, name: other_name });
+    let object = match random.below(8) {
+        0 => Object::Root,
+        1 | 2 => Object::Slot(slot),
+        _ => Object::At(one),
+    };
+    let texture = [Texture::Random, Texture::Text, Texture::Zeros][random.index(3)];
+    let longest = if random.below(4) == 0 { 60_000 } else { 6000 };
+    let len = u32::try_from(random.below(longest)).unwrap_or(0);
+    let short = u16::try_from(len % 700).unwrap_or(0);
+    let offset = random.below(100_000) * random.below(2);
+    match random.below(26) {
+        0..=3 => Op::Create(one, Make::Regular),
+        4 | 5 => Op::Create(one, Make::Directory),
+        6 => match random.below(5) {
+            0 => Op::Create(one, Make::Symlink(1 + short)),
+            1 => Op::Create(one, Make::Block),
+            2 => Op::Create(one, Make::Char),
+            3 => Op::Create(one, Make::Fifo),
+            _ => Op::Create(one, Make::Socket),
+        },
+        7 => Op::Unnamed(one.dir, slot),
+        8 => Op::Link(object, other),
+        9 => Op::Unlink(one),
+        10 => Op::RemoveDir(one),
+        11..=13 => {
+            use RenameMode::{Exchange, NoReplace, Replace, Whiteout};
+            Op::Rename(one, other, [Replace, NoReplace, Exchange, Whiteout][random.index(4)])
+        }
+        14..=17 => Op::Write { object, offset, len, texture },
+        18 => Op::Append(object, len, texture),
+        19 => match random.below(5) {
+            0 => Op::Change(object, Change::Mode(short)),
+            1 => Op::Change(object, Change::Owner(slot.into(), len)),
+            2 => Op::Change(object, Change::Times(len, len / 2)),
+            // Compression only: files must stay removable.
+            3 => Op::Change(object, Change::Flags(slot % 2)),
+            _ => Op::Change(object, Change::Size(offset)),
+        },
+        20 | 21 => Op::SetXattr(object, slot, short, XattrMode::Either),
+        22 => Op::RemoveXattr(object, slot),
+        23 => Op::Open(one, slot),
+        24 => Op::Release(slot),
+        _ if random.below(6) == 0 => Op::Sync,
+        _ => Op::SyncFile(object),
+    }
+}
+
+fn list(fs: &dyn FileSystem) -> Result<String> {
+    let mut problems = Vec::new();
+    let mut problem = |path: &[u8], error: &FsError| {
+        problems.push(format!("{}: {error}", String::from_utf8_lossy(path)));
+    };
+    let mut out = String::new();
+    for line in manifest_of(fs, &mut problem) {
+        writeln!(out, "{line}")?;
+    }
+    ensure!(problems.is_empty(), "unreadable: {}", problems.join("; "));
+    Ok(out)
+}
