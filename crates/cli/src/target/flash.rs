@@ -145,7 +145,7 @@ pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> 
         .hint(format!("the volumes are: {}", names.join(", "))))
 }
 
-/// A device, and what else is known of it.
+/// A device, and what else is known of it. Nodes and disks lock themselves.
 struct Found {
     device: Arc<dyn Mtd>,
     chip: Option<Arc<Chip>>,
@@ -161,11 +161,10 @@ impl Found {
 
 fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
     if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
-        let lock = if write { Some(lock(path, true)?) } else { None };
         let options = MtdOptions { writable: write, ..MtdOptions::default() };
         let node = MtdChar::open(path, options).map_err(device::failure)?;
         let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
-        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock });
+        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock: None });
     }
     if is_chip(path)? {
         let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
