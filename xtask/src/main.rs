@@ -17,7 +17,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
                                    real Linux judges what is written and read here
-  bench [--tree DIR] [--rounds N]  our command against its peers in one run
+  bench [--tree DIR] [--rounds N] [--only PART]
+                                   our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model

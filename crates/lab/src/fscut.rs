@@ -32,7 +32,7 @@ pub use id::{Cut, CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
-pub use ubifs::ubifs;
+pub use ubifs::{sabotaged_ubifs, tight_ubifs, ubifs};
 pub use workload::{pair_count, single_count};
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub struct FsOptions {
     pub plans: Vec<Plan>,
     /// Chooses the random parts of the cuts.
     pub seed: u64,
-    /// Operations of each [`Plan::Run`].
+    /// Operations of each [`Plan::Run`] and [`Plan::Aged`].
     pub run_length: u32,
     /// Stop after judging this many states.
     pub budget_states: Option<u64>,
@@ -96,6 +96,8 @@ pub struct FsReport {
     pub nested_states: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
+    /// What the file system did in the sequences that not every sequence makes it do, if it says.
+    pub happened: BTreeMap<String, u64>,
     /// Seconds it took.
     pub seconds: f64,
     /// What should not have been.

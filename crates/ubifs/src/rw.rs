@@ -14,6 +14,7 @@
 //! 2. What happens to the flash is a function of its content, the options and the calls; threads
 //!    only compress.
 
+mod activity;
 mod budget;
 mod check;
 mod commit;
@@ -40,13 +41,17 @@ mod patient;
 mod recovery;
 mod rename;
 mod replay;
+#[doc(hidden)]
+pub mod sabotage;
 mod shadow;
 mod tnc;
 mod wbuf;
 mod xattr;
 
+pub use self::activity::Activity;
 use self::core::Core;
 use self::flash::Flash;
+use self::sabotage::Sabotage;
 use crate::error::UbifsError;
 use eraseblock_base::Findings;
 use eraseblock_mtd::LebDevice;
@@ -67,6 +72,9 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Bytes of the index kept in memory, about.
     pub index_bytes: usize,
+    /// A bug to be found.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
 }
 
 impl Default for MountOptions {
@@ -77,6 +85,7 @@ impl Default for MountOptions {
             sync: false,
             dirty_bytes: 16 << 20,
             index_bytes: 16 << 20,
+            sabotage: Sabotage::None,
         }
     }
 }
@@ -147,6 +156,11 @@ impl UbifsMount {
     /// Why nothing is written any more, if it has come to that.
     pub fn why_read_only(&self) -> Option<String> {
         self.lock().flash.why_read_only.clone()
+    }
+
+    /// What has happened since the mount.
+    pub fn activity(&self) -> Activity {
+        self.lock().flash.activity
     }
 
     /// Checks what must hold between two operations, in memory and on flash, without writing

@@ -90,6 +90,10 @@ pub(crate) struct PowercutArgs {
     /// Look for bugs planted in UBI on purpose instead, to see that they are found
     #[arg(long)]
     pub bugs: bool,
+    /// Nothing of what a file system does now and then (commits, garbage collection) may be left
+    /// out by the sequences
+    #[arg(long)]
+    pub thorough: bool,
 }
 
 /// Sequences of operations.
@@ -101,6 +105,8 @@ pub(crate) enum Sequences {
     Pair,
     /// Long random ones.
     Random,
+    /// Long random ones on a file system that has done a lot before.
+    Aged,
 }
 
 /// Arguments of `lab replay`.

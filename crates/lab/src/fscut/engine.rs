@@ -21,6 +21,9 @@ use std::time::Instant;
 /// Operations of a run that are judged together.
 const BATCH: usize = 24;
 
+/// Operations of an old file system before it is looked at.
+const AGE: u32 = 1200;
+
 /// What a state is made from.
 #[derive(Clone)]
 enum Origin {
@@ -94,11 +97,12 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
         }
         report.plans += 1;
         match plan {
-            Plan::Run(seed) => lab.run(*seed, &mut report)?,
+            Plan::Run(seed) | Plan::Aged(seed) => lab.run(*plan, *seed, &mut report)?,
             plan => {
                 let ops = short(*plan).ok_or_else(|| missing(&lab.id(*plan)))?;
                 let mut live = Live::new(target, &lab.small)?;
                 lab.sequence(&lab.id(*plan), &mut live, Ops::Listed(&ops), &mut report);
+                report.add_happened(&live);
             }
         }
     }
@@ -138,8 +142,8 @@ impl<'a> Lab<'a> {
     }
 
     /// A long random sequence, judged in batches; restarted operations and all.
-    fn run(&self, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
-        let mut live = Live::new(self.target, &self.small)?;
+    fn run(&self, plan: Plan, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
+        let mut live = self.start(plan)?;
         let mut rng = Rng::new(seed, 0);
         let mut left = self.options.run_length as usize;
         while left > 0 && !self.is_over(report) {
@@ -147,12 +151,21 @@ impl<'a> Lab<'a> {
             left -= count;
             let before = report.violations.len();
             let ops = Ops::Random(&mut rng, count);
-            self.sequence(&self.id(Plan::Run(seed)), &mut live, ops, report);
+            self.sequence(&self.id(plan), &mut live, ops, report);
             if report.violations.len() > before {
                 break;
             }
         }
+        report.add_happened(&live);
         Ok(())
+    }
+
+    /// What a plan begins with, mounted.
+    fn start(&self, plan: Plan) -> Result<Live<'a>, FsLabError> {
+        let mut live = Live::new(self.target, &self.small)?;
+        let Plan::Aged(seed) = plan else { return Ok(live) };
+        live.age(&mut Rng::new(seed, 1), AGE)?;
+        Live::new(self.target, &live.finish()?)
     }
 
     /// Does the operations, then judges the cuts of all of them.
@@ -184,15 +197,24 @@ impl<'a> Lab<'a> {
 
     fn jobs(&self, id: &CutId, step: Step, jobs: &mut Vec<Job>, candidate: &mut u64) {
         let stride = u64::from(self.options.judge_every.max(1));
-        let events: Vec<_> = step.events.into_par_iter().map(with_hash).collect();
-        for event in events {
-            for variant in in_model(&event.0) {
+        let mut chosen = Vec::new();
+        for event in step.events {
+            let mut variants = in_model(&event);
+            variants.retain(|_| {
                 *candidate += 1;
-                if candidate.is_multiple_of(stride) {
-                    let id = id.then(event.0.event.number, Cut::During(variant));
-                    let origin = Origin::Event(event.clone(), variant);
-                    jobs.push(Job { origin, allowed: step.during.clone(), id });
-                }
+                candidate.is_multiple_of(stride)
+            });
+            if !variants.is_empty() {
+                chosen.push((event, variants));
+            }
+        }
+        let with_hash = |(event, variants)| (with_hash(event), variants);
+        let events: Vec<_> = chosen.into_par_iter().map(with_hash).collect();
+        for (event, variants) in events {
+            for variant in variants {
+                let id = id.then(event.0.event.number, Cut::During(variant));
+                let origin = Origin::Event(event.clone(), variant);
+                jobs.push(Job { origin, allowed: step.during.clone(), id });
             }
         }
         if let Some((snapshot, allowed)) = step.after {
@@ -302,6 +324,14 @@ fn with_hash(event: Recorded) -> Arc<(Recorded, BaseHash)> {
     Arc::new((event, base))
 }
 
+impl FsReport {
+    fn add_happened(&mut self, live: &Live<'_>) {
+        for (what, count) in live.happened() {
+            *self.happened.entry(what.to_owned()).or_default() += count;
+        }
+    }
+}
+
 /// A hash of everything a driver could read of a chip before an event, the event's block left
 /// out: the sum of the hashes of the other blocks.
 struct BaseHash {
@@ -367,9 +397,9 @@ pub fn replay(
 ) -> Result<Option<FsViolation>, FsLabError> {
     let options = &FsOptions { judge_every: 1, ..options.clone() };
     let lab = Lab::new(target, options)?;
-    let live = Live::new(target, &lab.small)?;
+    let live = lab.start(id.plan)?;
     match id.plan {
-        Plan::Run(seed) => {
+        Plan::Run(seed) | Plan::Aged(seed) => {
             let mut rng = Rng::new(seed, 0);
             lab.replay(id, live, Ops::Random(&mut rng, options.run_length as usize))
         }

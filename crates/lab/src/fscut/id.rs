@@ -16,6 +16,8 @@ pub enum Plan {
     Pair(u32),
     /// Random operations, many: `run-SEED`.
     Run(u64),
+    /// The same on a file system that has done a lot before: `aged-SEED`.
+    Aged(u64),
 }
 
 impl fmt::Display for Plan {
@@ -24,6 +26,7 @@ impl fmt::Display for Plan {
             Self::Single(number) => write!(f, "seq1-{number}"),
             Self::Pair(number) => write!(f, "seq2-{number}"),
             Self::Run(seed) => write!(f, "run-{seed}"),
+            Self::Aged(seed) => write!(f, "aged-{seed}"),
         }
     }
 }
@@ -34,6 +37,7 @@ fn parse_plan(text: &str) -> Option<Plan> {
         "seq1" => number.parse().ok().map(Plan::Single),
         "seq2" => number.parse().ok().map(Plan::Pair),
         "run" => number.parse().ok().map(Plan::Run),
+        "aged" => number.parse().ok().map(Plan::Aged),
         _ => None,
     }
 }
@@ -127,6 +131,7 @@ mod tests {
         for text in [
             "ubifs/mini/seq1-137@37.P3+41.E2",
             "jffs2/nor/run-7@0.P2half",
+            "ubifs/mini-tight/aged-7@0.P2half",
             "a/b/seq2-9",
             "a/b/seq1-0@5.off",
         ] {

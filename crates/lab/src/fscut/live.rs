@@ -9,8 +9,18 @@ use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot};
 use eraseblock_vfs::ops::{Op, Slots, apply};
 use eraseblock_vfs::{FsError, FsErrorKind, ModelFs, same_tree};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+
+/// How often what happened.
+pub(crate) type Happened = BTreeMap<&'static str, u64>;
+
+fn add(sum: &mut Happened, mounted: &dyn Mounted) {
+    for (what, count) in mounted.activity() {
+        *sum.entry(what).or_default() += count;
+    }
+}
 
 /// A chip with a file system unmounted cleanly, and what is in it.
 #[derive(Clone, Debug)]
@@ -43,6 +53,8 @@ pub(crate) struct Live<'a> {
     history: History,
     operations: Vec<String>,
     number: u64,
+    /// What happened in mounts that are over.
+    happened: Happened,
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
@@ -78,6 +90,7 @@ impl<'a> Live<'a> {
             history,
             operations: Vec::new(),
             number: start.number,
+            happened: Happened::new(),
         })
     }
 
@@ -138,11 +151,35 @@ impl<'a> Live<'a> {
             return apply(self.mounted.fs(), &mut self.slots.0, op, self.number);
         }
         self.mounted.fs().unmount()?;
+        add(&mut self.happened, self.mounted.as_ref());
         self.slots.0.clear();
         self.mounted = self
             .target
             .mount(&self.chip, false)
             .map_err(|message| FsError::new(FsErrorKind::Io, message))?;
+        Ok(())
+    }
+
+    /// How often what happened so far.
+    pub(crate) fn happened(&self) -> Happened {
+        let mut sum = self.happened.clone();
+        add(&mut sum, self.mounted.as_ref());
+        sum
+    }
+
+    /// Does random operations that nobody watches.
+    pub(crate) fn age(&mut self, rng: &mut Rng, count: u32) -> Result<(), FsLabError> {
+        for _ in 0..count {
+            let op = self.random(rng);
+            if matches!(op, Op::Restart | Op::ReadOnlyAndBack) {
+                continue;
+            }
+            if self.apply(&op).is_ok() {
+                apply(&self.model, &mut self.slots.1, &op, self.number)
+                    .map_err(|error| prepare(format!("{op:?}: done, expected {error}")))?;
+            }
+            self.number += 1;
+        }
         Ok(())
     }
 

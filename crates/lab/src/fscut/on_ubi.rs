@@ -9,27 +9,39 @@ use eraseblock_nandsim::Chip;
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_vfs::WritableFileSystem;
+use std::fmt;
 use std::sync::Arc;
 
 /// Mounts what is on a volume, read-only if asked for; makes an empty file system on an empty
 /// volume.
-pub type MountFn = fn(Arc<dyn LebDevice>, bool) -> Result<Box<dyn Mounted>, String>;
+pub type MountFn =
+    dyn Fn(Arc<dyn LebDevice>, bool) -> Result<Box<dyn Mounted>, String> + Send + Sync;
 
 /// A file system on the only volume of a chip.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct OnUbi {
     /// The first word of replay ids.
     pub fs: &'static str,
+    /// The second word of replay ids.
+    pub name: &'static str,
     /// The chip.
     pub shape: Shape,
+    /// LEBs of the volume.
+    pub lebs: u32,
     /// What the file system promises.
     pub rules: Rules,
     /// How it is mounted.
-    pub mount: MountFn,
+    pub mount: Arc<MountFn>,
 }
 
-/// Blocks that UBI keeps for itself.
-const KEPT: u32 = 8;
+impl fmt::Debug for OnUbi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.fs, self.name)
+    }
+}
+
+/// LEBs of a volume that fills the chip but for what UBI keeps for itself.
+pub(super) const MOST_LEBS: u32 = 64 - 8;
 
 fn open_options() -> OpenOptions {
     OpenOptions { image_seq: 0x1AB0_0002, ..OpenOptions::default() }
@@ -55,6 +67,10 @@ impl Mounted for OnDevice {
         self.ubi.check_invariants()?;
         self.inner.check()
     }
+
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        self.inner.activity()
+    }
 }
 
 impl OnUbi {
@@ -65,7 +81,7 @@ impl OnUbi {
 
 impl Target for OnUbi {
     fn name(&self) -> (&'static str, &'static str) {
-        (self.fs, self.shape.name())
+        (self.fs, self.name)
     }
 
     fn rules(&self) -> Rules {
@@ -80,7 +96,7 @@ impl Target for OnUbi {
             id: Some(VolumeId::new(0)),
             name: VolumeName::new(self.fs).ok_or("a short name")?,
             kind: VolumeKind::Dynamic,
-            lebs: 64 - KEPT,
+            lebs: self.lebs,
             alignment: 1,
             flags: VolumeFlags::default(),
         };
@@ -128,7 +144,7 @@ mod tests {
     fn mark(device: Arc<dyn LebDevice>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
         let mut first = vec![0; device.min_io() as usize];
         device.read(Leb::new(0), 0, &mut first).map_err(text)?;
-        assert_eq!((device.is_read_only(), device.leb_count()), (read_only, 64 - KEPT));
+        assert_eq!((device.is_read_only(), device.leb_count()), (read_only, MOST_LEBS));
         match (first[0], read_only) {
             (0xFF, false) => {
                 first.fill(7);
@@ -143,7 +159,14 @@ mod tests {
     #[test]
     fn the_volume_is_there_again() {
         for shape in Shape::ALL {
-            let target = OnUbi { fs: "mark", shape, rules: Rules::UBIFS, mount: mark };
+            let target = OnUbi {
+                fs: "mark",
+                name: shape.name(),
+                shape,
+                lebs: MOST_LEBS,
+                rules: Rules::UBIFS,
+                mount: Arc::new(mark),
+            };
             let chip = Arc::new(target.format().unwrap());
             let mounted = target.mount(&chip, false).unwrap();
             mounted.check().unwrap();

@@ -27,6 +27,11 @@ pub trait Mounted {
 
     /// Verifies every structure, on the medium and in memory, without writing.
     fn check(&self) -> Result<(), String>;
+
+    /// How often what has happened since the mount, as far as it is worth knowing.
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// What survives of what was not made durable.

@@ -185,7 +185,7 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
             let (second, object, dir) = core(pair % count)?;
             Some([first.clone(), middle, second.clone(), end(ends, *object, *dir)].concat())
         }
-        Plan::Run(_) => None,
+        Plan::Run(_) | Plan::Aged(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 use super::core::Core;
 use super::error::Step;
+use super::sabotage::Sabotage;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
@@ -23,7 +24,7 @@ impl Core {
     /// Commits whatever there is.
     pub(super) fn commit(&mut self) -> Step<()> {
         self.flash.check_writable()?;
-        self.sync_heads()?;
+        self.sync_for_commit()?;
         if !self.has_uncommitted() {
             self.log.wants_commit = false;
             return Ok(());
@@ -37,15 +38,29 @@ impl Core {
         self.must(result, "commit")
     }
 
+    fn sync_for_commit(&mut self) -> Step<()> {
+        if self.is_sabotaged(Sabotage::CommitWithoutSync) {
+            return Ok(());
+        }
+        self.sync_heads()
+    }
+
     fn run_commit(&mut self) -> Step<()> {
-        self.sync_heads()?;
+        self.sync_for_commit()?;
         self.cmt_no += 1;
+        self.flash.activity.commits += 1;
         self.gc_start_commit()?;
         let tail = self.log_start_commit()?;
         self.write_index()?;
         self.budget_committed(self.tnc.index_size);
-        self.lprops.write(&mut self.flash)?;
+        if !self.is_sabotaged(Sabotage::LptUnwritten) {
+            self.lprops.write(&mut self.flash)?;
+        }
         self.write_orphans()?;
+        if self.is_sabotaged(Sabotage::LptErasedEarly) {
+            let Self { flash, lprops, .. } = self;
+            lprops.lpt.committed(flash)?;
+        }
         self.fill_master(tail);
         self.write_master()?;
         self.tnc.old.clear();
@@ -101,7 +116,9 @@ impl Core {
             self.flash.unmap(MASTER_LEB)?;
             offset = 0;
         }
-        self.master.highest_inum = self.highest_inum.into();
+        if !self.is_sabotaged(Sabotage::HighestInumUnsaved) {
+            self.master.highest_inum = self.highest_inum.into();
+        }
         let mut node = Vec::with_capacity(slot as usize);
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
             if offset == 0 && leb != MASTER_LEB {
@@ -111,6 +128,9 @@ impl Core {
             node.clear();
             encode::master(&mut node, &self.master);
             encode::pad(&mut node, self.flash.min_io);
+            if leb != MASTER_LEB && self.is_sabotaged(Sabotage::OneMaster) {
+                break;
+            }
             self.flash.write(leb, offset, &node)?;
         }
         self.master_offset = offset;

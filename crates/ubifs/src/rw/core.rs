@@ -10,6 +10,7 @@ use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
 use super::pages::Pages;
+use super::sabotage::Sabotage;
 use super::tnc::Tnc;
 use super::wbuf::Wbuf;
 use eraseblock_base::Findings;
@@ -44,6 +45,11 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// Whether this bug is wanted.
+    pub(super) fn is_sabotaged(&self, bug: Sabotage) -> bool {
+        self.flash.is_sabotaged(bug)
+    }
+
     /// A number for a new inode (spec: ubifs-runtime 9.16).
     pub(super) fn next_inum(&mut self) -> Step<u32> {
         if self.highest_inum + 1 >= INO_LIMIT {

@@ -6,6 +6,7 @@ use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::journal::Group;
 use super::pages::{PAGE, codec_of};
+use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD};
 use eraseblock_codec::decompress;
@@ -330,9 +331,15 @@ impl Core {
     /// Makes one inode durable (spec: ubifs-runtime 9.7).
     pub(super) fn sync_inode(&mut self, ino: u32) -> Step<()> {
         self.write_back(ino)?;
-        self.write_inode(ino, false)?;
+        if !self.is_sabotaged(Sabotage::FsyncSkipsInode) {
+            self.write_inode(ino, false)?;
+        }
         for head in [BASE_HEAD, DATA_HEAD] {
-            if self.heads[head].inos.contains(&ino) {
+            let is_skipped = match head {
+                BASE_HEAD => self.is_sabotaged(Sabotage::FsyncSkipsBase),
+                _ => self.is_sabotaged(Sabotage::FsyncSkipsData),
+            };
+            if self.heads[head].inos.contains(&ino) && !is_skipped {
                 self.sync_head(head)?;
             }
         }
@@ -407,6 +414,9 @@ impl Core {
         if dirty_last {
             cut = self.cut_dirty_page(ino, last_block, within)?;
         }
+        if self.is_sabotaged(Sabotage::TailNotCut) && !dirty_last {
+            cut = None;
+        }
         let data_len = cut.as_ref().map_or(0, Vec::len) as u32;
         self.reserve(BASE_HEAD, 160 + 56 + data_len)?;
         // Nothing can be refused from here on: what is dropped needs no space any more.
@@ -425,7 +435,10 @@ impl Core {
         let inode = inode.clone();
         let mut group = Group::default();
         group.inode(self, &inode.node(), false)?;
-        group.truncation(self, &Truncation { ino, old_size, new_size }, cut.is_none())?;
+        let is_kept = self.is_sabotaged(Sabotage::TruncationUnwritten);
+        let node =
+            Truncation { ino, old_size, new_size: if is_kept { old_size } else { new_size } };
+        group.truncation(self, &node, cut.is_none())?;
         if let Some(node) = &cut {
             group.last_data(self, node)?;
         }

@@ -4,7 +4,9 @@
 //! # Invariants
 //! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
 
+use super::activity::Activity;
 use super::error::{Fault, Step};
+use super::sabotage::Sabotage;
 use crate::error::UbifsError;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up;
@@ -41,11 +43,15 @@ pub(super) struct Flash {
     pub(super) bg_bud_bytes: u64,
     /// Why nothing is written any more.
     pub(super) why_read_only: Option<String>,
+    /// What has happened.
+    pub(super) activity: Activity,
+    /// The bug to be found.
+    sabotage: Sabotage,
 }
 
 impl Flash {
     /// The volume of a verified superblock that has grown to it.
-    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
+    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock, sabotage: Sabotage) -> Self {
         let min_io = sb.min_io_size;
         let leb_size = sb.leb_size;
         let limits = Limits::of(&sb);
@@ -80,7 +86,14 @@ impl Flash {
             min_io,
             sb,
             why_read_only: None,
+            activity: Activity::default(),
+            sabotage,
         }
+    }
+
+    /// Whether this bug is wanted.
+    pub(super) fn is_sabotaged(&self, bug: Sabotage) -> bool {
+        self.sabotage == bug
     }
 
     pub(super) fn main_lebs(&self) -> u32 {
@@ -143,7 +156,13 @@ impl Flash {
 
     /// Replaces a LEB, by nothing if there is nothing left of it.
     pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
-        if data.is_empty() { self.unmap(leb) } else { self.change(leb, data) }
+        if data.is_empty() {
+            return self.unmap(leb);
+        }
+        if self.is_sabotaged(Sabotage::RenewInTwoSteps) {
+            self.unmap(leb)?;
+        }
+        self.change(leb, data)
     }
 
     /// Writes the LEB of a head anew up to `end` (spec: ubifs-runtime 17.8). Also when it looks

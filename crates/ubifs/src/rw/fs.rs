@@ -5,6 +5,7 @@ use super::core::Core;
 use super::data::{self, Reading};
 use super::error::Step;
 use super::inode::{InodeState, number};
+use super::sabotage::Sabotage;
 use crate::fs::file_kind;
 use crate::names;
 use crate::tnc::OwnedDent;
@@ -162,9 +163,15 @@ impl Core {
             return Ok(());
         }
         self.flash.check_writable()?;
-        self.write_back_all()?;
-        self.write_inodes()?;
-        self.commit()?;
+        if !self.is_sabotaged(Sabotage::SyncSkipsPages) {
+            self.write_back_all()?;
+        }
+        if !self.is_sabotaged(Sabotage::SyncSkipsInodes) {
+            self.write_inodes()?;
+        }
+        if !self.is_sabotaged(Sabotage::SyncWithoutCommit) {
+            self.commit()?;
+        }
         self.flash.sync()
     }
 
@@ -176,7 +183,9 @@ impl Core {
         self.flash.check_writable()?;
         for ino in self.inodes.open_orphans() {
             self.inode(ino)?.opens = 0;
-            self.end_if_unused(ino)?;
+            if !self.is_sabotaged(Sabotage::CleanWithOrphans) {
+                self.end_if_unused(ino)?;
+            }
         }
         self.rest_clean()
     }

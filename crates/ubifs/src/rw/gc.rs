@@ -11,6 +11,7 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::journal::Written;
+use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD, GC_HEAD};
 use eraseblock_base::Leb;
@@ -126,10 +127,18 @@ impl Core {
         let mut bytes = Vec::new();
         self.flash.read_leb(victim, &mut bytes)?;
         if lp.index {
+            self.flash.activity.index_lebs_collected += 1;
             self.move_index_nodes(victim, &bytes)?;
+            if self.is_sabotaged(Sabotage::IndexVictimErasedEarly) {
+                self.flash.unmap(victim)?;
+            }
             self.lprops.set_empty(&self.flash, victim)?;
             self.gc.queued.push((victim, false));
             return Ok(Collected::IndexFreed);
+        }
+        self.flash.activity.leaf_lebs_collected += 1;
+        if self.is_sabotaged(Sabotage::VictimErasedFirst) {
+            self.flash.unmap(victim)?;
         }
         self.move_leaves(victim, &bytes)?;
         self.sync_head(BASE_HEAD)?;
@@ -175,6 +184,9 @@ impl Core {
     /// Moves the live nodes of a data LEB to the GC head, unchanged (spec: ubifs-runtime 14.6).
     fn move_leaves(&mut self, victim: u32, bytes: &[u8]) -> Step<()> {
         let (mut data, mut others) = self.live_nodes(victim, bytes)?;
+        if self.is_sabotaged(Sabotage::NodesForgotten) {
+            others.pop();
+        }
         while !(data.is_empty() && others.is_empty()) {
             if self.heads[GC_HEAD].leb == 0 {
                 self.switch_gc_head()?;
@@ -241,6 +253,7 @@ impl Core {
             let (leb, offset) = self.append(GC_HEAD, node)?;
             let moved = Written { leb, offset, len: live.len };
             match self.position_of(live.key, victim, live.offset)? {
+                Some(_) if self.is_sabotaged(Sabotage::MovedNotIndexed) => {}
                 Some(position) => {
                     let new = Zbranch::leaf(live.key, leb, offset, live.len);
                     let Self { tnc, flash, lprops, .. } = self;
@@ -284,6 +297,11 @@ impl Core {
             self.lprops.set_taken(&self.flash, leb, true)?;
             self.lprops.set_empty(&self.flash, leb)?;
             self.gc.queued.push((leb, true));
+        }
+        if self.is_sabotaged(Sabotage::OldIndexErasedEarly) {
+            for slot in 0..self.gc.queued.len() {
+                self.flash.unmap(self.gc.queued[slot].0)?;
+            }
         }
         Ok(())
     }

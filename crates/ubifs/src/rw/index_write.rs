@@ -207,6 +207,7 @@ impl Core {
             return Err(Fault::refused(at(leb, size), "gap-overrun", "a gap was overfilled"));
         }
         self.flash.change(leb, &out)?;
+        self.flash.activity.gaps_filled += 1;
         let free = size - end;
         self.lprops.update(&self.flash, leb, |lp| {
             lp.free = free;

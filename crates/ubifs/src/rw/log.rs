@@ -8,6 +8,7 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, HEADS};
+use super::sabotage::Sabotage;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up_usize;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType};
@@ -72,7 +73,8 @@ impl Core {
         let Self { flash, log, .. } = self;
         let slot = flash.ref_alsz;
         let added = u64::from(flash.leb_size - start);
-        if log.free_bytes(flash) < u64::from(slot) + log.reserve
+        let overrun = flash.is_sabotaged(Sabotage::LogOverrun);
+        if (log.free_bytes(flash) < u64::from(slot) + log.reserve && !overrun)
             || log.bud_bytes + added > flash.max_bud_bytes
         {
             return Err(Fault::CommitFirst);
@@ -83,7 +85,8 @@ impl Core {
         if log.head_offset > flash.leb_size - slot {
             log.head = Log::next_leb(flash, log.head);
             log.head_offset = 0;
-            if log.head == log.tail {
+            flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);
+            if log.head == log.tail && !overrun {
                 return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
             }
         }
@@ -100,8 +103,11 @@ impl Core {
         let reference = Reference { leb: Leb::new(leb), offset: start, head: head as u32 };
         encode::reference(&mut node, &reference, Seal::single(sqnum));
         encode::pad(&mut node, flash.min_io);
-        flash.write(log.head, log.head_offset, &node)?;
-        log.head_offset += slot;
+        if !flash.is_sabotaged(Sabotage::BudUnlogged) {
+            flash.write(log.head, log.head_offset, &node)?;
+            log.head_offset += slot;
+        }
+        flash.activity.buds += 1;
         log.bud_bytes += added;
         log.buds.insert(leb, Bud { head, start });
         Ok(())
@@ -172,12 +178,16 @@ impl Core {
     pub(super) fn log_start_commit(&mut self) -> Step<u32> {
         let mut nodes = Vec::new();
         let sqnum = self.next_sqnum()?;
-        let start = CommitStart { cmt_no: self.cmt_no };
+        let is_late = self.is_sabotaged(Sabotage::CommitStartOldNumber);
+        let start = CommitStart { cmt_no: self.cmt_no - u64::from(is_late) };
         encode::commit_start(&mut nodes, &start, Seal::single(sqnum));
         for head in 0..HEADS {
             let wbuf = &self.heads[head as usize];
             let (leb, offset) = (wbuf.leb, wbuf.offset);
-            if leb != 0 && offset < self.flash.leb_size {
+            let forgotten = self.is_sabotaged(Sabotage::CommitForgetsHeads);
+            if leb != 0 && offset < self.flash.leb_size && !forgotten {
+                let whole = self.is_sabotaged(Sabotage::BudFromStart);
+                let offset = if whole { 0 } else { offset };
                 let sqnum = self.next_sqnum()?;
                 let reference = Reference { leb: Leb::new(leb), offset, head };
                 encode::reference(&mut nodes, &reference, Seal::single(sqnum));
@@ -187,9 +197,13 @@ impl Core {
         encode::pad(&mut nodes, flash.min_io);
         if log.head_offset != 0 {
             log.head = Log::next_leb(flash, log.head);
+            flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);
             if log.head == log.tail {
                 return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
             }
+        }
+        if flash.is_sabotaged(Sabotage::OldLogErasedEarly) {
+            flash.unmap(log.tail)?;
         }
         flash.unmap(log.head)?;
         flash.write(log.head, 0, &nodes)?;

@@ -10,6 +10,7 @@ use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
 use super::patient::Patient;
+use super::sabotage::Sabotage;
 use super::shadow::Shadow;
 use super::tnc::Tnc;
 use super::{inode::InodeTable, make, pages::Pages};
@@ -29,7 +30,11 @@ use std::sync::Arc;
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
     let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
     let device: Arc<dyn LebDevice> =
-        if options.read_only { Arc::new(Shadow::new(device)) } else { device };
+        if options.read_only && options.sabotage != Sabotage::ReadOnlyWrites {
+            Arc::new(Shadow::new(device))
+        } else {
+            device
+        };
     if !options.read_only && make::is_empty(&*device)? {
         make::make(&*device, &options)?;
     }
@@ -49,7 +54,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
         let message = "no usable master node".to_owned();
         return Err(UbifsError::Refused { at, code: "master-lost", message });
     };
-    let flash = Flash::new(found.device, found.sb);
+    let flash = Flash::new(found.device, found.sb, options.sabotage);
     Core::mount(flash, &volume, selected, options, report).map_err(Fault::into_ubifs)
 }
 
@@ -67,7 +72,7 @@ impl Core {
         };
         let need_recovery = master.has(master_flags::DIRTY);
         let mut flash = flash;
-        if need_recovery {
+        if need_recovery && !flash.is_sabotaged(Sabotage::HeadsNotRenewed) {
             flash.renew_head(master.ihead_lnum, master.ihead_offs)?;
             flash.renew_head(master.nhead_lnum, master.nhead_offs)?;
         }
@@ -94,17 +99,19 @@ impl Core {
             options,
         };
         if selected.was_recovered || need_recovery {
-            core.write_recovered_master()?;
+            core.renew_masters()?;
         }
         if core.flash.sb.has(sb_flags::SPACE_FIXUP) {
             core.fix_up_space()?;
         }
         if !need_recovery {
-            core.master.flags |= master_flags::DIRTY;
-            core.write_master()?;
+            // The slot behind a clean master may have been being written by a mount that was cut
+            // off, however erased it looks, and so may the clean master itself.
+            core.say_in_use()?;
         }
         core.write_superblock(volume)?;
-        core.lprops.set_taken(&core.flash, core.master.ihead_lnum, true)?;
+        let is_held = !core.is_sabotaged(Sabotage::IndexHeadNotTaken);
+        core.lprops.set_taken(&core.flash, core.master.ihead_lnum, is_held)?;
         let log = log_walk::walk(volume, &core.master, need_recovery, &mut report)?;
         core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
@@ -130,6 +137,17 @@ impl Core {
         Ok(core)
     }
 
+    /// Says on flash that the file system is in use.
+    fn say_in_use(&mut self) -> Step<()> {
+        if !self.is_sabotaged(Sabotage::DirtyFlagUnset) {
+            self.master.flags |= master_flags::DIRTY;
+        }
+        if self.is_sabotaged(Sabotage::MastersAppended) {
+            return self.write_master();
+        }
+        self.renew_masters()
+    }
+
     /// The reserved LEB of a clean unmount.
     fn take_gc_leb(&mut self) -> Step<()> {
         let leb = self.master.gc_lnum;
@@ -143,7 +161,7 @@ impl Core {
     fn take_log(&mut self, log: &log_walk::Log, need_recovery: bool) -> Step<()> {
         self.max_sqnum = self.max_sqnum.max(log.max_sqnum);
         let end = log.head_offset.next_multiple_of(self.flash.min_io);
-        if need_recovery {
+        if need_recovery && !self.is_sabotaged(Sabotage::LogHeadNotRenewed) {
             self.flash.renew_head(log.head, log.head_offset)?;
         }
         self.log.head = log.head;
@@ -169,7 +187,9 @@ impl Core {
     pub(super) fn write_clean_master(&mut self) -> Step<()> {
         self.master.flags &= !master_flags::DIRTY;
         self.master.flags |= master_flags::NO_ORPHANS;
-        self.master.gc_lnum = self.gc.gc_lnum;
+        if !self.is_sabotaged(Sabotage::StaleGcLnum) {
+            self.master.gc_lnum = self.gc.gc_lnum;
+        }
         self.write_master()
     }
 

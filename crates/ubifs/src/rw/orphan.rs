@@ -8,6 +8,7 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::Flash;
+use super::sabotage::Sabotage;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up;
 use eraseblock_ubifs_format::Orphan;
@@ -85,9 +86,10 @@ impl Core {
 
     /// Brings the orphan area up to date (spec: ubifs-runtime 18.4).
     pub(super) fn write_orphans(&mut self) -> Step<()> {
-        if self.orphans.new.is_empty() {
+        if self.orphans.new.is_empty() || self.is_sabotaged(Sabotage::OrphansUnwritten) {
             return Ok(());
         }
+        self.flash.activity.orphans_written += self.orphans.new.len() as u64;
         let new: Vec<u32> = self.orphans.new.values().copied().collect();
         if self.room_for_orphans() >= new.len() {
             self.append_orphans(&new)?;

@@ -4,6 +4,7 @@ use super::core::Core;
 use super::error::{Fault, Step};
 use super::gc::Collected;
 use super::lprops::{Category, Lp};
+use super::sabotage::Sabotage;
 use super::wbuf::GC_HEAD;
 use crate::orphan;
 use crate::replay::Sizes;
@@ -15,15 +16,19 @@ use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
 
 impl Core {
-    /// Writes a chosen master to both LEBs; it keeps its sequence number (6.4).
-    pub(super) fn write_recovered_master(&mut self) -> Step<()> {
+    /// Writes the master alone to both LEBs, each in one step; it keeps its sequence number (6.4).
+    pub(super) fn renew_masters(&mut self) -> Step<()> {
         let mut master = self.master.clone();
-        master.flags |= master_flags::RECOVERY;
+        if !self.is_sabotaged(Sabotage::RecoveryFlagMissing) {
+            master.flags |= master_flags::RECOVERY;
+        }
         let mut node = Vec::new();
         encode::master(&mut node, &master);
         encode::pad(&mut node, self.flash.min_io);
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
-            self.flash.change(leb, &node)?;
+            if leb == MASTER_LEB || !self.is_sabotaged(Sabotage::OneMasterRenewed) {
+                self.flash.change(leb, &node)?;
+            }
         }
         self.master.flags &= !master_flags::RECOVERY;
         self.master_offset = 0;
@@ -46,7 +51,8 @@ impl Core {
         for ino in listed.inos {
             let Some(branch) = self.find(Key::inode(ino))? else { continue };
             let mut buf = Vec::new();
-            if self.leaf(&branch, &mut buf)?.inode()?.nlink == 0 {
+            let is_kept = self.is_sabotaged(Sabotage::OrphansKept);
+            if self.leaf(&branch, &mut buf)?.inode()?.nlink == 0 && !is_kept {
                 self.remove_inode_keys(ino, true)?;
             }
         }
@@ -67,7 +73,7 @@ impl Core {
             let mut buf = Vec::new();
             let node = self.leaf(&branch, &mut buf)?;
             let sqnum = node.header.sqnum;
-            if node.inode()?.size >= known.data {
+            if node.inode()?.size >= known.data || self.is_sabotaged(Sabotage::SizesNotFixed) {
                 continue;
             }
             let message = format!("size raised to {}, where its content ends", known.data);
@@ -92,6 +98,9 @@ impl Core {
             .iter()
             .filter(|head| head.leb == leb)
             .fold(end, |end, head| end.max(head.offset));
+        if self.is_sabotaged(Sabotage::PatchInTwoSteps) {
+            self.flash.unmap(leb)?;
+        }
         self.flash.change(leb, &whole[..end as usize])
     }
 

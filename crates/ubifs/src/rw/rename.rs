@@ -6,13 +6,14 @@ use super::dir::{Entry, entry_kind};
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
+use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
 use eraseblock_ubifs_format::constants::ROOT_INO;
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
 use eraseblock_vfs::rules::{self, RenameCheck, RenameStep};
-use eraseblock_vfs::{Ino, RenameMode, Timestamp};
+use eraseblock_vfs::{Ino, NewInode, NewKind, RenameMode, Timestamp};
 
 /// Directories gone up through before the way down is taken.
 const DEEPEST: u32 = 4096;
@@ -209,9 +210,14 @@ impl Core {
         Ok(())
     }
 
-    /// A character device 0:0, which hides the name in layers below.
+    /// A character device 0:0, which hides the name in layers below; its group is that of any new
+    /// inode.
     fn whiteout(&mut self, dir: u32, now: Timestamp) -> Step<super::inode::InodeState> {
-        let mut inode = self.new_inode(dir, file_type::CHAR, (0, 0), vec![0; 4], now)?;
+        let kind = NewKind::CharDevice(0, 0);
+        let new = NewInode { kind, permissions: 0, uid: 0, gid: 0 };
+        let inherited = rules::inherit(&self.inode(dir)?.attr(), &new);
+        let owner = (new.uid, inherited.gid);
+        let mut inode = self.new_inode(dir, file_type::CHAR, owner, vec![0; 4], now)?;
         inode.size = 0;
         Ok(inode)
     }
@@ -239,7 +245,8 @@ impl Core {
         group.dent(self, &dent)?;
         let cookie = self.cookie();
         let kind = if whiteout.is_some() { EntryKind::CharDevice } else { EntryKind::Regular };
-        let ino = whiteout.unwrap_or(0);
+        let stays = self.is_sabotaged(Sabotage::RenameKeepsOldName);
+        let ino = whiteout.unwrap_or(if stays { moved.ino } else { 0 });
         group.dent(self, &Dent { key: old_key, ino, kind, cookie, name: from.name })?;
         self.add_inodes(&mut group, inos)?;
         let sync = self.any_sync(inos)?;
@@ -316,7 +323,9 @@ impl Core {
             let key = self.dent_key(side.dir, side.name);
             let kind = entry_kind(self.inode(entry.ino)?.kind());
             let cookie = self.cookie();
-            group.dent(self, &Dent { key, ino: entry.ino, kind, cookie, name: side.name })?;
+            let half = self.is_sabotaged(Sabotage::ExchangeHalf);
+            let ino = if half { names[0].1.ino } else { entry.ino };
+            group.dent(self, &Dent { key, ino, kind, cookie, name: side.name })?;
         }
         self.add_inodes(&mut group, inos)?;
         let sync = self.any_sync(inos)?;

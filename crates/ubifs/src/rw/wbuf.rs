@@ -8,6 +8,7 @@
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};
 use super::lprops::Lprops;
+use super::sabotage::Sabotage;
 use eraseblock_base::align::align_up;
 use eraseblock_ubifs_format::encode;
 use std::collections::BTreeSet;
@@ -102,6 +103,11 @@ impl Wbuf {
         Ok(())
     }
 
+    /// Forgets what is not on flash.
+    pub(super) fn forget(&mut self) {
+        self.buf.clear();
+    }
+
     /// Writes everything, padded to the minimum I/O unit (spec: ubifs-runtime 4.4).
     pub(super) fn sync(&mut self, flash: &mut Flash, lprops: &mut Lprops) -> Step<()> {
         self.inos.clear();
@@ -109,8 +115,14 @@ impl Wbuf {
             return Ok(());
         }
         let used = self.buf.len();
+        if flash.is_sabotaged(Sabotage::PaddingMissing) {
+            self.buf.resize(align_up(used as u32, flash.min_io) as usize, 0xFF);
+        }
         encode::pad(&mut self.buf, flash.min_io);
-        let padding = (self.buf.len() - used) as u32;
+        let mut padding = (self.buf.len() - used) as u32;
+        if flash.is_sabotaged(Sabotage::PaddingNotDirty) {
+            padding = 0;
+        }
         flash.write(self.leb, self.offset, &self.buf)?;
         self.offset += self.buf.len() as u32;
         self.buf.clear();

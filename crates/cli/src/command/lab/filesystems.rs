@@ -5,12 +5,12 @@ use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
     CutId, FsOptions, Jffs2Target, Plan, Target, explore, pair_count, replay as judge,
-    single_count, ubifs,
+    single_count, tight_ubifs, ubifs,
 };
 use eraseblock_lab::powercut::Shape;
 
 /// Chips for what lives on UBI.
-const SHAPES: [&str; 4] = ["mini", "subpage", "large", "nor"];
+const SHAPES: [&str; 5] = ["mini", "mini-tight", "subpage", "large", "nor"];
 
 /// The file system of this name on the chip of this name.
 fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
@@ -20,6 +20,7 @@ fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
             let target = Jffs2Target::find(chip.unwrap_or(chips[0]));
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
         }
+        "ubifs" if chip == Some(SHAPES[1]) => (Some(Box::new(tight_ubifs()) as _), &SHAPES),
         "ubifs" => {
             let shape = Shape::find(chip.unwrap_or(Shape::ALL[0].name()));
             (shape.map(|shape| Box::new(ubifs(shape)) as Box<dyn Target>), &SHAPES)
@@ -46,9 +47,10 @@ fn plans(args: &PowercutArgs) -> Vec<Plan> {
                 .filter_map(|number| u32::try_from(number).ok().map(Plan::Pair))
                 .collect()
         }
-        Sequences::Random => {
+        Sequences::Random | Sequences::Aged => {
             let most = if args.states.is_some() || args.budget.is_some() { 1 << 20 } else { 16 };
-            (0..most).map(|number| Plan::Run(args.seed.wrapping_add(number))).collect()
+            let plan = if args.sequences == Sequences::Aged { Plan::Aged } else { Plan::Run };
+            (0..most).map(|number| plan(args.seed.wrapping_add(number))).collect()
         }
     }
 }
@@ -79,10 +81,20 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     for found in &report.violations {
         violation(session, &found.id.to_string(), found.rule, &found.message);
     }
+    if args.thorough {
+        for (what, _) in report.happened.iter().filter(|(_, count)| **count == 0) {
+            violation(session, &report.target, "thorough", &format!("no {what} in any sequence"));
+        }
+    }
     if session.options.json {
         return session.json(&report);
     }
     let rate = rate(report.states, report.seconds);
+    let happened: Vec<String> =
+        report.happened.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    if !happened.is_empty() {
+        session.lines([format!("{}: {}", report.target, happened.join(", "))])?;
+    }
     session.lines([format!(
         "{}: {} sequences, {} operations, {} flash events, {} states judged ({rate} a second, {} \
          of them cuts of a recovery), {} equal ones, {} violations",

@@ -24,7 +24,7 @@ struct Writer {
 
 impl Lpt {
     /// LEBs that are all dirty become free, but stay as they are until the master is written.
-    fn collect_trivially(&mut self, flash: &Flash) {
+    fn collect_trivially(&mut self, flash: &mut Flash) {
         let head = self.head.leb;
         for (leb, row) in (flash.sb.lpt_first()..).zip(&mut self.ltab) {
             if leb != head && row.dirty > 0 && row.free + row.dirty == flash.leb_size {
@@ -32,6 +32,7 @@ impl Lpt {
                 row.dirty = 0;
                 row.held = true;
                 row.to_unmap = true;
+                flash.activity.lpt_lebs_freed += 1;
             }
         }
     }

@@ -1,0 +1,39 @@
+//! What a mounted file system has done so far that not every sequence of operations makes it do.
+
+/// How often what happened since the mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Activity {
+    /// Commits.
+    pub commits: u64,
+    /// Journal heads that moved to another LEB.
+    pub buds: u64,
+    /// Rounds of the log that came back to its first LEB.
+    pub log_wraps: u64,
+    /// Collected LEBs with leaves.
+    pub leaf_lebs_collected: u64,
+    /// Collected LEBs of the index.
+    pub index_lebs_collected: u64,
+    /// LEBs of the LPT that nothing live was left in.
+    pub lpt_lebs_freed: u64,
+    /// Index LEBs whose gaps were filled.
+    pub gaps_filled: u64,
+    /// Orphans written to flash.
+    pub orphans_written: u64,
+}
+
+impl Activity {
+    /// Everything with its name.
+    pub fn named(&self) -> [(&'static str, u64); 8] {
+        [
+            ("commits", self.commits),
+            ("buds", self.buds),
+            ("log wraps", self.log_wraps),
+            ("leaf LEBs collected", self.leaf_lebs_collected),
+            ("index LEBs collected", self.index_lebs_collected),
+            ("LPT LEBs freed", self.lpt_lebs_freed),
+            ("gaps filled", self.gaps_filled),
+            ("orphans written", self.orphans_written),
+        ]
+    }
+}
