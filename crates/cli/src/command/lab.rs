@@ -42,6 +42,8 @@ pub(crate) struct FiguresArgs {
 pub(crate) enum FiguresTarget {
     /// UBI.
     Ubi,
+    /// UBIFS and JFFS2 side by side.
+    Fs,
 }
 
 /// What is judged.
@@ -131,6 +133,7 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
         LabCommand::Replay(args) => filesystems::replay(args, session),
         LabCommand::Figures(args) => match args.target {
             FiguresTarget::Ubi => figures::ubi(session),
+            FiguresTarget::Fs => figures::fs(session),
         },
     }
 }
