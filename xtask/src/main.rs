@@ -21,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
+  subject ...                      what the oracle judges and the command cannot show
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
+        "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {
             println!("{USAGE}");

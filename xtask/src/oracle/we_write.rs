@@ -75,7 +75,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
             let player = |case| Player { case, dir: dir.join(case.name), is_over: &is_over };
             wanted.iter().map(|case| player(*case).play()).collect::<Vec<_>>()
         });
-        let batch = Batch::run(guest, paths, "we-write-ubifs", &batch_cases);
+        let batch = Batch::run(guest, paths, "we-write-ubifs", &[], &batch_cases);
         is_over.store(true, Ordering::Relaxed);
         (batch, host.join())
     });

@@ -1,6 +1,6 @@
 //! Power cuts of file systems.
 
-use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, per_second, violation};
+use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, rate, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
@@ -82,7 +82,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     if session.options.json {
         return session.json(&report);
     }
-    let rate = per_second(report.states, report.seconds);
+    let rate = rate(report.states, report.seconds);
     session.lines([format!(
         "{}: {} sequences, {} operations, {} flash events, {} states judged ({rate} a second, {} \
          of them cuts of a recovery), {} equal ones, {} violations",
