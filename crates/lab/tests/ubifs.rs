@@ -9,7 +9,7 @@ use eraseblock_lab::powercut::Shape;
 use eraseblock_ubifs::rw::sabotage::Sabotage;
 
 fn run(target: &dyn Target, options: &FsOptions) -> FsReport {
-    let report = explore(target, &options).unwrap();
+    let report = explore(target, options).unwrap();
     println!(
         "{}: {} plans, {} operations, {} states, {} duplicates, {} nested, {} events, {:.1} s",
         report.target,
