@@ -5,6 +5,8 @@
 //! alternately, and the best of the rounds counts for both sides.
 
 mod jffs2;
+mod ubi;
+mod ubifs_rw;
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
@@ -50,7 +52,8 @@ struct Bench {
 }
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
-/// `--only jffs2` for its rows alone (`jffs2-history`: without the figures).
+/// `--only jffs2`, `--only ubi` or `--only ubifs-rw` for its rows alone (`jffs2-history`: without
+/// the figures).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -58,6 +61,13 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     };
     let work = root.join("target/bench");
     fs::create_dir_all(&work)?;
+    let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
+    let bin = root.join("target/release/eraseblock");
+    if option("--only").is_some_and(|only| only == "ubi") {
+        let mut bench = Bench { bin, tree: PathBuf::new(), work, rounds, rows: Vec::new() };
+        bench.ubi()?;
+        return bench.report();
+    }
     let tree = match option("--tree") {
         Some(dir) => PathBuf::from(dir),
         None => source_tree(&work)?,
@@ -69,8 +79,6 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         "the tree is too small: expected {TREE_FILES} files and {} MB",
         TREE_BYTES / 1_000_000
     );
-    let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
-    let bin = root.join("target/release/eraseblock");
     let mut bench = Bench { bin, tree, work, rounds, rows: Vec::new() };
     if option("--only").is_some_and(|only| only == "jffs2-history") {
         bench.jffs2_history(&root)?;
@@ -80,12 +88,17 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         bench.jffs2(&root)?;
         return bench.report();
     }
+    if option("--only").is_some_and(|only| only == "ubifs-rw") {
+        return bench.ubifs_rw();
+    }
     bench.mkfs()?;
     bench.build()?;
     bench.extract(&root)?;
     bench.list()?;
     bench.jffs2(&root)?;
-    bench.report()
+    bench.ubi()?;
+    let in_use = bench.ubifs_rw()?;
+    Ok(bench.report()? && in_use)
 }
 
 impl Bench {

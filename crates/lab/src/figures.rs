@@ -1,21 +1,56 @@
-//! Figures of UBI on simulated chips: counts and virtual times, the same in every run.
+//! Figures of UBI on simulated chips: counts and virtual times, the same in every run, and times
+//! on the clock of the caller.
 
 use eraseblock_base::{Geometry, GeometryError, Leb, MediumKind};
 use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
+use eraseblock_ubi_format::fastmap::{ANCHOR_RANGE, fastmap_size, pool_sizes};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
 
-/// A figure.
+/// Figures that belong together.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Row {
     /// The table it belongs to.
     pub table: &'static str,
     /// What was measured.
     pub case: String,
-    /// The numbers, each with its name and unit.
-    pub figures: Vec<(&'static str, f64)>,
+    /// The numbers.
+    pub figures: Vec<Figure>,
+}
+
+/// A number and what it should be.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Figure {
+    /// What it counts.
+    pub what: &'static str,
+    /// The number.
+    pub value: f64,
+    /// The most it should be, if there is a limit.
+    pub at_most: Option<f64>,
+    /// The least it should be, if there is a limit.
+    pub at_least: Option<f64>,
+}
+
+impl Figure {
+    const fn new(what: &'static str, value: f64) -> Self {
+        Self { what, value, at_most: None, at_least: None }
+    }
+
+    const fn at_most(self, limit: f64) -> Self {
+        Self { at_most: Some(limit), ..self }
+    }
+
+    const fn at_least(self, limit: f64) -> Self {
+        Self { at_least: Some(limit), ..self }
+    }
+
+    /// Whether it is what it should be.
+    pub fn is_met(&self) -> bool {
+        self.at_most.is_none_or(|most| self.value <= most)
+            && self.at_least.is_none_or(|least| self.value >= least)
+    }
 }
 
 /// Why a figure could not be had.
@@ -60,6 +95,11 @@ impl Size {
         Self { peb: 16_384, count: mebibytes * 64, page: 512, subpage: 512 }
     }
 
+    /// Pages the two headers of a block take.
+    const fn header_pages(self) -> u32 {
+        if self.subpage < self.page { 1 } else { 2 }
+    }
+
     fn chip(self) -> Result<(Arc<Chip>, HeaderLayout), FigureError> {
         let oob = self.page / 32;
         let kind = MediumKind::Nand;
@@ -70,31 +110,43 @@ impl Size {
 }
 
 /// What attaching costs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct AttachCost {
     /// Pages read.
     pub page_reads: u64,
+    /// Of these, the pages of the volume table: both copies, read twice.
+    pub table_reads: u64,
     /// Nanoseconds on the part.
     pub virtual_ns: u64,
+    /// Seconds on the clock of the caller.
+    pub host_seconds: f64,
     /// A fastmap was used.
     pub by_fastmap: bool,
 }
 
-/// Formats a chip, makes a volume over half of it with 32 LEBs written, detaches, and attaches.
-pub fn attach_cost(size: Size, fastmap: bool) -> Result<AttachCost, FigureError> {
+/// A clock: seconds since any moment.
+pub type Clock<'a> = &'a dyn Fn() -> f64;
+
+/// Formats a chip, makes a volume over half of it, all LEBs of it written, detaches, and attaches.
+pub fn attach_cost(size: Size, fastmap: bool, clock: Clock<'_>) -> Result<AttachCost, FigureError> {
     let (chip, layout) = size.chip()?;
     let options = OpenOptions { fastmap, ..OpenOptions::default() };
     let ubi = UbiDevice::open(chip.clone(), &layout, &options)?;
     ubi.flush()?;
-    fill(&ubi, size.count / 2, 32)?;
+    fill(&ubi, size.count / 2, size.count / 2)?;
+    ubi.flush()?;
     ubi.detach()?;
     drop(ubi);
     let before = chip.counters();
+    let start = clock();
     let (_, attachment) = UbiDevice::open_with_report(chip.clone(), &layout, &options)?;
+    let host_seconds = clock() - start;
     let after = chip.counters();
     Ok(AttachCost {
         page_reads: after.page_reads - before.page_reads,
+        table_reads: 4 * u64::from(layout.table_size().div_ceil(size.page)),
         virtual_ns: after.virtual_ns - before.virtual_ns,
+        host_seconds,
         by_fastmap: attachment.is_by_fastmap(),
     })
 }
@@ -119,7 +171,7 @@ fn fill(ubi: &UbiDevice, lebs: u32, written: u32) -> Result<(), FigureError> {
 pub struct Wear {
     /// The wear-levelling threshold.
     pub threshold: u32,
-    /// Largest less smallest erase counter at the end.
+    /// Largest less smallest erase counter, the most it ever was.
     pub spread: u32,
     /// Erasures until the first block reached its endurance, of those possible: 0 to 1.
     pub lifetime: f64,
@@ -139,6 +191,7 @@ pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureErr
     let volumes = ubi.volumes();
     let volume = ubi.volume(volumes[0].id)?;
     let (mut round, busy) = (0, (lebs / 10).max(1));
+    let mut spread = 0;
     let data = [0xA5; 512];
     while ubi.health().max_ec < endurance {
         for _ in 0..busy {
@@ -146,12 +199,14 @@ pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureErr
             while ubi.background_step()? {}
             round += 1;
         }
+        let health = ubi.health();
+        spread = spread.max(health.max_ec - health.min_ec);
     }
     let health = ubi.health();
     let sum: u64 = ubi.erase_counters().iter().map(|ec| u64::from(*ec)).sum();
     let ideal = f64::from(pebs) * f64::from(health.max_ec);
     let lifetime = f64::from(u32::try_from(sum).unwrap_or(u32::MAX)) / ideal;
-    Ok(Wear { threshold, spread: health.max_ec - health.min_ec, lifetime })
+    Ok(Wear { threshold, spread, lifetime })
 }
 
 /// Pages programmed to write `pages` pages to an unmapped LEB, and to change it atomically; the
@@ -171,46 +226,99 @@ pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
     Ok((written - start, chip.counters().page_programs - written))
 }
 
+/// The wear-levelling threshold of the wear figures, and the erasures a block endures.
+const WEAR: (u32, u32) = (16, 1000);
+
 /// All figures of UBI.
-pub fn ubi() -> Result<Vec<Row>, FigureError> {
+pub fn ubi(clock: Clock<'_>) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
     for mebibytes in [32, 64, 128, 256, 512, 1024, 2048, 4096] {
-        rows.push(attach_row("attach", Size::large_page(mebibytes), mebibytes)?);
+        rows.push(attach_row("attach", Size::large_page(mebibytes), mebibytes, clock)?);
     }
     for mebibytes in [32, 16, 8] {
-        rows.push(attach_row("boot time", Size::small_page(mebibytes), mebibytes)?);
+        rows.push(attach_row("boot time", Size::small_page(mebibytes), mebibytes, clock)?);
     }
-    let wear = wear(64, 16, 1000)?;
-    rows.push(Row {
-        table: "wear",
-        case: "90 % static data, threshold 16, endurance 1000".to_owned(),
-        figures: vec![
-            ("largest less smallest counter", wear.spread.into()),
-            ("lifetime of ideal (%)", wear.lifetime * 100.0),
-        ],
-    });
-    for pages in [1, 8] {
-        let (write, change) = write_cost(Size::small_page(1), pages)?;
-        let figures = vec![("pages to write", real(write)), ("pages to change", real(change))];
-        let case = format!("{pages} pages of a LEB");
-        rows.push(Row { table: "write path", case, figures });
+    for pebs in [64, 256] {
+        rows.push(wear_row(pebs)?);
+    }
+    for size in [Size::small_page(1), Size::large_page(8)] {
+        for pages in [1, 8] {
+            rows.push(write_row(size, pages)?);
+        }
     }
     Ok(rows)
 }
 
-fn attach_row(table: &'static str, size: Size, mebibytes: u32) -> Result<Row, FigureError> {
-    let (scan, fast) = (attach_cost(size, false)?, attach_cost(size, true)?);
+fn wear_row(pebs: u32) -> Result<Row, FigureError> {
+    let (threshold, endurance) = WEAR;
+    let wear = wear(pebs, threshold, endurance)?;
+    let (spread, most) = (f64::from(wear.spread), f64::from(threshold + 1));
+    Ok(Row {
+        table: "wear",
+        case: format!("{pebs} blocks of {endurance} erasures, 90 % static, threshold {threshold}"),
+        figures: vec![
+            Figure::new("largest less smallest counter, ever", spread).at_most(most),
+            Figure::new("lifetime (% of ideal)", wear.lifetime * 100.0).at_least(95.0),
+        ],
+    })
+}
+
+/// A write takes the pages of its data, and those of the second header: one, as the first header is
+/// there since the erasure.
+fn write_row(size: Size, pages: u32) -> Result<Row, FigureError> {
+    let (write, change) = write_cost(size, pages)?;
+    let least = f64::from(pages) + 1.0;
+    Ok(Row {
+        table: "write path",
+        case: format!("{pages} pages of {} bytes", size.page),
+        figures: vec![
+            Figure::new("programs to write", real(write)).at_most(least),
+            Figure::new("programs to change", real(change)).at_most(least),
+        ],
+    })
+}
+
+fn attach_row(
+    table: &'static str,
+    size: Size,
+    mebibytes: u32,
+    clock: Clock<'_>,
+) -> Result<Row, FigureError> {
+    let (scan, fast) = (attach_cost(size, false, clock)?, attach_cost(size, true, clock)?);
+    let headers = real(scan.page_reads - scan.table_reads) / f64::from(size.count);
     Ok(Row {
         table,
         case: format!("{mebibytes} MiB, {} KiB blocks, {}-byte pages", size.peb / 1024, size.page),
         figures: vec![
-            ("page reads by scan", real(scan.page_reads)),
-            ("page reads per block", real(scan.page_reads) / f64::from(size.count)),
-            ("page reads by fastmap", real(fast.page_reads)),
-            ("scan (virtual ms)", real(scan.virtual_ns / 1000) / 1000.0),
-            ("fastmap (virtual ms)", real(fast.virtual_ns / 1000) / 1000.0),
+            Figure::new("page reads", real(scan.page_reads)),
+            Figure::new("a block", headers).at_most(f64::from(size.header_pages())),
+            Figure::new("simulated ms", milliseconds(scan.virtual_ns)),
+            Figure::new("seconds here", scan.host_seconds).at_most(0.5),
+            Figure::new("by fastmap: page reads", real(fast.page_reads))
+                .at_most(fastmap_limit(size)),
+            Figure::new("simulated ms", milliseconds(fast.virtual_ns)),
+            Figure::new("seconds here", fast.host_seconds).at_most(0.5),
         ],
     })
+}
+
+/// The first blocks, two full pools, the blocks of the fastmap with their headers, and the volume
+/// table: nothing else may be read, however large the chip is.
+fn fastmap_limit(size: Size) -> f64 {
+    let Ok(layout) = HeaderLayout::new(size.peb, size.page, size.subpage, None) else {
+        return 0.0;
+    };
+    let (user, moves) = pool_sizes(size.count);
+    let map = fastmap_size(size.count, layout.leb_size()).unwrap_or(0);
+    let blocks = u32::try_from(map / layout.leb_size() as usize).unwrap_or(u32::MAX);
+    let scanned = ANCHOR_RANGE + u32::from(user) + u32::from(moves) + blocks;
+    let data = blocks * (layout.leb_size() / size.page);
+    let table = 4 * layout.table_size().div_ceil(size.page);
+    f64::from(scanned * size.header_pages() + data + table)
+}
+
+fn milliseconds(ns: u64) -> f64 {
+    real(ns / 1000) / 1000.0
 }
 
 fn real(count: u64) -> f64 {

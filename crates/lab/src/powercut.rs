@@ -6,6 +6,7 @@
 //! 1. A violation is a pure function of its [`ReplayId`]: [`replay`] finds it again.
 //! 2. The judge knows the model and what the device delivers, nothing of its insides.
 
+mod campaign;
 mod engine;
 mod id;
 mod judge;
@@ -13,6 +14,7 @@ mod model;
 mod shape;
 mod workload;
 
+pub use campaign::{Campaign, Caught, Summary, bugs, campaign};
 pub use engine::{replay, ubi};
 pub use id::ReplayId;
 pub use shape::Shape;
@@ -32,6 +34,8 @@ pub struct Options {
     pub budget_states: Option<u64>,
     /// Stop after this time.
     pub budget_time: Option<Duration>,
+    /// Operations done before anything is judged: the device has a history then.
+    pub warm_up: u32,
     /// Cut the recovery of every n-th state as well; 0 for none.
     pub nested_every: u32,
     /// Judge every n-th state only: more operations in the same time. 1 for all.
@@ -50,6 +54,7 @@ impl Default for Options {
             seed: 1,
             budget_states: None,
             budget_time: None,
+            warm_up: 0,
             nested_every: 64,
             judge_every: 1,
             max_violations: 20,
@@ -67,6 +72,10 @@ pub struct Report {
     pub seed: u64,
     /// Operations of the workload.
     pub operations: u64,
+    /// Operations by kind.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// What happened in the background, and what went wrong on purpose.
+    pub background: BTreeMap<&'static str, u64>,
     /// Flash events of the workload.
     pub events: u64,
     /// States attached and judged.

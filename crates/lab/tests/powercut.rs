@@ -1,7 +1,7 @@
 //! The power-cut engine: the stack survives, and known bugs do not.
 #![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
-use eraseblock_lab::powercut::{Options, Report, Shape, replay, ubi};
+use eraseblock_lab::powercut::{Campaign, Options, Report, Shape, bugs, campaign, replay, ubi};
 use eraseblock_ubi::sabotage::Sabotage;
 
 fn run(shape: Shape, states: u64, sabotage: Sabotage) -> Report {
@@ -35,32 +35,31 @@ fn nothing_is_lost_on_any_shape() {
 
 #[test]
 fn known_bugs_are_caught_and_replayed() {
-    for sabotage in Sabotage::ALL {
-        let shapes =
-            [Shape::Mini, Shape::Subpage, Shape::Nor, Shape::MiniFastmap, Shape::SubpageFastmap];
-        let caught = shapes.into_iter().find_map(|shape| {
-            let options = Options {
-                shape,
-                budget_states: Some(1500),
-                nested_every: 0,
-                judge_every: 11,
-                max_violations: 1,
-                sabotage,
-                ..Options::default()
-            };
-            let report = ubi(&options).unwrap();
-            report.violations.first().cloned().map(|violation| (violation, options, report.states))
-        });
-        let (violation, options, states) = caught.unwrap_or_else(|| panic!("{sabotage:?}"));
-        println!(
-            "{sabotage:?}: {} after {states}: {}: {}",
-            violation.id, violation.rule, violation.message
-        );
-        if !violation.id.cuts.is_empty() {
-            let again = replay(&violation.id, &options).unwrap();
-            assert_eq!(again.as_ref(), Some(&violation));
+    for caught in bugs().unwrap() {
+        let (id, rule) = caught.found.unwrap_or_else(|| panic!("{:?}", caught.bug));
+        println!("{:?}: {id} after {}: {rule}", caught.bug, caught.states);
+        if !id.cuts.is_empty() {
+            let again = replay(&id, &caught.options).unwrap().unwrap();
+            assert_eq!((again.id, again.rule), (id, rule));
         }
     }
+}
+
+#[test]
+fn a_campaign_counts_different_states() {
+    let plan = Campaign {
+        shapes: vec![Shape::Mini, Shape::Nor],
+        states: 900,
+        states_per_workload: 300,
+        options: Options { nested_every: 0, judge_every: 3, ..Options::default() },
+    };
+    let mut reports = Vec::new();
+    let summary = campaign(&plan, &mut |report| reports.push(report.clone())).unwrap();
+    assert_eq!((summary.violations, summary.workloads), (0, reports.len() as u64));
+    assert!(summary.workloads >= 3 && summary.distinct_states >= 900, "{summary:?}");
+    assert!(summary.distinct_states <= summary.states);
+    assert_eq!((reports[0].seed, reports[1].seed, reports[2].seed), (1, 1, 2));
+    assert!(reports[2].operations > 53, "a device with a history: {:?}", reports[2]);
 }
 
 #[test]

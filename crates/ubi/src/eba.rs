@@ -121,10 +121,18 @@ impl Core {
         let (front, behind) = buf.split_at_mut(inside);
         front.copy_from_slice(&proved[offset as usize..][..inside]);
         let corrected = ReadOutcome { corrected_bits: u16::MAX, uncorrectable: false };
-        if behind.is_empty() {
+        // The rest of the last unit of a static LEB is filled with zeros (spec: ubi 13.5): the
+        // error of that unit is no reason to give up the LEB.
+        let unit = self.io.layout.min_io() as usize;
+        let filling = (proved.len().next_multiple_of(unit) - proved.len()).min(behind.len());
+        let (filling, rest) = behind.split_at_mut(filling);
+        filling.fill(0);
+        if rest.is_empty() {
             return Ok(corrected);
         }
-        Ok(corrected.merge(self.io.read(peb, start + header.data_size, behind)?))
+        let end = proved.len().next_multiple_of(unit);
+        let end = u32::try_from(end).expect("within an eraseblock");
+        Ok(corrected.merge(self.io.read(peb, start + end, rest)?))
     }
 
     /// Checks a LEB of a static volume against the checksum in its header.

@@ -90,16 +90,6 @@ impl Io {
         Ok(classify_vid(&bytes, self.quality(outcome), &self.layout, at))
     }
 
-    /// Whether the place of the volume identifier header can be written: the first 64 bytes of a
-    /// page may read as erased although the page was being programmed when the power went off.
-    pub(crate) fn is_header_unit_erased(&self, peb: Peb) -> Result<bool, MtdError> {
-        let unit = self.layout.header_unit();
-        let offset = self.layout.vid_hdr_offset();
-        let mut bytes = vec![0; HEADER_BYTES.next_multiple_of(unit as usize)];
-        let outcome = self.read(peb, offset - offset % unit, &mut bytes)?;
-        Ok(self.quality(outcome) == ReadQuality::Clean && is_erased(&bytes))
-    }
-
     /// Writes the erase-counter header of a freshly erased block.
     pub(crate) fn write_ec(&self, peb: Peb, erase_count: EraseCount) -> Result<(), MtdError> {
         let header = EcHeader {

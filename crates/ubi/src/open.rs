@@ -99,16 +99,7 @@ impl Early {
                 | PebState::Unreadable => wl.put(peb, Place::Corrupted),
             }
         }
-        let mut erase: VecDeque<Peb> = attachment.erase_order.iter().copied().collect();
-        if !options.read_only {
-            free.retain(|peb| {
-                let usable = io.is_header_unit_erased(*peb).unwrap_or(false);
-                if !usable {
-                    erase.push_front(*peb);
-                }
-                usable
-            });
-        }
+        let erase: VecDeque<Peb> = attachment.erase_order.iter().copied().collect();
         let read_only = read_only_reason(&io, attachment, options);
         let volumes = volumes(attachment);
         let core = Core {

@@ -34,6 +34,10 @@ pub enum Sabotage {
     CreateWithoutFlush,
     /// An update does not set its marker.
     UpdateWithoutMarker,
+    /// An update clears its marker before the last LEB has been written.
+    MarkerClearedEarly,
+    /// Renaming to a name that is taken removes the old volume with a table of its own.
+    RenameRemovesFirst,
     /// Unmapping forgets to give the eraseblock back.
     UnmapLeaks,
     /// Erasing a LEB does not wait for the erasure.
@@ -55,7 +59,7 @@ pub enum Sabotage {
 impl Sabotage {
     /// The mistakes power cuts bring to light. Stale anchors take a driver that attaches without
     /// fastmaps in between, forgotten scrub requests several threads: both have tests of their own.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::EraseBeforeData,
         Self::SameSequence,
         Self::ChangeWithoutCopyFlag,
@@ -69,6 +73,8 @@ impl Sabotage {
         Self::ShrinkTableFirst,
         Self::CreateWithoutFlush,
         Self::UpdateWithoutMarker,
+        Self::MarkerClearedEarly,
+        Self::RenameRemovesFirst,
         Self::UnmapLeaks,
         Self::LazyErase,
         Self::NoTableRecovery,

@@ -43,6 +43,9 @@ impl Core {
             let part = left.min(u64::from(usable));
             let mut data = vec![0; usize::try_from(part).expect("within a LEB")];
             content.read_exact(&mut data).map_err(UbiError::Content)?;
+            if self.io.is_sabotaged(Sabotage::MarkerClearedEarly) && left == part {
+                self.mark_update(id, false)?;
+            }
             self.write_part(id, leb, data, lebs)?;
             left -= part;
         }

@@ -222,8 +222,13 @@ impl Core {
                 record.name = name.clone();
             }
         }
-        if records == self.records() {
+        let old = self.records();
+        if records == old {
             return Ok(());
+        }
+        if self.io.is_sabotaged(Sabotage::RenameRemovesFirst) {
+            let gone = |id: &VolumeId| replaced.iter().any(|(one, _)| one == id);
+            self.write_table(&old.into_iter().filter(|(id, _)| !gone(id)).collect::<Vec<_>>())?;
         }
         self.write_table(&records)?;
         for (id, name) in renames {

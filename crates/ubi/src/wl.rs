@@ -244,9 +244,16 @@ impl Wl {
 
     /// Puts an erased block where it is wanted most: the first blocks are needed for anchors.
     pub(crate) fn put_free(&mut self, peb: Peb) {
-        let wanted = self.shares.is_some() && self.line(Place::Anchor).is_empty();
-        let anchor = wanted && peb.get() < ANCHOR_RANGE;
-        self.put(peb, if anchor { Place::Anchor } else { Place::Free });
+        let reserved = self.line(Place::Anchor).front().copied();
+        let wanted = reserved.is_none_or(|reserved| self.worth(peb, reserved));
+        if self.shares.is_none() || peb.get() >= ANCHOR_RANGE || !wanted {
+            return self.put(peb, Place::Free);
+        }
+        if let Some(worn) = reserved {
+            self.take(worn);
+            self.put(worn, Place::Free);
+        }
+        self.put(peb, Place::Anchor);
     }
 
     /// The protected blocks.
@@ -279,7 +286,7 @@ impl Wl {
         loop {
             let before = self.free.len();
             if before > shares.keep && self.line(Place::UserPool).len() < shares.user {
-                self.transfer(self.free.mean(diff), Place::UserPool);
+                self.transfer(self.free.first(), Place::UserPool);
             }
             let left = self.free.len() > shares.keep + shares.reserve;
             if left && self.line(Place::MovePool).len() < shares.moves {
@@ -306,10 +313,11 @@ impl Wl {
         }
     }
 
-    /// The block for new data: of middling wear (spec: ubi 14.2).
+    /// The block for new data: the least worn one, so that the blocks that move around stay as
+    /// near to each other as those whose data never change (spec: ubi 14.3).
     pub(crate) fn data_target(&self) -> Option<Peb> {
         match self.shares {
-            None => self.free.mean(self.free_max_diff()),
+            None => self.free.first(),
             Some(_) => self.line(Place::UserPool).front().copied(),
         }
     }
@@ -324,10 +332,33 @@ impl Wl {
     fn is_move_due(&self) -> bool {
         let refilled = || self.free.near(self.free_max_diff()).filter(|_| self.can_refill_moves());
         let Some(target) = self.move_target().or_else(refilled) else { return false };
-        !self.scrub.is_empty() || self.used.first().is_some_and(|used| self.worth(used, target))
+        self.move_source(target).is_some()
     }
 
-    pub(crate) fn worth(&self, used: Peb, target: Peb) -> bool {
+    /// The block whose LEB is to be moved to `target`: one that must be moved, one that stands in
+    /// the way of the next fastmap, or one that is worn too little (spec: ubi 14.6, 16.4).
+    pub(crate) fn move_source(&self, target: Peb) -> Option<Peb> {
+        let worth = |used: &Peb| self.worth(*used, target);
+        self.scrub
+            .first()
+            .or_else(|| self.blocks_anchor())
+            .or_else(|| self.used.first().filter(worth))
+    }
+
+    /// The least worn LEB among the first blocks, if none of these is or becomes free for a super
+    /// block, or if the one that is reserved is worn too much.
+    fn blocks_anchor(&self) -> Option<Peb> {
+        self.shares?;
+        let is_first = |peb: &Peb| peb.get() < ANCHOR_RANGE;
+        let used = self.used.pebs().find(is_first)?;
+        match self.line(Place::Anchor).front() {
+            Some(anchor) => self.worth(used, *anchor).then_some(used),
+            None if self.free.pebs().any(|peb| is_first(&peb)) => None,
+            None => (!self.pending().any(|peb| is_first(&peb))).then_some(used),
+        }
+    }
+
+    fn worth(&self, used: Peb, target: Peb) -> bool {
         self.ec(target).saturating_sub(self.ec(used)) >= self.threshold
     }
 
@@ -391,5 +422,43 @@ fn line_of(place: Place) -> Option<usize> {
         Place::Anchor => Some(2),
         Place::Fastmap => Some(3),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leb_makes_room_for_the_next_super_block() {
+        let mut wl = Wl::new(vec![7; 70], 4);
+        wl.shares = Some(Shares { user: 2, moves: 1, keep: 0, reserve: 0 });
+        (0..70).map(Peb::new).for_each(|peb| {
+            let first = peb.get() < ANCHOR_RANGE;
+            wl.put(peb, if first { Place::Used } else { Place::Free });
+        });
+        wl.refill();
+        let target = wl.move_target().unwrap();
+        assert!(wl.line(Place::Anchor).is_empty());
+        assert_eq!(wl.move_source(target), Some(Peb::new(0)), "none of the first blocks is free");
+        wl.schedule_move();
+        assert_eq!(wl.next_work(|_| true), Some(Work::Move));
+        wl.take(Peb::new(0));
+        wl.set_ec(Peb::new(0), 8);
+        wl.put_free(Peb::new(0));
+        assert_eq!(wl.place(Peb::new(0)), Place::Anchor);
+        assert_eq!(wl.move_source(target), None, "one is reserved");
+
+        wl.take(Peb::new(0));
+        wl.set_ec(Peb::new(0), 11);
+        wl.put(Peb::new(0), Place::Anchor);
+        assert_eq!(wl.move_source(target), Some(Peb::new(1)), "the reserved one is worn");
+        wl.take(Peb::new(1));
+        wl.put_free(Peb::new(1));
+        assert_eq!((wl.place(Peb::new(0)), wl.place(Peb::new(1))), (Place::Free, Place::Anchor));
+        wl.take(Peb::new(2));
+        wl.put_free(Peb::new(2));
+        assert_eq!(wl.place(Peb::new(2)), Place::Free, "one is enough");
+        wl.check().unwrap();
     }
 }

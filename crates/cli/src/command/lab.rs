@@ -1,5 +1,6 @@
 //! `eraseblock lab`: campaigns on simulated chips.
 
+mod figures;
 mod filesystems;
 mod ubi;
 
@@ -24,6 +25,23 @@ enum LabCommand {
     Powercut(PowercutArgs),
     /// Judge one state again
     Replay(ReplayArgs),
+    /// Count what attaching, writing and wear cost on simulated chips
+    Figures(FiguresArgs),
+}
+
+/// Arguments of `lab figures`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FiguresArgs {
+    /// What is measured
+    #[arg(long, value_name = "NAME", default_value = "ubi")]
+    pub target: FiguresTarget,
+}
+
+/// What has figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum FiguresTarget {
+    /// UBI.
+    Ubi,
 }
 
 /// What is judged.
@@ -43,7 +61,7 @@ pub(crate) struct PowercutArgs {
     /// What is judged
     #[arg(long, value_name = "NAME")]
     pub target: LabTarget,
-    /// The simulated chip; the first one when left out
+    /// The simulated chip; the first one when left out, `all` for a campaign of UBI on all of them
     #[arg(long, value_name = "NAME")]
     pub chip: Option<String>,
     /// Stop after this time: a number and s, m or h
@@ -71,6 +89,9 @@ pub(crate) struct PowercutArgs {
     /// out by the sequences
     #[arg(long)]
     pub thorough: bool,
+    /// Look for bugs planted in UBI on purpose instead, to see that they are found
+    #[arg(long)]
+    pub bugs: bool,
 }
 
 /// Sequences of operations.
@@ -108,6 +129,9 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
         },
         LabCommand::Replay(args) if args.id.starts_with("ubi/") => ubi::replay(args, session),
         LabCommand::Replay(args) => filesystems::replay(args, session),
+        LabCommand::Figures(args) => match args.target {
+            FiguresTarget::Ubi => figures::ubi(session),
+        },
     }
 }
 
@@ -119,10 +143,17 @@ fn violation(session: &mut Session, id: &str, rule: &str, message: &str) {
 }
 
 /// The number that ends a campaign's summary.
-fn per_second(states: u64, seconds: f64) -> u64 {
+fn rate(states: u64, seconds: f64) -> u64 {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rate = (states as f64 / seconds.max(0.001)) as u64;
     rate
+}
+
+/// Seconds all threads of this process have computed: unlike those on the clock they do not
+/// depend on what else the machine does.
+fn processor_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::try_from(time).unwrap_or_default().as_secs_f64()
 }
 
 /// Parses `40s`, `5m`, `2h`.

@@ -52,6 +52,7 @@ impl Mode {
             sync: self.sync,
             dirty_bytes: self.cache.map_or(usual.dirty_bytes, |bytes| bytes / 2),
             index_bytes: self.cache.map_or(usual.index_bytes, |bytes| bytes / 2),
+            ..usual
         }
     }
 

@@ -25,11 +25,16 @@ struct Outcome {
 ///
 /// With a budget of states the result depends on the options alone.
 pub fn ubi(options: &Options) -> Result<Report, LabError> {
+    explore(options, &mut HashSet::new())
+}
+
+/// [`ubi`]; `seen` are the states met before, and by now.
+pub(super) fn explore(options: &Options, seen: &mut HashSet<u64>) -> Result<Report, LabError> {
     let start = Instant::now();
     let mut bench = Bench::new(options)?;
     let mut report =
         Report { shape: options.shape.name(), seed: options.seed, ..Report::default() };
-    let mut seen = HashSet::new();
+    let known = seen.len();
     let limit = match (options.budget_states, options.budget_time) {
         (Some(limit), _) => limit,
         (None, Some(_)) => u64::MAX,
@@ -39,18 +44,22 @@ pub fn ubi(options: &Options) -> Result<Report, LabError> {
     loop {
         let step = bench.next();
         report.operations += 1;
+        *report.kinds.entry(step.kind).or_default() += 1;
         report.events += step.events.len() as u64;
         let failed = step.problem.as_ref().map(|problem| uncut(&name, &step.allowed, problem));
         let is_over = failed.is_some();
         report.violations.extend(failed);
-        judge_step(options, &name, &step, &mut report, &mut seen, limit);
+        if report.operations > u64::from(options.warm_up) {
+            judge_step(options, &name, &step, &mut report, seen, limit);
+        }
         let late = options.budget_time.is_some_and(|budget| start.elapsed() >= budget);
         let full = report.violations.len() >= options.max_violations;
         if is_over || late || full || report.states >= limit {
             break;
         }
     }
-    report.distinct_states = seen.len() as u64;
+    report.background = bench.background();
+    report.distinct_states = (seen.len() - known) as u64;
     report.seconds = start.elapsed().as_secs_f64();
     Ok(report)
 }
@@ -131,12 +140,12 @@ struct Job<'a> {
 
 /// The cuts that apply, each different state once: all are judged by the same model.
 fn distinct<'a>(options: &Options, cuts: &'a [Cut<'a>]) -> Vec<Job<'a>> {
-    let make = |cut: &'a Cut<'a>| {
+    let make = |buffer: &mut Vec<u8>, cut: &'a Cut<'a>| {
         let chip = cut.event.cut(cut.variant, seed_of(options, cut.event)).ok()?;
-        let hash = cut.base.after(cut.event, &chip, cut.variant);
+        let hash = cut.base.after(cut.event, &chip, cut.variant, buffer);
         Some(Job { cut, chip, hash })
     };
-    let jobs: Vec<Option<Job<'a>>> = cuts.par_iter().map(make).collect();
+    let jobs: Vec<Option<Job<'a>>> = cuts.par_iter().map_init(Vec::new, make).collect();
     let mut met = HashSet::new();
     jobs.into_iter().flatten().filter(|job| met.insert(job.hash)).collect()
 }
@@ -173,13 +182,17 @@ impl BaseHash {
     fn of_all(events: &[Recorded]) -> Vec<Self> {
         let mut known: Option<(&Recorded, Vec<u64>)> = None;
         let mut bases = Vec::with_capacity(events.len());
+        let mut buffer = Vec::new();
         for event in events {
             let chip = event.before.to_chip();
             let hashes = match known.take() {
-                None => chip.geometry().pebs().map(|peb| hash_peb(&chip, peb)).collect(),
+                None => {
+                    let pebs = chip.geometry().pebs();
+                    pebs.map(|peb| hash_peb(&chip, peb, &mut buffer)).collect()
+                }
                 Some((last, mut hashes)) => {
                     for peb in last.before.differing_pebs(&event.before) {
-                        hashes[peb.index()] = hash_peb(&chip, peb);
+                        hashes[peb.index()] = hash_peb(&chip, peb, &mut buffer);
                     }
                     hashes
                 }
@@ -193,7 +206,7 @@ impl BaseHash {
     }
 
     /// Of the chip after the event was cut.
-    fn after(&self, event: &Recorded, chip: &Chip, variant: Variant) -> u64 {
+    fn after(&self, event: &Recorded, chip: &Chip, variant: Variant, buffer: &mut Vec<u8>) -> u64 {
         // Reading may wear unstable cells: a copy is read.
         let copy = chip.snapshot().to_chip();
         copy.power_on();
@@ -202,18 +215,18 @@ impl BaseHash {
             variant.hash(&mut hasher);
         }
         hasher.write_u64(self.sum);
-        hasher.write_u64(hash_peb(&copy, event.event.kind.peb()));
+        hasher.write_u64(hash_peb(&copy, event.event.kind.peb(), buffer));
         hasher.finish()
     }
 }
 
-fn hash_peb(chip: &Chip, peb: Peb) -> u64 {
+fn hash_peb(chip: &Chip, peb: Peb, buffer: &mut Vec<u8>) -> u64 {
     let geometry = chip.geometry();
     let mut hasher = DefaultHasher::new();
     hasher.write_u32(peb.get());
-    let mut block = vec![0; geometry.peb_size() as usize];
-    if let Ok(outcome) = chip.read(geometry.address_of(peb), &mut block) {
-        hasher.write_u32(eraseblock_base::crc::crc32(&block));
+    buffer.resize(geometry.peb_size() as usize, 0);
+    if let Ok(outcome) = chip.read(geometry.address_of(peb), buffer) {
+        hasher.write_u32(eraseblock_base::crc::crc32(buffer));
         hasher.write_u16(outcome.corrected_bits);
         hasher.write_u8(u8::from(outcome.uncorrectable));
     }

@@ -134,8 +134,9 @@ impl Case<'_> {
         let volume = ubi.volume(info.id).map_err(|error| ("volume-lost", error.to_string()))?;
         let unstable = self.is_unstable();
         let mut sides = [true, true];
+        let mut scratch = Vec::new();
         for leb in 0..info.reserved_lebs {
-            let mut found = read_leb(&volume, leb, layout.data_offset(), piece)
+            let mut found = read_leb(&volume, leb, layout.data_offset(), piece, scratch)
                 .map_err(|error| ("read-failed", error.to_string()))?;
             if info.kind == VolumeKind::Static && leb + 1 == info.used_lebs {
                 found = found.padded(info.last_leb_bytes as usize, layout.min_io() as usize);
@@ -155,6 +156,7 @@ impl Case<'_> {
                 let checked = volume.check_leb(Leb::new(leb));
                 checked.map_err(|error| ("static-data", error.to_string()))?;
             }
+            scratch = found.bytes;
         }
         if self.allowed.updating == Some(id) && sides == [false, false] && !unstable {
             return Err(("update-half-done", format!("volume {id} is neither old nor new")));

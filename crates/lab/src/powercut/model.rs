@@ -129,6 +129,10 @@ impl Found {
     /// Whether it is `base` with a prefix of `data` behind, at most one piece of which is torn: a
     /// torn piece cannot be read, or has some of its bits programmed.
     pub(crate) fn is_torn(&self, base: &[u8], data: &[u8]) -> bool {
+        if self.pieces.is_empty() {
+            // Not mapped: nothing of what was there before may be gone.
+            return base.is_empty();
+        }
         let goal: Vec<u8> = base.iter().chain(data).copied().collect();
         let (mut start, mut torn) = (0, false);
         for (end, good) in &self.pieces {
@@ -205,6 +209,8 @@ mod tests {
         assert!(!torn(&[1, 2, 0x31, 0x40, 0x50, 0x60, 0xFF, 0xFF], &[]), "a hole");
         assert!(!torn(&[1, 3, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], &[]), "the base changed");
         assert!(!torn(&[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF], &[]), "something behind");
+        let unmapped = Found::default();
+        assert!(unmapped.is_torn(&[], &data) && !unmapped.is_torn(&base, &data));
         assert!(found(&[1, 2, 9, 9], &[1]).is_as_far_as_readable(&[1, 2, 3]));
         assert!(!found(&[1, 2, 9, 9], &[0]).is_as_far_as_readable(&[1, 2, 3]));
     }

@@ -10,10 +10,14 @@ use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Fault, FaultPlan, Recorded};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError, Volume};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Erase counters this far apart make UBI move LEBs: near enough to happen often.
 const WL_THRESHOLD: u32 = 4;
+
+/// Blocks that may go bad in a workload: fewer than UBI keeps in reserve.
+const MOST_BAD: usize = 2;
 
 /// How often UBI tries to erase a block.
 const ERASE_TRIES: u64 = 4;
@@ -29,11 +33,18 @@ pub(crate) struct Bench {
     operations: u64,
     /// What the erase counters were, and how often the chip had erased each block by then.
     start: Vec<(u32, u32)>,
+    /// What happened in the background before the device was last opened.
+    past: Counts,
 }
+
+/// How often what was done.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 /// One operation, done.
 pub(crate) struct Step {
     pub(crate) allowed: Arc<Allowed>,
+    /// What kind of operation.
+    pub(crate) kind: &'static str,
     /// The flash events of it, each with the chip before it.
     pub(crate) events: Vec<Recorded>,
     /// What was wrong even without a cut.
@@ -61,6 +72,11 @@ enum Op {
         leb: u32,
     },
     Erase {
+        volume: u32,
+        leb: u32,
+    },
+    /// All of the LEB is read and compared.
+    Read {
         volume: u32,
         leb: u32,
     },
@@ -126,7 +142,27 @@ impl Bench {
         let random = SplitMix64::new(seed ^ shape_salt(shape));
         let model = Model::default();
         let options = options.clone();
-        Ok(Self { chip, options, ubi, model, layout, random, operations: 0, start })
+        let past = Counts::new();
+        Ok(Self { chip, options, ubi, model, layout, random, operations: 0, start, past })
+    }
+
+    /// What happened in the background so far.
+    pub(crate) fn background(&self) -> Counts {
+        let counters = self.ubi.health().counters;
+        let now = [
+            ("LEBs moved", counters.moves),
+            ("scrub requests", counters.scrubs),
+            ("blocks tortured", counters.tortures),
+            ("blocks gone bad", counters.marked_bad),
+            ("write errors", counters.write_errors),
+            ("fastmaps written", counters.fastmaps),
+            ("blocks erased", counters.erasures),
+        ];
+        let mut counts = self.past.clone();
+        for (what, count) in now {
+            *counts.entry(what).or_default() += count;
+        }
+        counts
     }
 
     /// Does the next operation.
@@ -137,6 +173,7 @@ impl Bench {
         let erase_counters = Arc::new(self.ubi.erase_counters());
         let torn = self.torn(&op);
         self.imagine(&op);
+        let kind = kind_of(&op);
         let broken = self.break_something(&op);
         self.chip.set_recording(true);
         let result = self.apply(&op);
@@ -161,9 +198,10 @@ impl Bench {
         });
         let problem = match result {
             Err(error) => Some(("operation-failed", error.to_string())),
-            Ok(()) => self.check(),
+            Ok(Some(problem)) => Some(("leb-content", problem)),
+            Ok(None) => self.check(),
         };
-        Step { allowed, events, problem }
+        Step { allowed, kind, events, problem }
     }
 
     /// What must hold after every operation that was not interrupted.
@@ -207,7 +245,8 @@ impl Bench {
         let volume = self.pick_volume();
         match number {
             0..56 => self.propose_leb(number, volume?),
-            56..72 => Some(Op::Step),
+            56..60 => self.propose_read(volume?),
+            60..72 => Some(Op::Step),
             72..76 => Some(Op::Flush),
             76..81 => Some(Op::Scrub { peb: self.below(self.options.shape.pebs()) }),
             81 => Some(Op::Reattach { detach: self.below(2) == 0 }),
@@ -244,18 +283,25 @@ impl Bench {
         }
     }
 
+    fn propose_read(&mut self, volume: u32) -> Option<Op> {
+        let lebs = u32::try_from(self.model.volumes[&volume].lebs.len()).ok()?;
+        Some(Op::Read { volume, leb: self.below(lebs) })
+    }
+
     fn propose_new(&mut self) -> Option<Op> {
         let id = (0..5).find(|id| !self.model.volumes.contains_key(id))?;
         let (is_static, lebs) = (self.below(4) == 0, 1 + self.below(5));
-        Some(Op::Create { id, is_static, lebs })
+        (lebs <= self.ubi.available_lebs()).then_some(Op::Create { id, is_static, lebs })
     }
 
     fn propose_size(&mut self, volume: u32) -> Option<Op> {
         let model = &self.model.volumes[&volume];
         let used = model.used.div_ceil(u64::from(self.layout.leb_size()));
         let least = u32::try_from(used.max(1)).ok()?;
+        let model_lebs = u32::try_from(model.lebs.len()).ok()?;
         let lebs = 1 + self.below(12);
-        (lebs >= least).then_some(Op::Resize { volume, lebs })
+        let most = model_lebs + self.ubi.available_lebs();
+        (lebs >= least && lebs <= most).then_some(Op::Resize { volume, lebs })
     }
 
     fn propose_name(&mut self, volume: u32, replace: bool) -> Option<Op> {
@@ -348,7 +394,7 @@ impl Bench {
                 let lebs = model.volumes.values_mut().flat_map(|volume| &mut volume.lebs);
                 lebs.for_each(|leb| leb.ghosts.clear());
             }
-            Op::Scrub { .. } | Op::Step => {}
+            Op::Read { .. } | Op::Scrub { .. } | Op::Step => {}
             Op::Create { id, is_static, lebs } => {
                 let lebs = vec![LebModel::default(); *lebs as usize];
                 let name = name(self.operations);
@@ -388,10 +434,26 @@ impl Bench {
         }
     }
 
-    fn apply(&mut self, op: &Op) -> Result<(), UbiError> {
-        if let Op::Reattach { detach } = op {
-            return self.reattach(*detach);
+    /// Does the operation on the device; what was wrong with the result, if anything.
+    fn apply(&mut self, op: &Op) -> Result<Option<String>, UbiError> {
+        match op {
+            Op::Reattach { detach } => self.reattach(*detach).map(|()| None),
+            Op::Read { volume, leb } => self.compare(*volume, *leb),
+            _ => self.apply_to_lebs(op).map(|()| None),
         }
+    }
+
+    /// Reads a LEB; bits that had to be corrected make UBI scrub it.
+    fn compare(&self, volume: u32, leb: u32) -> Result<Option<String>, UbiError> {
+        let device = self.ubi.volume(VolumeId::new(volume))?;
+        let expected = &self.model.volumes[&volume].lebs[leb as usize].content;
+        let mut found = vec![0; expected.len()];
+        let outcome = device.read(Leb::new(leb), 0, &mut found)?;
+        let same = found == **expected && !outcome.uncorrectable;
+        Ok((!same).then(|| format!("volume {volume} LEB {leb} is not what was written")))
+    }
+
+    fn apply_to_lebs(&self, op: &Op) -> Result<(), UbiError> {
         let open = |id: &u32| self.ubi.volume(VolumeId::new(*id));
         match op {
             Op::Append { volume, leb, data } => {
@@ -418,26 +480,34 @@ impl Bench {
         if detach {
             self.ubi.detach()?;
         }
+        self.past = self.background();
         let options = open_options(&self.options);
         self.ubi = UbiDevice::open(self.chip.clone(), &self.layout, &options)?;
         Ok(())
     }
 
-    /// Now and then a program fails once, or an erase so often that the block is given up.
+    /// Now and then a program fails once, or leaves bits that will have to be corrected, or an
+    /// erase fails so often that the block is given up. Whether anything may fail now.
     fn break_something(&mut self, op: &Op) -> bool {
-        let (dice, first, many) = (self.below(24), self.below(6), self.below(3) == 0);
+        let (dice, first) = (self.below(24), self.below(6));
         let geometry = self.chip.geometry();
-        if dice != 0 || self.operations < 4 || !geometry.can_have_bad_blocks() {
+        if self.operations < 4 || !geometry.can_have_bad_blocks() {
             return false;
         }
         let bad = geometry.pebs().filter(|peb| self.chip.is_bad(*peb).unwrap_or(true)).count();
-        let given_up = many && bad == 0 && matches!(op, Op::Step);
-        let (first, count) = if given_up { (0, ERASE_TRIES) } else { (first, 1) };
-        let start = self.chip.next_event() + u64::from(first);
-        let plan = (start..start + count)
-            .fold(FaultPlan::new(1), |plan, event| plan.with(event, Fault::Fail));
+        let next = self.chip.next_event();
+        let plan = FaultPlan::new(1);
+        let at = next + u64::from(first);
+        let plan = match dice {
+            0 => plan.with(at, Fault::Fail),
+            1..4 => plan.with(at, Fault::Flips { bits: self.chip.config().ecc_bits() }),
+            4..7 if bad < MOST_BAD && matches!(op, Op::Step) => {
+                (next..next + ERASE_TRIES).fold(plan, |plan, event| plan.with(event, Fault::Fail))
+            }
+            _ => return false,
+        };
         self.chip.set_plan(plan);
-        true
+        !matches!(dice, 1..4)
     }
 
     fn baseline(&self) -> Vec<(u32, u32)> {
@@ -490,6 +560,27 @@ fn shape_salt(shape: Shape) -> u64 {
     (index as u64) << 56
 }
 
+fn kind_of(op: &Op) -> &'static str {
+    match op {
+        Op::Append { .. } => "write",
+        Op::Change { .. } => "change",
+        Op::Map { .. } => "map",
+        Op::Unmap { .. } => "unmap",
+        Op::Erase { .. } => "erase",
+        Op::Read { .. } => "read",
+        Op::Scrub { .. } => "scrub",
+        Op::Step => "background step",
+        Op::Flush => "flush",
+        Op::Create { .. } => "create",
+        Op::Remove { .. } => "remove",
+        Op::Resize { .. } => "resize",
+        Op::Swap { .. } => "swap names",
+        Op::Replace { .. } => "rename over",
+        Op::Update { .. } => "update",
+        Op::Reattach { .. } => "attach",
+    }
+}
+
 fn describe(op: &Op) -> String {
     match op {
         Op::Append { volume, leb, data } => {
@@ -503,18 +594,22 @@ fn describe(op: &Op) -> String {
     }
 }
 
-/// The LEB as it is on flash, piece by piece as the chip programs it.
+/// The LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one that
+/// is not mapped. The memory of `scratch` is used again.
 pub(crate) fn read_leb(
     volume: &Volume,
     leb: u32,
     data_offset: u32,
     piece: u32,
+    scratch: Vec<u8>,
 ) -> Result<super::model::Found, eraseblock_mtd::MtdError> {
     let size = volume.leb_size() as usize;
-    let mut found = super::model::Found { bytes: vec![0xFF; size], used: 0, pieces: Vec::new() };
+    let mut found = super::model::Found { bytes: scratch, used: 0, pieces: Vec::new() };
+    found.bytes.clear();
     if !volume.is_mapped(Leb::new(leb))? {
         return Ok(found);
     }
+    found.bytes.resize(size, 0xFF);
     let outcome = volume.read(Leb::new(leb), 0, &mut found.bytes)?;
     if !outcome.uncorrectable && piece > 1 && data_offset.is_multiple_of(piece) {
         let ends = (piece as usize..=size).step_by(piece as usize);

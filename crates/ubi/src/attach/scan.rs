@@ -48,23 +48,35 @@ pub(super) enum DataState {
 impl Scanner<'_> {
     /// Reads the headers of the blocks in `range`, several at a time; the result is in order.
     pub(super) fn read_range(&self, range: Range<u32>) -> Vec<PebReading> {
-        let read = |peb| self.read_peb(Peb::new(peb));
+        let buffer = || self.buffer();
+        let read = |buf: &mut Vec<u8>, peb| self.read_with(Peb::new(peb), buf);
         if range.len() <= WORTH_A_THREAD {
-            return range.map(read).collect();
+            let mut buf = buffer();
+            return range.map(|peb| read(&mut buf, peb)).collect();
         }
-        range.into_par_iter().with_min_len(WORTH_A_THREAD).map(read).collect()
+        range.into_par_iter().with_min_len(WORTH_A_THREAD).map_init(buffer, read).collect()
     }
 
     /// Reads the headers of a block.
     pub(super) fn read_peb(&self, peb: Peb) -> PebReading {
-        self.try_read_peb(peb).unwrap_or_else(PebReading::Failed)
+        self.read_with(peb, &mut self.buffer())
     }
 
-    fn try_read_peb(&self, peb: Peb) -> Result<PebReading, MtdError> {
+    /// Room for both headers, if they are near each other.
+    fn buffer(&self) -> Vec<u8> {
+        let (_, end) = self.vid_unit();
+        vec![0; if end <= NEAR { end } else { 0 }]
+    }
+
+    fn read_with(&self, peb: Peb, buf: &mut [u8]) -> PebReading {
+        self.try_read_peb(peb, buf).unwrap_or_else(PebReading::Failed)
+    }
+
+    fn try_read_peb(&self, peb: Peb, buf: &mut [u8]) -> Result<PebReading, MtdError> {
         if self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)? {
             return Ok(PebReading::Bad);
         }
-        let (ec, vid) = self.read_headers(peb)?;
+        let (ec, vid) = self.read_headers(peb, buf)?;
         match ec {
             HeaderState::Erased => return Ok(PebReading::Empty { bitflips: false }),
             HeaderState::ErasedBitflips => return Ok(PebReading::Empty { bitflips: true }),
@@ -76,28 +88,53 @@ impl Scanner<'_> {
 
     /// Reads both headers, with one read if they are near each other and nothing is wrong with it.
     /// Where the erase-counter header is erased the other one is not looked at.
+    ///
+    /// All of the second header's unit is read, which costs no further page: its first 64 bytes
+    /// may look erased although it was being programmed when the power went off.
     fn read_headers(
         &self,
         peb: Peb,
+        buf: &mut [u8],
     ) -> Result<(HeaderState<EcHeader>, HeaderState<VidHeader>), MtdError> {
-        let mut bytes = [0_u8; NEAR];
-        let offset = self.layout.vid_hdr_offset();
-        let start = offset as usize;
-        if let Some(both) = bytes.get_mut(..start + HEADER_BYTES)
+        let offset = self.layout.vid_hdr_offset() as usize;
+        let (unit_start, unit_end) = self.vid_unit();
+        if let Some(both) = buf.get_mut(..unit_end)
             && let Ok(ReadQuality::Clean) = self.read(peb, 0, both)
         {
             let ec = classify_ec(both, ReadQuality::Clean, &self.layout, Location::peb(peb));
-            let at = Location::Peb(peb, offset);
-            let vid = classify_vid(&both[start..], ReadQuality::Clean, &self.layout, at);
-            return Ok((ec, vid));
+            let at = Location::Peb(peb, self.layout.vid_hdr_offset());
+            let vid = classify_vid(&both[offset..], ReadQuality::Clean, &self.layout, at);
+            let shared = self.layout.headers_share_a_unit();
+            let torn = vid == HeaderState::Erased && !shared && !is_erased(&both[unit_start..]);
+            return Ok((ec, if torn { HeaderState::ErasedBitflips } else { vid }));
         }
-        let bytes = &mut bytes[..HEADER_BYTES];
-        let quality = self.read(peb, 0, bytes)?;
-        let ec = classify_ec(bytes, quality, &self.layout, Location::peb(peb));
+        let mut bytes = [0_u8; HEADER_BYTES];
+        let quality = self.read(peb, 0, &mut bytes)?;
+        let ec = classify_ec(&bytes, quality, &self.layout, Location::peb(peb));
         if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
             return Ok((ec, HeaderState::Erased));
         }
-        Ok((ec, self.read_vid(peb)?))
+        let vid = self.read_vid(peb)?;
+        let torn = vid == HeaderState::Erased && !self.is_vid_unit_erased(peb)?;
+        Ok((ec, if torn { HeaderState::ErasedBitflips } else { vid }))
+    }
+
+    /// Where the unit of the volume identifier header starts and ends.
+    fn vid_unit(&self) -> (usize, usize) {
+        let (offset, unit) = (self.layout.vid_hdr_offset(), self.layout.header_unit());
+        let start = (offset - offset % unit) as usize;
+        (start, start + HEADER_BYTES.next_multiple_of(unit as usize))
+    }
+
+    fn is_vid_unit_erased(&self, peb: Peb) -> Result<bool, MtdError> {
+        if self.layout.headers_share_a_unit() {
+            return Ok(true);
+        }
+        let (start, end) = self.vid_unit();
+        let mut bytes = vec![0; end - start];
+        let offset = u32::try_from(start).expect("the offset of a header");
+        let quality = self.read(peb, offset, &mut bytes)?;
+        Ok(quality == ReadQuality::Clean && is_erased(&bytes))
     }
 
     /// Reads the volume identifier header of a block.
@@ -147,7 +184,7 @@ impl Scanner<'_> {
 }
 
 /// Bytes at the start of a block that are read at once if they hold both headers.
-const NEAR: usize = 4096 + HEADER_BYTES;
+const NEAR: usize = 8192;
 
 /// Blocks whose headers are read faster than a thread is woken.
 const WORTH_A_THREAD: usize = 64;

@@ -29,14 +29,9 @@ impl Core {
             self.refresh_fastmap()?;
         }
         let Some(target) = self.wl.move_target() else { return Ok(()) };
-        let scrubbing = self.wl.scrub.first();
-        let Some(source) = scrubbing.or_else(|| self.wl.used.first()) else { return Ok(()) };
-        if scrubbing.is_none() && !self.wl.worth(source, target) {
-            return Ok(());
-        }
-        self.wl.take(source);
+        let Some(source) = self.wl.move_source(target) else { return Ok(()) };
+        let back = self.wl.take(source);
         self.wl.take(target);
-        let back = if scrubbing.is_some() { Place::Scrub } else { Place::Used };
         match self.io.read_vid(source) {
             Ok(HeaderState::Ok(header) | HeaderState::Bitflips(header)) => {
                 self.move_to(source, target, &header, back)

@@ -2,8 +2,8 @@
 
 use eraseblock_base::Peb;
 
-/// Blocks ordered by (erase counter, number). Sorted in one piece of memory: the middle is found at
-/// once, and a device has few thousand blocks.
+/// Blocks ordered by (erase counter, number). Sorted in one piece of memory: a device has
+/// few thousand blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PebSet {
     entries: Vec<(u32, Peb)>,
@@ -45,15 +45,6 @@ impl PebSet {
         Some(self.entries[place.saturating_sub(1)].1)
     }
 
-    /// A block of middling wear (spec: ubi 14.2).
-    pub(crate) fn mean(&self, max_diff: u32) -> Option<Peb> {
-        let (first, last) = (self.entries.first()?, self.entries.last()?);
-        if last.0 - first.0 < max_diff {
-            return Some(self.entries[self.entries.len() / 2].1);
-        }
-        self.near(max_diff / 2)
-    }
-
     pub(crate) fn is_sorted_by(&self, ec: impl Fn(Peb) -> u32) -> bool {
         self.entries.is_sorted() && self.entries.iter().all(|(at, peb)| ec(*peb) == *at)
     }
@@ -66,7 +57,7 @@ mod tests {
     #[test]
     fn selection() {
         let mut set = PebSet::default();
-        assert_eq!((set.near(8), set.mean(8)), (None, None));
+        assert_eq!((set.near(8), set.first()), (None, None));
         for (ec, peb) in [(5, 9), (1, 4), (1, 2), (3, 7), (20, 1)] {
             set.insert(ec, Peb::new(peb));
         }
@@ -74,8 +65,6 @@ mod tests {
         assert_eq!(set.near(3), Some(Peb::new(7)));
         assert_eq!(set.near(1), Some(Peb::new(4)));
         assert_eq!(set.near(0), Some(Peb::new(2)), "at least the first");
-        assert_eq!(set.mean(100), Some(Peb::new(7)), "the middle one");
-        assert_eq!(set.mean(10), Some(Peb::new(9)), "spread too far");
         set.remove(1, Peb::new(2));
         assert_eq!((set.first(), set.len()), (Some(Peb::new(4)), 4));
     }

@@ -1,6 +1,6 @@
 //! Power cuts of file systems.
 
-use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, per_second, violation};
+use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, rate, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
@@ -89,7 +89,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     if session.options.json {
         return session.json(&report);
     }
-    let rate = per_second(report.states, report.seconds);
+    let rate = rate(report.states, report.seconds);
     let happened: Vec<String> =
         report.happened.iter().map(|(what, count)| format!("{count} {what}")).collect();
     if !happened.is_empty() {

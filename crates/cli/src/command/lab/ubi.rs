@@ -1,23 +1,35 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, ReplayArgs, per_second, violation};
+use super::{PowercutArgs, ReplayArgs, processor_seconds, rate, violation};
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_lab::powercut::{Options, ReplayId, Shape, replay as judge, ubi};
+use eraseblock_lab::powercut::{
+    Campaign, Options, ReplayId, Report, Shape, Summary, bugs, campaign, replay as judge, ubi,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The name that stands for all chips.
+const ALL: &str = "all";
+
+/// States of one workload of a campaign over all chips.
+const STATES_PER_WORKLOAD: u64 = 10_000;
 
 fn shape(name: Option<&str>) -> Result<Shape, Failure> {
     let Some(name) = name else { return Ok(Shape::Mini) };
     Shape::find(name).ok_or_else(|| {
         let names: Vec<&str> = Shape::ALL.iter().map(|shape| shape.name()).collect();
         Failure::usage(format!("there is no chip `{name}`"))
-            .hint(format!("there are {}", names.join(", ")))
+            .hint(format!("there are {} and {ALL}", names.join(", ")))
     })
 }
 
 /// Runs a campaign.
 pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+    if args.bugs {
+        return catch(session);
+    }
     let options = Options {
-        shape: shape(args.chip.as_deref())?,
         seed: args.seed,
         budget_states: args.states,
         budget_time: args.budget,
@@ -25,22 +37,153 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         judge_every: args.every,
         ..Options::default()
     };
-    let report = ubi(&options)?;
-    for found in &report.violations {
-        violation(session, &found.id.to_string(), found.rule, &found.message);
+    if args.chip.as_deref() == Some(ALL) {
+        return everywhere(args, options, session);
     }
+    let options = Options { shape: shape(args.chip.as_deref())?, ..options };
+    let before = processor_seconds();
+    let report = ubi(&options)?;
+    tell(&report, session);
     if session.options.json {
         return session.json(&report);
     }
-    let rate = per_second(report.states, report.seconds);
-    session.lines([format!(
-        "ubi/{}: {} operations, {} flash events, {} states judged ({rate} a second), {} violations",
+    let busy = processor_seconds() - before;
+    session.lines([line(&report), speed(report.states, report.seconds, busy)])
+}
+
+fn tell(report: &Report, session: &mut Session) {
+    for found in &report.violations {
+        violation(session, &found.id.to_string(), found.rule, &found.message);
+    }
+}
+
+fn line(report: &Report) -> String {
+    format!(
+        "ubi/{}/{}: {} operations, {} flash events, {} states judged, {} of them new, {} cut twice, \
+         {} violations",
         report.shape,
+        report.seed,
         report.operations,
         report.events,
         report.states,
+        report.distinct_states,
+        report.nested_states,
         report.violations.len(),
-    )])
+    )
+}
+
+fn speed(states: u64, seconds: f64, busy: f64) -> String {
+    format!(
+        "{} states a second in {seconds:.0} seconds; {} a second of processor time",
+        rate(states, seconds),
+        rate(states, busy),
+    )
+}
+
+/// All chips in turn, until there are enough different states.
+fn everywhere(args: &PowercutArgs, options: Options, session: &mut Session) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Document {
+        #[serde(flatten)]
+        summary: Summary,
+        processor_seconds: f64,
+        operations: BTreeMap<&'static str, u64>,
+        background: BTreeMap<&'static str, u64>,
+        variants: BTreeMap<String, u64>,
+        workloads_done: Vec<Report>,
+    }
+    if args.budget.is_some() {
+        let text = "a campaign over all chips ends with a number of states, not with a time";
+        return Err(Failure::usage(text).hint("give --states N"));
+    }
+    let plan = Campaign {
+        shapes: Shape::ALL.to_vec(),
+        states: args.states.unwrap_or(100_000),
+        states_per_workload: STATES_PER_WORKLOAD,
+        options,
+    };
+    let before = processor_seconds();
+    let (mut reports, json) = (Vec::new(), session.options.json);
+    let summary = campaign(&plan, &mut |report| {
+        if !json {
+            session.remark(&line(report));
+        }
+        reports.push(report.clone());
+    })?;
+    let busy = processor_seconds() - before;
+    for report in &reports {
+        tell(report, session);
+    }
+    let operations = sum(reports.iter().map(|report| &report.kinds));
+    let background = sum(reports.iter().map(|report| &report.background));
+    let variants = sum(reports.iter().map(|report| &report.variants));
+    if json {
+        let (processor_seconds, workloads_done) = (busy, reports);
+        let document = Document {
+            summary,
+            processor_seconds,
+            operations,
+            background,
+            variants,
+            workloads_done,
+        };
+        return session.json(&document);
+    }
+    session.lines([
+        format!("operations: {}", list(&operations)),
+        format!("background: {}", list(&background)),
+        format!("variants: {}", list(&variants)),
+        speed(summary.states, summary.seconds, busy),
+        format!(
+            "ubi: {} workloads, {} states judged, {} different ones, {} cut twice, {} violations",
+            summary.workloads,
+            summary.states,
+            summary.distinct_states,
+            summary.nested_states,
+            summary.violations
+        ),
+    ])
+}
+
+fn sum<'a, K: Ord + Clone + 'a>(
+    maps: impl Iterator<Item = &'a BTreeMap<K, u64>>,
+) -> BTreeMap<K, u64> {
+    let mut total = BTreeMap::new();
+    for (what, count) in maps.flatten() {
+        *total.entry(what.clone()).or_default() += count;
+    }
+    total
+}
+
+fn list<K: AsRef<str>>(counts: &BTreeMap<K, u64>) -> String {
+    let items: Vec<String> =
+        counts.iter().map(|(what, count)| format!("{} {count}", what.as_ref())).collect();
+    items.join(", ")
+}
+
+/// Looks for the bugs that are known, to see that they are found.
+fn catch(session: &mut Session) -> Result<(), Failure> {
+    let caught = bugs()?;
+    let missed = caught.iter().filter(|caught| caught.found.is_none());
+    for caught in missed {
+        violation(session, &format!("{:?}", caught.bug), "bug-missed", "no state shows it");
+    }
+    if session.options.json {
+        return session.json(&serde_json::json!({ "bugs": caught }));
+    }
+    session.lines(caught.iter().map(|caught| match &caught.found {
+        Some((id, rule)) => {
+            format!(
+                "{:<22} {:<20} {id} ({} states)",
+                format!("{:?}", caught.bug),
+                rule,
+                caught.states
+            )
+        }
+        None => format!("{:<22} not found ({} states)", format!("{:?}", caught.bug), caught.states),
+    }))?;
+    let found = caught.iter().filter(|caught| caught.found.is_some()).count();
+    session.lines([format!("{found} of {} bugs found", caught.len())])
 }
 
 /// Judges one state.

@@ -1,0 +1,123 @@
+//! Many workloads on many chips, until enough different states have been judged; and the bugs
+//! that such a campaign must find.
+
+use super::engine::explore;
+use super::{LabError, Options, ReplayId, Report, Shape};
+use eraseblock_ubi::sabotage::Sabotage;
+use std::collections::HashSet;
+use std::time::Instant;
+
+/// What to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Campaign {
+    /// The chips, taken in turn.
+    pub shapes: Vec<Shape>,
+    /// Stop when so many different states have been judged.
+    pub states: u64,
+    /// States of one workload; with the next seed another one begins.
+    pub states_per_workload: u64,
+    /// Everything else; the seed is that of the first workload on each chip.
+    pub options: Options,
+}
+
+/// What a campaign came to.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Summary {
+    /// Workloads done.
+    pub workloads: u64,
+    /// States attached and judged.
+    pub states: u64,
+    /// Different chip contents among them.
+    pub distinct_states: u64,
+    /// States that arose by a cut during recovery.
+    pub nested_states: u64,
+    /// States that should not have been.
+    pub violations: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+/// Runs a campaign, telling of each workload when it is done. Stops after the workload in which
+/// something was found.
+pub fn campaign(plan: &Campaign, tell: &mut dyn FnMut(&Report)) -> Result<Summary, LabError> {
+    let start = Instant::now();
+    let mut seen = HashSet::new();
+    let mut total = Summary::default();
+    let mut round = 0;
+    while total.distinct_states < plan.states && total.violations == 0 {
+        for shape in &plan.shapes {
+            let options = Options {
+                shape: *shape,
+                seed: plan.options.seed.wrapping_add(round),
+                // Every other workload begins on a device that has been in use for a while.
+                warm_up: u32::try_from(round % 2 * (40 + round * 13 % 300)).unwrap_or(0),
+                budget_states: Some(plan.states_per_workload),
+                ..plan.options.clone()
+            };
+            let report = explore(&options, &mut seen)?;
+            total.add(&report);
+            tell(&report);
+            if total.distinct_states >= plan.states {
+                break;
+            }
+        }
+        round += 1;
+    }
+    total.seconds = start.elapsed().as_secs_f64();
+    Ok(total)
+}
+
+impl Summary {
+    fn add(&mut self, report: &Report) {
+        self.workloads += 1;
+        self.states += report.states;
+        self.distinct_states += report.distinct_states;
+        self.nested_states += report.nested_states;
+        self.violations += report.violations.len() as u64;
+    }
+}
+
+/// A bug planted on purpose, and the first state that shows it.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Caught {
+    /// The bug.
+    #[doc(hidden)]
+    pub bug: Sabotage,
+    /// The options it was found with.
+    #[serde(skip)]
+    pub options: Options,
+    /// The state and the broken rule; `None` if nothing was found.
+    pub found: Option<(ReplayId, &'static str)>,
+    /// States judged until then.
+    pub states: u64,
+}
+
+/// The chips bugs are looked for on, one after the other.
+const CHIPS: [Shape; 5] =
+    [Shape::Mini, Shape::Subpage, Shape::Nor, Shape::MiniFastmap, Shape::SubpageFastmap];
+
+/// Looks for each known bug with a reduced campaign.
+pub fn bugs() -> Result<Vec<Caught>, LabError> {
+    Sabotage::ALL.into_iter().map(catch).collect()
+}
+
+fn catch(bug: Sabotage) -> Result<Caught, LabError> {
+    let mut states = 0;
+    let mut options = Options {
+        budget_states: Some(1500),
+        nested_every: 0,
+        judge_every: 11,
+        max_violations: 1,
+        sabotage: bug,
+        ..Options::default()
+    };
+    for shape in CHIPS {
+        options.shape = shape;
+        let report = explore(&options, &mut HashSet::new())?;
+        states += report.states;
+        if let Some(found) = report.violations.into_iter().next() {
+            return Ok(Caught { bug, options, found: Some((found.id, found.rule)), states });
+        }
+    }
+    Ok(Caught { bug, options, found: None, states })
+}

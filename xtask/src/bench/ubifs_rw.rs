@@ -1,0 +1,236 @@
+//! UBIFS in use on a simulated chip, in process: a source tree is unpacked, synced, mounted anew,
+//! read, counted and removed.
+
+use super::Bench;
+use anyhow::{Context, Result, ensure};
+use eraseblock_base::{Geometry, MediumKind, VolumeId};
+use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
+use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_ubifs_format::Compression;
+use eraseblock_vfs::{
+    FileKind, FileSystem, FsError, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
+};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of one write or read.
+const CHUNK: usize = 128 << 10;
+/// Blocks of the chip.
+const BLOCKS: u32 = 4096;
+/// The most processor time that a step may take.
+type Limits = [(&'static str, f64); 6];
+
+const LZO: Limits = [
+    ("unpack", 2.5),
+    ("sync", 1.0),
+    ("remount", 0.2),
+    ("read all", 0.52),
+    ("du", 0.2),
+    ("rm -r", 0.5),
+];
+const NONE: Limits = [("unpack", 1.2), LZO[1], LZO[2], LZO[3], LZO[4], LZO[5]];
+
+/// What is unpacked.
+enum Entry {
+    Dir(Vec<u8>),
+    File(Vec<u8>, Vec<u8>),
+    Link(Vec<u8>, Vec<u8>),
+    End,
+}
+
+impl Bench {
+    /// Prints processor and wall-clock seconds of each step; whether none took too long.
+    pub(super) fn ubifs_rw(&self) -> Result<bool> {
+        let mut entries = Vec::new();
+        load(&self.tree, &mut entries)?;
+        println!("{:24} {:>9} {:>9} {:>9}", "ubifs in use", "cpu (s)", "wall (s)", "at most");
+        let cases = [(Compression::Lzo, LZO), (Compression::Zstd, LZO), (Compression::None, NONE)];
+        let mut met = true;
+        for (compression, limits) in cases {
+            let ubi = device()?;
+            met &= Run { ubi, compression, limits, step: 0, met: true }.all(&entries)?;
+        }
+        Ok(met)
+    }
+}
+
+fn load(dir: &Path, entries: &mut Vec<Entry>) -> Result<()> {
+    let mut found: Vec<_> = fs::read_dir(dir)?.collect::<Result<_, _>>()?;
+    found.sort_by_key(fs::DirEntry::file_name);
+    for entry in found {
+        let name = entry.file_name().as_bytes().to_vec();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            entries.push(Entry::Dir(name));
+            load(&entry.path(), entries)?;
+            entries.push(Entry::End);
+        } else if kind.is_symlink() {
+            let target = fs::read_link(entry.path())?;
+            entries.push(Entry::Link(name, target.as_os_str().as_bytes().to_vec()));
+        } else {
+            entries.push(Entry::File(name, fs::read(entry.path())?));
+        }
+    }
+    Ok(())
+}
+
+/// A chip of 512 MiB with one volume.
+fn device() -> Result<UbiDevice> {
+    let geometry = Geometry::new(MediumKind::Nand, 128 << 10, BLOCKS, 2048, 512, 64)?;
+    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?));
+    let layout = HeaderLayout::new(128 << 10, 2048, 512, None)?;
+    let ubi = UbiDevice::open(chip, &layout, &OpenOptions::default())?;
+    ubi.create_volume(&NewVolume {
+        id: Some(VolumeId::new(0)),
+        name: VolumeName::new("data").context("a name")?,
+        kind: VolumeKind::Dynamic,
+        lebs: ubi.available_lebs(),
+        alignment: 1,
+        flags: VolumeFlags::default(),
+    })?;
+    Ok(ubi)
+}
+
+/// Processor time of all threads so far, in seconds.
+fn processor_time() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let behind = stat.rsplit_once(')').context("no name in /proc/self/stat")?.1;
+    let ticks = |field: usize| behind.split_whitespace().nth(field)?.parse::<f64>().ok();
+    Ok((ticks(11).context("no utime")? + ticks(12).context("no stime")?) / 100.0)
+}
+
+struct Run {
+    ubi: UbiDevice,
+    compression: Compression,
+    limits: Limits,
+    step: usize,
+    met: bool,
+}
+
+impl Run {
+    fn mount(&self) -> Result<UbifsMount> {
+        let options =
+            MountOptions { compression: Some(self.compression), ..MountOptions::default() };
+        Ok(UbifsMount::mount(Arc::new(self.ubi.volume(VolumeId::new(0))?), options)?.0)
+    }
+
+    fn timed<T>(&mut self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let (cpu, wall) = (processor_time()?, Instant::now());
+        let result = work(self)?;
+        let (cpu, wall) = (processor_time()? - cpu, wall.elapsed().as_secs_f64());
+        let (what, most) = self.limits[self.step];
+        self.step += 1;
+        self.met &= cpu <= most;
+        let what = format!("{what}, {}", format!("{:?}", self.compression).to_lowercase());
+        println!("{what:24} {cpu:9.2} {wall:9.2} {most:9.2}");
+        Ok(result)
+    }
+
+    fn all(mut self, entries: &[Entry]) -> Result<bool> {
+        self.mount()?.unmount()?;
+        let mounted = self.mount()?;
+        let content: usize = entries.iter().map(Entry::len).sum();
+        self.timed(|_| Ok(unpack(&mounted, entries)?))?;
+        self.timed(|_| Ok(mounted.sync()?))?;
+        let mounted = self.timed(|run| {
+            mounted.unmount()?;
+            drop(mounted);
+            run.mount()
+        })?;
+        let read = self.timed(|_| Ok(read_all(&mounted, mounted.root())?))?;
+        ensure!(read == content, "{read} bytes read back of {content}");
+        self.timed(|_| Ok(count(&mounted, mounted.root())?))?;
+        self.timed(|_| {
+            remove(&mounted, mounted.root())?;
+            Ok(mounted.sync()?)
+        })?;
+        Ok(self.met)
+    }
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        if let Self::File(_, content) = self { content.len() } else { 0 }
+    }
+}
+
+fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
+    let now = Timestamp::from_seconds(1_700_000_000);
+    let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
+    let times = SetAttr { mtime: Some(now), ..SetAttr::default() };
+    let mut dirs = vec![mounted.root()];
+    for entry in entries {
+        let dir = dirs.last().copied().unwrap_or(mounted.root());
+        match entry {
+            Entry::Dir(name) => {
+                dirs.push(mounted.create(dir, name, &new(NewKind::Directory), now)?);
+            }
+            Entry::End => {
+                dirs.pop();
+            }
+            Entry::Link(name, target) => {
+                mounted.create(dir, name, &new(NewKind::Symlink(target)), now)?;
+            }
+            Entry::File(name, content) => {
+                let ino = mounted.create(dir, name, &new(NewKind::Regular), now)?;
+                for (number, chunk) in content.chunks(CHUNK).enumerate() {
+                    mounted.write(ino, (number * CHUNK) as u64, chunk, now)?;
+                }
+                mounted.set_attr(ino, &times, now)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_all(mounted: &UbifsMount, dir: Ino) -> Result<usize, FsError> {
+    let mut total = 0;
+    let mut buf = vec![0; CHUNK];
+    for entry in mounted.entries(dir)? {
+        match entry.kind {
+            FileKind::Directory => total += read_all(mounted, entry.ino)?,
+            FileKind::Regular => {
+                let mut offset = 0;
+                loop {
+                    let len = mounted.read(entry.ino, offset, &mut buf)?;
+                    total += len;
+                    offset += len as u64;
+                    if len < CHUNK {
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(total)
+}
+
+fn count(mounted: &UbifsMount, dir: Ino) -> Result<u64, FsError> {
+    let mut total = 0;
+    for entry in mounted.entries(dir)? {
+        total += mounted.attr(entry.ino)?.size;
+        if entry.kind == FileKind::Directory {
+            total += count(mounted, entry.ino)?;
+        }
+    }
+    Ok(total)
+}
+
+fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
+    let now = Timestamp::from_seconds(1_700_000_001);
+    for entry in mounted.entries(dir)? {
+        if entry.kind == FileKind::Directory {
+            remove(mounted, entry.ino)?;
+            mounted.remove_dir(dir, &entry.name, now)?;
+        } else {
+            mounted.unlink(dir, &entry.name, now)?;
+        }
+    }
+    Ok(())
+}
