@@ -57,8 +57,8 @@ fn a_mount_that_was_cut_is_followed_by_others() {
 /// (`aged-2`).
 #[test]
 fn an_old_file_system_survives_cuts() {
-    let plans = vec![Plan::Aged(2), Plan::Aged(4)];
-    let options = FsOptions { plans, judge_every: 61, nested_every: 0, ..FsOptions::default() };
+    let plans = (1..=8).map(Plan::Aged).collect();
+    let options = FsOptions { plans, judge_every: 199, nested_every: 0, ..FsOptions::default() };
     let report = run(&tight_ubifs(), &options);
     assert!(report.violations.is_empty());
     for (what, count) in &report.happened {
