@@ -2,11 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
 
 use eraseblock_lab::fscut::{
-    FsOptions, FsReport, Plan, Target, explore, pair_count, replay, sabotaged_ubifs, single_count,
-    tight_ubifs, ubifs,
+    FsOptions, FsReport, Plan, Target, explore, pair_count, single_count, tight_ubifs, ubifs,
 };
 use eraseblock_lab::powercut::Shape;
-use eraseblock_ubifs::rw::sabotage::Sabotage;
 
 fn run(target: &dyn Target, options: &FsOptions) -> FsReport {
     let report = explore(target, options).unwrap();
@@ -59,48 +57,11 @@ fn a_mount_that_was_cut_is_followed_by_others() {
 /// (`aged-2`).
 #[test]
 fn an_old_file_system_survives_cuts() {
-    let plans = vec![Plan::Aged(2), Plan::Aged(4)];
-    let options = FsOptions { plans, judge_every: 61, nested_every: 0, ..FsOptions::default() };
+    let plans = (1..=8).map(Plan::Aged).collect();
+    let options = FsOptions { plans, judge_every: 199, nested_every: 0, ..FsOptions::default() };
     let report = run(&tight_ubifs(), &options);
     assert!(report.violations.is_empty());
     for (what, count) in &report.happened {
         assert!(*count > 0, "no {what}: {:?}", report.happened);
     }
-}
-
-/// Sequences that find most bugs soon: long ones, then old file systems for what needs garbage
-/// collection, then short ones.
-fn find(sabotage: Sabotage) -> Option<String> {
-    let target = sabotaged_ubifs(sabotage);
-    let mut plans = vec![Plan::Run(1), Plan::Aged(1), Plan::Aged(2), Plan::Aged(3), Plan::Run(2)];
-    plans.extend((0..single_count()).step_by(7).map(Plan::Single));
-    let options = FsOptions {
-        plans,
-        judge_every: 37,
-        nested_every: 61,
-        run_length: 240,
-        max_violations: 1,
-        ..FsOptions::default()
-    };
-    let report = match explore(&target, &options) {
-        Ok(report) => report,
-        // Not even an empty file system comes about.
-        Err(error) => return Some(error.to_string()),
-    };
-    let found = report.violations.first()?;
-    let again = replay(&target, &found.id, &options).unwrap();
-    assert_eq!(again.map(|again| again.rule), Some(found.rule), "{sabotage:?} {}", found.id);
-    Some(format!("after {} states: {} {}", report.states, found.id, found.rule))
-}
-
-#[test]
-fn planted_bugs_are_caught() {
-    let mut missed = Vec::new();
-    for sabotage in Sabotage::ALL {
-        match find(sabotage) {
-            Some(how) => println!("{sabotage:?} {how}"),
-            None => missed.push(sabotage),
-        }
-    }
-    assert!(missed.len() * 20 <= Sabotage::ALL.len(), "missed: {missed:?}");
 }

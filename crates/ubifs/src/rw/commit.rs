@@ -57,10 +57,6 @@ impl Core {
             self.lprops.write(&mut self.flash)?;
         }
         self.write_orphans()?;
-        if self.is_sabotaged(Sabotage::LptErasedEarly) {
-            let Self { flash, lprops, .. } = self;
-            lprops.lpt.committed(flash)?;
-        }
         self.fill_master(tail);
         self.write_master()?;
         self.tnc.old.clear();

@@ -160,7 +160,7 @@ impl Flash {
             return self.unmap(leb);
         }
         if self.is_sabotaged(Sabotage::RenewInTwoSteps) {
-            self.unmap(leb)?;
+            self.wipe(leb)?;
         }
         self.change(leb, data)
     }
@@ -179,6 +179,12 @@ impl Flash {
         self.check_writable()?;
         let result = self.device.unmap(Leb::new(leb));
         self.done(result)
+    }
+
+    /// Erases a LEB for good, as only a bug does.
+    pub(super) fn wipe(&mut self, leb: u32) -> Step<()> {
+        self.unmap(leb)?;
+        self.map(leb)
     }
 
     pub(super) fn map(&mut self, leb: u32) -> Step<()> {

@@ -130,7 +130,7 @@ impl Core {
             self.flash.activity.index_lebs_collected += 1;
             self.move_index_nodes(victim, &bytes)?;
             if self.is_sabotaged(Sabotage::IndexVictimErasedEarly) {
-                self.flash.unmap(victim)?;
+                self.flash.wipe(victim)?;
             }
             self.lprops.set_empty(&self.flash, victim)?;
             self.gc.queued.push((victim, false));
@@ -138,7 +138,7 @@ impl Core {
         }
         self.flash.activity.leaf_lebs_collected += 1;
         if self.is_sabotaged(Sabotage::VictimErasedFirst) {
-            self.flash.unmap(victim)?;
+            self.flash.wipe(victim)?;
         }
         self.move_leaves(victim, &bytes)?;
         self.sync_head(BASE_HEAD)?;
@@ -300,7 +300,7 @@ impl Core {
         }
         if self.is_sabotaged(Sabotage::OldIndexErasedEarly) {
             for slot in 0..self.gc.queued.len() {
-                self.flash.unmap(self.gc.queued[slot].0)?;
+                self.flash.wipe(self.gc.queued[slot].0)?;
             }
         }
         Ok(())

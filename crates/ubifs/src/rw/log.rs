@@ -73,8 +73,7 @@ impl Core {
         let Self { flash, log, .. } = self;
         let slot = flash.ref_alsz;
         let added = u64::from(flash.leb_size - start);
-        let overrun = flash.is_sabotaged(Sabotage::LogOverrun);
-        if (log.free_bytes(flash) < u64::from(slot) + log.reserve && !overrun)
+        if log.free_bytes(flash) < u64::from(slot) + log.reserve
             || log.bud_bytes + added > flash.max_bud_bytes
         {
             return Err(Fault::CommitFirst);
@@ -86,7 +85,7 @@ impl Core {
             log.head = Log::next_leb(flash, log.head);
             log.head_offset = 0;
             flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);
-            if log.head == log.tail && !overrun {
+            if log.head == log.tail {
                 return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
             }
         }
@@ -203,7 +202,7 @@ impl Core {
             }
         }
         if flash.is_sabotaged(Sabotage::OldLogErasedEarly) {
-            flash.unmap(log.tail)?;
+            flash.wipe(log.tail)?;
         }
         flash.unmap(log.head)?;
         flash.write(log.head, 0, &nodes)?;

@@ -161,7 +161,7 @@ impl Core {
     fn take_log(&mut self, log: &log_walk::Log, need_recovery: bool) -> Step<()> {
         self.max_sqnum = self.max_sqnum.max(log.max_sqnum);
         let end = log.head_offset.next_multiple_of(self.flash.min_io);
-        if need_recovery && !self.is_sabotaged(Sabotage::LogHeadNotRenewed) {
+        if need_recovery {
             self.flash.renew_head(log.head, log.head_offset)?;
         }
         self.log.head = log.head;

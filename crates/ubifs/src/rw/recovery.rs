@@ -99,7 +99,7 @@ impl Core {
             .filter(|head| head.leb == leb)
             .fold(end, |end, head| end.max(head.offset));
         if self.is_sabotaged(Sabotage::PatchInTwoSteps) {
-            self.flash.unmap(leb)?;
+            self.flash.wipe(leb)?;
         }
         self.flash.change(leb, &whole[..end as usize])
     }

@@ -132,9 +132,9 @@ impl Core {
         let is_counted = !self.is_sabotaged(Sabotage::XattrNotCounted);
         let time = self.time(now);
         let inode = self.inode(host)?;
-        inode.xattr_cnt += u32::from(is_counted);
-        inode.xattr_size += weight(name, value.len());
-        inode.xattr_names += name.len() as u32;
+        inode.xattr_cnt = inode.xattr_cnt.saturating_add(u32::from(is_counted));
+        inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
+        inode.xattr_names = inode.xattr_names.saturating_add(name.len() as u32);
         inode.ctime = time;
         let ino = holder.ino;
         self.inodes.insert(holder);
@@ -194,7 +194,9 @@ impl Core {
         inode.data_len = value.len() as u32;
         inode.size = value.len() as u64;
         let inode = self.inode(host)?;
-        inode.xattr_size = inode.xattr_size - weight(name, old) + weight(name, value.len());
+        // What an image says of its attributes need not be so.
+        inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
+        inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;
         let mut group = Group::default();
         let inos = [host, holder];
@@ -237,9 +239,9 @@ impl Core {
         let old = inode.data.len();
         inode.nlink = 0;
         let inode = self.inode(host)?;
-        inode.xattr_cnt -= 1;
-        inode.xattr_size -= weight(name, old);
-        inode.xattr_names -= name.len() as u32;
+        inode.xattr_cnt = inode.xattr_cnt.saturating_sub(1);
+        inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
+        inode.xattr_names = inode.xattr_names.saturating_sub(name.len() as u32);
         inode.ctime = time;
         let result = self.write_removed_xattr(host, holder, name);
         self.must(result, "attribute")?;
