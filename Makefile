@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup demo test test-posix bench fuzz deny advisories cuts-ubifs
+.PHONY: help setup demo test test-posix bench fuzz cuts cuts-ubi cuts-jffs2 cuts-ubifs deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -13,6 +13,7 @@ BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time 
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
 	@echo "make test    everything a change must pass"
+	@echo "make cuts    power cuts of every layer, judged (part of the tests; after a release build)"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side"
@@ -51,18 +52,34 @@ test: setup
 	$(MAKE) deny
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
 	target/release/xtask mutate --count 100000
-	$(MAKE) cuts-ubifs
+	$(MAKE) cuts
 	target/release/xtask oracle
+
+# Power cuts of each layer, all judged; the bugs planted in UBI must be found.
+cuts: cuts-ubi cuts-jffs2 cuts-ubifs
+
+CUTS = target/release/eraseblock lab powercut --target
+cuts-ubi:
+	$(CUTS) ubi --chip all --states 100000 --nested 512
+	$(CUTS) ubi --bugs
+
+cuts-jffs2:
+	$(CUTS) jffs2 --chip nand --sequences single --states 20000
+	$(CUTS) jffs2 --chip nosum --sequences single --states 20000
+	$(CUTS) jffs2 --chip nor --sequences single --states 40000
+	$(CUTS) jffs2 --chip nand --sequences pair --states 14000
+	$(CUTS) jffs2 --chip nor --sequences pair --states 14000
+	$(CUTS) jffs2 --chip nand --sequences random --states 3000
+	$(CUTS) jffs2 --chip nor --sequences random --states 3000
 
 # Every cut of every single operation, a sample of those of pairs, and of old file systems on which
 # everything happens that a file system does now and then.
-UBIFS_CUTS = target/release/eraseblock lab powercut --target ubifs
 cuts-ubifs:
-	$(UBIFS_CUTS) --chip mini --sequences single --nested 101
-	$(UBIFS_CUTS) --chip mini --sequences pair --nested 211 --states 50000
-	$(UBIFS_CUTS) --chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough
-	$(UBIFS_CUTS) --chip subpage --sequences single --every 3 --nested 0
-	$(UBIFS_CUTS) --chip large --sequences single --every 5 --nested 0
+	$(CUTS) ubifs --chip mini --sequences single --nested 101
+	$(CUTS) ubifs --chip mini --sequences pair --nested 211 --states 50000
+	$(CUTS) ubifs --chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough
+	$(CUTS) ubifs --chip subpage --sequences single --every 3 --nested 0
+	$(CUTS) ubifs --chip large --sequences single --every 5 --nested 0
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest

@@ -1,8 +1,11 @@
 # Functions for the jobs of the oracle's guest. MTD 0 is the chip under test.
 
-# load_nand ID_BYTES PEBS: a simulated NAND chip whose first partition has PEBS erase blocks.
+# load_nand ID_BYTES PEBS [PARAMETER...]: a simulated NAND chip whose first partition has PEBS erase
+# blocks.
 load_nand() {
-    /tools/modprobe nandsim id_bytes="$1" parts="$2" || return 1
+    id="$1" parts="$2"
+    shift 2
+    /tools/modprobe nandsim id_bytes="$id" parts="$parts" "$@" || return 1
 }
 
 # load_nor KIB ERASE_KIB

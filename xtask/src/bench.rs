@@ -5,6 +5,7 @@
 //! alternately, and the best of the rounds counts for both sides.
 
 mod jffs2;
+mod mount;
 mod ubi;
 mod ubifs_rw;
 
@@ -51,23 +52,22 @@ struct Bench {
     rows: Vec<Row>,
 }
 
+/// The parts of the bench, in their order.
+const PARTS: [&str; 6] = ["images", "jffs2", "jffs2-history", "ubi", "ubifs-rw", "mount"];
+
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
-/// `--only jffs2`, `--only ubi` or `--only ubifs-rw` for its rows alone (`jffs2-history`: without
-/// the figures).
+/// `--only PART`.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
         args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1)).cloned()
     };
+    let only = option("--only");
+    let parts: Vec<&str> =
+        PARTS.into_iter().filter(|part| only.as_ref().is_none_or(|only| only == part)).collect();
+    ensure!(!parts.is_empty(), "--only takes one of {}", PARTS.join(", "));
     let work = root.join("target/bench");
     fs::create_dir_all(&work)?;
-    let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
-    let bin = root.join("target/release/eraseblock");
-    if option("--only").is_some_and(|only| only == "ubi") {
-        let mut bench = Bench { bin, tree: PathBuf::new(), work, rounds, rows: Vec::new() };
-        bench.ubi()?;
-        return bench.report();
-    }
     let tree = match option("--tree") {
         Some(dir) => PathBuf::from(dir),
         None => source_tree(&work)?,
@@ -79,29 +79,32 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         "the tree is too small: expected {TREE_FILES} files and {} MB",
         TREE_BYTES / 1_000_000
     );
+    let rounds = option("--rounds").map_or(Ok(3), |text| text.parse())?;
+    let bin = root.join("target/release/eraseblock");
     let mut bench = Bench { bin, tree, work, rounds, rows: Vec::new() };
-    if option("--only").is_some_and(|only| only == "jffs2-history") {
-        bench.jffs2_history(&root)?;
-        return Ok(true);
+    for part in parts {
+        bench.part(part, &root)?;
     }
-    if option("--only").is_some_and(|only| only == "jffs2") {
-        bench.jffs2(&root)?;
-        return bench.report();
-    }
-    if option("--only").is_some_and(|only| only == "ubifs-rw") {
-        return bench.ubifs_rw();
-    }
-    bench.mkfs()?;
-    bench.build()?;
-    bench.extract(&root)?;
-    bench.list()?;
-    bench.jffs2(&root)?;
-    bench.ubi()?;
-    let in_use = bench.ubifs_rw()?;
-    Ok(bench.report()? && in_use)
+    bench.report()
 }
 
 impl Bench {
+    fn part(&mut self, part: &str, root: &Path) -> Result<()> {
+        match part {
+            "images" => {
+                self.mkfs()?;
+                self.build()?;
+                self.extract(root)?;
+                self.list()
+            }
+            "jffs2" => self.jffs2(root),
+            "jffs2-history" => self.jffs2_history(root),
+            "ubi" => self.ubi(),
+            "ubifs-rw" => self.ubifs_rw(),
+            _ => self.mount(),
+        }
+    }
+
     fn mkfs(&mut self) -> Result<()> {
         for (compressor, wanted) in [("lzo", 0.33), ("zlib", 0.33), ("zstd", 0.5)] {
             let ours = self.path(&format!("ours-{compressor}.ubifs"));

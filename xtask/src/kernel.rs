@@ -14,11 +14,12 @@ use std::time::UNIX_EPOCH;
 const INIT: &str = include_str!("../guest/init.sh");
 
 /// What the guest's kernel can load; what these need comes along.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 22] = [
     "nandsim",
     "mtdram",
     "block2mtd",
     "mtdblock",
+    "loop",
     "ubi",
     "ubifs",
     "jffs2",
@@ -102,7 +103,8 @@ pub(crate) fn missing_packages() -> Vec<&'static str> {
 
 impl Kernel {
     /// Fetches, unpacks and builds whatever is not there yet.
-    pub(crate) fn prepare() -> Result<Self> {
+    /// `programs` are what jobs may run: the guest gets the libraries they are linked to.
+    pub(crate) fn prepare(programs: &[&Path]) -> Result<Self> {
         let missing = missing_packages();
         if !missing.is_empty() {
             bail!(
@@ -115,9 +117,14 @@ impl Kernel {
         let (tree, release) = unpacked(&cache)?;
         let initrd = cache.join("initrd.gz");
         let stamp_file = cache.join("initrd.stamp");
-        let stamp = stamp(&release)?;
+        let mut libraries = BTreeSet::new();
+        for program in programs {
+            libraries.extend(libraries_of(program)?);
+        }
+        let stamp = stamp(&release, &libraries)?;
         if !initrd.exists() || fs::read_to_string(&stamp_file).ok().as_ref() != Some(&stamp) {
-            build_initrd(&cache, &tree, &release, &initrd).context("cannot build the initrd")?;
+            build_initrd(&cache, &tree, &release, libraries, &initrd)
+                .context("cannot build the initrd")?;
             fs::write(&stamp_file, stamp)?;
         }
         let image = tree.join("boot").join(format!("vmlinuz-{release}"));
@@ -162,8 +169,8 @@ fn release_of(tree: &Path) -> Option<String> {
 }
 
 /// Everything the initrd is made of, in words.
-fn stamp(release: &str) -> Result<String> {
-    let mut stamp = format!("{release}\n{INIT}\n{MODULES:?}\n");
+fn stamp(release: &str, libraries: &BTreeSet<PathBuf>) -> Result<String> {
+    let mut stamp = format!("{release}\n{INIT}\n{MODULES:?}\n{libraries:?}\n");
     for tool in TOOLS.iter().chain(&["busybox"]) {
         if let Some(path) = find_program(tool) {
             let meta = fs::metadata(&path)?;
@@ -174,7 +181,13 @@ fn stamp(release: &str) -> Result<String> {
     Ok(stamp)
 }
 
-fn build_initrd(cache: &Path, tree: &Path, release: &str, initrd: &Path) -> Result<()> {
+fn build_initrd(
+    cache: &Path,
+    tree: &Path,
+    release: &str,
+    libraries: BTreeSet<PathBuf>,
+    initrd: &Path,
+) -> Result<()> {
     let root = cache.join("initrd.partial");
     let _ = fs::remove_dir_all(&root);
     for dir in ["bin", "tools", "sbin", "etc"] {
@@ -184,22 +197,20 @@ fn build_initrd(cache: &Path, tree: &Path, release: &str, initrd: &Path) -> Resu
     fs::write(&init, INIT)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
     fs::copy(find_program("busybox").context("no busybox")?, root.join("bin/busybox"))?;
-    copy_tools(&root)?;
+    copy_tools(&root, libraries)?;
     copy_modules(tree, release, &root)?;
     let pack = "cd \"$1\" && find . | LC_ALL=C sort | cpio --quiet -o -H newc | gzip -1 >\"$2\"";
     output(Command::new("sh").args(["-c", pack, "pack"]).arg(&root).arg(initrd))?;
     Ok(fs::remove_dir_all(root)?)
 }
 
-fn copy_tools(root: &Path) -> Result<()> {
-    let mut libraries = BTreeSet::new();
+/// The tools, and the libraries they and `libraries` name.
+fn copy_tools(root: &Path, mut libraries: BTreeSet<PathBuf>) -> Result<()> {
     for tool in TOOLS {
         let path = find_program(tool).with_context(|| format!("{tool} is not installed"))?;
         // A symbolic link (modprobe -> kmod) is copied as what it points to.
         fs::copy(&path, root.join("tools").join(tool))?;
-        let listed = run("ldd", [&path])?;
-        let words = listed.split_whitespace().filter(|word| word.starts_with('/'));
-        libraries.extend(words.map(PathBuf::from));
+        libraries.extend(libraries_of(&path)?);
     }
     for library in libraries {
         let place = root.join(library.strip_prefix("/")?);
@@ -207,6 +218,13 @@ fn copy_tools(root: &Path) -> Result<()> {
         fs::copy(&library, place)?;
     }
     Ok(())
+}
+
+/// The shared libraries a program is linked to.
+fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
+    let listed = run("ldd", [program])?;
+    let words = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    Ok(words.map(PathBuf::from).collect())
 }
 
 fn copy_modules(tree: &Path, release: &str, root: &Path) -> Result<()> {

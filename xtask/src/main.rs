@@ -17,10 +17,12 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
                                    real Linux judges what is written and read here
-  bench [--tree DIR] [--rounds N]  our command against its peers in one run
+  bench [--tree DIR] [--rounds N] [--only PART]
+                                   our command against its peers in one run
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
+  subject ...                      what the oracle judges and the command cannot show
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
+        "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {
             println!("{USAGE}");

@@ -2,12 +2,14 @@
 //!
 //! - `linux-writes` makes images by real Linux, clean and cut off, and lists what Linux sees.
 //! - `we-read` compares what our reader sees in them.
+//! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
-//! - `we-write-ubifs` has one file system written in turns by us and by Linux.
+//! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
 
 mod batch;
 pub(crate) mod compare;
+mod host_devices;
 mod jffs2_chips;
 mod jffs2_ours;
 mod jffs2_writes;
@@ -36,6 +38,8 @@ pub(crate) struct Paths {
     pub(crate) manifest_program: PathBuf,
     /// Our command.
     pub(crate) ours: PathBuf,
+    /// This program, for `xtask subject`.
+    pub(crate) xtask: PathBuf,
     keep: bool,
 }
 
@@ -110,6 +114,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let mut names = linux_writes::names();
     names.extend(jffs2_writes::names());
     names.extend(we_read::names());
+    names.extend(host_devices::names());
     names.extend(ubi_chips::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
@@ -125,17 +130,22 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     if names.is_empty() {
         bail!("no check is called that (hint: --list)");
     }
-    let guest = Guest::new(Kernel::prepare()?);
+    let ours = our_command(options.ours.as_deref(), &names)?;
+    let xtask = std::env::current_exe()?;
+    let programs = [ours.as_path(), xtask.as_path()].into_iter().filter(|path| path.exists());
+    let guest = Guest::new(Kernel::prepare(&programs.collect::<Vec<_>>())?);
     let paths = Paths {
         work: cache_dir().join("work"),
         images: cache_dir().join("images"),
         manifest_program: build_manifest_program()?,
-        ours: our_command(options.ours.as_deref(), &names)?,
+        ours,
+        xtask,
         keep: options.keep,
     };
     linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     we_read::run(&paths, &mut checks);
+    host_devices::run(&guest, &paths, &mut checks)?;
     ubi_chips::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;

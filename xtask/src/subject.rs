@@ -1,9 +1,14 @@
-//! Our view of a UBI device, in the words of `ubi_view` in `xtask/guest/lib.sh`.
+//! What the kernel oracle judges where the command does not reach: our view of a UBI device, in the
+//! words of `ubi_view` in `xtask/guest/lib.sh`, and devices of the host driven through every call.
+//! The oracle runs this as a program in its guest.
 
-use anyhow::{Context, Result};
+mod devices;
+
+use anyhow::{Context, Result, bail};
 use eraseblock_base::Leb;
-use eraseblock_mtd::{ImageFile, LebDevice};
-use eraseblock_ubi::{AttachOptions, Hints, Ubi, UbiVolume, detect};
+use eraseblock_mtd::{ImageFile, LebDevice, Mtd};
+use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind};
+use eraseblock_ubi::{AttachOptions, Hints, Ubi, UbiVolume, detect, detect_layout};
 use eraseblock_ubi_format::VolumeKind;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -11,16 +16,38 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The view of an image.
+/// `xtask subject`.
+///
+/// - `view TARGET` prints what we see of a UBI device.
+/// - `mtd DEVICE OUT` drives every call of an MTD device; `OUT` gets what one block must hold.
+/// - `ubi VOLUME` drives every call of a UBI volume and prints the LEBs it must hold.
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["view", target] => print!("{}", of(Path::new(target))?),
+        ["mtd", device, out] => devices::drive_mtd(Path::new(device), Path::new(out))?,
+        ["ubi", volume] => devices::drive_ubi(Path::new(volume))?,
+        _ => bail!("unknown arguments {args:?}, see xtask/src/subject.rs"),
+    }
+    Ok(true)
+}
+
+/// The view of an image or an MTD device.
 pub(crate) fn of(target: &Path) -> Result<String> {
     lines(&attach(target)?)
 }
 
 fn attach(target: &Path) -> Result<Ubi> {
-    let file = File::open(target)?;
-    let found = detect(&file, &Hints::default())?.context("there is no UBI")?;
-    let device = Arc::new(ImageFile::new(file, &found.shape())?);
-    Ok(Ubi::attach(device, &found.layout, &AttachOptions::default())?)
+    let (device, layout): (Arc<dyn Mtd>, _) = if NodeKind::of(target)? == Some(NodeKind::Mtd) {
+        let device = Arc::new(MtdChar::open(target, MtdOptions::default())?);
+        let layout = detect_layout(device.as_ref())?.context("there is no UBI")?;
+        (device, layout)
+    } else {
+        let file = File::open(target)?;
+        let found = detect(&file, &Hints::default())?.context("there is no UBI")?;
+        (Arc::new(ImageFile::new(file, &found.shape())?), found.layout)
+    };
+    Ok(Ubi::attach(device, &layout, &AttachOptions::default())?)
 }
 
 /// The lines of an attached device.

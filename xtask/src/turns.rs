@@ -1,10 +1,11 @@
-//! Our turns at a file system that real Linux writes, too: random operations through UBI on a
-//! simulated chip, ended by an unmount or a power cut.
+//! Our turns at a file system that real Linux writes, too: random operations on a simulated chip,
+//! through UBI for UBIFS, ended by an unmount or a power cut.
 
 use crate::oracle::compare::{Ignore, differences, summary};
 use anyhow::{Context, Result, anyhow, ensure};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Geometry, MediumKind, VolumeId};
+use eraseblock_jffs2::{Jffs2, Jffs2Rw, OpenOptions as ReadOptions, RwOptions, Source};
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Prefix, Variant};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -15,7 +16,8 @@ use eraseblock_vfs::ops::{
     Change, Make, Object, Op, Place, Slots, Texture, apply, data_of, time_of,
 };
 use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, WritableFileSystem, XattrMode,
+    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem,
+    XattrMode,
 };
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -58,24 +60,60 @@ impl Shape {
     }
 }
 
-/// A chip with one volume with a file system.
+/// A file system that both sides write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Played {
+    /// UBIFS on the only volume of UBI.
+    Ubifs {
+        /// How data is compressed.
+        compressor: &'static str,
+    },
+    /// JFFS2 on the bare chip.
+    Jffs2 {
+        /// Whether full blocks get a summary.
+        summary: bool,
+    },
+}
+
+/// A chip with a file system.
 #[derive(Debug)]
 pub(crate) struct OurChip {
     chip: Arc<Chip>,
     shape: Shape,
+    played: Played,
 }
 
 /// A file system mounted on it, and the device under it, which lives as long.
-struct Mounted {
-    fs: UbifsMount,
-    ubi: UbiDevice,
+enum Mounted {
+    Ubifs { fs: Box<UbifsMount>, ubi: UbiDevice },
+    Jffs2(Box<Jffs2Rw>),
 }
 
 impl OurChip {
     /// A new chip with an empty file system.
-    pub(crate) fn new(shape: Shape, compressor: &str) -> Result<Self> {
-        let this = Self { chip: shape.chip()?, shape };
-        let ubi = this.attach()?;
+    pub(crate) fn new(shape: Shape, played: Played) -> Result<Self> {
+        let this = Self { chip: shape.chip()?, shape, played };
+        match played {
+            Played::Ubifs { compressor } => this.make_ubifs(compressor)?,
+            Played::Jffs2 { .. } => this.begin_jffs2()?,
+        }
+        Ok(this)
+    }
+
+    /// Writes a first file, so that no cut leaves a chip without any sign of JFFS2, and attributes
+    /// of the root, which has none of its own before.
+    fn begin_jffs2(&self) -> Result<()> {
+        let mounted = self.mount()?;
+        let (fs, now) = (mounted.fs(), time_of(0));
+        let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 1, gid: 2 };
+        let changes = SetAttr { uid: Some(3), ..SetAttr::default() };
+        fs.create(fs.root(), b"first", &new, now)?;
+        fs.set_attr(fs.root(), &changes, now)?;
+        Ok(fs.unmount()?)
+    }
+
+    fn make_ubifs(&self, compressor: &str) -> Result<()> {
+        let ubi = self.attach()?;
         let lebs = ubi.available_lebs();
         let new = NewVolume {
             id: Some(VolumeId::new(0)),
@@ -94,15 +132,20 @@ impl OurChip {
         let options = MountOptions { compression: Some(compression), ..MountOptions::default() };
         let volume = Arc::new(ubi.volume(VolumeId::new(0))?);
         UbifsMount::mount(volume, options)?.0.unmount()?;
-        ubi.detach()?;
-        Ok(this)
+        Ok(ubi.detach()?)
     }
 
     /// A chip with the content of an image.
-    pub(crate) fn of_image(shape: Shape, image: &[u8]) -> Result<Self> {
+    pub(crate) fn of_image(shape: Shape, played: Played, image: &[u8]) -> Result<Self> {
         let chip = shape.chip()?;
         chip.import(&mut &*image, false)?;
-        Ok(Self { chip, shape })
+        Ok(Self { chip, shape, played })
+    }
+
+    /// The same chip, to be tried something with.
+    fn copy(&self) -> Self {
+        let chip = Arc::new(self.chip.snapshot().to_chip());
+        Self { chip, shape: self.shape, played: self.played }
     }
 
     /// Its content.
@@ -118,14 +161,23 @@ impl OurChip {
     }
 
     fn mount(&self) -> Result<Mounted> {
+        if let Played::Jffs2 { summary } = self.played {
+            let options = RwOptions { summary, ..RwOptions::default() };
+            let (fs, _) = Jffs2Rw::mount(self.chip.clone(), &options)?;
+            return Ok(Mounted::Jffs2(Box::new(fs)));
+        }
         let ubi = self.attach()?;
         let (fs, _) =
             UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), MountOptions::default())?;
-        Ok(Mounted { fs, ubi })
+        Ok(Mounted::Ubifs { fs: Box::new(fs), ubi })
     }
 
     /// What is there for those who only look.
     fn look(&self) -> Result<String> {
+        if let Played::Jffs2 { .. } = self.played {
+            let source = Source::Device(self.chip.clone());
+            return list(&Jffs2::open(source, &ReadOptions::default())?.0);
+        }
         let ubi = Ubi::attach(self.chip.clone(), &self.shape.layout()?, &AttachOptions::default())?;
         let options = MountOptions { read_only: true, ..MountOptions::default() };
         let (fs, _) = UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), options)?;
@@ -134,13 +186,13 @@ impl OurChip {
 
     /// What is in it must be this, for readers and for writers, and nothing may be wrong.
     pub(crate) fn hold_against(&self, expected: &str) -> Result<()> {
-        let copy = Self { chip: Arc::new(self.chip.snapshot().to_chip()), shape: self.shape };
+        let copy = self.copy();
         let found = copy.look()?;
         let compared = differences(expected, &found, Ignore::Nothing);
         ensure!(compared.is_empty(), "read-only: {}", summary(&compared));
         let mounted = copy.mount()?;
         mounted.check()?;
-        let found = list(&mounted.fs)?;
+        let found = list(mounted.fs())?;
         let compared = differences(expected, &found, Ignore::Nothing);
         ensure!(compared.is_empty(), "for writing: {}", summary(&compared));
         Ok(())
@@ -154,7 +206,7 @@ impl OurChip {
             self.mount()?.turn(round, true).map_err(|error| anyhow!("{error}"))?;
         }
         // As Linux will find it.
-        let found = Self::of_image(self.shape, &self.image()?)?;
+        let found = Self::of_image(self.shape, self.played, &self.image()?)?;
         let listed = found.look().with_context(|| how.clone())?;
         found.hold_against(&listed).with_context(|| how.clone())?;
         Ok((how, listed))
@@ -162,7 +214,7 @@ impl OurChip {
 
     /// Does a turn that is cut off at any event.
     fn cut(&self, round: u32) -> Result<String> {
-        let trial = Self { chip: Arc::new(self.chip.snapshot().to_chip()), shape: self.shape };
+        let trial = self.copy();
         let begin = trial.chip.next_event();
         trial.mount()?.turn(round, false).map_err(|error| anyhow!("{error}"))?;
         let events = trial.chip.next_event() - begin;
@@ -183,9 +235,20 @@ impl OurChip {
 }
 
 impl Mounted {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        match self {
+            Self::Ubifs { fs, .. } => fs.as_ref(),
+            Self::Jffs2(fs) => fs.as_ref(),
+        }
+    }
+
     fn check(&self) -> Result<()> {
-        self.ubi.check_invariants().map_err(|error| anyhow!("UBI: {error}"))?;
-        let findings = self.fs.check()?;
+        let (fs, ubi) = match self {
+            Self::Ubifs { fs, ubi } => (fs, ubi),
+            Self::Jffs2(fs) => return Ok(fs.check()?),
+        };
+        ubi.check_invariants().map_err(|error| anyhow!("UBI: {error}"))?;
+        let findings = fs.check()?;
         let first = findings.iter().next();
         ensure!(first.is_none(), "check: {first:?}");
         Ok(())
@@ -200,22 +263,24 @@ impl Mounted {
                 accept(self.litter(round))?;
             }
             let op = operation(&mut random);
-            accept(apply(&self.fs, &mut slots, &op, u64::from(round) * OPERATIONS + number))?;
+            accept(apply(self.fs(), &mut slots, &op, u64::from(round) * OPERATIONS + number))?;
             if number % 16 == 0 {
-                self.fs.background_step()?;
+                self.fs().background_step()?;
             }
         }
         if unmount {
-            self.fs.unmount()?;
-            let detached = self.ubi.detach();
-            detached.map_err(|error| FsError::new(FsErrorKind::Io, error.to_string()))?;
+            self.fs().unmount()?;
+            if let Self::Ubifs { ubi, .. } = &self {
+                let detached = ubi.detach();
+                detached.map_err(|error| FsError::new(FsErrorKind::Io, error.to_string()))?;
+            }
         }
         Ok(())
     }
 
     /// Many small files, in the place of those of two rounds before.
     fn litter(&self, round: u32) -> Result<(), FsError> {
-        let fs = &self.fs;
+        let fs = self.fs();
         let now = time_of(u64::from(round));
         if let Ok(old) =
             fs.lookup(fs.root(), format!("litter-{}", round.wrapping_sub(2)).as_bytes())

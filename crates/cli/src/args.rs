@@ -94,7 +94,7 @@ pub(crate) struct TargetArgs {
 /// A flash that is written to.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FlashTargetArgs {
-    /// Chip file, image file or /dev/mtdX, and the UBI volume on it where one is meant
+    /// Chip file, image file, /dev/mtdX or block device, and the UBI volume on it where one is meant
     #[arg(value_name = "TARGET")]
     pub target: OsString,
     /// Eraseblocks of the flash that an image file is made for: the file grows to that

@@ -54,10 +54,13 @@ impl Failure {
         self
     }
 
-    /// Puts what was being done in front of the message.
+    /// Puts what was being done in front of the message, unless it is there already.
     #[must_use]
     pub(crate) fn context(mut self, what: impl Display) -> Self {
-        self.message = format!("{what}: {}", self.message);
+        let begin = format!("{what}: ");
+        if !self.message.starts_with(&begin) {
+            self.message.insert_str(0, &begin);
+        }
         self
     }
 

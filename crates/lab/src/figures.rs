@@ -1,6 +1,8 @@
 //! Figures of UBI on simulated chips: counts and virtual times, the same in every run, and times
 //! on the clock of the caller.
 
+pub mod side_by_side;
+
 use eraseblock_base::{Geometry, GeometryError, Leb, MediumKind};
 use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_nandsim::{Chip, ChipConfig};

@@ -33,6 +33,23 @@ fn nothing_is_lost_on_any_shape() {
     }
 }
 
+/// Here the counter of a worn block is lost in the first cut; the recovery has begun again at the
+/// mean when the second one comes.
+#[test]
+fn a_lost_erase_counter_may_begin_again_at_the_mean() {
+    let options = Options {
+        shape: Shape::Large,
+        seed: 1000,
+        warm_up: 17,
+        budget_states: Some(24),
+        nested_every: 1,
+        ..Options::default()
+    };
+    let report = ubi(&options).unwrap();
+    assert!(report.violations.is_empty(), "{:?}", report.violations[0]);
+    assert!(report.nested_states > 100, "{report:?}");
+}
+
 #[test]
 fn known_bugs_are_caught_and_replayed() {
     for caught in bugs().unwrap() {

@@ -12,6 +12,9 @@ use tokio::sync::Notify;
 /// Pause between pieces of background work.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Pieces of work below the file system between two pauses.
+const STEPS: u32 = 16;
+
 /// How to serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerOptions {
@@ -48,7 +51,11 @@ pub struct Server {
     exported: Exported,
     address: SocketAddr,
     stop: Arc<Notify>,
+    chore: Option<Box<Chore>>,
 }
+
+/// One bounded piece of work below the file system; says whether there is more.
+type Chore = dyn Fn() -> Result<bool, FsError> + Send + Sync;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,7 +74,18 @@ impl Server {
         let bound = NFSTcpListener::bind_with_generation(&address, export, options.generation);
         let listener = runtime.block_on(bound).map_err(socket)?;
         let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
-        Ok(Self { runtime, listener, exported, address, stop: Arc::new(Notify::new()) })
+        let stop = Arc::new(Notify::new());
+        Ok(Self { runtime, listener, exported, address, stop, chore: None })
+    }
+
+    /// Does `chore` in the background, too, until it says that nothing is left, again and again.
+    #[must_use]
+    pub fn with_chore(
+        mut self,
+        chore: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static,
+    ) -> Self {
+        self.chore = Some(Box::new(chore));
+        self
     }
 
     /// Where it listens.
@@ -83,12 +101,12 @@ impl Server {
 
     /// Serves until it is stopped, then makes everything durable and leaves the medium clean.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, exported, address, stop } = self;
+        let Self { runtime, listener, exported, address, stop, chore } = self;
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = listener.handle_forever() => ended,
                 () = stop.notified() => Ok(()),
-                () = background(&exported) => Ok(()),
+                () = background(&exported, chore.as_deref()) => Ok(()),
             }
         });
         // Calls under way are dropped: none has been answered.
@@ -102,11 +120,16 @@ impl Server {
 }
 
 /// Steps background work for ever. What fails will fail again for the call that needs it.
-async fn background(exported: &Exported) {
+async fn background(exported: &Exported, chore: Option<&Chore>) {
     loop {
         tokio::time::sleep(PAUSE).await;
         if let Exported::ReadWrite(fs) = exported {
             step(fs.as_ref());
+            for _ in 0..STEPS {
+                if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
+                    break;
+                }
+            }
         }
     }
 }

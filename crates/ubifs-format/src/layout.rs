@@ -78,6 +78,9 @@ pub struct LayoutOptions {
     pub fanout: u32,
     /// Bytes reserved for the superuser as a user counts them.
     pub reserved: u64,
+    /// Choose journal, areas, fanout and reserve as Linux does for an empty volume of
+    /// `max_leb_cnt` LEBs; what is chosen here then does not count.
+    pub in_place: bool,
 }
 
 impl LayoutOptions {
@@ -92,6 +95,7 @@ impl LayoutOptions {
             orph_lebs: 1,
             fanout: DEFAULT_FANOUT,
             reserved: 0,
+            in_place: false,
         }
     }
 }
@@ -156,8 +160,12 @@ impl Layout {
         })
     }
 
-    /// Chooses the areas as `mkfs` does (spec: ubifs-format 17.2).
+    /// Chooses the areas as `mkfs` does (spec: ubifs-format 17.2), or as Linux does in place.
     pub fn for_image(options: &LayoutOptions) -> Result<Self, LayoutError> {
+        if options.in_place {
+            let LayoutOptions { leb_size, min_io, max_leb_cnt, .. } = *options;
+            return Self::for_empty_volume(leb_size, min_io, max_leb_cnt);
+        }
         let (min_io, leb_size) = check_shape(options)?;
         let LayoutOptions { max_leb_cnt, orph_lebs, fanout, .. } = *options;
         if orph_lebs == 0 {

@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! 1. One lock over everything: an operation, a commit and a round of garbage collection each run
-//!    alone. There is no second lock to take in a wrong order.
+//!    alone; only fetching what a read has found, and looking at what is in memory, go beside each
+//!    other. No other lock is held while it is taken.
 //! 2. What happens to the flash is a function of its content, the options and the calls; threads
 //!    only compress.
 
@@ -56,7 +57,7 @@ use eraseblock_base::Findings;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::Compression;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -102,10 +103,15 @@ impl MountOptions {
     }
 }
 
+/// Readers whose buffers are kept.
+const SPARE_READERS: usize = 8;
+
 /// A file system mounted for writing. Dropping it is a power cut: only what was made durable stays.
 #[derive(Debug)]
 pub struct UbifsMount {
-    core: Mutex<Core>,
+    core: RwLock<Core>,
+    /// Of readers that are done, for the next.
+    spare: Mutex<Vec<data::Reading>>,
 }
 
 impl UbifsMount {
@@ -120,16 +126,31 @@ impl UbifsMount {
     ) -> Result<(Self, Findings), UbifsError> {
         let mut core = mount::mount(device, options)?;
         let findings = std::mem::take(&mut core.findings);
-        Ok((Self { core: Mutex::new(core) }, findings))
+        Ok((Self { core: RwLock::new(core), spare: Mutex::default() }, findings))
     }
 
     // After a panic in another thread memory may be half changed; nothing is written from it.
-    fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(|poisoned| {
+    fn lock(&self) -> RwLockWriteGuard<'_, Core> {
+        self.core.write().unwrap_or_else(|poisoned| {
             let mut core = PoisonError::into_inner(poisoned);
             core.flash.turn_read_only("a thread panicked in the middle of an operation");
             core
         })
+    }
+
+    fn lock_shared(&self) -> RwLockReadGuard<'_, Core> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spare_reading(&self) -> data::Reading {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn keep_reading(&self, reading: data::Reading) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_READERS {
+            spare.push(reading);
+        }
     }
 
     /// Why nothing is written any more, if it has come to that.

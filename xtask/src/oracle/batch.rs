@@ -6,7 +6,7 @@ use crate::oracle::Paths;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One case.
 #[derive(Debug)]
@@ -29,15 +29,18 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Boots and runs every case.
+    /// Boots and runs every case. `programs` are in the guest's PATH.
     pub(crate) fn run(
         guest: &Guest,
         paths: &Paths,
         name: &str,
+        programs: &[&Path],
         cases: &[BatchCase],
     ) -> Result<Self> {
         let job = JobDir::create(&paths.work.join(name))?;
-        job.add_program(&paths.manifest_program)?;
+        for program in programs.iter().chain(&[paths.manifest_program.as_path()]) {
+            job.add_program(program)?;
+        }
         job.write("lib.sh", include_str!("../../guest/lib.sh"))?;
         let mut main = String::from("dmesg -c >/dev/null\n");
         for case in cases {

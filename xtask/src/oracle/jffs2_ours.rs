@@ -107,7 +107,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     for case in &mounted {
         cases.push(source.batch_case(case)?);
     }
-    let batch = Batch::run(guest, paths, "jffs2-mounts", &cases)?;
+    let batch = Batch::run(guest, paths, "jffs2-mounts", &[], &cases)?;
     println!("      linux-mounts-ours, JFFS2: {:.1} s in the guest", batch.seconds());
     for case in mounted {
         let outcome = batch.case_dir(case.name).and_then(|dir| source.judge(&dir));

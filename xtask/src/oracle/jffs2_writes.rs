@@ -69,7 +69,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks
         return Ok(());
     }
     let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
-    let batch = Batch::run(guest, paths, "jffs2-writes", &cases)?;
+    let batch = Batch::run(guest, paths, "jffs2-writes", &[], &cases)?;
     println!("      linux-writes, JFFS2: {:.1} s in the guest", batch.seconds());
     for case in made {
         let outcome = batch.case_dir(case.name).and_then(|dir| {

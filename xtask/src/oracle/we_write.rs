@@ -1,7 +1,8 @@
-//! `we-write-ubifs`: one file system written in turns by us and by real Linux, and cut off by both.
+//! `we-write-ubifs` and `we-write-jffs2`: one file system written in turns by us and by real Linux,
+//! and cut off by both.
 //!
 //! In each round we do random operations on a simulated chip, which end in an unmount or in a power
-//! cut at any flash event. Linux mounts the chip with its self-checks on and must list what we see
+//! cut at any flash event. Linux mounts the chip, UBIFS with its self-checks on, and must list what we see
 //! in it; then it works on it itself, and its unmounted or cut-off chip is where our next round
 //! begins: we must see in it what Linux sees, and find nothing wrong.
 //!
@@ -12,18 +13,29 @@ use crate::guest::{Guest, complaints};
 use crate::oracle::batch::{Batch, BatchCase};
 use crate::oracle::compare::{Ignore, differences, summary};
 use crate::oracle::{Checks, Paths};
-use crate::turns::{NAND_2K, NAND_512, NOR, OurChip, Shape};
+use crate::turns::{NAND_2K, NAND_512, NOR, OurChip, Played, Shape};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Turns of each side.
-const ROUNDS: u32 = 10;
-
 /// Said about every small partition of a large chip.
 const SMALL_RESERVE: &str = "cannot reserve enough PEBs for bad PEB handling";
+/// Said about JFFS2 that was cut: torn nodes, and erasures begun.
+const TORN: [&str; 4] = ["CRC failed", "crc error", "Not enough space", "Empty flash"];
+
+/// One file system in all its cases.
+#[derive(Debug)]
+struct Game {
+    name: &'static str,
+    /// Turns of each side.
+    rounds: u32,
+    script: &'static str,
+    /// What the kernel may say.
+    allowed: &'static [&'static str],
+    cases: &'static [Case],
+}
 
 #[derive(Debug)]
 struct Case {
@@ -31,76 +43,133 @@ struct Case {
     /// Shell function and arguments that load the same chip in the guest.
     load: &'static str,
     shape: Shape,
-    compressor: &'static str,
+    played: Played,
 }
 
-const CASES: [Case; 3] = [
+const GAMES: [Game; 2] = [
+    Game {
+        name: "we-write-ubifs",
+        rounds: 10,
+        script: include_str!("../../guest/ping-pong.sh"),
+        allowed: &[SMALL_RESERVE],
+        cases: &UBIFS,
+    },
+    Game {
+        name: "we-write-jffs2",
+        rounds: 6,
+        script: include_str!("../../guest/ping-pong-jffs2.sh"),
+        allowed: &TORN,
+        cases: &JFFS2,
+    },
+];
+
+const UBIFS: [Case; 3] = [
     Case {
         name: "nand2k-lzo",
         load: "load_nand 0x20,0xa1,0x00,0x15 64",
         shape: NAND_2K,
-        compressor: "lzo",
+        played: Played::Ubifs { compressor: "lzo" },
     },
     Case {
         name: "nand512-zstd",
         load: "load_nand 0x98,0x76 384",
         shape: NAND_512,
-        compressor: "zstd",
+        played: Played::Ubifs { compressor: "zstd" },
     },
-    Case { name: "nor-none", load: "load_nor 6144 64", shape: NOR, compressor: "none" },
+    Case {
+        name: "nor-none",
+        load: "load_nor 6144 64",
+        shape: NOR,
+        played: Played::Ubifs { compressor: "none" },
+    },
+];
+
+const JFFS2: [Case; 4] = [
+    Case {
+        name: "nand2k",
+        load: "load_nand 0x20,0xa1,0x00,0x15 64",
+        shape: NAND_2K,
+        played: Played::Jffs2 { summary: true },
+    },
+    Case {
+        name: "nand512",
+        load: "load_nand 0x98,0x76 384",
+        shape: NAND_512,
+        played: Played::Jffs2 { summary: true },
+    },
+    Case {
+        name: "nor",
+        load: "load_nor 6144 64",
+        shape: NOR,
+        played: Played::Jffs2 { summary: true },
+    },
+    Case {
+        name: "nor-without-summary",
+        load: "load_nor 6144 64",
+        shape: NOR,
+        played: Played::Jffs2 { summary: false },
+    },
 ];
 
 /// Names of all checks.
 pub(crate) fn names() -> Vec<String> {
-    CASES.iter().map(check_name).collect()
+    let of_game = |game: &Game| -> Vec<String> {
+        game.cases.iter().map(|case| check_name(game, case)).collect()
+    };
+    GAMES.iter().flat_map(of_game).collect()
 }
 
-fn check_name(case: &Case) -> String {
-    format!("we-write-ubifs/{}", case.name)
+fn check_name(game: &Game, case: &Case) -> String {
+    format!("{}/{}", game.name, case.name)
 }
 
-/// Plays all wanted cases in one boot.
+/// Plays all wanted cases, one boot for each file system.
 pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
-    let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
+    GAMES.iter().try_for_each(|game| play(game, guest, paths, checks))
+}
+
+fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
+    let is_wanted = |case: &&Case| checks.wants(&check_name(game, case));
+    let wanted: Vec<&Case> = game.cases.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let batch_cases: Vec<BatchCase> = wanted.iter().map(|case| batch_case(case)).collect();
-    let dir = paths.work.join("we-write-ubifs");
+    let batch_cases: Vec<BatchCase> = wanted.iter().map(|case| batch_case(game, case)).collect();
+    let dir = paths.work.join(game.name);
     // What an earlier run left must not be taken for this one's.
     let _ = fs::remove_dir_all(&dir);
     let is_over = AtomicBool::new(false);
     let (batch, played) = std::thread::scope(|scope| {
         let host = scope.spawn(|| {
-            let player = |case| Player { case, dir: dir.join(case.name), is_over: &is_over };
+            let player = |case| Player { game, case, dir: dir.join(case.name), is_over: &is_over };
             wanted.iter().map(|case| player(*case).play()).collect::<Vec<_>>()
         });
-        let batch = Batch::run(guest, paths, "we-write-ubifs", &batch_cases);
+        let batch = Batch::run(guest, paths, game.name, &[], &batch_cases);
         is_over.store(true, Ordering::Relaxed);
         (batch, host.join())
     });
     let batch = batch?;
     let Ok(played) = played else { bail!("our side panicked") };
-    println!("      we-write-ubifs: {:.1} s in the guest", batch.seconds());
+    println!("      {}: {:.1} s in the guest", game.name, batch.seconds());
     for (case, played) in wanted.into_iter().zip(played) {
         let outcome = played.and_then(|()| batch.case_dir(case.name).map(drop));
-        checks.record(&check_name(case), outcome);
+        checks.record(&check_name(game, case), outcome);
     }
     paths.finish(batch)
 }
 
-fn batch_case(case: &Case) -> BatchCase {
-    let variables = vec![
-        ("LOAD", case.load.to_owned()),
-        ("ROUNDS", ROUNDS.to_string()),
-        ("COMPRESSOR", case.compressor.to_owned()),
-    ];
-    let script = include_str!("../../guest/ping-pong.sh");
-    BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
+fn batch_case(game: &Game, case: &Case) -> BatchCase {
+    let mut variables = vec![("LOAD", case.load.to_owned()), ("ROUNDS", game.rounds.to_string())];
+    if let Played::Ubifs { compressor } = case.played {
+        variables.push(("COMPRESSOR", compressor.to_owned()));
+    }
+    let name = case.name.to_owned();
+    BatchCase { name, script: game.script, variables, files: Vec::new() }
 }
 
 /// Our side of a case.
 struct Player<'a> {
+    game: &'a Game,
     case: &'a Case,
     dir: PathBuf,
     is_over: &'a AtomicBool,
@@ -116,9 +185,9 @@ impl Player<'_> {
     }
 
     fn rounds(&self) -> Result<()> {
-        let mut chip = OurChip::new(self.case.shape, self.case.compressor)?;
+        let mut chip = OurChip::new(self.case.shape, self.case.played)?;
         self.wait_for(&self.dir.join("case.sh"))?;
-        for round in 1..=ROUNDS {
+        for round in 1..=self.game.rounds {
             let turn = chip.work(round).with_context(|| format!("round {round}, our turn"));
             let (how, expected) = turn?;
             let image = self.dir.join(format!("ours-{round}"));
@@ -128,7 +197,8 @@ impl Player<'_> {
             fs::rename(partly, &image)?;
             self.wait_for(&self.dir.join(format!("done-{round}")))?;
             self.judge(round, &expected).with_context(|| format!("round {round}, {how}"))?;
-            chip = OurChip::of_image(self.case.shape, &fs::read(self.file("linux", round))?)?;
+            let image_of_linux = fs::read(self.file("linux", round))?;
+            chip = OurChip::of_image(self.case.shape, self.case.played, &image_of_linux)?;
             let listed = fs::read_to_string(self.file("left", round))?;
             chip.hold_against(&listed).with_context(|| format!("round {round}, Linux's turn"))?;
             fs::remove_file(image)?;
@@ -157,7 +227,7 @@ impl Player<'_> {
         let differences = differences(expected, &found, Ignore::Nothing);
         ensure!(differences.is_empty(), "{}", summary(&differences));
         let log = String::from_utf8_lossy(&fs::read(self.file("dmesg", round))?).into_owned();
-        let complaints = complaints(&log, &[SMALL_RESERVE]);
+        let complaints = complaints(&log, self.game.allowed);
         ensure!(complaints.is_empty(), "the kernel complains: {}", complaints.join("; "));
         Ok(())
     }

@@ -42,6 +42,8 @@ pub(crate) struct FiguresArgs {
 pub(crate) enum FiguresTarget {
     /// UBI.
     Ubi,
+    /// UBIFS and JFFS2 side by side.
+    Fs,
 }
 
 /// What is judged.
@@ -85,13 +87,13 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
+    /// Look for bugs planted in UBI on purpose instead, to see that they are found
+    #[arg(long)]
+    pub bugs: bool,
     /// Nothing of what a file system does now and then (commits, garbage collection) may be left
     /// out by the sequences
     #[arg(long)]
     pub thorough: bool,
-    /// Look for bugs planted in UBI on purpose instead, to see that they are found
-    #[arg(long)]
-    pub bugs: bool,
 }
 
 /// Sequences of operations.
@@ -131,6 +133,7 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
         LabCommand::Replay(args) => filesystems::replay(args, session),
         LabCommand::Figures(args) => match args.target {
             FiguresTarget::Ubi => figures::ubi(session),
+            FiguresTarget::Fs => figures::fs(session),
         },
     }
 }

@@ -8,6 +8,8 @@ use crate::target::writable::Mode;
 use clap::Subcommand;
 use eraseblock_fuse::Served;
 use eraseblock_nfs::{Exported, Server, ServerOptions};
+use eraseblock_ubi::UbiDevice;
+use eraseblock_vfs::{FsError, FsErrorKind};
 use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -53,7 +55,10 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let generation = generation(&held.path, volume.name.as_deref());
     let options = ServerOptions { address: args.listen, generation, owner };
-    let server = Server::new(exported, &options).context("cannot serve")?;
+    let mut server = Server::new(exported, &options).context("cannot serve")?;
+    if let Some(ubi) = held.below.as_ref().and_then(|below| below.ubi.clone()) {
+        server = server.with_chore(move || background_step(&ubi));
+    }
     let stop = server.stopper();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -65,6 +70,10 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     announce(&server, args, session);
     server.run()?;
     volume.close()
+}
+
+fn background_step(ubi: &UbiDevice) -> Result<bool, FsError> {
+    ubi.background_step().map_err(|error| FsError::from_source(FsErrorKind::Io, error))
 }
 
 /// A number that stays the same for the same volume of the same file, so that handles do.

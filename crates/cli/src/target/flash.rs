@@ -1,11 +1,12 @@
-//! A flash that is written to: a simulated chip, an image file, or `/dev/mtdX`.
+//! A flash that is written to: a simulated chip, an image file, `/dev/mtdX`, or a block device made
+//! into one.
 
 use super::lock::lock;
 use super::{Place, device, image};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, WritableImage};
-use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind};
+use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, is_chip_file};
 use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
 use eraseblock_ubi_format::HeaderLayout;
@@ -43,22 +44,38 @@ impl Flash {
         Self::open_place(place, args, write).context(path.display())
     }
 
+    /// Makes an erased flash of the block device or plain file that the arguments point at.
+    pub(crate) fn make(args: &FlashTargetArgs) -> Result<Self, Failure> {
+        let place = Place::parse(&args.target)?;
+        let usual = BlockShape::default();
+        let shape = BlockShape {
+            peb_size: args.sizes.peb.unwrap_or(usual.peb_size),
+            unit: args.sizes.page.unwrap_or(usual.unit),
+        };
+        let device =
+            BlockDevice::create(&place.path, &shape, args.force).map_err(device::failure)?;
+        Ok(Self::of(place, Found::plain(Arc::new(device)), None))
+    }
+
     fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
         let path = place.path.as_path();
         let opened = open_device(path, args, write)?;
-        let counted = Arc::new(CountedMtd::new(opened.device));
-        let device: Arc<dyn Mtd> = Arc::clone(&counted) as Arc<dyn Mtd>;
-        let layout = image::layout(device.as_ref(), &args.sizes)?;
-        Ok(Self {
+        let layout = image::layout(opened.device.as_ref(), &args.sizes)?;
+        Ok(Self::of(place, opened, layout))
+    }
+
+    fn of(place: Place, found: Found, layout: Option<HeaderLayout>) -> Self {
+        let counted = Arc::new(CountedMtd::new(found.device));
+        Self {
             path: place.path,
             volume: place.volume,
-            device,
+            device: counted.clone(),
             counted,
-            chip: opened.chip,
+            chip: found.chip,
             layout,
-            bitflip_threshold: opened.threshold.max(1),
-            _lock: opened.lock,
-        })
+            bitflip_threshold: found.threshold.max(1),
+            _lock: found.lock,
+        }
     }
 
     /// Attaches the UBI on it.
@@ -128,7 +145,7 @@ pub(crate) fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Failure> 
         .hint(format!("the volumes are: {}", names.join(", "))))
 }
 
-/// A device, and what else is known of it.
+/// A device, and what else is known of it. Nodes and disks lock themselves.
 struct Found {
     device: Arc<dyn Mtd>,
     chip: Option<Arc<Chip>>,
@@ -136,13 +153,18 @@ struct Found {
     lock: Option<File>,
 }
 
+impl Found {
+    fn plain(device: Arc<dyn Mtd>) -> Self {
+        Self { device, chip: None, threshold: 1, lock: None }
+    }
+}
+
 fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
     if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
-        let lock = if write { Some(lock(path, true)?) } else { None };
         let options = MtdOptions { writable: write, ..MtdOptions::default() };
         let node = MtdChar::open(path, options).map_err(device::failure)?;
         let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
-        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock });
+        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock: None });
     }
     if is_chip(path)? {
         let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
@@ -150,15 +172,24 @@ fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found
         let chip = Arc::new(chip);
         return Ok(Found { device: chip.clone(), chip: Some(chip), threshold, lock: None });
     }
+    if is_block_flash(&first_bytes(path)?) {
+        let device = BlockDevice::open(path, write).map_err(device::failure)?;
+        return Ok(Found::plain(Arc::new(device)));
+    }
     let (device, lock) = open_image(path, args, write)?;
-    Ok(Found { device, chip: None, threshold: 1, lock })
+    Ok(Found { lock, ..Found::plain(device) })
 }
 
 /// Whether the file holds a simulated chip.
 pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
+    Ok(is_chip_file(&first_bytes(path)?))
+}
+
+/// What a file begins with.
+fn first_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut start = Vec::new();
     File::open(path)?.take(16).read_to_end(&mut start)?;
-    Ok(is_chip_file(&start))
+    Ok(start)
 }
 
 fn open_image(
@@ -176,7 +207,7 @@ fn open_image(
         }
         (None, ..) => {
             return Err(Failure::new("neither a simulated chip nor a UBI image")
-                .hint("--peb and --page tell the sizes of a flash without headers"));
+                .hint("--peb and --page tell the sizes of a flash without headers; `ubi format --block-device` makes a flash of a disk"));
         }
     };
     if !write {

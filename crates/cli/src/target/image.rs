@@ -10,6 +10,7 @@ use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, ReadAt};
+use eraseblock_mtd_host::{BlockDevice, is_block_flash};
 use eraseblock_nandsim::Chip;
 use eraseblock_ubi::detect::{Hints, detect, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
@@ -175,6 +176,10 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     start.truncate(len);
     if eraseblock_nandsim::is_chip_file(&start) {
         return attach(path, Arc::new(Chip::open_read_only(path)?), shape);
+    }
+    if is_block_flash(&start) {
+        let device = BlockDevice::open(path, false).map_err(device::failure)?;
+        return attach(path, Arc::new(device), shape);
     }
     let format = shape.format.or_else(|| match () {
         () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),

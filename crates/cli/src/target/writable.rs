@@ -248,7 +248,6 @@ fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Fa
     let mut below = Below::default();
     let device: Arc<dyn Mtd> =
         if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
-            below.lock = if write { Some(lock(path, true)?) } else { None };
             let options = MtdOptions { writable: write, ..MtdOptions::default() };
             Arc::new(MtdChar::open(path, options).map_err(device::failure)?)
         } else if flash::is_chip(path)? {
@@ -307,11 +306,10 @@ fn read_ubifs(
 
 /// A UBIFS in a volume of the kernel's UBI.
 fn open_volume_node(place: &Place, mode: Mode, session: &mut Session) -> Result<Writable, Failure> {
-    let lock = lock(&place.path, true)?;
     let node = Arc::new(UbiChar::open(&place.path, true).map_err(device::failure)?);
     let (fs, findings) = UbifsMount::mount(node, mode.ubifs())?;
     session.report(findings);
-    let below = Arc::new(Below { lock: Some(lock), ..Below::default() });
+    let below = Arc::new(Below::default());
     Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
 }
 

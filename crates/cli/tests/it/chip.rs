@@ -55,6 +55,48 @@ fn a_chip_is_made_filled_and_read_back() {
 }
 
 #[test]
+fn a_disk_is_made_a_flash_and_used_as_one() {
+    let sample = Sample::new();
+    let disk = fs::File::create(sample.path("disk")).unwrap();
+    disk.set_len(24 << 20).unwrap();
+    let refused = sample.run(&["ubi", "format", "disk"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("--block-device"), "{}", refused.err);
+    sample.ok(&["ubi", "format", "disk", "--block-device", "--peb", "64KiB"]);
+    let again = sample.run(&["ubi", "format", "disk", "--block-device"]);
+    assert_eq!(again.code, 3);
+    assert!(again.err.contains("not empty") && again.err.contains("--force"), "{}", again.err);
+    sample.ok(&["ubi", "mkvol", "disk", "data", "--size", "8MiB"]);
+    let shape = ["--peb", "64KiB", "--page", "4096", "--max-lebs", "140"];
+    sample.ok(&[&["mkfs", "ubifs", "src", "-o", "r"][..], &shape].concat());
+    sample.ok(&["ubi", "update", "disk:data", "r"]);
+    assert!(sample.ok(&["ls", "disk"]).out.contains("etc"));
+    fs::write(sample.path("new"), "new").unwrap();
+    sample.ok(&["put", "disk:data", "new", "/etc/new"]);
+    assert_eq!(sample.ok(&["cat", "disk:data", "/etc/new"]).out, "new");
+    sample.ok(&["check", "disk"]);
+    sample.ok(&["extract", "disk:data", "out"]);
+    assert_eq!(fs::read(sample.path("out/etc/new")).unwrap(), b"new");
+    assert_eq!(json(&sample, &["info", "disk"])["volumes"][0]["name"], "data");
+    let wear = json(&sample, &["ubi", "wear", "disk"]);
+    assert!(wear["max_ec"].as_u64().unwrap() > 0);
+    // Formatted again, the erase counters stay.
+    let kept = json(&sample, &["ubi", "format", "disk"]);
+    assert_eq!(kept["counters_kept"], kept["formatted"]);
+}
+
+#[test]
+fn an_image_larger_than_the_chip_is_refused() {
+    let sample = Sample::new();
+    sample.ok(&[&["chip", "new", "c"][..], &SMALL].concat());
+    fs::write(sample.path("image"), vec![0; (8 << 20) + 1]).unwrap();
+    let refused = sample.run(&["chip", "import", "c", "image"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("more than the chip's 8 MiB"), "{}", refused.err);
+    assert_eq!(json(&sample, &["chip", "stats", "c"])["counters"]["page_programs"], 0);
+}
+
+#[test]
 fn volumes_are_changed_on_chips_and_images() {
     let sample = with_volume();
     sample.ok(&["chip", "export", "c", "image"]);

@@ -14,3 +14,4 @@ mod mount_kill;
 mod mount_rw;
 mod read;
 mod sample;
+mod serve;

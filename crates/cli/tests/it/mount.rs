@@ -161,3 +161,23 @@ fn an_ordinary_user_can_mount() {
     assert_eq!(run_in(&mut end, &["umount", "m"]).code, 0);
     assert!(!is_mounted(&sample.path("m")));
 }
+
+/// Without the device, the message names what works instead. Needs a root that may hide it.
+#[test]
+fn without_fuse_the_message_names_what_works_instead() {
+    let sample = Sample::new();
+    sample.ubifs();
+    fs::create_dir(sample.path("m")).unwrap();
+    let hide = "mount -t tmpfs none /dev 2>/dev/null && mknod -m 666 /dev/null c 1 3 || exit 77; \
+                exec \"$@\"";
+    let mount = [env!("CARGO_BIN_EXE_eraseblock"), "mount", "root.ubifs", "m"];
+    let words = [&["-m", "sh", "-c", hide, "sh"][..], &mount].concat();
+    let Some(run) = sample.classic("unshare", &words) else { return };
+    if run.code == 77 || run.err.contains("unshare") {
+        return;
+    }
+    assert_eq!(run.code, 3, "{}", run.err);
+    for word in ["/dev/fuse", "eraseblock extract", "eraseblock edit", "eraseblock serve nfs"] {
+        assert!(run.err.contains(word), "{word}: {}", run.err);
+    }
+}

@@ -259,8 +259,9 @@ impl State {
         self.set_name(dir, dirent.name, ino, kind, mctime, alloc).map(drop)
     }
 
-    /// Whether a scan would find an older node that gives the name to an inode, in another block.
-    /// One that cannot be read may still be listed in the summary of a block whose erasure was
+    /// Whether a scan would find an older node that gives the name to an inode once the block of
+    /// `node` is being erased: in another block, or, on NOR, which is filled with zeros from the end
+    /// first, in the same one. One that cannot be read may still be listed in the summary of a block whose erasure was
     /// interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
         if self.is_sabotaged(Sabotage::DeletionDropped) {
@@ -268,7 +269,9 @@ impl State {
         }
         let victim = node.place() / self.flash.block;
         let places = self.cache(dir).map_or(&[][..], |cache| &cache.nodes);
-        for place in places.iter().filter(|place| **place / self.flash.block != victim) {
+        let is_nand = self.flash.is_nand();
+        for place in places.iter().filter(|place| !is_nand || **place / self.flash.block != victim)
+        {
             let Some(other) = self.blocks.node(*place) else { continue };
             if other.is_live() || other.kind() != RefKind::Dirent || other.len() != node.len() {
                 continue;

@@ -448,10 +448,12 @@ impl State {
         Ok(())
     }
 
-    /// Whether a dead reference that says the inode has the pair can still be found by a scan, in
-    /// another block than `victim`.
+    /// Whether a dead reference that says the inode has the pair can still be found by a scan while
+    /// block `victim` is being erased: in another block, or, on NOR, in the same one, which is filled
+    /// with zeros from the end first.
     fn is_still_on_flash(&self, key: (u32, u32), victim: u32) -> Result<bool, FsError> {
-        for (block, entry) in self.blocks.iter().filter(|(block, _)| *block != victim) {
+        let is_nand = self.flash.is_nand();
+        for (block, entry) in self.blocks.iter().filter(|(block, _)| !is_nand || *block != victim) {
             let dead = entry.refs.iter().filter(|node| {
                 node.kind() == RefKind::Xref && node.owner == key.0 && !node.is_live()
             });

@@ -60,7 +60,8 @@ impl Target for Jffs2Target {
             decay_may_fail: true,
             // Nothing below JFFS2 moves the nodes of the last page to a better place.
             decay_is_out_of_model: true,
-            slack_blocks: 4,
+            // Two erase blocks: what is dead in the open one, and what a parked one holds.
+            slack_blocks: 8,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Running a workload, cutting it everywhere, counting.
 
-use super::judge::{Case, is_unstable};
+use super::judge::{Case, Verdict, is_unstable};
 use super::model::Allowed;
 use super::workload::{Bench, Step};
 use super::{LabError, Options, ReplayId, Report, Violation};
@@ -153,8 +153,8 @@ fn distinct<'a>(options: &Options, cuts: &'a [Cut<'a>]) -> Vec<Job<'a>> {
 fn run(options: &Options, allowed: &Allowed, job: Job<'_>, id: &ReplayId, nested: bool) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.states.push((job.hash, job.cut.variant));
-    let case = Case { options, id: id.clone(), allowed };
-    let (violation, events) = case.judge(job.chip, nested);
+    let case = Case::new(options, id.clone(), allowed);
+    let Verdict { violation, events, floor } = case.judge(job.chip, nested);
     outcome.violations.extend(violation);
     let bases = BaseHash::of_all(&events);
     let mut cuts = Vec::new();
@@ -164,8 +164,8 @@ fn run(options: &Options, allowed: &Allowed, job: Job<'_>, id: &ReplayId, nested
     for job in distinct(options, &cuts) {
         outcome.states.push((job.hash, job.cut.variant));
         let id = id.then(job.cut.event.event.number, job.cut.variant);
-        let case = Case { options, id, allowed };
-        outcome.violations.extend(case.judge(job.chip, false).0);
+        let case = Case { floor: floor.clone(), ..Case::new(options, id, allowed) };
+        outcome.violations.extend(case.judge(job.chip, false).violation);
     }
     outcome
 }
@@ -244,7 +244,8 @@ pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, Lab
         let step = bench.next();
         let event = step.events.iter().find(|event| event.event.number == first.0);
         if let Some(event) = event {
-            return replay_from(&options, id, &step.allowed, event, rest);
+            let case = Case::new(&options, id.clone(), &step.allowed);
+            return replay_from(case, id, event, rest);
         }
         let beyond = step.events.iter().any(|event| event.event.number > first.0);
         if beyond || step.problem.is_some() {
@@ -253,10 +254,10 @@ pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, Lab
     }
 }
 
+/// `case` is the state before `event`, with what it allows.
 fn replay_from(
-    options: &Options,
+    case: Case<'_>,
     id: &ReplayId,
-    allowed: &Allowed,
     event: &Recorded,
     rest: &[(u64, Variant)],
 ) -> Result<Option<Violation>, LabError> {
@@ -264,10 +265,12 @@ fn replay_from(
     let depth = id.cuts.len() - rest.len();
     let id_here = ReplayId { cuts: id.cuts[..depth].to_vec(), ..id.clone() };
     let variant = id.cuts[depth - 1].1;
-    let case = Case { options, id: id_here, allowed };
+    let (options, allowed) = (case.options, case.allowed);
     let chip = event.cut(variant, seed_of(options, event)).map_err(|_| missing())?;
-    let (violation, events) = case.judge(chip, !rest.is_empty());
-    let Some((next, rest)) = rest.split_first() else { return Ok(violation) };
-    let event = events.iter().find(|event| event.event.number == next.0).ok_or_else(missing)?;
-    replay_from(options, id, allowed, event, rest)
+    let verdict = Case { id: id_here, ..case }.judge(chip, !rest.is_empty());
+    let Some((next, rest)) = rest.split_first() else { return Ok(verdict.violation) };
+    let is_next = |event: &&Recorded| event.event.number == next.0;
+    let event = verdict.events.iter().find(is_next).ok_or_else(missing)?;
+    let case = Case { floor: verdict.floor, ..Case::new(options, id.clone(), allowed) };
+    replay_from(case, id, event, rest)
 }

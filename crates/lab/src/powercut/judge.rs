@@ -19,15 +19,27 @@ pub(crate) struct Case<'a> {
     pub(crate) options: &'a Options,
     pub(crate) id: ReplayId,
     pub(crate) allowed: &'a Allowed,
+    /// The least each erase counter may be.
+    pub(crate) floor: Arc<Vec<u32>>,
 }
 
-impl Case<'_> {
-    /// Switches the chip on and judges what comes up; the flash events of the recovery, if wanted.
-    pub(crate) fn judge(
-        &self,
-        chip: Chip,
-        keep_events: bool,
-    ) -> (Option<Violation>, Vec<Recorded>) {
+/// The verdict on a state.
+pub(crate) struct Verdict {
+    pub(crate) violation: Option<Violation>,
+    /// The flash events of the recovery, if they were wanted.
+    pub(crate) events: Vec<Recorded>,
+    /// The least each erase counter may be after another cut, during the recovery.
+    pub(crate) floor: Arc<Vec<u32>>,
+}
+
+impl<'a> Case<'a> {
+    /// The state after a cut of an operation.
+    pub(crate) fn new(options: &'a Options, id: ReplayId, allowed: &'a Allowed) -> Self {
+        Self { options, id, allowed, floor: allowed.erase_counters.clone() }
+    }
+
+    /// Switches the chip on and judges what comes up.
+    pub(crate) fn judge(mut self, chip: Chip, keep_events: bool) -> Verdict {
         let chip = Arc::new(chip);
         chip.power_on();
         chip.set_recording(keep_events);
@@ -43,7 +55,7 @@ impl Case<'_> {
             rule,
             message,
         });
-        (violation, events)
+        Verdict { violation, events, floor: self.floor }
     }
 
     /// Cells may change under the reader: parts may be lost, but nothing may be wrong.
@@ -58,10 +70,9 @@ impl Case<'_> {
             .map_err(|error| ("attach-refused", error.to_string()))
     }
 
-    fn recover(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
-        let scan = || self.scan(chip);
+    fn recover(&mut self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let compare = self.options.shape.uses_fastmap() && !self.is_unstable();
-        let before = compare.then(scan);
+        let before = compare.then(|| self.scan(chip));
         let (ubi, attachment) = self.open(chip)?;
         ubi.check_invariants().map_err(|message| ("invariants", message))?;
         if !self.is_unstable() {
@@ -70,10 +81,11 @@ impl Case<'_> {
         if !attachment.is_by_fastmap() {
             self.check_counters(&attachment)?;
         }
+        self.lower(&attachment, before.as_deref());
         self.check_volumes(&ubi)?;
         ubi.flush().map_err(|error| ("background-failed", error.to_string()))?;
         ubi.check_invariants().map_err(|message| ("invariants", message))?;
-        before.map_or(Ok(()), |before| check_rise(&before, &scan()))
+        before.map_or(Ok(()), |before| check_rise(&before, &self.scan(chip)))
     }
 
     /// The erase counters as they are on flash; `None` where they cannot be read.
@@ -100,7 +112,7 @@ impl Case<'_> {
 
     /// Counters never fall; one that was lost may become the mean.
     fn check_counters(&self, attachment: &Attachment) -> Result<(), Broken> {
-        for (number, before) in (0..).zip(self.allowed.erase_counters.iter()) {
+        for (number, before) in (0..).zip(self.floor.iter()) {
             let now = attachment.peb(Peb::new(number)).and_then(|peb| peb.erase_count);
             if let Some(now) = now.filter(|now| now.get() < *before) {
                 let message = format!("peb {number} has {now}, expected at least {before}");
@@ -108,6 +120,29 @@ impl Case<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A counter whose header was lost begins again at the mean, or at what a fastmap says of it:
+    /// from now on nobody can tell what it was (spec: ubi 9.4, 20.1).
+    fn lower(&mut self, attachment: &Attachment, scanned: Option<&[Option<EraseCount>]>) {
+        let by_fastmap = attachment.is_by_fastmap();
+        let mean = if by_fastmap { 0 } else { attachment.erase_counters.mean };
+        let is_lost = |index: usize| match scanned {
+            Some(scanned) => scanned.get(index).copied().flatten().is_none(),
+            // Nobody has looked beside the fastmap.
+            None if by_fastmap => true,
+            None => {
+                let peb = u32::try_from(index).ok().map(Peb::new);
+                peb.and_then(|peb| attachment.peb(peb)?.erase_count).is_none()
+            }
+        };
+        let lost: Vec<usize> = (0..self.floor.len()).filter(|index| is_lost(*index)).collect();
+        if !lost.is_empty() {
+            let floor = Arc::make_mut(&mut self.floor);
+            for index in lost {
+                floor[index] = floor[index].min(mean);
+            }
+        }
     }
 
     fn check_volumes(&self, ubi: &UbiDevice) -> Result<(), Broken> {

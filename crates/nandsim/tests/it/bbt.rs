@@ -3,6 +3,7 @@
 use eraseblock_base::Peb;
 use eraseblock_mtd::bbt::{BbtMtd, BlockState, TableForm};
 use eraseblock_mtd::ecc::{EccMtd, EccScheme};
+use eraseblock_mtd::partition::{Partition, Placed};
 use eraseblock_mtd::{Mtd, MtdError};
 use eraseblock_nandsim::*;
 use std::sync::Arc;
@@ -68,6 +69,30 @@ fn the_region_is_reserved_and_marks_survive_either_loss() {
             drop(BbtMtd::on_flash(ecc, form).unwrap());
             assert_eq!(chip.next_event(), again);
         }
+    }
+}
+
+#[test]
+fn each_partition_has_tables_of_its_own() {
+    let (_, ecc) = device();
+    let half = 512 * BLOCK;
+    let part =
+        |name: &str, offset| Placed { name: name.into(), offset, size: half, read_only: false };
+    let open = |place: &Placed| {
+        let part = Partition::new(ecc.clone(), place).unwrap();
+        BbtMtd::on_flash(Arc::new(part), TableForm::Oob).unwrap()
+    };
+    let (low, high) = (part("low", 0), part("high", half));
+    open(&low).mark_bad(Peb::new(7)).unwrap();
+    open(&high).mark_bad(Peb::new(9)).unwrap();
+    open(&high).mark_bad(Peb::new(10)).unwrap();
+    let (low, high) = (open(&low), open(&high));
+    assert_eq!((low.version(), high.version()), (2, 3));
+    for (table, bad) in [(&low, vec![7]), (&high, vec![9, 10])] {
+        let found = (0..508).filter(|peb| table.is_bad(Peb::new(*peb)).unwrap());
+        assert_eq!(found.collect::<Vec<u32>>(), bad);
+        let reserved = (508..512).map(|peb| table.state(Peb::new(peb)));
+        assert!(reserved.eq([Some(BlockState::Reserved); 4]));
     }
 }
 

@@ -1,9 +1,11 @@
 //! Power cuts and faults: each does what the fault model says, the same each time.
 
 use super::{P0, P1, large, mini, nor, pattern, read};
+use eraseblock_base::{Geometry, MediumKind, Peb};
 use eraseblock_mtd::{Mtd, MtdError};
 use eraseblock_nandsim::*;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 /// A chip cut with `variant` in the second page program, powered on again.
 fn cut_program(config: ChipConfig, variant: Variant, seed: u64) -> Chip {
@@ -320,4 +322,26 @@ fn snapshots_stand_apart() {
     assert_eq!(read(&chip, 2048, 2048).0, [0xFF; 2048]);
     assert_eq!(chip.counters().page_programs, 1);
     assert!(Chip::new(mini()).restore(&first).is_err());
+}
+
+/// A lab takes one for every cut. The fastest of many: the machine may be busy.
+#[test]
+fn a_snapshot_costs_microseconds_whatever_the_size() {
+    for pebs in [64, 32_768] {
+        let geometry = Geometry::new(MediumKind::Nand, 131_072, pebs, 2048, 512, 64).unwrap();
+        let chip = Chip::new(ChipConfig::of_geometry(geometry).unwrap());
+        for peb in (0..pebs).step_by(16) {
+            chip.program(geometry.address_of(Peb::new(peb)), &pattern(2048, 1)).unwrap();
+        }
+        let cost = |_| {
+            let begin = Instant::now();
+            let snapshot = chip.snapshot();
+            let cost = begin.elapsed();
+            assert_eq!(snapshot.next_event(), u64::from(pebs / 16));
+            cost
+        };
+        let best = (0..200).map(cost).min().unwrap();
+        println!("{pebs} blocks: {best:?}");
+        assert!(best < Duration::from_micros(100), "{pebs} blocks: {best:?}");
+    }
 }

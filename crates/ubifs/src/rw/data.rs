@@ -21,32 +21,63 @@ pub(super) const BATCH: usize = 256;
 /// Most bytes of one device read.
 const MAX_SPAN: u32 = 256 << 10;
 
+/// What reading needs beside the file system, kept from one read to the next.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    branches: Vec<Zbranch>,
+    raw: Vec<u8>,
+}
+
 fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
     let message = format!("inode {ino} block {}: {message}", branch.key.value());
     Fault::refused(at(branch.leb, branch.offset), "data-corrupt", message)
 }
 
 impl Core {
-    /// Reads content; the range ends at or before the file's size.
-    pub(super) fn read_content(&mut self, ino: u32, offset: u64, buf: &mut [u8]) -> Step<()> {
+    /// The first half of reading: finds the nodes of `len` bytes from `offset` on, which may load
+    /// parts of the index. They are right as long as nothing is changed.
+    pub(super) fn plan_read(
+        &mut self,
+        ino: u32,
+        offset: u64,
+        len: usize,
+        reading: &mut Reading,
+    ) -> Step<()> {
+        reading.branches.clear();
+        let Some(behind) = (offset + len as u64).checked_sub(1).filter(|_| len > 0) else {
+            return Ok(());
+        };
+        let (first, last) = ((offset / BLOCK) as u32, (behind / BLOCK) as u32);
+        self.scan(Key::data(ino, first), Key::data(ino, last), &mut |branch| {
+            reading.branches.push(*branch);
+            true
+        })
+    }
+
+    /// The second half, which many can do at a time: the range ends at or before the file's size.
+    pub(super) fn read_planned(
+        &self,
+        ino: u32,
+        offset: u64,
+        buf: &mut [u8],
+        reading: &mut Reading,
+    ) -> Step<()> {
         if buf.is_empty() {
             return Ok(());
         }
-        buf.fill(0);
-        let first = (offset / BLOCK) as u32;
-        let last = ((offset + buf.len() as u64 - 1) / BLOCK) as u32;
-        let mut branches = Vec::new();
-        self.scan(Key::data(ino, first), Key::data(ino, last), &mut |branch| {
-            branches.push(*branch);
-            true
-        })?;
-        let mut raw = Vec::new();
+        let Reading { branches, raw } = reading;
+        let (first, behind) = ((offset / BLOCK) as u32, offset + buf.len() as u64);
+        let blocks = behind.div_ceil(BLOCK) - u64::from(first);
+        if (branches.len() as u64) < blocks {
+            buf.fill(0);
+        }
         let mut rest = branches.as_slice();
         while !rest.is_empty() {
             let (span, later) = rest.split_at(span_len(rest));
-            self.read_span(ino, offset, buf, span, &mut raw)?;
+            self.read_span(ino, offset, buf, span, raw)?;
             rest = later;
         }
+        let last = ((behind - 1) / BLOCK) as u32;
         for block in self.pages.blocks(ino, first).take_while(|block| *block <= last) {
             let Some(page) = self.pages.get(ino, block) else { continue };
             copy_block(offset, buf, block, page);
@@ -64,15 +95,25 @@ impl Core {
         raw: &mut Vec<u8>,
     ) -> Step<()> {
         let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
-        raw.resize((last.offset + last.len - first.offset) as usize, 0);
+        let len = (last.offset + last.len - first.offset) as usize;
+        if raw.len() < len {
+            raw.resize(len, 0);
+        }
+        let raw = &mut raw[..len];
         self.read_node(first.leb, first.offset, raw)?;
-        let mut block = [0; PAGE];
+        let mut cut = None;
         for branch in span {
             let start = (branch.offset - first.offset) as usize;
             let bytes = raw.get(start..start + branch.len as usize).unwrap_or_default();
-            let size = self.decode_block(ino, branch, bytes, &mut block)?;
+            if let Some(block) = whole_block(offset, buf, branch.key.value()) {
+                let size = self.decode_block(ino, branch, bytes, block)?;
+                block[size..].fill(0);
+                continue;
+            }
+            let block = cut.get_or_insert([0; PAGE]);
+            let size = self.decode_block(ino, branch, bytes, block)?;
             block[size..].fill(0);
-            copy_block(offset, buf, branch.key.value(), &block);
+            copy_block(offset, buf, branch.key.value(), block);
         }
         Ok(())
     }
@@ -433,6 +474,12 @@ impl Core {
         let content = page[..within].to_vec();
         Ok(Some(self.pages.frame_one(Key::data(ino, block), &content, how)))
     }
+}
+
+/// The bytes of a block in a buffer for bytes from `offset` on, if it covers all of them.
+fn whole_block(offset: u64, buf: &mut [u8], block: u32) -> Option<&mut [u8; PAGE]> {
+    let start = (u64::from(block) * BLOCK).checked_sub(offset)?;
+    buf.get_mut(usize::try_from(start).ok()?..)?.first_chunk_mut()
 }
 
 /// Copies the part of a block that a buffer for bytes from `offset` on covers.

@@ -74,7 +74,11 @@ impl Core {
     /// The entry of a name.
     pub(super) fn entry(&mut self, dir: u32, name: &[u8]) -> Step<Option<Entry>> {
         let key = self.dent_key(dir, name);
-        self.find_entry(key, name, |dent| Entry { ino: dent.ino, kind: dent.kind })
+        let entry = self.find_entry(key, name, |dent| Entry { ino: dent.ino, kind: dent.kind })?;
+        if let Some(Entry { ino, kind: EntryKind::Directory }) = entry {
+            self.inodes.set_parent(ino, dir);
+        }
+        Ok(entry)
     }
 
     pub(super) fn existing(&mut self, dir: u32, name: &[u8]) -> Step<Entry> {
@@ -181,6 +185,9 @@ impl Core {
         self.must(written, "create")?;
         self.inode_written(ino);
         self.inode_written(dir);
+        if kind == EntryKind::Directory {
+            self.inodes.set_parent(ino, dir);
+        }
         Ok(ino)
     }
 
@@ -382,6 +389,7 @@ impl Core {
         self.touch_dir(dir, bytes, -i32::from(is_dir), now)?;
         let result = self.write_names(dir, name, ino, None, &[ino, dir]);
         self.must(result, "unlink")?;
+        self.inodes.forget_parent(ino);
         self.inode_written(dir);
         self.inode_written(ino);
         self.end_if_unused(ino)

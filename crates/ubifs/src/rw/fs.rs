@@ -1,10 +1,11 @@
 //! The file-system interface.
 
+use super::UbifsMount;
 use super::core::Core;
+use super::data::{self, Reading};
 use super::error::Step;
 use super::inode::{InodeState, number};
 use super::sabotage::Sabotage;
-use super::{UbifsMount, data};
 use crate::fs::file_kind;
 use crate::names;
 use crate::tnc::OwnedDent;
@@ -24,6 +25,8 @@ use std::ops::ControlFlow;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Entries read from a directory before they are handed over.
 const DIR_BATCH: usize = 256;
+/// How often a read lets changes come between before it goes alone.
+const READ_TRIES: u32 = 2;
 
 impl Core {
     /// Refuses when the file system is mounted read-only.
@@ -43,6 +46,21 @@ impl Core {
             return Err(FsError::new(FsErrorKind::NoKey, message).into());
         }
         Ok((inode.ino, inode.size))
+    }
+
+    /// What a read of a regular file needs: its number, and how many bytes there are.
+    fn plan(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        most: usize,
+        reading: &mut Reading,
+    ) -> Step<(u32, usize)> {
+        let (number, size) = self.regular(ino)?;
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = left.min(most);
+        self.plan_read(number, offset, len, reading)?;
+        Ok((number, len))
     }
 
     fn entries_behind(&mut self, dir: u32, cookie: u64) -> Step<Vec<DirEntry>> {
@@ -220,9 +238,37 @@ impl UbifsMount {
         result.map_err(super::error::Fault::into_fs)
     }
 
+    /// Reads beside other readers: what is to be read is found alone, which may load parts of the
+    /// index, but fetched and decompressed together. A change between the two begins it anew.
+    fn read_beside(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buf: &mut [u8],
+        reading: &mut Reading,
+    ) -> Step<usize> {
+        for _ in 0..READ_TRIES {
+            let mut core = self.lock();
+            let (number, len) = core.plan(ino, offset, buf.len(), reading)?;
+            let version = core.version;
+            core.shrink();
+            drop(core);
+            let core = self.lock_shared();
+            if core.version == version {
+                core.read_planned(number, offset, &mut buf[..len], reading)?;
+                return Ok(len);
+            }
+        }
+        let mut core = self.lock();
+        let (number, len) = core.plan(ino, offset, buf.len(), reading)?;
+        core.read_planned(number, offset, &mut buf[..len], reading)?;
+        Ok(len)
+    }
+
     /// Runs a changing operation and what is due after it.
     fn change<T>(&self, operation: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
         let mut core = self.lock();
+        core.version += 1;
         let result = operation(&mut core);
         let due = core.end_operation();
         let result = result.map_err(super::error::Fault::into_fs)?;
@@ -248,7 +294,12 @@ impl FileSystem for UbifsMount {
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
-        self.read_only(|core| Ok(core.visible(ino)?.attr()))
+        // What is in memory can be looked at beside others.
+        let known = u32::try_from(ino).ok().and_then(|number| self.lock_shared().known(number));
+        match known {
+            Some(attr) => Ok(attr),
+            None => self.read_only(|core| Ok(core.visible(ino)?.attr())),
+        }
     }
 
     /// The cookie of an entry is its name hash in the upper half and, in the lower half, how many
@@ -291,13 +342,10 @@ impl FileSystem for UbifsMount {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize, FsError> {
-        self.read_only(|core| {
-            let (ino, size) = core.regular(ino)?;
-            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
-            let len = left.min(buf.len());
-            core.read_content(ino, offset, &mut buf[..len])?;
-            Ok(len)
-        })
+        let mut reading = self.spare_reading();
+        let result = self.read_beside(ino, offset, buf, &mut reading);
+        self.keep_reading(reading);
+        result.map_err(super::error::Fault::into_fs)
     }
 
     fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError> {

@@ -14,10 +14,12 @@ use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Compression, Inode, Key, Time};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Clean inodes kept in memory.
 const MOST_CLEAN: usize = 4096;
+/// Directories whose parents are kept in memory.
+const MOST_PARENTS: usize = 1 << 16;
 
 /// An inode.
 #[derive(Clone, Debug)]
@@ -169,6 +171,9 @@ impl InodeState {
 pub(super) struct InodeTable {
     of: BTreeMap<u32, InodeState>,
     pinned: usize,
+    /// Directories by what is in them, as far as names have led through them. There are no such
+    /// pointers on flash.
+    parents: HashMap<u32, u32>,
 }
 
 impl InodeTable {
@@ -182,6 +187,24 @@ impl InodeTable {
 
     pub(super) fn remove(&mut self, ino: u32) -> Option<InodeState> {
         self.of.remove(&ino)
+    }
+
+    /// The directory that a directory is in, if that is known.
+    pub(super) fn parent(&self, dir: u32) -> Option<u32> {
+        self.parents.get(&dir).copied()
+    }
+
+    /// Notes where a directory is.
+    pub(super) fn set_parent(&mut self, dir: u32, parent: u32) {
+        if self.parents.len() >= MOST_PARENTS {
+            self.parents.clear();
+        }
+        self.parents.insert(dir, parent);
+    }
+
+    /// Forgets where a directory was.
+    pub(super) fn forget_parent(&mut self, dir: u32) {
+        self.parents.remove(&dir);
     }
 
     /// Dirty inodes in the order of their numbers.
@@ -237,6 +260,12 @@ impl Core {
         let inode = self.inodes.of.get_mut(&ino).ok_or_else(|| absent(ino.into()))?;
         inode.used = true;
         Ok(inode)
+    }
+
+    /// Attributes of an inode that is in memory and for callers.
+    pub(super) fn known(&self, ino: u32) -> Option<Attr> {
+        let inode = self.inodes.get(ino).filter(|inode| !inode.has(inode_flags::XATTR));
+        inode.map(InodeState::attr)
     }
 
     /// A copy of an inode of a caller, who never sees those of extended attributes.

@@ -10,10 +10,12 @@ use super::error::{Fault, Step, at};
 use super::flash::{Flash, HEADS};
 use super::sabotage::Sabotage;
 use eraseblock_base::Leb;
-use eraseblock_ubifs_format::constants::LOG_FIRST;
+use eraseblock_base::align::align_up_usize;
+use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType};
 use eraseblock_ubifs_format::encode::{self, Seal};
+use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::{CommitStart, Reference};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A LEB of the journal.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +109,66 @@ impl Core {
         flash.activity.buds += 1;
         log.bud_bytes += added;
         log.buds.insert(leb, Bud { head, start });
+        Ok(())
+    }
+
+    /// Writes the log anew with one reference to each LEB when commits that failed have filled it,
+    /// so that there is room for the next (spec: ubifs-runtime 7.8).
+    pub(super) fn consolidate_log(&mut self) -> Step<()> {
+        if Log::next_leb(&self.flash, self.log.head) != self.log.tail {
+            return Ok(());
+        }
+        let mut nodes: Vec<Vec<u8>> = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut bytes = Vec::new();
+        let mut leb = self.log.tail;
+        loop {
+            self.flash.read_leb(leb, &mut bytes)?;
+            for (offset, node) in Scanner::new(Leb::new(leb), &bytes, 0, self.flash.limits) {
+                let is_kept = match node.header.node_type {
+                    NodeType::CommitStart => nodes.is_empty(),
+                    NodeType::Reference => seen.insert(node.reference()?.leb),
+                    _ => false,
+                };
+                if is_kept {
+                    let end = (offset + node.header.len) as usize;
+                    nodes.push(bytes[offset as usize..end].to_vec());
+                }
+            }
+            if leb == self.log.head {
+                break;
+            }
+            leb = Log::next_leb(&self.flash, leb);
+        }
+        self.write_consolidated(&nodes)
+    }
+
+    fn write_consolidated(&mut self, nodes: &[Vec<u8>]) -> Step<()> {
+        let Self { flash, log, .. } = self;
+        let old_head = log.head;
+        let mut leb = log.tail;
+        let mut out: Vec<u8> = Vec::new();
+        for node in nodes {
+            if align_up_usize(out.len(), 8) + node.len() > flash.leb_size as usize {
+                encode::pad(&mut out, flash.min_io);
+                flash.change(leb, &out)?;
+                out.clear();
+                leb = Log::next_leb(flash, leb);
+                if leb == old_head {
+                    return Err(Fault::refused(at(leb, 0), "log-full", "the log is too full"));
+                }
+            }
+            encode::start(&mut out);
+            out.extend_from_slice(node);
+        }
+        encode::pad(&mut out, flash.min_io);
+        flash.change(leb, &out)?;
+        log.head = leb;
+        log.head_offset = out.len() as u32;
+        while leb != old_head {
+            leb = Log::next_leb(flash, leb);
+            flash.unmap(leb)?;
+        }
         Ok(())
     }
 

@@ -21,7 +21,8 @@ pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
     Ok(true)
 }
 
-/// Makes an empty file system that fills the volume.
+/// Makes an empty file system that fills the volume, with areas as Linux chooses them
+/// (spec: ubifs-format 17.7).
 pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(), UbifsError> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let compressor = match options.compression {
@@ -30,7 +31,8 @@ pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(),
         Some(Compression::Zstd) => Compressor::Zstd { level: 3 },
         Some(Compression::Lzo) | None => Compressor::Lzo,
     };
-    let shape = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
+    let mut shape = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
+    shape.layout.in_place = true;
     let options = MkfsOptions { compressor, ..shape };
     let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
     made.map(drop).map_err(|error| match error {

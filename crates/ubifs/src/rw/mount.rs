@@ -92,6 +92,7 @@ impl Core {
             pages: Pages::default(),
             is_read_only: false,
             findings: eraseblock_base::Findings::new(),
+            version: 0,
             flash,
             master,
             master_offset,
@@ -165,10 +166,7 @@ impl Core {
         }
         self.log.head = log.head;
         self.log.head_offset = end;
-        if Log::next_leb(&self.flash, log.head) == self.log.tail && log.head != self.log.tail {
-            return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
-        }
-        Ok(())
+        self.consolidate_log()
     }
 
     /// Writes the superblock when the volume grew or its space was fixed up.

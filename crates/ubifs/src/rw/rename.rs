@@ -8,11 +8,15 @@ use super::flash::align8;
 use super::journal::Group;
 use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
+use eraseblock_ubifs_format::constants::ROOT_INO;
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
 use eraseblock_vfs::rules::{self, RenameCheck, RenameStep};
 use eraseblock_vfs::{Ino, NewInode, NewKind, RenameMode, Timestamp};
+
+/// Directories gone up through before the way down is taken.
+const DEEPEST: u32 = 4096;
 
 /// One side of a rename.
 #[derive(Clone, Copy, Debug)]
@@ -86,9 +90,25 @@ impl Core {
         Ok(ino == dir || (self.inode(ino)?.is_dir() && self.is_below(dir, ino)?))
     }
 
-    /// Whether `dir` lies somewhere below `ancestor`. There are no parent pointers on flash, so
-    /// the directories below are walked.
+    /// Whether `dir` lies somewhere below `ancestor`: up from `dir` where names have led before,
+    /// else down from `ancestor`.
     fn is_below(&mut self, dir: u32, ancestor: u32) -> Step<bool> {
+        let mut above = dir;
+        // Damaged directories may lie in a circle.
+        for _ in 0..DEEPEST {
+            match self.inodes.parent(above) {
+                Some(parent) if parent == ancestor => return Ok(true),
+                Some(ROOT_INO) => return Ok(false),
+                Some(parent) => above = parent,
+                None if above == ROOT_INO => return Ok(false),
+                None => break,
+            }
+        }
+        self.is_found_below(dir, ancestor)
+    }
+
+    /// The same without knowing parents.
+    fn is_found_below(&mut self, dir: u32, ancestor: u32) -> Step<bool> {
         let mut left = vec![ancestor];
         let mut buf = Vec::new();
         while let Some(next) = left.pop() {
@@ -105,10 +125,12 @@ impl Core {
             for branch in branches {
                 let dent = self.leaf(&branch, &mut buf)?.dent()?;
                 if dent.kind == EntryKind::Directory {
-                    if dent.ino == dir {
+                    let child = dent.ino;
+                    self.inodes.set_parent(child, next);
+                    if child == dir {
                         return Ok(true);
                     }
-                    left.push(dent.ino);
+                    left.push(child);
                 }
             }
         }
@@ -176,6 +198,12 @@ impl Core {
         }
         let result = self.write_rename(this, whiteout, &inos);
         self.must(result, "rename")?;
+        if is_dir {
+            self.inodes.set_parent(moved.ino, to.dir);
+        }
+        if let Some(other) = replaced {
+            self.inodes.forget_parent(other.ino);
+        }
         for ino in inos {
             self.inode_written(ino);
         }
@@ -278,6 +306,11 @@ impl Core {
         }
         let result = self.write_exchange([(to, moved), (from, other)], &inos);
         self.must(result, "exchange")?;
+        for (entry, is_dir, dir) in [(moved, are_dirs[0], to.dir), (other, are_dirs[1], from.dir)] {
+            if is_dir {
+                self.inodes.set_parent(entry.ino, dir);
+            }
+        }
         for ino in inos {
             self.inode_written(ino);
         }

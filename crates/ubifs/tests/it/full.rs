@@ -1,12 +1,14 @@
 //! Full volumes: filled in every way, emptied, filled again, without losing space.
 
 use crate::rw::{checked, empty, file, mount};
+use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{
     FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr,
     Timestamp, WritableFileSystem, XattrMode,
 };
+use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const CYCLES: u64 = 200;
@@ -131,5 +133,47 @@ fn two_hundred_times_full_and_empty() {
             first[kind] = steps;
         }
         assert!(steps * 10 >= first[kind] * 9, "{what}: {steps} steps, {} at first", first[kind]);
+    }
+}
+
+/// An empty volume on a chip of 32 MiB: 2,048 blocks of 16 KiB, pages of 512 bytes.
+fn chip_of_32_mib() -> UbifsMount {
+    let volume = Arc::new(StrictLeb::new(15_872, 512, 512, 2024));
+    mount(&volume).unwrap()
+}
+
+/// Content that files of so many bytes hold when nothing more fits.
+fn capacity(len: u32) -> u64 {
+    let fs = chip_of_32_mib();
+    let mut total = 0;
+    for number in 0.. {
+        let Ok(ino) = make(&fs, number, NewKind::Regular) else { break };
+        let mut left = len;
+        while left > 0 {
+            let now = left.min(4096);
+            let content = random(number, now);
+            if fs.write(ino, (len - left).into(), &content, NOW).is_err() {
+                return total;
+            }
+            total += u64::from(now);
+            left -= now;
+        }
+    }
+    total
+}
+
+/// What Linux 6.1 shows for such a volume, and what an evaluation of 2009 saw fit.
+#[test]
+fn a_small_chip_holds_what_linux_holds() {
+    let stat = chip_of_32_mib().stat_fs().unwrap();
+    let kib = |blocks: u64| blocks * 4;
+    let used = stat.blocks - stat.blocks_free;
+    let shown = (kib(stat.blocks), kib(used), kib(stat.blocks_available));
+    assert_eq!(shown, (22_936, 24, 21_444), "{stat:?}");
+    for (len, least) in
+        [(1 << 20, 23_500_000), (4096, 22_100_000), (512, 13_600_000), (256, 8_600_000)]
+    {
+        let found = capacity(len);
+        assert!(found >= least, "files of {len} bytes: {found} bytes, expected {least}");
     }
 }

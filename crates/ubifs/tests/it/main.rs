@@ -14,4 +14,5 @@ mod log;
 mod master;
 mod rw;
 mod salvage;
+mod shapes;
 mod strict_leb;

@@ -4,6 +4,7 @@ use crate::failure::{Context, Failure};
 use crate::output::Output;
 use crate::session::Session;
 use crate::text;
+use eraseblock_mtd::ReadAt;
 use eraseblock_nandsim::Chip;
 use serde::Serialize;
 use std::fs::File;
@@ -62,10 +63,23 @@ pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Fai
         Box::new(std::io::stdin().lock())
     } else {
         let file = File::open(&args.image).context(args.image.display())?;
+        let (len, room) = (ReadAt::size(&file)?, room(&chip, args.oob));
+        if len > room {
+            let (path, len, room) = (args.image.display(), text::size(len), text::size(room));
+            return Err(Failure::new(format!("{path}: {len}, more than the chip's {room}"))
+                .hint("--oob is for images with out-of-band bytes; nothing was changed"));
+        }
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
     let bytes = chip.import(&mut *image, args.oob).context(args.image.display())?;
     tell(session, bytes, "read")
+}
+
+/// Bytes of an image of the whole chip.
+fn room(chip: &Chip, oob: bool) -> u64 {
+    let geometry = chip.config().geometry();
+    let pages = geometry.size() / u64::from(chip.config().page());
+    geometry.size() + if oob { pages * u64::from(geometry.oob_size()) } else { 0 }
 }
 
 fn tell(session: &mut Session, bytes: u64, done: &str) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
+use eraseblock_lab::figures::side_by_side::{Cost, MountBytes, mount_bytes, table};
 use eraseblock_lab::figures::{Figure, Row, ubi as measure};
 use std::time::Instant;
 
@@ -25,6 +26,44 @@ pub(super) fn ubi(session: &mut Session) -> Result<(), Failure> {
     let figures = || rows.iter().flat_map(|row| &row.figures);
     let missed = figures().filter(|figure| !figure.is_met()).count();
     session.lines([format!("\n{missed} of {} figures missed", figures().count())])
+}
+
+/// Mebibytes of the chip whose mount is measured with and without summaries.
+const MOUNTED: u32 = 256;
+
+/// Holds UBIFS and JFFS2 against each other, in seconds on the chip.
+pub(super) fn fs(session: &mut Session) -> Result<(), Failure> {
+    let costs = table()?;
+    let mounts = [mount_bytes(MOUNTED, true)?, mount_bytes(MOUNTED, false)?];
+    if session.options.json {
+        return session.json(&serde_json::json!({ "costs": costs, "mounts": mounts }));
+    }
+    session.lines(costs.iter().map(tell_cost))?;
+    session.lines(mounts.iter().map(tell_mount))
+}
+
+fn tell_cost(cost: &Cost) -> String {
+    let memory = cost.memory.map_or(String::new(), |bytes| format!(", {bytes} bytes of memory"));
+    format!(
+        "{} MiB, {:?}: write {} MiB {:.3} s, mount {:.4} s ({} bytes read{memory}), read {:.3} s, \
+         delete {:.4} s",
+        cost.mebibytes,
+        cost.side,
+        cost.content,
+        cost.write,
+        cost.mount,
+        cost.mount_bytes,
+        cost.read,
+        cost.delete
+    )
+}
+
+fn tell_mount(mount: &MountBytes) -> String {
+    format!(
+        "JFFS2 of {MOUNTED} MiB, {} summaries: mount {:.3} s, {} bytes read, {} demanded, {} nodes, \
+         {} bytes of memory",
+        mount.summaries, mount.seconds, mount.read, mount.demanded, mount.nodes, mount.memory
+    )
 }
 
 fn tell(figure: &Figure) -> String {

@@ -19,11 +19,15 @@ pub(super) struct FormatArgs {
     /// Number of the new image; one more than that of the image before when left out
     #[arg(long, value_name = "NUMBER")]
     image_seq: Option<u32>,
+    /// Make a flash of a block device or a plain file before; --peb and --page tell its sizes
+    #[arg(long)]
+    block_device: bool,
 }
 
 /// Formats.
 pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failure> {
-    let flash = Flash::open(&args.flash, true)?;
+    let flash =
+        if args.block_device { Flash::make(&args.flash) } else { Flash::open(&args.flash, true) }?;
     flash.refuse_volume()?;
     let layout = flash.layout_or_usual(&args.flash.sizes)?;
     let path = flash.path.display();

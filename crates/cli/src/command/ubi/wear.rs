@@ -46,7 +46,7 @@ pub(super) fn run(args: &WearArgs, session: &mut Session) -> Result<(), Failure>
 }
 
 fn lines(health: &Health, session: &Session) -> Vec<String> {
-    let label = |name: &str| session.style.paint(Ink::Faint, format!("{name:<14}"));
+    let label = |name: &str| session.style.paint(Ink::Faint, format!("{name:<16}"));
     let (reserved, wanted) = health.bad_block_reserve;
     let mut lines = vec![
         format!(

@@ -3,6 +3,8 @@
 use super::*;
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
+use eraseblock_nandsim::{EventKind, Variant};
+use eraseblock_vfs::XattrMode;
 
 /// Puts the second half of what was in block `from` into block `to`, whose first half stays
 /// erased.
@@ -105,4 +107,40 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
             }
         }
     }
+}
+
+// A name and its deletion, an attribute and its removal, lay in one block. Garbage collection
+// dropped what only said that something was gone; the erasure was cut when the chip had filled the
+// end of the block with zeros: the name and the attribute were back.
+#[test]
+fn what_is_gone_stays_gone_when_a_block_is_erased_from_its_end() {
+    let chip = nor();
+    let fs = mount(&chip);
+    churn(&fs);
+    let keep = fs.create(1, b"keep", &FILE, at(1)).unwrap();
+    for number in 0..20 {
+        let name = format!("name-{number}").into_bytes();
+        fs.link(keep, 1, &name, at(1)).unwrap();
+        fs.set_xattr(keep, b"user.a", &[number], XattrMode::Either, at(1)).unwrap();
+        fs.remove_xattr(keep, b"user.a", at(1)).unwrap();
+        fs.unlink(1, &name, at(1)).unwrap();
+    }
+    chip.set_recording(true);
+    for _ in 0..60 {
+        churn(&fs);
+    }
+    let mut erased = 0;
+    for event in chip.take_recording() {
+        if !matches!(event.event.kind, EventKind::Erase { .. }) {
+            continue;
+        }
+        erased += 1;
+        let chip = Arc::new(event.cut(Variant::E5, 1).unwrap());
+        chip.power_on();
+        let fs = mount(&chip);
+        fs.check().unwrap();
+        assert!(fs.entries(1).unwrap().iter().all(|entry| !entry.name.starts_with(b"name")));
+        assert!(fs.xattr(keep, b"user.a").is_err());
+    }
+    assert!(erased > 10, "{erased} blocks erased");
 }

@@ -1,0 +1,281 @@
+//! UBIFS and JFFS2 side by side on one chip: virtual times, the same in every run; and what a
+//! mount of JFFS2 reads.
+
+use super::Size;
+use eraseblock_base::{Geometry, GeometryError, MediumKind, Peb, VolumeId};
+use eraseblock_jffs2::{Jffs2Error, Jffs2Rw, MountReport, RwOptions};
+use eraseblock_mtd::{Mtd, MtdError};
+use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
+use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
+use eraseblock_vfs::ops::{Texture, data_of};
+use eraseblock_vfs::{FsError, NewInode, NewKind, Timestamp, WritableFileSystem};
+use std::sync::Arc;
+
+/// Why a figure could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SideError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] MtdError),
+    /// UBI failed.
+    #[error(transparent)]
+    Ubi(#[from] UbiError),
+    /// UBIFS could not be mounted.
+    #[error(transparent)]
+    Ubifs(#[from] UbifsError),
+    /// JFFS2 could not be mounted.
+    #[error(transparent)]
+    Jffs2(#[from] Jffs2Error),
+    /// An operation failed.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// The chip is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The layout is impossible.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// A file system of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub enum Side {
+    /// UBIFS on the only volume of UBI.
+    Ubifs,
+    /// JFFS2 on the bare chip.
+    Jffs2,
+}
+
+/// What one file system costs on one chip, in seconds on the chip.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Cost {
+    /// The file system.
+    pub side: Side,
+    /// Mebibytes of the chip.
+    pub mebibytes: u32,
+    /// Mebibytes of content written: a quarter of the chip.
+    pub content: u32,
+    /// Making the files, and making them durable.
+    pub write: f64,
+    /// Mounting, attaching included.
+    pub mount: f64,
+    /// Bytes that mounting reads.
+    pub mount_bytes: u64,
+    /// Bytes kept in memory for nodes, inodes and blocks after mounting; UBIFS keeps its index on
+    /// flash and says nothing.
+    pub memory: Option<u64>,
+    /// Reading all files after that mount.
+    pub read: f64,
+    /// Deleting all files, and making that durable.
+    pub delete: f64,
+}
+
+/// What a mount of JFFS2 reads, and what the format demands that it reads.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct MountBytes {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes demanded (spec: jffs2 12.2, 12.4): of a block with a summary the summary; of any other
+    /// one the page a summary would end in, and the first 256 bytes or, if nodes are in it, all.
+    pub demanded: u64,
+    /// Blocks known by their summary.
+    pub summaries: u32,
+    /// Nodes alive.
+    pub nodes: u64,
+    /// Bytes kept in memory.
+    pub memory: u64,
+    /// Seconds on the chip.
+    pub seconds: f64,
+}
+
+/// Bytes of a file.
+const FILE_SIZE: u32 = 16 << 10;
+/// Files of a directory.
+const DIR_FILES: u32 = 64;
+/// How far a block is read before it may be called empty, in bytes.
+const FIRST_LOOK: u64 = 256;
+
+fn chip(mebibytes: u32) -> Result<Arc<Chip>, SideError> {
+    let size = Size::large_page(mebibytes);
+    let oob = size.page / 32;
+    let kind = MediumKind::Nand;
+    let geometry = Geometry::new(kind, size.peb, size.count, size.page, size.subpage, oob)?;
+    Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
+}
+
+/// A file system on a chip, and the device under it, which lives as long.
+struct Mounted {
+    fs: Box<dyn WritableFileSystem>,
+    ubi: Option<UbiDevice>,
+    memory: Option<u64>,
+}
+
+fn mount(side: Side, chip: &Arc<Chip>) -> Result<Mounted, SideError> {
+    if side == Side::Jffs2 {
+        let (fs, report) = Jffs2Rw::mount(chip.clone(), &RwOptions::default())?;
+        return Ok(Mounted { fs: Box::new(fs), ubi: None, memory: Some(report.memory) });
+    }
+    let geometry = *chip.geometry();
+    let layout =
+        HeaderLayout::new(geometry.peb_size(), geometry.min_io(), geometry.subpage(), None)?;
+    let ubi = UbiDevice::open(chip.clone(), &layout, &OpenOptions::default())?;
+    if ubi.volumes().is_empty() {
+        ubi.create_volume(&NewVolume {
+            id: Some(VolumeId::new(0)),
+            name: VolumeName::new("data").expect("a short name"),
+            kind: VolumeKind::Dynamic,
+            lebs: ubi.available_lebs(),
+            alignment: 1,
+            flags: VolumeFlags::default(),
+        })?;
+    }
+    let volume = Arc::new(ubi.volume(VolumeId::new(0))?);
+    let (fs, _) = UbifsMount::mount(volume, MountOptions::default())?;
+    Ok(Mounted { fs: Box::new(fs), ubi: Some(ubi), memory: None })
+}
+
+impl Mounted {
+    fn unmount(self) -> Result<(), SideError> {
+        self.fs.unmount()?;
+        drop(self.fs);
+        if let Some(ubi) = self.ubi {
+            ubi.detach()?;
+        }
+        Ok(())
+    }
+}
+
+const fn now() -> Timestamp {
+    Timestamp::from_seconds(1_700_000_000)
+}
+
+fn name(number: u32) -> Vec<u8> {
+    format!("{number:04}").into_bytes()
+}
+
+fn write_files(fs: &dyn WritableFileSystem, files: u32) -> Result<(), FsError> {
+    let mut new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+    let mut dir = fs.root();
+    for number in 0..files {
+        if number % DIR_FILES == 0 {
+            new.kind = NewKind::Directory;
+            dir = fs.create(fs.root(), &name(number / DIR_FILES), &new, now())?;
+        }
+        new.kind = NewKind::Regular;
+        let file = fs.create(dir, &name(number), &new, now())?;
+        let texture = if number % 2 == 0 { Texture::Text } else { Texture::Random };
+        let content = data_of(number.into(), 0, FILE_SIZE, texture);
+        fs.write(file, 0, &content, now())?;
+        let _ = fs.background_step()?;
+    }
+    fs.sync()
+}
+
+fn read_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
+    let mut buf = vec![0; FILE_SIZE as usize];
+    for dir in fs.entries(fs.root())? {
+        for file in fs.entries(dir.ino)? {
+            fs.read(file.ino, 0, &mut buf)?;
+        }
+    }
+    Ok(())
+}
+
+fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
+    for dir in fs.entries(fs.root())? {
+        for file in fs.entries(dir.ino)? {
+            fs.unlink(dir.ino, &file.name, now())?;
+        }
+        fs.remove_dir(fs.root(), &dir.name, now())?;
+    }
+    fs.sync()
+}
+
+/// Fills a quarter of a chip of 2 KiB pages with files of 16 KiB, text and noise by turns, and does
+/// everything once.
+pub fn cost(side: Side, mebibytes: u32) -> Result<Cost, SideError> {
+    let chip = chip(mebibytes)?;
+    let content = mebibytes / 4;
+    let files = (content << 20) / FILE_SIZE;
+    mount(side, &chip)?.unmount()?;
+    let mounted = mount(side, &chip)?;
+    let (write, ()) = timed(&chip, || Ok(write_files(mounted.fs.as_ref(), files)?))?;
+    mounted.unmount()?;
+    let before = chip.counters().bytes_read;
+    let (mounting, mounted) = timed(&chip, || mount(side, &chip))?;
+    let mount_bytes = chip.counters().bytes_read - before;
+    let fs = mounted.fs.as_ref();
+    let (read, ()) = timed(&chip, || Ok(read_files(fs)?))?;
+    let (delete, ()) = timed(&chip, || Ok(delete_files(fs)?))?;
+    let memory = mounted.memory;
+    mounted.unmount()?;
+    Ok(Cost { side, mebibytes, content, write, mount: mounting, mount_bytes, memory, read, delete })
+}
+
+fn timed<T>(
+    chip: &Chip,
+    work: impl FnOnce() -> Result<T, SideError>,
+) -> Result<(f64, T), SideError> {
+    let before = chip.counters().virtual_ns;
+    let done = work()?;
+    Ok((seconds(chip.counters().virtual_ns - before), done))
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+/// Both file systems on chips of 8, 32 and 120 MiB.
+pub fn table() -> Result<Vec<Cost>, SideError> {
+    let mut rows = Vec::new();
+    for mebibytes in [8, 32, 120] {
+        for side in [Side::Ubifs, Side::Jffs2] {
+            rows.push(cost(side, mebibytes)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Fills a quarter of a chip with JFFS2 and counts what a mount reads.
+pub fn mount_bytes(mebibytes: u32, summary: bool) -> Result<MountBytes, SideError> {
+    let chip = chip(mebibytes)?;
+    let options = RwOptions { summary, ..RwOptions::default() };
+    let mount = || Jffs2Rw::mount(chip.clone(), &options);
+    let (fs, _) = mount()?;
+    write_files(&fs, ((mebibytes / 4) << 20) / FILE_SIZE)?;
+    fs.unmount()?;
+    drop(fs);
+    let (seconds, (_, report)): (f64, (_, MountReport)) = timed(&chip, || Ok(mount()?))?;
+    Ok(MountBytes {
+        read: report.bytes_read,
+        demanded: demanded(&chip)?,
+        summaries: report.summaries,
+        nodes: report.nodes,
+        memory: report.memory,
+        seconds,
+    })
+}
+
+/// What the format demands to be read of a NAND chip, found without the code under test.
+fn demanded(chip: &Chip) -> Result<u64, SideError> {
+    let geometry = *chip.geometry();
+    let (size, page) = (u64::from(geometry.peb_size()), u64::from(geometry.min_io()));
+    let mut bytes = vec![0; geometry.peb_size() as usize];
+    let mut sum = 0;
+    for peb in (0..geometry.peb_count()).map(Peb::new) {
+        chip.read(geometry.address_of(peb), &mut bytes)?;
+        let tail = bytes.last_chunk::<8>().expect("a block has 8 bytes");
+        let [first, second, third, fourth, ..] = *tail;
+        let offset = [first, second, third, fourth];
+        let is_marked = tail.ends_with(&[0x85, 0x18, 0x85, 0x02]);
+        sum += match bytes.iter().take(256).all(|byte| *byte == 0xFF) {
+            _ if is_marked => (size - u64::from(u32::from_le_bytes(offset))).max(page),
+            true => page + FIRST_LOOK,
+            false => page + size,
+        };
+    }
+    Ok(sum)
+}

@@ -1,0 +1,24 @@
+//! UBIFS and JFFS2 on one chip, and what a mount of JFFS2 reads.
+#![allow(clippy::unwrap_used)] // an integration test is test code throughout
+
+use eraseblock_lab::figures::side_by_side::{Side, cost, mount_bytes};
+
+#[test]
+fn both_file_systems_do_the_same_work_on_one_chip() {
+    for side in [Side::Ubifs, Side::Jffs2] {
+        let cost = cost(side, 8).unwrap();
+        println!("{cost:?}");
+        assert!(cost.write > 0.0 && cost.mount > 0.0 && cost.read > 0.0 && cost.delete > 0.0);
+        assert!(cost.mount < 0.5, "less than half a second for 8 MiB: {cost:?}");
+    }
+}
+
+#[test]
+fn a_mount_of_jffs2_reads_what_the_format_demands() {
+    for summary in [true, false] {
+        let bytes = mount_bytes(8, summary).unwrap();
+        println!("{bytes:?}");
+        assert_eq!(bytes.read, bytes.demanded);
+        assert_eq!(bytes.summaries > 0, summary);
+    }
+}
