@@ -66,12 +66,20 @@ impl Core {
         options: MountOptions,
         mut report: Report,
     ) -> Step<Self> {
-        let master = selected.master;
+        let mut master = selected.master;
+        master.flags &= !master_flags::RECOVERY;
         let Location::Leb(_, master_offset) = selected.at else {
             return Err(Fault::refused(selected.at, "master-lost", "a master without a place"));
         };
         let need_recovery = master.has(master_flags::DIRTY);
         let mut flash = flash;
+        let mut master_offset = master_offset;
+        if selected.was_recovered || need_recovery {
+            // First of all, so that the choice is made once: a copy that is hard to read may be
+            // right at one mount and not at the next, and everything below follows the choice.
+            flash.renew_masters(&master)?;
+            master_offset = 0;
+        }
         if need_recovery && !flash.is_sabotaged(Sabotage::HeadsNotRenewed) {
             flash.renew_head(master.ihead_lnum, master.ihead_offs)?;
             flash.renew_head(master.nhead_lnum, master.nhead_offs)?;
@@ -98,9 +106,6 @@ impl Core {
             master_offset,
             options,
         };
-        if selected.was_recovered || need_recovery {
-            core.renew_masters()?;
-        }
         if core.flash.sb.has(sb_flags::SPACE_FIXUP) {
             core.fix_up_space()?;
         }
@@ -145,7 +150,9 @@ impl Core {
         if self.is_sabotaged(Sabotage::MastersAppended) {
             return self.write_master();
         }
-        self.renew_masters()
+        self.flash.renew_masters(&self.master)?;
+        self.master_offset = 0;
+        Ok(())
     }
 
     /// The reserved LEB of a clean unmount.

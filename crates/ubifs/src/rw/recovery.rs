@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use super::error::{Fault, Step};
+use super::flash::Flash;
 use super::gc::Collected;
 use super::lprops::{Category, Lp};
 use super::sabotage::Sabotage;
@@ -11,30 +12,30 @@ use crate::replay::Sizes;
 use crate::report::Report;
 use crate::volume::Volume;
 use eraseblock_base::Location;
-use eraseblock_ubifs_format::Key;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::{Key, Master};
 
-impl Core {
-    /// Writes the master alone to both LEBs, each in one step; it keeps its sequence number (6.4).
-    pub(super) fn renew_masters(&mut self) -> Step<()> {
-        let mut master = self.master.clone();
+impl Flash {
+    /// Writes a master alone to both LEBs, each in one step; it keeps its sequence number (6.4).
+    pub(super) fn renew_masters(&mut self, master: &Master) -> Step<()> {
+        let mut master = master.clone();
         if !self.is_sabotaged(Sabotage::RecoveryFlagMissing) {
             master.flags |= master_flags::RECOVERY;
         }
         let mut node = Vec::new();
         encode::master(&mut node, &master);
-        encode::pad(&mut node, self.flash.min_io);
+        encode::pad(&mut node, self.min_io);
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
             if leb == MASTER_LEB || !self.is_sabotaged(Sabotage::OneMasterRenewed) {
-                self.flash.change(leb, &node)?;
+                self.change(leb, &node)?;
             }
         }
-        self.master.flags &= !master_flags::RECOVERY;
-        self.master_offset = 0;
         Ok(())
     }
+}
 
+impl Core {
     /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
     /// area is only emptied.
     pub(super) fn take_orphans(
