@@ -274,27 +274,28 @@ impl<'a> Lab<'a> {
         let (violation, events) = case.judge(chip, nested);
         outcome.violations.extend(violation);
         let mut seen = HashSet::new();
+        let mut chosen = Vec::new();
         for event in events {
             let event = with_hash(event);
             for variant in in_model(&event.0) {
                 let origin = Origin::Event(event.clone(), variant);
                 let id = job.id.then(event.0.event.number, Cut::During(variant));
                 let job = Job { origin, allowed: job.allowed.clone(), id };
-                self.judge_nested(&job, &mut seen, &mut outcome);
+                let Some(chip) = job.make(self.options.seed) else { continue };
+                if seen.insert(job.hash(&chip)) {
+                    outcome.variants.push(job.variant());
+                    chosen.push((job, chip));
+                } else {
+                    outcome.duplicates += 1;
+                }
             }
         }
+        let found: Vec<Option<FsViolation>> = chosen
+            .into_par_iter()
+            .map(|(job, chip)| self.case(job.id.clone(), &job.allowed, false).judge(chip, false).0)
+            .collect();
+        outcome.violations.extend(found.into_iter().flatten());
         outcome
-    }
-
-    fn judge_nested(&self, job: &Job, seen: &mut HashSet<u64>, outcome: &mut Outcome) {
-        let Some(chip) = job.make(self.options.seed) else { return };
-        if !seen.insert(job.hash(&chip)) {
-            outcome.duplicates += 1;
-            return;
-        }
-        outcome.variants.push(job.variant());
-        let case = self.case(job.id.clone(), &job.allowed, false);
-        outcome.violations.extend(case.judge(chip, false).0);
     }
 
     fn case<'b>(&'b self, id: CutId, allowed: &'b Allowed, read_only: bool) -> Case<'b> {
