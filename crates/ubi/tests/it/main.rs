@@ -8,4 +8,5 @@ mod fastmap;
 mod image;
 mod mutation;
 mod random;
+mod retention;
 mod running;
