@@ -22,7 +22,7 @@ use eraseblock_ubi_format::{
     Compat, EraseCount, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName,
     VolumeRecord,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Blocks tried for a copy of the volume table.
@@ -77,6 +77,10 @@ impl Early {
         let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, EraseCount::get));
         let mut wl = Wl::new(ec.collect(), options.wl_threshold.max(1));
         let mut free = VecDeque::new();
+        let volumes = volumes(attachment);
+        let ours: HashSet<Peb> =
+            volumes.values().flat_map(|volume| &volume.map).flatten().copied().collect();
+        let mut books = books(&io, attachment, options);
         // A fastmap knows only its pools: a block that is free otherwise must not be used before
         // the next one has been written.
         let pools = attachment.fastmap.as_ref();
@@ -88,6 +92,11 @@ impl Early {
             match info.state {
                 PebState::Free if is_fixed(peb) => wl.put(peb, Place::Free),
                 PebState::Free => free.push_back(peb),
+                // Of an internal volume that only others know.
+                PebState::Used if !ours.contains(&peb) => {
+                    wl.put(peb, Place::Corrupted);
+                    books.corrupted += 1;
+                }
                 PebState::Used if info.scrub => wl.put(peb, Place::Scrub),
                 PebState::Used => wl.put(peb, Place::Used),
                 PebState::Fastmap if attachment.is_by_fastmap() => wl.put(peb, Place::Fastmap),
@@ -101,9 +110,8 @@ impl Early {
         }
         let erase: VecDeque<Peb> = attachment.erase_order.iter().copied().collect();
         let read_only = read_only_reason(&io, attachment, options);
-        let volumes = volumes(attachment);
         let core = Core {
-            books: books(&io, attachment, options),
+            books,
             io,
             wl,
             volumes,
@@ -399,7 +407,7 @@ fn read_only_reason(
         Some(ReadOnlyReason::Asked)
     } else if io.layout.headers_share_a_unit() {
         Some(ReadOnlyReason::SharedHeaderUnit)
-    } else if attachment.linux_read_only {
+    } else if attachment.linux_read_only && !options.force_rw {
         Some(ReadOnlyReason::InternalVolume)
     } else {
         None
