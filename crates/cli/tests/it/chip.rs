@@ -222,12 +222,12 @@ fn a_read_only_device_is_written_to_when_forced() {
 #[test]
 fn a_chip_ages_until_its_data_is_lost() {
     let sample = with_volume();
-    let content = "5".repeat(100_000);
-    fs::write(sample.path("data"), &content).unwrap();
+    let data = "5".repeat(100_000);
+    fs::write(sample.path("data"), &data).unwrap();
     sample.ok(&["ubi", "update", "c:data", "data"]);
     let leaking = json(&sample, &["chip", "age", "c", "--leak", "1000", "--seed", "4"]);
     assert_eq!(leaking["retention"]["per_billion"], 1000);
-    let read = || sample.run(&["cat", "c:data"]).out.starts_with(&content);
+    let read = || sample.run(&["cat", "c:data"]).out.starts_with(&data);
     let corrected =
         || json(&sample, &["chip", "stats", "c"])["counters"]["corrected_bits"].as_u64();
     assert!(read());

@@ -1,9 +1,20 @@
 //! The LZO1X decoder (spec: ubifs-format 7.2).
+//!
+//! Nearly all of a stream is literals, short matches and medium matches: [`Decoder::common`] acts
+//! upon those in big strides. Everything else, both ends of the stream and every error are left to
+//! [`Decoder::step`], which takes one instruction at a time.
+#![expect(clippy::cast_possible_truncation, reason = "parts of words are cut out on purpose")]
 
 use crate::error::LzoError;
 
 /// Bytes that a short copy moves at once; a copy of this size needs that much room on both sides.
 const CHUNK: usize = 16;
+
+/// Bytes of input that a common instruction and its literals may have.
+const AHEAD: usize = 19;
+
+/// Room for the longest of the common matches and a chunk that goes beyond its end.
+const ROOM: usize = 33 + CHUNK;
 
 /// Distance added to a match of the far class: instruction bytes 16 to 31.
 const FAR_BASE: usize = 16384;
@@ -13,6 +24,59 @@ struct Instruction {
     length: usize,
     distance: usize,
     trailing: usize,
+}
+
+/// How short and medium matches are read from the eight bytes they begin: without a branch, since
+/// which one comes next can hardly be foreseen.
+#[derive(Clone, Copy)]
+struct Match {
+    distance_shift: u8,
+    distance_mask: u16,
+    /// Added to the distance.
+    base: u8,
+    trailing_shift: u8,
+    length: u8,
+    /// Bytes of the instruction.
+    size: u8,
+}
+
+/// By first byte, from 32 on; that of 32 itself stands elsewhere.
+const MATCHES: [Match; 256] = {
+    let medium = Match {
+        distance_shift: 10,
+        distance_mask: 0x3FFF,
+        base: 1,
+        trailing_shift: 8,
+        length: 2,
+        size: 3,
+    };
+    let mut matches = [medium; 256];
+    let mut byte = 32;
+    while byte < 256 {
+        let this = &mut matches[byte];
+        if byte < 64 {
+            this.length += byte as u8 & 31;
+        } else {
+            this.distance_shift = 5;
+            this.distance_mask = 0x7F8;
+            this.base += byte as u8 >> 2 & 7;
+            this.trailing_shift = 0;
+            this.length = 1 + (byte as u8 >> 5);
+            this.size = 2;
+        }
+        byte += 1;
+    }
+    matches
+};
+
+impl Match {
+    /// The distance, and the number of trailing literals.
+    #[inline(always)]
+    fn operands(self, word: u64) -> (usize, usize) {
+        let distance = (word >> self.distance_shift) as u16 & self.distance_mask;
+        let trailing = (word >> self.trailing_shift) as u8 & 3;
+        (usize::from(self.base) + usize::from(distance), usize::from(trailing))
+    }
 }
 
 /// Number of literals the previous step copied, as the next instruction sees it.
@@ -51,28 +115,71 @@ impl Decoder<'_> {
     fn run(&mut self) -> Result<(), LzoError> {
         let mut after = self.first_literals()?;
         loop {
-            let byte = self.byte()?;
-            let Instruction { length, distance, trailing } = match byte {
-                64.. => self.short_match(byte)?,
-                32..=63 => self.medium_match(byte)?,
-                16..=31 => match self.far_match(byte)? {
-                    Some(instruction) => instruction,
-                    None => return self.finish(),
-                },
-                0..=15 => match after {
-                    After::Match => {
-                        let length = 3 + self.extended(usize::from(byte), 15)?;
-                        self.literals(length)?;
-                        after = After::LongRun;
-                        continue;
-                    }
-                    After::FewLiterals => self.tiny_match(byte, 2, 1)?,
-                    After::LongRun => self.tiny_match(byte, 3, 2049)?,
-                },
-            };
-            self.copy(distance, length)?;
-            after = self.trailing_literals(trailing)?;
+            after = self.common(after);
+            match self.step(after)? {
+                Some(next) => after = next,
+                None => return self.finish(),
+            }
         }
+    }
+
+    /// Acts upon common instructions as long as both ends are far off; stops in front of any other,
+    /// and of any that is wrong.
+    fn common(&mut self, mut after: After) -> After {
+        let Self { input, out, .. } = self;
+        let (mut read, mut written) = (self.read, self.written);
+        while let Some(ahead) = input.get(read..).and_then(<[u8]>::first_chunk::<AHEAD>) {
+            let word = u64::from_le_bytes(std::array::from_fn(|at| ahead[at]));
+            let byte = ahead[0];
+            if byte < 32 {
+                let is_run = (1..16).contains(&byte) && after == After::Match;
+                let target = out.get_mut(written..).and_then(<[u8]>::first_chunk_mut);
+                let Some(target) = target.filter(|_| is_run) else { break };
+                let literals: &mut [u8; AHEAD - 1] = target;
+                literals.copy_from_slice(&ahead[1..]);
+                read += 4 + usize::from(byte);
+                written += 3 + usize::from(byte);
+                after = After::LongRun;
+                continue;
+            }
+            let Match { length, size, .. } = MATCHES[usize::from(byte)];
+            let (distance, trailing) = MATCHES[usize::from(byte)].operands(word);
+            let room = out.get_mut(..written + ROOM).filter(|_| byte != 32);
+            let (Some(from), Some(room)) = (written.checked_sub(distance), room) else { break };
+            copy_roomy(room, from, written, usize::from(length));
+            written += usize::from(length);
+            let literals = (word >> (8 * size)) as u32;
+            room[written..written + 4].copy_from_slice(&literals.to_le_bytes());
+            read += usize::from(size) + trailing;
+            written += trailing;
+            after = if trailing == 0 { After::Match } else { After::FewLiterals };
+        }
+        (self.read, self.written) = (read, written);
+        after
+    }
+
+    /// Acts upon one instruction; `None` at the end marker.
+    fn step(&mut self, after: After) -> Result<Option<After>, LzoError> {
+        let byte = self.byte()?;
+        let Instruction { length, distance, trailing } = match byte {
+            64.. => self.short_match(byte)?,
+            32..=63 => self.medium_match(byte)?,
+            16..=31 => match self.far_match(byte)? {
+                Some(instruction) => instruction,
+                None => return Ok(None),
+            },
+            0..=15 => match after {
+                After::Match => {
+                    let length = 3 + self.extended(usize::from(byte), 15)?;
+                    self.literals(length)?;
+                    return Ok(Some(After::LongRun));
+                }
+                After::FewLiterals => self.tiny_match(byte, 2, 1)?,
+                After::LongRun => self.tiny_match(byte, 3, 2049)?,
+            },
+        };
+        self.copy(distance, length)?;
+        self.trailing_literals(trailing).map(Some)
     }
 
     /// The literals that the first byte of a stream may announce.
@@ -240,6 +347,26 @@ fn copy_chunk(window: &mut [u8], distance: usize, at: usize) {
     let mut chunk = [0; CHUNK];
     chunk.copy_from_slice(&window[at..at + CHUNK]);
     window[distance + at..distance + at + CHUNK].copy_from_slice(&chunk);
+}
+
+/// Copies a match in chunks, of which the last may go beyond its end. While less than a chunk lies
+/// between source and target, the source stays: what lies between is periodic.
+#[inline(always)]
+fn copy_roomy(out: &mut [u8], mut from: usize, mut to: usize, length: usize) {
+    let end = to + length;
+    loop {
+        let mut chunk = [0; CHUNK];
+        chunk.copy_from_slice(&out[from..from + CHUNK]);
+        out[to..to + CHUNK].copy_from_slice(&chunk);
+        let apart = to - from;
+        to += apart.min(CHUNK);
+        if to >= end {
+            return;
+        }
+        if apart >= CHUNK {
+            from += CHUNK;
+        }
+    }
 }
 
 /// Fills `window` from `distance` on with the bytes `distance` before.
