@@ -57,6 +57,7 @@ use std::sync::{Arc, PoisonError};
 
 /// How to open a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a choice of its own
 pub struct OpenOptions {
     /// Write nothing.
     pub read_only: bool,
