@@ -41,6 +41,31 @@ flash() {
     fi
 }
 
+# Of `we-write-ubifs` and `we-write-jffs2`, which share what Linux does in its turn.
+
+# work ROUND: Linux on what is there, and on a new directory.
+work() {
+    find /mnt -type f | sort | awk "NR % 7 == $1 % 7" | tr '\n' '\0' | xargs -0 -r rm -f
+    find /mnt -type f | sort | awk "NR % 5 == $1 % 5" | while read -r file; do
+        echo "round $1" >>"$file"
+    done
+    rm -rf /mnt/linux-$(($1 - 2))
+    oracle-manifest mutate /mnt/linux-$1 $1 250 1 300 </dev/null
+}
+
+# in_turns: has the caller's `play` take ROUNDS images that are put there one by one.
+in_turns() {
+    round=1
+    while [ $round -le $ROUNDS ]; do
+        while [ ! -e "$OUT/ours-$round" ]; do
+            [ ! -e "$OUT/stop" ] || exit 1
+            usleep 50000
+        done
+        play $round
+        round=$((round + 1))
+    done
+}
+
 # ubi_view DIR: what Linux shows of ubi0: `lines` for the device and its volumes, and their content.
 ubi_view() {
     mkdir "$1"

@@ -12,16 +12,6 @@ start() {
     mount -t jffs2 mtd0 /mnt
 }
 
-# work ROUND: on what is there, and on a new directory.
-work() {
-    find /mnt -type f | sort | awk "NR % 7 == $1 % 7" | tr '\n' '\0' | xargs -0 -r rm -f
-    find /mnt -type f | sort | awk "NR % 5 == $1 % 5" | while read -r file; do
-        echo "round $1" >>"$file"
-    done
-    rm -rf /mnt/linux-$(($1 - 2))
-    oracle-manifest mutate /mnt/linux-$1 $1 250 1 300 </dev/null
-}
-
 play() {
     dmesg -c >/dev/null
     start "$OUT/ours-$1"
@@ -29,31 +19,23 @@ play() {
     work $1
     case $1 in
     *[258])
-        # A power cut: what Linux itself sees after it counts.
+        # A power cut.
         dump "$OUT/linux-$1"
-        umount /mnt
-        unload
-        start "$OUT/linux-$1"
-        oracle-manifest list /mnt >"$OUT/left-$1"
         umount /mnt
         ;;
     *)
-        oracle-manifest list /mnt >"$OUT/left-$1"
         umount /mnt
         dump "$OUT/linux-$1"
         ;;
     esac
     unload
+    # What Linux itself sees in it counts: a file that it deleted may come back.
+    start "$OUT/linux-$1"
+    oracle-manifest list /mnt >"$OUT/left-$1"
+    umount /mnt
+    unload
     dmesg -c >"$OUT/dmesg-$1"
     touch "$OUT/done-$1"
 }
 
-round=1
-while [ $round -le $ROUNDS ]; do
-    while [ ! -e "$OUT/ours-$round" ]; do
-        [ ! -e "$OUT/stop" ] || exit 1
-        usleep 50000
-    done
-    play $round
-    round=$((round + 1))
-done
+in_turns

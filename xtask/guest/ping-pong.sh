@@ -23,16 +23,6 @@ start() {
     mount -t ubifs -o compr=$COMPRESSOR,chk_data_crc ubi0:data /mnt
 }
 
-# work ROUND: on what is there, and on a new directory.
-work() {
-    find /mnt -type f | sort | awk "NR % 7 == $1 % 7" | tr '\n' '\0' | xargs -0 -r rm -f
-    find /mnt -type f | sort | awk "NR % 5 == $1 % 5" | while read -r file; do
-        echo "round $1" >>"$file"
-    done
-    rm -rf /mnt/linux-$(($1 - 2))
-    oracle-manifest mutate /mnt/linux-$1 $1 250 1 300 </dev/null
-}
-
 play() {
     dmesg -c >/dev/null
     start "$OUT/ours-$1"
@@ -69,13 +59,5 @@ play() {
 }
 
 checks 1
-round=1
-while [ $round -le $ROUNDS ]; do
-    while [ ! -e "$OUT/ours-$round" ]; do
-        [ ! -e "$OUT/stop" ] || exit 1
-        usleep 50000
-    done
-    play $round
-    round=$((round + 1))
-done
+in_turns
 checks 0

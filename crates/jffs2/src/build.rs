@@ -106,7 +106,7 @@ pub(crate) fn build(mut found: Found, findings: &mut Findings) -> Tables {
     tables.pairs.sort_unstable();
     tables.xrefs.sort_unstable();
     add_entries(&mut tables, &winners, &found.names, findings);
-    drop_orphans(&mut tables, findings);
+    count_links(&mut tables, findings);
     limit_directory_names(&mut tables, findings);
     tables
 }
@@ -185,37 +185,28 @@ fn add_entries(tables: &mut Tables, winners: &[EntryRef], names: &[u8], findings
     }
 }
 
-/// Counts names, and takes everything away that no name leads to (spec: jffs2 12.7, passes 1 and 2).
-fn drop_orphans(tables: &mut Tables, findings: &mut Findings) {
-    for number in 0..tables.entries.len() {
-        if let Some(index) = tables.index(tables.entries[number].ino) {
-            tables.inodes[index].links += 1;
+/// Counts the names that can be reached from the root: what none of them leads to is gone
+/// (spec: jffs2 12.7, passes 1 and 2). Directories that were deleted may still name each other in a
+/// circle, since the deletions of their names are the first to go.
+fn count_links(tables: &mut Tables, findings: &mut Findings) {
+    let mut queue: Vec<usize> = tables.index(ROOT_INO).into_iter().collect();
+    for root in &queue {
+        tables.inodes[*root].links = 1;
+    }
+    while let Some(index) = queue.pop() {
+        for number in tables.inodes[index].entries..tables.inodes[index + 1].entries {
+            let Some(child) = tables.index(tables.entries[number as usize].ino) else { continue };
+            tables.inodes[child].links += 1;
+            if tables.inodes[child].links == 1 {
+                queue.push(child);
+            }
         }
     }
-    if let Some(root) = tables.index(ROOT_INO) {
-        tables.inodes[root].links += 1;
-    }
-    let last = tables.inodes.len() - 1;
-    let mut dead: Vec<usize> = (0..last).filter(|index| tables.inodes[*index].links == 0).collect();
-    let orphans =
-        dead.iter().filter(|index| tables.inodes[**index].nodes < tables.inodes[**index + 1].nodes);
-    let count = orphans.count();
+    let is_orphan = |pair: &&[InodeInfo]| pair[0].links == 0 && pair[0].nodes < pair[1].nodes;
+    let count = tables.inodes.windows(2).filter(is_orphan).count();
     if count > 0 {
         let message = format!("{count} inodes without a name left out");
         findings.note(Location::Whole, "orphans", message);
-    }
-    while let Some(index) = dead.pop() {
-        let range = tables.inodes[index].entries..tables.inodes[index + 1].entries;
-        for number in range {
-            let Some(child) = tables.index(tables.entries[number as usize].ino) else { continue };
-            let links = &mut tables.inodes[child].links;
-            if *links > 0 {
-                *links -= 1;
-                if *links == 0 {
-                    dead.push(child);
-                }
-            }
-        }
     }
 }
 

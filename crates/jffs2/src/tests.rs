@@ -1,11 +1,12 @@
 //! Images made node by node, read back as Linux would read them.
 
-use crate::{Jffs2, OpenOptions, Source};
-use eraseblock_base::Findings;
+use crate::{Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source};
 use eraseblock_base::random::SplitMix64;
+use eraseblock_base::{Findings, Geometry, MediumKind};
 use eraseblock_codec::{rtime, zlib};
 use eraseblock_jffs2_format::constants::compression;
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, crc32, encode};
+use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{FileKind, FileSystem, FsErrorKind, Timestamp};
 use std::sync::Arc;
@@ -331,6 +332,33 @@ fn directories_with_many_names_do_not_multiply() {
     let (fs, findings) = image.open();
     assert!(codes(&findings).contains(&"directory-name-hidden"));
     assert!(visit_all(&fs) < 2000);
+}
+
+#[test]
+fn deleted_directories_that_name_each_other_are_gone() {
+    let mut image = Image::new(ByteOrder::Little);
+    for ino in [5, 6] {
+        let mode = 0o040_755;
+        image.inode(Inode { ino, version: 1, mode, ..Inode::default() }, &[]);
+    }
+    image.data(7, 1, 0, 4, b"file");
+    image.name(5, 2, "below", 6, 4);
+    image.name(6, 2, "above", 5, 4);
+    image.name(5, 3, "second", 7, 8);
+    image.name(1, 2, "first", 7, 8);
+    image.next_block();
+    let (fs, findings) = image.open();
+    assert_eq!(codes(&findings), ["orphans"]);
+    assert_eq!((visit_all(&fs), fs.attr(7).unwrap().nlink), (1, 1));
+    assert_eq!(fs.attr(5).unwrap_err().kind(), FsErrorKind::NotFound);
+
+    let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, 8, 1, 1, 0).unwrap();
+    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+    image.bytes.resize(8 * BLOCK, 0xFF);
+    chip.import(&mut &*image.bytes, false).unwrap();
+    let (fs, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    fs.check().unwrap();
+    assert_eq!((report.inodes, fs.attr(7).unwrap().nlink), (2, 1));
 }
 
 /// Reads everything, a little of each file; how many entries there are.

@@ -27,8 +27,9 @@ mod tests;
 #[cfg(test)]
 mod toy;
 
+pub use crate::cuts::Cut;
 pub use engine::{explore, replay};
-pub use id::{Cut, CutId, Plan};
+pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};

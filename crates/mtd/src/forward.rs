@@ -34,14 +34,7 @@ macro_rules! forward {
         }
     };
     (@ oob) => {
-        fn read_oob(
-            &self,
-            addr: u64,
-            offset: u32,
-            buf: &mut [u8],
-        ) -> Result<$crate::ReadOutcome, $crate::MtdError> {
-            self.inner.read_oob(addr, offset, buf)
-        }
+        $crate::forward::forward!(@ read_oob);
 
         fn program_oob(
             &self,
@@ -50,6 +43,16 @@ macro_rules! forward {
             data: &[u8],
         ) -> Result<(), $crate::MtdError> {
             self.inner.program_oob(addr, offset, data)
+        }
+    };
+    (@ read_oob) => {
+        fn read_oob(
+            &self,
+            addr: u64,
+            offset: u32,
+            buf: &mut [u8],
+        ) -> Result<$crate::ReadOutcome, $crate::MtdError> {
+            self.inner.read_oob(addr, offset, buf)
         }
     };
     (@ read_with_oob) => {

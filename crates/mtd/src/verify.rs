@@ -1,13 +1,15 @@
 //! Reading back what was programmed (spec: mtd-nand 5, last paragraph).
 
-use crate::device::Mtd;
+use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
 use crate::forward::forward;
 use eraseblock_base::Location;
 use std::sync::Arc;
 
-/// A device that reads every program back, sub-pages included, and fails it when the bytes differ
-/// or cannot be corrected. Corrected bits are no failure.
+/// A device that reads every program back, sub-pages and out-of-band bytes included, and fails it
+/// when the bytes differ or cannot be corrected. Corrected bits are no failure. Out-of-band bytes of
+/// 0xFF were not written (see [`Mtd::program_with_oob`]) and may hold anything; those that belong to
+/// error correction are left 0xFF by the caller.
 #[derive(Debug)]
 pub struct VerifyMtd {
     inner: Arc<dyn Mtd>,
@@ -22,25 +24,51 @@ impl VerifyMtd {
     fn verify(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         let mut back = vec![0; data.len()];
         let outcome = self.inner.read(addr, &mut back)?;
-        if !outcome.uncorrectable && back == data {
-            return Ok(());
-        }
-        let wrong = back.iter().zip(data).position(|(read, written)| read != written);
-        let at = Location::Byte(addr + wrong.unwrap_or(0) as u64);
-        Err(MtdError::Failed { at, operation: "verifying a program" })
+        judge(addr, outcome, difference(&back, data))
     }
 }
 
+/// Where data does not read as it was written.
+fn difference(read: &[u8], written: &[u8]) -> Option<usize> {
+    read.iter().zip(written).position(|(read, written)| read != written)
+}
+
+/// Where out-of-band bytes do not read as they were written.
+fn oob_difference(read: &[u8], written: &[u8]) -> Option<usize> {
+    let differs = |(read, written): (&u8, &u8)| *written != 0xFF && read != written;
+    read.iter().zip(written).position(differs)
+}
+
+/// Fails a program at `addr` whose bytes cannot be trusted or differ at `wrong`.
+fn judge(addr: u64, outcome: ReadOutcome, wrong: Option<usize>) -> Result<(), MtdError> {
+    if !outcome.uncorrectable && wrong.is_none() {
+        return Ok(());
+    }
+    let at = Location::Byte(addr + wrong.unwrap_or(0) as u64);
+    Err(MtdError::Failed { at, operation: "verifying a program" })
+}
+
 impl Mtd for VerifyMtd {
-    forward!(geometry, read, erase, is_bad, mark_bad, sync, oob, read_with_oob);
+    forward!(geometry, read, erase, is_bad, mark_bad, sync, read_oob, read_with_oob);
 
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         self.inner.program(addr, data)?;
         self.verify(addr, data)
     }
 
+    fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        self.inner.program_oob(addr, offset, data)?;
+        let mut back = vec![0; data.len()];
+        let outcome = self.inner.read_oob(addr, offset, &mut back)?;
+        // Out-of-band bytes have no addresses: the place is that of their page.
+        judge(addr, outcome, oob_difference(&back, data).map(|_| 0))
+    }
+
     fn program_with_oob(&self, addr: u64, data: &[u8], oob: &[u8]) -> Result<(), MtdError> {
         self.inner.program_with_oob(addr, data, oob)?;
-        self.verify(addr, data)
+        let (mut data_back, mut oob_back) = (vec![0; data.len()], vec![0; oob.len()]);
+        let outcome = self.inner.read_with_oob(addr, &mut data_back, &mut oob_back)?;
+        let wrong = difference(&data_back, data);
+        judge(addr, outcome, wrong.or(oob_difference(&oob_back, oob).map(|_| 0)))
     }
 }

@@ -15,7 +15,7 @@ use crate::config::ChipConfig;
 use crate::counters::{Counters, Tally};
 use crate::event::{Event, EventKind, Recorded};
 use crate::file::{ChipFile, ChipFileError};
-use crate::plan::{ArmedCut, FaultPlan};
+use crate::plan::{ArmedCut, FaultPlan, Retention};
 use crate::snapshot::Snapshot;
 use crate::state::{PageWrite, State};
 use eraseblock_base::{Findings, Location, Peb};
@@ -81,8 +81,8 @@ impl Chip {
         Ok(chip)
     }
 
-    /// The chip in a file, powered on, without a fault plan but for an armed cut. Everything that
-    /// happens to it from now on is in the file at once.
+    /// The chip in a file, powered on, without a fault plan but for an armed cut and retention.
+    /// Everything that happens to it from now on is in the file at once.
     pub fn open(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, true)?;
         Self::from_file(file, config)
@@ -189,10 +189,38 @@ impl Chip {
     }
 
     /// Makes the power go off at an event to come, also for those who open the chip's file later;
-    /// `None` takes that back. Replaces the fault plan.
+    /// `None` takes that back. Replaces the fault plan but for retention.
     pub fn arm_cut(&self, cut: Option<ArmedCut>) -> Result<(), MtdError> {
         let seed = cut.map_or(0, |cut| cut.seed);
-        self.set_plan(FaultPlan { cut, ..FaultPlan::new(seed) });
+        let retention = self.retention();
+        self.set_plan(FaultPlan { cut, retention, ..FaultPlan::new(seed) });
+        self.save_whole()
+    }
+
+    /// Makes bits leak, also for those who open the chip's file later; `None` makes the cells hold
+    /// for ever. The rest of the fault plan stays.
+    pub fn set_retention(&self, retention: Option<Retention>) -> Result<(), MtdError> {
+        let mut inner = self.exclusive();
+        let plan = FaultPlan { retention, ..(*inner.state.plan).clone() };
+        inner.state.set_plan(plan);
+        drop(inner);
+        self.save_whole()
+    }
+
+    /// How fast bits leak, if they do.
+    pub fn retention(&self) -> Option<Retention> {
+        self.shared().state.plan.retention
+    }
+
+    /// Lets as much time pass as `events` events take, without any.
+    pub fn pass_time(&self, events: u64) -> Result<(), MtdError> {
+        let mut inner = self.exclusive();
+        inner.state.idle = inner.state.idle.saturating_add(events);
+        drop(inner);
+        self.save_whole()
+    }
+
+    fn save_whole(&self) -> Result<(), MtdError> {
         self.save_state().map_err(|source| MtdError::Io {
             at: Location::Whole,
             operation: "write",

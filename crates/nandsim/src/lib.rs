@@ -39,7 +39,7 @@ pub use counters::Counters;
 pub use event::{Event, EventKind, Recorded};
 pub use file::{ChipFileError, is_chip_file};
 pub use parts::Part;
-pub use plan::{ArmedCut, Chance, Fault, FaultPlan, ReadFault, ReadFlips, Trigger};
+pub use plan::{ArmedCut, Chance, Fault, FaultPlan, ReadFault, ReadFlips, Retention, Trigger};
 pub use rng::Rng;
 pub use snapshot::Snapshot;
 pub use variant::{Prefix, Variant};

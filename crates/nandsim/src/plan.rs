@@ -95,6 +95,22 @@ pub struct ReadFlips {
     pub max_bits: u16,
 }
 
+/// Charge that leaks out of the cells: cleared bits read as 1 in the end (spec: mtd-nand 15.4). Like
+/// an armed cut it is kept in a chip's file.
+///
+/// The older a program is, the more of its bits have leaked, and never fewer: first as many as error
+/// correction makes good, then more. A page is as old as its last program, in events of the chip and
+/// those of [`crate::Chip::pass_time`]; pages programmed before there was any retention are as old
+/// as that. An erase makes the cells as new. No effect on NOR.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// How many of one thousand million cleared bits leak in each event, on a block that was never
+    /// erased; ten times as many on one at the end of its endurance.
+    pub per_billion: u32,
+    /// Chooses the bits.
+    pub seed: u64,
+}
+
 /// Everything that goes wrong on a chip. The same plan over the same operations gives the same
 /// bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -114,6 +130,8 @@ pub struct FaultPlan {
     /// After this many page reads of a block, one more bit of one of its pages is wrong until the
     /// next erase (read disturb).
     pub read_disturb: Option<u32>,
+    /// Bits leak with the age of a page.
+    pub retention: Option<Retention>,
     /// Blocks that take this many erases from now and then fail every one.
     pub weak_blocks: BTreeMap<u32, u32>,
     /// Pages (numbered over the chip) that take this many programs and then fail every one.

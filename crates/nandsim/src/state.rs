@@ -11,6 +11,7 @@ mod damage;
 mod erase;
 mod program;
 mod read;
+mod retention;
 mod torn;
 
 use crate::config::{ChipConfig, Policy};
@@ -42,6 +43,10 @@ pub(crate) struct State {
     pub(crate) store: Store,
     /// The number of the next event.
     pub(crate) events: u64,
+    /// Time without events, in events.
+    pub(crate) idle: u64,
+    /// Since when bits leak.
+    pub(crate) leaks_since: u64,
     pub(crate) powered: bool,
     pub(crate) boots: u64,
     /// How many blocks have a torn bad-block mark.
@@ -58,6 +63,8 @@ impl State {
             store: Store::new(config.geometry.peb_count()),
             config,
             events: 0,
+            idle: 0,
+            leaks_since: 0,
             powered: true,
             boots: 0,
             torn_marks: 0,
@@ -72,8 +79,11 @@ impl State {
         if self.powered { Ok(()) } else { Err(MtdError::PowerOff) }
     }
 
-    /// Replaces the plan; its counts start anew.
+    /// Replaces the plan; its counts start anew, but not the age of the pages.
     pub(crate) fn set_plan(&mut self, plan: FaultPlan) {
+        if self.plan.retention.is_none() {
+            self.leaks_since = self.time();
+        }
         self.plan = Arc::new(plan);
         self.uses = Arc::default();
     }

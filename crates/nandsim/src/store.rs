@@ -21,6 +21,8 @@ pub(crate) struct PageMeta {
     pub(crate) oob_programs: u8,
     /// One bit per sub-page that has been programmed.
     pub(crate) mask: u64,
+    /// The time of the last program; only kept where bits leak.
+    pub(crate) born: u64,
 }
 
 impl PageMeta {

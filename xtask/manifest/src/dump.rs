@@ -3,9 +3,12 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// How often it is read before giving up on a quiet moment.
-const TRIES: usize = 20;
+const TRIES: usize = 100;
+/// Between two of them, for background work to come to its end.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Copies the device into a file. It is read until two passes in a row agree, so that nothing was
 /// written meanwhile and the copy is a state that existed.
@@ -17,6 +20,7 @@ pub(crate) fn dump(device: &Path, out: &Path) -> io::Result<()> {
             return fs::write(out, last);
         }
         last = again;
+        std::thread::sleep(PAUSE);
     }
     Err(io::Error::other(format!("{} never rests", device.display())))
 }

@@ -1,5 +1,6 @@
 //! `eraseblock chip`: simulated chips, each in a file, and the database of real parts.
 
+mod age;
 mod cut;
 mod new;
 mod parts;
@@ -32,6 +33,8 @@ enum ChipCommand {
     Stats(stats::StatsArgs),
     /// Make the power go off at a flash operation to come
     Cut(cut::CutArgs),
+    /// Make bits leak with time, and let time pass
+    Age(age::AgeArgs),
 }
 
 /// Does what was asked.
@@ -43,5 +46,6 @@ pub(crate) fn run(args: &ChipArgs, session: &mut Session) -> Result<(), Failure>
         ChipCommand::Import(args) => transfer::import(args, session),
         ChipCommand::Stats(args) => stats::run(args, session),
         ChipCommand::Cut(args) => cut::run(args, session),
+        ChipCommand::Age(args) => age::run(args, session),
     }
 }

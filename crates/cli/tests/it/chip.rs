@@ -186,3 +186,27 @@ fn what_cannot_be_done_is_refused_with_a_hint() {
     assert_eq!(fs::metadata(sample.path("raw")).unwrap().len(), 1 << 20);
     sample.ok(&["ubi", "mkvol", "raw", "a", "--all"]);
 }
+
+#[test]
+fn a_chip_ages_until_its_data_is_lost() {
+    let sample = with_volume();
+    fs::write(sample.path("data"), vec![0x35; 100_000]).unwrap();
+    sample.ok(&["ubi", "update", "c:data", "data"]);
+    let leaking = json(&sample, &["chip", "age", "c", "--leak", "1000", "--seed", "4"]);
+    assert_eq!(leaking["retention"]["per_billion"], 1000);
+    let read = || sample.run(&["cat", "c:data"]).out.as_bytes().starts_with(&[0x35; 100_000]);
+    let corrected =
+        || json(&sample, &["chip", "stats", "c"])["counters"]["corrected_bits"].as_u64();
+    assert!(read());
+    sample.ok(&["chip", "age", "c", "--pass", "300"]);
+    assert!(read(), "few leaks are corrected");
+    // Written anew while the chip is open for writing, the data is young again.
+    sample.ok(&["ubi", "update", "c:data", "data"]);
+    assert!(corrected() > Some(0));
+    sample.ok(&["chip", "age", "c", "--pass", "20000"]);
+    assert!(!read(), "many are not");
+    assert!(sample.ok(&["chip", "stats", "c"]).out.contains("retention   1 000 of a billion"));
+    sample.ok(&["chip", "age", "c", "--off"]);
+    assert!(read());
+    assert_eq!(sample.run(&["chip", "age", "c"]).code, 2);
+}

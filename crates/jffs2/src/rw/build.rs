@@ -17,7 +17,7 @@ use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
 use eraseblock_jffs2_format::decode;
 use eraseblock_mtd::Mtd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The least free bytes a partly filled block is continued for.
@@ -100,6 +100,19 @@ fn version_sum(scan: &Scan<'_>) -> u64 {
     nodes.chain(scan.names.iter().map(|name| u64::from(name.version))).sum()
 }
 
+/// All that names lead to from the root. Directories that were deleted may still name each other
+/// in a circle, since the deletions of their names are the first to go.
+fn reached(winners: &[ScannedName]) -> BTreeSet<u32> {
+    let mut reached = BTreeSet::from([ROOT_INO]);
+    let mut queue = vec![ROOT_INO];
+    while let Some(dir) = queue.pop() {
+        let first = winners.partition_point(|name| name.dir < dir);
+        let names = winners[first..].iter().take_while(|name| name.dir == dir);
+        queue.extend(names.map(|name| name.ino).filter(|ino| reached.insert(*ino)));
+    }
+    reached
+}
+
 impl State {
     fn add_names(&mut self, names: &[ScannedName]) {
         for name in names {
@@ -118,7 +131,8 @@ impl State {
         findings: &mut Findings,
     ) -> Result<(), Jffs2Error> {
         let winners = self.winners(names, text)?;
-        for name in &winners {
+        let reached = reached(&winners);
+        for name in winners.iter().filter(|name| reached.contains(&name.dir)) {
             if let Some(target) = self.inodes.get_mut(&name.ino) {
                 target.names += 1;
                 target.parent = name.dir;
@@ -129,24 +143,11 @@ impl State {
                 self.blocks.obsolete(name.place);
             }
         }
-        let mut dead: Vec<u32> =
+        let dead: Vec<u32> =
             self.inodes.iter().filter(|(_, cache)| cache.names == 0).map(|(ino, _)| *ino).collect();
         let count = dead.len();
-        while let Some(ino) = dead.pop() {
-            let first = winners.partition_point(|name| name.dir < ino);
-            for name in winners[first..].iter().take_while(|name| name.dir == ino) {
-                if let Some(child) = self.inodes.get_mut(&name.ino)
-                    && child.names > 0
-                {
-                    child.names -= 1;
-                    if child.names == 0 {
-                        dead.push(name.ino);
-                    }
-                }
-            }
-            for place in self.inodes.remove(&ino).unwrap_or_default().nodes {
-                self.blocks.obsolete(place);
-            }
+        for place in dead.iter().filter_map(|ino| self.inodes.remove(ino)).flat_map(|it| it.nodes) {
+            self.blocks.obsolete(place);
         }
         if count > 0 {
             let message = format!("{count} inodes without a name removed");

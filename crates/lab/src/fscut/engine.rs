@@ -1,12 +1,13 @@
 //! Running sequences, cutting them everywhere, counting.
 
 use super::allowed::{Allowed, Broken};
-use super::id::{Cut, CutId, Plan};
+use super::id::{CutId, Plan};
 use super::judge::{Case, is_unstable};
 use super::live::{Live, Start, Step, empty};
 use super::target::{Rules, Target};
 use super::workload::{setup, short};
 use super::{FsLabError, FsOptions, FsReport, FsViolation};
+use crate::cuts::Cut;
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot, Variant};

@@ -3,7 +3,7 @@
 //! means that the power went before event 37 began, while nothing was happening.
 
 use super::FsLabError;
-use eraseblock_nandsim::Variant;
+use crate::cuts::{self, Cut};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,24 +42,6 @@ fn parse_plan(text: &str) -> Option<Plan> {
     }
 }
 
-/// How the power went at an event.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Cut {
-    /// During it.
-    During(Variant),
-    /// Before it, and nobody had asked for it yet.
-    Idle,
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::During(variant) => variant.fmt(f),
-            Self::Idle => f.write_str("off"),
-        }
-    }
-}
-
 /// The name of a state.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CutId {
@@ -84,10 +66,7 @@ impl CutId {
 impl fmt::Display for CutId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.target.0, self.target.1, self.plan)?;
-        for (index, (event, cut)) in self.cuts.iter().enumerate() {
-            write!(f, "{}{event}.{cut}", if index == 0 { '@' } else { '+' })?;
-        }
-        Ok(())
+        cuts::write(f, &self.cuts)
     }
 }
 
@@ -100,20 +79,11 @@ impl FromStr for CutId {
 }
 
 fn parse(text: &str) -> Option<CutId> {
-    let (place, cuts) = text.split_once('@').unwrap_or((text, ""));
-    let mut place = place.split('/');
-    let (fs, chip, plan) = (place.next()?, place.next()?, place.next()?);
-    if place.next().is_some() || fs.is_empty() || chip.is_empty() {
+    let ([fs, chip, plan], cuts) = cuts::parse(text)?;
+    if fs.is_empty() || chip.is_empty() {
         return None;
     }
-    let target = (fs.to_owned(), chip.to_owned());
-    let mut id = CutId { target, plan: parse_plan(plan)?, cuts: Vec::new() };
-    for cut in cuts.split('+').filter(|cut| !cut.is_empty()) {
-        let (event, cut) = cut.split_once('.')?;
-        let cut = if cut == "off" { Cut::Idle } else { Cut::During(cut.parse().ok()?) };
-        id.cuts.push((event.parse().ok()?, cut));
-    }
-    Some(id)
+    Some(CutId { target: (fs.to_owned(), chip.to_owned()), plan: parse_plan(plan)?, cuts })
 }
 
 impl serde::Serialize for CutId {

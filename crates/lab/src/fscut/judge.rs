@@ -2,9 +2,10 @@
 
 use super::FsViolation;
 use super::allowed::{Allowed, Broken, Look};
-use super::id::{Cut, CutId};
+use super::id::CutId;
 use super::target::{Mounted, Rules, Target};
 use super::tree::Tree;
+use crate::cuts::Cut;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
 use eraseblock_vfs::{
     Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,

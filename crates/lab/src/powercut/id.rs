@@ -2,6 +2,7 @@
 //! with variant P3, its recovery cut at event 141 with variant E2.
 
 use super::{LabError, Shape};
+use crate::cuts;
 use eraseblock_nandsim::Variant;
 use std::fmt;
 use std::str::FromStr;
@@ -30,10 +31,7 @@ impl ReplayId {
 impl fmt::Display for ReplayId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ubi/{}/{}", self.shape.name(), self.seed)?;
-        for (index, (event, variant)) in self.cuts.iter().enumerate() {
-            write!(f, "{}{event}.{variant}", if index == 0 { '@' } else { '+' })?;
-        }
-        Ok(())
+        cuts::write(f, &self.cuts)
     }
 }
 
@@ -46,19 +44,11 @@ impl FromStr for ReplayId {
 }
 
 fn parse(text: &str) -> Option<ReplayId> {
-    let (place, cuts) = text.split_once('@').unwrap_or((text, ""));
-    let mut place = place.split('/');
-    let (kind, shape, seed) = (place.next()?, place.next()?, place.next()?);
-    if kind != "ubi" || place.next().is_some() {
+    let ([kind, shape, seed], cuts) = cuts::parse(text)?;
+    if kind != "ubi" {
         return None;
     }
-    let mut id =
-        ReplayId { shape: Shape::find(shape)?, seed: seed.parse().ok()?, cuts: Vec::new() };
-    for cut in cuts.split('+').filter(|cut| !cut.is_empty()) {
-        let (event, variant) = cut.split_once('.')?;
-        id.cuts.push((event.parse().ok()?, variant.parse().ok()?));
-    }
-    Some(id)
+    Some(ReplayId { shape: Shape::find(shape)?, seed: seed.parse().ok()?, cuts })
 }
 
 impl serde::Serialize for ReplayId {

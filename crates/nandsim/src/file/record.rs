@@ -3,7 +3,7 @@
 use crate::config::ChipConfig;
 use crate::counters::Counters;
 use crate::overlay::{BlockFaults, MAX_FLIPS, PageFault, Unstable};
-use crate::plan::{ArmedCut, FaultPlan};
+use crate::plan::{ArmedCut, FaultPlan, Retention};
 use crate::state::State;
 use crate::store::{Block, PageMeta, Slot};
 use eraseblock_base::crc::{crc32, crc32_continue};
@@ -79,6 +79,7 @@ pub(super) fn encode_state(state: &State, counters: &Counters) -> Vec<u8> {
         counters.virtual_ns,
     ];
     let mut out: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    encode_ageing(&mut out, state);
     if let Some(cut) = state.waiting_cut() {
         out.extend(cut.event.to_le_bytes());
         out.extend(cut.seed.to_le_bytes());
@@ -102,14 +103,45 @@ pub(super) fn decode_state(payload: &[u8], state: &mut State) -> Option<Counters
         failed_codewords: input.u64()?,
         virtual_ns: input.u64()?,
     };
+    decode_ageing(&mut input, state)?;
     if !input.0.is_empty() {
         let (event, seed) = (input.u64()?, input.u64()?);
         let (program, erase) = std::str::from_utf8(input.0).ok()?.split_once(' ')?;
         let (program, erase) = (program.parse().ok()?, erase.parse().ok()?);
         let cut = Some(ArmedCut { event, program, erase, seed });
-        state.set_plan(FaultPlan { cut, ..FaultPlan::new(seed) });
+        let retention = state.plan.retention;
+        let since = state.leaks_since;
+        state.set_plan(FaultPlan { cut, retention, ..FaultPlan::new(seed) });
+        state.leaks_since = since;
     }
     Some(counters)
+}
+
+/// What no armed cut can begin with: there are fewer events.
+const AGEING: &[u8; 8] = b"ageing\r\n";
+
+fn encode_ageing(out: &mut Vec<u8>, state: &State) {
+    let retention = state.plan.retention;
+    if retention.is_none() && state.idle == 0 {
+        return;
+    }
+    out.extend(AGEING);
+    out.extend(state.idle.to_le_bytes());
+    out.extend(state.leaks_since.to_le_bytes());
+    out.extend(retention.map_or(0, |retention| retention.seed).to_le_bytes());
+    out.push(u8::from(retention.is_some()));
+    out.extend(retention.map_or(0, |retention| retention.per_billion).to_le_bytes());
+}
+
+fn decode_ageing(input: &mut Input, state: &mut State) -> Option<()> {
+    let Some(rest) = input.0.strip_prefix(AGEING) else { return Some(()) };
+    input.0 = rest;
+    state.idle = input.u64()?;
+    let (since, seed, leaks) = (input.u64()?, input.u64()?, input.u8()? != 0);
+    let retention = Retention { per_billion: input.u32()?, seed };
+    state.set_plan(FaultPlan { retention: leaks.then_some(retention), ..FaultPlan::default() });
+    state.leaks_since = since;
+    Some(())
 }
 
 const BAD: u8 = 1;
@@ -140,6 +172,9 @@ pub(super) fn encode_slot(slot: &Slot) -> Vec<u8> {
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     for (page, fault) in faults.iter().flat_map(|faults| &faults.pages) {
         encode_fault(&mut out, *page, fault);
+    }
+    if pages.iter().any(|page| page.born > 0) {
+        out.extend(pages.iter().flat_map(|page| page.born.to_le_bytes()));
     }
     out
 }
@@ -173,9 +208,8 @@ pub(super) fn decode_slot(payload: &[u8], config: &ChipConfig) -> Option<Slot> {
     let mut block = Block::default();
     for _ in 0..pages {
         let (programs, oob_programs, mask) = (input.u8()?, input.u8()?, input.u64()?);
-        block.pages.push(PageMeta { programs, oob_programs, mask });
+        block.pages.push(PageMeta { programs, oob_programs, mask, born: 0 });
     }
-    slot.block = (pages > 0).then(|| Arc::new(block));
     let count = input.u32()?;
     if count > config.pages_per_peb() {
         return None;
@@ -189,6 +223,12 @@ pub(super) fn decode_slot(payload: &[u8], config: &ChipConfig) -> Option<Slot> {
     if faults.refuses_programs || !faults.pages.is_empty() {
         slot.faults = Some(Arc::new(faults));
     }
+    if !input.0.is_empty() {
+        for page in &mut block.pages {
+            page.born = input.u64()?;
+        }
+    }
+    slot.block = (pages > 0).then(|| Arc::new(block));
     input.0.is_empty().then_some(slot)
 }
 

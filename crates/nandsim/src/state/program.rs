@@ -54,6 +54,7 @@ impl State {
         self.charge(tally, 7, write.data.len() + spare, timing.program_ns + 100);
         let fault = self.program_fault(write, number);
         let result = self.program_with(write, number, fault);
+        self.note_program_time(write.peb, write.page)?;
         let saved = self.persist(write.peb, tally);
         result.and(saved)
     }

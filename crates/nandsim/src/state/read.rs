@@ -37,10 +37,12 @@ impl State {
             return Ok(None);
         }
         self.count_read(tally, range, buf.len());
-        match fault {
-            None => self.load(range.peb, range.page, range.from, buf)?,
-            Some(_) => return self.deliver(tally, range, buf, &[]).map(Some),
+        let end = range.from + buf.len();
+        let leaked = self.leaked_bits(range.peb, range.page, range.from, end)?;
+        if fault.is_some() || !leaked.is_empty() {
+            return self.deliver(tally, range, buf, &leaked).map(Some);
         }
+        self.load(range.peb, range.page, range.from, buf)?;
         Ok(Some(ReadOutcome::CLEAN))
     }
 
@@ -73,6 +75,8 @@ impl State {
                 None => {}
             }
         }
+        let end = range.from + buf.len();
+        extra.extend(self.leaked_bits(range.peb, range.page, range.from, end)?);
         extra.sort_unstable();
         let outcome = self.deliver(tally, range, buf, &extra)?;
         // Counts of disturbing and unstable reads belong to the block.

@@ -1,10 +1,11 @@
 //! Software ECC and verification over raw simulated chips.
 
-use super::{P0, large, mini, pattern};
-use eraseblock_mtd::Mtd;
+use super::{P0, P1, large, mini, pattern};
+use eraseblock_base::Location;
 use eraseblock_mtd::ecc::{EccMtd, EccScheme};
 use eraseblock_mtd::verify::VerifyMtd;
-use eraseblock_nandsim::{Chip, ChipConfig, Fault, FaultPlan, Variant};
+use eraseblock_mtd::{Mtd, MtdError};
+use eraseblock_nandsim::{Chip, ChipConfig, Fault, FaultPlan, Rules, Variant};
 use std::sync::Arc;
 
 fn protected(config: ChipConfig, scheme: EccScheme) -> (Arc<Chip>, EccMtd) {
@@ -103,4 +104,40 @@ fn verification_finds_lost_and_wrong_programs() {
     assert!(device.program(512, &pattern(512, 1)).is_err());
     assert!(device.program(1024, &pattern(512, 1)).is_err());
     device.program(1536, &pattern(512, 1)).unwrap();
+}
+
+#[test]
+fn verification_compares_out_of_band_bytes() {
+    let chip = Arc::new(Chip::new(large().with_raw_reads()));
+    let plan = FaultPlan::new(1)
+        .with(1, Fault::Lost)
+        .with(3, Fault::Silent { bits: 1 })
+        .with(4, Fault::Flips { bits: 1 });
+    chip.set_plan(plan);
+    let device = VerifyMtd::new(chip.clone());
+    let failed = |result| match result {
+        Err(MtdError::Failed { at, operation: "verifying a program" }) => Some(at),
+        other => panic!("{other:?}"),
+    };
+    let (page, mut oob) = (pattern(2048, 1), pattern(64, 2));
+    oob[..2].fill(0xFF); // the place of the bad-block mark
+    device.program_with_oob(0, &page, &oob).unwrap();
+    assert_eq!(failed(device.program_with_oob(2048, &page, &oob)), Some(Location::Byte(2048)));
+    device.program_oob(2 * 2048, 8, &[1, 2, 0xFF, 4]).unwrap();
+    failed(device.program_oob(3 * 2048, 0, &[0; 8]));
+    failed(device.program_oob(4 * 2048, 0, &[0; 8]));
+    // Through error correction: its own bytes are not the caller's.
+    let ecc: Arc<dyn Mtd> = Arc::new(EccMtd::new(chip.clone(), BCH4).unwrap());
+    let device = VerifyMtd::new(ecc);
+    chip.erase(P1).unwrap();
+    let at = 32_768;
+    device.program_with_oob(at, &page, &[0xFF, 0xFF, 7, 8]).unwrap();
+    // Bytes that are not written may hold anything, bytes that are must be what was asked for.
+    device.program_oob(at, 4, &[5]).unwrap();
+    device.program_oob(at, 2, &[0xFF, 0xFF, 0xFF, 6]).unwrap();
+    let lawless = Arc::new(Chip::new(large().with_rules(Rules::OFF)));
+    lawless.corrupt_bits(P0, 2048, &[2048 * 8 + 8 * 3]).unwrap();
+    let device = VerifyMtd::new(lawless);
+    let wrong = device.program_with_oob(2048, &page, &[0xFF, 0xFF, 0xFF, 0x55]);
+    assert_eq!(failed(wrong), Some(Location::Byte(2048)), "the data was right");
 }

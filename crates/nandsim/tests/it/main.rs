@@ -5,6 +5,7 @@ mod bbt;
 mod ecc;
 mod file;
 mod partition;
+mod retention;
 mod rules;
 mod variants;
 

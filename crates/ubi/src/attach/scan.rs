@@ -48,35 +48,119 @@ pub(super) enum DataState {
 impl Scanner<'_> {
     /// Reads the headers of the blocks in `range`, several at a time; the result is in order.
     pub(super) fn read_range(&self, range: Range<u32>) -> Vec<PebReading> {
-        let buffer = || self.buffer();
-        let read = |buf: &mut Vec<u8>, peb| self.read_with(Peb::new(peb), buf);
         if range.len() <= WORTH_A_THREAD {
-            let mut buf = buffer();
-            return range.map(|peb| read(&mut buf, peb)).collect();
+            return self.read_together(range);
         }
-        range.into_par_iter().with_min_len(WORTH_A_THREAD).map_init(buffer, read).collect()
+        let starts: Vec<u32> = range.clone().step_by(BATCH as usize).collect();
+        let batch = |start: u32| self.read_together(start..range.end.min(start + BATCH));
+        starts.into_par_iter().flat_map_iter(batch).collect()
     }
 
     /// Reads the headers of a block.
     pub(super) fn read_peb(&self, peb: Peb) -> PebReading {
-        self.read_with(peb, &mut self.buffer())
+        let bad = self.is_bad(peb);
+        let reading =
+            bad.and_then(|bad| if bad { Ok(PebReading::Bad) } else { self.read_good(peb) });
+        reading.unwrap_or_else(PebReading::Failed)
     }
 
-    /// Room for both headers, if they are near each other.
-    fn buffer(&self) -> Vec<u8> {
-        let (_, end) = self.vid_unit();
-        vec![0; if end <= NEAR { end } else { 0 }]
-    }
-
-    fn read_with(&self, peb: Peb, buf: &mut [u8]) -> PebReading {
-        self.try_read_peb(peb, buf).unwrap_or_else(PebReading::Failed)
-    }
-
-    fn try_read_peb(&self, peb: Peb, buf: &mut [u8]) -> Result<PebReading, MtdError> {
-        if self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)? {
-            return Ok(PebReading::Bad);
+    /// Reads the headers of the blocks in `range`, all of which the device may keep in flight
+    /// together, if the two headers of a block are near each other.
+    fn read_together(&self, range: Range<u32>) -> Vec<PebReading> {
+        let len = self.near_headers();
+        let pebs: Vec<Peb> = range.map(Peb::new).collect();
+        if len == 0 {
+            return pebs.into_iter().map(|peb| self.read_peb(peb)).collect();
         }
-        let (ec, vid) = self.read_headers(peb, buf)?;
+        let bad: Vec<Result<bool, MtdError>> = pebs.iter().map(|peb| self.is_bad(*peb)).collect();
+        let mut bytes = vec![0; len * pebs.len()];
+        let is_good = |number: &usize| matches!(bad[*number], Ok(false));
+        let address = |number: usize| self.device.geometry().address_of(pebs[number]);
+        let numbered = bytes.chunks_exact_mut(len).enumerate();
+        let good = numbered.filter(|(number, _)| is_good(number));
+        let mut ranges: Vec<_> = good.map(|(number, buf)| (address(number), buf)).collect();
+        // A batch fails as a whole: then each block is asked for itself.
+        let outcomes = self.device.read_batch(&mut ranges).ok();
+        let mut outcomes = outcomes.into_iter().flatten();
+        let read = |((peb, bad), both): ((Peb, Result<bool, MtdError>), &[u8])| {
+            if bad? {
+                return Ok(PebReading::Bad);
+            }
+            match outcomes.next() {
+                Some(outcome) => self.judge_near(peb, both, self.quality(outcome)),
+                None => self.read_good(peb),
+            }
+        };
+        let read = pebs.iter().copied().zip(bad).zip(bytes.chunks_exact(len)).map(read);
+        read.map(|reading| reading.unwrap_or_else(PebReading::Failed)).collect()
+    }
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        Ok(self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)?)
+    }
+
+    /// Bytes at the start of a block that hold both headers; 0 if they are not near each other.
+    fn near_headers(&self) -> usize {
+        let (_, end) = self.vid_unit();
+        if end <= NEAR { end } else { 0 }
+    }
+
+    /// Reads the headers of a block that is not bad, with one read if they are near each other and
+    /// nothing is wrong with it.
+    fn read_good(&self, peb: Peb) -> Result<PebReading, MtdError> {
+        let mut both = vec![0; self.near_headers()];
+        if both.is_empty() {
+            return self.judge_apart(peb);
+        }
+        match self.read(peb, 0, &mut both) {
+            Ok(quality) => self.judge_near(peb, &both, quality),
+            Err(_) => self.judge_apart(peb),
+        }
+    }
+
+    /// What both headers say, if nothing was wrong with the read of both.
+    ///
+    /// All of the second header's unit has been read, which costs no further page: its first 64
+    /// bytes may look erased although it was being programmed when the power went off.
+    fn judge_near(
+        &self,
+        peb: Peb,
+        both: &[u8],
+        quality: ReadQuality,
+    ) -> Result<PebReading, MtdError> {
+        if quality != ReadQuality::Clean {
+            return self.judge_apart(peb);
+        }
+        let offset = self.layout.vid_hdr_offset();
+        let ec = classify_ec(both, quality, &self.layout, Location::peb(peb));
+        let at = Location::Peb(peb, offset);
+        let vid = classify_vid(&both[offset as usize..], quality, &self.layout, at);
+        let shared = self.layout.headers_share_a_unit();
+        let torn = vid == HeaderState::Erased && !shared && !is_erased(&both[self.vid_unit().0..]);
+        self.conclude(peb, ec, if torn { HeaderState::ErasedBitflips } else { vid })
+    }
+
+    /// Reads one header after the other. Where the erase-counter header is erased the other one is
+    /// not looked at.
+    fn judge_apart(&self, peb: Peb) -> Result<PebReading, MtdError> {
+        let mut bytes = [0_u8; HEADER_BYTES];
+        let quality = self.read(peb, 0, &mut bytes)?;
+        let ec = classify_ec(&bytes, quality, &self.layout, Location::peb(peb));
+        if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
+            return self.conclude(peb, ec, HeaderState::Erased);
+        }
+        let vid = self.read_vid(peb)?;
+        let torn = vid == HeaderState::Erased && !self.is_vid_unit_erased(peb)?;
+        self.conclude(peb, ec, if torn { HeaderState::ErasedBitflips } else { vid })
+    }
+
+    /// Looks at the data where that tells what the headers do not.
+    fn conclude(
+        &self,
+        peb: Peb,
+        ec: HeaderState<EcHeader>,
+        vid: HeaderState<VidHeader>,
+    ) -> Result<PebReading, MtdError> {
         match ec {
             HeaderState::Erased => return Ok(PebReading::Empty { bitflips: false }),
             HeaderState::ErasedBitflips => return Ok(PebReading::Empty { bitflips: true }),
@@ -84,39 +168,6 @@ impl Scanner<'_> {
         }
         let data = if vid.is_bad() && !ec.is_bad() { Some(self.read_data(peb)?) } else { None };
         Ok(PebReading::Headers { ec, vid, data })
-    }
-
-    /// Reads both headers, with one read if they are near each other and nothing is wrong with it.
-    /// Where the erase-counter header is erased the other one is not looked at.
-    ///
-    /// All of the second header's unit is read, which costs no further page: its first 64 bytes
-    /// may look erased although it was being programmed when the power went off.
-    fn read_headers(
-        &self,
-        peb: Peb,
-        buf: &mut [u8],
-    ) -> Result<(HeaderState<EcHeader>, HeaderState<VidHeader>), MtdError> {
-        let offset = self.layout.vid_hdr_offset() as usize;
-        let (unit_start, unit_end) = self.vid_unit();
-        if let Some(both) = buf.get_mut(..unit_end)
-            && let Ok(ReadQuality::Clean) = self.read(peb, 0, both)
-        {
-            let ec = classify_ec(both, ReadQuality::Clean, &self.layout, Location::peb(peb));
-            let at = Location::Peb(peb, self.layout.vid_hdr_offset());
-            let vid = classify_vid(&both[offset..], ReadQuality::Clean, &self.layout, at);
-            let shared = self.layout.headers_share_a_unit();
-            let torn = vid == HeaderState::Erased && !shared && !is_erased(&both[unit_start..]);
-            return Ok((ec, if torn { HeaderState::ErasedBitflips } else { vid }));
-        }
-        let mut bytes = [0_u8; HEADER_BYTES];
-        let quality = self.read(peb, 0, &mut bytes)?;
-        let ec = classify_ec(&bytes, quality, &self.layout, Location::peb(peb));
-        if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
-            return Ok((ec, HeaderState::Erased));
-        }
-        let vid = self.read_vid(peb)?;
-        let torn = vid == HeaderState::Erased && !self.is_vid_unit_erased(peb)?;
-        Ok((ec, if torn { HeaderState::ErasedBitflips } else { vid }))
     }
 
     /// Where the unit of the volume identifier header starts and ends.
@@ -188,6 +239,9 @@ const NEAR: usize = 8192;
 
 /// Blocks whose headers are read faster than a thread is woken.
 const WORTH_A_THREAD: usize = 64;
+
+/// Blocks whose headers are read with one call.
+const BATCH: u32 = 128;
 
 /// Bytes read at a time where much has to be read.
 const PIECE: u32 = 1 << 16;

@@ -1,6 +1,7 @@
 //! UBI from the outside: attaching, reading and writing images.
 #![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
+mod batches;
 mod builder;
 mod conformance;
 mod detection;
@@ -8,4 +9,5 @@ mod fastmap;
 mod image;
 mod mutation;
 mod random;
+mod retention;
 mod running;

@@ -320,3 +320,48 @@ fn formatting_keeps_the_erase_counters() {
     assert_eq!((counters[20], counters[9]), (20 % 7 + 4, 5));
     ubi.check_invariants().unwrap();
 }
+
+/// The power went off when the last data of a static LEB was there and its correction code was not.
+/// The LEB's own checksum proves the data; what fills the last unit was zero, whatever is read now.
+#[test]
+fn a_static_leb_whose_last_unit_lost_its_correction_code_is_proved_by_its_checksum() {
+    const LEN: usize = 3 * 512 + 100;
+    let lost = ReadOutcome { corrected_bits: 0, uncorrectable: true };
+    let flash = Flash::standard();
+    let (device, ubi) = open(&flash);
+    let ubi = ubi.unwrap();
+    let kind = VolumeKind::Static;
+    let id = ubi.create_volume(&NewVolume { kind, ..new_volume("s", 1) }).unwrap();
+    let content: Vec<u8> = (0..LEN).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    ubi.update_volume(id, LEN as u64, &mut &content[..]).unwrap();
+    let is_start = |bytes: &[u8]| bytes == &content[..512];
+    let start = device.to_bytes().windows(512).position(is_start).unwrap();
+    let unit = (start + 3 * 512) as u64..(start + 4 * 512) as u64;
+    device.plant_outcome(unit, lost);
+    // The filling reads as anything.
+    device.poke((start + LEN) as u64, &[0xEE; 300]).unwrap();
+
+    let volume = ubi.volume(id).unwrap();
+    let size = volume.leb_size() as usize;
+    let mut expected = content.clone();
+    expected.resize(4 * 512, 0);
+    expected.resize(size, 0xFF);
+    for (from, to) in [(0, size), (0, LEN), (0, 4 * 512), (3 * 512, LEN), (1000, LEN + 7)] {
+        let mut found = vec![0x77; to - from];
+        let offset = u32::try_from(from).unwrap();
+        let outcome = volume.read(Leb::new(0), offset, &mut found).unwrap();
+        assert!(!outcome.uncorrectable && outcome.corrected_bits > 0, "{from}..{to}");
+        assert!(found == expected[from..to], "{from}..{to}");
+    }
+    // It is to be written anew where correction works again.
+    assert_eq!(ubi.health().lists.scrub, 1);
+
+    // Nothing proves the filling alone, nor data behind it, nor data that is not what was written.
+    let read = |offset, len| volume.read(Leb::new(0), offset, &mut vec![0; len]).unwrap();
+    assert!(read(u32::try_from(LEN).unwrap(), 50).uncorrectable);
+    let behind = (start + 4 * 512) as u64;
+    device.plant_outcome(behind..behind + 1, lost);
+    assert!(read(0, size).uncorrectable && !read(0, 4 * 512).uncorrectable);
+    device.poke((start + 5) as u64, &[0]).unwrap();
+    assert!(read(0, LEN).uncorrectable);
+}

@@ -34,6 +34,14 @@ pub(super) struct Report {
     counters: Counters,
     wear: WearReport,
     armed_cut: Option<Cut>,
+    retention: Option<Leak>,
+}
+
+/// Bits that leak.
+#[derive(Debug, Serialize)]
+struct Leak {
+    per_billion: u32,
+    seed: u64,
 }
 
 /// An armed power cut.
@@ -75,6 +83,9 @@ impl Report {
                 erase: cut.erase.to_string(),
                 seed: cut.seed,
             }),
+            retention: chip
+                .retention()
+                .map(|leak| Leak { per_billion: leak.per_billion, seed: leak.seed }),
         }
     }
 
@@ -105,12 +116,13 @@ impl Report {
                 text::count(u64::from(wear.bad_blocks), "bad block", "bad blocks")
             ),
             format!(
-                "{}{} page reads, {} page programs, {} erases; {} bits corrected",
+                "{}{} page reads, {} page programs, {} erases; {} bits corrected{}",
                 label("operations"),
                 text::grouped(counters.page_reads),
                 text::grouped(counters.page_programs),
                 text::grouped(counters.erases),
-                text::grouped(counters.corrected_bits)
+                text::grouped(counters.corrected_bits),
+                lost(counters.failed_codewords)
             ),
             format!("{}{} on the real part", label("time"), seconds(counters.virtual_ns)),
         ];
@@ -128,6 +140,10 @@ impl Report {
                 session.style.paint(Ink::Yellow, armed)
             ));
         }
+        if let Some(leak) = &self.retention {
+            let rate = text::grouped(leak.per_billion.into());
+            lines.push(format!("{}{rate} of a billion bits leak an operation", label("retention")));
+        }
         session.lines(lines)
     }
 
@@ -138,6 +154,14 @@ impl Report {
             |part| format!("{part}, {} of {size}", self.kind),
         )
     }
+}
+
+/// What reads could not correct, if there was any.
+fn lost(codewords: u64) -> String {
+    if codewords == 0 {
+        return String::new();
+    }
+    format!(", {} not", text::count(codewords, "codeword", "codewords"))
 }
 
 /// Nanoseconds as seconds with three places.

@@ -1,5 +1,4 @@
 //! The figures are what the specification promises.
-#![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_lab::figures::{Size, attach_cost, wear, write_cost};
 

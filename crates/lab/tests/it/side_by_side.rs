@@ -1,5 +1,4 @@
 //! UBIFS and JFFS2 on one chip, and what a mount of JFFS2 reads.
-#![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_lab::figures::side_by_side::{Side, cost, mount_bytes};
 

@@ -1,31 +1,11 @@
 //! UBIFS under power cuts.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
 
+use crate::report::explored;
 use eraseblock_lab::fscut::{
-    FsOptions, FsReport, Plan, Target, explore, pair_count, replay, sabotaged_ubifs, single_count,
-    tight_ubifs, ubifs,
+    FsOptions, Plan, explore, pair_count, replay, sabotaged_ubifs, single_count, tight_ubifs, ubifs,
 };
 use eraseblock_lab::powercut::Shape;
 use eraseblock_ubifs::rw::sabotage::Sabotage;
-
-fn run(target: &dyn Target, options: &FsOptions) -> FsReport {
-    let report = explore(target, options).unwrap();
-    println!(
-        "{}: {} plans, {} operations, {} states, {} duplicates, {} nested, {} events, {:.1} s",
-        report.target,
-        report.plans,
-        report.operations,
-        report.states,
-        report.duplicates,
-        report.nested_states,
-        report.events,
-        report.seconds
-    );
-    for found in &report.violations {
-        println!("{} {}: {}", found.id, found.rule, found.message);
-    }
-    report
-}
 
 #[test]
 fn single_operations_survive_cuts_on_nand() {
@@ -33,7 +13,7 @@ fn single_operations_survive_cuts_on_nand() {
         let plans = (0..single_count()).step_by(11).map(Plan::Single).collect();
         let options =
             FsOptions { plans, judge_every: 9, nested_every: 997, ..FsOptions::default() };
-        assert!(run(&ubifs(shape), &options).violations.is_empty());
+        assert!(explored(&ubifs(shape), &options).violations.is_empty());
     }
 }
 
@@ -41,7 +21,7 @@ fn single_operations_survive_cuts_on_nand() {
 fn pairs_survive_cuts() {
     let plans = (0..pair_count()).step_by(1709).map(Plan::Pair).collect();
     let options = FsOptions { plans, judge_every: 17, nested_every: 997, ..FsOptions::default() };
-    assert!(run(&ubifs(Shape::Mini), &options).violations.is_empty());
+    assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 /// What a mount writes to say that the file system is in use was appended behind the last master
@@ -52,7 +32,7 @@ fn pairs_survive_cuts() {
 fn a_mount_that_was_cut_is_followed_by_others() {
     let plans = vec![Plan::Single(4)];
     let options = FsOptions { plans, nested_every: 61, ..FsOptions::default() };
-    assert!(run(&ubifs(Shape::Mini), &options).violations.is_empty());
+    assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 /// A copy of the master that reads well at one mount and not at the next: the journal's and the
@@ -62,7 +42,7 @@ fn a_mount_that_was_cut_is_followed_by_others() {
 fn a_mount_chooses_its_master_once() {
     let plans = vec![Plan::Single(224)];
     let options = FsOptions { plans, nested_every: 5, ..FsOptions::default() };
-    assert!(run(&ubifs(Shape::Mini), &options).violations.is_empty());
+    assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 /// A whiteout in a set-group-id directory belonged to nobody instead of the directory's group
@@ -71,7 +51,7 @@ fn a_mount_chooses_its_master_once() {
 fn an_old_file_system_survives_cuts() {
     let plans = (1..=8).map(Plan::Aged).collect();
     let options = FsOptions { plans, judge_every: 199, nested_every: 0, ..FsOptions::default() };
-    let report = run(&tight_ubifs(), &options);
+    let report = explored(&tight_ubifs(), &options);
     assert!(report.violations.is_empty());
     for (what, count) in &report.happened {
         assert!(*count > 0, "no {what}: {:?}", report.happened);

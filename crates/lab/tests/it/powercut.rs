@@ -1,5 +1,4 @@
 //! The power-cut engine: the stack survives, and known bugs do not.
-#![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_lab::powercut::{Campaign, Options, Report, Shape, bugs, campaign, replay, ubi};
 use eraseblock_ubi::sabotage::Sabotage;

@@ -1,5 +1,4 @@
 //! Every promise in docs/SEMANTICS.md names tests that exist.
-#![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use std::path::{Path, PathBuf};
 
