@@ -366,7 +366,7 @@ fn measure_tree(dir: &Path) -> Result<(u64, u64)> {
 }
 
 /// Part of the kernel source that Debian packages: data like any other, unpacked once.
-fn source_tree(work: &Path) -> Result<PathBuf> {
+pub(crate) fn source_tree(work: &Path) -> Result<PathBuf> {
     let tree = work.join("tree");
     if tree.exists() {
         return Ok(tree);

@@ -7,36 +7,46 @@ mod fsx;
 mod load;
 mod mounts;
 mod pjdfstest;
+mod score;
+mod sqlite;
 
 use crate::command::repository;
 use anyhow::{Context, Result, bail};
 use mounts::{Kind, Mount};
+use score::Score;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Their names.
+const SUITES: [&str; 4] = ["pjdfstest", "fsx", "load", "day"];
+
 /// How much of everything is done.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct Extent<'a> {
     /// Seeds of fsx, and operations of each.
     fsx: (u32, u32),
     /// Time of each load.
     load: Duration,
     /// Everything that takes minutes.
     is_full: bool,
+    /// Part of a kernel's sources, to be unpacked in full.
+    kernel: Option<&'a Path>,
 }
 
-impl Extent {
-    const SHORT: Self = Self { fsx: (2, 2_000), load: Duration::from_secs(4), is_full: false };
-    const FULL: Self = Self { fsx: (10, 100_000), load: Duration::from_secs(200), is_full: true };
+impl Extent<'_> {
+    const SHORT: Self =
+        Self { fsx: (2, 2_000), load: Duration::from_secs(4), is_full: false, kernel: None };
+    const FULL: Self =
+        Self { fsx: (10, 100_000), load: Duration::from_secs(200), is_full: true, kernel: None };
 }
 
 /// Runs the suites. `--short` takes about two minutes; `--only ubifs|jffs2|model` takes one kind
-/// of mount, `--suite pjdfstest|fsx|load|day` one suite.
+/// of mount, `--suite pjdfstest|fsx|load|day` one suite, `--tree DIR` sources of a kernel that are
+/// at hand.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let is_short = arguments.iter().any(|argument| argument == "--short");
-    let extent = if is_short { Extent::SHORT } else { Extent::FULL };
     let value = |name: &str| {
         let place = arguments.iter().position(|argument| argument == name)?;
         arguments.get(place + 1).map(String::as_str)
@@ -46,58 +56,66 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         eprintln!("left out: all suites: /dev/fuse cannot be opened");
         return Ok(true);
     }
-    let work = repository().join("target/posix");
-    fs::create_dir_all(&work)?;
+    let [work, bench] = ["target/posix", "target/bench"].map(|dir| repository().join(dir));
+    for dir in [&work, &bench] {
+        fs::create_dir_all(dir)?;
+    }
+    let is_untarred = !is_short && suite.is_none_or(|suite| suite == "day");
+    let kernel = match value("--tree") {
+        Some(tree) => Some(PathBuf::from(tree)),
+        None if is_untarred => Some(crate::bench::source_tree(&bench)?),
+        None => None,
+    };
+    let extent = if is_short { Extent::SHORT } else { Extent::FULL };
+    let extent = Extent { kernel: kernel.as_deref(), ..extent };
     let kinds: Vec<Kind> =
         Kind::ALL.into_iter().filter(|kind| only.is_none_or(|only| kind.name() == only)).collect();
     if kinds.is_empty() {
         bail!("--only takes ubifs, jffs2 or model");
     }
     // Most of the time of pjdfstest is sleep: the kinds run side by side.
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+    let results: Vec<Result<Vec<Score>>> = std::thread::scope(|scope| {
         let job = |kind: Kind| {
             let work = work.join(kind.name());
-            scope.spawn(move || {
-                judge(kind, &work, extent, suite).with_context(|| kind.name().to_owned())
-            })
+            scope.spawn(move || judge(kind, &work, extent, suite))
         };
         let threads: Vec<_> = kinds.into_iter().map(job).collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.map(|result| result.unwrap_or_else(|_| bail!("a suite's thread died"))).collect()
     });
-    let mut is_good = true;
-    for error in results.into_iter().filter_map(Result::err) {
-        eprintln!("posix: {error:#}");
-        is_good = false;
-    }
-    Ok(is_good)
+    let scores: Vec<Vec<Score>> = results.into_iter().collect::<Result<_>>()?;
+    let scores = scores.concat();
+    print!("{}", score::table(&scores));
+    Ok(scores.iter().all(|score| score.failed == 0))
 }
 
 /// Runs the suites on one kind of mount, each on a new file system.
-fn judge(kind: Kind, work: &Path, extent: Extent, suite: Option<&str>) -> Result<()> {
+fn judge(kind: Kind, work: &Path, extent: Extent<'_>, suite: Option<&str>) -> Result<Vec<Score>> {
     fs::create_dir_all(work)?;
-    let wanted = |name: &str| suite.is_none_or(|suite| suite == name);
-    let on_new = |judge: &dyn Fn(&Path) -> Result<()>| {
-        let mount = Mount::new(kind, work, extent.is_full)?;
-        judge(mount.dir())?;
-        mount.end()
-    };
-    if wanted("pjdfstest") {
-        on_new(&|dir| pjdfstest::run(kind, work, dir))?;
+    let mut scores = Vec::new();
+    for name in SUITES {
+        let is_for_model = matches!(name, "pjdfstest" | "fsx");
+        if suite.is_some_and(|suite| suite != name) || kind == Kind::Model && !is_for_model {
+            continue;
+        }
+        let score = on_new(kind, work, extent, name);
+        scores.push(score.unwrap_or_else(|error| Score::stopped(name, kind, &error)));
     }
-    if wanted("fsx") {
-        on_new(&|dir| fsx::run(kind, work, dir, extent.fsx))?;
-    }
-    if kind == Kind::Model {
-        return Ok(());
-    }
-    if wanted("load") {
-        on_new(&|dir| load::run(kind, work, dir, extent))?;
-    }
-    if wanted("day") {
-        on_new(&|dir| day::run(kind, work, dir, extent.is_full))?;
-    }
-    Ok(())
+    Ok(scores)
+}
+
+/// Runs one suite on a new file system, which must be in order afterwards.
+fn on_new(kind: Kind, work: &Path, extent: Extent<'_>, suite: &str) -> Result<Score> {
+    let mount = Mount::new(kind, work, extent.is_full)?;
+    let dir = mount.dir();
+    let score = match suite {
+        "pjdfstest" => pjdfstest::run(kind, work, dir),
+        "fsx" => fsx::run(kind, work, dir, extent.fsx),
+        "load" => load::run(kind, work, dir, extent),
+        _ => day::run(kind, work, dir, extent),
+    }?;
+    mount.end()?;
+    Ok(score)
 }
 
 /// A program of the suites.

@@ -106,14 +106,7 @@ impl Acl {
 
     /// The list after chmod to these permission bits.
     pub(crate) fn with_permissions(mut self, permissions: u32) -> Self {
-        let group = self.group_class();
-        for entry in &mut self.entries {
-            let shift = match entry.tag {
-                USER_OBJ => 6,
-                OTHER => 0,
-                tag if tag == group => 3,
-                _ => continue,
-            };
+        for (shift, entry) in self.of_mode() {
             entry.permissions = (permissions >> shift & 7) as u16;
         }
         self
@@ -121,15 +114,8 @@ impl Acl {
 
     /// What an inode made with these permission bits gets from this default list.
     pub(crate) fn inherited(mut self, permissions: u32) -> Inherited {
-        let group = self.group_class();
         let mut mode = permissions;
-        for entry in &mut self.entries {
-            let shift = match entry.tag {
-                USER_OBJ => 6,
-                OTHER => 0,
-                tag if tag == group => 3,
-                _ => continue,
-            };
+        for (shift, entry) in self.of_mode() {
             entry.permissions &= (permissions >> shift & 7) as u16;
             mode = mode & !(7 << shift) | u32::from(entry.permissions) << shift;
         }
@@ -137,9 +123,19 @@ impl Acl {
         Inherited { permissions: mode, access }
     }
 
-    /// The tag of the entry that the group bits of a mode stand for.
-    fn group_class(&self) -> u16 {
-        if self.find(MASK).is_some() { MASK } else { GROUP_OBJ }
+    /// The entries that a mode speaks of, each with the place of its bits there. The mask, if
+    /// there is one, stands for the group.
+    fn of_mode(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
+        let group = if self.find(MASK).is_some() { MASK } else { GROUP_OBJ };
+        self.entries.iter_mut().filter_map(move |entry| {
+            let shift = match entry.tag {
+                USER_OBJ => 6,
+                OTHER => 0,
+                tag if tag == group => 3,
+                _ => return None,
+            };
+            Some((shift, entry))
+        })
     }
 
     fn find(&self, tag: u16) -> Option<Entry> {

@@ -124,7 +124,7 @@ impl Adapter {
     fn changed(&self, fs: &dyn WritableFileSystem) -> Result<(), Fault> {
         self.activity.changed();
         if self.manner.sync {
-            fs.sync()?;
+            fs.flush()?;
         }
         Ok(())
     }

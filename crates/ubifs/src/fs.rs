@@ -1,5 +1,6 @@
 //! The file-system interface.
 
+use crate::cookies::{self, Listing};
 use crate::inode::number;
 use crate::mount::Ubifs;
 use crate::names::{self, Wanted};
@@ -37,6 +38,29 @@ pub(crate) fn file_kind(kind: EntryKind) -> FileKind {
         EntryKind::CharDevice => FileKind::CharDevice,
         EntryKind::Fifo => FileKind::Fifo,
         EntryKind::Socket => FileKind::Socket,
+    }
+}
+
+/// What an entry says about its target.
+pub(crate) fn entry_kind(kind: FileKind) -> EntryKind {
+    match kind {
+        FileKind::Regular => EntryKind::Regular,
+        FileKind::Directory => EntryKind::Directory,
+        FileKind::Symlink => EntryKind::Symlink,
+        FileKind::BlockDevice => EntryKind::BlockDevice,
+        FileKind::CharDevice => EntryKind::CharDevice,
+        FileKind::Fifo => EntryKind::Fifo,
+        FileKind::Socket => EntryKind::Socket,
+    }
+}
+
+/// An entry as callers see it.
+pub(crate) fn dir_entry(dent: &OwnedDent, is_encrypted: bool, cookie: u64) -> DirEntry {
+    DirEntry {
+        name: names::shown(dent, is_encrypted),
+        ino: dent.ino.into(),
+        kind: file_kind(dent.kind),
+        cookie,
     }
 }
 
@@ -155,8 +179,6 @@ impl FileSystem for Ubifs {
         Ok(self.inode(ino)?.attr.clone())
     }
 
-    /// The cookie of an entry is its name hash in the upper half and, in the lower half, how many
-    /// entries of that hash have been passed.
     fn read_dir(
         &self,
         dir: Ino,
@@ -164,28 +186,13 @@ impl FileSystem for Ubifs {
         sink: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
         let (number, attr) = self.directory(dir)?;
-        let (start, mut skip) = (cookie >> 32, cookie & u64::from(u32::MAX));
-        if start > u64::from(VALUE_MASK) {
-            return Ok(());
-        }
-        let start = start as u32;
-        let (mut hash, mut passed) = (start, 0_u64);
+        let Some(start) = cookies::first_hash(cookie) else { return Ok(()) };
+        let mut listing = Listing::behind(cookie);
+        let mut give =
+            |dent: OwnedDent, cookie| sink(dir_entry(&dent, attr.flags.encrypted, cookie));
         let last = Key::dent(number, VALUE_MASK);
-        self.scan_entries(Key::dent(number, start), last, &mut |dent| {
-            if dent.key.value() != hash {
-                (hash, passed, skip) = (dent.key.value(), 0, 0);
-            }
-            passed += 1;
-            if passed <= skip {
-                return ControlFlow::Continue(());
-            }
-            sink(DirEntry {
-                name: names::shown(&dent, attr.flags.encrypted),
-                ino: dent.ino.into(),
-                kind: file_kind(dent.kind),
-                cookie: u64::from(hash) << 32 | passed,
-            })
-        });
+        self.scan_entries(Key::dent(number, start), last, &mut |dent| listing.add(dent, &mut give));
+        let _ = listing.flush(&mut give);
         Ok(())
     }
 

@@ -80,35 +80,41 @@ impl Ubifs {
     }
 
     fn info_of(&self, inode: &Inode<'_>) -> InodeInfo {
-        let time = |time: Time| Timestamp {
-            seconds: time.seconds,
-            nanoseconds: time.nanoseconds.min(999_999_999),
-        };
-        let kind = FileKind::from_mode(inode.mode).unwrap_or(FileKind::Regular);
-        let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
-        let has = |flag| inode.flags & flag != 0;
-        let attr = Attr {
-            ino: inode.ino.into(),
-            kind,
-            permissions: inode.mode & 0o7777,
-            nlink: inode.nlink,
-            uid: inode.uid,
-            gid: inode.gid,
-            size: self.sizes.get(&inode.ino).map_or(inode.size, |size| inode.size.max(*size)),
-            rdev: if is_device { inode.device().unwrap_or((0, 0)) } else { (0, 0) },
-            atime: time(inode.atime),
-            mtime: time(inode.mtime),
-            ctime: time(inode.ctime),
-            flags: InodeFlags {
-                compress: has(inode_flags::COMPRESS),
-                sync: has(inode_flags::SYNC),
-                immutable: has(inode_flags::IMMUTABLE),
-                append: has(inode_flags::APPEND),
-                dirsync: has(inode_flags::DIRSYNC),
-                encrypted: has(inode_flags::ENCRYPTED),
-            },
-        };
+        let mut attr = attr_of(inode);
+        attr.size = self.sizes.get(&inode.ino).map_or(attr.size, |size| attr.size.max(*size));
         InodeInfo { attr, data: inode.data.to_vec() }
+    }
+}
+
+/// What an inode node says to callers.
+pub(crate) fn attr_of(inode: &Inode<'_>) -> Attr {
+    let time = |time: Time| Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds.min(999_999_999),
+    };
+    let kind = FileKind::from_mode(inode.mode).unwrap_or(FileKind::Regular);
+    let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
+    let has = |flag| inode.flags & flag != 0;
+    Attr {
+        ino: inode.ino.into(),
+        kind,
+        permissions: inode.mode & 0o7777,
+        nlink: inode.nlink,
+        uid: inode.uid,
+        gid: inode.gid,
+        size: inode.size,
+        rdev: if is_device { inode.device().unwrap_or((0, 0)) } else { (0, 0) },
+        atime: time(inode.atime),
+        mtime: time(inode.mtime),
+        ctime: time(inode.ctime),
+        flags: InodeFlags {
+            compress: has(inode_flags::COMPRESS),
+            sync: has(inode_flags::SYNC),
+            immutable: has(inode_flags::IMMUTABLE),
+            append: has(inode_flags::APPEND),
+            dirsync: has(inode_flags::DIRSYNC),
+            encrypted: has(inode_flags::ENCRYPTED),
+        },
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! Rooms carry the field's names: `sb`, `master`, `log`, `replay`, `recovery`, `orphan`, `index`
 //! (the committed index on flash), `tnc` (the journal's changes above it), `fs` (the file-system
-//! interface), `read` (content), `rescue` (living without an index), `mkfs` (building images).
+//! interface), `cookies` (where listings go on), `read` (content), `rescue` (living without an index), `mkfs` (building images).
 
 // Lengths and offsets are those inside one LEB; block numbers have 29 bits by the size limit.
 #![allow(clippy::cast_possible_truncation)]
 
+mod cookies;
 pub mod error;
 mod fs;
 mod index;

@@ -4,7 +4,7 @@
 //! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
 //! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
 //! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
-//! becomes the index), `orphan`, `inode`, `pages`, `data`, `dir`, `rename`, `xattr` (operations),
+//! becomes the index), `orphan`, `inode`, `pages`, `data`, `dir`, `rename`, `xattr` (operations), `reading` (looking),
 //! `mount`, `replay` and `recovery` (getting there), `check` (what must hold), `fs` (the interface).
 //!
 //! # Invariants
@@ -38,6 +38,7 @@ mod mount;
 mod orphan;
 mod pages;
 mod patient;
+mod reading;
 mod recovery;
 mod rename;
 mod replay;

@@ -175,6 +175,12 @@ pub trait WritableFileSystem: FileSystem {
     /// Makes everything durable.
     fn sync(&self) -> Result<(), FsError>;
 
+    /// Makes everything durable and no more: what the next mount has to repair for it may be left
+    /// to it. For those who ask after every operation.
+    fn flush(&self) -> Result<(), FsError> {
+        self.sync()
+    }
+
     /// Does one bounded piece of background work: write-back, commit, garbage collection.
     fn background_step(&self) -> Result<Background, FsError>;
 

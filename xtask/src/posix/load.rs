@@ -2,6 +2,7 @@
 //! checked when the mount has ended.
 
 use super::mounts::Kind;
+use super::score::Score;
 use super::{Extent, installed};
 use crate::command::output;
 use anyhow::{Context, Result};
@@ -13,16 +14,13 @@ use std::process::Command;
 const STRESSORS: [&str; 10] =
     ["hdd", "dir", "link", "symlink", "rename", "xattr", "dentry", "utime", "seek", "fstat"];
 
-pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent) -> Result<()> {
+pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent<'_>) -> Result<Score> {
     let seconds = extent.load.as_secs();
     stress_ng(work, dir, seconds).context("stress-ng")?;
     fio(work, dir, seconds).context("fio")?;
     dbench(kind, dir, seconds).context("dbench")?;
-    println!(
-        "load on {}: stress-ng, fio and dbench, {seconds} s each: nothing wrong, check clean",
-        kind.name()
-    );
-    Ok(())
+    let unit = format!("loads of {seconds} s, stress-ng, fio and dbench, and a clean check");
+    Ok(Score::passed("load", kind, 3, unit))
 }
 
 fn stress_ng(work: &Path, dir: &Path, seconds: u64) -> Result<()> {

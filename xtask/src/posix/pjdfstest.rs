@@ -1,6 +1,7 @@
 //! pjdfstest: what each system call does and refuses.
 
 use super::mounts::Kind;
+use super::score::Score;
 use super::tool;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -31,6 +32,9 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 exec /bin/mount -i \"$@\"
 ";
+
+/// Tests that remount; the first run skips them.
+const REMOUNTING: u32 = 13;
 
 /// Skipped everywhere, and why.
 const LINK_COUNT_MAX: &str = "link::link_count_max: Linux's pathconf(2) knows no limit of names \
@@ -79,26 +83,29 @@ impl Kind {
 
 /// One run for everything, and one for what remounts: an earlier test of the suite leaves a removed
 /// file open, and no kernel makes such a mount read-only.
-pub(super) fn run(kind: Kind, work: &Path, dir: &Path) -> Result<()> {
+pub(super) fn run(kind: Kind, work: &Path, dir: &Path) -> Result<Score> {
     let shims = work.join("bin");
     fs::create_dir_all(&shims)?;
     fs::write(shims.join("mount"), REMOUNT)?;
     fs::set_permissions(shims.join("mount"), fs::Permissions::from_mode(0o755))?;
-    let skipped = if kind.renames_change_ctime() { 14 } else { 21 };
-    let mut told = part(kind, work, dir, "everything", false, skipped)?;
-    told.extend(part(kind, work, dir, "erofs", true, 0)?);
-    told.push(format!("  13 of those skipped are the second run's; {LINK_COUNT_MAX}"));
+    let mut remarks = vec![format!("excluded: {LINK_COUNT_MAX}")];
+    let mut skipped = 1;
     if !kind.renames_change_ctime() {
-        let why = "7 are for file systems whose rename(2) changes the ctime, which JFFS2 does not";
-        told.push(format!("  {why}"));
+        skipped += 7;
+        let why = "file systems whose rename(2) changes the ctime, which JFFS2 does not";
+        remarks.push(format!("excluded: 7 tests for {why}"));
     }
-    for excluded in kind.excluded() {
-        told.push(format!("  excluded: {}: {}", excluded.names.join(", "), excluded.why));
+    for Excluded { names, why } in kind.excluded() {
+        remarks.push(format!("excluded: {}: {why}", names.join(", ")));
     }
-    println!("{}", told.join("\n"));
-    Ok(())
+    let (passed, known) = part(kind, work, dir, "everything", false, skipped + REMOUNTING)?;
+    let (remounting, _) = part(kind, work, dir, "erofs", true, 0)?;
+    let unit = format!("tests, {remounting} of them in a run of their own that remounts");
+    let score = Score::passed("pjdfstest", kind, passed + remounting, unit);
+    Ok(Score { excluded: skipped + known, remarks, ..score })
 }
 
+/// Runs the suite or a part of it: how many tests passed, and how many failed that are excluded.
 fn part(
     kind: Kind,
     work: &Path,
@@ -106,7 +113,7 @@ fn part(
     what: &str,
     remounts: bool,
     skipped: u32,
-) -> Result<Vec<String>> {
+) -> Result<(u32, u32)> {
     let configuration = work.join("pjdfstest.toml");
     // Naps must be longer than the granularity of times.
     let nap = if kind == Kind::Model { "0.01" } else { "1.02" };
@@ -139,7 +146,8 @@ fn part(
             ensure!(fails, "{name} does not fail any more: it is excluded for nothing");
         }
     }
-    Ok(vec![format!("pjdfstest on {}, {what}: {summary}", kind.name())])
+    let passed = summary.split(", ").find_map(|part| part.strip_suffix(" passed")?.parse().ok());
+    Ok((passed.with_context(|| summary.to_owned())?, u32::try_from(failed.len())?))
 }
 
 /// The names of the tests that failed.

@@ -52,6 +52,13 @@ impl Adapter {
         }
     }
 
+    fn answer_attr(&self, reply: ReplyAttr, result: Result<FileAttr, Fault>) {
+        match result {
+            Ok(attr) => reply.attr(&TTL, &attr),
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
     fn answer_empty(&self, reply: ReplyEmpty, result: Result<(), Fault>) {
         match result {
             Ok(()) => reply.ok(),
@@ -144,10 +151,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attr(self.ino(ino)) {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        self.answer_attr(reply, self.attr(self.ino(ino)));
     }
 
     fn setattr(
@@ -168,10 +172,8 @@ impl Filesystem for Adapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        match self.set_attr(ino, &Changes { mode, uid, gid, size, atime, mtime }) {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        let changes = Changes { mode, uid, gid, size, atime, mtime };
+        self.answer_attr(reply, self.set_attr(ino, &changes));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {

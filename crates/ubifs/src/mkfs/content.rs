@@ -6,6 +6,7 @@ use super::options::{FormatVersion, MkfsOptions};
 use super::pipeline::{Pipeline, Receiver};
 use super::plan::{Event, Plan, entry_bytes, walk, xattrs};
 use super::report::{DataStatistics, Phase, Progress};
+use crate::fs::entry_kind;
 use eraseblock_base::{align, crc};
 use eraseblock_ubifs_format::constants::{NODE_ALIGN, inode_flags};
 use eraseblock_ubifs_format::encode::{self, Seal};
@@ -174,15 +175,7 @@ impl Writer<'_, '_, '_, '_> {
     }
 
     fn entry(&mut self, dir: NodeId, name: &[u8], target: NodeId) -> Result<(), MkfsError> {
-        let kind = match self.plan.tree.node(target).file_kind() {
-            FileKind::Regular => EntryKind::Regular,
-            FileKind::Directory => EntryKind::Directory,
-            FileKind::Symlink => EntryKind::Symlink,
-            FileKind::BlockDevice => EntryKind::BlockDevice,
-            FileKind::CharDevice => EntryKind::CharDevice,
-            FileKind::Fifo => EntryKind::Fifo,
-            FileKind::Socket => EntryKind::Socket,
-        };
+        let kind = entry_kind(self.plan.tree.node(target).file_kind());
         let parent = self.plan.ino(dir);
         let key = Key::dent(parent, self.options.key_hash.hash(name));
         let ino = self.plan.ino(target);

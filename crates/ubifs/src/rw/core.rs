@@ -40,8 +40,6 @@ pub(super) struct Core {
     /// Mounted, or remounted, read-only by the caller.
     pub(super) is_read_only: bool,
     pub(super) findings: Findings,
-    /// Counts the operations that may change something.
-    pub(super) version: u64,
 }
 
 impl Core {

@@ -28,6 +28,12 @@ pub(super) struct Reading {
     raw: Vec<u8>,
 }
 
+/// The keys of the first and the last block of a range that is not empty.
+fn keys_of(ino: u32, offset: u64, len: usize) -> Option<(Key, Key)> {
+    let last = (offset + len as u64).checked_sub(1).filter(|_| len > 0)?;
+    Some((Key::data(ino, (offset / BLOCK) as u32), Key::data(ino, (last / BLOCK) as u32)))
+}
+
 fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
     let message = format!("inode {ino} block {}: {message}", branch.key.value());
     Fault::refused(at(branch.leb, branch.offset), "data-corrupt", message)
@@ -44,11 +50,24 @@ impl Core {
         reading: &mut Reading,
     ) -> Step<()> {
         reading.branches.clear();
-        let Some(behind) = (offset + len as u64).checked_sub(1).filter(|_| len > 0) else {
-            return Ok(());
-        };
-        let (first, last) = ((offset / BLOCK) as u32, (behind / BLOCK) as u32);
-        self.scan(Key::data(ino, first), Key::data(ino, last), &mut |branch| {
+        let Some((first, last)) = keys_of(ino, offset, len) else { return Ok(()) };
+        self.scan(first, last, &mut |branch| {
+            reading.branches.push(*branch);
+            true
+        })
+    }
+
+    /// The same without loading anything; says whether that was enough.
+    pub(super) fn plan_loaded(
+        &self,
+        ino: u32,
+        offset: u64,
+        len: usize,
+        reading: &mut Reading,
+    ) -> bool {
+        reading.branches.clear();
+        let Some((first, last)) = keys_of(ino, offset, len) else { return true };
+        self.tnc.scan_loaded(first, last, &mut |branch| {
             reading.branches.push(*branch);
             true
         })

@@ -9,27 +9,15 @@ use super::inode::{InodeState, number};
 use super::journal::{Group, Written};
 use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
+use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, MAX_NAME_LEN};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::{encode_device, file_type};
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
-use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino, NewInode, NewKind, Timestamp, rules};
+use eraseblock_vfs::{Attr, FsErrorKind, Ino, NewInode, NewKind, Timestamp, rules};
 
 /// The name that the journal gives an inode made without one.
 const NO_NAME: &[u8] = b"#";
-
-/// What an entry says about its target.
-pub(super) fn entry_kind(kind: FileKind) -> EntryKind {
-    match kind {
-        FileKind::Regular => EntryKind::Regular,
-        FileKind::Directory => EntryKind::Directory,
-        FileKind::Symlink => EntryKind::Symlink,
-        FileKind::BlockDevice => EntryKind::BlockDevice,
-        FileKind::CharDevice => EntryKind::CharDevice,
-        FileKind::Fifo => EntryKind::Fifo,
-        FileKind::Socket => EntryKind::Socket,
-    }
-}
 
 pub(super) fn refused(kind: FsErrorKind, ino: u32, message: &str) -> Fault {
     Fault::fs(kind, format!("inode {ino}: {message}"))

@@ -5,15 +5,11 @@ use super::core::Core;
 use super::data::{self, Reading};
 use super::error::Step;
 use super::inode::{InodeState, number};
+use super::reading::len_within;
 use super::sabotage::Sabotage;
-use crate::fs::file_kind;
-use crate::names;
-use crate::tnc::OwnedDent;
-use eraseblock_ubifs_format::Key;
 use eraseblock_ubifs_format::constants::{
     BLOCK_SIZE, MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, inode_flags,
 };
-use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
@@ -23,9 +19,7 @@ use eraseblock_vfs::{
 use std::ops::ControlFlow;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Entries read from a directory before they are handed over.
-const DIR_BATCH: usize = 256;
-/// How often a read lets changes come between before it goes alone.
+/// How often a read loads what it misses before it goes alone.
 const READ_TRIES: u32 = 2;
 
 impl Core {
@@ -35,97 +29,6 @@ impl Core {
             return Err(rules::read_only().into());
         }
         self.flash.check_writable()
-    }
-
-    /// A regular file whose content can be read.
-    fn regular(&mut self, ino: Ino) -> Step<(u32, u64)> {
-        let inode = self.visible(ino)?;
-        rules::check_regular(&inode.attr())?;
-        if inode.has(inode_flags::ENCRYPTED) {
-            let message = format!("inode {ino}: content is encrypted and there is no key");
-            return Err(FsError::new(FsErrorKind::NoKey, message).into());
-        }
-        Ok((inode.ino, inode.size))
-    }
-
-    /// What a read of a regular file needs: its number, and how many bytes there are.
-    fn plan(
-        &mut self,
-        ino: Ino,
-        offset: u64,
-        most: usize,
-        reading: &mut Reading,
-    ) -> Step<(u32, usize)> {
-        let (number, size) = self.regular(ino)?;
-        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let len = left.min(most);
-        self.plan_read(number, offset, len, reading)?;
-        Ok((number, len))
-    }
-
-    fn entries_behind(&mut self, dir: u32, cookie: u64) -> Step<Vec<DirEntry>> {
-        let (start, mut skip) = (cookie >> 32, cookie & u64::from(u32::MAX));
-        if start > u64::from(VALUE_MASK) {
-            return Ok(Vec::new());
-        }
-        let is_encrypted = self.inode(dir)?.has(inode_flags::ENCRYPTED);
-        let mut branches = Vec::new();
-        let start = start as u32;
-        // Those of the first hash that are skipped come on top.
-        let most = DIR_BATCH + usize::try_from(skip).unwrap_or(0);
-        self.scan(Key::dent(dir, start), Key::dent(dir, VALUE_MASK), &mut |branch| {
-            branches.push(*branch);
-            branches.len() < most
-        })?;
-        let (mut hash, mut passed) = (start, 0_u64);
-        let mut entries = Vec::new();
-        let mut buf = Vec::new();
-        for branch in branches {
-            let dent: OwnedDent = self.leaf(&branch, &mut buf)?.dent()?.into();
-            if dent.key.value() != hash {
-                (hash, passed, skip) = (dent.key.value(), 0, 0);
-            }
-            passed += 1;
-            if passed > skip {
-                entries.push(DirEntry {
-                    name: names::shown(&dent, is_encrypted),
-                    ino: dent.ino.into(),
-                    kind: file_kind(dent.kind),
-                    cookie: u64::from(hash) << 32 | passed,
-                });
-            }
-        }
-        Ok(entries)
-    }
-
-    /// The first block from `first` on, below the end of the file, that has content on flash or in
-    /// memory (`wanted`), or that has none.
-    fn next_block(&mut self, ino: u32, first: u32, end: u32, wanted: bool) -> Step<Option<u32>> {
-        let mut stored = Vec::new();
-        let mut next = first;
-        self.scan(Key::data(ino, first), Key::data(ino, VALUE_MASK), &mut |branch| {
-            let block = branch.key.value();
-            stored.push(block);
-            let goes_on = !wanted && block == next;
-            next = next.saturating_add(1);
-            goes_on || (!wanted && stored.len() < 4096)
-        })?;
-        let mut dirty = self.pages.blocks(ino, first).peekable();
-        if wanted {
-            let block = stored.first().copied().into_iter().chain(dirty.peek().copied()).min();
-            return Ok(block.filter(|block| *block < end));
-        }
-        let mut stored = stored.into_iter().peekable();
-        let mut block = first;
-        while block < end {
-            while stored.next_if(|known| *known < block).is_some() {}
-            while dirty.next_if(|known| *known < block).is_some() {}
-            if stored.peek() != Some(&block) && dirty.peek() != Some(&block) {
-                return Ok(Some(block));
-            }
-            block += 1;
-        }
-        Ok(None)
     }
 
     fn set_attr(&mut self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Step<()> {
@@ -172,6 +75,18 @@ impl Core {
         if !self.is_sabotaged(Sabotage::SyncWithoutCommit) {
             self.commit()?;
         }
+        self.flash.sync()
+    }
+
+    /// Makes everything durable through the journal.
+    fn flush_all(&mut self) -> Step<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        self.flash.check_writable()?;
+        self.write_back_all()?;
+        self.write_inodes()?;
+        self.sync_heads()?;
         self.flash.sync()
     }
 
@@ -238,8 +153,7 @@ impl UbifsMount {
         result.map_err(super::error::Fault::into_fs)
     }
 
-    /// Reads beside other readers: what is to be read is found alone, which may load parts of the
-    /// index, but fetched and decompressed together. A change between the two begins it anew.
+    /// Reads beside other readers. Only loading what is missing of the index is done alone.
     fn read_beside(
         &self,
         ino: Ino,
@@ -248,27 +162,21 @@ impl UbifsMount {
         reading: &mut Reading,
     ) -> Step<usize> {
         for _ in 0..READ_TRIES {
-            let mut core = self.lock();
-            let (number, len) = core.plan(ino, offset, buf.len(), reading)?;
-            let version = core.version;
-            core.shrink();
-            drop(core);
-            let core = self.lock_shared();
-            if core.version == version {
-                core.read_planned(number, offset, &mut buf[..len], reading)?;
+            let read = self.lock_shared().read_loaded(ino, offset, buf, reading)?;
+            if let Some(len) = read {
                 return Ok(len);
             }
+            let mut core = self.lock();
+            core.shrink();
+            let (number, size) = core.regular(ino)?;
+            core.plan_read(number, offset, len_within(size, offset, buf.len()), reading)?;
         }
-        let mut core = self.lock();
-        let (number, len) = core.plan(ino, offset, buf.len(), reading)?;
-        core.read_planned(number, offset, &mut buf[..len], reading)?;
-        Ok(len)
+        self.lock().read_alone(ino, offset, buf, reading)
     }
 
     /// Runs a changing operation and what is due after it.
     fn change<T>(&self, operation: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
         let mut core = self.lock();
-        core.version += 1;
         let result = operation(&mut core);
         let due = core.end_operation();
         let result = result.map_err(super::error::Fault::into_fs)?;
@@ -283,6 +191,10 @@ impl FileSystem for UbifsMount {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError> {
+        let loaded = self.lock_shared().lookup_loaded(dir, name);
+        if let Some(ino) = loaded.map_err(super::error::Fault::into_fs)? {
+            return Ok(ino);
+        }
         self.read_only(|core| {
             let dir = core.directory(dir)?;
             if name.len() > MAX_NAME_LEN {
@@ -302,8 +214,6 @@ impl FileSystem for UbifsMount {
         }
     }
 
-    /// The cookie of an entry is its name hash in the upper half and, in the lower half, how many
-    /// entries of that hash have been passed.
     fn read_dir(
         &self,
         dir: Ino,
@@ -478,6 +388,10 @@ impl WritableFileSystem for UbifsMount {
 
     fn sync(&self) -> Result<(), FsError> {
         self.change(Core::sync_all)
+    }
+
+    fn flush(&self) -> Result<(), FsError> {
+        self.change(Core::flush_all)
     }
 
     fn background_step(&self) -> Result<Background, FsError> {

@@ -9,10 +9,10 @@ use super::core::Core;
 use super::error::{Fault, Step};
 use super::journal::Group;
 use super::wbuf::BASE_HEAD;
+use crate::inode::attr_of;
 use eraseblock_ubifs_format::constants::{ROOT_INO, inode_flags};
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Compression, Inode, Key, Time};
-use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 
@@ -131,38 +131,7 @@ impl InodeState {
     }
 
     pub(super) fn attr(&self) -> Attr {
-        let time = |time: Time| Timestamp {
-            seconds: time.seconds,
-            nanoseconds: time.nanoseconds.min(999_999_999),
-        };
-        let kind = self.kind();
-        let is_device = matches!(kind, FileKind::BlockDevice | FileKind::CharDevice);
-        let has = |flag| self.flags & flag != 0;
-        Attr {
-            ino: self.ino.into(),
-            kind,
-            permissions: self.mode & 0o7777,
-            nlink: self.nlink,
-            uid: self.uid,
-            gid: self.gid,
-            size: self.size,
-            rdev: if is_device { self.device().unwrap_or((0, 0)) } else { (0, 0) },
-            atime: time(self.atime),
-            mtime: time(self.mtime),
-            ctime: time(self.ctime),
-            flags: InodeFlags {
-                compress: has(inode_flags::COMPRESS),
-                sync: has(inode_flags::SYNC),
-                immutable: has(inode_flags::IMMUTABLE),
-                append: has(inode_flags::APPEND),
-                dirsync: has(inode_flags::DIRSYNC),
-                encrypted: has(inode_flags::ENCRYPTED),
-            },
-        }
-    }
-
-    fn device(&self) -> Option<(u32, u32)> {
-        self.node().device()
+        attr_of(&self.node())
     }
 }
 

@@ -100,7 +100,6 @@ impl Core {
             pages: Pages::default(),
             is_read_only: false,
             findings: eraseblock_base::Findings::new(),
-            version: 0,
             flash,
             master,
             master_offset,

@@ -2,12 +2,13 @@
 
 use super::budget::Request;
 use super::core::Core;
-use super::dir::{Entry, entry_kind};
+use super::dir::Entry;
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
 use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
+use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::ROOT_INO;
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;

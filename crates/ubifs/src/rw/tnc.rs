@@ -21,6 +21,7 @@ use eraseblock_base::Leb;
 use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::{Branch, Expected, FormatError, Key, decode};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// No znode.
 pub(super) const NONE: u32 = u32::MAX;
@@ -68,8 +69,15 @@ struct Znode {
     level: u32,
     dirty: bool,
     /// Looked at since the last sweep.
-    used: bool,
+    used: AtomicBool,
     branches: Vec<Zbranch>,
+}
+
+impl Znode {
+    /// Keeps it in memory until the sweep after next.
+    fn touch(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The index.
@@ -164,7 +172,7 @@ impl Tnc {
     fn child(&mut self, flash: &Flash, id: ZnodeId, slot: usize) -> Step<ZnodeId> {
         let branch = self.nodes[id as usize].branches[slot];
         if branch.child != NONE {
-            self.nodes[branch.child as usize].used = true;
+            self.nodes[branch.child as usize].touch();
             return Ok(branch.child);
         }
         let level = self.nodes[id as usize].level;
@@ -200,7 +208,7 @@ impl Tnc {
             parent,
             level: index.level,
             dirty: false,
-            used: true,
+            used: true.into(),
             branches: index.branches.iter().map(zbranch).collect(),
         }))
     }
@@ -307,7 +315,7 @@ impl Tnc {
             let node = &mut self.nodes[self.hand];
             let idle = !node.dirty
                 && !node.branches.is_empty()
-                && !std::mem::take(&mut node.used)
+                && !std::mem::take(node.used.get_mut())
                 && (node.level == 0 || node.branches.iter().all(|branch| branch.child == NONE));
             if idle {
                 self.branch_to(id).child = NONE;

@@ -106,7 +106,8 @@ fn colliding_names_are_told_apart() {
     assert_eq!(fs.lookup(1, b"bb").unwrap(), 65);
     let run: Vec<_> =
         fs.entries(1).unwrap().into_iter().filter(|e| e.cookie >> 32 == hash.into()).collect();
-    let names: Vec<_> = run.iter().map(|entry| entry.name.as_slice()).collect();
+    let mut names: Vec<_> = run.iter().map(|entry| entry.name.as_slice()).collect();
+    names.sort_unstable();
     assert_eq!(names, [b"aa", b"bb", b"cc"]);
     for (index, entry) in run.iter().enumerate() {
         let mut next = None;

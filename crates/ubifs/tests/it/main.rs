@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation)] // images of tests are small
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
+mod beside;
 mod committed;
 mod faults;
 mod foreign;

@@ -118,7 +118,7 @@ impl Tnc {
         let children: Vec<ZnodeId> =
             if level > 0 { moved.iter().map(|branch| branch.child).collect() } else { Vec::new() };
         let right =
-            self.add_node(Znode { parent, level, dirty: true, used: true, branches: moved });
+            self.add_node(Znode { parent, level, dirty: true, used: true.into(), branches: moved });
         self.dirty_count += 1;
         for child in children.into_iter().filter(|child| *child != NONE) {
             self.nodes[child as usize].parent = right;
@@ -134,7 +134,7 @@ impl Tnc {
             parent: NONE,
             level: level + 1,
             dirty: true,
-            used: true,
+            used: true.into(),
             branches: vec![to_left, to_right],
         });
         self.dirty_count += 1;

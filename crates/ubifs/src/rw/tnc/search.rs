@@ -1,9 +1,10 @@
 //! Finding leaves (spec: ubifs-runtime 10.4, 10.5).
 
-use super::{NONE, Position, Tnc, ZnodeId};
+use super::{NONE, Position, Tnc, Zbranch, ZnodeId};
 use crate::rw::error::Step;
 use crate::rw::flash::Flash;
 use eraseblock_ubifs_format::Key;
+use std::ops::ControlFlow;
 
 impl Tnc {
     /// The leaf znode where `key` belongs, behind all keys that are not above it, and the slot a
@@ -11,8 +12,8 @@ impl Tnc {
     pub(in crate::rw) fn place_for(&mut self, flash: &Flash, key: Key) -> Step<Position> {
         let mut id = self.root_node(flash)?;
         loop {
-            let node = &mut self.nodes[id as usize];
-            node.used = true;
+            let node = &self.nodes[id as usize];
+            node.touch();
             let slot = node.branches.partition_point(|branch| branch.key <= key);
             if node.level == 0 {
                 return Ok(Position { znode: id, slot });
@@ -33,8 +34,8 @@ impl Tnc {
     pub(in crate::rw) fn first_from(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let mut id = self.root_node(flash)?;
         loop {
-            let node = &mut self.nodes[id as usize];
-            node.used = true;
+            let node = &self.nodes[id as usize];
+            node.touch();
             let slot = node.branches.partition_point(|branch| branch.key < key);
             if node.level > 0 {
                 id = self.child(flash, id, slot.saturating_sub(1))?;
@@ -79,6 +80,51 @@ impl Tnc {
             id = self.child(flash, id, 0)?;
         }
         Ok(Some(Position { znode: id, slot: 0 }))
+    }
+
+    /// Calls `sink` for the branches with keys from `from` to `to`, until it says no, as long as the
+    /// way is in memory; says whether all of it was.
+    pub(in crate::rw) fn scan_loaded(
+        &self,
+        from: Key,
+        to: Key,
+        sink: &mut dyn FnMut(&Zbranch) -> bool,
+    ) -> bool {
+        let root = self.root.child;
+        root != NONE && self.scan_below(root, from, to, sink).break_value().unwrap_or(true)
+    }
+
+    /// Breaks at the end, with whether all was in memory so far.
+    fn scan_below(
+        &self,
+        id: ZnodeId,
+        from: Key,
+        to: Key,
+        sink: &mut dyn FnMut(&Zbranch) -> bool,
+    ) -> ControlFlow<bool> {
+        let node = &self.nodes[id as usize];
+        node.touch();
+        let first = node.branches.partition_point(|branch| branch.key < from);
+        if node.level == 0 {
+            for branch in &node.branches[first..] {
+                if branch.key > to || !sink(branch) {
+                    return ControlFlow::Break(true);
+                }
+            }
+            return ControlFlow::Continue(());
+        }
+        // What the child before begins with is below, what it ends with may not be.
+        let first = first.saturating_sub(1);
+        for (at, branch) in node.branches.iter().enumerate().skip(first) {
+            if at > first && branch.key > to {
+                return ControlFlow::Break(true);
+            }
+            if branch.child == NONE {
+                return ControlFlow::Break(false);
+            }
+            self.scan_below(branch.child, from, to, sink)?;
+        }
+        ControlFlow::Continue(())
     }
 
     /// The znode of `level` whose first key is `key` and that lies at this place on flash, or
