@@ -185,7 +185,9 @@ impl Early {
 
     /// Makes both copies of the volume table good and equal (spec: ubi 10).
     fn recover_table(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
-        let copies = [0, 1].map(|leb| self.read_copy(Leb::new(leb)));
+        let first = self.read_copy(Leb::new(0), None);
+        let second = self.read_copy(Leb::new(1), first.as_ref());
+        let copies = [first, second];
         let good = |copy: &Option<(Vec<u8>, bool)>| copy.as_ref().is_some_and(|(_, good)| *good);
         let salvaged = || {
             let records: Vec<_> = self.core.records();
@@ -203,20 +205,24 @@ impl Early {
             return Ok(());
         }
         for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
-            if copy.as_ref() != Some(&(bytes.clone(), true)) {
+            if !copy.as_ref().is_some_and(|(found, good)| *good && *found == bytes) {
                 self.write_copy(Leb::new(leb), &bytes)?;
             }
         }
         Ok(())
     }
 
-    /// A copy of the table and whether it is good; `None` if there is none.
-    fn read_copy(&self, leb: Leb) -> Option<(Vec<u8>, bool)> {
+    /// A copy of the table and whether it is good, as one with the bytes of a good `other` is;
+    /// `None` if there is none.
+    fn read_copy(&self, leb: Leb, other: Option<&(Vec<u8>, bool)>) -> Option<(Vec<u8>, bool)> {
         let core = &self.core;
         let peb = core.volume(LAYOUT_VOLUME).ok()?.peb(leb)?;
         let layout = &core.io.layout;
         let mut bytes = vec![0; layout.table_size() as usize];
         core.io.read(peb, layout.data_offset(), &mut bytes).ok()?;
+        if other.is_some_and(|(known, good)| *good && *known == bytes) {
+            return Some((bytes, true));
+        }
         let at = |offset| Location::Peb(peb, offset);
         let reading = read_table(&bytes, layout.volume_slots(), &core.record_rules(), at);
         Some((bytes, reading.verdict == TableVerdict::Good))
