@@ -7,7 +7,7 @@
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
 //! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
 
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod compare;
 mod host_devices;
 mod jffs2_chips;
@@ -131,17 +131,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         bail!("no check is called that (hint: --list)");
     }
     let ours = our_command(options.ours.as_deref(), &names)?;
-    let xtask = std::env::current_exe()?;
-    let programs = [ours.as_path(), xtask.as_path()].into_iter().filter(|path| path.exists());
-    let guest = Guest::new(Kernel::prepare(&programs.collect::<Vec<_>>())?);
-    let paths = Paths {
-        work: cache_dir().join("work"),
-        images: cache_dir().join("images"),
-        manifest_program: build_manifest_program()?,
-        ours,
-        xtask,
-        keep: options.keep,
-    };
+    let (guest, paths) = machine(ours, options.keep)?;
     linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     we_read::run(&paths, &mut checks);
@@ -152,6 +142,22 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     we_write::run(&guest, &paths, &mut checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
+}
+
+/// A guest for jobs with our command, and where everything is.
+pub(crate) fn machine(ours: PathBuf, keep: bool) -> Result<(Guest, Paths)> {
+    let xtask = std::env::current_exe()?;
+    let programs = [ours.as_path(), xtask.as_path()].into_iter().filter(|path| path.exists());
+    let guest = Guest::new(Kernel::prepare(&programs.collect::<Vec<_>>())?);
+    let paths = Paths {
+        work: cache_dir().join("work"),
+        images: cache_dir().join("images"),
+        manifest_program: build_manifest_program()?,
+        ours,
+        xtask,
+        keep,
+    };
+    Ok((guest, paths))
 }
 
 /// Says which checks are left out when there is no oracle here, and whether that is accepted.

@@ -106,6 +106,10 @@ pub(crate) struct FlashTargetArgs {
     /// Go on where Linux would refuse the device
     #[arg(long)]
     pub force: bool,
+    /// Write although an internal volume that nobody here knows wants the device to be only read,
+    /// if everything on flash is as it should be
+    #[arg(long)]
+    pub force_rw: bool,
     /// Its sizes.
     #[command(flatten)]
     pub sizes: SizeArgs,

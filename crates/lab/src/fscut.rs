@@ -11,6 +11,7 @@
 
 mod allowed;
 mod engine;
+mod hash;
 mod history;
 mod id;
 mod jffs2;

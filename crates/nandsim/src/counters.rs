@@ -45,7 +45,22 @@ pub(crate) enum Count {
     VirtualNs,
 }
 
+/// What reads cost that are not yet counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct ReadCost {
+    pub(crate) pages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) ns: u64,
+}
+
 impl Tally {
+    /// Counts reads; returns the number of the first of them.
+    pub(crate) fn add_reads(&self, cost: ReadCost) -> u64 {
+        self.add(Count::VirtualNs, cost.ns);
+        self.add(Count::BytesRead, cost.bytes);
+        self.add(Count::PageReads, cost.pages)
+    }
+
     pub(crate) fn of(counters: &Counters) -> Self {
         let values = [
             counters.page_reads,

@@ -242,9 +242,13 @@ impl State {
     /// Charges virtual time for an operation that moves `bytes` over the bus in `cycles` further
     /// bus cycles and then works for `array_ns` (spec: mtd-nand 12.2).
     pub(super) fn charge(&self, tally: &Tally, cycles: u64, bytes: usize, array_ns: u32) {
+        tally.add(Count::VirtualNs, self.time_of(cycles, bytes, array_ns));
+    }
+
+    /// The nanoseconds [`Self::charge`] charges.
+    pub(super) fn time_of(&self, cycles: u64, bytes: usize, array_ns: u32) -> u64 {
         let bus = u64::from(self.config.timing.bus_ns);
-        let ns = (cycles + bytes as u64) * bus + u64::from(array_ns);
-        tally.add(Count::VirtualNs, ns);
+        (cycles + bytes as u64) * bus + u64::from(array_ns)
     }
 
     /// The block's slot for the file to load into.

@@ -22,7 +22,7 @@ use eraseblock_ubi_format::{
     Compat, EraseCount, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName,
     VolumeRecord,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Blocks tried for a copy of the volume table.
@@ -77,6 +77,10 @@ impl Early {
         let ec = attachment.pebs.iter().map(|peb| peb.erase_count.map_or(mean, EraseCount::get));
         let mut wl = Wl::new(ec.collect(), options.wl_threshold.max(1));
         let mut free = VecDeque::new();
+        let volumes = volumes(attachment);
+        let ours: HashSet<Peb> =
+            volumes.values().flat_map(|volume| &volume.map).flatten().copied().collect();
+        let mut books = books(&io, attachment, options);
         // A fastmap knows only its pools: a block that is free otherwise must not be used before
         // the next one has been written.
         let pools = attachment.fastmap.as_ref();
@@ -88,6 +92,11 @@ impl Early {
             match info.state {
                 PebState::Free if is_fixed(peb) => wl.put(peb, Place::Free),
                 PebState::Free => free.push_back(peb),
+                // Of an internal volume that only others know.
+                PebState::Used if !ours.contains(&peb) => {
+                    wl.put(peb, Place::Corrupted);
+                    books.corrupted += 1;
+                }
                 PebState::Used if info.scrub => wl.put(peb, Place::Scrub),
                 PebState::Used => wl.put(peb, Place::Used),
                 PebState::Fastmap if attachment.is_by_fastmap() => wl.put(peb, Place::Fastmap),
@@ -101,9 +110,8 @@ impl Early {
         }
         let erase: VecDeque<Peb> = attachment.erase_order.iter().copied().collect();
         let read_only = read_only_reason(&io, attachment, options);
-        let volumes = volumes(attachment);
         let core = Core {
-            books: books(&io, attachment, options),
+            books,
             io,
             wl,
             volumes,
@@ -177,7 +185,9 @@ impl Early {
 
     /// Makes both copies of the volume table good and equal (spec: ubi 10).
     fn recover_table(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
-        let copies = [0, 1].map(|leb| self.read_copy(Leb::new(leb)));
+        let first = self.read_copy(Leb::new(0), None);
+        let second = self.read_copy(Leb::new(1), first.as_ref());
+        let copies = [first, second];
         let good = |copy: &Option<(Vec<u8>, bool)>| copy.as_ref().is_some_and(|(_, good)| *good);
         let salvaged = || {
             let records: Vec<_> = self.core.records();
@@ -195,20 +205,24 @@ impl Early {
             return Ok(());
         }
         for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
-            if copy.as_ref() != Some(&(bytes.clone(), true)) {
+            if !copy.as_ref().is_some_and(|(found, good)| *good && *found == bytes) {
                 self.write_copy(Leb::new(leb), &bytes)?;
             }
         }
         Ok(())
     }
 
-    /// A copy of the table and whether it is good; `None` if there is none.
-    fn read_copy(&self, leb: Leb) -> Option<(Vec<u8>, bool)> {
+    /// A copy of the table and whether it is good, as one with the bytes of a good `other` is;
+    /// `None` if there is none.
+    fn read_copy(&self, leb: Leb, other: Option<&(Vec<u8>, bool)>) -> Option<(Vec<u8>, bool)> {
         let core = &self.core;
         let peb = core.volume(LAYOUT_VOLUME).ok()?.peb(leb)?;
         let layout = &core.io.layout;
         let mut bytes = vec![0; layout.table_size() as usize];
         core.io.read(peb, layout.data_offset(), &mut bytes).ok()?;
+        if other.is_some_and(|(known, good)| *good && *known == bytes) {
+            return Some((bytes, true));
+        }
         let at = |offset| Location::Peb(peb, offset);
         let reading = read_table(&bytes, layout.volume_slots(), &core.record_rules(), at);
         Some((bytes, reading.verdict == TableVerdict::Good))
@@ -399,7 +413,7 @@ fn read_only_reason(
         Some(ReadOnlyReason::Asked)
     } else if io.layout.headers_share_a_unit() {
         Some(ReadOnlyReason::SharedHeaderUnit)
-    } else if attachment.linux_read_only {
+    } else if attachment.linux_read_only && !options.force_rw {
         Some(ReadOnlyReason::InternalVolume)
     } else {
         None

@@ -57,11 +57,15 @@ use std::sync::{Arc, PoisonError};
 
 /// How to open a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a choice of its own
 pub struct OpenOptions {
     /// Write nothing.
     pub read_only: bool,
     /// Go on where Linux refuses the device, with what could be made of it.
     pub force: bool,
+    /// Write although an unknown internal volume wants the device to be only read. Its blocks are
+    /// left as they are.
+    pub force_rw: bool,
     /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
     pub bitflip_threshold: u16,
     /// Wear is levelled when erase counters are this far apart (spec: ubi 14.1).
@@ -83,6 +87,7 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             force: false,
+            force_rw: false,
             bitflip_threshold: 1,
             wl_threshold: 4096,
             max_bad_blocks: None,
@@ -290,6 +295,7 @@ impl UbiDevice {
             Some(
                 reason @ (ReadOnlyReason::Asked
                 | ReadOnlyReason::SharedHeaderUnit
+                | ReadOnlyReason::InternalVolume
                 | ReadOnlyReason::NotEnoughBlocks),
             ) => return Err(UbiError::ReadOnly { reason }),
             Some(_) => {}

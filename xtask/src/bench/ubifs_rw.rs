@@ -35,7 +35,7 @@ const LZO: Limits = [
 const NONE: Limits = [("unpack", 1.2), LZO[1], LZO[2], LZO[3], LZO[4], LZO[5]];
 
 /// What is unpacked.
-enum Entry {
+pub(super) enum Entry {
     Dir(Vec<u8>),
     File(Vec<u8>, Vec<u8>),
     Link(Vec<u8>, Vec<u8>),
@@ -67,7 +67,8 @@ impl Bench {
     }
 }
 
-fn load(dir: &Path, entries: &mut Vec<Entry>) -> Result<()> {
+/// A tree, in the order of its names.
+pub(super) fn load(dir: &Path, entries: &mut Vec<Entry>) -> Result<()> {
     let mut found: Vec<_> = fs::read_dir(dir)?.collect::<Result<_, _>>()?;
     found.sort_by_key(fs::DirEntry::file_name);
     for entry in found {
@@ -160,12 +161,13 @@ impl Run {
 }
 
 impl Entry {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         if let Self::File(_, content) = self { content.len() } else { 0 }
     }
 }
 
-fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
+/// Writes entries below the root.
+pub(super) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
     let now = Timestamp::from_seconds(1_700_000_000);
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
     let times = SetAttr { mtime: Some(now), ..SetAttr::default() };
@@ -228,7 +230,8 @@ fn count(mounted: &UbifsMount, dir: Ino) -> Result<u64, FsError> {
     Ok(total)
 }
 
-fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
+/// Removes everything in a directory.
+pub(super) fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
     let now = Timestamp::from_seconds(1_700_000_001);
     for entry in mounted.entries(dir)? {
         if entry.kind == FileKind::Directory {

@@ -8,7 +8,7 @@ use crate::failure::{Context, Failure};
 use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, WritableImage};
 use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, is_chip_file};
-use eraseblock_ubi::{OpenOptions, UbiDevice, VolumeInfo, detect};
+use eraseblock_ubi::{OpenOptions, ReadOnlyReason, UbiDevice, VolumeInfo, detect};
 use eraseblock_ubi_format::HeaderLayout;
 use std::fs::File;
 use std::io::Read;
@@ -89,19 +89,32 @@ impl Flash {
         let options = OpenOptions {
             read_only: !write,
             force: args.force,
+            force_rw: args.force_rw,
             bitflip_threshold: self.bitflip_threshold,
             ..OpenOptions::default()
         };
         let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options).context(path)?;
-        match device.read_only() {
-            Some(reason) if write => {
-                let path = self.path.display();
-                Err(Failure::new(format!("{path}: the device can only be read: {reason}")).hint(
-                    "--size SIZE, or --blocks N, gives an image file the size of the flash it \
-                         is made for",
-                ))
-            }
-            _ => Ok(device),
+        if write && args.force_rw {
+            device.verify_flash().context(self.path.display())?;
+        }
+        match device.read_only().filter(|_| write) {
+            Some(reason) => Err(self.can_only_be_read(reason)),
+            None => Ok(device),
+        }
+    }
+
+    fn can_only_be_read(&self, reason: ReadOnlyReason) -> Failure {
+        let path = self.path.display();
+        let failure = Failure::new(format!("{path}: the device can only be read: {reason}"));
+        match reason {
+            ReadOnlyReason::NotEnoughBlocks => failure.hint(
+                "--size SIZE, or --blocks N, gives an image file the size of the flash it is made \
+                 for",
+            ),
+            ReadOnlyReason::InternalVolume => failure.hint(
+                "--force-rw writes to the other volumes, if everything on flash is as it should be",
+            ),
+            _ => failure,
         }
     }
 

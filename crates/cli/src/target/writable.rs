@@ -324,6 +324,7 @@ fn open_ubifs(
         blocks: None,
         flash_size: mode.size,
         force: false,
+        force_rw: false,
         sizes: args.shape.sizes.clone(),
     };
     let place = Place::parse(&args.target)?;

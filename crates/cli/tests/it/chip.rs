@@ -1,6 +1,9 @@
 //! Simulated chips in files, and UBI on them.
 
 use crate::sample::Sample;
+use eraseblock_base::{Leb, VolumeId};
+use eraseblock_ubi_format::encode::encode_vid;
+use eraseblock_ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
 use serde_json::Value;
 use std::fs;
 
@@ -187,14 +190,44 @@ fn what_cannot_be_done_is_refused_with_a_hint() {
     sample.ok(&["ubi", "mkvol", "raw", "a", "--all"]);
 }
 
+/// An unknown internal volume that wants the device read-only (spec: ubi 6.2).
+#[test]
+fn a_read_only_device_is_written_to_when_forced() {
+    let sample = with_volume();
+    sample.ok(&["chip", "export", "c", "image"]);
+    let mut image = fs::read(sample.path("image")).unwrap();
+    let header = VidHeader {
+        kind: VolumeKind::Dynamic,
+        copy_flag: false,
+        compat: Compat::ReadOnly,
+        volume: VolumeId::new(0x7FFF_F123),
+        leb: Leb::new(0),
+        data_size: 0,
+        used_lebs: 0,
+        data_pad: 0,
+        data_crc: 0,
+        sqnum: SqNum::new(1 << 40),
+    };
+    let at = 300 * 16_384 + 512;
+    image[at..at + 64].copy_from_slice(&encode_vid(&header));
+    fs::write(sample.path("image"), image).unwrap();
+    let refused = sample.run(&["ubi", "rsvol", "image", "data", "--lebs", "50"]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("unknown internal volume"), "{}", refused.err);
+    assert!(refused.err.contains("--force-rw"), "{}", refused.err);
+    sample.ok(&["ubi", "rsvol", "image", "data", "--lebs", "50", "--force-rw"]);
+    assert_eq!(json(&sample, &["info", "image"])["volumes"][0]["reserved_lebs"], 50);
+}
+
 #[test]
 fn a_chip_ages_until_its_data_is_lost() {
     let sample = with_volume();
-    fs::write(sample.path("data"), vec![0x35; 100_000]).unwrap();
+    let data = "5".repeat(100_000);
+    fs::write(sample.path("data"), &data).unwrap();
     sample.ok(&["ubi", "update", "c:data", "data"]);
     let leaking = json(&sample, &["chip", "age", "c", "--leak", "1000", "--seed", "4"]);
     assert_eq!(leaking["retention"]["per_billion"], 1000);
-    let read = || sample.run(&["cat", "c:data"]).out.as_bytes().starts_with(&[0x35; 100_000]);
+    let read = || sample.run(&["cat", "c:data"]).out.starts_with(&data);
     let corrected =
         || json(&sample, &["chip", "stats", "c"])["counters"]["corrected_bits"].as_u64();
     assert!(read());

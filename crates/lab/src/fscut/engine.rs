@@ -1,21 +1,18 @@
 //! Running sequences, cutting them everywhere, counting.
 
 use super::allowed::{Allowed, Broken};
+use super::hash::{BaseHash, Hashes, with_hash};
 use super::id::{CutId, Plan};
-use super::judge::{Case, is_unstable};
+use super::judge::Case;
 use super::live::{Live, Start, Step, empty};
 use super::target::{Rules, Target};
 use super::workload::{setup, short};
 use super::{FsLabError, FsOptions, FsReport, FsViolation};
 use crate::cuts::Cut;
-use eraseblock_base::Peb;
-use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot, Variant};
 use eraseblock_vfs::ops::Op;
 use rayon::prelude::*;
 use std::collections::HashSet;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,7 +60,7 @@ impl Job {
     fn hash(&self, chip: &Chip) -> u64 {
         match &self.origin {
             Origin::Event(event, variant) => event.1.after(&event.0, chip, *variant),
-            Origin::Idle(_) => chip_hash(chip, None),
+            Origin::Idle(snapshot) => Hashes::of(snapshot).sum(),
         }
     }
 }
@@ -209,9 +206,9 @@ impl<'a> Lab<'a> {
                 chosen.push((event, variants));
             }
         }
-        let with_hash = |(event, variants)| (with_hash(event), variants);
-        let events: Vec<_> = chosen.into_par_iter().map(with_hash).collect();
-        for (event, variants) in events {
+        let mut hashes = None;
+        for (event, variants) in chosen {
+            let event = with_hash(event, &mut hashes);
             for variant in variants {
                 let id = id.then(event.0.event.number, Cut::During(variant));
                 let origin = Origin::Event(event.clone(), variant);
@@ -276,8 +273,9 @@ impl<'a> Lab<'a> {
         outcome.violations.extend(violation);
         let mut seen = HashSet::new();
         let mut chosen = Vec::new();
+        let mut hashes = None;
         for event in events {
-            let event = with_hash(event);
+            let event = with_hash(event, &mut hashes);
             for variant in in_model(&event.0) {
                 let origin = Origin::Event(event.clone(), variant);
                 let id = job.id.then(event.0.event.number, Cut::During(variant));
@@ -321,74 +319,12 @@ fn seed_of(seed: u64, event: u64) -> u64 {
     seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ event
 }
 
-fn with_hash(event: Recorded) -> Arc<(Recorded, BaseHash)> {
-    let base = BaseHash::of(&event);
-    Arc::new((event, base))
-}
-
 impl FsReport {
     fn add_happened(&mut self, live: &Live<'_>) {
         for (what, count) in live.happened() {
             *self.happened.entry(what.to_owned()).or_default() += count;
         }
     }
-}
-
-/// A hash of everything a driver could read of a chip before an event, the event's block left
-/// out: the sum of the hashes of the other blocks.
-struct BaseHash {
-    sum: u64,
-}
-
-impl BaseHash {
-    fn of(event: &Recorded) -> Self {
-        let chip = event.before.to_chip();
-        Self { sum: chip_hash(&chip, Some(event.event.kind.peb())) }
-    }
-
-    /// Of the chip after the event was cut.
-    fn after(&self, event: &Recorded, chip: &Chip, variant: Variant) -> u64 {
-        // Reading may wear unstable cells: a copy is read.
-        let copy = chip.snapshot().to_chip();
-        copy.power_on();
-        let own = hash_peb(&copy, event.event.kind.peb());
-        if !is_unstable(variant) {
-            return self.sum.wrapping_add(own);
-        }
-        let mut hasher = DefaultHasher::new();
-        variant.hash(&mut hasher);
-        hasher.write_u64(self.sum);
-        hasher.write_u64(own);
-        hasher.finish()
-    }
-}
-
-fn chip_hash(chip: &Chip, without: Option<Peb>) -> u64 {
-    let copy = chip.snapshot().to_chip();
-    copy.power_on();
-    let pebs = copy.geometry().pebs().filter(|peb| Some(*peb) != without);
-    pebs.fold(0_u64, |sum, peb| sum.wrapping_add(hash_peb(&copy, peb)))
-}
-
-fn hash_peb(chip: &Chip, peb: Peb) -> u64 {
-    let geometry = chip.geometry();
-    let mut hasher = DefaultHasher::new();
-    hasher.write_u32(peb.get());
-    let mut block = vec![0; geometry.peb_size() as usize];
-    if let Ok(outcome) = chip.read(geometry.address_of(peb), &mut block) {
-        hasher.write_u32(eraseblock_base::crc::crc32(&block));
-        hasher.write_u16(outcome.corrected_bits);
-        hasher.write_u8(u8::from(outcome.uncorrectable));
-    }
-    if geometry.oob_size() > 0 {
-        let mut oob = [0; 32];
-        let len = oob.len().min(geometry.oob_size() as usize);
-        let read = chip.read_oob(geometry.address_of(peb), 0, &mut oob[..len]);
-        hasher.write_u8(u8::from(read.is_ok()));
-        hasher.write(&oob);
-    }
-    hasher.write_u8(u8::from(chip.is_bad(peb).unwrap_or(true)));
-    hasher.finish()
 }
 
 /// Judges one state again; the broken rule, if one is.
@@ -479,7 +415,7 @@ impl Lab<'_> {
         let (violation, events) = case.judge(chip, deeper.is_some());
         let Some((number, Cut::During(variant))) = deeper else { return Ok(violation) };
         let event = events.into_iter().find(|event| event.event.number == *number);
-        let event = with_hash(event.ok_or_else(|| missing(id))?);
+        let event = with_hash(event.ok_or_else(|| missing(id))?, &mut None);
         let next = job.id.then(*number, Cut::During(*variant));
         let origin = Origin::Event(event, *variant);
         self.follow(id, Job { origin, allowed: job.allowed, id: next })

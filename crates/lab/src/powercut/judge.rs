@@ -1,13 +1,12 @@
 //! The judge: a chip after a power cut, what may be on it, and the verdict (spec: ubi 20).
 
-use super::model::{Allowed, Model};
-use super::workload::{open_options, read_leb};
+use super::model::{Allowed, Found, Model};
+use super::workload::open_options;
 use super::{Options, ReplayId, Violation};
 use eraseblock_base::{Leb, Peb};
-use eraseblock_mtd::LebDevice;
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{LebDevice, Mtd, MtdError};
 use eraseblock_nandsim::{Chip, Recorded, Variant};
-use eraseblock_ubi::{AttachOptions, Attachment, UbiDevice, VolumeInfo, attach};
+use eraseblock_ubi::{AttachOptions, Attachment, UbiDevice, Volume, VolumeInfo, attach};
 use eraseblock_ubi_format::{EraseCount, VolumeKind};
 use std::sync::Arc;
 
@@ -258,4 +257,38 @@ fn same_table(found: &[VolumeInfo], model: &Model) -> bool {
         .iter()
         .map(|(id, volume)| (*id, volume.name.clone(), volume.is_static, volume.lebs.len()));
     found.iter().map(table_line).eq(expected)
+}
+
+/// The LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one that
+/// is not mapped. The memory of `scratch` is used again.
+fn read_leb(
+    volume: &Volume,
+    leb: u32,
+    data_offset: u32,
+    piece: u32,
+    scratch: Vec<u8>,
+) -> Result<Found, MtdError> {
+    let size = volume.leb_size() as usize;
+    let mut found = Found { bytes: scratch, used: 0, pieces: Vec::new() };
+    found.bytes.clear();
+    if !volume.is_mapped(Leb::new(leb))? {
+        return Ok(found);
+    }
+    found.bytes.resize(size, 0xFF);
+    let outcome = volume.read(Leb::new(leb), 0, &mut found.bytes)?;
+    if !outcome.uncorrectable && piece > 1 && data_offset.is_multiple_of(piece) {
+        let ends = (piece as usize..=size).step_by(piece as usize);
+        found.pieces = ends.map(|end| (end, true)).collect();
+        return Ok(found.measure());
+    }
+    let mut start = 0;
+    while start < size {
+        let inside = (data_offset as usize + start) % piece as usize;
+        let end = (start + piece as usize - inside).min(size);
+        let offset = u32::try_from(start).expect("within a LEB");
+        let outcome = volume.read(Leb::new(leb), offset, &mut found.bytes[start..end])?;
+        found.pieces.push((end, !outcome.uncorrectable));
+        start = end;
+    }
+    Ok(found.measure())
 }

@@ -1,6 +1,7 @@
 //! The chip as a device: ranges checked, split into pages.
 
 use super::Chip;
+use crate::counters::ReadCost;
 use crate::state::{PageRange, PageWrite};
 use eraseblock_base::{Geometry, Location, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
@@ -70,10 +71,37 @@ impl Chip {
     }
 
     fn read_range(&self, range: PageRange, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        if let Some(outcome) = self.shared().state.read_shared(&self.tally, range, buf)? {
-            return Ok(outcome);
+        let mut cost = ReadCost::default();
+        let read = self.shared().state.read_shared(&self.tally, &mut cost, range, buf);
+        self.tally.add_reads(cost);
+        match read? {
+            Some(outcome) => Ok(outcome),
+            None => self.exclusive().state.read_exclusive(&self.tally, range, buf),
         }
-        self.exclusive().state.read_exclusive(&self.tally, range, buf)
+    }
+
+    /// Reads as many pages as can be read without changing anything, and what that brought.
+    fn read_pages(
+        &self,
+        addr: u64,
+        buf: &mut [u8],
+        cost: &mut ReadCost,
+    ) -> Result<(usize, ReadOutcome), MtdError> {
+        let page_size = self.config.page as usize;
+        let mut outcome = ReadOutcome::CLEAN;
+        let inner = self.shared();
+        let (mut done, mut continues) = (0, false);
+        while done < buf.len() {
+            let (peb, page, column) = self.locate(addr + done as u64);
+            let from = column as usize;
+            let end = buf.len().min(done + page_size - from);
+            let range = PageRange { peb, page, from, continues };
+            let read = inner.state.read_shared(&self.tally, cost, range, &mut buf[done..end])?;
+            let Some(read) = read else { break };
+            outcome = outcome.merge(read);
+            (done, continues) = (end, true);
+        }
+        Ok((done, outcome))
     }
 
     fn program_unit(&self) -> u32 {
@@ -92,9 +120,12 @@ impl Mtd for Chip {
 
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.check_range(addr, buf.len(), 1, "read")?;
+        let mut cost = ReadCost::default();
+        let read = self.read_pages(addr, buf, &mut cost);
+        self.tally.add_reads(cost);
+        let (done, mut outcome) = read?;
         let page_size = self.config.page as usize;
-        let mut outcome = ReadOutcome::CLEAN;
-        let (mut at, mut rest, mut continues) = (addr, buf, false);
+        let (mut at, mut rest, mut continues) = (addr + done as u64, &mut buf[done..], done > 0);
         while !rest.is_empty() {
             let (peb, page, column) = self.locate(at);
             let from = column as usize;

@@ -1,7 +1,7 @@
 //! Reading: cells, the fault overlay, and what error correction makes of both.
 
 use super::State;
-use crate::counters::{Count, Tally};
+use crate::counters::{Count, ReadCost, Tally};
 use crate::overlay::flip;
 use crate::plan::ReadFault;
 use crate::rng::Rng;
@@ -20,10 +20,12 @@ pub(crate) struct PageRange {
 }
 
 impl State {
-    /// Reads part of a page if that changes nothing; `None` asks for [`Self::read_exclusive`].
+    /// Reads part of a page if that changes nothing; `None` asks for [`Self::read_exclusive`]. The
+    /// caller counts the cost.
     pub(crate) fn read_shared(
         &self,
         tally: &Tally,
+        cost: &mut ReadCost,
         range: PageRange,
         buf: &mut [u8],
     ) -> Result<Option<ReadOutcome>, MtdError> {
@@ -36,7 +38,7 @@ impl State {
         if judged && fault.is_some_and(|fault| fault.interrupted) {
             return Ok(None);
         }
-        self.count_read(tally, range, buf.len());
+        self.add_cost(cost, range, buf.len());
         let end = range.from + buf.len();
         let leaked = self.leaked_bits(range.peb, range.page, range.from, end)?;
         if fault.is_some() || !leaked.is_empty() {
@@ -58,7 +60,9 @@ impl State {
         let interrupted = self.page_fault(range.peb, range.page).is_some_and(|f| f.interrupted);
         let policy = self.config.rules.interrupted_read;
         self.judge(policy, interrupted, at, "reading a page whose program was interrupted")?;
-        let number = self.count_read(tally, range, buf.len());
+        let mut cost = ReadCost::default();
+        self.add_cost(&mut cost, range, buf.len());
+        let number = tally.add_reads(cost);
         self.disturb(range.peb, number);
         if self.is_grave(range) {
             Rng::new(self.plan.seed ^ 0x6EA7_E000_0000_0003, number).fill(buf);
@@ -86,8 +90,8 @@ impl State {
         Ok(outcome)
     }
 
-    /// Counts one page read and its time; returns its number.
-    fn count_read(&self, tally: &Tally, range: PageRange, len: usize) -> u64 {
+    /// Adds one page read and its time (spec: mtd-nand 12.2).
+    fn add_cost(&self, cost: &mut ReadCost, range: PageRange, len: usize) {
         let config = &self.config;
         let data = config.page as usize;
         let mut moved = len;
@@ -98,13 +102,13 @@ impl State {
             let steps = end.div_ceil(step) - range.from / step;
             moved = steps * step * config.stride() / data;
         }
-        match (config.is_nand(), range.continues) {
-            (true, _) => self.charge(tally, 7, moved, config.timing.read_ns + 100),
-            (false, false) => self.charge(tally, 4, moved, config.timing.read_ns),
-            (false, true) => self.charge(tally, 0, moved, 0),
-        }
-        tally.add(Count::BytesRead, len.min(data.saturating_sub(range.from)) as u64);
-        tally.add(Count::PageReads, 1)
+        cost.ns += match (config.is_nand(), range.continues) {
+            (true, _) => self.time_of(7, moved, config.timing.read_ns + 100),
+            (false, false) => self.time_of(4, moved, config.timing.read_ns),
+            (false, true) => self.time_of(0, moved, 0),
+        };
+        cost.bytes += len.min(data.saturating_sub(range.from)) as u64;
+        cost.pages += 1;
     }
 
     /// Counts a read of the block; now and then one more of its bits is wrong from then on.

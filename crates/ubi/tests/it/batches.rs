@@ -82,6 +82,7 @@ fn states(flash: &Flash, device: &Counting) -> Vec<PebState> {
 
 #[test]
 fn headers_are_read_in_batches_and_one_unreadable_block_costs_no_other() {
+    use PebState::{Bad, Erase, Free, Used};
     let (flash, inner) = mixed();
     let over = |unreadable| Counting {
         inner: inner.clone(),
@@ -92,7 +93,6 @@ fn headers_are_read_in_batches_and_one_unreadable_block_costs_no_other() {
     let healthy = over(None);
     let expected = states(&flash, &healthy);
     let kinds = [20, 40, 41, 42, 43, 44, 50].map(|peb: usize| expected[peb]);
-    use PebState::{Bad, Erase, Free, Used};
     assert_eq!(kinds, [Used, Erase, Erase, Erase, Bad, Erase, Free]);
     assert_eq!(healthy.batches.load(Ordering::Relaxed), 1);
     let reads = healthy.reads.load(Ordering::Relaxed);

@@ -26,6 +26,7 @@ fn flash(pebs: u32) -> Arc<MemoryMtd> {
 const WITH: OpenOptions = OpenOptions {
     read_only: false,
     force: false,
+    force_rw: false,
     bitflip_threshold: 1,
     wl_threshold: 4096,
     max_bad_blocks: None,

@@ -79,6 +79,7 @@ struct Bench {
 const OPTIONS: OpenOptions = OpenOptions {
     read_only: false,
     force: false,
+    force_rw: false,
     bitflip_threshold: 1,
     wl_threshold: 8,
     max_bad_blocks: None,

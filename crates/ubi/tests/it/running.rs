@@ -4,7 +4,7 @@ use crate::builder::*;
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
 use eraseblock_ubi::{NewVolume, OpenOptions, ReadOnlyReason, UbiDevice, UbiError};
-use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -364,4 +364,28 @@ fn a_static_leb_whose_last_unit_lost_its_correction_code_is_proved_by_its_checks
     assert!(read(0, size).uncorrectable && !read(0, 4 * 512).uncorrectable);
     device.poke((start + 5) as u64, &[0]).unwrap();
     assert!(read(0, LEN).uncorrectable);
+}
+
+#[test]
+fn an_unknown_internal_volume_makes_the_device_read_only_unless_forced() {
+    let mut flash = Flash::standard();
+    flash.put_leb(9, &internal(Compat::ReadOnly), &[9; 512]);
+    let (device, ubi) = open(&flash);
+    let ubi = ubi.unwrap();
+    let reason = ReadOnlyReason::InternalVolume;
+    assert_eq!(ubi.read_only(), Some(reason));
+    assert!(matches!(ubi.force_rw(), Err(UbiError::ReadOnly { reason: found }) if found == reason));
+    ubi.check_invariants().unwrap();
+    drop(ubi);
+    let options = OpenOptions { force_rw: true, wl_threshold: 2, ..OpenOptions::default() };
+    let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
+    assert_eq!(ubi.read_only(), None);
+    let volume = ubi.volume(VolumeId::new(0)).unwrap();
+    for round in 0..1000_u32 {
+        volume.change(Leb::new(round % 10), &round.to_be_bytes().repeat(128)).unwrap();
+        ubi.flush().unwrap();
+    }
+    ubi.check_invariants().unwrap();
+    let block = |bytes: &[u8]| bytes[9 * 16_384..10 * 16_384].to_vec();
+    assert!(block(&device.to_bytes()) == block(&flash.bytes), "its block is left as it is");
 }

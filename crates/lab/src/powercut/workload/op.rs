@@ -1,0 +1,106 @@
+//! What a workload does.
+
+/// One operation on volumes and LEBs by number.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Append {
+        volume: u32,
+        leb: u32,
+        data: Vec<u8>,
+    },
+    Change {
+        volume: u32,
+        leb: u32,
+        data: Vec<u8>,
+    },
+    Map {
+        volume: u32,
+        leb: u32,
+    },
+    Unmap {
+        volume: u32,
+        leb: u32,
+    },
+    Erase {
+        volume: u32,
+        leb: u32,
+    },
+    /// All of the LEB is read and compared.
+    Read {
+        volume: u32,
+        leb: u32,
+    },
+    Scrub {
+        peb: u32,
+    },
+    Step,
+    Flush,
+    Create {
+        id: u32,
+        is_static: bool,
+        lebs: u32,
+    },
+    Remove {
+        volume: u32,
+    },
+    Resize {
+        volume: u32,
+        lebs: u32,
+    },
+    Swap {
+        volume: u32,
+        other: u32,
+    },
+    Replace {
+        volume: u32,
+        other: u32,
+    },
+    Update {
+        volume: u32,
+        data: Vec<u8>,
+    },
+    /// Everything pending is done, then the device is closed and opened again.
+    Reattach {
+        detach: bool,
+    },
+}
+
+impl Op {
+    /// What kind of operation it is.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Append { .. } => "write",
+            Self::Change { .. } => "change",
+            Self::Map { .. } => "map",
+            Self::Unmap { .. } => "unmap",
+            Self::Erase { .. } => "erase",
+            Self::Read { .. } => "read",
+            Self::Scrub { .. } => "scrub",
+            Self::Step => "background step",
+            Self::Flush => "flush",
+            Self::Create { .. } => "create",
+            Self::Remove { .. } => "remove",
+            Self::Resize { .. } => "resize",
+            Self::Swap { .. } => "swap names",
+            Self::Replace { .. } => "rename over",
+            Self::Update { .. } => "update",
+            Self::Reattach { .. } => "attach",
+        }
+    }
+
+    /// The operation in words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Append { volume, leb, data } => {
+                format!("append {} bytes to volume {volume} LEB {leb}", data.len())
+            }
+            Self::Change { volume, leb, data } => {
+                format!("change volume {volume} LEB {leb} to {} bytes", data.len())
+            }
+            Self::Update { volume, data } => {
+                format!("update volume {volume} to {} bytes", data.len())
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+# What UBIFS costs the flash: programs, erases and page reads, counted at the functions of the
+# kernel that do them.
+# Set by the caller: OUT PEBS LEBS
+set -e
+tracing=/sys/kernel/tracing
+mount -t tracefs tracefs $tracing
+load_nand 0x20,0xa1,0x00,0x15 $PEBS
+/tools/modprobe ubi
+/tools/modprobe ubifs
+for function in nand_prog_page_begin_op nand_erase_op nand_read_page_op; do
+    echo "p:$function $function" >>$tracing/kprobe_events
+    echo 1 >$tracing/events/kprobes/$function/enable
+done
+
+# count NAME: a line with everything so far, and the blocks that statfs counts where mounted.
+count() {
+    echo "$1" $(awk '{ print $2 }' $tracing/kprobe_profile) \
+        $(stat -f -c '%b %f %a' /mnt) >>"$OUT/counts"
+}
+
+start() {
+    mount -t ubifs -o compr=lzo ubi0:data /mnt
+}
+
+unpack() {
+    tar -xf /tmp/tree.tar -C /mnt
+    sync
+    # UBI erases in the background.
+    sleep 2
+}
+
+ubiformat -q -y /dev/mtd0
+ubiattach -p /dev/mtd0
+ubimkvol /dev/ubi0 -N data -S $LEBS
+start
+umount /mnt
+cp $OUT/tree.tar /tmp
+start
+count start
+unpack
+count unpacked
+rm -rf /mnt/*
+unpack
+count again
+umount /mnt
+dump "$OUT/clean"
+count clean
+start
+count clean-mounted
+for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    dd if=/tmp/tree.tar of=/mnt/late-$number bs=64k count=1 skip=$number conv=fsync
+done
+dump "$OUT/cut"
+umount /mnt
+ubidetach -d 0
+unload
+load_nand 0x20,0xa1,0x00,0x15 $PEBS
+flash "$OUT/cut"
+ubiattach -p /dev/mtd0
+count cut
+start
+count cut-mounted
