@@ -5,7 +5,7 @@ use crate::inode::number;
 use crate::mount::Ubifs;
 use crate::names::{self, Wanted};
 use crate::statfs;
-use crate::tnc::{LeafError, OwnedDent};
+use crate::tnc::{LeafError, OwnedDent, Window};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_NAME_LEN, ROOT_INO};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::{EntryKind, Key};
@@ -73,9 +73,10 @@ impl Ubifs {
         to: Key,
         sink: &mut dyn FnMut(OwnedDent) -> ControlFlow<()>,
     ) {
-        let mut buf = Vec::new();
+        let mut window = Window::default();
         self.tnc.scan(from, to, &mut |branch| {
-            let dent = self.tnc.leaf(branch, &mut buf).and_then(|node| Ok(node.dent()?.into()));
+            let node = self.tnc.leaf_near(branch, &mut window);
+            let dent = node.and_then(|node| Ok(node.dent()?.into()));
             match dent {
                 Ok(dent) => sink(dent),
                 Err(error) => {

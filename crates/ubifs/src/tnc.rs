@@ -3,7 +3,7 @@
 use crate::index::{Index, Sink};
 use crate::overlay::{Named, Overlay, Slot};
 use crate::volume::Volume;
-use eraseblock_base::Location;
+use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::Node;
@@ -88,6 +88,20 @@ impl Tnc {
         Ok(check_leaf(&self.volume.limits, branch, buf)?)
     }
 
+    /// The same for leaves many of which lie close together, such as the entries of a directory:
+    /// what lies around one is read with it.
+    pub(crate) fn leaf_near<'a>(
+        &self,
+        branch: &Branch,
+        window: &'a mut Window,
+    ) -> Result<Node<'a>, LeafError> {
+        if window.find(branch).is_none() {
+            window.fill(&self.volume, branch)?;
+        }
+        let bytes = window.find(branch).unwrap_or_default();
+        Ok(check_leaf(&self.volume.limits, branch, bytes)?)
+    }
+
     /// The list of all entries of a hashed key, to be changed.
     fn names(&mut self, key: Key) -> &mut Vec<Named> {
         if !matches!(self.overlay.slot(key), Some(Slot::Names(_))) {
@@ -152,6 +166,50 @@ impl Tnc {
             let [first, last] = [first, behind - 1].map(|block| block as u32);
             self.overlay.hide(Key::data(ino, first)..=Key::data(ino, last));
         }
+    }
+}
+
+/// A piece of a LEB that was read. The first leaf is read alone: it may be the only one.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    leb: Option<Leb>,
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Bytes read at once, from a multiple of that.
+    const SIZE: u32 = 8192;
+
+    /// The bytes of a leaf, if they are here.
+    fn find(&self, branch: &Branch) -> Option<&[u8]> {
+        let start =
+            branch.offset.checked_sub(self.start).filter(|_| self.leb == Some(branch.leb))?;
+        let bytes = self.bytes.get(start as usize..)?;
+        bytes.get(..branch.len as usize)
+    }
+
+    /// Reads what lies around a leaf or, where that fails or is not enough, only the leaf.
+    fn fill(&mut self, volume: &Volume, branch: &Branch) -> Result<(), MtdError> {
+        let start = branch.offset / Self::SIZE * Self::SIZE;
+        let end = start.saturating_add(Self::SIZE).min(volume.leb_size());
+        let is_inside = branch.offset.checked_add(branch.len).is_some_and(|behind| behind <= end);
+        let is_first = self.leb.replace(branch.leb).is_none();
+        if is_inside && !is_first {
+            self.start = start;
+            self.bytes.resize((end - start) as usize, 0);
+            if volume.read(branch.leb, start, &mut self.bytes).is_ok() {
+                return Ok(());
+            }
+        }
+        self.start = branch.offset;
+        self.bytes.clear();
+        self.bytes.resize(branch.len as usize, 0);
+        let read = volume.read(branch.leb, branch.offset, &mut self.bytes);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        read
     }
 }
 

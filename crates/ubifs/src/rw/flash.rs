@@ -3,6 +3,7 @@
 //!
 //! # Invariants
 //! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
+//! 2. A remembered page is forgotten before its LEB changes.
 
 use super::activity::Activity;
 use super::error::{Fault, Step};
@@ -14,7 +15,7 @@ use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_ubifs_format::encode::{self, index_len};
 use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
 use eraseblock_ubifs_format::{Limits, Superblock, constants::sb_flags};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest data node.
 pub(super) const MAX_DATA_NODE: u32 = 4144;
@@ -47,6 +48,16 @@ pub(super) struct Flash {
     pub(super) activity: Activity,
     /// The bug to be found.
     sabotage: Sabotage,
+    /// What [`Flash::read_near`] read last.
+    near: Mutex<Page>,
+}
+
+/// A page of a LEB in memory; of none when it is empty.
+#[derive(Debug, Default)]
+struct Page {
+    leb: u32,
+    offset: u32,
+    bytes: Vec<u8>,
 }
 
 impl Flash {
@@ -88,6 +99,7 @@ impl Flash {
             why_read_only: None,
             activity: Activity::default(),
             sabotage,
+            near: Mutex::default(),
         }
     }
 
@@ -127,12 +139,38 @@ impl Flash {
     /// Reads bytes of a LEB. A LEB behind the end of the device reads as erased: an image file may
     /// be shorter than its volume.
     pub(super) fn read(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
-        if leb >= self.device.leb_count() {
+        if leb >= self.device.leb_count() || buf.is_empty() {
             buf.fill(0xFF);
             return Ok(());
         }
         self.device.read(Leb::new(leb), offset, buf)?;
         Ok(())
+    }
+
+    /// [`Flash::read`] for small nodes that lie beside each other: their page is read once.
+    pub(super) fn read_near(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
+        let from = (offset % self.min_io) as usize;
+        if from + buf.len() > self.min_io as usize {
+            return self.read(leb, offset, buf);
+        }
+        let start = offset - from as u32;
+        let mut page = self.near.lock().unwrap_or_else(PoisonError::into_inner);
+        if page.bytes.is_empty() || (page.leb, page.offset) != (leb, start) {
+            let mut bytes = std::mem::take(&mut page.bytes);
+            bytes.resize(self.min_io as usize, 0);
+            self.read(leb, start, &mut bytes)?;
+            *page = Page { leb, offset: start, bytes };
+        }
+        buf.copy_from_slice(&page.bytes[from..from + buf.len()]);
+        Ok(())
+    }
+
+    /// Forgets a page of a LEB that is about to change.
+    fn forget(&mut self, leb: u32) {
+        let page = self.near.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if page.leb == leb {
+            page.bytes.clear();
+        }
     }
 
     pub(super) fn read_leb(&self, leb: u32, buf: &mut Vec<u8>) -> Step<()> {
@@ -143,6 +181,7 @@ impl Flash {
     /// Appends to a LEB.
     pub(super) fn write(&mut self, leb: u32, offset: u32, data: &[u8]) -> Step<()> {
         self.check_writable()?;
+        self.forget(leb);
         let result = self.device.write(Leb::new(leb), offset, data);
         self.done(result)
     }
@@ -150,6 +189,7 @@ impl Flash {
     /// Replaces a LEB.
     pub(super) fn change(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         self.check_writable()?;
+        self.forget(leb);
         let result = self.device.change(Leb::new(leb), data);
         self.done(result)
     }
@@ -177,6 +217,7 @@ impl Flash {
 
     pub(super) fn unmap(&mut self, leb: u32) -> Step<()> {
         self.check_writable()?;
+        self.forget(leb);
         let result = self.device.unmap(Leb::new(leb));
         self.done(result)
     }
@@ -189,6 +230,7 @@ impl Flash {
 
     pub(super) fn map(&mut self, leb: u32) -> Step<()> {
         self.check_writable()?;
+        self.forget(leb);
         let result = self.device.map(Leb::new(leb));
         self.done(result)
     }

@@ -222,6 +222,6 @@ fn read_node(flash: &Flash, place: Place, len: u32) -> Step<Vec<u8>> {
         return Err(Fault::refused(place.location(), "lpt-corrupt", "an LPT node leaves its LEB"));
     }
     let mut bytes = vec![0; len as usize];
-    flash.read(place.leb, place.offset, &mut bytes)?;
+    flash.read_near(place.leb, place.offset, &mut bytes)?;
     Ok(bytes)
 }

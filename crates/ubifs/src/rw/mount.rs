@@ -26,6 +26,9 @@ use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags, sb_flags};
 use eraseblock_ubifs_format::{decode, encode};
 use std::sync::Arc;
 
+/// Bytes of the superblock node.
+const SUPERBLOCK_SIZE: usize = 4096;
+
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
     let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
@@ -177,8 +180,8 @@ impl Core {
 
     /// Writes the superblock when the volume grew or its space was fixed up.
     fn write_superblock(&mut self, volume: &Volume) -> Step<()> {
-        let mut bytes = Vec::new();
-        self.flash.read_leb(0, &mut bytes)?;
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        self.flash.read(0, 0, &mut bytes)?;
         let stored = decode::node(&bytes, &volume.limits, at(0, 0))?.superblock()?;
         if stored.leb_cnt == self.flash.sb.leb_cnt && stored.flags == self.flash.sb.flags {
             return Ok(());

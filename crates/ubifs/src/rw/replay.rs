@@ -85,8 +85,13 @@ impl Core {
         journal: &mut Journal,
         report: &mut Report,
     ) -> Step<Read> {
-        let mut bytes = Vec::new();
-        self.flash.read_leb(bud.leb.get(), &mut bytes)?;
+        // What was there before it became a bud is read only to be written anew.
+        let mut bytes = vec![0; self.flash.leb_size as usize];
+        let (front, content) = bytes.split_at_mut(bud.offset as usize);
+        self.flash.read(bud.leb.get(), bud.offset, content)?;
+        if recover {
+            self.flash.read(bud.leb.get(), 0, front)?;
+        }
         if !recover {
             let nodes = recovery::strict(volume, bud.leb, &bytes, bud.offset, report)?;
             journal.take(bud.leb, &nodes, report)?;

@@ -190,7 +190,7 @@ impl Tnc {
     ) -> Step<ZnodeId> {
         let place = at(branch.leb, branch.offset);
         let mut bytes = vec![0; branch.len as usize];
-        flash.read(branch.leb, branch.offset, &mut bytes)?;
+        flash.read_near(branch.leb, branch.offset, &mut bytes)?;
         let node = decode::expect(&bytes, NodeType::Index, &flash.limits, place)?;
         let index = node.index(&flash.limits, flash.main_first, flash.leb_cnt)?;
         let wrong_level = level.is_some_and(|level| level != index.level);
