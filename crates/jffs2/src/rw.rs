@@ -28,6 +28,7 @@ pub mod sabotage;
 mod scan;
 mod state;
 mod summary;
+mod suspect;
 #[cfg(test)]
 mod tests;
 mod wbuf;

@@ -9,6 +9,7 @@ use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName};
 use super::state::{Collection, InodeCache, Reserves, State};
 use super::summary::Collector;
+use super::suspect::Suspects;
 use super::wbuf::Wbuf;
 use super::xattr::Xattrs;
 use crate::error::Jffs2Error;
@@ -33,7 +34,17 @@ pub(crate) fn mount(
     refuse_foreign(&scan)?;
     let versions = version_sum(&scan);
     let Scan {
-        blocks, classes, inodes, names, text, pairs, references, no_write, mut report, ..
+        blocks,
+        classes,
+        inodes,
+        names,
+        text,
+        pairs,
+        references,
+        suspects,
+        no_write,
+        mut report,
+        ..
     } = scan;
     let mut state = State {
         reserves: Reserves::new(flash.block, flash.count),
@@ -42,6 +53,7 @@ pub(crate) fn mount(
         blocks,
         wbuf: Wbuf::default(),
         summary: Collector::default(),
+        suspects: Suspects::new(suspects),
         inodes: BTreeMap::new(),
         xattrs: Xattrs::default(),
         highest_ino: ROOT_INO,
@@ -204,7 +216,7 @@ impl State {
             return Ok(true);
         }
         let mut bytes = vec![0; node.len() as usize];
-        self.flash.read(name.place, &mut bytes)?;
+        self.read_flash(name.place, &mut bytes)?;
         let at = self.flash.location(name.place);
         let found = decode::dirent(self.flash.order, &bytes, at);
         Ok(found.is_ok_and(|dirent| (dirent.pino, dirent.version) == (name.dir, name.version)))
@@ -241,8 +253,10 @@ impl State {
                 }
                 _ => {
                     let best = candidate.map_or(0, |best| self.blocks.get(best).sizes.free);
-                    let wanted =
-                        *class != Class::Suspicious && sizes.free > min_free && sizes.free > best;
+                    let wanted = *class != Class::Suspicious
+                        && sizes.free > min_free
+                        && sizes.free > best
+                        && self.is_proven(block);
                     if wanted && let Some(old) = candidate.replace(block) {
                         self.give_up_free(old);
                     } else if !wanted {

@@ -17,6 +17,8 @@ impl State {
         let Some(block) = self.blocks.first(List::ErasePending) else { return Ok(false) };
         let refs = std::mem::take(&mut self.blocks.get_mut(block).refs);
         self.forget(block, &refs);
+        let start = self.flash.start(block);
+        self.suspects.forget(start, start + self.flash.block);
         let worn = self.flash.is_nand() && self.blocks.get(block).failures >= MAX_FAILURES;
         let done = if worn {
             false

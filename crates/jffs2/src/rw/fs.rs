@@ -108,7 +108,8 @@ impl State {
             _ => value.to_vec(),
         };
         // Name, value and a summary with one record share a block.
-        let most = self.flash.block - self.flash.cleanmarker().next_multiple_of(4) - 64;
+        let summary = if self.flash.has_buffer() { self.flash.page.max(64) } else { 64 };
+        let most = self.flash.block - self.flash.cleanmarker().next_multiple_of(4) - summary;
         if xattr_len(stored.len(), value.len()) > most {
             let message = "the value does not fit a block";
             return Err(refuse(FsErrorKind::OutOfRange, ino, message));
@@ -136,7 +137,10 @@ impl State {
         let block = u64::from(self.flash.block);
         let totals = self.blocks.totals();
         let kept = u64::from(self.reserves.write) * block;
-        let free = (totals.dirty + totals.free).saturating_sub(kept) / STAT_BLOCK;
+        // What is dead in the open block counts as wasted there until the block is closed.
+        let open = self.blocks.next().map_or(0, |block| self.blocks.get(block).sizes.wasted);
+        let reclaimable = totals.dirty + totals.free + u64::from(open);
+        let free = reclaimable.saturating_sub(kept) / STAT_BLOCK;
         StatFs {
             block_size: STAT_BLOCK as u32,
             blocks: u64::from(self.flash.count) * block / STAT_BLOCK,
@@ -149,6 +153,9 @@ impl State {
     fn background(&mut self) -> Result<Background, FsError> {
         if self.check_writable().is_err() {
             return Ok(Background::Idle);
+        }
+        if self.has_suspects() {
+            self.settle_suspects()?;
         }
         let totals = self.blocks.totals();
         let pending = self.blocks.len(List::ErasePending);
@@ -169,6 +176,7 @@ impl State {
 
     fn sync(&mut self) -> Result<(), FsError> {
         if !self.read_only && self.closed.is_none() {
+            self.settle_suspects()?;
             if !self.is_sabotaged(Sabotage::SyncWithoutFlush) {
                 self.flush()?;
             }
@@ -291,6 +299,7 @@ impl Jffs2Rw {
         let mut state = self.lock();
         state.check_writable()?;
         state.trim();
+        state.settle_suspects()?;
         operation(&mut state)
     }
 }
@@ -410,6 +419,9 @@ impl WritableFileSystem for Jffs2Rw {
             return Err(FsError::new(FsErrorKind::ReadOnly, why));
         }
         state.sync()?;
+        if read_only && !state.read_only && state.closed.is_none() {
+            state.seal()?;
+        }
         state.read_only = read_only;
         Ok(())
     }
@@ -417,6 +429,9 @@ impl WritableFileSystem for Jffs2Rw {
     fn unmount(&self) -> Result<(), FsError> {
         let mut state = self.lock();
         state.sync()?;
+        if !state.read_only && state.closed.is_none() {
+            state.seal()?;
+        }
         state.closed = Some("the file system has been unmounted");
         Ok(())
     }

@@ -3,19 +3,26 @@
 //! # Invariants
 //! 1. A node disappears only after what replaces it has been written, and its block is erased only
 //!    after that is on flash.
-//! 2. A deletion of a name is kept while an older node that says otherwise is on flash.
+//! 2. A deletion of a name is kept while an older node that says otherwise is on flash, be it in the
+//!    block that is about to be erased: a power cut may take one of them and leave the other.
+//! 3. What replaces a node has a higher version, so that it counts even when the power went while
+//!    the block of the old one was being erased and that still reads well for a while. Of holes
+//!    that are overwritten in many parts this holds only as long as there is room.
 
 use super::inode::{Fragment, Place, dent_key};
 use super::nodelist::{List, NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
-use super::state::State;
+use super::state::{CACHE_INODES, State};
 use super::summary::record_len;
 use super::write::{Extent, NewNode, PAGE};
-use eraseblock_jffs2_format::constants::{DIRENT_LEN, DIRTY_LIMIT, INODE_LEN, compression};
-use eraseblock_jffs2_format::decode;
-use eraseblock_jffs2_format::summary::{Record, RecordNode};
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, INODE_LEN, compression};
+use eraseblock_jffs2_format::summary::RecordNode;
+use eraseblock_jffs2_format::{Inode, decode};
 use eraseblock_vfs::{FsError, FsErrorKind};
+
+/// Pieces of a hole that become nodes of their own.
+const MOST_PARTS: u32 = 8;
 
 impl State {
     /// One pass: checks an inode, erases a block, or moves a node. `false` if there was nothing to
@@ -122,70 +129,17 @@ impl State {
         Ok(None)
     }
 
-    fn collect_node(&mut self, node: NodeRef) -> Result<(), FsError> {
+    pub(crate) fn collect_node(&mut self, node: NodeRef) -> Result<(), FsError> {
         match node.kind() {
             RefKind::Filler => {
                 self.obsolete(node.place());
                 Ok(())
             }
-            RefKind::Copy => self.copy(node).map(drop),
+            RefKind::Copy => self.carry(node, &self.read_node(node)?).map(drop),
             RefKind::Xattr => self.collect_pair(node),
             RefKind::Xref => self.collect_reference(node),
-            RefKind::Inode | RefKind::Dirent => {
-                let slow = self.is_sabotaged(Sabotage::AttributesDropped);
-                if node.state() == RefState::Pristine && !slow && self.copy(node)? {
-                    return Ok(());
-                }
-                self.collect_of_inode(node)
-            }
+            RefKind::Inode | RefKind::Dirent => self.collect_of_inode(node),
         }
-    }
-
-    /// Copies a node as it is; `false` if there is no room for it in one piece, or if it is
-    /// damaged.
-    fn copy(&mut self, node: NodeRef) -> Result<bool, FsError> {
-        let is_inode = node.kind() == RefKind::Inode;
-        let min = if is_inode { node.len().min(super::write::MIN_DATA) } else { node.len() };
-        let bytes = self.read_node(node)?;
-        let at = self.flash.location(node.place());
-        let order = self.flash.order;
-        let Ok(header) = decode::header(order, &bytes, at) else { return Ok(false) };
-        let Some(exact) = bytes.get(..header.totlen as usize) else { return Ok(false) };
-        let Ok(record) = Record::of(order, header.kind(), exact, 0) else { return Ok(false) };
-        if is_inode {
-            let sound = decode::inode(order, exact, at)
-                .and_then(|inode| decode::inode_data(&inode, exact, at).map(drop));
-            if sound.is_err() {
-                return Ok(false);
-            }
-        }
-        let record_size = record.as_ref().map_or(0, Record::len);
-        let room = self.reserve(min, Alloc::Collection, record_size)?;
-        if !self.node(node.place()).is_live() {
-            return Ok(true);
-        }
-        if room < node.len() {
-            return Ok(false);
-        }
-        if node.kind() == RefKind::Copy
-            && let Some(block) = self.blocks.next()
-        {
-            self.blocks.get_mut(block).without_summary = true;
-        }
-        if self.is_sabotaged(Sabotage::CollectWithoutCopy) {
-            self.obsolete(node.place());
-            return Ok(true);
-        }
-        let place = self.put(&NewNode {
-            kind: node.kind(),
-            owner: node.owner,
-            state: node.state(),
-            record: record.map(|record| (record.node, header.totlen)),
-            bytes: &bytes,
-        })?;
-        let name = bytes.get(DIRENT_LEN as usize..header.totlen as usize);
-        self.relocate(node, place, name.filter(|_| node.kind() == RefKind::Dirent));
-        Ok(true)
     }
 
     /// Makes a node of an inode anew, by the part it plays (spec: jffs2 17, step 7).
@@ -214,7 +168,8 @@ impl State {
         };
         // Whatever it was, it must not be left behind in a block about to be erased.
         debug_assert!(result.is_err() || !self.node(place).is_live(), "node still alive");
-        if !was_loaded && self.loaded > 64 && self.cache_mut(ino).loaded.take().is_some() {
+        if !was_loaded && self.loaded > CACHE_INODES && self.cache_mut(ino).loaded.take().is_some()
+        {
             self.loaded -= 1;
         }
         result
@@ -259,19 +214,15 @@ impl State {
         self.set_name(dir, dirent.name, ino, kind, mctime, alloc).map(drop)
     }
 
-    /// Whether a scan would find an older node that gives the name to an inode once the block of
-    /// `node` is being erased: in another block, or, on NOR, which is filled with zeros from the end
-    /// first, in the same one. One that cannot be read may still be listed in the summary of a block whose erasure was
-    /// interrupted.
+    /// Whether a scan would find an older node that gives the name to an inode: in another block,
+    /// or in that of `node` while it is being erased. One that cannot be read may still be listed in
+    /// the summary of a block whose erasure was interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
         if self.is_sabotaged(Sabotage::DeletionDropped) {
             return Ok(false);
         }
-        let victim = node.place() / self.flash.block;
         let places = self.cache(dir).map_or(&[][..], |cache| &cache.nodes);
-        let is_nand = self.flash.is_nand();
-        for place in places.iter().filter(|place| !is_nand || **place / self.flash.block != victim)
-        {
+        for place in places {
             let Some(other) = self.blocks.node(*place) else { continue };
             if other.is_live() || other.kind() != RefKind::Dirent || other.len() != node.len() {
                 continue;
@@ -302,6 +253,13 @@ impl State {
         if inode.compression == compression::ZERO {
             return self.collect_hole(ino, node, inode.version, (start, end));
         }
+        let whole = (inode.offset, inode.offset + inode.dsize);
+        if node.state() == RefState::Pristine
+            && (start, end) == whole
+            && self.refresh(ino, node, &inode, &bytes)?
+        {
+            return Ok(());
+        }
         while self.inode(ino).fragments.count(place) > 0 {
             // Fragments of the node, one after the other; a page at most at a time.
             let Some((at, fragment)) = self.fragment_of(ino, place, start) else { break };
@@ -310,6 +268,38 @@ impl State {
             self.rewrite(ino, from, until)?;
         }
         Ok(())
+    }
+
+    /// Writes a node with data, all of which is in use, again with a new version and its content as
+    /// it is stored; `false` if there is no room for it in one piece, or if it is damaged.
+    fn refresh(
+        &mut self,
+        ino: u32,
+        node: NodeRef,
+        inode: &Inode,
+        bytes: &[u8],
+    ) -> Result<bool, FsError> {
+        let at = self.flash.location(node.place());
+        let stored = bytes.get(INODE_LEN as usize..(INODE_LEN + inode.csize) as usize);
+        let Some(stored) = stored else { return Ok(false) };
+        if decode::inode_data(inode, bytes, at).is_err() {
+            return Ok(false);
+        }
+        let min = node.len().min(super::write::MIN_DATA);
+        let room = self.reserve(min, Alloc::Collection, record_len(RefKind::Inode, 0))?;
+        if !self.node(node.place()).is_live() {
+            return Ok(true);
+        }
+        if room < node.len() {
+            return Ok(false);
+        }
+        if self.is_sabotaged(Sabotage::CollectWithoutCopy) {
+            self.obsolete(node.place());
+            return Ok(true);
+        }
+        let Inode { offset, dsize, compression, .. } = *inode;
+        self.put_extent(ino, &Extent { offset, dsize, compression, stored }, None)?;
+        Ok(true)
     }
 
     fn fragment_of(&self, ino: u32, place: u32, from: u32) -> Option<(u32, Fragment)> {
@@ -366,8 +356,8 @@ impl State {
         Ok(())
     }
 
-    /// A hole in one piece is made anew; of one that is overwritten in parts the node is kept as it
-    /// was, so that newer data goes on winning.
+    /// A hole in one piece is made anew, as is one in few; of one that is overwritten in many parts
+    /// the node is kept as it was, so that newer data goes on winning.
     fn collect_hole(
         &mut self,
         ino: u32,
@@ -375,8 +365,19 @@ impl State {
         version: u32,
         (start, end): (u32, u32),
     ) -> Result<(), FsError> {
+        let parts = self.inode(ino).fragments.count(node.place());
+        if (2..=MOST_PARTS).contains(&parts)
+            && self.blocks.len(List::Free) > 1
+            && !self.is_sabotaged(Sabotage::HoleHidesData)
+        {
+            while let Some((at, part)) = self.fragment_of(ino, node.place(), start) {
+                self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
+                self.put_extent(ino, &Extent::hole(at, part.end), None)?;
+            }
+            return Ok(());
+        }
         self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
-        let alone = self.inode(ino).fragments.count(node.place()) == 1;
+        let alone = parts == 1;
         if alone || self.is_sabotaged(Sabotage::HoleHidesData) {
             return self.put_extent(ino, &Extent::hole(start, end), None);
         }

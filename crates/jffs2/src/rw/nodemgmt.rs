@@ -32,10 +32,13 @@ impl State {
             self.make_space(alloc)?;
         }
         let min = pad(min).unwrap_or(u32::MAX);
+        let most = self.flash.block - self.flash.cleanmarker();
         for _ in 0..=self.blocks.count() {
             if let Some(block) = self.blocks.next() {
                 let free = self.blocks.get(block).sizes.free;
-                let kept = self.summary.needed(record);
+                // A node as large as a block, which others may have written, has it for itself.
+                let kept = Some(self.kept(record)).filter(|kept| min.saturating_add(*kept) <= most);
+                let kept = kept.unwrap_or(0);
                 if free >= min.saturating_add(kept) {
                     return Ok(free - kept);
                 }
@@ -85,6 +88,10 @@ impl State {
     pub(crate) fn close_block(&mut self, block: u32) -> Result<(), FsError> {
         self.write_summary(block)?;
         self.flush()?;
+        let free = self.blocks.get(block).sizes.free;
+        if self.flash.has_buffer() && self.blocks.next() == Some(block) && free >= self.flash.page {
+            self.pad_page(block)?;
+        }
         if self.blocks.next() != Some(block) {
             // A failed program has moved it away.
             return Ok(());

@@ -62,11 +62,13 @@ pub enum Sabotage {
     CollectWithoutCopy,
     /// Garbage collection drops deletions of names whose older nodes are still on flash.
     DeletionDropped,
+    /// What is in the page that was programmed last is relied on after a mount.
+    TrustLastPage,
 }
 
 impl Sabotage {
     /// All mistakes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::SameVersion,
         Self::NoBufferRecovery,
         Self::SummaryForgetsNode,
@@ -94,5 +96,6 @@ impl Sabotage {
         Self::NoHole,
         Self::CollectWithoutCopy,
         Self::DeletionDropped,
+        Self::TrustLastPage,
     ];
 }

@@ -4,6 +4,7 @@
 use super::flash::{Flash, Marker};
 use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
+use super::suspect::Page;
 use crate::error::Jffs2Error;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
@@ -66,6 +67,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) text: Vec<u8>,
     pub(crate) pairs: Vec<u32>,
     pub(crate) references: Vec<u32>,
+    /// Pages that were programmed last.
+    pub(crate) suspects: Vec<Page>,
     /// A node forbids writing.
     pub(crate) no_write: Option<(Location, u16)>,
     pub(crate) report: MountReport,
@@ -83,6 +86,7 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
         text: Vec::new(),
         pairs: Vec::new(),
         references: Vec::new(),
+        suspects: Vec::new(),
         no_write: None,
         report: MountReport::default(),
     };
@@ -126,10 +130,12 @@ impl Scan<'_> {
             self.free_from(block, 0);
             return Ok(if unmarked { Class::AllErased } else { Class::EmptyMarked });
         }
-        if !self.is_fresh(block, &buf[..first]) {
+        if self.is_fresh(block, &buf[..first]) {
+            self.nodes(block, buf, size)?;
+        } else {
             outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
+            self.whole(block, buf, outcome)?;
         }
-        self.nodes(block, buf)?;
         if outcome.uncorrectable && self.blocks.get(block).live() == 0 {
             return Ok(Class::Debris);
         }
@@ -168,6 +174,37 @@ impl Scan<'_> {
         });
     }
 
+    /// Where the page begins that was programmed last, if the block is not full. A torn node may
+    /// claim more than there is: what is erased counts, not what is free.
+    fn last_page(&self, bytes: &[u8]) -> Option<u32> {
+        let page = self.flash.page;
+        let last = bytes.iter().rposition(|byte| *byte != 0xFF)?;
+        let start = last as u32 / page * page;
+        (self.flash.has_buffer() && start + page < self.flash.block).then_some(start)
+    }
+
+    /// Whether a page is beyond correction.
+    fn is_unreadable(&mut self, place: u32) -> Result<bool, Jffs2Error> {
+        let mut bytes = vec![0; self.flash.page as usize];
+        Ok(self.read(place, &mut bytes)?.uncorrectable)
+    }
+
+    /// The nodes of a block all of which has been read. What touches a page that was programmed
+    /// last and cannot be corrected was never durable: bits of it may read well now and badly the
+    /// next time, and a deletion must not survive without the new name that was before it.
+    fn whole(&mut self, block: u32, bytes: &[u8], outcome: ReadOutcome) -> Result<(), Jffs2Error> {
+        let start = self.flash.start(block);
+        let Some(last) = self.last_page(bytes) else {
+            return self.nodes(block, bytes, self.flash.block);
+        };
+        if outcome.uncorrectable && self.is_unreadable(start + last)? {
+            return self.nodes(block, bytes, last);
+        }
+        let page = &bytes[last as usize..(last + self.flash.page) as usize];
+        self.suspects.push(Page { place: start + last, bytes: page.into() });
+        self.nodes(block, bytes, self.flash.block)
+    }
+
     /// A live node of the block.
     fn add(&mut self, block: u32, place: u32, len: u32, kind: RefKind, owner: u32, checked: bool) {
         let state = if checked { RefState::Normal } else { RefState::Unchecked };
@@ -178,7 +215,8 @@ impl Scan<'_> {
         });
     }
 
-    fn nodes(&mut self, block: u32, bytes: &[u8]) -> Result<(), Jffs2Error> {
+    /// The nodes of a block that end before `end`.
+    fn nodes(&mut self, block: u32, bytes: &[u8], end: u32) -> Result<(), Jffs2Error> {
         let rules = ScanRules {
             order: self.flash.order,
             cleanmarker: Some(self.flash.cleanmarker()),
@@ -187,13 +225,15 @@ impl Scan<'_> {
         let (mut dirt, mut first_dirt) = (0_u64, None);
         for item in Scanner::new(Peb::new(block), bytes, rules) {
             match item {
-                Item::Node { offset, header, bytes } => self.node(block, offset, header, bytes)?,
+                Item::Node { offset, header, bytes } if offset + header.totlen <= end => {
+                    self.node(block, offset, header, bytes)?;
+                }
                 Item::Dirt { offset, len, expected: false } => {
                     dirt += u64::from(len);
                     first_dirt = first_dirt.or(Some(offset));
                 }
                 Item::Free { offset } => self.free_from(block, offset),
-                Item::Dirt { .. } | Item::Obsolete { .. } => {}
+                Item::Node { .. } | Item::Dirt { .. } | Item::Obsolete { .. } => {}
             }
         }
         if let Some(offset) = first_dirt {

@@ -13,6 +13,7 @@ use super::nodelist::{Blocks, NodeRef};
 use super::options::RwOptions;
 use super::sabotage::Sabotage;
 use super::summary::Collector;
+use super::suspect::Suspects;
 use super::wbuf::Wbuf;
 use super::xattr::Xattrs;
 use eraseblock_base::Findings;
@@ -22,7 +23,7 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 use std::collections::BTreeMap;
 
 /// Loaded inodes that are kept, besides those at work.
-const CACHE_INODES: usize = 1024;
+pub(crate) const CACHE_INODES: usize = 1024;
 
 /// What is always kept of an inode.
 #[derive(Debug, Default)]
@@ -80,6 +81,7 @@ pub(crate) struct State {
     pub(crate) blocks: Blocks,
     pub(crate) wbuf: Wbuf,
     pub(crate) summary: Collector,
+    pub(crate) suspects: Suspects,
     pub(crate) inodes: BTreeMap<u32, InodeCache>,
     pub(crate) xattrs: Xattrs,
     /// The highest inode number seen or given out.

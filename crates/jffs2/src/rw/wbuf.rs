@@ -72,6 +72,7 @@ impl State {
     /// Reads bytes as they would be on flash if nothing were buffered.
     pub(crate) fn read_flash(&self, place: u32, buf: &mut [u8]) -> Result<(), MtdError> {
         self.flash.read(place, buf)?;
+        self.suspects.overlay(place, buf);
         if !self.wbuf.is_empty() {
             self.wbuf.overlay(place, buf);
         }
@@ -165,7 +166,7 @@ impl State {
             {
                 let mut bytes = vec![0; node.len() as usize];
                 let before = failed.saturating_sub(node.place()).min(node.len()) as usize;
-                self.flash.read(node.place(), &mut bytes[..before]).map_err(io)?;
+                self.read_flash(node.place(), &mut bytes[..before]).map_err(io)?;
                 let from = (node.place() + before as u32 - failed) as usize;
                 bytes[before..]
                     .copy_from_slice(&buffered[from..from + node.len() as usize - before]);

@@ -434,8 +434,7 @@ impl State {
             return Ok(());
         };
         let careless = self.is_sabotaged(Sabotage::ReferenceDeletionDropped);
-        let block = node.place() / self.flash.block;
-        if reference.is_deleted() && (careless || !self.is_still_on_flash(key, block)?) {
+        if reference.is_deleted() && (careless || !self.is_still_on_flash(key)?) {
             self.xattrs.references.remove(&key);
             self.obsolete(node.place());
             return Ok(());
@@ -448,12 +447,10 @@ impl State {
         Ok(())
     }
 
-    /// Whether a dead reference that says the inode has the pair can still be found by a scan while
-    /// block `victim` is being erased: in another block, or, on NOR, in the same one, which is filled
-    /// with zeros from the end first.
-    fn is_still_on_flash(&self, key: (u32, u32), victim: u32) -> Result<bool, FsError> {
-        let is_nand = self.flash.is_nand();
-        for (block, entry) in self.blocks.iter().filter(|(block, _)| !is_nand || *block != victim) {
+    /// Whether a dead reference that says the inode has the pair can still be found by a scan: in
+    /// another block, or in the same one while it is being erased.
+    fn is_still_on_flash(&self, key: (u32, u32)) -> Result<bool, FsError> {
+        for (block, entry) in self.blocks.iter() {
             let dead = entry.refs.iter().filter(|node| {
                 node.kind() == RefKind::Xref && node.owner == key.0 && !node.is_live()
             });

@@ -58,10 +58,8 @@ impl Target for Jffs2Target {
             order: Order::Total,
             rename_leaves_both: true,
             decay_may_fail: true,
-            // Nothing below JFFS2 moves the nodes of the last page to a better place.
-            decay_is_out_of_model: true,
-            // Two erase blocks: what is dead in the open one, and what a parked one holds.
-            slack_blocks: 8,
+            // One erase block: the rest of a block that is not continued.
+            slack_blocks: 4,
         }
     }
 

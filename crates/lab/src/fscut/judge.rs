@@ -52,10 +52,6 @@ impl Case<'_> {
             Some(snapshot) => self.read_only(&snapshot),
             None => Ok(()),
         });
-        let verdict = match verdict {
-            Err(_) if self.is_out_of_model() => Ok(()),
-            verdict => verdict,
-        };
         let violation = verdict.err().map(|(rule, message)| FsViolation {
             id: self.id.clone(),
             operations: self.allowed.operations.clone(),
@@ -69,12 +65,6 @@ impl Case<'_> {
         let unstable =
             |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(variant) if is_unstable(*variant));
         Look { unstable: self.id.cuts.iter().any(unstable), skip_root_times: false }
-    }
-
-    fn is_out_of_model(&self) -> bool {
-        let decays =
-            |(_, cut): &(u64, Cut)| matches!(cut, Cut::During(Variant::P5 { .. } | Variant::E4));
-        self.rules.decay_is_out_of_model && self.id.cuts.iter().any(decays)
     }
 
     /// Decaying cells may make anything fail that says so, until they have decayed for good: of

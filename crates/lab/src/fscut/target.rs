@@ -58,9 +58,6 @@ pub struct Rules {
     /// Blocks whose erase was cut and that decay under the reader may make operations fail until
     /// a later mount, which is judged in full.
     pub decay_may_fail: bool,
-    /// Pages that decay under the reader after they have read well (variants P5 and E4) are out of
-    /// the model: what is in them may be lost, durable or not, but nothing may panic or hang.
-    pub decay_is_out_of_model: bool,
     /// Blocks that statfs may count less after a recovery than after an earlier one.
     pub slack_blocks: u64,
 }
@@ -73,7 +70,6 @@ impl Rules {
         order: Order::Names,
         rename_leaves_both: false,
         decay_may_fail: true,
-        decay_is_out_of_model: false,
         slack_blocks: 16,
     };
 }

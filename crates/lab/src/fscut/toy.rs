@@ -72,7 +72,6 @@ impl Target for ToyTarget {
             order: Order::Total,
             rename_leaves_both: false,
             decay_may_fail: false,
-            decay_is_out_of_model: false,
             slack_blocks: 0,
         }
     }

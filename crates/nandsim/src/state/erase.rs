@@ -119,7 +119,8 @@ impl State {
         for page in 0..pages {
             let (good_reads, seed) = (u16::try_from(rng.below(4)).unwrap_or(0), rng.next_u64());
             let fault = self.page_fault_mut(peb, page);
-            fault.unstable = Some(Unstable { good_reads, reads: 0, seed });
+            // A page that decays already does not recover.
+            fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed });
         }
     }
 
