@@ -143,10 +143,10 @@ impl<'a> Lab<'a> {
     fn run(&self, plan: Plan, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
         let mut live = self.start(plan)?;
         let mut rng = Rng::new(seed, 0);
-        let mut left = self.options.run_length as usize;
-        while left > 0 && !self.is_over(report) {
-            let count = BATCH.min(left);
-            left -= count;
+        for count in self.batches() {
+            if self.is_over(report) {
+                break;
+            }
             let before = report.violations.len();
             let ops = Ops::Random(&mut rng, count);
             self.sequence(&self.id(plan), &mut live, ops, report);
@@ -156,6 +156,13 @@ impl<'a> Lab<'a> {
         }
         report.add_happened(&live);
         Ok(())
+    }
+
+    /// A random sequence in parts. The file system is looked at after each, which loads what it
+    /// has not loaded yet: a replay has to look at the same times.
+    fn batches(&self) -> impl Iterator<Item = usize> + use<> {
+        let length = self.options.run_length as usize;
+        (0..length).step_by(BATCH).map(move |from| BATCH.min(length - from))
     }
 
     /// What a plan begins with, mounted.
@@ -335,17 +342,27 @@ pub fn replay(
 ) -> Result<Option<FsViolation>, FsLabError> {
     let options = &FsOptions { judge_every: 1, ..options.clone() };
     let lab = Lab::new(target, options)?;
-    let live = lab.start(id.plan)?;
+    let mut live = lab.start(id.plan)?;
+    let mut met = id.cuts.is_empty();
     match id.plan {
         Plan::Run(seed) | Plan::Aged(seed) => {
             let mut rng = Rng::new(seed, 0);
-            lab.replay(id, live, Ops::Random(&mut rng, options.run_length as usize))
+            for count in lab.batches() {
+                let ops = Ops::Random(&mut rng, count);
+                if let Some(violation) = lab.replay(id, &mut live, ops, &mut met)? {
+                    return Ok(Some(violation));
+                }
+            }
         }
         plan => {
             let ops = short(plan).ok_or_else(|| missing(id))?;
-            lab.replay(id, live, Ops::Listed(&ops))
+            let violation = lab.replay(id, &mut live, Ops::Listed(&ops), &mut met)?;
+            if violation.is_some() {
+                return Ok(violation);
+            }
         }
     }
+    if met { Ok(None) } else { Err(missing(id)) }
 }
 
 /// Where operations come from.
@@ -372,35 +389,53 @@ impl Ops<'_> {
 }
 
 impl Lab<'_> {
+    /// Does the operations again, and follows the cuts of the id where they are met.
     fn replay(
         &self,
         id: &CutId,
-        mut live: Live<'_>,
+        live: &mut Live<'_>,
         mut ops: Ops<'_>,
+        met: &mut bool,
     ) -> Result<Option<FsViolation>, FsLabError> {
         let whole = CutId { cuts: Vec::new(), ..id.clone() };
-        let mut met = id.cuts.is_empty();
-        while let Some(op) = ops.next(&live) {
+        let mut problem = None;
+        let mut jobs = Vec::new();
+        while let Some(op) = ops.next(live) {
             let step = live.step(&op);
-            let operations = step.during.operations.clone();
-            let uncut_problem = step.problem.clone();
-            let mut jobs = Vec::new();
+            problem.clone_from(&step.problem);
             self.jobs(&whole, step, &mut jobs, &mut 0);
-            let (snapshot, allowed) = live.at_rest();
-            let idle = whole.then(snapshot.next_event(), Cut::Idle);
-            jobs.push(Job { origin: Origin::Idle(Arc::new(snapshot)), allowed, id: idle });
-            for job in jobs.into_iter().filter(|job| id.cuts.starts_with(&job.id.cuts)) {
-                met = true;
-                if let Some(violation) = self.follow(id, job)? {
-                    return Ok(Some(violation));
-                }
+            if let Some(violation) = self.follow_any(id, &mut jobs, met)? {
+                return Ok(Some(violation));
             }
-            let broken = uncut_problem.or_else(|| live.compare());
-            if let Some(broken) = broken.filter(|_| id.cuts.is_empty()) {
-                return Ok(Some(uncut(&whole, operations, broken)));
+            if problem.is_some() {
+                break;
             }
         }
-        if met { Ok(None) } else { Err(missing(id)) }
+        let (snapshot, allowed) = live.at_rest();
+        let operations = allowed.operations.clone();
+        let idle = whole.then(snapshot.next_event(), Cut::Idle);
+        jobs.push(Job { origin: Origin::Idle(Arc::new(snapshot)), allowed, id: idle });
+        if let Some(violation) = self.follow_any(id, &mut jobs, met)? {
+            return Ok(Some(violation));
+        }
+        let broken = problem.or_else(|| live.compare());
+        Ok(broken.filter(|_| id.cuts.is_empty()).map(|it| uncut(&whole, operations, it)))
+    }
+
+    /// Follows the jobs that the id names or begins with.
+    fn follow_any(
+        &self,
+        id: &CutId,
+        jobs: &mut Vec<Job>,
+        met: &mut bool,
+    ) -> Result<Option<FsViolation>, FsLabError> {
+        for job in jobs.drain(..).filter(|job| id.cuts.starts_with(&job.id.cuts)) {
+            *met = true;
+            if let Some(violation) = self.follow(id, job)? {
+                return Ok(Some(violation));
+            }
+        }
+        Ok(None)
     }
 
     /// The verdict on the state of this id, which is or arose from that of the job. An empty id

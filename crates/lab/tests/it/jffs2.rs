@@ -2,7 +2,7 @@
 
 use crate::report::explored;
 use eraseblock_jffs2::rw::sabotage::Sabotage;
-use eraseblock_lab::fscut::{FsOptions, Jffs2Target, Plan, explore, single_count};
+use eraseblock_lab::fscut::{FsOptions, Jffs2Target, Plan, explore, replay, single_count};
 
 #[test]
 fn every_single_operation_survives_every_cut() {
@@ -38,7 +38,7 @@ const OTHERWISE: [Sabotage; 7] = [
 ];
 
 #[test]
-fn planted_bugs_are_caught() {
+fn planted_bugs_are_caught_and_replayed() {
     let mut missed = Vec::new();
     for sabotage in Sabotage::ALL.into_iter().filter(|sabotage| !OTHERWISE.contains(sabotage)) {
         let caught = Jffs2Target::CHIPS.into_iter().find_map(|chip| {
@@ -57,6 +57,8 @@ fn planted_bugs_are_caught() {
             let report = explore(&target, &options).ok()?;
             let found = report.violations.first().cloned()?;
             println!("{sabotage:?} after {} states: {} {}", report.states, found.id, found.rule);
+            let again = replay(&target, &found.id, &options).unwrap();
+            assert_eq!(again.map(|violation| violation.rule), Some(found.rule), "{}", found.id);
             Some(found)
         });
         if caught.is_none() {
