@@ -9,7 +9,7 @@
 
 use crate::device::Mtd;
 use crate::error::MtdError;
-use crate::forward::forward;
+use crate::forward;
 use eraseblock_base::{Location, Peb};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -2,7 +2,7 @@
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
-use crate::forward::forward;
+use crate::forward;
 use eraseblock_base::Peb;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

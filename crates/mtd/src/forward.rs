@@ -1,8 +1,9 @@
 //! What a device that stands on another one (`self.inner`) hands down unchanged.
 
 /// Inside an `impl Mtd`: the named methods call the same method of `self.inner`.
+#[macro_export]
 macro_rules! forward {
-    ($($method:ident),* $(,)?) => { $($crate::forward::forward!(@ $method);)* };
+    ($($method:ident),* $(,)?) => { $($crate::forward!(@ $method);)* };
     (@ geometry) => {
         fn geometry(&self) -> &::eraseblock_base::Geometry {
             self.inner.geometry()
@@ -11,6 +12,11 @@ macro_rules! forward {
     (@ read) => {
         fn read(&self, addr: u64, buf: &mut [u8]) -> Result<$crate::ReadOutcome, $crate::MtdError> {
             self.inner.read(addr, buf)
+        }
+    };
+    (@ program) => {
+        fn program(&self, addr: u64, data: &[u8]) -> Result<(), $crate::MtdError> {
+            self.inner.program(addr, data)
         }
     };
     (@ erase) => {
@@ -34,7 +40,7 @@ macro_rules! forward {
         }
     };
     (@ oob) => {
-        $crate::forward::forward!(@ read_oob);
+        $crate::forward!(@ read_oob);
 
         fn program_oob(
             &self,
@@ -76,4 +82,3 @@ macro_rules! forward {
         }
     };
 }
-pub(crate) use forward;

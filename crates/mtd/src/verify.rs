@@ -2,7 +2,7 @@
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
-use crate::forward::forward;
+use crate::forward;
 use eraseblock_base::Location;
 use std::sync::Arc;
 

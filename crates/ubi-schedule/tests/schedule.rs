@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubi_schedule::sabotage::Sabotage;
 use eraseblock_ubi_schedule::{AttachOptions, NewVolume, OpenOptions, UbiDevice, Volume, attach};
@@ -21,9 +21,7 @@ struct Weak {
 }
 
 impl Mtd for Weak {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+    forward!(geometry, program, is_bad, mark_bad, sync);
 
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let mut outcome = self.inner.read(addr, buf)?;
@@ -34,25 +32,9 @@ impl Mtd for Weak {
         Ok(outcome)
     }
 
-    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
-        self.inner.program(addr, data)
-    }
-
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
         let _ = self.weak.compare_exchange(peb.get(), NONE, Ordering::Relaxed, Ordering::Relaxed);
         self.inner.erase(peb)
-    }
-
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.inner.is_bad(peb)
-    }
-
-    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.mark_bad(peb)
-    }
-
-    fn sync(&self) -> Result<(), MtdError> {
-        self.inner.sync()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Bch, BchError, Hamming};
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
-use crate::forward::forward;
+use crate::forward;
 use crate::oob::{LayoutError, OobLayout};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, GeometryError};

@@ -1,8 +1,8 @@
 //! Attaching hands the device many headers at a time, and sees what it would have seen one by one.
 
 use crate::builder::*;
-use eraseblock_base::{Geometry, Location, Peb};
-use eraseblock_mtd::{MemoryMtd, Mtd, MtdError, ReadOutcome};
+use eraseblock_base::{Location, Peb};
+use eraseblock_mtd::{MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{AttachOptions, PebState, attach};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,9 +30,8 @@ impl Counting {
 }
 
 impl Mtd for Counting {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+    forward!(geometry, program, erase, is_bad, mark_bad, sync);
+
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.check(addr)?;
@@ -42,21 +41,6 @@ impl Mtd for Counting {
         self.batches.fetch_add(1, Ordering::Relaxed);
         ranges.iter().try_for_each(|(addr, _)| self.check(*addr))?;
         self.inner.read_batch(ranges)
-    }
-    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
-        self.inner.program(addr, data)
-    }
-    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.erase(peb)
-    }
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.inner.is_bad(peb)
-    }
-    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.mark_bad(peb)
-    }
-    fn sync(&self) -> Result<(), MtdError> {
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::builder::*;
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{NewVolume, OpenOptions, ReadOnlyReason, UbiDevice, UbiError};
 use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
@@ -205,12 +205,8 @@ struct Failing {
 }
 
 impl Mtd for Failing {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.inner.read(addr, buf)
-    }
+    forward!(geometry, read, is_bad, mark_bad, sync);
+
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         if self.programs_left.fetch_sub(1, Ordering::Relaxed) == 0 {
             let peb = u32::try_from(addr / u64::from(self.geometry().peb_size())).unwrap();
@@ -226,15 +222,6 @@ impl Mtd for Failing {
             return Err(MtdError::Failed { at, operation: "erase" });
         }
         self.inner.erase(peb)
-    }
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.inner.is_bad(peb)
-    }
-    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.inner.mark_bad(peb)
-    }
-    fn sync(&self) -> Result<(), MtdError> {
-        Ok(())
     }
 }
 
