@@ -419,7 +419,7 @@ impl WritableFileSystem for Jffs2Rw {
             return Err(FsError::new(FsErrorKind::ReadOnly, why));
         }
         state.sync()?;
-        if read_only && !state.read_only && state.closed.is_none() {
+        if read_only {
             state.seal()?;
         }
         state.read_only = read_only;
@@ -429,9 +429,7 @@ impl WritableFileSystem for Jffs2Rw {
     fn unmount(&self) -> Result<(), FsError> {
         let mut state = self.lock();
         state.sync()?;
-        if !state.read_only && state.closed.is_none() {
-            state.seal()?;
-        }
+        state.seal()?;
         state.closed = Some("the file system has been unmounted");
         Ok(())
     }

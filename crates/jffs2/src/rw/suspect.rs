@@ -158,8 +158,11 @@ impl State {
     }
 
     /// Before an unmount: proves the last page by one of padding, so that the next mount need not
-    /// suspect it.
+    /// suspect it. Nothing is to be done where nothing may be written.
     pub(crate) fn seal(&mut self) -> Result<(), FsError> {
+        if self.read_only || self.closed.is_some() {
+            return Ok(());
+        }
         let page = self.flash.page;
         let Some(block) = self.blocks.next().filter(|_| self.flash.has_buffer()) else {
             return Ok(());
