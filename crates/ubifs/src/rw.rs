@@ -73,6 +73,9 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Bytes of the index kept in memory, about.
     pub index_bytes: usize,
+    /// Bytes the device really has, where it is an image file that may have been cut short: a
+    /// volume with live bytes behind them is refused.
+    pub stored_bytes: Option<u64>,
     /// A bug to be found.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -86,6 +89,7 @@ impl Default for MountOptions {
             sync: false,
             dirty_bytes: 16 << 20,
             index_bytes: 16 << 20,
+            stored_bytes: None,
             sabotage: Sabotage::None,
         }
     }
