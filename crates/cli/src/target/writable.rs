@@ -37,12 +37,20 @@ pub(crate) struct Mode {
     pub cache: Option<usize>,
     /// Everything is durable when an operation returns.
     pub sync: bool,
+    /// No bulk read.
+    pub nodes_alone: bool,
 }
 
 impl Mode {
     /// Nothing is to be changed.
-    pub(crate) const READ_ONLY: Self =
-        Self { read_only: true, size: None, compression: None, cache: None, sync: false };
+    pub(crate) const READ_ONLY: Self = Self {
+        read_only: true,
+        size: None,
+        compression: None,
+        cache: None,
+        sync: false,
+        nodes_alone: false,
+    };
 
     fn ubifs(self) -> MountOptions {
         let usual = MountOptions::default();
@@ -50,6 +58,7 @@ impl Mode {
             read_only: self.read_only,
             compression: self.compression,
             sync: self.sync,
+            bulk_read: !self.nodes_alone,
             dirty_bytes: self.cache.map_or(usual.dirty_bytes, |bytes| bytes / 2),
             index_bytes: self.cache.map_or(usual.index_bytes, |bytes| bytes / 2),
             ..usual
