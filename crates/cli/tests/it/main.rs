@@ -12,6 +12,7 @@ mod jffs2;
 mod mount;
 mod mount_kill;
 mod mount_rw;
+mod mount_users;
 mod read;
 mod sample;
 mod serve;
