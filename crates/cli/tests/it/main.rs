@@ -7,6 +7,8 @@
 mod build;
 mod chip;
 mod classic;
+#[path = "../../../nfs/tests/it/client.rs"]
+mod client;
 mod frame;
 mod jffs2;
 mod mount;
