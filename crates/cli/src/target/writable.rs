@@ -265,7 +265,7 @@ fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Fa
 
 /// A JFFS2 image file as the flash it is meant for.
 fn jffs2_image(path: &Path, peb: Option<u32>, mode: Mode) -> Result<WritableImage, Failure> {
-    let options = OpenOptions { erase_size: peb, ..OpenOptions::default() };
+    let options = OpenOptions { erase_size: peb, empty: true, ..OpenOptions::default() };
     let (jffs2, _) = Jffs2::open(Source::Image(Arc::new(File::open(path)?)), &options)?;
     let shape = jffs2.info().shape;
     let blocks = mode.size.map(|size| size / u64::from(shape.erase_size));
