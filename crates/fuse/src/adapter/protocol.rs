@@ -66,6 +66,16 @@ impl Adapter {
         }
     }
 
+    fn answer_created(&self, reply: ReplyCreate, result: Result<FileAttr, Fault>) {
+        match result {
+            Ok(attr) => {
+                let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                reply.created(&TTL, &attr, GENERATION, FileHandle(0), flags);
+            }
+            Err(fault) => reply.error(self.errno(&fault)),
+        }
+    }
+
     fn answer_xattr(&self, reply: ReplyXattr, room: u32, value: Result<Vec<u8>, Fault>) {
         match value.and_then(|value| sized(value, room)) {
             Ok(Sized::Bytes(bytes)) => reply.data(&bytes),
@@ -444,13 +454,20 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let mode = Mode { mode, umask };
-        match self.create(req, parent, name.as_bytes(), NewKind::Regular, mode) {
-            Ok(attr) => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE;
-                reply.created(&TTL, &attr, GENERATION, FileHandle(0), flags);
-            }
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        let made = self.create(req, parent, name.as_bytes(), NewKind::Regular, mode);
+        self.answer_created(reply, made);
+    }
+
+    fn tmpfile(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.answer_created(reply, self.create_unnamed(req, parent, Mode { mode, umask }));
     }
 
     fn ioctl(
