@@ -220,6 +220,7 @@ pub(super) fn open_jffs2(
             Endian::Little => ByteOrder::Little,
             Endian::Big => ByteOrder::Big,
         }),
+        empty: shape.format == Some(Format::Jffs2),
     };
     match Jffs2::open(source, &options) {
         Ok((jffs2, findings)) => {
