@@ -17,14 +17,12 @@ pub(crate) mod writable;
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_mtd::LebDevice;
 use filesystem::Opened;
 use image::Image;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A path, and the volume named behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,21 +70,22 @@ pub(crate) fn open_file_system(
     session: &mut Session,
 ) -> Result<Opened, Failure> {
     let place = Place::parse(&args.target)?;
-    let device: Arc<dyn LebDevice> = match image::open(&place, &args.shape)? {
+    match image::open(&place, &args.shape)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
-            image.device
+            filesystem::open(image.device, None, session)
         }
         Image::Jffs2(image) => {
             place.refuse_volume()?;
-            return Ok(image.opened);
+            Ok(image.opened)
         }
         Image::Ubi(image) => {
             image.report(session)?;
-            Arc::new(image.file_system_volume(place.volume.as_deref())?)
+            let volume = image.file_system_volume(place.volume.as_deref())?;
+            filesystem::open_volume(volume, None, session)
         }
-    };
-    filesystem::open(device, None, session).context(place.path.display())
+    }
+    .context(place.path.display())
 }
 
 /// Writes the raw content of the volume that is named, or of the only one, to standard output.

@@ -3,10 +3,12 @@
 use crate::error::Jffs2Error;
 use crate::medium::Source;
 use crate::mount::OpenOptions;
+use crate::rw;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{HEADER_LEN, SUMMARY_MARKER_LEN, pad};
 use eraseblock_jffs2_format::{ByteOrder, Header, NodeKind, scan, summary};
+use std::sync::Arc;
 
 /// Bytes read at a time.
 const WINDOW: usize = 1 << 20;
@@ -98,6 +100,46 @@ pub(crate) fn detect(
         cleanmarker: markers.first().map_or(0, |marker| marker.header.totlen),
         is_certain: proven.is_some(),
     })
+}
+
+/// The shape of an empty file system, which no node tells (spec: jffs2 12.6); `None` if it is none.
+pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Shape>, Jffs2Error> {
+    let (start, cleanmarker) = (options.start.unwrap_or(0), 0);
+    match source {
+        Source::Device(device) => {
+            let found = rw::blank(Arc::clone(device), options.order)?;
+            let found = found.filter(|blank| blank.is_marked || options.empty);
+            let erase_size = device.geometry().peb_size();
+            Ok(found.map(|blank| {
+                let order = blank.order;
+                Shape { start: 0, erase_size, order, cleanmarker, is_certain: true }
+            }))
+        }
+        Source::Image(_) if options.empty && is_blank(source, start)? => Ok(Some(Shape {
+            start,
+            erase_size: options.erase_size.unwrap_or(1 << 16),
+            order: options.order.unwrap_or_default(),
+            cleanmarker,
+            is_certain: options.erase_size.is_some(),
+        })),
+        Source::Image(_) => Ok(None),
+    }
+}
+
+/// Whether there is something, and all of it is erased.
+fn is_blank(source: &Source, start: u64) -> Result<bool, Jffs2Error> {
+    let size = source.size().map_err(Jffs2Error::Read)?;
+    let mut buf = vec![0; WINDOW];
+    let mut position = start;
+    while position < size {
+        let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
+        source.read(position, &mut buf[..len]).map_err(Jffs2Error::Read)?;
+        if !is_erased(&buf[..len]) {
+            return Ok(false);
+        }
+        position += len as u64;
+    }
+    Ok(start < size)
 }
 
 /// The start of the block of the first node: on the grid of `phase`, or of the image when there is

@@ -21,6 +21,9 @@ pub struct OpenOptions {
     pub erase_size: Option<u32>,
     /// Byte order.
     pub order: Option<ByteOrder>,
+    /// Whether something erased, without any node, is an empty file system, as Linux mounts it. A
+    /// device with cleanmarkers is one anyhow.
+    pub empty: bool,
 }
 
 /// What an open image is.
@@ -146,7 +149,7 @@ pub struct Jffs2 {
 impl Jffs2 {
     /// Opens an image or a device: damaged nodes are findings, everything else is there.
     ///
-    /// Fails when there is no JFFS2 node in it, when it cannot be read at all, and for options out
+    /// Fails when there is no JFFS2 node in it and it is no empty file system either, when it cannot be read at all, and for options out
     /// of their range.
     pub fn open(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
         if let Some(size) = options.erase_size
@@ -160,7 +163,12 @@ impl Jffs2 {
             });
         }
         let mut findings = Findings::new();
-        let shape = detect::detect(&source, options, &mut findings)?;
+        let shape = match detect::detect(&source, options, &mut findings) {
+            Err(error @ Jffs2Error::NotJffs2 { .. }) => {
+                detect::blank(&source, options)?.ok_or(error)?
+            }
+            other => other?,
+        };
         if !shape.is_certain {
             let message = format!("erase block size not certain, {} assumed", shape.erase_size);
             findings.note(Location::Whole, "erase-size-guessed", message);

@@ -35,6 +35,7 @@ mod wbuf;
 mod write;
 mod xattr;
 
+pub(crate) use build::blank;
 pub use options::{Compression, MountReport, RwOptions};
 
 use crate::error::Jffs2Error;

@@ -1,14 +1,17 @@
 //! Images made node by node, read back as Linux would read them.
 
-use crate::{Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source};
+use crate::{Jffs2, Jffs2Error, Jffs2Rw, OpenOptions, RwOptions, Source};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Geometry, MediumKind};
 use eraseblock_codec::{rtime, zlib};
 use eraseblock_jffs2_format::constants::compression;
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, crc32, encode};
+use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
-use eraseblock_vfs::{FileKind, FileSystem, FsErrorKind, Timestamp};
+use eraseblock_vfs::{
+    Background, FileKind, FileSystem, FsErrorKind, Timestamp, WritableFileSystem,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -442,4 +445,34 @@ fn mutated_images_are_answered() {
         })
         .max();
     assert!(slowest.unwrap() < Duration::from_secs(2), "{slowest:?}");
+}
+
+// Linux mounts a chip that was only erased, and flash_erase -j leaves nothing but cleanmarkers.
+#[test]
+fn a_chip_without_a_node_is_an_empty_file_system() {
+    for (kind, page, oob) in [(MediumKind::Nand, 512, 16), (MediumKind::Nor, 1, 0)] {
+        let geometry = Geometry::new(kind, 16 << 10, 8, page, page, oob).unwrap();
+        let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+        let told = OpenOptions { empty: true, ..OpenOptions::default() };
+        let open = |options: &OpenOptions| Jffs2::open(Source::Device(chip.clone()), options);
+        assert!(open(&OpenOptions::default()).is_err(), "nothing says that it is JFFS2");
+        let (fs, findings) = open(&told).unwrap();
+        assert!(findings.is_empty() && fs.entries(1).unwrap().is_empty());
+        let root = fs.attr(1).unwrap();
+        assert_eq!((root.permissions, root.nlink, root.mtime), (0o755, 3, Timestamp::default()));
+        // A mount erases and marks the blocks.
+        let (mounted, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
+        while mounted.background_step().unwrap() == Background::More {}
+        mounted.unmount().unwrap();
+        assert!(open(&OpenOptions::default()).unwrap().0.entries(1).unwrap().is_empty());
+        let other = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+        other.program(0, &vec![0x55; page.max(64) as usize]).unwrap();
+        let found = Jffs2::open(Source::Device(other), &told);
+        assert!(matches!(found, Err(Jffs2Error::NotJffs2 { .. })), "foreign content");
+    }
+    let erased: Arc<[u8]> = vec![0xFF; 1 << 18].into();
+    let told = OpenOptions { empty: true, ..OpenOptions::default() };
+    let image = || Source::Image(Arc::new(erased.to_vec()));
+    assert!(Jffs2::open(image(), &OpenOptions::default()).is_err());
+    assert!(Jffs2::open(image(), &told).unwrap().0.entries(1).unwrap().is_empty());
 }

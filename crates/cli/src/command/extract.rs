@@ -21,7 +21,6 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Arguments of `extract`.
 #[derive(Debug, clap::Args)]
@@ -142,7 +141,7 @@ impl ExtractArgs {
         }
         if let [only] = image.attachment().volumes.as_slice() {
             let volume = image.open(only)?;
-            if peek::content(&volume).is_ubifs() {
+            if peek::content(&volume).is_file_system() {
                 summary.volumes.push(self.volume(volume, None, dest, session)?);
                 return Ok(());
             }
@@ -215,8 +214,8 @@ impl ExtractArgs {
         session: &mut Session,
     ) -> Result<VolumeSummary, Failure> {
         let name = text::name(volume.info().name.as_bytes());
-        let summary = if peek::content(&volume).is_ubifs() {
-            let opened = filesystem::open(Arc::new(volume), id, session)?;
+        let summary = if peek::content(&volume).is_file_system() {
+            let opened = filesystem::open_volume(volume, id, session)?;
             self.files(opened, dest, session)?
         } else {
             self.raw(&volume, dest, session)?

@@ -52,11 +52,15 @@ fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Resul
         let mut row = VolumeReport::of(info, &content);
         if let peek::Content::Ubifs(superblock) = &content {
             let mut facts = UbifsFacts::of(superblock);
-            if let Some(opened) = filesystem::try_open(Arc::new(volume), Some(info.id), session) {
+            if let Some(opened) = filesystem::try_open_volume(volume, info.id, session) {
                 facts.add_state(&opened);
                 opened.finish(session);
             }
             row.ubifs = Some(facts);
+        } else if content.is_jffs2()
+            && let Some(opened) = filesystem::try_open_volume(volume, info.id, session)
+        {
+            opened.finish(session);
         }
         report.volumes.push(row);
     }
@@ -74,7 +78,7 @@ fn of_ubifs(image: &BareUbifs, session: &mut Session) -> Report {
     if let peek::Content::Ubifs(superblock) = peek::content(&*image.device) {
         report.facts = Some(UbifsFacts::of(&superblock));
     }
-    if let Some(opened) = filesystem::try_open(Arc::clone(&image.device) as _, None, session) {
+    if let Some(opened) = filesystem::try_open(Arc::clone(&image.device) as _, session) {
         if let Some(facts) = &mut report.facts {
             facts.add_state(&opened);
         }

@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_base::{Findings, Location, VolumeId};
-use eraseblock_jffs2::Jffs2;
+use crate::target::peek;
+use eraseblock_base::{Findings, Leb, Location, VolumeId};
+use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
 use eraseblock_mtd::LebDevice;
+use eraseblock_ubi::UbiVolume;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::FileSystem;
 use std::sync::Arc;
@@ -89,26 +91,44 @@ pub(crate) fn of_jffs2(jffs2: Jffs2, findings: Findings) -> Opened {
     Opened { kind: Kind::Jffs2(Box::new(jffs2)), volume: None, findings, late_seen: 0 }
 }
 
+/// Opens the file system of either kind in a UBI volume. `id` names it where there may be others.
+pub(crate) fn open_volume(
+    volume: UbiVolume,
+    id: Option<VolumeId>,
+    session: &Session,
+) -> Result<Opened, Failure> {
+    if !peek::content(&volume).is_jffs2() {
+        return open(Arc::new(volume), id, session);
+    }
+    // An erase block is what the volume has for a user in an eraseblock.
+    let erase_size = Some(volume.info().usable_leb_size);
+    let options = Jffs2Options { start: Some(0), erase_size, ..Jffs2Options::default() };
+    let (jffs2, findings) = Jffs2::open(Source::Image(Arc::new(volume)), &options)?;
+    Ok(Opened { volume: id, ..of_jffs2(jffs2, findings) })
+}
+
 /// The same; what is in the way becomes a finding.
-pub(crate) fn try_open(
-    device: Arc<dyn LebDevice>,
-    volume: Option<VolumeId>,
+pub(crate) fn try_open_volume(
+    volume: UbiVolume,
+    id: VolumeId,
     session: &mut Session,
 ) -> Option<Opened> {
-    match open(device, volume, session) {
-        Ok(opened) => Some(opened),
-        Err(failure) => {
-            let at = volume.map_or(Location::Whole, Location::Volume);
-            session.refused(at, failure.message());
-            None
-        }
-    }
+    let opened = open_volume(volume, Some(id), session);
+    opened.map_err(|failure| session.refused(Location::Volume(id), failure.message())).ok()
+}
+
+/// A bare volume opened; what is in the way becomes a finding.
+pub(crate) fn try_open(device: Arc<dyn LebDevice>, session: &mut Session) -> Option<Opened> {
+    let opened = open(device, None, session);
+    opened.map_err(|failure| session.refused(Location::Whole, failure.message())).ok()
 }
 
 /// A place in a volume, told from those in other volumes.
 fn within(volume: VolumeId, at: Location) -> Location {
     match at {
         Location::Leb(leb, offset) => Location::VolumeLeb(volume, leb, offset),
+        // The erase blocks of a JFFS2.
+        Location::Peb(block, offset) => Location::VolumeLeb(volume, Leb::new(block.get()), offset),
         Location::Whole => Location::Volume(volume),
         other => other,
     }

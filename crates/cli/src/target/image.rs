@@ -9,16 +9,20 @@ use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, ReadAt};
+use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, RawDump, ReadAt};
 use eraseblock_mtd_host::{BlockDevice, is_block_flash};
 use eraseblock_nandsim::Chip;
 use eraseblock_ubi::detect::{Hints, detect, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use eraseblock_ubi_format::HeaderLayout;
+use std::cmp::Reverse;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Findings that say that an image may be a raw dump with out-of-band bytes between its pages.
+const DAMAGE: [&str; 3] = ["node-damaged", "no-node", "foreign-block"];
 
 /// An opened image.
 #[derive(Debug)]
@@ -98,14 +102,14 @@ impl UbiImage {
         let mut candidates = Vec::new();
         for info in &self.attachment().volumes {
             let volume = self.open(info)?;
-            if peek::content(&volume).is_ubifs() {
+            if peek::content(&volume).is_file_system() {
                 candidates.push(volume);
             }
         }
         match (candidates.pop(), candidates.is_empty()) {
             (Some(volume), true) => Ok(volume),
-            (None, _) => Err(self.choose("no volume holds a UBIFS")),
-            (Some(_), false) => Err(self.choose("several volumes hold a UBIFS")),
+            (None, _) => Err(self.choose("no volume holds a file system")),
+            (Some(_), false) => Err(self.choose("several volumes hold a file system")),
         }
     }
 
@@ -206,6 +210,45 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     }
 }
 
+/// A JFFS2 anywhere in an image or on a device, with what was found; `None` when there is no node of
+/// one. A raw dump with out-of-band bytes is read without them.
+pub(super) fn find_jffs2(
+    source: Source,
+    options: &OpenOptions,
+    page: Option<u32>,
+) -> Result<Option<(Jffs2, Findings, Option<RawDump>)>, Failure> {
+    let open = |source| match Jffs2::open(source, options) {
+        Ok(found) => Ok(Some(found)),
+        Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let plain = open(source.clone())?;
+    let is_whole = |findings: &Findings| findings.iter().all(|found| !DAMAGE.contains(&found.code));
+    let mut best = plain.map(|(jffs2, findings)| (jffs2, findings, None));
+    let Source::Image(image) = source else { return Ok(best) };
+    if best.as_ref().is_some_and(|(_, findings, _)| is_whole(findings)) || options.start.is_some() {
+        return Ok(best);
+    }
+    for (size, oob) in RawDump::USUAL {
+        let wanted = page.is_none_or(|page| page == size);
+        let Some(dump) = RawDump::new(Arc::clone(&image), size, oob)?.filter(|_| wanted) else {
+            continue;
+        };
+        let Some((jffs2, findings)) = open(Source::Image(Arc::new(dump.clone())))? else {
+            continue;
+        };
+        // Nodes that a page border cuts are good only where the out-of-band bytes are left out.
+        let rank = |jffs2: &Jffs2, findings: &Findings| {
+            (jffs2.info().node_bytes, Reverse(findings.iter().count()))
+        };
+        let found = rank(&jffs2, &findings);
+        if best.as_ref().is_none_or(|best| found > rank(&best.0, &best.1)) {
+            best = Some((jffs2, findings, Some(dump)));
+        }
+    }
+    Ok(best)
+}
+
 /// A JFFS2 anywhere in an image or on a device; `None` when there is no node of one.
 pub(super) fn open_jffs2(
     path: &Path,
@@ -220,15 +263,21 @@ pub(super) fn open_jffs2(
             Endian::Little => ByteOrder::Little,
             Endian::Big => ByteOrder::Big,
         }),
+        empty: shape.format == Some(Format::Jffs2),
     };
-    match Jffs2::open(source, &options) {
-        Ok((jffs2, findings)) => {
-            let opened = filesystem::of_jffs2(jffs2, findings);
-            Ok(Some(Jffs2Image { path: path.to_owned(), file_size, opened }))
+    let found = find_jffs2(source, &options, shape.sizes.page)?;
+    Ok(found.map(|(jffs2, mut findings, dump)| {
+        if let Some(dump) = dump {
+            let message = format!(
+                "a raw dump: the {} out-of-band bytes behind each page of {} are left out",
+                dump.oob(),
+                dump.page()
+            );
+            findings.note(Location::Whole, "raw-dump", message);
         }
-        Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+        let opened = filesystem::of_jffs2(jffs2, findings);
+        Jffs2Image { path: path.to_owned(), file_size, opened }
+    }))
 }
 
 /// Opens the UBI or the JFFS2 on a flash.

@@ -15,6 +15,8 @@ pub(crate) enum Content {
     Ubifs(Box<Superblock>),
     /// A UBIFS superblock node that is damaged.
     DamagedUbifs,
+    /// Nodes of a JFFS2.
+    Jffs2,
     /// Another format that is known by its magic.
     Known(&'static str),
     /// Nothing: LEB 0 is erased or not mapped.
@@ -29,11 +31,22 @@ impl Content {
         matches!(self, Self::Ubifs(_) | Self::DamagedUbifs)
     }
 
+    /// Whether it is a JFFS2.
+    pub(crate) fn is_jffs2(&self) -> bool {
+        matches!(self, Self::Jffs2)
+    }
+
+    /// Whether it is a file system that can be opened.
+    pub(crate) fn is_file_system(&self) -> bool {
+        self.is_ubifs() || self.is_jffs2()
+    }
+
     /// In words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Ubifs(sb) => format!("UBIFS ({})", sb.default_compr.name()),
             Self::DamagedUbifs => "UBIFS (superblock damaged)".to_owned(),
+            Self::Jffs2 => "JFFS2".to_owned(),
             Self::Known(name) => {
                 let bare = name.strip_prefix("a ").or(name.strip_prefix("an "));
                 bare.unwrap_or(name).to_owned()
@@ -44,8 +57,28 @@ impl Content {
     }
 }
 
-/// Looks at the start of LEB 0.
+/// Looks at the start of LEB 0, and where that tells nothing, for a JFFS2, whose nodes may be
+/// anywhere.
 pub(crate) fn content(device: &dyn LebDevice) -> Content {
+    match first(device) {
+        Content::Empty | Content::Unknown | Content::Known(_) if holds_jffs2(device) => {
+            Content::Jffs2
+        }
+        content => content,
+    }
+}
+
+/// Whether a LEB begins with a node of a JFFS2.
+fn holds_jffs2(device: &dyn LebDevice) -> bool {
+    let mut start = [0; 12];
+    (0..device.leb_count()).map(Leb::new).any(|leb| {
+        device.is_mapped(leb).unwrap_or(false)
+            && device.read(leb, 0, &mut start).is_ok()
+            && magic::is_jffs2(&start)
+    })
+}
+
+fn first(device: &dyn LebDevice) -> Content {
     let leb = Leb::new(0);
     if device.leb_count() == 0 || !device.is_mapped(leb).unwrap_or(true) {
         return Content::Empty;

@@ -9,9 +9,7 @@ use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock_base::Findings;
-use eraseblock_jffs2::{
-    Compression as Jffs2Compression, Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source,
-};
+use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, OpenOptions, RwOptions, Source};
 use eraseblock_mtd::{CountedMtd, ImageShape, LebDevice, Mtd, WritableImage};
 use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar};
 use eraseblock_nandsim::Chip;
@@ -277,8 +275,16 @@ fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Fa
 
 /// A JFFS2 image file as the flash it is meant for.
 fn jffs2_image(path: &Path, peb: Option<u32>, mode: Mode) -> Result<WritableImage, Failure> {
-    let options = OpenOptions { erase_size: peb, ..OpenOptions::default() };
-    let (jffs2, _) = Jffs2::open(Source::Image(Arc::new(File::open(path)?)), &options)?;
+    let options = OpenOptions { erase_size: peb, empty: true, ..OpenOptions::default() };
+    let source = Source::Image(Arc::new(File::open(path)?));
+    let found = image::find_jffs2(source, &options, None)?;
+    let Some((jffs2, _, dump)) = found else {
+        return Err(Failure::new("there is no JFFS2 in it"));
+    };
+    if dump.is_some() {
+        return Err(Failure::new("a raw dump with out-of-band bytes can only be read")
+            .hint("`eraseblock chip import CHIP DUMP --oob` makes a chip of it"));
+    }
     let shape = jffs2.info().shape;
     let blocks = mode.size.map(|size| size / u64::from(shape.erase_size));
     let blocks = blocks.map(u32::try_from).transpose();
@@ -305,7 +311,12 @@ fn read_ubifs(
         }
         Image::Ubi(image) => {
             image.report(session)?;
-            Arc::new(image.file_system_volume(place.volume.as_deref())?)
+            let volume = image.file_system_volume(place.volume.as_deref())?;
+            if peek::content(&volume).is_jffs2() {
+                return Err(Failure::new("a JFFS2 in a UBI volume can only be read")
+                    .hint("info, ls, cat and extract read it"));
+            }
+            Arc::new(volume)
         }
         Image::Jffs2(_) => return Err(Failure::new("JFFS2 inside another format: --format jffs2")),
     };

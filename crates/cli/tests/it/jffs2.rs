@@ -88,3 +88,55 @@ fn the_classic_tools_fail_as_they_did() {
         assert!(run.err.contains(message), "{arguments:?}: {}", run.err);
     }
 }
+
+const SMALL: [&str; 8] = ["--size", "1MiB", "--peb", "16KiB", "--page", "512", "--oob", "16"];
+
+#[test]
+fn a_raw_dump_with_out_of_band_bytes_is_read_without_them() {
+    let sample = Sample::new();
+    sample.ok(&[&["chip", "new", "c"][..], &SMALL].concat());
+    sample.ok(&["mkfs", "jffs2", "src", "-o", "a", "--peb", "16KiB", "--cleanmarker", "none"]);
+    sample.ok(&["chip", "import", "c", "a"]);
+    sample.ok(&["chip", "export", "c", "dump", "--oob"]);
+    assert_eq!(sample.run(&["cat", "dump", "etc/hosts"]).out, "127.0.0.1 localhost\n");
+    let info = sample.run(&["info", "dump"]);
+    assert!(info.err.contains("16 out-of-band bytes behind each page of 512"), "{}", info.err);
+    assert!(!info.err.contains("no node"), "{}", info.err);
+    sample.run(&["extract", "dump", "out"]);
+    assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);
+    let refused = sample.run(&["check", "dump"]);
+    assert!(refused.err.contains("can only be read"), "{}", refused.err);
+}
+
+#[test]
+fn a_jffs2_in_a_ubi_volume_is_read() {
+    let sample = Sample::new();
+    sample.ok(&[&["chip", "new", "c"][..], &SMALL].concat());
+    sample.ok(&["ubi", "format", "c"]);
+    sample.ok(&["ubi", "mkvol", "c", "data", "--lebs", "30"]);
+    sample.ok(&["mkfs", "jffs2", "src", "-o", "a", "--peb", "15360", "--cleanmarker", "none"]);
+    sample.ok(&["ubi", "update", "c:data", "a"]);
+    for target in ["c:data", "c"] {
+        assert_eq!(sample.run(&["cat", target, "etc/hosts"]).out, "127.0.0.1 localhost\n");
+    }
+    assert!(sample.ok(&["ls", "-l", "c:data", "etc"]).out.contains("link -> ../bin/tool"));
+    let info = sample.ok(&["info", "c"]).out;
+    assert!(info.contains("JFFS2"), "{info}");
+    sample.ok(&["extract", "c:data", "out"]);
+    assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);
+    let refused = sample.run(&["check", "c:data"]);
+    assert!(refused.err.contains("can only be read"), "{}", refused.err);
+}
+
+#[test]
+fn an_erased_chip_is_an_empty_file_system() {
+    let sample = Sample::new();
+    sample.ok(&[&["chip", "new", "c"][..], &SMALL].concat());
+    assert!(sample.run(&["ls", "c"]).err.contains("erased flash"));
+    assert_eq!(sample.ok(&["ls", "c", "--format", "jffs2"]).out, "");
+    fs::write(sample.path("image"), vec![0xFF; 1 << 20]).unwrap();
+    let told = ["--format", "jffs2", "--peb", "16KiB"];
+    for command in ["ls", "info", "check"] {
+        sample.ok(&[&[command, "image"][..], &told].concat());
+    }
+}

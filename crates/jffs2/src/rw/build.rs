@@ -16,7 +16,7 @@ use crate::error::Jffs2Error;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
-use eraseblock_jffs2_format::decode;
+use eraseblock_jffs2_format::{ByteOrder, decode};
 use eraseblock_mtd::Mtd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,6 +94,35 @@ pub(crate) fn mount(
     report.memory = memory as u64;
     report.findings.append(std::mem::take(&mut state.late));
     Ok((state, report))
+}
+
+/// A medium without any node that can be mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Blank {
+    pub(crate) order: ByteOrder,
+    /// Cleanmarkers in out-of-band areas say that it is one of JFFS2.
+    pub(crate) is_marked: bool,
+}
+
+/// Looks at a medium on which no node was found: `None` if it cannot be mounted as an empty file
+/// system.
+pub(crate) fn blank(
+    mtd: Arc<dyn Mtd>,
+    order: Option<ByteOrder>,
+) -> Result<Option<Blank>, Jffs2Error> {
+    let options = RwOptions { order, read_only: true, ..RwOptions::default() };
+    let flash = match Flash::new(mtd, &options) {
+        Ok(flash) => flash,
+        Err(Jffs2Error::Option { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let scan = scan::scan(&flash, &options)?;
+    if refuse_foreign(&scan).is_err() {
+        return Ok(None);
+    }
+    let is_marked =
+        matches!(flash.marker, Marker::Oob(_)) && scan.classes.contains(&Class::EmptyMarked);
+    Ok(Some(Blank { order: flash.order, is_marked }))
 }
 
 /// Nothing of a medium is erased that shows no sign of JFFS2 (spec: jffs2 12.6).

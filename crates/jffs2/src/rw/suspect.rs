@@ -7,7 +7,10 @@
 //! 2. Nothing is written or erased, and nothing is called durable, before what lives in such pages
 //!    has been written again in another block: a block is continued only when no node touches its
 //!    last page.
-//! 3. No node lies in the last page of a block: the page before it is proven by it.
+//! 3. It is written twice: first as it is, so that a part of it is what was there at some moment,
+//!    and then with new versions, so that it counts even when the power went while the block of the
+//!    page was being erased and the page reads well for the last time.
+//! 4. No node lies in the last page of a block: the page before it is proven by it.
 
 use super::nodelist::RefKind;
 use super::nodemgmt::Alloc;
@@ -70,10 +73,13 @@ impl State {
         while let Some(page) = self.suspects.pages.first() {
             let (start, end) = (page.place, page.place + page.bytes.len() as u32);
             self.suspects.is_settling = true;
-            let moved = self.move_nodes(start, end);
+            let moved = self.move_nodes(start, end).and_then(|copies| {
+                self.suspects.forget(start, end);
+                self.renew(&copies)
+            });
             self.suspects.is_settling = false;
             match moved {
-                Ok(()) => self.suspects.forget(start, end),
+                Ok(()) => {}
                 Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -113,12 +119,13 @@ impl State {
             || !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
     }
 
-    /// Moves what lives in a page as it is, so that a part of it is what was there at some moment: a
-    /// node that began in an earlier page first, then the others with one program.
-    fn move_nodes(&mut self, start: u32, end: u32) -> Result<(), FsError> {
+    /// Moves what lives in a page as it is: a node that began in an earlier page first, then the
+    /// others with one program. Returns the places of the copies.
+    fn move_nodes(&mut self, start: u32, end: u32) -> Result<Vec<u32>, FsError> {
+        let mut copies = Vec::new();
         let first = start / self.flash.block * self.flash.block;
         if let Some(place) = self.live_in(start, end, first).filter(|place| *place < start) {
-            self.move_node(place)?;
+            copies.push(self.move_node(place)?);
             self.flush()?;
         }
         let refs = &self.blocks.get(start / self.flash.block).refs;
@@ -129,13 +136,25 @@ impl State {
         self.reserve(len, Alloc::Collection, len.min(count * LONGEST_RECORD))?;
         let mut from = start;
         while let Some(place) = self.live_in(start, end, from) {
-            self.move_node(place)?;
+            copies.push(self.move_node(place)?);
             from = place + 4;
+        }
+        self.flush()?;
+        Ok(copies)
+    }
+
+    /// Writes the nodes at `places` again with new versions. One that a failed program has moved on
+    /// is dead here.
+    fn renew(&mut self, places: &[u32]) -> Result<(), FsError> {
+        for place in places {
+            if let Some(node) = self.blocks.node(*place).filter(|node| node.is_live()) {
+                self.collect_node(node)?;
+            }
         }
         self.flush()
     }
 
-    fn move_node(&mut self, place: u32) -> Result<(), FsError> {
+    fn move_node(&mut self, place: u32) -> Result<u32, FsError> {
         let node = self.node(place);
         let (bytes, order) = (self.read_node(node)?, self.flash.order);
         let header = decode::header(order, &bytes, self.flash.location(place));
@@ -143,7 +162,7 @@ impl State {
             let exact = bytes.get(..header.totlen as usize)?;
             Some((Record::of(order, header.kind(), exact, 0).ok()??, header.totlen))
         });
-        let Some((record, totlen)) = listed else { return self.carry(node, &bytes).map(drop) };
+        let Some((record, totlen)) = listed else { return self.carry(node, &bytes) };
         self.reserve(node.len(), Alloc::Collection, record.len())?;
         let new = self.put(&NewNode {
             kind: node.kind(),
@@ -154,7 +173,7 @@ impl State {
         })?;
         let name = bytes.get(DIRENT_LEN as usize..totlen as usize);
         self.relocate(node, new, name.filter(|_| node.kind() == RefKind::Dirent));
-        Ok(())
+        Ok(new)
     }
 
     /// Before an unmount: proves the last page by one of padding, so that the next mount need not

@@ -1,0 +1,89 @@
+//! A raw dump of a NAND, in which the out-of-band bytes of each page follow the page: read without
+//! them.
+
+use crate::ReadAt;
+use std::io;
+use std::sync::Arc;
+
+/// The pages of a raw dump, one behind the other. What error correction would repair is delivered as
+/// it is.
+#[derive(Clone, Debug)]
+pub struct RawDump {
+    inner: Arc<dyn ReadAt>,
+    page: u32,
+    oob: u32,
+}
+
+impl RawDump {
+    /// Bytes of a page and of its out-of-band area, as chips usually have them.
+    pub const USUAL: [(u32, u32); 9] = [
+        (512, 16),
+        (2048, 64),
+        (2048, 128),
+        (4096, 128),
+        (4096, 224),
+        (4096, 256),
+        (8192, 256),
+        (8192, 448),
+        (8192, 640),
+    ];
+
+    /// Pages of `page` bytes with `oob` bytes behind each; `None` if the dump does not consist of
+    /// such, or of none.
+    pub fn new(inner: Arc<dyn ReadAt>, page: u32, oob: u32) -> io::Result<Option<Self>> {
+        let (size, raw) = (inner.size()?, u64::from(page) + u64::from(oob));
+        let fits = page > 0 && size > 0 && size.is_multiple_of(raw);
+        Ok(fits.then_some(Self { inner, page, oob }))
+    }
+
+    /// Bytes of a page.
+    pub fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Bytes behind each page.
+    pub fn oob(&self) -> u32 {
+        self.oob
+    }
+}
+
+impl ReadAt for RawDump {
+    fn size(&self) -> io::Result<u64> {
+        let (page, oob) = (u64::from(self.page), u64::from(self.oob));
+        Ok(self.inner.size()? / (page + oob) * page)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let (page, oob) = (u64::from(self.page), u64::from(self.oob));
+        let (mut position, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let (number, inside) = (position / page, position % page);
+            let room = usize::try_from(page - inside).map_err(io::Error::other)?;
+            let (part, behind) = rest.split_at_mut(room.min(rest.len()));
+            let at = number.checked_mul(page + oob).and_then(|start| start.checked_add(inside));
+            self.inner.read_exact_at(part, at.ok_or(io::ErrorKind::UnexpectedEof)?)?;
+            position += part.len() as u64;
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_each_other() {
+        let page = |byte: u8| [vec![byte; 8], vec![0xEE; 2]].concat();
+        let bytes: Arc<Vec<u8>> = Arc::new([page(1), page(2), page(3)].concat());
+        let dump = RawDump::new(bytes.clone(), 8, 2).unwrap().unwrap();
+        assert_eq!((dump.size().unwrap(), dump.page(), dump.oob()), (24, 8, 2));
+        let mut read = [0; 18];
+        dump.read_exact_at(&mut read, 5).unwrap();
+        assert_eq!(read.to_vec(), [vec![1; 3], vec![2; 8], vec![3; 7]].concat());
+        assert!(dump.read_exact_at(&mut read, 7).is_err());
+        assert!(RawDump::new(bytes, 8, 3).unwrap().is_none());
+        assert!(RawDump::new(Arc::new(Vec::new()), 8, 2).unwrap().is_none());
+    }
+}
