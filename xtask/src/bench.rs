@@ -7,6 +7,7 @@
 mod jffs2;
 mod mount;
 mod ubi;
+mod ubifs_large;
 mod ubifs_linux;
 mod ubifs_rw;
 
@@ -54,8 +55,8 @@ struct Bench {
 }
 
 /// The parts of the bench, in their order.
-const PARTS: [&str; 7] =
-    ["images", "jffs2", "jffs2-history", "ubi", "ubifs-rw", "ubifs-linux", "mount"];
+const PARTS: [&str; 8] =
+    ["images", "jffs2", "jffs2-history", "ubi", "ubifs-rw", "ubifs-large", "ubifs-linux", "mount"];
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
 /// `--only PART`.
@@ -103,6 +104,7 @@ impl Bench {
             "jffs2-history" => self.jffs2_history(root),
             "ubi" => self.ubi(),
             "ubifs-rw" => self.ubifs_rw(),
+            "ubifs-large" => self.ubifs_large(),
             "ubifs-linux" => self.ubifs_linux(),
             _ => self.mount(),
         }

@@ -1,6 +1,7 @@
 //! Public suites that judge mounts: pjdfstest, fsx, loads of stress-ng, fio and dbench, and a
 //! user's day, on UBIFS and JFFS2 mounted by the command; the first two also on the model file
-//! system behind the same FUSE adapter. What a suite leaves out is printed with the reason.
+//! system behind the same FUSE adapter. What a suite leaves out is printed with the reason; that
+//! the reason holds for Linux's own file systems, too, is tried in the oracle's guest.
 
 mod day;
 mod fsx;
@@ -43,8 +44,8 @@ impl Extent<'_> {
 }
 
 /// Runs the suites. `--short` takes about two minutes; `--only ubifs|jffs2|model` takes one kind
-/// of mount, `--suite pjdfstest|fsx|load|day` one suite, `--tree DIR` sources of a kernel that are
-/// at hand.
+/// of mount, `--suite pjdfstest|fsx|load|day` one suite, `--suite linux` pjdfstest on Linux's own
+/// file systems, `--tree DIR` sources of a kernel that are at hand.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let is_short = arguments.iter().any(|argument| argument == "--short");
     let value = |name: &str| {
@@ -79,7 +80,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
             let work = work.join(kind.name());
             scope.spawn(move || judge(kind, &work, extent, suite))
         };
-        let threads: Vec<_> = kinds.into_iter().map(job).collect();
+        let is_linux_asked =
+            !is_short && only.is_none() && suite.is_none_or(|suite| suite == "linux");
+        let linux = is_linux_asked.then(|| scope.spawn(|| Ok(pjdfstest::linux::run())));
+        let threads: Vec<_> = kinds.into_iter().map(job).chain(linux).collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.map(|result| result.unwrap_or_else(|_| bail!("a suite's thread died"))).collect()
     });

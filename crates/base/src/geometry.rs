@@ -24,6 +24,7 @@ pub struct Geometry {
     min_io: u32,
     subpage: u32,
     oob_size: u32,
+    write_buffer: u32,
 }
 
 /// Why a geometry is impossible.
@@ -39,6 +40,10 @@ pub struct GeometryError {
 }
 
 impl Geometry {
+    /// What the program buffer of a NOR is taken to be that does not say it: the largest of the
+    /// usual ones. Whoever is ready for a program of this size to be torn is ready for smaller ones.
+    pub const NOR_WRITE_BUFFER: u32 = 1024;
+
     /// Describes a device of `peb_count` eraseblocks of `peb_size` bytes, programmed in units of
     /// `min_io` bytes (the page of a NAND, 1 for NOR), with UBI headers in units of `subpage`
     /// bytes and `oob_size` out-of-band bytes a page.
@@ -69,7 +74,28 @@ impl Geometry {
         if peb_size > 1 << 30 {
             return fail("eraseblock size", peb_size, "at most 1 GiB");
         }
-        Ok(Self { kind, peb_size, peb_count, min_io, subpage, oob_size })
+        let write_buffer = match kind {
+            MediumKind::Nor if peb_size.is_multiple_of(Self::NOR_WRITE_BUFFER) => {
+                min_io.max(Self::NOR_WRITE_BUFFER)
+            }
+            _ => min_io,
+        };
+        Ok(Self { kind, peb_size, peb_count, min_io, subpage, oob_size, write_buffer })
+    }
+
+    /// The same device, programmed in bursts of `write_buffer` bytes.
+    pub fn with_write_buffer(self, write_buffer: u32) -> Result<Self, GeometryError> {
+        let is_possible = write_buffer.is_power_of_two()
+            && write_buffer >= self.min_io
+            && self.peb_size.is_multiple_of(write_buffer);
+        if is_possible {
+            return Ok(Self { write_buffer, ..self });
+        }
+        Err(GeometryError {
+            field: "write-buffer",
+            found: u64::from(write_buffer),
+            expected: "a power of two that divides the eraseblock, at least the minimum I/O unit",
+        })
     }
 
     /// What the cells are.
@@ -100,6 +126,13 @@ impl Geometry {
     /// Out-of-band bytes a page; 0 where there are none.
     pub const fn oob_size(&self) -> u32 {
         self.oob_size
+    }
+
+    /// The largest unit that is programmed in one go, and therefore torn as one by a power cut: the
+    /// page of a NAND, the program buffer of a NOR (spec: mtd-nand 1, `writebufsize`). Units lie
+    /// at its multiples.
+    pub const fn write_buffer(&self) -> u32 {
+        self.write_buffer
     }
 
     /// Pages in an eraseblock.
@@ -140,5 +173,19 @@ mod tests {
         assert_eq!(nand(131_072, 2048, 4096).unwrap_err().field, "sub-page");
         assert_eq!(nand(3000, 2048, 512).unwrap_err().field, "eraseblock size");
         assert_eq!(nand(0, 2048, 512).unwrap_err().field, "eraseblock size");
+    }
+
+    #[test]
+    fn write_buffers_are_those_of_the_chip_or_large() {
+        let nand = Geometry::new(MediumKind::Nand, 131_072, 8, 2048, 512, 64).unwrap();
+        assert_eq!(nand.write_buffer(), 2048);
+        let nor = |peb| Geometry::new(MediumKind::Nor, peb, 8, 1, 1, 0).unwrap();
+        assert_eq!((nor(65_536).write_buffer(), nor(512).write_buffer()), (1024, 1));
+        assert_eq!(nor(65_536).with_write_buffer(64).unwrap().write_buffer(), 64);
+        for impossible in [0, 96, 131_072] {
+            let error = nor(65_536).with_write_buffer(impossible).unwrap_err();
+            assert_eq!(error.field, "write-buffer");
+        }
+        assert!(nand.with_write_buffer(512).is_err());
     }
 }

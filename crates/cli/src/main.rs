@@ -23,6 +23,10 @@ use session::Session;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// Trees of small nodes come and go in all of the file systems.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(personality) = personality::of(&mut arguments) {

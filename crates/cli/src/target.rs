@@ -1,5 +1,6 @@
 //! What a user points at: a file, perhaps with a volume in it, opened as what it is.
 
+pub(crate) mod bare;
 pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod filesystem;

@@ -189,7 +189,7 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
             let _ = over.send(End::Over);
         });
     let session = Session::new(adapter, &dir, &options.config(served.is_read_only()))
-        .map_err(|source| MountError::Refused { dir: dir.clone(), source })?;
+        .map_err(|source| MountError::Refused { dir: dir.clone(), source: one_line(&source) })?;
     let session = session.spawn().map_err(MountError::Session)?;
     let worker = start_worker(&served, activity, options)?;
     Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
@@ -209,6 +209,11 @@ fn start_worker(
     };
     let chore = options.chore.clone();
     Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
+}
+
+/// The words of fusermount3 end with a line feed.
+fn one_line(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string().trim_end())
 }
 
 /// Whether FUSE can be used at all.

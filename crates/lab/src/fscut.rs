@@ -21,6 +21,7 @@ mod on_ubi;
 mod target;
 mod tree;
 mod ubifs;
+mod witness;
 mod workload;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
 pub use ubifs::{sabotaged_ubifs, tight_ubifs, ubifs};
+pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count};
 
 use std::collections::BTreeMap;

@@ -189,6 +189,9 @@ impl MtdChar {
     }
 }
 
+/// The write-buffer of `block2mtd` (spec: mtd-nand 13).
+const MEMORY_PAGE: u32 = 4096;
+
 fn facts(sysfs: &Sysfs) -> Result<MtdFacts, HostError> {
     let flags: u32 = sysfs.number("flags")?;
     let optional = |attribute| sysfs.number(attribute).unwrap_or(0);
@@ -240,8 +243,14 @@ fn geometry(
         Ok(subpage) => subpage,
     };
     let oob = if kind == MediumKind::Nand { info.oob_size } else { 0 };
-    Geometry::new(kind, info.erase_size, count, info.write_size, subpage, oob)
-        .map_err(|source| HostError::Geometry { path: path.to_owned(), source })
+    let geometry = Geometry::new(kind, info.erase_size, count, info.write_size, subpage, oob);
+    // The kernel tells nobody the size of the write-buffer (spec: mtd-nand 1): for NOR the largest
+    // that is usual is taken, for what is memory or a disk, a page.
+    let geometry = geometry.map(|geometry| match facts.kind.as_str() {
+        "ram" => geometry.with_write_buffer(MEMORY_PAGE).unwrap_or(geometry),
+        _ => geometry,
+    });
+    geometry.map_err(|source| HostError::Geometry { path: path.to_owned(), source })
 }
 
 /// What counters of before and after a read say about it: never less than what happened.

@@ -12,7 +12,7 @@ use crate::error::HostError;
 use crate::node::{NodeKind, Sysfs};
 use crate::sys;
 use eraseblock_base::{Geometry, Leb, Location, MediumKind};
-use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome, usual_max_write};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
@@ -216,8 +216,9 @@ impl LebDevice for UbiChar {
         self.min_io
     }
 
+    /// The kernel does not tell it.
     fn max_write(&self) -> u32 {
-        self.min_io
+        usual_max_write(self.min_io)
     }
 
     fn leb_count(&self) -> u32 {

@@ -1,12 +1,13 @@
 //! Plain image files as devices: [`ImageFile`], a dump of a flash device without out-of-band bytes,
 //! and [`LebFile`], a bare `.ubifs` image.
 //!
-//! Both are read-only ([`crate::WritableImage`] is not) and never look at what lies behind the last whole eraseblock of an image.
+//! Both are read-only ([`crate::WritableImage`] and [`crate::LebImage`] are not) and never look at what lies behind the last whole eraseblock of an image.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
-use crate::leb::LebDevice;
+use crate::leb::{LebDevice, usual_max_write};
 use crate::read_at::ReadAt;
+use crate::redo;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, GeometryError, Leb, Location, MediumKind, Peb};
 use std::fs::File;
@@ -163,6 +164,8 @@ pub struct LebFile<S: ReadAt = File> {
     leb_size: u32,
     min_io: u32,
     leb_count: u32,
+    /// A LEB that was being replaced when a writer died, as it is going to be.
+    replaced: Option<(Leb, Vec<u8>)>,
 }
 
 impl LebFile<File> {
@@ -188,10 +191,15 @@ impl<S: ReadAt> LebFile<S> {
     ) -> Result<Self, OpenError> {
         // The rules of a LEB are those of an eraseblock.
         Geometry::new(MediumKind::Nand, leb_size, 1, min_io, min_io, 0)?;
-        let size = source.size()?;
+        let mut size = source.size()?;
+        let mut replaced = None;
+        if let Some(redo) = redo::find(&source, size, leb_size)? {
+            size = redo.end;
+            replaced = redo.change;
+        }
         let in_file = u32::try_from(size.div_ceil(u64::from(leb_size))).unwrap_or(u32::MAX);
         let leb_count = leb_count.unwrap_or(in_file);
-        Ok(Self { source, size, leb_size, min_io, leb_count })
+        Ok(Self { source, size, leb_size, min_io, leb_count, replaced })
     }
 
     fn check(&self, leb: Leb, offset: u32, len: usize) -> Result<(), MtdError> {
@@ -224,7 +232,7 @@ impl<S: ReadAt> LebDevice for LebFile<S> {
     }
 
     fn max_write(&self) -> u32 {
-        self.min_io
+        usual_max_write(self.min_io)
     }
 
     fn leb_count(&self) -> u32 {
@@ -237,6 +245,10 @@ impl<S: ReadAt> LebDevice for LebFile<S> {
 
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.check(leb, offset, buf.len())?;
+        if let Some((_, bytes)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == leb) {
+            buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]);
+            return Ok(ReadOutcome::CLEAN);
+        }
         let start = u64::from(leb.get()) * u64::from(self.leb_size) + u64::from(offset);
         let in_file = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
         let (stored, missing) = buf.split_at_mut(in_file.min(buf.len()));

@@ -2,6 +2,7 @@
 
 use crate::device::ReadOutcome;
 use crate::error::MtdError;
+use eraseblock_base::Geometry;
 use eraseblock_base::Leb;
 use std::fmt::Debug;
 
@@ -16,7 +17,8 @@ pub trait LebDevice: Send + Sync + Debug {
     /// The smallest unit that can be written; a power of two.
     fn min_io(&self) -> u32;
 
-    /// The unit in which the device writes best; a power of two, a multiple of [`Self::min_io`].
+    /// The unit in which the device writes best, and the most that a power cut can tear: a chunk at
+    /// a multiple of it (Linux: `max_write_size`). A power of two, a multiple of [`Self::min_io`].
     fn max_write(&self) -> u32;
 
     /// LEBs in the volume, mapped or not.
@@ -47,4 +49,11 @@ pub trait LebDevice: Send + Sync + Debug {
 
     /// Makes everything written so far durable.
     fn sync(&self) -> Result<(), MtdError>;
+}
+
+/// The [`LebDevice::max_write`] of a device that does not tell: where the minimum I/O unit is that of
+/// a NOR, the largest program buffer that is usual.
+pub fn usual_max_write(min_io: u32) -> u32 {
+    const SMALLEST_PAGE: u32 = 512;
+    if min_io < SMALLEST_PAGE { min_io.max(Geometry::NOR_WRITE_BUFFER) } else { min_io }
 }

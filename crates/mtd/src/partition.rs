@@ -75,7 +75,8 @@ impl Partition {
             parent.min_io(),
             parent.subpage(),
             parent.oob_size(),
-        )?;
+        )?
+        .with_write_buffer(parent.write_buffer())?;
         Ok(Self { inner, geometry, offset: place.offset, read_only: place.read_only })
     }
 

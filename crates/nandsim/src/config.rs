@@ -134,11 +134,13 @@ impl ChipConfig {
             (true, false) => (25_000, 220_000, 1_500_000, 25),
             (false, _) => (300, 400_000, 150_000_000, 20),
         };
+        let page = if nand { geometry.min_io() } else { nor_buffer(&geometry) };
+        let geometry = geometry.with_write_buffer(page)?;
         let subpages = u8::try_from(geometry.min_io() / geometry.subpage()).unwrap_or(64);
         Ok(Self {
             geometry,
             part: None,
-            page: if nand { geometry.min_io() } else { nor_buffer(&geometry) },
+            page,
             correction: default_correction(&geometry),
             ecc_bits: if nand { 4 } else { 0 },
             partial_programs: if nand { subpages.max(4) } else { 0 },
@@ -148,6 +150,18 @@ impl ChipConfig {
             marker: BadMarker::usual(&geometry),
             rules: Rules::STRICT,
         })
+    }
+
+    /// The program buffer of a NOR, in bytes: a power of two that divides the eraseblock. NAND has
+    /// none but its page.
+    pub fn with_buffer(mut self, bytes: u32) -> Result<Self, GeometryError> {
+        self.geometry = self.geometry.with_write_buffer(bytes)?;
+        if self.is_nand() && bytes != self.page {
+            let (field, expected) = ("write-buffer", "the page");
+            return Err(GeometryError { field, found: u64::from(bytes), expected });
+        }
+        self.page = bytes;
+        Ok(self)
     }
 
     /// Leaves correction to software above: reads deliver the cells as they are.

@@ -57,10 +57,11 @@ pub struct Part {
 }
 
 impl Part {
-    /// The shape of the chip. NOR is programmed by the byte.
+    /// The shape of the chip. NOR is programmed by the byte, through its buffer.
     pub fn geometry(&self) -> Geometry {
         let min_io = if self.kind == MediumKind::Nand { self.page } else { 1 };
         Geometry::new(self.kind, self.peb_size, self.peb_count, min_io, self.subpage, self.oob)
+            .and_then(|geometry| geometry.with_write_buffer(self.page))
             .expect("every row of the part table is a possible shape (tested)")
     }
 }

@@ -151,7 +151,18 @@ impl State {
         from: usize,
         buf: &mut [u8],
     ) -> Result<(), MtdError> {
-        let slot = self.store.get(peb);
+        self.load_from(self.store.get(peb), peb, page, from, buf)
+    }
+
+    /// [`Self::load`] for a caller that has the eraseblock's slot at hand.
+    pub(super) fn load_from(
+        &self,
+        slot: &Slot,
+        peb: Peb,
+        page: u32,
+        from: usize,
+        buf: &mut [u8],
+    ) -> Result<(), MtdError> {
         let Some(block) = slot.block.as_ref().filter(|_| slot.page(page).is_touched()) else {
             buf.fill(0xFF);
             return Ok(());

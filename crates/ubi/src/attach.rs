@@ -205,6 +205,8 @@ pub struct Attachment {
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
+    /// Both copies of the volume table are good and the same.
+    pub(crate) tables_agree: bool,
     /// The fastmap everything was taken from.
     pub(crate) fastmap: Option<InUse>,
     /// Super blocks of other fastmaps.
@@ -292,12 +294,13 @@ fn settle(
     let is_empty = check_empty(&collected, &mut report);
     let mut stage = volumes::Stage { scanner: *scanner, options, report, collected, maps };
     let table = table::read(&mut stage, is_empty);
+    let tables_agree = table.copies_agree;
     let mut volumes = volumes::build(&mut stage, table);
     if options.verify_static {
         volumes::verify_static(&mut stage, &mut volumes);
     }
     let available_lebs = volumes::account(&mut stage, &volumes);
-    Attachment { fastmap, ..assemble(stage, volumes, is_empty, available_lebs) }
+    Attachment { tables_agree, fastmap, ..assemble(stage, volumes, is_empty, available_lebs) }
 }
 
 /// Spec: ubi 9.4, steps 2 and 3.
@@ -357,6 +360,7 @@ fn assemble(
         available_lebs,
         findings,
         erase_order: collected.erase_order(),
+        tables_agree: false,
         fastmap: None,
         anchors: collected.anchors.clone(),
         pebs: collected.into_pebs(),

@@ -51,6 +51,7 @@ impl Volume {
 pub(crate) struct LebIo {
     pub(crate) leb_size: u32,
     pub(crate) min_io: u32,
+    pub(crate) max_write: u32,
 }
 
 /// What happened since the device was opened.
@@ -130,7 +131,7 @@ impl Core {
 
     pub(crate) fn leb_io(&self, id: VolumeId) -> Result<LebIo, UbiError> {
         let leb_size = self.usable(self.volume(id)?);
-        Ok(LebIo { leb_size, min_io: self.io.layout.min_io() })
+        Ok(LebIo { leb_size, min_io: self.io.layout.min_io(), max_write: self.io.max_write() })
     }
 
     /// The header of a new block of a LEB, without sequence number.

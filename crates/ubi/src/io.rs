@@ -119,9 +119,28 @@ impl Io {
         self.device.program(self.address(peb, offset - offset % unit), &bytes)
     }
 
-    /// Writes data at an offset of the data area.
+    /// The most that a power cut can tear (spec: ubi 2).
+    pub(crate) fn max_write(&self) -> u32 {
+        self.layout.min_io().max(self.device.geometry().write_buffer())
+    }
+
+    /// Writes data at an offset of the data area. What a power cut can tear of it lies between
+    /// multiples of [`Self::max_write`] of the LEB, even where the data area begins inside a buffer
+    /// of the chip.
     pub(crate) fn write_data(&self, peb: Peb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.device.program(self.address(peb, self.layout.data_offset() + offset), data)
+        let unit = self.max_write();
+        let start = self.layout.data_offset() + offset;
+        if self.layout.data_offset().is_multiple_of(unit) {
+            return self.device.program(self.address(peb, start), data);
+        }
+        let first = (unit - offset % unit) as usize;
+        let (head, rest) = data.split_at(first.min(data.len()));
+        let mut start = start;
+        for part in std::iter::once(head).chain(rest.chunks(unit as usize)) {
+            self.device.program(self.address(peb, start), part)?;
+            start += u32::try_from(part.len()).expect("a part of an eraseblock");
+        }
+        Ok(())
     }
 
     /// Erases a block. Its erase-counter header is the caller's business.

@@ -185,6 +185,9 @@ impl Early {
 
     /// Makes both copies of the volume table good and equal (spec: ubi 10).
     fn recover_table(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
+        if attachment.tables_agree {
+            return Ok(());
+        }
         let first = self.read_copy(Leb::new(0), None);
         let second = self.read_copy(Leb::new(1), first.as_ref());
         let copies = [first, second];

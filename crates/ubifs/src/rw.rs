@@ -4,7 +4,7 @@
 //! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
 //! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
 //! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
-//! becomes the index), `orphan`, `inode`, `pages`, `data`, `dir`, `rename`, `xattr` (operations), `reading` (looking),
+//! becomes the index), `orphan`, `inode`, `pages`, `data`, `bulk`, `dir`, `rename`, `xattr` (operations), `reading` (looking),
 //! `mount`, `replay` and `recovery` (getting there), `check` (what must hold), `fs` (the interface).
 //!
 //! # Invariants
@@ -16,6 +16,7 @@
 
 mod activity;
 mod budget;
+mod bulk;
 mod check;
 mod commit;
 mod core;
@@ -73,6 +74,13 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Bytes of the index kept in memory, about.
     pub index_bytes: usize,
+    /// Data nodes that lie one behind the other are read with one device read, and what comes next
+    /// is read ahead for whoever reads a file piece by piece (Linux: `bulk_read`, which is off
+    /// unless asked for). Off, every node is read alone.
+    pub bulk_read: bool,
+    /// Bytes the device really has, where it is an image file that may have been cut short: a
+    /// volume with live bytes behind them is refused.
+    pub stored_bytes: Option<u64>,
     /// A bug to be found.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -86,6 +94,8 @@ impl Default for MountOptions {
             sync: false,
             dirty_bytes: 16 << 20,
             index_bytes: 16 << 20,
+            bulk_read: true,
+            stored_bytes: None,
             sabotage: Sabotage::None,
         }
     }

@@ -56,7 +56,7 @@ impl Mount {
         }
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory } else { work };
-        let file = place.join(format!("eraseblock-posix-{}.chip", kind.name()));
+        let file = place.join(format!("eraseblock-{}-{}.chip", std::process::id(), kind.name()));
         let _ = fs::remove_file(&file);
         let program = profile.join("eraseblock");
         let target = make(kind, &program, &file)?;

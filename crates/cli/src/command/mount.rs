@@ -39,7 +39,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "VOLUME=DIR")]
     also: Vec<Also>,
     /// Mount options, separated by commas: allow_other, default_permissions, noacl, dev, suid,
-    /// noexec, sync, ro, rw, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
+    /// noexec, sync, ro, rw, no_bulk_read, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// With --rw: size of the flash behind an image file that is shorter; the file grows to that

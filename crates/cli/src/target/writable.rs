@@ -4,7 +4,7 @@
 use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
-use super::{Place, device, magic, peek};
+use super::{Place, bare, device, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -35,12 +35,20 @@ pub(crate) struct Mode {
     pub cache: Option<usize>,
     /// Everything is durable when an operation returns.
     pub sync: bool,
+    /// No bulk read.
+    pub nodes_alone: bool,
 }
 
 impl Mode {
     /// Nothing is to be changed.
-    pub(crate) const READ_ONLY: Self =
-        Self { read_only: true, size: None, compression: None, cache: None, sync: false };
+    pub(crate) const READ_ONLY: Self = Self {
+        read_only: true,
+        size: None,
+        compression: None,
+        cache: None,
+        sync: false,
+        nodes_alone: false,
+    };
 
     fn ubifs(self) -> MountOptions {
         let usual = MountOptions::default();
@@ -48,6 +56,7 @@ impl Mode {
             read_only: self.read_only,
             compression: self.compression,
             sync: self.sync,
+            bulk_read: !self.nodes_alone,
             dirty_bytes: self.cache.map_or(usual.dirty_bytes, |bytes| bytes / 2),
             index_bytes: self.cache.map_or(usual.index_bytes, |bytes| bytes / 2),
             ..usual
@@ -195,6 +204,9 @@ pub(crate) fn open_volumes(
         let opened = open_volume_node(&place, mode, session).context(place.path.display())?;
         return alone(opened);
     }
+    if bare::is_one(&place.path, &args.shape)? {
+        return alone(open_bare(&place, args, mode, session)?);
+    }
     open_ubifs(args, volumes, mode, session)
 }
 
@@ -324,6 +336,31 @@ fn open_volume_node(place: &Place, mode: Mode, session: &mut Session) -> Result<
     Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
 }
 
+/// A bare UBIFS image.
+fn open_bare(
+    place: &Place,
+    args: &TargetArgs,
+    mode: Mode,
+    session: &mut Session,
+) -> Result<Writable, Failure> {
+    place.refuse_volume()?;
+    let lock = Some(lock(&place.path, true)?);
+    let image = bare::open(&place.path, &args.shape, mode.size).context(place.path.display())?;
+    let stored_bytes = image.cut_at;
+    let device: Arc<dyn LebDevice> = Arc::new(image.device);
+    let mount = |options| UbifsMount::mount(Arc::clone(&device), options);
+    let mounted = match stored_bytes {
+        None => mount(mode.ubifs()),
+        // Before anything is written: that everything in use is there.
+        Some(_) => mount(MountOptions { stored_bytes, ..Mode::READ_ONLY.ubifs() })
+            .and_then(|_| mount(mode.ubifs())),
+    };
+    let (fs, findings) = mounted.context(place.path.display())?;
+    session.report(findings);
+    let below = Arc::new(Below { lock, ..Below::default() });
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
+}
+
 fn open_ubifs(
     args: &TargetArgs,
     volumes: &[Option<Vec<u8>>],
@@ -338,13 +375,6 @@ fn open_ubifs(
         force_rw: false,
         sizes: args.shape.sizes.clone(),
     };
-    let place = Place::parse(&args.target)?;
-    let mut start = vec![0; magic::LOOK];
-    let len = File::open(&place.path)?.read(&mut start)?;
-    if magic::is_ubifs(&start[..len]) {
-        return Err(Failure::new(format!("{}: a bare UBIFS image", place.path.display()))
-            .hint("it can be changed in a UBI volume: `eraseblock ubi update` puts it into one"));
-    }
     let flash = Flash::open(&args, true)?;
     let ubi = flash.ubi(&args, true)?;
     let mut mounts = Vec::new();

@@ -4,14 +4,18 @@
 // Helpers of tests are tests, which clippy cannot see.
 #![allow(clippy::unwrap_used)]
 
+mod bare;
 mod build;
 mod chip;
 mod classic;
+#[path = "../../../nfs/tests/it/client.rs"]
+mod client;
 mod frame;
 mod jffs2;
 mod mount;
 mod mount_kill;
 mod mount_rw;
+mod mount_users;
 mod read;
 mod sample;
 mod serve;

@@ -113,7 +113,7 @@ size = "512KiB"
 flags = ["autoresize"]
 "#;
 
-fn finish(command: &mut Command, folder: &Path) -> Run {
+pub(crate) fn finish(command: &mut Command, folder: &Path) -> Run {
     let Output { status, stdout, stderr } =
         command.current_dir(folder).env("COLUMNS", "80").output().unwrap();
     Run {

@@ -1,16 +1,12 @@
 //! The NFS server as clients meet it: handles and directory cookies outlive it.
 
+use crate::client::{Client, in_dir, names, visited};
 use crate::mount_rw::with_volumes;
 use crate::sample::Sample;
-use nfs3_client::Nfs3ConnectionBuilder;
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
-use nfs3_client::tokio::{TokioConnector, TokioIo};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use tokio::net::TcpStream;
-
-type Client = nfs3_client::Nfs3Connection<TokioIo<TcpStream>>;
 
 /// The server; its standard error must stay open.
 struct Served(Child, BufReader<ChildStderr>);
@@ -30,13 +26,7 @@ fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOn
     let port = line.split("127.0.0.1:").nth(1).unwrap().split(',').next().unwrap();
     let port: u16 = port.parse().unwrap();
     let mut served = Served(process, lines);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let builder = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", "/");
-        let builder = builder.connect_from_privileged_port(false);
-        visit(builder.mount_port(port).nfs3_port(port).mount().await.unwrap()).await;
-    });
-    drop(runtime);
+    visited(port, visit);
     Command::new("kill").arg(served.0.id().to_string()).status().unwrap();
     assert!(served.0.wait().unwrap().success());
     line.clear();
@@ -44,13 +34,9 @@ fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOn
     assert!(line.starts_with("mount -t nfs"), "{line}");
 }
 
-fn place(dir: &nfs_fh3, name: &str) -> diropargs3<'static> {
-    diropargs3 { dir: dir.clone(), name: name.as_bytes().to_vec().into() }
-}
-
 async fn make(client: &mut Client, dir: &nfs_fh3, name: &str) -> nfs_fh3 {
     let how = createhow3::UNCHECKED(sattr3::default());
-    let args = CREATE3args { where_: place(dir, name), how };
+    let args = CREATE3args { where_: in_dir(dir, name), how };
     let CREATE3res::Ok(made) = client.create(&args).await.unwrap() else { panic!("{name}") };
     let Nfs3Option::Some(file) = made.obj else { panic!("no handle") };
     let data = Opaque::owned(name.as_bytes().to_vec());
@@ -59,26 +45,6 @@ async fn make(client: &mut Client, dir: &nfs_fh3, name: &str) -> nfs_fh3 {
     let write = WRITE3args { file: file.clone(), offset: 0, count, stable, data };
     assert!(matches!(client.write(&write).await.unwrap(), WRITE3res::Ok(_)));
     file
-}
-
-/// Names behind a cookie, with theirs.
-async fn names(client: &mut Client, dir: &nfs_fh3, mut cookie: u64) -> Vec<(String, u64)> {
-    let (mut cookieverf, mut all) = (cookieverf3::default(), Vec::new());
-    loop {
-        let (dircount, maxcount) = (600, 900);
-        let args = READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
-        let READDIRPLUS3res::Ok(ok) = client.readdirplus(&args).await.unwrap() else {
-            panic!("no listing behind {cookie}")
-        };
-        cookieverf = ok.cookieverf;
-        for entry in ok.reply.entries.into_inner() {
-            cookie = entry.cookie;
-            all.push((String::from_utf8_lossy(entry.name.0.as_ref()).into_owned(), cookie));
-        }
-        if ok.reply.eof {
-            return all;
-        }
-    }
 }
 
 #[test]

@@ -32,18 +32,44 @@ impl Adapter {
     ) -> Result<FileAttr, Fault> {
         let fs = self.served.writing()?;
         let dir = self.ino(dir);
-        let (permissions, lists) = self.inherited(dir, kind, mode)?;
-        let ids = &self.manner.ids;
-        let inode = NewInode {
-            kind,
-            permissions,
-            uid: ids.uid.stored(request.uid()).ok_or(Errno::EOVERFLOW)?,
-            gid: ids.gid.stored(request.gid()).ok_or(Errno::EOVERFLOW)?,
-        };
+        let (inode, lists) = self.new_inode(request, dir, kind, mode)?;
         let ino = fs.create(dir, name, &inode, now())?;
         give(fs, ino, &lists)?;
         self.changed(fs)?;
         self.named(ino)
+    }
+
+    /// Makes a file without a name, which lives as long as the kernel remembers it.
+    pub(super) fn create_unnamed(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        mode: Mode,
+    ) -> Result<FileAttr, Fault> {
+        let fs = self.served.writing()?;
+        let dir = self.ino(dir);
+        let (inode, lists) = self.new_inode(request, dir, NewKind::Regular, mode)?;
+        let ino = fs.create_unnamed(dir, &inode, now())?;
+        let made =
+            give(fs, ino, &lists).and_then(|()| self.changed(fs)).and_then(|()| self.named(ino));
+        // The kernel's count keeps it open from here on.
+        fs.release(ino)?;
+        made
+    }
+
+    /// What a request wants made.
+    fn new_inode<'a>(
+        &self,
+        request: &Request,
+        dir: Ino,
+        kind: NewKind<'a>,
+        mode: Mode,
+    ) -> Result<(NewInode<'a>, Lists), Fault> {
+        let (permissions, lists) = self.inherited(dir, kind, mode)?;
+        let ids = &self.manner.ids;
+        let uid = ids.uid.stored(request.uid()).ok_or(Errno::EOVERFLOW)?;
+        let gid = ids.gid.stored(request.gid()).ok_or(Errno::EOVERFLOW)?;
+        Ok((NewInode { kind, permissions, uid, gid }, lists))
     }
 
     /// Permission bits and lists of an inode about to be made: a default list of the directory

@@ -44,26 +44,34 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Sends what came of a request, or the number of its error.
+macro_rules! answer {
+    ($adapter:ident, $reply:ident, $result:expr, $value:pat => $sent:expr) => {
+        match $result {
+            Ok($value) => $sent,
+            Err(fault) => $reply.error($adapter.errno(&fault)),
+        }
+    };
+}
+
 impl Adapter {
     fn answer_entry(&self, reply: ReplyEntry, result: Result<FileAttr, Fault>) {
-        match result {
-            Ok(attr) => reply.entry(&TTL, &attr, GENERATION),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, result, attr => reply.entry(&TTL, &attr, GENERATION));
     }
 
     fn answer_attr(&self, reply: ReplyAttr, result: Result<FileAttr, Fault>) {
-        match result {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, result, attr => reply.attr(&TTL, &attr));
     }
 
     fn answer_empty(&self, reply: ReplyEmpty, result: Result<(), Fault>) {
-        match result {
-            Ok(()) => reply.ok(),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, result, () => reply.ok());
+    }
+
+    fn answer_created(&self, reply: ReplyCreate, result: Result<FileAttr, Fault>) {
+        let flags = FopenFlags::FOPEN_KEEP_CACHE;
+        answer!(self, reply, result, attr => {
+            reply.created(&TTL, &attr, GENERATION, FileHandle(0), flags);
+        });
     }
 
     fn answer_xattr(&self, reply: ReplyXattr, room: u32, value: Result<Vec<u8>, Fault>) {
@@ -177,10 +185,8 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.served.reading().read_link(self.ino(ino)) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(self.errno(&error.into())),
-        }
+        let target = self.served.reading().read_link(self.ino(ino)).map_err(Fault::from);
+        answer!(self, reply, target, target => reply.data(&target));
     }
 
     fn mknod(
@@ -264,10 +270,9 @@ impl Filesystem for Adapter {
         if self.served.is_read_only() {
             return reply.error(Errno::ENOSYS);
         }
-        match self.check_open(ino, flags) {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, self.check_open(ino, flags), () => {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        });
     }
 
     fn read(
@@ -308,10 +313,8 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.write(ino, offset, data) {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        answer!(self, reply, self.write(ino, offset, data), () => reply.written(len));
     }
 
     /// Nothing happens at close(2): errors were told by write(2). The kernel stops asking.
@@ -356,10 +359,7 @@ impl Filesystem for Adapter {
             let name = OsStr::from_bytes(&listed.name);
             reply.add(listed.node, listed.offset, listed.kind, name)
         });
-        match listed {
-            Ok(()) => reply.ok(),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, listed, () => reply.ok());
     }
 
     fn readdirplus(
@@ -370,10 +370,8 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list(ino, offset, |listed| self.add_known(&mut reply, listed)) {
-            Ok(()) => reply.ok(),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        let listed = self.list(ino, offset, |listed| self.add_known(&mut reply, listed));
+        answer!(self, reply, listed, () => reply.ok());
     }
 
     fn fsyncdir(
@@ -388,19 +386,17 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        match self.served.reading().stat_fs() {
-            Ok(stat) => reply.statfs(
-                stat.blocks,
-                stat.blocks_free,
-                stat.blocks_available,
-                0,
-                0,
-                stat.block_size,
-                stat.name_max,
-                stat.block_size,
-            ),
-            Err(error) => reply.error(self.errno(&error.into())),
-        }
+        let stat = self.served.reading().stat_fs().map_err(Fault::from);
+        answer!(self, reply, stat, stat => reply.statfs(
+            stat.blocks,
+            stat.blocks_free,
+            stat.blocks_available,
+            0,
+            0,
+            stat.block_size,
+            stat.name_max,
+            stat.block_size,
+        ));
     }
 
     fn setxattr(
@@ -444,13 +440,20 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let mode = Mode { mode, umask };
-        match self.create(req, parent, name.as_bytes(), NewKind::Regular, mode) {
-            Ok(attr) => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE;
-                reply.created(&TTL, &attr, GENERATION, FileHandle(0), flags);
-            }
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        let made = self.create(req, parent, name.as_bytes(), NewKind::Regular, mode);
+        self.answer_created(reply, made);
+    }
+
+    fn tmpfile(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.answer_created(reply, self.create_unnamed(req, parent, Mode { mode, umask }));
     }
 
     fn ioctl(
@@ -464,10 +467,7 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        match self.flags(ino, cmd, in_data) {
-            Ok(data) => reply.ioctl(0, &data),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, self.flags(ino, cmd, in_data), data => reply.ioctl(0, &data));
     }
 
     /// Flash file systems reserve nothing in advance: programs are told EOPNOTSUPP.
@@ -493,9 +493,6 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.seek(ino, offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(fault) => reply.error(self.errno(&fault)),
-        }
+        answer!(self, reply, self.seek(ino, offset, whence), offset => reply.offset(offset));
     }
 }

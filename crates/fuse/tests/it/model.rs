@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 
@@ -47,14 +48,53 @@ fn a_file_lives_while_it_is_open() {
     assert_eq!((text.as_str(), file.metadata().unwrap().nlink()), ("before and after", 0));
     assert_eq!(model.inode_count(), 2);
     drop(file);
-    // The kernel forgets a moment later.
-    for _ in 0..200 {
-        if model.inode_count() == 1 {
-            return;
+    assert!(falls_to(1, || model.inode_count()), "the inode was never released");
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_or_goes() {
+    let Some((stage, model)) = Stage::model("unnamed") else { return };
+    for (name, is_private) in [(Some("named"), false), (None, false), (None, true)] {
+        let mut flags = OFlags::TMPFILE;
+        flags.set(OFlags::EXCL, is_private);
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .mode(0o640)
+            .custom_flags(flags.bits().cast_signed())
+            .open(stage.dir())
+            .unwrap();
+        file.write_all(b"nobody knows").unwrap();
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let found = file.metadata().unwrap();
+        assert_eq!((text.as_str(), found.nlink()), ("nobody knows", 0));
+        assert_eq!(found.mode() & 0o7777, 0o640);
+        let here = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let to = stage.path(name.unwrap_or("other"));
+        let linked = rustix::fs::linkat(CWD, here, CWD, to, AtFlags::SYMLINK_FOLLOW);
+        match (name, is_private) {
+            (Some(name), _) => {
+                linked.unwrap();
+                assert_eq!(file.metadata().unwrap().nlink(), 1);
+                assert_eq!(fs::read_to_string(stage.path(name)).unwrap(), "nobody knows");
+            }
+            (None, true) => assert_eq!(linked, Err(Errno::NOENT)),
+            (None, false) => fs::remove_file(stage.path("other")).unwrap(),
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("the inode was never released");
+    // The root and what was named.
+    assert!(falls_to(2, || model.inode_count()), "an inode was never released");
+    assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "nobody knows");
+}
+
+/// Whether `count` comes down to `wanted`: the kernel forgets a moment later.
+fn falls_to(wanted: usize, count: impl Fn() -> usize) -> bool {
+    (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        count() == wanted
+    })
 }
 
 #[test]
@@ -128,12 +168,6 @@ fn what_flash_cannot_do_is_refused_clearly() {
     let file = File::create(stage.path("f")).unwrap();
     let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 4096);
     assert_eq!(allocated, Err(Errno::OPNOTSUPP));
-    let unnamed = File::options()
-        .write(true)
-        .custom_flags(OFlags::TMPFILE.bits().cast_signed())
-        .open(stage.dir())
-        .unwrap_err();
-    assert_eq!(unnamed.raw_os_error(), Some(Errno::OPNOTSUPP.raw_os_error()));
     let stat = rustix::fs::statvfs(stage.dir()).unwrap();
     assert_eq!((stat.f_namemax, stat.f_bsize), (255, 4096));
 }

@@ -109,7 +109,7 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
 }
 
 /// The start of short sequences.
-fn small(target: &dyn Target, empty: &Start) -> Result<Start, FsLabError> {
+pub(super) fn small(target: &dyn Target, empty: &Start) -> Result<Start, FsLabError> {
     let mut live = Live::new(target, empty)?;
     for op in setup() {
         if let Some((rule, message)) = live.step(&op).problem {

@@ -13,8 +13,10 @@ pub enum Shape {
     Subpage,
     /// NAND, 64 blocks of 64 KiB, 4096-byte pages without sub-pages.
     Large,
-    /// NOR, 64 blocks of 16 KiB, programmed byte by byte.
+    /// NOR, 64 blocks of 16 KiB, programmed byte by byte through a buffer of 256 bytes.
     Nor,
+    /// [`Self::Nor`] with a buffer of 1024 bytes.
+    NorWide,
     /// NAND, 64 blocks of 128 KiB, 2048-byte pages with sub-pages of 512: the usual size.
     Block,
     /// [`Self::Mini`] with 80 blocks and fastmaps.
@@ -25,11 +27,12 @@ pub enum Shape {
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Mini,
         Self::Subpage,
         Self::Large,
         Self::Nor,
+        Self::NorWide,
         Self::Block,
         Self::MiniFastmap,
         Self::SubpageFastmap,
@@ -42,6 +45,7 @@ impl Shape {
             Self::Subpage => "subpage",
             Self::Large => "large",
             Self::Nor => "nor",
+            Self::NorWide => "nor-wide",
             Self::Block => "block",
             Self::MiniFastmap => "mini-fastmap",
             Self::SubpageFastmap => "subpage-fastmap",
@@ -58,7 +62,7 @@ impl Shape {
             Self::Mini | Self::MiniFastmap => (MediumKind::Nand, 16_384, 512, 512, 16),
             Self::Subpage | Self::SubpageFastmap => (MediumKind::Nand, 32_768, 2048, 512, 64),
             Self::Large => (MediumKind::Nand, 65_536, 4096, 4096, 128),
-            Self::Nor => (MediumKind::Nor, 16_384, 1, 1, 0),
+            Self::Nor | Self::NorWide => (MediumKind::Nor, 16_384, 1, 1, 0),
             Self::Block => (MediumKind::Nand, 131_072, 2048, 512, 64),
         }
     }
@@ -78,13 +82,19 @@ impl Shape {
         let (kind, peb, page, unit, oob) = self.sizes();
         let geometry =
             Geometry::new(kind, peb, self.pebs(), page, unit, oob).expect("a possible chip");
-        Chip::new(ChipConfig::of_geometry(geometry).expect("a possible chip"))
+        let config = ChipConfig::of_geometry(geometry);
+        let config = config.and_then(|config| config.with_buffer(self.chip_page()));
+        Chip::new(config.expect("a possible chip"))
     }
 
     /// Bytes the chip programs at once.
     pub(crate) fn chip_page(self) -> u32 {
-        let (kind, _, page, ..) = self.sizes();
-        if kind == MediumKind::Nor { 256 } else { page }
+        let (_, _, page, ..) = self.sizes();
+        match self {
+            Self::Nor => 256,
+            Self::NorWide => 1024,
+            _ => page,
+        }
     }
 
     /// Where UBI's headers go.

@@ -80,28 +80,20 @@ impl Chip {
         }
     }
 
-    /// Reads as many pages as can be read without changing anything, and what that brought.
-    fn read_pages(
-        &self,
-        addr: u64,
-        buf: &mut [u8],
-        cost: &mut ReadCost,
-    ) -> Result<(usize, ReadOutcome), MtdError> {
-        let page_size = self.config.page as usize;
-        let mut outcome = ReadOutcome::CLEAN;
-        let inner = self.shared();
-        let (mut done, mut continues) = (0, false);
-        while done < buf.len() {
-            let (peb, page, column) = self.locate(addr + done as u64);
-            let from = column as usize;
-            let end = buf.len().min(done + page_size - from);
-            let range = PageRange { peb, page, from, continues };
-            let read = inner.state.read_shared(&self.tally, cost, range, &mut buf[done..end])?;
-            let Some(read) = read else { break };
-            outcome = outcome.merge(read);
-            (done, continues) = (end, true);
+    /// Reads the start of a range of data bytes inside one eraseblock; how far that went, and what
+    /// it brought. Goes on for as long as reading changes nothing, otherwise one page.
+    fn read_run(&self, range: PageRange, buf: &mut [u8]) -> Result<(usize, ReadOutcome), MtdError> {
+        let mut cost = ReadCost::default();
+        let read = self.shared().state.read_run(&self.tally, &mut cost, range, buf);
+        self.tally.add_reads(cost);
+        match read? {
+            (0, _) => {
+                let end = buf.len().min(self.config.page as usize - range.from);
+                let state = &mut self.exclusive().state;
+                Ok((end, state.read_exclusive(&self.tally, range, &mut buf[..end])?))
+            }
+            read => Ok(read),
         }
-        Ok((done, outcome))
     }
 
     fn program_unit(&self) -> u32 {
@@ -120,20 +112,17 @@ impl Mtd for Chip {
 
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.check_range(addr, buf.len(), 1, "read")?;
-        let mut cost = ReadCost::default();
-        let read = self.read_pages(addr, buf, &mut cost);
-        self.tally.add_reads(cost);
-        let (done, mut outcome) = read?;
         let page_size = self.config.page as usize;
-        let (mut at, mut rest, mut continues) = (addr + done as u64, &mut buf[done..], done > 0);
-        while !rest.is_empty() {
-            let (peb, page, column) = self.locate(at);
+        let (mut done, mut outcome) = (0, ReadOutcome::CLEAN);
+        while done < buf.len() {
+            let (peb, page, column) = self.locate(addr + done as u64);
             let from = column as usize;
-            let (piece, tail) = rest.split_at_mut((page_size - from).min(rest.len()));
-            let range = PageRange { peb, page, from, continues };
-            outcome = outcome.merge(self.read_range(range, piece)?);
-            at += piece.len() as u64;
-            (rest, continues) = (tail, true);
+            let left = (self.config.pages_per_peb() - page) as usize * page_size - from;
+            let end = buf.len().min(done + left);
+            let range = PageRange { peb, page, from, continues: done > 0 };
+            let (read, brought) = self.read_run(range, &mut buf[done..end])?;
+            outcome = outcome.merge(brought);
+            done += read;
         }
         Ok(outcome)
     }

@@ -184,6 +184,7 @@ fn config_of(fields: &[u32; FIELD_COUNT], name: &str) -> Result<ChipConfig, Chip
     if kind == MediumKind::Nand && (page != min_io || page / subpage > 64 || oob > 1 << 16) {
         return Err(impossible("page", page, "the minimum I/O unit of at most 64 sub-pages"));
     }
+    let geometry = geometry.with_write_buffer(page)?;
     let byte =
         |value: u32, field| u8::try_from(value).map_err(|_| impossible(field, value, "below 256"));
     Ok(ChipConfig {

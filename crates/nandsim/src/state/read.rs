@@ -20,6 +20,36 @@ pub(crate) struct PageRange {
 }
 
 impl State {
+    /// Reads data bytes from a place on, over pages of the same eraseblock, until a page needs
+    /// [`Self::read_exclusive`]; how many bytes that were. The caller counts the cost.
+    pub(crate) fn read_run(
+        &self,
+        tally: &Tally,
+        cost: &mut ReadCost,
+        mut range: PageRange,
+        buf: &mut [u8],
+    ) -> Result<(usize, ReadOutcome), MtdError> {
+        self.check_power()?;
+        let slot = self.store.get(range.peb);
+        let plain = slot.faults.is_none() && !self.plan.touches_reads() && self.leaking().is_none();
+        let page_size = self.config.page as usize;
+        let (mut done, mut outcome) = (0, ReadOutcome::CLEAN);
+        while done < buf.len() {
+            let end = buf.len().min(done + page_size - range.from);
+            let piece = &mut buf[done..end];
+            if plain {
+                self.add_cost(cost, range, piece.len());
+                self.load_from(slot, range.peb, range.page, range.from, piece)?;
+            } else {
+                let Some(read) = self.read_shared(tally, cost, range, piece)? else { break };
+                outcome = outcome.merge(read);
+            }
+            range = PageRange { page: range.page + 1, from: 0, continues: true, ..range };
+            done = end;
+        }
+        Ok((done, outcome))
+    }
+
     /// Reads part of a page if that changes nothing; `None` asks for [`Self::read_exclusive`]. The
     /// caller counts the cost.
     pub(crate) fn read_shared(
@@ -95,7 +125,9 @@ impl State {
         let config = &self.config;
         let data = config.page as usize;
         let mut moved = len;
-        if config.corrects() && range.from < data {
+        if config.corrects() && range.from == 0 && len == data {
+            moved = config.stride();
+        } else if config.corrects() && range.from < data {
             // Whole codewords travel, each with its share of the out-of-band bytes.
             let step = config.ecc_step() as usize;
             let end = (range.from + len).min(data);

@@ -28,7 +28,7 @@ impl State {
         self.with_page(peb, page, |_, meta| meta.born = now)
     }
 
-    fn leaking(&self) -> Option<Retention> {
+    pub(super) fn leaking(&self) -> Option<Retention> {
         self.plan.retention.filter(|_| self.config.is_nand())
     }
 
@@ -41,9 +41,8 @@ impl State {
         from: usize,
         end: usize,
     ) -> Result<Vec<u32>, MtdError> {
-        let (Some(retention), meta) = (self.leaking(), self.store.get(peb).page(page)) else {
-            return Ok(Vec::new());
-        };
+        let Some(retention) = self.leaking() else { return Ok(Vec::new()) };
+        let meta = self.store.get(peb).page(page);
         let born = meta.born.max(self.leaks_since);
         let age = self.time().saturating_sub(born);
         if age == 0 || !meta.is_touched() {

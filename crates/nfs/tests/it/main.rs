@@ -3,17 +3,15 @@
 // Helpers of tests are tests, which clippy cannot see.
 #![allow(clippy::unwrap_used)]
 
+mod client;
+
+use client::{Client, in_dir, names, visited};
 use eraseblock_nfs::{Exported, Server, ServerOptions};
 use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
-use nfs3_client::tokio::{TokioConnector, TokioIo};
-use nfs3_client::{Nfs3Connection, Nfs3ConnectionBuilder};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::net::TcpStream;
-
-type Client = Nfs3Connection<TokioIo<TcpStream>>;
 
 fn options(port: u16) -> ServerOptions {
     let address = ([127, 0, 0, 1], port).into();
@@ -25,22 +23,9 @@ fn served(exported: Exported, visit: impl AsyncFnOnce(Client)) {
     let server = Server::new(exported, &options(0)).unwrap();
     let (port, stop) = (server.address().port(), server.stopper());
     let thread: JoinHandle<()> = std::thread::spawn(move || server.run().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let builder = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", "/");
-        let builder = builder.connect_from_privileged_port(false);
-        visit(builder.mount_port(port).nfs3_port(port).mount().await.unwrap()).await;
-    });
+    visited(port, visit);
     stop();
     thread.join().unwrap();
-}
-
-fn name(text: &str) -> filename3<'static> {
-    text.as_bytes().to_vec().into()
-}
-
-fn in_dir(dir: &nfs_fh3, text: &str) -> diropargs3<'static> {
-    diropargs3 { dir: dir.clone(), name: name(text) }
 }
 
 async fn found(client: &mut Client, dir: &nfs_fh3, text: &str) -> Result<nfs_fh3, nfsstat3> {
@@ -54,26 +39,6 @@ async fn content(client: &mut Client, file: &nfs_fh3, offset: u64) -> (Vec<u8>, 
     let args = READ3args { file: file.clone(), offset, count: 100_000 };
     let READ3res::Ok(ok) = client.read(&args).await.unwrap() else { panic!("no content") };
     (ok.data.as_ref().to_vec(), ok.eof)
-}
-
-/// All names with their cookies, a small answer at a time.
-async fn names(client: &mut Client, dir: &nfs_fh3) -> Vec<(String, u64)> {
-    let (mut cookie, mut cookieverf, mut all) = (0, cookieverf3::default(), Vec::new());
-    loop {
-        let args =
-            READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount: 600, maxcount: 900 };
-        let READDIRPLUS3res::Ok(ok) = client.readdirplus(&args).await.unwrap() else {
-            panic!("no listing")
-        };
-        cookieverf = ok.cookieverf;
-        for entry in ok.reply.entries.into_inner() {
-            cookie = entry.cookie;
-            all.push((String::from_utf8_lossy(entry.name.0.as_ref()).into_owned(), cookie));
-        }
-        if ok.reply.eof {
-            return all;
-        }
-    }
 }
 
 fn sample() -> Arc<ModelFs> {
@@ -116,7 +81,7 @@ fn everything_can_be_read_and_nothing_written() {
             panic!("no target")
         };
         assert_eq!(target.data.0.as_ref(), b"d/f7");
-        let listed = names(&mut client, &dir).await;
+        let listed = names(&mut client, &dir, 0).await;
         assert_eq!(listed.len(), 200);
         let data = Opaque::owned(vec![1]);
         let write = WRITE3args { file, offset: 0, count: 1, stable: stable_how::UNSTABLE, data };
@@ -133,12 +98,12 @@ fn handles_and_cookies_outlive_the_server() {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
         let file = found(&mut client, &dir, "f7").await.unwrap();
-        kept = Some((names(&mut client, &dir).await, dir, file));
+        kept = Some((names(&mut client, &dir, 0).await, dir, file));
     });
     let (listed, dir, file) = kept.unwrap();
     served(Exported::ReadOnly(fs), async |mut client| {
         assert_eq!(content(&mut client, &file, 3).await.0, b"content");
-        assert_eq!(names(&mut client, &dir).await, listed);
+        assert_eq!(names(&mut client, &dir, 0).await, listed);
     });
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Table {
     pub(super) records: BTreeMap<VolumeId, VolumeRecord>,
     /// The table is as Linux accepts it: a LEB without a record belongs to a removed volume.
     pub(super) is_complete: bool,
+    /// Both copies are good and the same.
+    pub(super) copies_agree: bool,
 }
 
 struct Copy {
@@ -110,8 +112,8 @@ fn choose(stage: &mut Stage<'_>, first: Option<Copy>, second: Option<Copy>) -> T
     let verdict = |copy: &Option<Copy>| copy.as_ref().map(|copy| copy.reading.verdict);
     let verdicts = (verdict(&first), verdict(&second));
     if let (Some(TableVerdict::Good), _) = verdicts {
-        compare(stage, first.as_ref(), second.as_ref());
-        return complete(first);
+        let copies_agree = compare(stage, first.as_ref(), second.as_ref());
+        return Table { copies_agree, ..complete(first) };
     }
     report_copy(stage, 0, first.as_ref());
     if verdicts.0 != Some(TableVerdict::Illegal) && verdicts.1 == Some(TableVerdict::Good) {
@@ -129,7 +131,7 @@ fn choose(stage: &mut Stage<'_>, first: Option<Copy>, second: Option<Copy>) -> T
 
 fn complete(copy: Option<Copy>) -> Table {
     let records = copy.map(|copy| copy.reading.records).unwrap_or_default();
-    Table { records: records.into_iter().collect(), is_complete: true }
+    Table { records: records.into_iter().collect(), is_complete: true, copies_agree: false }
 }
 
 /// Everything either copy still has; what both have is taken from the first.
@@ -137,10 +139,11 @@ fn salvage(copies: [Option<Copy>; 2]) -> Table {
     let [first, second] = copies.map(|copy| copy.map(|copy| copy.reading.records));
     // The later of two equal keys stays.
     let records = second.into_iter().chain(first).flatten().collect();
-    Table { records, is_complete: false }
+    Table { records, is_complete: false, copies_agree: false }
 }
 
-fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) {
+/// Whether both copies are there and the same.
+fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) -> bool {
     let same = match (first, second) {
         (Some(first), Some(second)) => first.bytes == second.bytes,
         _ => false,
@@ -149,6 +152,7 @@ fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) {
         let message = "copy 1 of the volume table is missing or differs from copy 0, which is used";
         stage.report.findings.warn(Location::Volume(LAYOUT_VOLUME), "table-copy-differs", message);
     }
+    same
 }
 
 fn report_copy(stage: &mut Stage<'_>, number: u32, copy: Option<&Copy>) {

@@ -108,7 +108,7 @@ impl LebDevice for Volume {
     }
 
     fn max_write(&self) -> u32 {
-        self.io.min_io
+        self.io.max_write
     }
 
     fn leb_count(&self) -> u32 {

@@ -5,11 +5,10 @@ use super::budget::Request;
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::journal::Group;
-use super::pages::{PAGE, codec_of};
+use super::pages::PAGE;
 use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD};
-use eraseblock_codec::decompress;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_FILE_SIZE, inode_flags};
 use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::{Compression, Key, Truncation};
@@ -18,14 +17,15 @@ use eraseblock_vfs::{FsErrorKind, Timestamp};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Blocks that are compressed and written in one go.
 pub(super) const BATCH: usize = 256;
-/// Most bytes of one device read.
-const MAX_SPAN: u32 = 256 << 10;
+/// Blocks that are read ahead.
+pub(super) const PAGES_AHEAD: usize = 32;
 
 /// What reading needs beside the file system, kept from one read to the next.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    branches: Vec<Zbranch>,
-    raw: Vec<u8>,
+    /// The nodes that were found, and perhaps more behind them.
+    pub(super) branches: Vec<Zbranch>,
+    pub(super) raw: Vec<u8>,
 }
 
 /// The keys of the first and the last block of a range that is not empty.
@@ -34,7 +34,12 @@ fn keys_of(ino: u32, offset: u64, len: usize) -> Option<(Key, Key)> {
     Some((Key::data(ino, (offset / BLOCK) as u32), Key::data(ino, (last / BLOCK) as u32)))
 }
 
-fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
+/// The key of the last block of a range that is not empty.
+pub(super) fn last_key_of(ino: u32, offset: u64, len: usize) -> Key {
+    keys_of(ino, offset, len.max(1)).map_or(Key::data(ino, 0), |(_, last)| last)
+}
+
+pub(super) fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
     let message = format!("inode {ino} block {}: {message}", branch.key.value());
     Fault::refused(at(branch.leb, branch.offset), "data-corrupt", message)
 }
@@ -50,6 +55,7 @@ impl Core {
         reading: &mut Reading,
     ) -> Step<()> {
         reading.branches.clear();
+        let len = self.window(ino, offset, len);
         let Some((first, last)) = keys_of(ino, offset, len) else { return Ok(()) };
         self.scan(first, last, &mut |branch| {
             reading.branches.push(*branch);
@@ -66,6 +72,7 @@ impl Core {
         reading: &mut Reading,
     ) -> bool {
         reading.branches.clear();
+        let len = self.window(ino, offset, len);
         let Some((first, last)) = keys_of(ino, offset, len) else { return true };
         self.tnc.scan_loaded(first, last, &mut |branch| {
             reading.branches.push(*branch);
@@ -84,72 +91,20 @@ impl Core {
         if buf.is_empty() {
             return Ok(());
         }
-        let Reading { branches, raw } = reading;
         let (first, behind) = ((offset / BLOCK) as u32, offset + buf.len() as u64);
         let blocks = behind.div_ceil(BLOCK) - u64::from(first);
-        if (branches.len() as u64) < blocks {
+        let last = ((behind - 1) / BLOCK) as u32;
+        let is_within = |branch: &&Zbranch| branch.key.value() <= last;
+        let found = reading.branches.iter().take_while(is_within).count();
+        if (found as u64) < blocks {
             buf.fill(0);
         }
-        let mut rest = branches.as_slice();
-        while !rest.is_empty() {
-            let (span, later) = rest.split_at(span_len(rest));
-            self.read_span(ino, offset, buf, span, raw)?;
-            rest = later;
-        }
-        let last = ((behind - 1) / BLOCK) as u32;
+        self.read_nodes(ino, offset, buf, reading)?;
         for block in self.pages.blocks(ino, first).take_while(|block| *block <= last) {
             let Some(page) = self.pages.get(ino, block) else { continue };
             copy_block(offset, buf, block, page);
         }
         Ok(())
-    }
-
-    /// Reads nodes that lie one behind the other.
-    fn read_span(
-        &self,
-        ino: u32,
-        offset: u64,
-        buf: &mut [u8],
-        span: &[Zbranch],
-        raw: &mut Vec<u8>,
-    ) -> Step<()> {
-        let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
-        let len = (last.offset + last.len - first.offset) as usize;
-        if raw.len() < len {
-            raw.resize(len, 0);
-        }
-        let raw = &mut raw[..len];
-        self.read_node(first.leb, first.offset, raw)?;
-        let mut cut = None;
-        for branch in span {
-            let start = (branch.offset - first.offset) as usize;
-            let bytes = raw.get(start..start + branch.len as usize).unwrap_or_default();
-            if let Some(block) = whole_block(offset, buf, branch.key.value()) {
-                let size = self.decode_block(ino, branch, bytes, block)?;
-                block[size..].fill(0);
-                continue;
-            }
-            let block = cut.get_or_insert([0; PAGE]);
-            let size = self.decode_block(ino, branch, bytes, block)?;
-            block[size..].fill(0);
-            copy_block(offset, buf, branch.key.value(), block);
-        }
-        Ok(())
-    }
-
-    /// Decompresses a data node; says how many bytes it has.
-    fn decode_block(
-        &self,
-        ino: u32,
-        branch: &Zbranch,
-        bytes: &[u8],
-        block: &mut [u8; PAGE],
-    ) -> Step<usize> {
-        let data = self.check_leaf(branch, bytes)?.data()?;
-        let size = data.size as usize;
-        decompress(codec_of(data.compression), data.payload, &mut block[..size])
-            .map_err(|error| corrupt(ino, branch, &error.to_string()))?;
-        Ok(size)
     }
 
     /// The content of a block on flash, if it is not a hole; says how it was compressed and how
@@ -496,13 +451,13 @@ impl Core {
 }
 
 /// The bytes of a block in a buffer for bytes from `offset` on, if it covers all of them.
-fn whole_block(offset: u64, buf: &mut [u8], block: u32) -> Option<&mut [u8; PAGE]> {
+pub(super) fn whole_block(offset: u64, buf: &mut [u8], block: u32) -> Option<&mut [u8; PAGE]> {
     let start = (u64::from(block) * BLOCK).checked_sub(offset)?;
     buf.get_mut(usize::try_from(start).ok()?..)?.first_chunk_mut()
 }
 
 /// Copies the part of a block that a buffer for bytes from `offset` on covers.
-fn copy_block(offset: u64, buf: &mut [u8], block: u32, content: &[u8]) {
+pub(super) fn copy_block(offset: u64, buf: &mut [u8], block: u32, content: &[u8]) {
     let start = u64::from(block) * BLOCK;
     let skip = usize::try_from(offset.saturating_sub(start)).unwrap_or(PAGE);
     let to = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -510,18 +465,4 @@ fn copy_block(offset: u64, buf: &mut [u8], block: u32, content: &[u8]) {
     let source = content.get(skip..).unwrap_or_default();
     let len = target.len().min(source.len());
     target[..len].copy_from_slice(&source[..len]);
-}
-
-/// How many of the branches lie one behind the other.
-fn span_len(branches: &[Zbranch]) -> usize {
-    let joins = |pair: &[Zbranch]| {
-        let [one, two] = pair else { return false };
-        let end = one.offset.saturating_add(one.len).next_multiple_of(8);
-        one.leb == two.leb && two.offset == end
-    };
-    let first = branches.first().map_or(0, |branch| branch.offset);
-    let fits = |pair: &[Zbranch]| {
-        pair.last().is_some_and(|last| last.offset.saturating_add(last.len) - first <= MAX_SPAN)
-    };
-    1 + branches.windows(2).take_while(|pair| joins(pair) && fits(pair)).count()
 }

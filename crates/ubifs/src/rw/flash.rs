@@ -3,9 +3,10 @@
 //!
 //! # Invariants
 //! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
-//! 2. A remembered page is forgotten before its LEB changes.
+//! 2. What is remembered of a LEB is forgotten before it changes.
 
 use super::activity::Activity;
+use super::bulk::Ahead;
 use super::error::{Fault, Step};
 use super::sabotage::Sabotage;
 use crate::error::UbifsError;
@@ -50,6 +51,8 @@ pub(super) struct Flash {
     sabotage: Sabotage,
     /// What [`Flash::read_near`] read last.
     near: Mutex<Page>,
+    /// What was read ahead.
+    pub(super) ahead: Mutex<Ahead>,
 }
 
 /// A page of a LEB in memory; of none when it is empty.
@@ -100,6 +103,7 @@ impl Flash {
             activity: Activity::default(),
             sabotage,
             near: Mutex::default(),
+            ahead: Mutex::default(),
         }
     }
 
@@ -165,11 +169,15 @@ impl Flash {
         Ok(())
     }
 
-    /// Forgets a page of a LEB that is about to change.
+    /// Forgets what is remembered of a LEB that is about to change.
     fn forget(&mut self, leb: u32) {
         let page = self.near.get_mut().unwrap_or_else(PoisonError::into_inner);
         if page.leb == leb {
             page.bytes.clear();
+        }
+        let ahead = self.ahead.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ahead.leb == leb {
+            ahead.bytes.clear();
         }
     }
 
@@ -245,3 +253,6 @@ impl Flash {
 pub(super) const fn align8(value: u32) -> u32 {
     value.next_multiple_of(8)
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,6 +128,10 @@ impl Core {
             lprops.load_saved(flash)?;
         }
         lprops.lpt.clean_unused(flash)?;
+        if let Some(bytes) = core.options.stored_bytes {
+            core.refuse_cut_short(bytes)?;
+        }
+        let Self { lprops, flash, .. } = &mut core;
         if lprops.stats.total_free + lprops.stats.total_dirty < flash.dark_wm.into() {
             return Err(Fault::no_space());
         }
@@ -142,6 +146,22 @@ impl Core {
         core.findings = report.findings;
         core.is_read_only = core.options.read_only;
         Ok(core)
+    }
+
+    /// Refuses a volume of which only the first `stored` bytes are there, but more is in use.
+    fn refuse_cut_short(&mut self, stored: u64) -> Step<()> {
+        let size = self.flash.leb_size;
+        let first = u32::try_from(stored / u64::from(size)).unwrap_or(u32::MAX);
+        for leb in first.max(self.flash.main_first)..self.flash.leb_cnt {
+            let props = self.lprops.get(&self.flash, leb)?;
+            let used = size - props.free;
+            let is_live = props.free + props.dirty < size;
+            if is_live && u64::from(leb) * u64::from(size) + u64::from(used) > stored {
+                let message = format!("the image has {stored} bytes, and more is in use");
+                return Err(Fault::refused(at(leb, used), "image-cut-short", message));
+            }
+        }
+        Ok(())
     }
 
     /// Says on flash that the file system is in use.

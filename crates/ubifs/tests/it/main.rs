@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod beside;
+mod bulk;
 mod committed;
 mod faults;
 mod foreign;

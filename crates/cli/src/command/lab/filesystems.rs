@@ -10,7 +10,7 @@ use eraseblock_lab::fscut::{
 use eraseblock_lab::powercut::Shape;
 
 /// Chips for what lives on UBI.
-const SHAPES: [&str; 5] = ["mini", "mini-tight", "subpage", "large", "nor"];
+const SHAPES: [&str; 6] = ["mini", "mini-tight", "subpage", "large", "nor", "nor-wide"];
 
 /// The file system of this name on the chip of this name.
 fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {

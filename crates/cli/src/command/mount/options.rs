@@ -47,6 +47,8 @@ fn apply(asked: &mut Asked, option: &str) -> Result<(), Failure> {
         "exec" => mount.noexec = false,
         "sync" => mount.sync = true,
         "async" => mount.sync = false,
+        "bulk_read" => asked.mode.nodes_alone = false,
+        "no_bulk_read" => asked.mode.nodes_alone = true,
         // Flash file systems do not note accesses.
         "noatime" | "nodiratime" => {}
         other => return apply_value(asked, other),
@@ -101,6 +103,7 @@ mod tests {
         let asked = parsed(&["compressor=zlib", "cache=8MiB", "sync"]).unwrap();
         assert_eq!(asked.mode.compression, Some(Compression::Zlib));
         assert_eq!((asked.mode.cache, asked.mount.sync), (Some(8 << 20), true));
+        assert!(parsed(&["bulk_read", "no_bulk_read"]).unwrap().mode.nodes_alone);
     }
 
     #[test]

@@ -1,0 +1,216 @@
+//! A file system that programs work on through the host, judged after it was cut off: the witness
+//! chooses operations that are one system call each, is told when each has returned, and knows
+//! what may be left at any moment.
+//!
+//! # Invariants
+//! 1. `history` holds the operations that have returned; `pending` is the one under way.
+//! 2. Numbers of operations are even: new inodes have mode 0644, owner 0 and group 100
+//!    ([`eraseblock_vfs::ops::apply`]).
+
+use super::FsLabError;
+use super::FsViolation;
+use super::allowed::Allowed;
+use super::engine::small;
+use super::history::History;
+use super::id::{CutId, Plan};
+use super::judge::Case;
+use super::live::empty;
+use super::target::{Rules, Target};
+use super::workload::random;
+use eraseblock_nandsim::{Chip, Rng, Snapshot};
+use eraseblock_vfs::ops::{Change, Make, Object, Op, Slots, apply, find};
+use eraseblock_vfs::{CompareOptions, FileKind, FileSystem, FsError, ModelFs, RenameMode};
+
+/// Extended attributes that every program may set: the first ones of
+/// [`eraseblock_vfs::ops::XATTRS`].
+const USER_XATTRS: u8 = 2;
+
+/// Writes begin below this offset, in bytes.
+const ROOM: u32 = 12_000;
+
+/// How an operation returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returned {
+    /// It is done.
+    Done,
+    /// It was refused: nothing is done.
+    Refused,
+    /// There was no space for it.
+    NoSpace,
+}
+
+/// An operation under way, and what it makes of everything.
+#[derive(Debug)]
+struct Pending {
+    op: Op,
+    expected: Result<(), FsError>,
+    model: ModelFs,
+    history: History,
+}
+
+/// Knows what may be left of what programs do to a file system.
+#[derive(Debug)]
+pub struct Witness<'a> {
+    target: &'a dyn Target,
+    rules: Rules,
+    id: CutId,
+    rng: Rng,
+    model: ModelFs,
+    history: History,
+    operations: Vec<String>,
+    number: u64,
+    pending: Option<Pending>,
+}
+
+impl<'a> Witness<'a> {
+    /// A chip with a small tree on it, and its witness. Times are the host's and not judged.
+    pub fn new(target: &'a dyn Target, seed: u64) -> Result<(Self, Snapshot), FsLabError> {
+        let start = small(target, &empty(target)?)?;
+        let history =
+            History::new(&start.model).map_err(|message| FsLabError::Prepare { message })?;
+        let name = target.name();
+        let rules = target.rules();
+        let compare = CompareOptions { times: false, ctime: false, ..rules.compare };
+        let witness = Self {
+            target,
+            rules: Rules { compare, ..rules },
+            id: CutId {
+                target: (name.0.into(), name.1.into()),
+                plan: Plan::Run(seed),
+                cuts: Vec::new(),
+            },
+            rng: Rng::new(seed, 0),
+            model: start.model,
+            history,
+            operations: Vec::new(),
+            number: start.number.next_multiple_of(2),
+            pending: None,
+        };
+        Ok((witness, start.snapshot))
+    }
+
+    /// The next operation, which is now under way, with its number.
+    pub fn begin(&mut self) -> Result<(Op, u64), FsLabError> {
+        let op = loop {
+            let op = random(&mut self.rng, &self.model, ROOM);
+            if let Some(op) = self.as_system_call(op) {
+                break op;
+            }
+        };
+        self.number += 2;
+        self.operations.push(format!("{}: {op:?}", self.number));
+        let model = self.model.clone();
+        let expected = apply(&model, &mut Slots::default(), &op, self.number);
+        let mut history = self.history.clone();
+        if expected.is_ok() {
+            history.push(&op, &model).map_err(|message| FsLabError::Prepare { message })?;
+        }
+        self.pending = Some(Pending { op, expected, model, history });
+        Ok((op, self.number))
+    }
+
+    /// The operation under way has returned; an error when it should have ended otherwise.
+    pub fn end(&mut self, returned: Returned) -> Result<(), String> {
+        let Some(pending) = self.pending.take() else { return Err("nothing is under way".into()) };
+        match (returned, pending.expected) {
+            (Returned::Done, Ok(())) => {
+                (self.model, self.history) = (pending.model, pending.history);
+                self.history.settle(&pending.op, &Slots::default(), &self.rules);
+                Ok(())
+            }
+            (Returned::Refused, Err(_)) | (Returned::NoSpace, _) => Ok(()),
+            (_, expected) => Err(format!("{:?}: {returned:?}, expected {expected:?}", pending.op)),
+        }
+    }
+
+    /// Judges the chip as it is, the operation under way done, half done or not begun.
+    pub fn judge(&self, chip: Chip) -> Option<FsViolation> {
+        let recent = self.operations.len().saturating_sub(40);
+        let history = self.pending.as_ref().map_or(&self.history, |pending| &pending.history);
+        let operations = self.operations[recent..].to_vec();
+        let allowed = Allowed { operations, history: history.clone() };
+        let id = self.id.clone();
+        let case = Case {
+            target: self.target,
+            rules: &self.rules,
+            id,
+            allowed: &allowed,
+            read_only: true,
+        };
+        case.judge(chip, false).0
+    }
+
+    /// The operation as one system call of an ordinary program can do it.
+    fn as_system_call(&self, op: Op) -> Option<Op> {
+        let ino = |object| find(&self.model, &Slots::default(), object).ok();
+        let kind = |object| Some(self.model.attr(ino(object)?).ok()?.kind);
+        let can_be_opened =
+            |object| matches!(kind(object), Some(FileKind::Regular | FileKind::Directory));
+        match op {
+            Op::Create(_, Make::Regular | Make::Directory | Make::Fifo)
+            | Op::Link(Object::At(_), _)
+            | Op::Unlink(_)
+            | Op::RemoveDir(_) => Some(op),
+            Op::Rename(_, _, RenameMode::Whiteout) => None,
+            // Of two names of one inode the kernel itself says that all is well.
+            Op::Rename(from, to, _) => {
+                let [from, to] = [from, to].map(|place| ino(Object::At(place)));
+                (from.is_none() || from != to).then_some(op)
+            }
+            Op::Write { object, .. } | Op::SyncFile(object) if can_be_opened(object) => Some(op),
+            Op::Change(object, Change::Size(_)) if kind(object) == Some(FileKind::Regular) => {
+                Some(op)
+            }
+            Op::Change(object, Change::Mode(mode)) if can_be_opened(object) => {
+                Some(Op::Change(object, Change::Mode(mode & 0o777)))
+            }
+            Op::SetXattr(object, name, len, mode) if can_be_opened(object) => {
+                Some(Op::SetXattr(object, name % USER_XATTRS, len, mode))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::toy::{Bug, ToyTarget};
+    use super::*;
+    use std::sync::Arc;
+
+    /// Works on the toy and takes the chip away.
+    fn verdict(bug: Bug, seed: u64) -> Option<FsViolation> {
+        let target = ToyTarget(bug);
+        let (mut witness, snapshot) = Witness::new(&target, seed).unwrap();
+        let chip = Arc::new(snapshot.to_chip());
+        let mounted = target.mount(&chip, false).unwrap();
+        for _ in 0..40 {
+            let (op, number) = witness.begin().unwrap();
+            let returned = match apply(mounted.fs(), &mut Slots::default(), &op, number) {
+                Ok(()) => Returned::Done,
+                Err(_) => Returned::Refused,
+            };
+            witness.end(returned).unwrap();
+        }
+        witness.judge(chip.snapshot().to_chip())
+    }
+
+    #[test]
+    fn what_is_right_passes_and_a_lazy_fsync_does_not() {
+        for seed in 0..6 {
+            assert_eq!(verdict(Bug::None, seed), None, "{seed}");
+        }
+        assert!((0..6).any(|seed| verdict(Bug::LazyFsync, seed).is_some()));
+    }
+
+    #[test]
+    fn another_answer_than_the_model_gives_is_told() {
+        let target = ToyTarget(Bug::None);
+        let (mut witness, _) = Witness::new(&target, 1).unwrap();
+        let told = (0..40).any(|_| {
+            witness.begin().unwrap();
+            witness.end(Returned::Refused).is_err()
+        });
+        assert!(told && witness.end(Returned::Done).is_err());
+    }
+}
