@@ -35,7 +35,7 @@ pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
-pub use ubifs::{sabotaged_ubifs, tight_ubifs, ubifs};
+pub use ubifs::{big_lpt_ubifs, sabotaged_ubifs, tight_ubifs, ubifs};
 pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count};
 

@@ -78,6 +78,9 @@ pub struct LayoutOptions {
     pub fanout: u32,
     /// Bytes reserved for the superuser as a user counts them.
     pub reserved: u64,
+    /// Use the big model of the LPT also where the small one would do; not together with
+    /// `in_place`.
+    pub big_lpt: bool,
     /// Choose journal, areas, fanout and reserve as Linux does for an empty volume of
     /// `max_leb_cnt` LEBs; what is chosen here then does not count.
     pub in_place: bool,
@@ -95,6 +98,7 @@ impl LayoutOptions {
             orph_lebs: 1,
             fanout: DEFAULT_FANOUT,
             reserved: 0,
+            big_lpt: false,
             in_place: false,
         }
     }
@@ -191,7 +195,7 @@ impl Layout {
             max_main_lebs: 0,
             fanout,
             lsave_cnt: LSAVE_CNT,
-            big_lpt: false,
+            big_lpt: options.big_lpt,
             rp_size: reserved_pool(options.reserved, fanout)
                 .ok_or_else(|| parameter("reserved pool", options.reserved, "less"))?,
         };

@@ -50,7 +50,7 @@ mod tnc;
 mod wbuf;
 mod xattr;
 
-pub use self::activity::Activity;
+pub use self::activity::{Activity, BigLptActivity};
 use self::core::Core;
 use self::flash::Flash;
 use self::sabotage::Sabotage;

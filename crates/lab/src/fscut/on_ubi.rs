@@ -156,6 +156,25 @@ mod tests {
         Ok(Box::new(Plain(ModelFs::default())))
     }
 
+    /// The data area of a NOR block begins in the middle of a buffer, so that a buffer reaches over a
+    /// multiple of its size in the LEB: what recovery looks at there would end too early.
+    #[test]
+    fn a_write_is_cut_where_what_a_power_cut_tears_ends() {
+        for (shape, buffer) in [(Shape::Nor, 256), (Shape::NorWide, 1024), (Shape::Mini, 512)] {
+            let fs = super::super::ubifs(shape);
+            let chip = Arc::new(fs.format().unwrap());
+            let ubi = UbiDevice::open(chip.clone(), &shape.layout(), &open_options()).unwrap();
+            let volume = OnUbi::volume(&ubi).unwrap();
+            assert_eq!(volume.max_write(), buffer);
+            volume.unmap(Leb::new(20)).unwrap();
+            volume.map(Leb::new(20)).unwrap();
+            let before = chip.counters().page_programs;
+            volume.write(Leb::new(20), 0, &vec![1; 4 * buffer as usize]).unwrap();
+            let halves = if shape == Shape::Mini { 1 } else { 2 };
+            assert_eq!(chip.counters().page_programs - before, 4 * halves, "{shape:?}");
+        }
+    }
+
     #[test]
     fn the_volume_is_there_again() {
         for shape in Shape::ALL {

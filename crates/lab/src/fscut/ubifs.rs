@@ -3,9 +3,15 @@
 use super::on_ubi::{MOST_LEBS, OnUbi};
 use super::target::{Mounted, Rules};
 use crate::powercut::Shape;
+use eraseblock_base::Leb;
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs::mkfs::{self, LebSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::sabotage::Sabotage;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::WritableFileSystem;
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{SourceTree, WritableFileSystem};
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 /// LEBs of a tight volume: little more than UBIFS asks for.
@@ -13,28 +19,59 @@ const FEW_LEBS: u32 = 30;
 
 /// UBIFS on a chip of this shape.
 pub fn ubifs(shape: Shape) -> OnUbi {
-    target(shape.name(), shape, MOST_LEBS, Sabotage::None)
+    target(shape.name(), shape, MOST_LEBS, Sabotage::None, false)
 }
 
 /// UBIFS on a chip of the smallest shape, on a volume so small that garbage is collected all the
 /// time.
 pub fn tight_ubifs() -> OnUbi {
-    target("mini-tight", Shape::Mini, FEW_LEBS, Sabotage::None)
+    target("mini-tight", Shape::Mini, FEW_LEBS, Sabotage::None, false)
+}
+
+/// UBIFS on a chip of the smallest shape, with an LPT of the big model in the smallest area there
+/// is, so that it can collect its own garbage.
+pub fn big_lpt_ubifs() -> OnUbi {
+    target("mini-big", Shape::Mini, MOST_LEBS, Sabotage::None, true)
 }
 
 /// [`tight_ubifs`] with a planted bug.
 #[doc(hidden)]
 pub fn sabotaged_ubifs(sabotage: Sabotage) -> OnUbi {
-    target("mini-tight", Shape::Mini, FEW_LEBS, sabotage)
+    target("mini-tight", Shape::Mini, FEW_LEBS, sabotage, false)
 }
 
-fn target(name: &'static str, shape: Shape, lebs: u32, sabotage: Sabotage) -> OnUbi {
-    let mount = move |device, read_only| {
+fn target(name: &'static str, shape: Shape, lebs: u32, sabotage: Sabotage, big_lpt: bool) -> OnUbi {
+    let mount = move |device: Arc<dyn LebDevice>, read_only: bool| {
+        let is_mapped = device.is_mapped(Leb::new(0)).map_err(|error| error.to_string())?;
+        if big_lpt && !is_mapped && !read_only {
+            make_big(&*device)?;
+        }
         let options = MountOptions { read_only, sabotage, ..MountOptions::default() };
         let (fs, _) = UbifsMount::mount(device, options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs) as Box<dyn Mounted>)
     };
     OnUbi { fs: "ubifs", name, shape, lebs, rules: Rules::UBIFS, mount: Arc::new(mount) }
+}
+
+/// Makes an empty file system with an LPT of the big model.
+fn make_big(device: &dyn LebDevice) -> Result<(), String> {
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut options = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
+    options.layout.big_lpt = true;
+    let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
+    made.map(drop).map_err(|error| error.to_string())
+}
+
+struct Onto<'a>(&'a dyn LebDevice);
+
+impl LebSink for Onto<'_> {
+    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
+        self.0.change(leb, data).map_err(io::Error::other)
+    }
+
+    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
+        self.0.sync().map_err(io::Error::other)
+    }
 }
 
 impl Mounted for UbifsMount {
@@ -51,6 +88,6 @@ impl Mounted for UbifsMount {
     }
 
     fn activity(&self) -> Vec<(&'static str, u64)> {
-        Self::activity(self).named().to_vec()
+        Self::activity(self).named()
     }
 }

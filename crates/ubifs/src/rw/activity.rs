@@ -20,12 +20,26 @@ pub struct Activity {
     pub gaps_filled: u64,
     /// Orphans written to flash.
     pub orphans_written: u64,
+    /// What only happens to a big LPT, if the volume has one.
+    pub big_lpt: Option<BigLptActivity>,
+}
+
+/// How often what happened to a big LPT since the mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct BigLptActivity {
+    /// LEBs of the LPT whose last nodes were moved.
+    pub lebs_collected: u64,
+    /// Save tables written.
+    pub save_tables: u64,
+    /// Save tables that named a LEB, read at a mount.
+    pub save_tables_used: u64,
 }
 
 impl Activity {
     /// Everything with its name.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
-        [
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let mut named = vec![
             ("commits", self.commits),
             ("buds", self.buds),
             ("log wraps", self.log_wraps),
@@ -34,6 +48,14 @@ impl Activity {
             ("LPT LEBs freed", self.lpt_lebs_freed),
             ("gaps filled", self.gaps_filled),
             ("orphans written", self.orphans_written),
-        ]
+        ];
+        if let Some(big) = self.big_lpt {
+            named.extend([
+                ("LPT LEBs collected", big.lebs_collected),
+                ("save tables written", big.save_tables),
+                ("save tables used", big.save_tables_used),
+            ]);
+        }
+        named
     }
 }

@@ -5,7 +5,7 @@
 //! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
 //! 2. What is remembered of a LEB is forgotten before it changes.
 
-use super::activity::Activity;
+use super::activity::{Activity, BigLptActivity};
 use super::bulk::Ahead;
 use super::error::{Fault, Step};
 use super::sabotage::Sabotage;
@@ -98,12 +98,15 @@ impl Flash {
             lpt,
             leb_size,
             min_io,
-            sb,
             why_read_only: None,
-            activity: Activity::default(),
+            activity: Activity {
+                big_lpt: sb.has(sb_flags::BIG_LPT).then(BigLptActivity::default),
+                ..Activity::default()
+            },
             sabotage,
             near: Mutex::default(),
             ahead: Mutex::default(),
+            sb,
         }
     }
 

@@ -329,13 +329,16 @@ impl Lprops {
 
     /// In the big model: marks the nodes of the dirtiest LPT LEBs dirty until there is room for two
     /// trees once the next commit has moved them (spec: ubifs-runtime 12.8).
-    pub(super) fn collect_lpt(&mut self, flash: &Flash) -> Step<()> {
+    pub(super) fn collect_lpt(&mut self, flash: &mut Flash) -> Step<()> {
         if !flash.sb.has(sb_flags::BIG_LPT) {
             return Ok(());
         }
         for _ in 0..flash.sb.lpt_lebs {
             let victim = self.lpt.victim(flash).filter(|_| self.lpt.is_short_of_room(flash));
             let Some(leb) = victim else { break };
+            if let Some(big) = &mut flash.activity.big_lpt {
+                big.lebs_collected += 1;
+            }
             for node in self.lpt.nodes_in(flash, leb)? {
                 if node.0 == 0 && !self.lpt.is_loaded(node.1) {
                     self.load(flash, node.1)?;
@@ -358,11 +361,16 @@ impl Lprops {
     }
 
     /// Loads the LEBs that the save table names; entries behind the volume's end are passed over.
-    pub(super) fn load_saved(&mut self, flash: &Flash) -> Step<()> {
+    pub(super) fn load_saved(&mut self, flash: &mut Flash) -> Step<()> {
+        let mut is_used = false;
         for leb in self.lpt.lsave.clone() {
             if leb >= flash.main_first && leb < flash.leb_cnt {
                 self.get(flash, leb)?;
+                is_used |= leb != flash.main_first;
             }
+        }
+        if let Some(big) = &mut flash.activity.big_lpt {
+            big.save_tables_used += u64::from(is_used);
         }
         Ok(())
     }
@@ -372,6 +380,9 @@ impl Lprops {
         if self.lpt.is_dirty() {
             if flash.sb.has(sb_flags::BIG_LPT) {
                 self.fill_lsave(flash);
+                if let Some(big) = &mut flash.activity.big_lpt {
+                    big.save_tables += 1;
+                }
             } else {
                 self.make_room_small(flash)?;
             }

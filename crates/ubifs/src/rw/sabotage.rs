@@ -38,6 +38,8 @@ pub enum Sabotage {
     OldIndexErasedEarly,
     /// An index LEB that was collected is erased before the commit.
     IndexVictimErasedEarly,
+    /// Nodes of the committed index are gaps.
+    GapsOverOldNodes,
     /// A mount does not say that the file system is in use.
     DirtyFlagUnset,
     /// A clean master names the reserved LEB of an earlier time.
@@ -130,7 +132,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All mistakes.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::PaddingMissing,
         Self::PaddingNotDirty,
         Self::GroupsUnmarked,
@@ -146,6 +148,7 @@ impl Sabotage {
         Self::CommitWithoutSync,
         Self::OldIndexErasedEarly,
         Self::IndexVictimErasedEarly,
+        Self::GapsOverOldNodes,
         Self::DirtyFlagUnset,
         Self::StaleGcLnum,
         Self::HighestInumUnsaved,

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod beside;
+mod big_lpt;
 mod bulk;
 mod committed;
 mod faults;
 mod foreign;
 mod full;
+mod gaps;
 mod hostile;
 mod image;
 mod journal;

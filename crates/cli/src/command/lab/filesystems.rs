@@ -4,13 +4,13 @@ use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, rate, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
-    CutId, FsOptions, Jffs2Target, Plan, Target, explore, pair_count, replay as judge,
-    single_count, tight_ubifs, ubifs,
+    CutId, FsOptions, Jffs2Target, Plan, Target, big_lpt_ubifs, explore, pair_count,
+    replay as judge, single_count, tight_ubifs, ubifs,
 };
 use eraseblock_lab::powercut::Shape;
 
 /// Chips for what lives on UBI.
-const SHAPES: [&str; 6] = ["mini", "mini-tight", "subpage", "large", "nor", "nor-wide"];
+const SHAPES: [&str; 7] = ["mini", "mini-tight", "mini-big", "subpage", "large", "nor", "nor-wide"];
 
 /// The file system of this name on the chip of this name.
 fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
@@ -21,6 +21,7 @@ fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
         }
         "ubifs" if chip == Some(SHAPES[1]) => (Some(Box::new(tight_ubifs()) as _), &SHAPES),
+        "ubifs" if chip == Some(SHAPES[2]) => (Some(Box::new(big_lpt_ubifs()) as _), &SHAPES),
         "ubifs" => {
             let shape = Shape::find(chip.unwrap_or(Shape::ALL[0].name()));
             (shape.map(|shape| Box::new(ubifs(shape)) as Box<dyn Target>), &SHAPES)

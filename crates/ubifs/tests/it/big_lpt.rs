@@ -1,0 +1,107 @@
+//! An LPT of the big model in the smallest area: it collects its own garbage, and its save table is
+//! used, with cuts at every operation around it.
+
+use crate::rw::{checked, file, mount};
+use crate::strict_leb::{Onto, StrictLeb, Torn};
+use eraseblock_ubifs::UbifsMount;
+use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use eraseblock_ubifs::rw::BigLptActivity;
+use eraseblock_vfs::ops::{Texture, data_of};
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{FileSystem, SourceTree, Timestamp, WritableFileSystem};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const STILL: u32 = 300_000;
+
+fn big(fs: &UbifsMount) -> BigLptActivity {
+    fs.activity().big_lpt.expect("the model is the big one")
+}
+
+/// A volume with much that lies still, so that old LEBs of the LPT keep something.
+fn volume() -> Arc<StrictLeb> {
+    let volume = StrictLeb::new(15_872, 512, 512, 64);
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut options = MkfsOptions::new(15_872, 512, 64);
+    options.layout.big_lpt = true;
+    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    let volume = Arc::new(volume);
+    let fs = mount(&volume).unwrap();
+    let ino = fs.create(1, b"still", &file(), NOW).unwrap();
+    fs.write(ino, 0, &data_of(1, 0, STILL, Texture::Random), NOW).unwrap();
+    fs.create(1, b"moving", &file(), NOW).unwrap();
+    fs.unmount().unwrap();
+    volume
+}
+
+/// A small change and a commit.
+fn step(fs: &UbifsMount, number: u8) -> Result<(), String> {
+    let ino = fs.lookup(1, b"moving").map_err(|error| error.to_string())?;
+    fs.write(ino, 0, &[number; 3000], NOW).map_err(|error| error.to_string())?;
+    fs.sync().map_err(|error| error.to_string())
+}
+
+fn judge(volume: &Arc<StrictLeb>) -> Result<(), String> {
+    let fs = mount(volume)?;
+    checked(&fs)?;
+    let ino = fs.lookup(1, b"still").map_err(|error| error.to_string())?;
+    let mut back = vec![0; STILL as usize];
+    fs.read(ino, 0, &mut back).map_err(|error| error.to_string())?;
+    if back != data_of(1, 0, STILL, Texture::Random) {
+        return Err("other content".into());
+    }
+    let ino = fs.lookup(1, b"moving").map_err(|error| error.to_string())?;
+    let mut back = [0; 3000];
+    fs.read(ino, 0, &mut back).map_err(|error| error.to_string())?;
+    if back.iter().any(|byte| *byte != back[0]) {
+        return Err("a mixture".into());
+    }
+    (0..3).try_for_each(|number| step(&fs, number))?;
+    checked(&fs)
+}
+
+#[test]
+fn a_big_lpt_collects_its_garbage_and_survives_cuts() {
+    let volume = volume();
+    let mut starts = Vec::new();
+    let mut before = Arc::clone(&volume);
+    for number in 0..=250_u8 {
+        let copy = Arc::new(volume.with(volume.lebs()));
+        // A mount for each step: collected nodes are dirty in memory until the next commit.
+        let fs = mount(&volume).unwrap();
+        assert_eq!(big(&fs).save_tables_used, 1, "{number}");
+        step(&fs, number).unwrap();
+        assert!(big(&fs).save_tables > 0);
+        if big(&fs).lebs_collected > 0 {
+            starts.push(Arc::clone(&before));
+            starts.push(Arc::clone(&copy));
+        }
+        fs.unmount().unwrap();
+        before = copy;
+    }
+    assert!(starts.len() >= 4, "{} collections", starts.len());
+    judge(&volume).unwrap();
+    let mut cuts = 0;
+    for start in starts.iter().take(6) {
+        'cuts: for cut in 0.. {
+            for torn in [Torn::Before, Torn::Half, Torn::Garbage, Torn::After] {
+                let volume = Arc::new(start.with(start.lebs()));
+                volume.cut_after(cut, torn);
+                let done = mount(&volume).and_then(|fs| {
+                    (0..4).try_for_each(|number| step(&fs, number))?;
+                    fs.unmount().map_err(|error| error.to_string())
+                });
+                let after = Arc::new(volume.with(volume.lebs()));
+                if let Err(why) = judge(&after) {
+                    panic!("cut {torn:?} operation {cut}: {why}");
+                }
+                cuts += 1;
+                if done.is_ok() {
+                    break 'cuts;
+                }
+            }
+        }
+    }
+    assert!(cuts > 100, "{cuts} cuts");
+}

@@ -1,0 +1,130 @@
+//! Commits that find no empty LEB for the index and write it into the gaps of its own LEBs.
+
+use crate::rw::{checked, empty, file};
+use crate::strict_leb::{StrictLeb, Torn};
+use eraseblock_ubifs::rw::sabotage::Sabotage;
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_vfs::ops::{Texture, data_of};
+use eraseblock_vfs::{FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+/// Names and what is in them.
+type Files = Vec<(Vec<u8>, Vec<u8>)>;
+/// Commits to look at.
+const WANTED: usize = 3;
+
+fn mount(volume: &Arc<StrictLeb>, sabotage: Sabotage) -> Result<UbifsMount, String> {
+    let options = MountOptions { sabotage, ..MountOptions::default() };
+    let mounted = UbifsMount::mount(Arc::clone(volume) as _, options);
+    mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
+}
+
+/// A volume full of small files, with what is in them.
+fn full() -> (Arc<StrictLeb>, Files) {
+    let volume = empty(30);
+    let fs = mount(&volume, Sabotage::None).unwrap();
+    let mut files = Vec::new();
+    for number in 0_u64.. {
+        let name = format!("{number:05}").into_bytes();
+        let content = data_of(number, 0, 40, Texture::Random);
+        let made = fs.create(1, &name, &file(), NOW);
+        let written = made.and_then(|ino| fs.write(ino, 0, &content, NOW));
+        match written.and_then(|()| if number % 50 == 0 { fs.sync() } else { Ok(()) }) {
+            Ok(()) => files.push((name, content)),
+            Err(error) if error.kind() == FsErrorKind::NoSpace => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let _ = fs.unlink(1, format!("{:05}", files.len()).as_bytes(), NOW);
+    fs.unmount().unwrap();
+    (volume, files)
+}
+
+/// Goes on until some commits have filled gaps. Says what was on flash before each.
+fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
+    let fs = mount(volume, Sabotage::None).unwrap();
+    let mut found = Vec::new();
+    for (turn, (name, content)) in files.iter().cycle().step_by(7).enumerate() {
+        let ino = fs.lookup(1, name).unwrap();
+        // The same content again: only where it lies changes.
+        match fs.write(ino, 0, content, NOW).and_then(|()| fs.sync_file(ino)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == FsErrorKind::NoSpace => {}
+            Err(error) => panic!("{turn}: {error}"),
+        }
+        if turn % 5 != 4 {
+            continue;
+        }
+        let before = Arc::new(volume.with(volume.lebs()));
+        let gaps = fs.activity().gaps_filled;
+        fs.sync().unwrap();
+        if fs.activity().gaps_filled > gaps {
+            found.push(before);
+        }
+        if found.len() == WANTED || turn > 4000 {
+            break;
+        }
+    }
+    found
+}
+
+/// What is wrong with the volume, which was cut off.
+fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
+    let fs = mount(volume, Sabotage::None)?;
+    checked(&fs)?;
+    for (name, content) in files {
+        let mut back = vec![0; content.len() + 1];
+        let ino = fs.lookup(1, name).map_err(|error| error.to_string())?;
+        let len = fs.read(ino, 0, &mut back).map_err(|error| error.to_string())?;
+        if back[..len] != content[..] {
+            return Err(format!("{}: other content", String::from_utf8_lossy(name)));
+        }
+    }
+    Ok(())
+}
+
+/// Cuts the first commit after a mount of each volume at every operation.
+fn cut_everywhere(
+    commits: &[Arc<StrictLeb>],
+    files: &Files,
+    sabotage: Sabotage,
+) -> (u64, Result<(), String>) {
+    let mut gaps = 0;
+    for before in commits {
+        for (cut, torn) in (0..).flat_map(|cut| [(cut, Torn::Before), (cut, Torn::After)]) {
+            let volume = Arc::new(before.with(before.lebs()));
+            let fs = mount(&volume, sabotage).unwrap();
+            let (name, content) = &files[files.len() / 2];
+            let ino = fs.lookup(1, name).unwrap();
+            let _ = fs.write(ino, 0, content, NOW);
+            let before_commit = fs.activity().gaps_filled;
+            volume.cut_after(cut, torn);
+            let is_done = fs.sync().is_ok();
+            gaps += fs.activity().gaps_filled - before_commit;
+            drop(fs);
+            let after = Arc::new(volume.with(volume.lebs()));
+            if let Err(why) = judge(&after, files) {
+                return (gaps, Err(format!("cut {torn:?} operation {cut}: {why}")));
+            }
+            if is_done {
+                break;
+            }
+        }
+    }
+    (gaps, Ok(()))
+}
+
+#[test]
+fn an_index_that_goes_into_gaps_survives_cuts() {
+    let (volume, files) = full();
+    let commits = gap_commits(&volume, &files);
+    assert_eq!(commits.len(), WANTED, "commits that filled gaps");
+    judge(&Arc::new(volume.with(volume.lebs())), &files).unwrap();
+    let (gaps, survived) = cut_everywhere(&commits, &files, Sabotage::None);
+    survived.unwrap();
+    assert!(gaps > 0, "a cut commit has filled gaps");
+    // The same with nodes of the committed index taken for gaps is noticed.
+    let (_, survived) = cut_everywhere(&commits, &files, Sabotage::GapsOverOldNodes);
+    assert!(survived.is_err());
+}
