@@ -83,7 +83,7 @@ pub(crate) fn mount(
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
     state.blocks.rotate(versions);
-    state.blocks.shrink();
+    state.shrink();
     report.blocks = state.blocks.count() - state.blocks.len(List::Bad);
     report.inodes = state.inodes.values().filter(|cache| cache.names > 0).count() as u64;
     let mut memory = state.inodes.len() * (size_of::<InodeCache>() + 16);
@@ -155,6 +155,14 @@ fn reached(winners: &[ScannedName]) -> BTreeSet<u32> {
 }
 
 impl State {
+    /// Gives memory back that growing lists of nodes took beyond their need.
+    fn shrink(&mut self) {
+        self.blocks.shrink();
+        for cache in self.inodes.values_mut().filter(|cache| cache.nodes.len() >= 16) {
+            cache.nodes.shrink_to_fit();
+        }
+    }
+
     fn add_names(&mut self, names: &[ScannedName]) {
         for name in names {
             let cache = self.cache_mut(name.dir);

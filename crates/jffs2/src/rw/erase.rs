@@ -20,28 +20,35 @@ impl State {
         let start = self.flash.start(block);
         self.suspects.forget(start, start + self.flash.block);
         let worn = self.flash.is_nand() && self.blocks.get(block).failures >= MAX_FAILURES;
-        let done = if worn {
-            false
-        } else {
-            match self.erase(block) {
-                Ok(()) => true,
-                Err(error @ (MtdError::PowerOff | MtdError::ReadOnly { .. })) => {
-                    return Err(io(error));
-                }
-                Err(_) => self.erase(block).is_ok(),
-            }
+        let first = if worn { Ok(false) } else { self.erase(block) };
+        let done = match first {
+            Err(MtdError::PowerOff | MtdError::ReadOnly { .. }) | Ok(true) => first,
+            _ if worn => first,
+            _ => self.erase(block),
         };
-        if done {
-            self.free(block);
-        } else {
-            self.retire(block)?;
+        match done {
+            Ok(true) => self.free(block),
+            Ok(false) => self.retire(block)?,
+            Err(error) => {
+                // Others first, the next time.
+                self.blocks.file(block, List::ErasePending);
+                return Err(io(error));
+            }
         }
         Ok(true)
     }
 
-    fn erase(&mut self, block: u32) -> Result<(), MtdError> {
-        let peb = Peb::new(block);
-        self.flash.mtd.erase(peb)?;
+    /// Erases and marks a block; `false` if it does not take it. That it cannot be read back says
+    /// nothing about the block.
+    fn erase(&mut self, block: u32) -> Result<bool, MtdError> {
+        let taken = |result| match result {
+            Ok(()) => Ok(true),
+            Err(error @ (MtdError::PowerOff | MtdError::ReadOnly { .. })) => Err(error),
+            Err(_) => Ok(false),
+        };
+        if !taken(self.flash.mtd.erase(Peb::new(block)))? {
+            return Ok(false);
+        }
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         bytes.resize(self.flash.block as usize, 0);
@@ -49,12 +56,12 @@ impl State {
         let erased = is_erased(&bytes);
         self.scratch = bytes;
         if read?.uncorrectable || !erased {
-            return Err(MtdError::Failed { at: Location::peb(peb), operation: "erase" });
+            return Ok(false);
         }
         if self.is_sabotaged(Sabotage::NoCleanmarker) {
-            return Ok(());
+            return Ok(true);
         }
-        self.flash.write_marker(block)
+        taken(self.flash.write_marker(block))
     }
 
     /// The block is erased and has its marker.

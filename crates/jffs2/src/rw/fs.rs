@@ -182,7 +182,8 @@ impl State {
             }
             return self.flash.mtd.sync().map_err(io);
         }
-        match (self.closed, self.wbuf.is_empty()) {
+        let is_all_on_flash = self.wbuf.is_empty() && !self.suspects.has_lost;
+        match (self.closed, is_all_on_flash) {
             (Some(why), false) => Err(FsError::new(FsErrorKind::Io, why)),
             _ => Ok(()),
         }

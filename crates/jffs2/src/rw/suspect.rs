@@ -10,7 +10,9 @@
 //! 3. It is written twice: first as it is, so that a part of it is what was there at some moment,
 //!    and then with new versions, so that it counts even when the power went while the block of the
 //!    page was being erased and the page reads well for the last time.
-//! 4. No node lies in the last page of a block: the page before it is proven by it.
+//! 4. A page that could not be programmed when writing came to an end is read from memory as well,
+//!    and nothing is called durable any more.
+//! 5. No node lies in the last page of a block: the page before it is proven by it.
 
 use super::nodelist::RefKind;
 use super::nodemgmt::Alloc;
@@ -38,11 +40,19 @@ pub(crate) struct Suspects {
     pages: Vec<Page>,
     /// What lives in them is being written again.
     is_settling: bool,
+    /// Some could not be programmed, nor what lives in them be written elsewhere.
+    pub(crate) has_lost: bool,
 }
 
 impl Suspects {
     pub(crate) fn new(pages: Vec<Page>) -> Self {
-        Self { pages, is_settling: false }
+        Self { pages, ..Self::default() }
+    }
+
+    /// Keeps a page that could not be programmed, when writing is over for good.
+    pub(crate) fn keep(&mut self, place: u32, bytes: Vec<u8>) {
+        self.pages.push(Page { place, bytes: bytes.into() });
+        self.has_lost = true;
     }
 
     /// Replaces what was read from `place` by what the scan saw.

@@ -2,6 +2,7 @@
 
 mod churn;
 mod cuts;
+mod every_fault;
 mod faults;
 mod halves;
 

@@ -158,6 +158,16 @@ impl State {
     fn leave_block(&mut self, block: u32) -> Result<(), FsError> {
         let failed = self.wbuf.start;
         let buffered = std::mem::take(&mut self.wbuf.bytes);
+        let result = self.carry_page(block, failed, &buffered);
+        if result.is_err() {
+            // What is on flash nowhere, or only in blocks that nobody names, can still be read.
+            self.suspects.keep(failed, buffered);
+        }
+        result
+    }
+
+    /// Moves what lives in a page of the block that could not be programmed.
+    fn carry_page(&mut self, block: u32, failed: u32, buffered: &[u8]) -> Result<(), FsError> {
         let mut carried = Vec::new();
         for node in &self.blocks.get(block).refs {
             if node.is_live()

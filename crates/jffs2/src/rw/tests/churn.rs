@@ -1,6 +1,7 @@
 //! Media filled to the last byte and emptied again.
 
 use super::*;
+use crate::rw::nodelist::NodeRef;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_vfs::{FsErrorKind, SetAttr};
 use std::collections::BTreeMap;
@@ -142,4 +143,34 @@ fn wear_is_spread() {
     let wear = chip.wear_report();
     assert!(wear.min_erases > 0, "{wear:?}");
     assert!(wear.max_erases < 4 * (wear.total_erases / 16) as u32, "{wear:?}");
+}
+
+#[test]
+fn a_mount_keeps_at_most_16_bytes_of_a_node() {
+    for summary in [true, false] {
+        let geometry = Geometry::new(MediumKind::Nor, 64 << 10, 64, 1, 1, 0).unwrap();
+        let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+        let options = RwOptions { summary, ..RwOptions::default() };
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+        for file in 0..8_u64 {
+            let ino = fs.create(1, format!("log-{file}").as_bytes(), &FILE, at(1)).unwrap();
+            for line in 0..2000 + file {
+                fs.write(ino, line * 9, b"123456789", at(2)).unwrap();
+            }
+        }
+        fs.unmount().unwrap();
+        let (fs, report) = Jffs2Rw::mount(chip, &options).unwrap();
+        assert!(report.nodes > 16_000 && (report.summaries > 10) == summary);
+        let state = fs.lock();
+        let of_blocks = state
+            .blocks
+            .iter()
+            .map(|(_, block)| (block.refs.len(), block.refs.capacity() * size_of::<NodeRef>()));
+        let (nodes, blocks) = of_blocks.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let lists: usize =
+            state.inodes.values().map(|cache| cache.nodes.capacity() * size_of::<u32>()).sum();
+        assert!(blocks + lists <= 16 * nodes, "{blocks} and {lists} bytes for {nodes} nodes");
+        // The report counts inodes and blocks as well.
+        assert!(report.memory <= (17 * nodes) as u64, "{}", report.memory);
+    }
 }

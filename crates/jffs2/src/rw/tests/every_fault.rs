@@ -1,0 +1,252 @@
+//! A device that fails: the n-th read, program or erase, once or for good, for every n.
+
+use super::*;
+use crate::rw::sabotage::Sabotage;
+use eraseblock_base::{ErrorClass, Location, Peb};
+use eraseblock_mtd::{Mtd, MtdError, ReadOutcome, forward};
+use eraseblock_vfs::{Background, FsError, FsErrorKind, SetAttr, XattrMode};
+use std::sync::Mutex;
+
+/// What fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read,
+    Program,
+    Erase,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    kind: Kind,
+    /// So many are done before.
+    after: u64,
+    /// All that come later fail, too.
+    for_good: bool,
+}
+
+/// A chip that fails by plan.
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<Chip>,
+    plan: Mutex<Option<Plan>>,
+    /// Reads, programs and erases so far.
+    counts: Mutex<[u64; 3]>,
+}
+
+impl Faulty {
+    fn new(inner: Arc<Chip>, plan: Option<Plan>) -> Arc<Self> {
+        Arc::new(Self { inner, plan: Mutex::new(plan), counts: Mutex::default() })
+    }
+
+    fn step(&self, kind: Kind, addr: u64) -> Result<(), MtdError> {
+        let mut counts = self.counts.lock().unwrap();
+        let number = counts[kind as usize];
+        counts[kind as usize] += 1;
+        let fails = self.plan.lock().unwrap().is_some_and(|plan| {
+            plan.kind == kind && (number == plan.after || plan.for_good && number > plan.after)
+        });
+        let operation = ["read", "program", "erase"][kind as usize];
+        let at = Location::Byte(addr);
+        if fails { Err(MtdError::Failed { at, operation }) } else { Ok(()) }
+    }
+
+    /// Calls of a kind in a run without faults.
+    fn count(&self, kind: Kind) -> u64 {
+        self.counts.lock().unwrap()[kind as usize]
+    }
+}
+
+impl Mtd for Faulty {
+    forward!(geometry, is_bad, mark_bad, sync);
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        self.step(Kind::Read, addr)?;
+        self.inner.read(addr, buf)
+    }
+
+    /// A failing program leaves a part of it.
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        let result = self.step(Kind::Program, addr);
+        if result.is_err() {
+            let half = (data.len() / 2) as u32;
+            let part = half.next_multiple_of(self.geometry().min_io()).min(data.len() as u32);
+            let mut torn = data[..part as usize].to_vec();
+            torn.iter_mut().skip(20).for_each(|byte| *byte &= 0x5A);
+            self.inner.program(addr, &torn)?;
+            return result;
+        }
+        self.inner.program(addr, data)
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        self.step(Kind::Erase, self.geometry().address_of(peb))?;
+        self.inner.erase(peb)
+    }
+
+    fn read_oob(&self, addr: u64, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        self.step(Kind::Read, addr)?;
+        self.inner.read_oob(addr, offset, buf)
+    }
+
+    fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
+        self.step(Kind::Program, addr)?;
+        self.inner.program_oob(addr, offset, data)
+    }
+}
+
+fn chip(kind: MediumKind) -> Arc<Chip> {
+    let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
+    let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+/// Content that belongs to a number and cannot be compressed.
+fn bytes_of(number: u32, len: u32) -> Vec<u8> {
+    let mut rng = eraseblock_base::random::SplitMix64::new(number.into());
+    (0..len).map(|_| rng.next_u64() as u8).collect()
+}
+
+/// What a run made durable: names and numbers of contents.
+type Kept = Vec<(String, u32)>;
+
+/// Everything a file system does, garbage collection included. `tries` is how often an operation is
+/// tried that the device refuses.
+fn work(fs: &Jffs2Rw, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
+    let again = |operation: &mut dyn FnMut() -> Result<(), FsError>| {
+        let mut left = tries;
+        loop {
+            left -= 1;
+            match operation() {
+                Err(error) if error.kind() == FsErrorKind::Io && left > 0 => {}
+                done => return done,
+            }
+        }
+    };
+    for number in 0..12_u32 {
+        let keep = format!("keep-{number}");
+        let churn = format!("churn-{number}");
+        let find = |name: &str| fs.lookup(1, name.as_bytes());
+        let make = |name: &str, data: &[u8]| {
+            let ino = match find(name) {
+                Ok(ino) => ino,
+                Err(_) => fs.create(1, name.as_bytes(), &FILE, at(1))?,
+            };
+            fs.write(ino, 0, data, at(2))?;
+            Ok(ino)
+        };
+        again(&mut || {
+            let ino = make(&keep, &bytes_of(number, 700))?;
+            fs.sync_file(ino)
+        })?;
+        kept.push((keep, number));
+        again(&mut || {
+            let ino = make(&churn, &bytes_of(100 + number, 5000))?;
+            fs.set_xattr(ino, b"user.a", &[number as u8; 30], XattrMode::Either, at(3))?;
+            fs.read(ino, 0, &mut [0; 6000])?;
+            let size = Some(4000 - u64::from(number));
+            fs.set_attr(ino, &SetAttr { size, ..SetAttr::default() }, at(3))
+        })?;
+        again(&mut || match (find(&churn), number % 3) {
+            (Ok(_), 0) => fs.rename((1, churn.as_bytes()), (1, b"x"), RenameMode::Replace, at(4)),
+            (Ok(_), _) => fs.unlink(1, churn.as_bytes(), at(4)),
+            _ => Ok(()),
+        })?;
+        again(&mut || {
+            fs.sync()?;
+            for _ in 0..20 {
+                if fs.background_step()? == Background::Idle {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    again(&mut || fs.unmount())
+}
+
+fn verify(fs: &Jffs2Rw, kept: &Kept, story: &str) {
+    fs.check().unwrap_or_else(|error| panic!("{story}: {error}"));
+    for (name, number) in kept {
+        assert!(content(fs, name) == bytes_of(*number, 700), "{story}: {name}");
+    }
+}
+
+/// One run with a fault. What was durable then is there when the device works again, and it can be
+/// written again; at once, if the fault was a passing one.
+fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
+    let chip = chip(kind);
+    let device = Faulty::new(Arc::clone(&chip), Some(plan));
+    let story = format!("{kind:?}, {plan:?}");
+    let mut kept = Kept::new();
+    match Jffs2Rw::mount(Arc::clone(&device) as _, options) {
+        Err(error) => {
+            assert_eq!(error.class(), ErrorClass::Media, "{story}: {error}");
+            assert_eq!(plan.kind, Kind::Read, "{story}: a mount only reads: {error}");
+        }
+        Ok((fs, _)) => {
+            let tries = if plan.for_good { 1 } else { 2 };
+            match work(&fs, &mut kept, tries) {
+                Ok(()) => assert_eq!(kept.len(), 12, "{story}"),
+                Err(error) => {
+                    let kinds = [FsErrorKind::Io, FsErrorKind::NoSpace, FsErrorKind::ReadOnly];
+                    assert!(kinds.contains(&error.kind()), "{story}: {error}");
+                    assert!(plan.for_good, "{story}: does not go on: {error}");
+                    let late = fs.create(1, b"late", &FILE, at(5)).map_err(|error| error.kind());
+                    if late == Err(FsErrorKind::ReadOnly) {
+                        assert!(fs.sync().is_err(), "{story}: what is lost is not called durable");
+                    }
+                }
+            }
+            *device.plan.lock().unwrap() = None;
+            for (name, number) in &kept {
+                assert!(content(&fs, name) == bytes_of(*number, 700), "{story}: {name}");
+            }
+        }
+    }
+    let (fs, _) = Jffs2Rw::mount(chip, options).unwrap_or_else(|error| panic!("{story}: {error}"));
+    verify(&fs, &kept, &story);
+    let ino = fs.create(1, b"after", &FILE, at(5));
+    // A chip all of whose blocks failed has no room any more.
+    let is_worn = plan.for_good && plan.kind != Kind::Read;
+    match ino.and_then(|ino| fs.write(ino, 0, b"alive", at(5))) {
+        Ok(()) => assert_eq!(content(&fs, "after"), b"alive", "{story}"),
+        Err(error) => assert!(is_worn && error.kind() == FsErrorKind::NoSpace, "{story}: {error}"),
+    }
+}
+
+/// All faults of a kind, or every `stride`-th.
+fn all(kind: MediumKind, what: Kind, for_good: bool, stride: usize, options: &RwOptions) -> u64 {
+    let device = Faulty::new(chip(kind), None);
+    let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, options).unwrap();
+    work(&fs, &mut Kept::new(), 1).unwrap();
+    let total = device.count(what);
+    for after in (0..total).step_by(stride) {
+        run(kind, Plan { kind: what, after, for_good }, options);
+    }
+    total
+}
+
+#[test]
+fn any_call_may_fail_once_or_for_good() {
+    let options = RwOptions::default();
+    for kind in [MediumKind::Nor, MediumKind::Nand] {
+        for what in [Kind::Read, Kind::Program, Kind::Erase] {
+            let once = all(kind, what, false, 1, &options);
+            all(kind, what, true, 5, &options);
+            println!("{kind:?}: {once} times {what:?}");
+            assert!(once > 15, "{kind:?} {what:?}: {once}");
+        }
+    }
+}
+
+#[test]
+fn forgotten_buffers_and_torn_space_are_caught() {
+    for (kind, sabotage) in [
+        (MediumKind::Nand, Sabotage::NoBufferRecovery),
+        (MediumKind::Nor, Sabotage::ReuseTornSpace),
+    ] {
+        let options = RwOptions { sabotage, ..RwOptions::default() };
+        let run = || all(kind, Kind::Program, false, 1, &options);
+        assert!(std::panic::catch_unwind(run).is_err(), "{sabotage:?}");
+    }
+}
