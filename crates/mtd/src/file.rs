@@ -1,7 +1,8 @@
 //! Plain image files as devices: [`ImageFile`], a dump of a flash device without out-of-band bytes,
 //! and [`LebFile`], a bare `.ubifs` image.
 //!
-//! Both are read-only ([`crate::WritableImage`] and [`crate::LebImage`] are not) and never look at what lies behind the last whole eraseblock of an image.
+//! Both are read-only ([`crate::WritableImage`] and [`crate::LebImage`] are not) and never look at
+//! what lies behind the last whole eraseblock of an image.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
