@@ -116,7 +116,7 @@ impl Size {
 pub struct AttachCost {
     /// Pages read.
     pub page_reads: u64,
-    /// Of these, the pages of the volume table: both copies, read twice.
+    /// Of these, the pages of both copies of the volume table.
     pub table_reads: u64,
     /// Nanoseconds on the part.
     pub virtual_ns: u64,
@@ -146,7 +146,7 @@ pub fn attach_cost(size: Size, fastmap: bool, clock: Clock<'_>) -> Result<Attach
     let after = chip.counters();
     Ok(AttachCost {
         page_reads: after.page_reads - before.page_reads,
-        table_reads: 4 * u64::from(layout.table_size().div_ceil(size.page)),
+        table_reads: 2 * u64::from(layout.table_size().div_ceil(size.page)),
         virtual_ns: after.virtual_ns - before.virtual_ns,
         host_seconds,
         by_fastmap: attachment.is_by_fastmap(),

@@ -55,7 +55,7 @@ pub(crate) fn walk(
     let mut leb = master.log_lnum.clamp(LOG_FIRST, last);
     let mut bytes = Vec::new();
     for index in 0..volume.sb.log_lebs {
-        if let Err(error) = volume.read_leb(Leb::new(leb), &mut bytes) {
+        if let Err(error) = volume.read_written(Leb::new(leb), &mut bytes) {
             report.refuse_read(leb_start(leb), "log-unreadable", error)?;
             bytes.fill(0xFF);
         }
@@ -81,6 +81,7 @@ impl Walk<'_> {
     ) -> Result<bool, UbifsError> {
         let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, self.volume.limits);
         let mut nodes: Vec<_> = scanner.by_ref().collect();
+        let mut whole = Vec::new();
         if let Some(error) = scanner.strict_error(self.volume.sb.min_io_size) {
             let torn = self.need_recovery && scanner.is_torn(self.volume.max_write());
             if torn && self.may_be_torn(leb, &nodes) {
@@ -88,7 +89,10 @@ impl Walk<'_> {
                 report.findings.note(error.at(), "log-recovered", message);
             } else {
                 report.refuse_node("log-corrupt", error)?;
-                nodes = recovery::all_nodes(Leb::new(leb), bytes, 0, self.volume.limits);
+                if let Err(error) = self.volume.read_leb(Leb::new(leb), &mut whole) {
+                    report.refuse_read(leb_start(leb), "log-unreadable", error)?;
+                }
+                nodes = recovery::all_nodes(Leb::new(leb), &whole, 0, self.volume.limits);
             }
         }
         let Some((first_offset, first)) = nodes.first() else {
@@ -123,7 +127,7 @@ impl Walk<'_> {
             return true;
         }
         let mut bytes = Vec::new();
-        if self.volume.read_leb(Leb::new(next), &mut bytes).is_err() {
+        if self.volume.read_written(Leb::new(next), &mut bytes).is_err() {
             return false;
         }
         let mut scanner = Scanner::new(Leb::new(next), &bytes, 0, self.volume.limits);

@@ -24,30 +24,42 @@ pub(crate) struct Selected {
 }
 
 /// Reads both master LEBs and chooses a node. `None` when salvaging finds no usable one.
+///
+/// Where the copies agree, what was never written is not read.
 pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Selected>, UbifsError> {
     let mut lebs = [Vec::new(), Vec::new()];
+    let is_read = (MASTER_LEB..)
+        .zip(&mut lebs)
+        .all(|(number, bytes)| volume.read_written(Leb::new(number), bytes).is_ok());
+    let [first, second] = copies(volume, &lebs);
+    if let Some((_, offset)) = first.agrees_with(&second).filter(|_| is_read) {
+        return match first.accept(offset, false, report)? {
+            None => Ok(newest(&first, &second, report)),
+            selected => Ok(selected),
+        };
+    }
     for (number, bytes) in (MASTER_LEB..).zip(&mut lebs) {
         if let Err(error) = volume.read_leb(Leb::new(number), bytes) {
             report.refuse_read(leb_start(number), "master-unreadable", error)?;
             bytes.fill(0);
         }
     }
-    let [first, second] = [0, 1].map(|index| MasterLeb {
-        leb: Leb::new(MASTER_LEB + index),
-        bytes: &lebs[index as usize],
-        volume,
-    });
-    let (chosen, was_recovered) = match first.agrees_with(&second) {
-        Some(slot) => (Some(slot), false),
-        None => (recover(&first, &second, report)?, true),
-    };
-    if let Some((leb, offset)) = chosen {
+    let [first, second] = copies(volume, &lebs);
+    if let Some((leb, offset)) = recover(&first, &second, report)? {
         let leb = if leb == first.leb { &first } else { &second };
-        if let Some(selected) = leb.accept(offset, was_recovered, report)? {
+        if let Some(selected) = leb.accept(offset, true, report)? {
             return Ok(Some(selected));
         }
     }
     Ok(newest(&first, &second, report))
+}
+
+fn copies<'a>(volume: &'a Volume, lebs: &'a [Vec<u8>; 2]) -> [MasterLeb<'a>; 2] {
+    [0, 1].map(|index| MasterLeb {
+        leb: Leb::new(MASTER_LEB + index),
+        bytes: &lebs[index as usize],
+        volume,
+    })
 }
 
 /// One of the two master LEBs.

@@ -1,6 +1,7 @@
 //! A LEB device with the geometry of the file system on it.
 
 use crate::report::Late;
+use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs_format::{Limits, Superblock};
@@ -53,7 +54,25 @@ impl Volume {
         buf.resize(self.leb_size() as usize, 0);
         self.read(leb, 0, buf)
     }
+
+    /// Reads a LEB that is written from its start on. Behind a piece that is erased, and longer than
+    /// what a power cut can tear, nothing was written: it is not read and taken as erased.
+    pub(crate) fn read_written(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<(), MtdError> {
+        buf.clear();
+        buf.resize(self.leb_size() as usize, 0xFF);
+        let piece = PIECE.max(2 * self.max_write());
+        for (offset, part) in (0..).step_by(piece as usize).zip(buf.chunks_mut(piece as usize)) {
+            self.read(leb, offset, part)?;
+            if is_erased(part) {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Bytes read at once of a LEB that may have few.
+const PIECE: u32 = 16 << 10;
 
 /// The bytes of a volume cut into LEBs of another size: an image was written to a volume, or
 /// opened, with a LEB size that is not its own.

@@ -63,6 +63,9 @@ impl Core {
     /// Raises the sizes of inodes whose content goes further, where they lie (17.9).
     pub(super) fn fix_sizes(&mut self, sizes: Sizes, report: &mut Report) -> Step<()> {
         for (ino, known) in sizes.of {
+            if known.inode.is_some_and(|size| size >= known.data) {
+                continue;
+            }
             let Some(branch) = self.find(Key::inode(ino))? else {
                 if known.inode.is_none() {
                     let message = "content of an inode that was never written is dropped";
