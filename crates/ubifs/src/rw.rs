@@ -174,6 +174,13 @@ impl UbifsMount {
         self.lock().flash.activity
     }
 
+    /// Bytes of memory the mount takes now, about: the index as far as it is loaded, the properties
+    /// of LEBs, inodes, orphans, the journal, write-buffers, content that waits to be written. What
+    /// the volume under it takes is not counted.
+    pub fn memory(&self) -> u64 {
+        self.lock_shared().memory() as u64
+    }
+
     /// Checks what must hold between two operations, in memory and on flash, without writing
     /// (spec: ubifs-format 21).
     pub fn check(&self) -> Result<Findings, UbifsError> {

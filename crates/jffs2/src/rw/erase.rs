@@ -10,6 +10,9 @@ use eraseblock_vfs::FsError;
 
 /// Failed programs after which a block is not used again.
 const MAX_FAILURES: u8 = 2;
+/// After so many failures in a row to read a block back that has been erased, it is to blame if
+/// another block can be read.
+const MAX_UNREAD: u8 = 3;
 
 impl State {
     /// Erases the first block that waits for it; `false` if none does.
@@ -29,6 +32,7 @@ impl State {
         match done {
             Ok(true) => self.free(block),
             Ok(false) => self.retire(block)?,
+            Err(MtdError::Failed { .. }) if self.is_never_read_back(block) => self.retire(block)?,
             Err(error) => {
                 // Others first, the next time.
                 self.blocks.file(block, List::ErasePending);
@@ -38,8 +42,21 @@ impl State {
         Ok(true)
     }
 
-    /// Erases and marks a block; `false` if it does not take it. That it cannot be read back says
-    /// nothing about the block.
+    /// Whether a block cannot be read back time and again, and it is not the device that cannot
+    /// read at all.
+    fn is_never_read_back(&self, block: u32) -> bool {
+        let mut others = self.blocks.iter().filter(|(other, entry)| {
+            *other != block && !matches!(entry.list, List::Bad | List::ErasePending)
+        });
+        let reads = |other| {
+            let mut page = vec![0; self.flash.page as usize];
+            self.flash.read(self.flash.start(other), &mut page).is_ok()
+        };
+        self.blocks.get(block).unread >= MAX_UNREAD && others.any(|(other, _)| reads(other))
+    }
+
+    /// Erases and marks a block; `false` if it does not take it. That it cannot be read back once
+    /// says nothing about the block.
     fn erase(&mut self, block: u32) -> Result<bool, MtdError> {
         let taken = |result| match result {
             Ok(()) => Ok(true),
@@ -55,6 +72,8 @@ impl State {
         let read = self.flash.read(self.flash.start(block), &mut bytes);
         let erased = is_erased(&bytes);
         self.scratch = bytes;
+        let entry = self.blocks.get_mut(block);
+        entry.unread = if read.is_ok() { 0 } else { entry.unread.saturating_add(1) };
         if read?.uncorrectable || !erased {
             return Ok(false);
         }

@@ -285,6 +285,8 @@ pub(crate) struct Loaded {
     pub(crate) attributes: Attributes,
     /// The node of attributes only, or the only node of a link or device.
     pub(crate) metadata: Option<u32>,
+    /// A directory without a node of its own: no entry can tell its times.
+    pub(crate) is_made_up: bool,
     pub(crate) fragments: Fragments,
     pub(crate) dents: Dents,
     /// Device number.

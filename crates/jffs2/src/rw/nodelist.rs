@@ -162,6 +162,8 @@ pub(crate) struct Block {
     pub(crate) list: List,
     /// Failed programs since mounting.
     pub(crate) failures: u8,
+    /// Reads in a row that failed right after the block had been erased.
+    pub(crate) unread: u8,
     /// Its content must not be listed in a summary.
     pub(crate) without_summary: bool,
     /// The nodes, dead ones included.
@@ -191,6 +193,7 @@ impl Blocks {
             sizes: Sizes::default(),
             list: List::Bad,
             failures: 0,
+            unread: 0,
             without_summary: false,
             refs: Vec::new(),
         };

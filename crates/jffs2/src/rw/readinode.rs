@@ -146,9 +146,11 @@ impl State {
         }
         let winner = found.metadata.map(|(inode, _)| inode).or(newest);
         let is_faked = ino == ROOT_INO || !found.dents.is_empty();
+        let is_made_up = winner.is_none();
         let winner = match winner {
             Some(winner) => winner,
-            None if is_faked => Inode { mode: 0o040_755, ..Inode::default() },
+            // Its times are 0 whatever the names say (spec: jffs2 6).
+            None if is_faked => Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() },
             None => return Err(damaged(ino, "no usable node")),
         };
         if FileKind::from_mode(winner.mode).is_none() {
@@ -165,6 +167,7 @@ impl State {
                 ctime: winner.ctime,
             },
             metadata: found.metadata.map(|(_, place)| place),
+            is_made_up,
             ..Loaded::default()
         };
         self.lay_nodes(&mut loaded.fragments, &found.data);

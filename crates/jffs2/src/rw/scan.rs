@@ -183,25 +183,25 @@ impl Scan<'_> {
         (self.flash.has_buffer() && start + page < self.flash.block).then_some(start)
     }
 
-    /// Whether a page is beyond correction.
-    fn is_unreadable(&mut self, place: u32) -> Result<bool, Jffs2Error> {
-        let mut bytes = vec![0; self.flash.page as usize];
-        Ok(self.read(place, &mut bytes)?.uncorrectable)
-    }
-
     /// The nodes of a block all of which has been read. What touches a page that was programmed
     /// last and cannot be corrected was never durable: bits of it may read well now and badly the
-    /// next time, and a deletion must not survive without the new name that was before it.
-    fn whole(&mut self, block: u32, bytes: &[u8], outcome: ReadOutcome) -> Result<(), Jffs2Error> {
+    /// next time, and a deletion must not survive without the new name that was before it. Of a page
+    /// that is read again for that, the second reading counts, with its outcome.
+    fn whole(
+        &mut self,
+        block: u32,
+        bytes: &mut [u8],
+        outcome: ReadOutcome,
+    ) -> Result<(), Jffs2Error> {
         let start = self.flash.start(block);
         let Some(last) = self.last_page(bytes) else {
             return self.nodes(block, bytes, self.flash.block);
         };
-        if outcome.uncorrectable && self.is_unreadable(start + last)? {
+        let page = &mut bytes[last as usize..(last + self.flash.page) as usize];
+        if outcome.uncorrectable && self.read(start + last, page)?.uncorrectable {
             return self.nodes(block, bytes, last);
         }
-        let page = &bytes[last as usize..(last + self.flash.page) as usize];
-        self.suspects.push(Page { place: start + last, bytes: page.into() });
+        self.suspects.push(Page { place: start + last, bytes: (&*page).into() });
         self.nodes(block, bytes, self.flash.block)
     }
 

@@ -14,7 +14,7 @@
 //!    and nothing is called durable any more.
 //! 5. No node lies in the last page of a block: the page before it is proven by it.
 
-use super::nodelist::RefKind;
+use super::nodelist::{NodeRef, RefKind};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
 use super::state::State;
@@ -106,19 +106,24 @@ impl State {
         })
     }
 
-    /// The first node alive in [start, end) that begins at `from` or behind.
+    /// The nodes, alive or dead, that touch [start, end), which lies in one block.
+    fn touching(&self, start: u32, end: u32) -> impl Iterator<Item = NodeRef> {
+        let nodes = self.blocks.get(start / self.flash.block).refs.iter().copied();
+        nodes.filter(move |node| {
+            let (place, len) = (node.place(), node.len());
+            node.kind() != RefKind::Filler && place < end && place + len > start
+        })
+    }
+
+    /// The first node alive that touches [start, end) and begins at `from` or behind.
     fn live_in(&self, start: u32, end: u32, from: u32) -> Option<u32> {
-        let refs = &self.blocks.get(start / self.flash.block).refs;
-        let mut nodes = refs.iter().filter(|node| node.is_live() && node.kind() != RefKind::Filler);
-        let touches = |place: u32, len: u32| place >= from && place < end && place + len > start;
-        nodes.find(|node| touches(node.place(), node.len())).map(|node| node.place())
+        let nodes = self.touching(start, end).filter(|node| node.is_live());
+        nodes.map(NodeRef::place).find(|place| *place >= from)
     }
 
     /// Whether a node, alive or dead, touches [start, end).
     fn is_touched(&self, start: u32, end: u32) -> bool {
-        let refs = &self.blocks.get(start / self.flash.block).refs;
-        let mut nodes = refs.iter().filter(|node| node.kind() != RefKind::Filler);
-        nodes.any(|node| node.place() < end && node.place() + node.len() > start)
+        self.touching(start, end).next().is_some()
     }
 
     /// Whether a block may be continued: its last page, if it is not full, holds no node.
@@ -138,9 +143,7 @@ impl State {
             copies.push(self.move_node(place)?);
             self.flush()?;
         }
-        let refs = &self.blocks.get(start / self.flash.block).refs;
-        let mine =
-            refs.iter().filter(|node| node.is_live() && (start..end).contains(&node.place()));
+        let mine = self.touching(start, end).filter(|node| node.is_live() && node.place() >= start);
         let (len, count) = mine.fold((0, 0), |(len, count), node| (len + node.len(), count + 1));
         // No record is longer than its node.
         self.reserve(len, Alloc::Collection, len.min(count * LONGEST_RECORD))?;

@@ -9,13 +9,14 @@ mod halves;
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
 use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_jffs2_format::ByteOrder;
+use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, encode};
+use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::drive::{DriveOptions, DriveReport, Subject, drive};
 use eraseblock_vfs::ops::{Op, strategy};
 use eraseblock_vfs::{
-    CompareOptions, FileSystem, ModelFs, ModelRules, NewInode, NewKind, RenameMode, Timestamp,
-    WritableFileSystem,
+    CompareOptions, FileSystem, ModelFs, ModelRules, NewInode, NewKind, RenameMode, SetAttr,
+    Timestamp, WritableFileSystem,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -79,6 +80,38 @@ fn a_file_survives_on_both_media() {
         assert_eq!(content(&reader, "dir/moved"), text);
         assert_eq!(reader.attr(dir).unwrap(), again.attr(dir).unwrap());
     }
+}
+
+/// A root without a node of its own had the time of its newest name until it got one.
+#[test]
+fn a_root_without_a_node_has_no_times_until_they_are_written() {
+    let chip = nor();
+    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    let mut bytes = Vec::new();
+    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    chip.program(0, &bytes).unwrap();
+    let times = |fs: &dyn FileSystem| {
+        let attr = fs.attr(1).unwrap();
+        (attr.atime, attr.mtime, attr.ctime)
+    };
+    let none = Timestamp::default();
+    let fs = mount(&chip);
+    assert_eq!(times(&fs), (none, none, none));
+    fs.check().unwrap();
+    let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+    fs.set_attr(2, &change, at(60)).unwrap();
+    drop(fs);
+    let fs = mount(&chip);
+    assert_eq!(times(&fs), (none, none, none), "the change was not one of the root");
+    fs.unlink(1, b"f", at(70)).unwrap();
+    assert_eq!(times(&fs), (none, at(70), at(70)));
+    drop(fs);
+    assert_eq!(times(&mount(&chip)), (none, at(70), at(70)));
+    let (reader, _) = Jffs2::open(Source::Device(chip), &OpenOptions::default()).unwrap();
+    assert_eq!(times(&reader), (none, at(70), at(70)));
 }
 
 /// A file system on a chip, driven beside the model.

@@ -172,6 +172,7 @@ impl State {
     }
 
     /// Reserves space for a DIRENT node, writes it and makes it the directory's word on the name.
+    /// A directory without a node gets one first, as it was, so that the DIRENT's time counts.
     /// Returns the inode the name referred to before, 0 for none.
     pub(crate) fn set_name(
         &mut self,
@@ -182,6 +183,10 @@ impl State {
         mctime: u32,
         alloc: Alloc,
     ) -> Result<u32, FsError> {
+        let known = self.inode(dir);
+        if known.is_made_up && mctime != 0 {
+            self.put_attributes(dir, known.attributes, &[], alloc)?;
+        }
         let record = summary::record_len(RefKind::Dirent, name.len());
         self.reserve(DIRENT_LEN + name.len() as u32, alloc, record)?;
         if ino == 0 && self.is_sabotaged(Sabotage::DeletionUnwritten) {
@@ -219,6 +224,7 @@ impl State {
         let place = self.put_inode(ino, version, &changed, &extent, RefState::Pristine)?;
         let loaded = self.inode_mut(ino);
         loaded.attributes = changed;
+        loaded.is_made_up = false;
         let old = loaded.metadata.replace(place);
         let cut =
             if changed.is_regular() { loaded.fragments.cut(changed.size) } else { Vec::new() };

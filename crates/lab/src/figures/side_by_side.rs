@@ -64,9 +64,9 @@ pub struct Cost {
     pub mount: f64,
     /// Bytes that mounting reads.
     pub mount_bytes: u64,
-    /// Bytes kept in memory for nodes, inodes and blocks after mounting; UBIFS keeps its index on
-    /// flash and says nothing.
-    pub memory: Option<u64>,
+    /// Bytes kept in memory after mounting, about: of JFFS2 for nodes, inodes and blocks; of UBIFS
+    /// for the properties of LEBs and what it has loaded of its index, UBI not counted.
+    pub memory: u64,
     /// Reading all files after that mount.
     pub read: f64,
     /// Deleting all files, and making that durable.
@@ -110,13 +110,13 @@ fn chip(mebibytes: u32) -> Result<Arc<Chip>, SideError> {
 struct Mounted {
     fs: Box<dyn WritableFileSystem>,
     ubi: Option<UbiDevice>,
-    memory: Option<u64>,
+    memory: u64,
 }
 
 fn mount(side: Side, chip: &Arc<Chip>) -> Result<Mounted, SideError> {
     if side == Side::Jffs2 {
         let (fs, report) = Jffs2Rw::mount(chip.clone(), &RwOptions::default())?;
-        return Ok(Mounted { fs: Box::new(fs), ubi: None, memory: Some(report.memory) });
+        return Ok(Mounted { fs: Box::new(fs), ubi: None, memory: report.memory });
     }
     let geometry = *chip.geometry();
     let layout =
@@ -134,7 +134,8 @@ fn mount(side: Side, chip: &Arc<Chip>) -> Result<Mounted, SideError> {
     }
     let volume = Arc::new(ubi.volume(VolumeId::new(0))?);
     let (fs, _) = UbifsMount::mount(volume, MountOptions::default())?;
-    Ok(Mounted { fs: Box::new(fs), ubi: Some(ubi), memory: None })
+    let memory = fs.memory();
+    Ok(Mounted { fs: Box::new(fs), ubi: Some(ubi), memory })
 }
 
 impl Mounted {

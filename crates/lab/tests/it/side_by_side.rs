@@ -4,10 +4,13 @@ use eraseblock_lab::figures::side_by_side::{Side, cost, mount_bytes};
 
 #[test]
 fn both_file_systems_do_the_same_work_on_one_chip() {
-    for side in [Side::Ubifs, Side::Jffs2] {
-        let cost = cost(side, 8).unwrap();
+    let costs = [Side::Ubifs, Side::Jffs2].map(|side| cost(side, 8).unwrap());
+    let nodes = mount_bytes(8, true).unwrap().nodes;
+    assert!(costs[1].memory > 16 * nodes, "each node is kept: {costs:?}");
+    for cost in costs {
         println!("{cost:?}");
         assert!(cost.write > 0.0 && cost.mount > 0.0 && cost.read > 0.0 && cost.delete > 0.0);
+        assert!(cost.memory > 1024 && cost.memory < 128 << 10, "{cost:?}");
         assert!(cost.mount < 0.5, "less than half a second for 8 MiB: {cost:?}");
     }
 }

@@ -48,6 +48,21 @@ impl Core {
         self.flash.is_sabotaged(bug)
     }
 
+    /// Bytes of memory taken, about: the index as far as it is loaded, the properties of all LEBs,
+    /// inodes, orphans, buds, write-buffers and pages.
+    pub(super) fn memory(&self) -> usize {
+        let heads: usize = self.heads.iter().map(Wbuf::memory).sum();
+        size_of::<Self>()
+            + self.flash.memory()
+            + self.tnc.memory()
+            + self.lprops.memory()
+            + self.inodes.memory()
+            + self.orphans.memory()
+            + self.log.memory()
+            + self.pages.memory()
+            + heads
+    }
+
     /// A number for a new inode (spec: ubifs-runtime 9.16).
     pub(super) fn next_inum(&mut self) -> Step<u32> {
         if self.highest_inum + 1 >= INO_LIMIT {

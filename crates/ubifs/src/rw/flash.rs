@@ -172,6 +172,13 @@ impl Flash {
         Ok(())
     }
 
+    /// Bytes of memory taken by what is remembered of LEBs.
+    pub(super) fn memory(&self) -> usize {
+        let near = self.near.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
+        near + ahead
+    }
+
     /// Forgets what is remembered of a LEB that is about to change.
     fn forget(&mut self, leb: u32) {
         let page = self.near.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -146,6 +146,12 @@ pub(super) struct InodeTable {
 }
 
 impl InodeTable {
+    /// Bytes of memory taken, about; extended attributes and symbolic links not counted.
+    pub(super) fn memory(&self) -> usize {
+        self.of.len() * (size_of::<InodeState>() + size_of::<u32>())
+            + self.parents.capacity() * size_of::<(u32, u32)>()
+    }
+
     pub(super) fn get(&self, ino: u32) -> Option<&InodeState> {
         self.of.get(&ino)
     }

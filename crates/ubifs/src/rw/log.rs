@@ -47,6 +47,11 @@ impl Log {
         Self { head, head_offset, tail, reserve: flash.leb_size.into(), ..Self::default() }
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        self.buds.len() * size_of::<(u32, Bud)>() + self.old_buds.capacity() * size_of::<u32>()
+    }
+
     /// The log LEB behind this one.
     pub(super) fn next_leb(flash: &Flash, leb: u32) -> u32 {
         if leb >= flash.sb.log_last() { LOG_FIRST } else { leb + 1 }

@@ -152,6 +152,14 @@ impl Lprops {
         })
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        let listed: usize = self.sets.iter().map(BySpace::len).sum();
+        self.lpt.memory()
+            + self.lebs.capacity() * size_of::<Lp>()
+            + listed * size_of::<(u32, u32)>()
+    }
+
     fn index_of(flash: &Flash, leb: u32) -> Step<usize> {
         if leb >= flash.main_first && leb < flash.leb_cnt {
             return Ok((leb - flash.main_first) as usize);

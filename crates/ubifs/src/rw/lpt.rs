@@ -112,6 +112,14 @@ impl Lpt {
         self.ltab.get_mut(index).ok_or(missing)
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
+        nodes * size_of::<Slot>()
+            + self.ltab.capacity() * size_of::<Row>()
+            + self.lsave.capacity() * size_of::<u32>()
+    }
+
     pub(super) fn is_loaded(&self, pnode: usize) -> bool {
         self.levels[0].get(pnode).is_some_and(|slot| slot.loaded)
     }

@@ -37,6 +37,11 @@ impl Orphans {
         Self { head, head_offset, ..Self::default() }
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        (self.all.len() + self.new.len()) * size_of::<(u32, u64)>()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -51,6 +51,11 @@ pub(super) struct Pages {
 }
 
 impl Pages {
+    /// Bytes of memory taken by pages, spare ones included.
+    pub(super) fn memory(&self) -> usize {
+        (self.of.len() + self.spare.len()) * PAGE
+    }
+
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }

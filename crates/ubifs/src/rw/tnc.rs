@@ -324,6 +324,16 @@ impl Tnc {
         }
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        let branches: usize = self.nodes.iter().map(|node| node.branches.capacity()).sum();
+        self.nodes.capacity() * size_of::<Znode>()
+            + branches * size_of::<Zbranch>()
+            + self.free.capacity() * size_of::<ZnodeId>()
+            + size_of_val(&self.old)
+            + self.old.len() * size_of::<(u32, u32)>()
+    }
+
     /// Znodes loaded.
     pub(super) fn loaded(&self) -> usize {
         self.nodes.len() - self.free.len()

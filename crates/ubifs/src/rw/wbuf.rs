@@ -38,6 +38,11 @@ impl Wbuf {
         self.offset = offset;
     }
 
+    /// Bytes of memory taken, about.
+    pub(super) fn memory(&self) -> usize {
+        self.buf.capacity() + self.inos.len() * size_of::<u32>()
+    }
+
     /// Bytes of the LEB that are used, those in the buffer included.
     pub(super) fn end(&self) -> u32 {
         self.offset + self.buf.len() as u32

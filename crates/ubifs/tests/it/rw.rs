@@ -42,6 +42,30 @@ pub(crate) fn file() -> NewInode<'static> {
 }
 
 #[test]
+fn memory_follows_what_is_loaded() {
+    let volume = empty(200);
+    let fs = mount(&volume).unwrap();
+    let bare = fs.memory();
+    for number in 0..400_u32 {
+        let ino = fs.create(1, format!("file-{number}").as_bytes(), &file(), NOW).unwrap();
+        fs.write(ino, 0, &[number as u8; 3000], NOW).unwrap();
+    }
+    let waiting = fs.memory();
+    assert!(waiting > bare + 300 * 4096, "pages that wait for the flash: {bare} to {waiting}");
+    fs.unmount().unwrap();
+    let fs = mount(&volume).unwrap();
+    let mounted = fs.memory();
+    assert!(mounted < 2 * bare + 16_384, "the index is on flash: {bare} to {mounted}");
+    for entry in fs.entries(1).unwrap() {
+        fs.read(entry.ino, 0, &mut [0; 3000]).unwrap();
+    }
+    let read = fs.memory();
+    // A branch of an index node for each inode, entry and block.
+    assert!(read > mounted + 1200 * 20, "index nodes are kept: {mounted} to {read}");
+    assert!(read < mounted + (1 << 20), "but not content: {mounted} to {read}");
+}
+
+#[test]
 fn a_file_is_written_and_read_back() {
     let volume = empty(64);
     let content: Vec<u8> = (0..100_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();

@@ -43,16 +43,16 @@ pub(super) fn fs(session: &mut Session) -> Result<(), Failure> {
 }
 
 fn tell_cost(cost: &Cost) -> String {
-    let memory = cost.memory.map_or(String::new(), |bytes| format!(", {bytes} bytes of memory"));
     format!(
-        "{} MiB, {:?}: write {} MiB {:.3} s, mount {:.4} s ({} bytes read{memory}), read {:.3} s, \
-         delete {:.4} s",
+        "{} MiB, {:?}: write {} MiB {:.3} s, mount {:.4} s ({} bytes read, {} bytes of memory), \
+         read {:.3} s, delete {:.4} s",
         cost.mebibytes,
         cost.side,
         cost.content,
         cost.write,
         cost.mount,
         cost.mount_bytes,
+        cost.memory,
         cost.read,
         cost.delete
     )

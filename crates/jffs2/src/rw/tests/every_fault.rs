@@ -6,6 +6,7 @@ use eraseblock_base::{ErrorClass, Location, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_vfs::{Background, FsError, FsErrorKind, SetAttr, XattrMode};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +32,20 @@ struct Faulty {
     plan: Mutex<Option<Plan>>,
     /// Reads, programs and erases so far.
     counts: Mutex<[u64; 3]>,
+    /// Reads of this block that fail from its next erase on.
+    deaf: Mutex<(Peb, u32)>,
+    is_deaf: AtomicBool,
 }
 
 impl Faulty {
     fn new(inner: Arc<Chip>, plan: Option<Plan>) -> Arc<Self> {
-        Arc::new(Self { inner, plan: Mutex::new(plan), counts: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            plan: Mutex::new(plan),
+            counts: Mutex::default(),
+            deaf: Mutex::new((Peb::new(0), 0)),
+            is_deaf: false.into(),
+        })
     }
 
     fn step(&self, kind: Kind, addr: u64) -> Result<(), MtdError> {
@@ -61,6 +71,13 @@ impl Mtd for Faulty {
 
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.step(Kind::Read, addr)?;
+        let (peb, left) = &mut *self.deaf.lock().unwrap();
+        let start = self.geometry().address_of(*peb);
+        let is_there = (start..start + u64::from(self.geometry().peb_size())).contains(&addr);
+        if self.is_deaf.load(Ordering::Relaxed) && is_there && *left > 0 {
+            *left -= 1;
+            return Err(MtdError::Failed { at: Location::Byte(addr), operation: "read" });
+        }
         self.inner.read(addr, buf)
     }
 
@@ -80,6 +97,9 @@ impl Mtd for Faulty {
 
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
         self.step(Kind::Erase, self.geometry().address_of(peb))?;
+        if self.deaf.lock().unwrap().0 == peb {
+            self.is_deaf.store(true, Ordering::Relaxed);
+        }
         self.inner.erase(peb)
     }
 
@@ -249,4 +269,44 @@ fn forgotten_buffers_and_torn_space_are_caught() {
         let run = || all(kind, Kind::Program, false, 1, &options);
         assert!(std::panic::catch_unwind(run).is_err(), "{sabotage:?}");
     }
+}
+
+/// A block that took its erase but could not be read back stayed in use for ever.
+#[test]
+fn a_block_that_is_never_read_back_is_marked_bad() {
+    for (failures, bad) in [(1, 0), (2, 0), (u32::MAX, 1)] {
+        let chip = chip(MediumKind::Nand);
+        let device = Faulty::new(Arc::clone(&chip), None);
+        *device.deaf.lock().unwrap() = (Peb::new(5), failures);
+        let options = RwOptions::default();
+        let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
+        let mut kept = Kept::new();
+        work(&fs, &mut kept, 3).unwrap();
+        assert!(device.deaf.lock().unwrap().1 < failures, "the block was erased");
+        assert_eq!(chip.is_bad(Peb::new(5)).unwrap(), bad == 1, "{failures} failures");
+        assert_eq!(chip.wear_report().bad_blocks, bad, "{failures} failures");
+        let (fs, _) = Jffs2Rw::mount(chip, &options).unwrap();
+        verify(&fs, &kept, "after it");
+    }
+}
+
+#[test]
+fn a_device_that_cannot_read_makes_no_block_bad() {
+    let chip = chip(MediumKind::Nand);
+    let device = Faulty::new(Arc::clone(&chip), None);
+    let options = RwOptions::default();
+    let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
+    let ino = fs.create(1, b"file", &FILE, at(1)).unwrap();
+    let mut failed = 0;
+    for round in 0..100 {
+        let reads = Plan { kind: Kind::Read, after: device.count(Kind::Read), for_good: true };
+        *device.plan.lock().unwrap() = None;
+        fs.write(ino, 0, &bytes_of(round, 6000), at(1)).unwrap();
+        *device.plan.lock().unwrap() = Some(reads);
+        for _ in 0..10 {
+            failed += u32::from(fs.background_step().is_err());
+        }
+    }
+    assert!(failed > 100, "{failed} erasures failed");
+    assert_eq!(chip.wear_report().bad_blocks, 0);
 }
