@@ -55,12 +55,12 @@ impl Volume {
         self.read(leb, 0, buf)
     }
 
-    /// Reads a LEB that is written from its start on. Behind a piece that is erased, and longer than
-    /// what a power cut can tear, nothing was written: it is not read and taken as erased.
+    /// Reads a LEB that is written from its start on. Behind an erased piece of several of the units
+    /// that a power cut can tear nothing was written: that is not read and taken as erased.
     pub(crate) fn read_written(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<(), MtdError> {
         buf.clear();
         buf.resize(self.leb_size() as usize, 0xFF);
-        let piece = PIECE.max(2 * self.max_write());
+        let piece = PIECE * self.max_write();
         for (offset, part) in (0..).step_by(piece as usize).zip(buf.chunks_mut(piece as usize)) {
             self.read(leb, offset, part)?;
             if is_erased(part) {
@@ -71,8 +71,8 @@ impl Volume {
     }
 }
 
-/// Bytes read at once of a LEB that may have few.
-const PIECE: u32 = 16 << 10;
+/// Units read at once of a LEB that may have few.
+const PIECE: u32 = 4;
 
 /// The bytes of a volume cut into LEBs of another size: an image was written to a volume, or
 /// opened, with a LEB size that is not its own.

@@ -5,7 +5,7 @@ use super::{Bench, fresh, remove, text, timed};
 use anyhow::{Result, ensure};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, encode};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -66,7 +66,8 @@ impl Bench {
         let word = |is_right: bool| if is_right { "right" } else { "wrong" };
         println!("\n{:52} {:>9} {:>9}", "an image with a history", "ours", "jefferson");
         let mut wrong = 0;
-        for (what, check) in CHECKS {
+        let as_root = rustix::process::geteuid().is_root();
+        for (what, check) in CHECKS.iter().chain(ROOT_CHECKS.iter().filter(|_| as_root)) {
             let (ours, theirs) = (check(&out), check(&peer_out));
             println!("{what:52} {:>9} {:>9}", word(ours), word(theirs));
             wrong += u32::from(!ours);
@@ -80,7 +81,7 @@ impl Bench {
 type Check = fn(&Path) -> bool;
 
 /// What can be seen of the image when it has been extracted.
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 13] = [
     ("a deleted file stays deleted", |top| !top.join("deleted").exists()),
     ("a renamed file has its new name only", |top| {
         !top.join("before").exists() && holds(&top.join("after"), b"renamed")
@@ -98,15 +99,37 @@ const CHECKS: [(&str, Check); 10] = [
     ("a hole is zeros", |top| holds(&top.join("hole"), &[0; 9000])),
     ("a replaced file is the newer one", |top| holds(&top.join("replaced"), b"new")),
     ("modes are kept", |top| {
-        fs::metadata(top.join("one")).is_ok_and(|meta| meta.permissions().mode() & 0o7777 == 0o640)
+        fs::metadata(top.join("after"))
+            .is_ok_and(|meta| meta.permissions().mode() & 0o7777 == 0o640)
     }),
     ("times are kept", |top| {
-        fs::metadata(top.join("one")).is_ok_and(|meta| meta.mtime() == i64::from(TIME))
+        fs::metadata(top.join("after")).is_ok_and(|meta| meta.mtime() == i64::from(TIME))
     }),
     ("extended attributes are kept", |top| {
         let mut value = [0; 16];
         let len = rustix::fs::lgetxattr(top.join("one"), "user.key", &mut value[..]);
         len.is_ok_and(|len| value[..len] == *b"value")
+    }),
+    ("a symbolic link leads where it should", |top| {
+        fs::read_link(top.join("link")).is_ok_and(|target| target == Path::new("one"))
+    }),
+    ("a pipe is one", |top| {
+        fs::symlink_metadata(top.join("pipe")).is_ok_and(|meta| meta.file_type().is_fifo())
+    }),
+    ("of a damaged node the older version is taken", |top| holds(&top.join("damaged"), b"older")),
+];
+
+/// What can be seen if root extracted it.
+const ROOT_CHECKS: [(&str, Check); 2] = [
+    ("a device is one", |top| {
+        let meta = fs::symlink_metadata(top.join("null"));
+        meta.is_ok_and(|meta| {
+            let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+            meta.file_type().is_char_device() && (major, minor) == (1, 3)
+        })
+    }),
+    ("owners are kept", |top| {
+        fs::metadata(top.join("after")).is_ok_and(|meta| (meta.uid(), meta.gid()) == (1000, 100))
     }),
 ];
 
@@ -123,19 +146,35 @@ fn history() -> Vec<u8> {
     let mut version = 0;
     let mut name = |image: &mut Vec<u8>, name: &str, ino: u32| {
         version += 1;
-        let file_type = if ino == 0 { 0 } else { 8 };
+        let file_type = match ino {
+            0 => 0,
+            10 => 10,
+            11 => 1,
+            12 => 2,
+            _ => 8,
+        };
         let name = name.as_bytes();
         let entry = Dirent { pino: 1, version, ino, mctime: TIME, file_type, name };
         encode::dirent(ByteOrder::Little, &entry, image);
     };
-    let node =
-        |image: &mut Vec<u8>, ino: u32, version: u32, isize: u32, offset: u32, data: &[u8]| {
-            let dsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let (mode, mtime) = (0o100_640, TIME);
-            let node =
-                Inode { ino, version, mode, isize, offset, dsize, mtime, ..Inode::default() };
-            encode::inode(ByteOrder::Little, &node, data, image);
+    let node = |image: &mut Vec<u8>,
+                ino: u32,
+                version: u32,
+                isize: u32,
+                offset: u32,
+                data: &[u8]| {
+        let dsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let mode = match ino {
+            10 => 0o120_777,
+            11 => 0o010_600,
+            12 => 0o020_600,
+            _ => 0o100_640,
         };
+        let (uid, gid, mtime) = (1000, 100, TIME);
+        let node =
+            Inode { ino, version, mode, uid, gid, isize, offset, dsize, mtime, ..Inode::default() };
+        encode::inode(ByteOrder::Little, &node, data, image);
+    };
     for (file, ino) in [
         ("deleted", 2),
         ("before", 3),
@@ -145,6 +184,10 @@ fn history() -> Vec<u8> {
         ("overwritten", 6),
         ("hole", 7),
         ("replaced", 8),
+        ("link", 10),
+        ("pipe", 11),
+        ("null", 12),
+        ("damaged", 13),
     ] {
         name(&mut image, file, ino);
     }
@@ -174,6 +217,15 @@ fn history() -> Vec<u8> {
     let pair = Xattr { xid: 1, version: 1, prefix: 1, name: b"key", value: b"value" };
     encode::xattr(ByteOrder::Little, &pair, &mut image);
     encode::xref(ByteOrder::Little, &Xref { ino: 4, xid: 1, xseqno: 2 }, &mut image);
+    node(&mut image, 10, 1, 3, 0, b"one");
+    node(&mut image, 11, 1, 0, 0, &[]);
+    node(&mut image, 12, 1, 0, 0, &[3, 1]);
+    node(&mut image, 13, 1, 5, 0, b"older");
+    // No padding comes behind its content, which is damaged then.
+    node(&mut image, 13, 2, 8, 0, b"too new!");
+    if let Some(last) = image.last_mut() {
+        *last ^= 0xFF;
+    }
     image.resize(BLOCK, 0xFF);
     image
 }

@@ -5,6 +5,7 @@ use crate::mkfs::{self, LebSink, MkfsOptions, NoProgress};
 use crate::report::Report;
 use crate::rw::shadow::Shadow;
 use crate::sb;
+use crate::volume::Volume;
 use eraseblock_mtd::LebFile;
 use eraseblock_vfs::SourceTree;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
@@ -29,14 +30,38 @@ impl LebSink for Image {
     }
 }
 
-fn flash() -> Flash {
+fn image() -> Vec<u8> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut image = Image::default();
     let options = MkfsOptions::new(LEB, 512, 40);
     mkfs::build(&SourceTree::new(root), &options, &mut image, &NoProgress).unwrap();
-    let file = LebFile::new(image.0, LEB, 512, Some(40)).unwrap();
+    image.0
+}
+
+fn load(image: Vec<u8>) -> (Arc<dyn LebDevice>, Superblock) {
+    let file = LebFile::new(image, LEB, 512, Some(40)).unwrap();
     let found = sb::load(Arc::new(Shadow::new(Arc::new(file))), &mut Report::new(true)).unwrap();
-    Flash::new(found.device, found.sb, Sabotage::None)
+    (found.device, found.sb)
+}
+
+fn flash() -> Flash {
+    let (device, sb) = load(image());
+    Flash::new(device, sb, Sabotage::None)
+}
+
+#[test]
+fn a_leb_is_read_to_where_nothing_was_written() {
+    let mut image = image();
+    let last = 3 * LEB as usize - 1;
+    image[last] = 0;
+    let (device, sb) = load(image);
+    let volume = Volume::new(device, sb);
+    let (mut written, mut whole) = (Vec::new(), Vec::new());
+    volume.read_leb(Leb::new(2), &mut whole).unwrap();
+    volume.read_written(Leb::new(2), &mut written).unwrap();
+    assert_eq!(whole.pop(), Some(0));
+    assert_eq!(written.pop(), Some(0xFF), "what lies behind an erased piece is not looked at");
+    assert!(whole == written && written[0] != 0xFF);
 }
 
 fn near(flash: &Flash, leb: u32, offset: u32, len: usize) -> Vec<u8> {
