@@ -28,26 +28,29 @@ pub(crate) struct Selected {
 /// Where the copies agree, what was never written is not read.
 pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Selected>, UbifsError> {
     let mut lebs = [Vec::new(), Vec::new()];
-    let is_read = (MASTER_LEB..)
-        .zip(&mut lebs)
-        .all(|(number, bytes)| volume.read_written(Leb::new(number), bytes).is_ok());
-    let [first, second] = copies(volume, &lebs);
-    if let Some((_, offset)) = first.agrees_with(&second).filter(|_| is_read) {
-        return match first.accept(offset, false, report)? {
-            None => Ok(newest(&first, &second, report)),
-            selected => Ok(selected),
-        };
+    let mut ends = [Ok(0), Ok(0)];
+    for ((number, bytes), end) in (MASTER_LEB..).zip(&mut lebs).zip(&mut ends) {
+        *end = volume.read_written(Leb::new(number), bytes);
     }
-    for (number, bytes) in (MASTER_LEB..).zip(&mut lebs) {
-        if let Err(error) = volume.read_leb(Leb::new(number), bytes) {
-            report.refuse_read(leb_start(number), "master-unreadable", error)?;
-            bytes.fill(0);
+    let [first, second] = copies(volume, &lebs);
+    let agreed = first.agrees_with(&second).filter(|_| ends.iter().all(Result::is_ok));
+    if agreed.is_none() {
+        for ((number, bytes), end) in (MASTER_LEB..).zip(&mut lebs).zip(ends) {
+            let rest = end.and_then(|end| volume.read_rest(Leb::new(number), end, bytes));
+            if let Err(error) = rest {
+                report.refuse_read(leb_start(number), "master-unreadable", error)?;
+                bytes.fill(0);
+            }
         }
     }
     let [first, second] = copies(volume, &lebs);
-    if let Some((leb, offset)) = recover(&first, &second, report)? {
+    let (chosen, was_recovered) = match agreed {
+        Some(slot) => (Some(slot), false),
+        None => (recover(&first, &second, report)?, true),
+    };
+    if let Some((leb, offset)) = chosen {
         let leb = if leb == first.leb { &first } else { &second };
-        if let Some(selected) = leb.accept(offset, true, report)? {
+        if let Some(selected) = leb.accept(offset, was_recovered, report)? {
             return Ok(Some(selected));
         }
     }

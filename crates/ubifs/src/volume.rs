@@ -55,19 +55,28 @@ impl Volume {
         self.read(leb, 0, buf)
     }
 
-    /// Reads a LEB that is written from its start on. Behind an erased piece of several of the units
-    /// that a power cut can tear nothing was written: that is not read and taken as erased.
-    pub(crate) fn read_written(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<(), MtdError> {
+    /// Reads a LEB that is written from its start on, and says up to where. Behind an erased piece of
+    /// several of the units that a power cut can tear nothing was written: that is not read and
+    /// taken as erased.
+    pub(crate) fn read_written(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<u32, MtdError> {
         buf.clear();
         buf.resize(self.leb_size() as usize, 0xFF);
         let piece = PIECE * self.max_write();
-        for (offset, part) in (0..).step_by(piece as usize).zip(buf.chunks_mut(piece as usize)) {
-            self.read(leb, offset, part)?;
+        let mut end = 0;
+        for part in buf.chunks_mut(piece as usize) {
+            self.read(leb, end, part)?;
+            end += part.len() as u32;
             if is_erased(part) {
                 break;
             }
         }
-        Ok(())
+        Ok(end)
+    }
+
+    /// Reads what [`Volume::read_written`] has not read. What it has read is not read again: cells
+    /// that were being programmed at a power cut may tell another story.
+    pub(crate) fn read_rest(&self, leb: Leb, end: u32, buf: &mut [u8]) -> Result<(), MtdError> {
+        self.read(leb, end, buf.get_mut(end as usize..).unwrap_or_default())
     }
 }
 
