@@ -47,12 +47,19 @@ pub(crate) const NAND_512: Shape =
 pub(crate) const NOR: Shape =
     Shape { kind: MediumKind::Nor, peb: 64 << 10, pebs: 96, page: 1, unit: 1 };
 
+/// What Linux takes for the write-buffer of the guest's NOR: it mends no more than a power cut can
+/// tear of one program.
+const MTDRAM_BUFFER: u32 = 64;
+
 impl Shape {
     fn chip(self) -> Result<Arc<Chip>> {
         let oob = if self.kind == MediumKind::Nand { self.page / 32 } else { 0 };
         let Self { kind, peb, pebs, page, unit } = self;
-        let geometry = Geometry::new(kind, peb, pebs, page, unit, oob)?;
-        Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
+        let mut config = ChipConfig::of_geometry(Geometry::new(kind, peb, pebs, page, unit, oob)?)?;
+        if kind == MediumKind::Nor {
+            config = config.with_buffer(MTDRAM_BUFFER)?;
+        }
+        Ok(Arc::new(Chip::new(config)))
     }
 
     fn layout(self) -> Result<HeaderLayout> {
