@@ -79,6 +79,8 @@ cuts-ubifs:
 	$(CUTS) ubifs --chip mini --sequences pair --nested 211 --states 50000
 	$(CUTS) ubifs --chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough
 	$(CUTS) ubifs --chip mini-big --sequences aged --every 7 --nested 211 --states 5000
+	$(CUTS) ubifs --chip nor --sequences single --every 5 --nested 211
+	$(CUTS) ubifs --chip nor-wide --sequences aged --every 11 --nested 211 --states 5000
 	$(CUTS) ubifs --chip subpage --sequences single --every 3 --nested 0
 	$(CUTS) ubifs --chip large --sequences single --every 5 --nested 0
 

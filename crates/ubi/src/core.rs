@@ -131,7 +131,7 @@ impl Core {
 
     pub(crate) fn leb_io(&self, id: VolumeId) -> Result<LebIo, UbiError> {
         let leb_size = self.usable(self.volume(id)?);
-        Ok(LebIo { leb_size, min_io: self.io.layout.min_io(), max_write: self.io.layout.min_io() })
+        Ok(LebIo { leb_size, min_io: self.io.layout.min_io(), max_write: self.io.max_write() })
     }
 
     /// The header of a new block of a LEB, without sequence number.

@@ -159,7 +159,7 @@ impl LebDevice for UbiVolume {
     }
 
     fn max_write(&self) -> u32 {
-        self.layout.min_io()
+        self.layout.min_io().max(self.device.geometry().write_buffer())
     }
 
     fn leb_count(&self) -> u32 {

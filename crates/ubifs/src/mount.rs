@@ -48,6 +48,8 @@ pub struct MountInfo {
     pub journal_bytes: u64,
     /// Orphans removed.
     pub orphans_removed: u64,
+    /// Extended attributes that were removed with them. Linux 6.1 leaves their inodes behind.
+    pub orphan_attributes_removed: u64,
     /// Inodes whose size was raised to where their content ends.
     pub sizes_fixed: u64,
 }
@@ -139,9 +141,9 @@ impl Ubifs {
         };
         let journal_bytes = journal.bytes;
         let outcome = journal.apply(&mut tnc, need_recovery || log.is_lost, report);
-        let mut orphans_removed = 0;
+        let mut killed = orphan::Killed::default();
         if need_recovery && !master.has(master_flags::NO_ORPHANS) {
-            orphans_removed = orphan::kill(&mut tnc, report)?;
+            killed = orphan::kill(&mut tnc, report)?;
         }
         let mut fs = Self::new(tnc, Some(master));
         fs.info = MountInfo {
@@ -150,7 +152,8 @@ impl Ubifs {
             buds: log.buds.len() as u64,
             replayed_nodes: outcome.nodes,
             journal_bytes,
-            orphans_removed,
+            orphans_removed: killed.inodes,
+            orphan_attributes_removed: killed.attributes,
             sizes_fixed: outcome.sizes.len() as u64,
         };
         fs.sizes = outcome.sizes;

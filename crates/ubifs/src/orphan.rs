@@ -8,17 +8,25 @@ use crate::volume::Volume;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::Key;
 
-/// Removes the listed inodes whose link count is 0; says how many.
-pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<u64, UbifsError> {
+/// What was removed.
+#[derive(Debug, Default)]
+pub(crate) struct Killed {
+    pub(crate) inodes: u64,
+    /// Their extended attributes.
+    pub(crate) attributes: u64,
+}
+
+/// Removes the listed inodes whose link count is 0.
+pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<Killed, UbifsError> {
     let volume = std::sync::Arc::clone(&tnc.volume);
-    let mut removed = 0;
+    let mut killed = Killed::default();
     for ino in read(&volume, report)?.inos {
         if is_unlinked(tnc, ino) {
-            tnc.remove_inode(ino);
-            removed += 1;
+            killed.attributes += tnc.remove_inode(ino);
+            killed.inodes += 1;
         }
     }
-    Ok(removed)
+    Ok(killed)
 }
 
 /// Reads the orphan area.

@@ -139,9 +139,9 @@ impl Tnc {
         Overlay::remove_name(self.names(key), name);
     }
 
-    /// Removes an inode with its content, entries and extended attributes
-    /// (spec: ubifs-runtime 10.15).
-    pub(crate) fn remove_inode(&mut self, ino: u32) {
+    /// Removes an inode with its content, entries and extended attributes, and says how many of
+    /// these there were (spec: ubifs-runtime 10.15).
+    pub(crate) fn remove_inode(&mut self, ino: u32) -> u64 {
         let mut values = Vec::new();
         let mut buf = Vec::new();
         self.scan(Key::xent(ino, 0), Key::last_of(ino), &mut |branch| {
@@ -152,10 +152,11 @@ impl Tnc {
             values.extend(target);
             ControlFlow::Continue(())
         });
-        for value in values {
-            self.overlay.hide(Key::first_of(value)..=Key::last_of(value));
+        for value in &values {
+            self.overlay.hide(Key::first_of(*value)..=Key::last_of(*value));
         }
         self.overlay.hide(Key::first_of(ino)..=Key::last_of(ino));
+        values.len() as u64
     }
 
     /// Removes the blocks of a file that a truncation cuts off (spec: ubifs-format 4.5).
