@@ -35,6 +35,7 @@ pub(crate) use fastmap::InUse;
 pub use report::Refusal;
 use report::Report;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 pub(crate) use volumes::bad_block_limit;
 
 /// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
@@ -207,6 +208,9 @@ pub struct Attachment {
     pub(crate) erase_order: Vec<Peb>,
     /// Both copies of the volume table are good and the same.
     pub(crate) tables_agree: bool,
+    /// The data of the newest copy that had a rival. It may have been being written when the power
+    /// went off: who cannot move it elsewhere had better not read it from the flash again.
+    pub(crate) newest_copy: Option<(Peb, Arc<[u8]>)>,
     /// The fastmap everything was taken from.
     pub(crate) fastmap: Option<InUse>,
     /// Super blocks of other fastmaps.
@@ -334,7 +338,7 @@ fn assemble(
     is_empty: bool,
     available_lebs: Option<u32>,
 ) -> Attachment {
-    let volumes::Stage { scanner, mut report, collected, maps, .. } = stage;
+    let volumes::Stage { scanner, mut report, mut collected, maps, .. } = stage;
     let counts = collected.counts();
     let layout = scanner.layout;
     collected.report_garbage(&mut report);
@@ -361,6 +365,7 @@ fn assemble(
         findings,
         erase_order: collected.erase_order(),
         tables_agree: false,
+        newest_copy: collected.newest_copy.take().map(|copy| (copy.peb, copy.data.into())),
         fastmap: None,
         anchors: collected.anchors.clone(),
         pebs: collected.into_pebs(),

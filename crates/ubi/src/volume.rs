@@ -61,6 +61,7 @@ impl Ubi {
             layout: self.attachment.layout,
             map: self.attachment.map(info.id).cloned().unwrap_or_default(),
             info: info.clone(),
+            newest_copy: self.attachment.newest_copy.clone(),
         })
     }
 }
@@ -72,6 +73,8 @@ pub struct UbiVolume {
     layout: HeaderLayout,
     map: VolumeMap,
     info: VolumeInfo,
+    /// What attaching read of the block that was perhaps being written when the power went off.
+    newest_copy: Option<(Peb, Arc<[u8]>)>,
 }
 
 impl UbiVolume {
@@ -126,6 +129,15 @@ impl UbiVolume {
         self.device.geometry().address_of(peb) + u64::from(offset)
     }
 
+    /// Fills the start of `buf` with what attaching has read already; says how much that is.
+    fn read_known(&self, peb: Peb, offset: usize, buf: &mut [u8]) -> usize {
+        let copy = self.newest_copy.as_ref().filter(|(of, _)| *of == peb);
+        let known = copy.and_then(|(_, data)| data.get(offset..)).unwrap_or_default();
+        let len = known.len().min(buf.len());
+        buf[..len].copy_from_slice(&known[..len]);
+        len
+    }
+
     fn check(
         &self,
         operation: &'static str,
@@ -176,7 +188,12 @@ impl LebDevice for UbiVolume {
             buf.fill(0xFF);
             return Ok(ReadOutcome::CLEAN);
         };
-        self.device.read(self.address(peb, self.layout.data_offset() + offset), buf)
+        let known = self.read_known(peb, offset as usize, buf);
+        let (start, buf) = (offset + known as u32, &mut buf[known..]);
+        if buf.is_empty() {
+            return Ok(ReadOutcome::CLEAN);
+        }
+        self.device.read(self.address(peb, self.layout.data_offset() + start), buf)
     }
 
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {

@@ -93,6 +93,14 @@ impl PebRecord {
     }
 }
 
+/// A copy as it was when it proved to be complete.
+#[derive(Debug)]
+pub(super) struct NewestCopy {
+    pub(super) peb: Peb,
+    pub(super) sqnum: SqNum,
+    pub(super) data: Vec<u8>,
+}
+
 /// Everything the scan found.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
@@ -106,6 +114,8 @@ pub(super) struct Collected {
     /// Copies of the volume table as they were when they proved to be complete: unstable cells
     /// may not read so again.
     pub(super) tables: Vec<(Peb, Vec<u8>)>,
+    /// The newest of the other copies that proved to be complete.
+    pub(super) newest_copy: Option<NewestCopy>,
     /// Super blocks of fastmaps that are not in use.
     pub(super) anchors: Vec<Peb>,
     pub(super) erase_counters: EraseCounters,

@@ -1,6 +1,6 @@
 //! One eraseblock for each LEB (spec: ubi 9.2, 9.3).
 
-use super::collect::{Candidate, Collected, VolumeTraits};
+use super::collect::{Candidate, Collected, NewestCopy, VolumeTraits};
 use super::report::Report;
 use super::scan::Scanner;
 use crate::map::VolumeMap;
@@ -173,6 +173,9 @@ impl Resolver<'_, '_> {
         }
         if new.volume == LAYOUT_VOLUME {
             self.collected.tables.push((new.peb, self.data.clone()));
+        } else if self.collected.newest_copy.as_ref().is_none_or(|copy| copy.sqnum < new.sqnum) {
+            let data = std::mem::take(&mut self.data);
+            self.collected.newest_copy = Some(NewestCopy { peb: new.peb, sqnum: new.sqnum, data });
         }
         Ok(Some(quality))
     }

@@ -11,3 +11,4 @@ mod mutation;
 mod random;
 mod retention;
 mod running;
+mod unstable;
