@@ -10,6 +10,17 @@ pub(crate) struct Sample {
     folder: tempfile::TempDir,
 }
 
+/// A test that panics leaves no mount behind.
+impl Drop for Sample {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for place in places.filter(|place| Path::new(place).starts_with(self.folder.path())) {
+            let _ = Command::new("fusermount3").args(["-u", "-z", place]).status();
+        }
+    }
+}
+
 /// What a run did.
 pub(crate) struct Run {
     pub(crate) code: i32,
