@@ -26,6 +26,7 @@ mod volumes;
 use crate::error::UbiError;
 use crate::map::VolumeMap;
 use collect::Collected;
+pub(crate) use collect::NewestCopy;
 use eraseblock_base::{Findings, Peb, VolumeId};
 use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::{
@@ -35,7 +36,6 @@ pub(crate) use fastmap::InUse;
 pub use report::Refusal;
 use report::Report;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 pub(crate) use volumes::bad_block_limit;
 
 /// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
@@ -208,9 +208,9 @@ pub struct Attachment {
     pub(crate) erase_order: Vec<Peb>,
     /// Both copies of the volume table are good and the same.
     pub(crate) tables_agree: bool,
-    /// The data of the newest copy that had a rival. It may have been being written when the power
-    /// went off: who cannot move it elsewhere had better not read it from the flash again.
-    pub(crate) newest_copy: Option<(Peb, Arc<[u8]>)>,
+    /// The newest copy of a LEB that had a rival. It may have been being written when the power
+    /// went off: who writes writes it once more, who cannot does not read it from the flash again.
+    pub(crate) newest_copy: Option<NewestCopy>,
     /// The fastmap everything was taken from.
     pub(crate) fastmap: Option<InUse>,
     /// Super blocks of other fastmaps.
@@ -365,7 +365,7 @@ fn assemble(
         findings,
         erase_order: collected.erase_order(),
         tables_agree: false,
-        newest_copy: collected.newest_copy.take().map(|copy| (copy.peb, copy.data.into())),
+        newest_copy: collected.newest_copy.take(),
         fastmap: None,
         anchors: collected.anchors.clone(),
         pebs: collected.into_pebs(),

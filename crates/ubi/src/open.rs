@@ -5,7 +5,7 @@
 //! 2. Both copies of the volume table are equal and good when a device has been opened for writing.
 
 use crate::account::Accounting;
-use crate::attach::{AttachOptions, Attachment, PebState, VolumeInfo, attach};
+use crate::attach::{AttachOptions, Attachment, NewestCopy, PebState, VolumeInfo, attach};
 use crate::core::{Core, Counters, Volume};
 use crate::error::UbiError;
 use crate::fastmap::FastmapState;
@@ -19,8 +19,8 @@ use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME};
 use eraseblock_ubi_format::table::{TableVerdict, encode_table, read_table};
 use eraseblock_ubi_format::{
-    Compat, EraseCount, HeaderLayout, HeaderState, VidHeader, VolumeFlags, VolumeKind, VolumeName,
-    VolumeRecord,
+    Compat, EraseCount, HeaderLayout, HeaderState, SqNum, VidHeader, VolumeFlags, VolumeKind,
+    VolumeName, VolumeRecord,
 };
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -57,6 +57,7 @@ pub(crate) fn open(
     let mut early = Early::new(io, &mut attachment, options);
     if early.core.read_only.is_none() {
         early.erase_anchors(&attachment)?;
+        early.settle_newest_copy(&attachment)?;
         early.recover_table(&attachment)?;
     }
     let core = early.finish(options, &attachment)?;
@@ -183,6 +184,41 @@ impl Early {
         Ok(())
     }
 
+    /// Writes the newest copy of a LEB once more, before what it replaces is erased: it may have
+    /// been being written when the power went off, and have read well for the last time.
+    fn settle_newest_copy(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
+        let Some(copy) = &attachment.newest_copy else { return Ok(()) };
+        if !self.is_last_written(copy) {
+            return Ok(());
+        }
+        let is_rival = |peb: &Peb| copy.rivals.contains(peb);
+        let (mut rivals, others) = self.erase.iter().partition(|peb| is_rival(peb));
+        self.erase = others;
+        let mut bytes = copy.data.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(self.core.io.layout.min_io() as usize), 0xFF);
+        let written = self.write_copy(&copy.header, &bytes);
+        self.erase.append(&mut rivals);
+        match written {
+            // Then it stays as it is, like everything on a full device.
+            Err(UbiError::NoSpace { .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether a copy is in use and nothing has been written behind it.
+    fn is_last_written(&self, copy: &NewestCopy) -> bool {
+        let core = &self.core;
+        let NewestCopy { peb, header, data, .. } = copy;
+        let Ok(volume) = core.volume(header.volume) else { return false };
+        if volume.peb(header.leb) != Some(*peb) {
+            return false;
+        }
+        let start = data.len().next_multiple_of(core.io.layout.min_io() as usize);
+        let mut rest = vec![0; (core.usable(volume) as usize).saturating_sub(start)];
+        let offset = core.io.layout.data_offset() + start as u32;
+        core.io.read(*peb, offset, &mut rest).is_ok() && rest.iter().all(|byte| *byte == 0xFF)
+    }
+
     /// Makes both copies of the volume table good and equal (spec: ubi 10).
     fn recover_table(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         if attachment.tables_agree {
@@ -209,7 +245,7 @@ impl Early {
         }
         for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
             if !copy.as_ref().is_some_and(|(found, good)| *good && *found == bytes) {
-                self.write_copy(Leb::new(leb), &bytes)?;
+                self.write_table(Leb::new(leb), &bytes)?;
             }
         }
         Ok(())
@@ -232,29 +268,35 @@ impl Early {
     }
 
     /// Writes a copy of the table into another block (spec: ubi 10, step W).
-    fn write_copy(&mut self, leb: Leb, bytes: &[u8]) -> Result<(), UbiError> {
+    fn write_table(&mut self, leb: Leb, bytes: &[u8]) -> Result<(), UbiError> {
+        let header = VidHeader {
+            kind: VolumeKind::Dynamic,
+            // Marked as a copy, so that half of it does not win over the old one.
+            copy_flag: true,
+            compat: Compat::Reject,
+            volume: LAYOUT_VOLUME,
+            leb,
+            data_size: u32::try_from(bytes.len()).expect("within a LEB"),
+            used_lebs: 0,
+            data_pad: 0,
+            data_crc: crc32(bytes),
+            sqnum: SqNum::default(),
+        };
+        self.write_copy(&header, bytes)
+    }
+
+    /// Writes a LEB into another block; the sequence number of `header` does not count.
+    fn write_copy(&mut self, header: &VidHeader, bytes: &[u8]) -> Result<(), UbiError> {
         let mut attempt = 1;
         loop {
             let peb = self.early_peb()?;
-            let header = VidHeader {
-                kind: VolumeKind::Dynamic,
-                // Marked as a copy, so that half of it does not win over the old one.
-                copy_flag: true,
-                compat: Compat::Reject,
-                volume: LAYOUT_VOLUME,
-                leb,
-                data_size: u32::try_from(bytes.len()).expect("within a LEB"),
-                used_lebs: 0,
-                data_pad: 0,
-                data_crc: crc32(bytes),
-                sqnum: self.core.next_sqnum(),
-            };
+            let header = VidHeader { sqnum: self.core.next_sqnum(), ..*header };
             let io = &self.core.io;
             let written = io.write_vid(peb, &header).and_then(|()| io.write_data(peb, 0, bytes));
             match written {
                 Ok(()) => {
-                    let volume = self.core.volume_mut(LAYOUT_VOLUME)?;
-                    let old = volume.map[leb.index()].replace(peb);
+                    let volume = self.core.volume_mut(header.volume)?;
+                    let old = volume.map[header.leb.index()].replace(peb);
                     self.core.wl.put(peb, Place::Used);
                     if let Some(old) = old {
                         self.core.wl.take(old);

@@ -5,7 +5,7 @@
 //! 1. An unmapped LEB reads as 0xFF.
 //! 2. No byte beyond the usable LEB size is ever read: that is `data_pad`.
 
-use crate::attach::{AttachOptions, Attachment, VolumeInfo, attach};
+use crate::attach::{AttachOptions, Attachment, NewestCopy, VolumeInfo, attach};
 use crate::error::UbiError;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
@@ -74,7 +74,7 @@ pub struct UbiVolume {
     map: VolumeMap,
     info: VolumeInfo,
     /// What attaching read of the block that was perhaps being written when the power went off.
-    newest_copy: Option<(Peb, Arc<[u8]>)>,
+    newest_copy: Option<NewestCopy>,
 }
 
 impl UbiVolume {
@@ -131,8 +131,8 @@ impl UbiVolume {
 
     /// Fills the start of `buf` with what attaching has read already; says how much that is.
     fn read_known(&self, peb: Peb, offset: usize, buf: &mut [u8]) -> usize {
-        let copy = self.newest_copy.as_ref().filter(|(of, _)| *of == peb);
-        let known = copy.and_then(|(_, data)| data.get(offset..)).unwrap_or_default();
+        let copy = self.newest_copy.as_ref().filter(|copy| copy.peb == peb);
+        let known = copy.and_then(|copy| copy.data.get(offset..)).unwrap_or_default();
         let len = known.len().min(buf.len());
         buf[..len].copy_from_slice(&known[..len]);
         len

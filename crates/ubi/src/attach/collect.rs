@@ -9,6 +9,7 @@ use eraseblock_ubi_format::types::is_internal_volume;
 use eraseblock_ubi_format::{
     Compat, EcHeader, EraseCount, HeaderState, SqNum, VidHeader, VolumeKind,
 };
+use std::sync::Arc;
 
 /// Blocks whose headers are read before they are sorted.
 const WINDOW: u32 = 4096;
@@ -93,12 +94,14 @@ impl PebRecord {
     }
 }
 
-/// A copy as it was when it proved to be complete.
-#[derive(Debug)]
-pub(super) struct NewestCopy {
-    pub(super) peb: Peb,
-    pub(super) sqnum: SqNum,
-    pub(super) data: Vec<u8>,
+/// A copy as it was when it proved to be complete, while what it replaces is still there.
+#[derive(Clone, Debug)]
+pub(crate) struct NewestCopy {
+    pub(crate) peb: Peb,
+    pub(crate) header: VidHeader,
+    pub(crate) data: Arc<[u8]>,
+    /// The blocks it replaces.
+    pub(crate) rivals: Vec<Peb>,
 }
 
 /// Everything the scan found.

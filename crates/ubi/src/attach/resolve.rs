@@ -7,7 +7,7 @@ use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
 use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
-use eraseblock_ubi_format::{HeaderState, ReadQuality};
+use eraseblock_ubi_format::{HeaderState, ReadQuality, SqNum};
 use std::collections::BTreeMap;
 
 /// Settles which block holds which LEB; all others go to the list of those to be erased.
@@ -126,14 +126,11 @@ impl Resolver<'_, '_> {
             return new;
         }
         if self.proved == Some(new.peb) {
-            self.collected.discard(old.peb, false);
-            return new;
+            return self.replace(&old, new);
         }
         if let Some(quality) = self.copy_is_complete(&new) {
-            self.proved = Some(new.peb);
             self.collected.pebs[new.peb.index()].scrub |= quality != ReadQuality::Clean;
-            self.collected.discard(old.peb, false);
-            return new;
+            return self.replace(&old, new);
         }
         let message = format!(
             "copy of LEB {} of volume {} is incomplete: the older eraseblock {} is used",
@@ -142,6 +139,22 @@ impl Resolver<'_, '_> {
         self.report.findings.note(Location::peb(new.peb), "copy-incomplete", message);
         self.collected.discard(new.peb, true);
         old
+    }
+
+    fn is_newest(&self, sqnum: SqNum) -> bool {
+        let newest = self.collected.newest_copy.as_ref();
+        newest.is_none_or(|copy| copy.header.sqnum < sqnum)
+    }
+
+    /// A complete copy wins.
+    fn replace(&mut self, old: &Candidate, new: Candidate) -> Candidate {
+        self.proved = Some(new.peb);
+        let newest = self.collected.newest_copy.as_mut().filter(|copy| copy.peb == new.peb);
+        if let Some(newest) = newest {
+            newest.rivals.push(old.peb);
+        }
+        self.collected.discard(old.peb, false);
+        new
     }
 
     /// Whether the data of a copy has the checksum its header states, and how well it was read.
@@ -173,9 +186,10 @@ impl Resolver<'_, '_> {
         }
         if new.volume == LAYOUT_VOLUME {
             self.collected.tables.push((new.peb, self.data.clone()));
-        } else if self.collected.newest_copy.as_ref().is_none_or(|copy| copy.sqnum < new.sqnum) {
-            let data = std::mem::take(&mut self.data);
-            self.collected.newest_copy = Some(NewestCopy { peb: new.peb, sqnum: new.sqnum, data });
+        } else if self.is_newest(new.sqnum) {
+            let data = self.data.as_slice().into();
+            let copy = NewestCopy { peb: new.peb, header, data, rivals: Vec::new() };
+            self.collected.newest_copy = Some(copy);
         }
         Ok(Some(quality))
     }

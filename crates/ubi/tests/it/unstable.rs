@@ -56,25 +56,58 @@ fn cut_at(begun: &Snapshot, number: u64, good_reads: u16) -> Option<Arc<Chip>> {
     Some(chip)
 }
 
-#[test]
-fn a_reader_gets_one_story_however_often_it_asks() {
+/// What LEB 0 holds, if it can be read.
+fn content(volume: &dyn LebDevice) -> Option<[u8; 6144]> {
+    let mut bytes = [0; 6144];
+    let outcome = volume.read(Leb::new(0), 0, &mut bytes).unwrap();
+    (!outcome.uncorrectable).then_some(bytes)
+}
+
+/// Tells `story` every chip that a cut of the change leaves; it says whether the change came true.
+fn judge(story: impl Fn(Arc<Chip>) -> [u8; 6144]) {
     let begun = begun();
     let mut seen = [0, 0];
     for good_reads in [1, 2, 5] {
         for chip in (0..).map_while(|number| cut_at(&begun, number, good_reads)) {
-            let ubi = Ubi::attach(chip, &layout(), &AttachOptions::default()).unwrap();
-            let volume = ubi.volume(VolumeId::new(0)).unwrap();
-            let read = || {
-                let mut bytes = [0; 6144];
-                let outcome = volume.read(Leb::new(0), 0, &mut bytes).unwrap();
-                (!outcome.uncorrectable).then_some(bytes)
-            };
-            let first = read().expect("what attaching found good");
-            let is_new = first.starts_with(&NEW);
-            assert!(is_new || first.starts_with(&OLD), "a mixture");
-            assert!((0..6).all(|_| read() == Some(first)), "another story after {good_reads}");
+            let told = story(chip);
+            let is_new = told.starts_with(&NEW);
+            assert!(is_new || told.starts_with(&OLD), "a mixture");
             seen[usize::from(is_new)] += 1;
         }
     }
     assert!(seen[0] > 20 && seen[1] >= 3, "{seen:?}");
+}
+
+#[test]
+fn a_reader_gets_one_story_however_often_it_asks() {
+    judge(|chip| {
+        let ubi = Ubi::attach(chip, &layout(), &AttachOptions::default()).unwrap();
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        let first = content(&volume).expect("what attaching found good");
+        assert!((0..6).all(|_| content(&volume) == Some(first)), "another story");
+        first
+    });
+}
+
+#[test]
+fn what_one_attach_decides_holds_for_the_next() {
+    judge(|chip| {
+        let open = |chip: Snapshot| {
+            let chip = Arc::new(chip.to_chip());
+            chip.power_on();
+            let ubi = open(&chip);
+            let volume = ubi.volume(VolumeId::new(0)).unwrap();
+            let told = content(&volume).expect("what attaching found good");
+            let _ = content(&volume);
+            // The power goes off again before any work in the background.
+            (told, chip.snapshot())
+        };
+        let (first, mut left) = open(chip.snapshot());
+        for _ in 0..6 {
+            let (told, next) = open(left);
+            assert!(told == first, "another story");
+            left = next;
+        }
+        first
+    });
 }
