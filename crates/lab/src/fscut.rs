@@ -10,6 +10,7 @@
 //! 2. Threads do not change what is found, nor the order in which it is reported.
 
 mod allowed;
+mod bugs;
 mod engine;
 mod hash;
 mod history;
@@ -30,6 +31,7 @@ mod tests;
 mod toy;
 
 pub use crate::cuts::Cut;
+pub use bugs::{BugHunt, Planted, Shown, jffs2_bugs, ubifs_bugs};
 pub use engine::{explore, replay};
 pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
