@@ -8,6 +8,7 @@ pub(crate) mod filter;
 pub(crate) mod flash;
 pub(crate) mod held;
 pub(crate) mod image;
+pub(crate) mod jffs2_image;
 pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;

@@ -100,6 +100,8 @@ pub struct FsReport {
     pub duplicates: u64,
     /// States judged that arose by a cut during recovery.
     pub nested_states: u64,
+    /// States with decaying cells of which a mount failed and a later one was right.
+    pub came_later: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
     /// What the file system did in the sequences that not every sequence makes it do, if it says.

@@ -13,6 +13,7 @@ mod classic;
 mod client;
 mod frame;
 mod jffs2;
+mod jffs2_change;
 mod mount;
 mod mount_kill;
 mod mount_rw;
