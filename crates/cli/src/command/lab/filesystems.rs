@@ -150,7 +150,7 @@ fn catch(target: LabTarget, session: &mut Session) -> Result<(), Failure> {
             u8::from(hunt.control.is_some())
         }),
         format!(
-            "{} of {} caught, {} of them by a panic alone; {} that power cuts cannot show",
+            "{} of {} caught, {} of them by a panic alone; {} that these cuts do not show",
             count(Shown::is_caught),
             hunt.planted.len(),
             count(|shown| matches!(shown, Shown::Panic(_))),
@@ -165,7 +165,7 @@ fn bug_line(planted: &Planted) -> String {
         Shown::Unusable(message) => ("unusable", message.clone()),
         Shown::Panic(message) => ("panic", message.clone()),
         Shown::NotAgain(id) => ("not-found-again", id.to_string()),
-        Shown::Elsewhere(reason) => ("not by power cuts", (*reason).to_owned()),
+        Shown::Elsewhere(reason) => ("not by these cuts", (*reason).to_owned()),
         Shown::Missed => ("not found", String::new()),
     };
     format!("{:<24} {how:<20} {where_} ({} states)", planted.bug, planted.states)
