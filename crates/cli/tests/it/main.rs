@@ -14,6 +14,7 @@ mod frame;
 mod jffs2;
 mod mount;
 mod mount_kill;
+mod mount_posix;
 mod mount_rw;
 mod mount_users;
 mod read;
