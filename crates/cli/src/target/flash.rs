@@ -225,11 +225,13 @@ fn open_image(
     args: &FlashTargetArgs,
     write: bool,
 ) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
-    let file = Arc::new(File::open(path)?);
+    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let sizes = &args.sizes;
-    let bytes: Arc<dyn ReadAt> = file.clone();
-    if raw_ubi::is_one(&bytes, sizes)? {
-        return Err(raw_ubi::only_read());
+    if let Some(dump) = raw_ubi::dump_of(&file, sizes)? {
+        if write {
+            return Err(raw_ubi::only_read());
+        }
+        file = Arc::new(dump);
     }
     let mut shape = match (detect(&file, &image::hints(sizes))?, sizes.peb, sizes.page) {
         (Some(found), ..) => found.shape(),

@@ -20,35 +20,41 @@ pub(super) struct Found {
     pub(super) dump: Option<RawDump>,
 }
 
-/// The UBI in an image, or `None`. Where there are no volumes it may be a raw dump.
+/// How well a reading explains an image: with volumes, as Linux would take it, with the most headers
+/// where they are expected, and with the fewest findings.
+type Rank = (bool, bool, u32, Reverse<u64>);
+
+/// The UBI in an image, or `None`. Where not everything is as Linux wants it, it may be a raw dump.
 pub(super) fn find(image: &Arc<dyn ReadAt>, sizes: &SizeArgs) -> Result<Option<Found>, Failure> {
     let plain = match detect(image, &hints(sizes))? {
-        Some(detected) => Some(Found {
-            ubi: attach(Arc::clone(image), &detected)?,
-            start: detected.start,
-            dump: None,
-        }),
+        Some(detected) => Some(attach(Arc::clone(image), &detected, None)?),
         None => None,
     };
-    if plain.as_ref().is_some_and(|found| !found.ubi.attachment().volumes.is_empty()) {
-        return Ok(plain);
+    if plain.as_ref().is_some_and(|((volumes, whole, ..), _)| *volumes && *whole) {
+        return Ok(plain.map(|(_, found)| found));
     }
-    Ok(find_raw(image, sizes)?.or(plain))
+    find_raw(image, sizes, plain)
 }
 
-/// Whether an image is a raw dump with a UBI in it.
-pub(super) fn is_one(image: &Arc<dyn ReadAt>, sizes: &SizeArgs) -> Result<bool, Failure> {
+/// The raw dump that an image is, if there is a UBI in it.
+pub(super) fn dump_of(
+    image: &Arc<dyn ReadAt>,
+    sizes: &SizeArgs,
+) -> Result<Option<RawDump>, Failure> {
     // Attaching takes a while, and the size alone rules out most images.
     if !RawDump::could_be(image.as_ref())? {
-        return Ok(false);
+        return Ok(None);
     }
-    Ok(find(image, sizes)?.is_some_and(|found| found.dump.is_some()))
+    Ok(find(image, sizes)?.and_then(|found| found.dump))
 }
 
-/// A UBI with volumes between the out-of-band bytes; of several sizes that seem to fit, the one that
-/// explains most: four pages of 528 bytes are as long as one of 2112.
-fn find_raw(image: &Arc<dyn ReadAt>, sizes: &SizeArgs) -> Result<Option<Found>, Failure> {
-    let mut best = None;
+/// A UBI with volumes between the out-of-band bytes, if one explains more than `best`. Several sizes
+/// may seem to fit: four pages of 528 bytes are as long as one of 2112.
+fn find_raw(
+    image: &Arc<dyn ReadAt>,
+    sizes: &SizeArgs,
+    mut best: Option<(Rank, Found)>,
+) -> Result<Option<Found>, Failure> {
     for (page, oob) in RawDump::USUAL {
         let wanted = sizes.page.is_none_or(|wanted| wanted == page);
         let Some(dump) = RawDump::new(Arc::clone(image), page, oob)?.filter(|_| wanted) else {
@@ -56,21 +62,28 @@ fn find_raw(image: &Arc<dyn ReadAt>, sizes: &SizeArgs) -> Result<Option<Found>, 
         };
         let Some(detected) = detect(&dump, &hints(sizes))? else { continue };
         // What does not even attach is not it.
-        let Ok(ubi) = attach(Arc::new(dump.clone()), &detected) else { continue };
-        let attached = ubi.attachment();
-        let findings = attached.findings.iter().count() as u64 + attached.findings.dropped();
-        let rank = (attached.linux_refuses.is_none(), detected.headers, Reverse(findings));
-        let is_better = best.as_ref().is_none_or(|(known, _)| rank > *known);
-        if is_better && !attached.volumes.is_empty() {
-            best = Some((rank, Found { ubi, start: detected.start, dump: Some(dump) }));
+        let attached = attach(Arc::new(dump.clone()), &detected, Some(dump));
+        let Ok((rank, found)) = attached else { continue };
+        if rank.0 && best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            best = Some((rank, found));
         }
     }
     Ok(best.map(|(_, found)| found))
 }
 
-fn attach(image: Arc<dyn ReadAt>, detected: &Detected) -> Result<Ubi, Failure> {
+fn attach(
+    image: Arc<dyn ReadAt>,
+    detected: &Detected,
+    dump: Option<RawDump>,
+) -> Result<(Rank, Found), Failure> {
     let device = Arc::new(ImageFile::new(image, &detected.shape())?);
-    Ok(Ubi::attach(device, &detected.layout, &AttachOptions::default())?)
+    let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
+    let attached = ubi.attachment();
+    let findings = attached.findings.iter().count() as u64 + attached.findings.dropped();
+    let has_volumes = !attached.volumes.is_empty();
+    let is_whole = attached.linux_refuses.is_none();
+    let rank = (has_volumes, is_whole, detected.headers, Reverse(findings));
+    Ok((rank, Found { ubi, start: detected.start, dump }))
 }
 
 /// Notes what is left out of a raw dump.

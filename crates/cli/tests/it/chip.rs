@@ -252,9 +252,16 @@ fn a_chip_ages_until_its_data_is_lost() {
 #[test]
 fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
     let sample = Sample::new();
-    for (page, oob, peb) in [("512", "16", "16KiB"), ("2048", "64", "128KiB")] {
-        let chip = format!("c{page}");
-        let shape = ["--size", "16MiB", "--peb", peb, "--page", page, "--oob", oob];
+    let shapes = [
+        ("512", "512", "16", "16KiB"),
+        ("2048", "2048", "64", "128KiB"),
+        // Here the beginning of the volume table seems to be where it is expected.
+        ("2048", "512", "64", "128KiB"),
+    ];
+    for (page, subpage, oob, peb) in shapes {
+        let chip = format!("c{page}-{subpage}");
+        let shape =
+            ["--size", "16MiB", "--peb", peb, "--page", page, "--subpage", subpage, "--oob", oob];
         sample.ok(&[&["chip", "new", &chip][..], &shape].concat());
         sample.ok(&["ubi", "format", &chip]);
         sample.ok(&["ubi", "mkvol", &chip, "system", "--size", "8MiB"]);
@@ -267,8 +274,9 @@ fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
         let left_out = format!("{oob} out-of-band bytes behind each page of {page}");
         assert!(info.out.contains("system") && info.err.contains(&left_out), "{}", info.err);
         assert!(sample.ok(&["check", target]).err.contains("consistent"));
-        sample.ok(&["extract", target, &format!("out{page}")]);
-        let tool = fs::read(sample.path(&format!("out{page}/bin/tool"))).unwrap();
+        sample.ok(&["ubi", "wear", "dump"]);
+        sample.ok(&["extract", target, &format!("out-{chip}")]);
+        let tool = fs::read(sample.path(&format!("out-{chip}/bin/tool"))).unwrap();
         assert_eq!(tool, vec![0x5a; 70_000]);
         for refused in [
             &["put", target, "src"][..],

@@ -199,7 +199,7 @@ fn the_compressor_is_the_one_asked_for() {
             let after = programmed(&sample);
             sample.ok(&["umount", "m"]);
             assert_eq!(sample.ok(&["cat", target, "f"]).out, text, "{target}");
-            Some((after - before) as usize * 10 / text.len())
+            Some((after - before) * 10 / text.len() as u64)
         };
         let Some(plain) = written("none") else { return };
         let (zlib, lzo) = (written("zlib").unwrap(), written("lzo").unwrap());
@@ -275,7 +275,7 @@ fn reading_what_was_cut_off_writes_nothing() {
             return;
         }
         let file = fs::File::create_new(sample.path("m/synced")).unwrap();
-        file.write_all_at(&[5; 100_000], 0).unwrap();
+        file.write_all_at(&vec![5; 100_000], 0).unwrap();
         file.sync_all().unwrap();
         drop(file);
         fs::write(sample.path("m/lost"), vec![6; 50_000]).unwrap();
