@@ -83,7 +83,7 @@ fn tracked() -> Result<Vec<Tracked>> {
     let root_text = root.to_str().context("the path of the repository is not UTF-8")?;
     let listed = run_program("git", ["-C", root_text, "ls-files", "-z"])?;
     let mut files = Vec::new();
-    let is_ours = |path: &&str| !path.is_empty() && !path.starts_with("vendor/fuser");
+    let is_ours = |path: &&str| !path.is_empty() && !path.starts_with("vendor/");
     for path in listed.split('\0').filter(is_ours) {
         let Ok(bytes) = fs::read(root.join(path)) else { continue };
         let Ok(text) = String::from_utf8(bytes) else { continue };

@@ -13,11 +13,13 @@ pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;
+mod raw_ubi;
 pub(crate) mod writable;
 
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock_base::VolumeId;
 use filesystem::Opened;
 use image::Image;
 use std::ffi::OsStr;
@@ -70,21 +72,30 @@ pub(crate) fn open_file_system(
     args: &TargetArgs,
     session: &mut Session,
 ) -> Result<Opened, Failure> {
+    open_volume(args, session).map(|(opened, _)| opened)
+}
+
+/// The same, and the number of the UBI volume that it is in, if it is in one.
+pub(crate) fn open_volume(
+    args: &TargetArgs,
+    session: &mut Session,
+) -> Result<(Opened, Option<VolumeId>), Failure> {
     let place = Place::parse(&args.target)?;
     session.keep_still(&place.path)?;
     match image::open(&place, &args.shape)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
-            filesystem::open(image.device, None, session)
+            filesystem::open(image.device, None, session).map(|opened| (opened, None))
         }
         Image::Jffs2(image) => {
             place.refuse_volume()?;
-            Ok(image.opened)
+            Ok((image.opened, None))
         }
         Image::Ubi(image) => {
             image.report(session)?;
             let volume = image.file_system_volume(place.volume.as_deref())?;
-            filesystem::open_volume(volume, None, session)
+            let id = volume.info().id;
+            filesystem::open_volume(volume, None, session).map(|opened| (opened, Some(id)))
         }
     }
     .context(place.path.display())

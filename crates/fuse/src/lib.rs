@@ -17,10 +17,12 @@ mod ids;
 mod lookups;
 mod mount;
 mod served;
+mod source;
 mod status;
 
 pub use background::Chore;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, mount};
 pub use served::Served;
+pub use source::{source_name, source_path};
 pub use status::{STATUS, Status, Traffic};

@@ -8,7 +8,7 @@ use crate::served::Served;
 use crate::status::{Status, Traffic};
 use eraseblock_vfs::FsError;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use std::fmt;
 use std::io;
@@ -20,6 +20,12 @@ use std::time::Duration;
 
 /// Where the kernel's side of FUSE is.
 const DEVICE: &str = "/dev/fuse";
+
+/// The device's number.
+const NUMBER: (u32, u32) = (10, 229);
+
+/// How an error begins that is about starting the helper of ordinary users.
+const HELPER_MISSING: &str = "fusermount3 cannot be started";
 
 /// How long a mount may take to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,7 +55,8 @@ impl fmt::Debug for Report {
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // each is a mount option of its own
 pub struct MountOptions {
-    /// What the list of mounts says is mounted, if not empty. Commas and backslashes are replaced.
+    /// What the list of mounts says is mounted, if not empty; [`crate::source_name`] makes one of a
+    /// path. Commas and backslashes are replaced.
     pub source: String,
     /// What the list of mounts says it is, behind `fuse.`, if not empty.
     pub kind: String,
@@ -89,6 +96,9 @@ pub enum MountError {
     /// The host has no FUSE.
     #[error("{DEVICE}: does not exist: this host has no FUSE")]
     NoDevice,
+    /// What is there is another device, as in containers that hide it.
+    #[error("{DEVICE}: is not the device of FUSE")]
+    OtherDevice,
     /// FUSE is there and not for us.
     #[error("{DEVICE}: {0}: this user may not use FUSE")]
     Closed(io::Error),
@@ -120,11 +130,12 @@ impl MountError {
     /// Whether FUSE as such is out of reach.
     pub fn is_no_fuse(&self) -> bool {
         match self {
-            Self::NoDevice | Self::Closed(_) => true,
-            // There is no fusermount3, or it may not mount either: it says so in words alone.
+            Self::NoDevice | Self::OtherDevice | Self::Closed(_) => true,
+            // There is no fusermount3, or not for us, or it may not mount either: it says so in
+            // words alone.
             Self::Refused { source, .. } => {
-                source.kind() == io::ErrorKind::NotFound
-                    || source.to_string().contains("Operation not permitted")
+                let said = source.to_string();
+                said.starts_with(HELPER_MISSING) || said.contains("Operation not permitted")
             }
             _ => false,
         }
@@ -172,6 +183,7 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     if !dir.is_dir() {
         return Err(place(io::ErrorKind::NotADirectory.into()));
     }
+    std::fs::File::open(&dir).map_err(place)?;
     let lookups = Arc::new(Lookups::default());
     let activity = Arc::new(Activity::default());
     let (sender, ends) = channel();
@@ -213,20 +225,31 @@ fn start_worker(
     Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
 }
 
-/// The words of fusermount3 end with a line feed.
+/// An error of mounting in one line: the words of fusermount3 end with a line feed. The place can be
+/// opened, so that what does not exist, or may not be used, is fusermount3.
 fn one_line(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), error.to_string().trim_end())
+    let said = error.to_string();
+    match (error.raw_os_error(), error.kind()) {
+        (Some(_), kind @ (io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)) => {
+            io::Error::new(kind, format!("{HELPER_MISSING}: {said}"))
+        }
+        (_, kind) => io::Error::new(kind, said.trim_end()),
+    }
 }
 
 /// Whether FUSE can be used at all.
 fn check_device() -> Result<(), MountError> {
-    match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(_) => Ok(()),
+    let device = match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(device) => device,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV | rustix::io::Errno::NXIO) => {
-            Err(MountError::NoDevice)
+            return Err(MountError::NoDevice);
         }
-        Err(error) => Err(MountError::Closed(error.into())),
-    }
+        Err(error) => return Err(MountError::Closed(error.into())),
+    };
+    let found = rustix::fs::fstat(&device).map_err(|error| MountError::Closed(error.into()))?;
+    let number = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
+    let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
+    if is_device && number == NUMBER { Ok(()) } else { Err(MountError::OtherDevice) }
 }
 
 impl MountOptions {

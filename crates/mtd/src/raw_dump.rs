@@ -36,6 +36,13 @@ impl RawDump {
         Ok(fits.then_some(Self { inner, page, oob }))
     }
 
+    /// Whether the dump may consist of pages of one of the usual sizes.
+    pub fn could_be(image: &dyn ReadAt) -> io::Result<bool> {
+        let size = image.size()?;
+        let raw = |(page, oob): &(u32, u32)| u64::from(*page) + u64::from(*oob);
+        Ok(size > 0 && Self::USUAL.iter().any(|shape| size.is_multiple_of(raw(shape))))
+    }
+
     /// Bytes of a page.
     pub fn page(&self) -> u32 {
         self.page
@@ -85,5 +92,8 @@ mod tests {
         assert!(dump.read_exact_at(&mut read, 7).is_err());
         assert!(RawDump::new(bytes, 8, 3).unwrap().is_none());
         assert!(RawDump::new(Arc::new(Vec::new()), 8, 2).unwrap().is_none());
+        for (size, could_be) in [(0, false), (2112, true), (2048, false), (64 * 528, true)] {
+            assert_eq!(RawDump::could_be(&vec![0; size]).unwrap(), could_be, "{size}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// A fixed-size run of bytes that many readers read at once.
 pub trait ReadAt: Send + Sync + Debug {
@@ -52,6 +53,16 @@ impl ReadAt for Vec<u8> {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.as_slice().read_exact_at(buf, offset)
+    }
+}
+
+impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
+    fn size(&self) -> io::Result<u64> {
+        self.as_ref().size()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_ref().read_exact_at(buf, offset)
     }
 }
 

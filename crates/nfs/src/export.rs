@@ -3,7 +3,8 @@
 use crate::convert::{attributes, changes, handle_status, now, status};
 use crate::listing::Listing;
 use eraseblock_vfs::{
-    FileKind, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem,
+    FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr,
+    WritableFileSystem,
 };
 use nfs3_server::nfs3_types::nfs3::{
     Nfs3Option, createverf3, fattr3, filename3, nfspath3, nfsstat3, sattr3, stable_how,
@@ -11,6 +12,8 @@ use nfs3_server::nfs3_types::nfs3::{
 use nfs3_server::vfs::{
     FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
 };
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A handle is an inode number.
@@ -18,6 +21,12 @@ pub(crate) type Handle = FileHandleU64;
 
 /// The most bytes of one answer.
 const MAX_READ: u32 = 1 << 20;
+
+/// Where a file system cannot say how long names may be.
+const USUAL_NAME_MAX: u32 = 255;
+
+/// Neither file system has a limit of its own below that of the number's type.
+const MAX_LINKS: u32 = i32::MAX.cast_unsigned();
 
 /// A file system to be served.
 #[derive(Clone, Debug)]
@@ -90,6 +99,35 @@ impl Export {
     }
 }
 
+/// The directory that a directory is in. Inodes do not say: directories are searched from the root
+/// on, which clients do not often ask for.
+fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
+    let root = fs.root();
+    if dir == root {
+        return Ok(root);
+    }
+    if fs.attr(dir)?.kind != FileKind::Directory {
+        return Err(FsError::new(FsErrorKind::NotADirectory, "`..` of what is no directory"));
+    }
+    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+    while let Some(candidate) = open.pop() {
+        let mut is_it = false;
+        let listed = fs.read_dir(candidate, 0, &mut |entry| {
+            is_it |= entry.ino == dir;
+            if entry.kind == FileKind::Directory && seen.insert(entry.ino) {
+                open.push(entry.ino);
+            }
+            if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match listed {
+            Ok(()) if is_it => return Ok(candidate),
+            // What is damaged elsewhere does not matter.
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Err(FsError::new(FsErrorKind::NotFound, format!("inode {dir} is in no directory")))
+}
+
 /// Makes what an operation changed durable: NFS has no later moment for it.
 fn settle(fs: &dyn WritableFileSystem, inodes: &[u64]) -> Result<(), nfsstat3> {
     for ino in inodes {
@@ -107,11 +145,24 @@ impl NfsReadFileSystem for Export {
 
     async fn lookup(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<Handle, nfsstat3> {
         let name: &[u8] = filename.0.as_ref();
-        if name == b"." {
-            return Ok(*dirid);
-        }
-        let ino = self.exported.reading().lookup(dirid.as_u64(), name);
+        let (fs, dir) = (self.exported.reading(), dirid.as_u64());
+        let ino = match name {
+            b"." => Ok(dir),
+            b".." => parent(fs, dir),
+            name => fs.lookup(dir, name),
+        };
         ino.map(Handle::new).map_err(|error| status(&error))
+    }
+
+    fn limits(&self) -> (u32, u32) {
+        let name_max = self.exported.reading().stat_fs().map_or(USUAL_NAME_MAX, |fs| fs.name_max);
+        (MAX_LINKS, name_max)
+    }
+
+    async fn space(&self) -> Result<Option<(u64, u64, u64)>, nfsstat3> {
+        let fs = self.exported.reading().stat_fs().map_err(|error| status(&error))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(fs.block_size));
+        Ok(Some((bytes(fs.blocks), bytes(fs.blocks_free), bytes(fs.blocks_available))))
     }
 
     async fn getattr(&self, id: &Handle) -> Result<fattr3, nfsstat3> {
@@ -219,21 +270,36 @@ impl NfsFileSystem for Export {
         &self,
         dirid: &Handle,
         dirname: &filename3<'_>,
+        attr: sattr3,
     ) -> Result<(Handle, fattr3), nfsstat3> {
-        self.make(*dirid, dirname, NewKind::Directory, &SetAttr::default())
+        let wanted = SetAttr { size: None, ..changes(&attr) };
+        self.make(*dirid, dirname, NewKind::Directory, &wanted)
     }
 
-    /// Removes whatever has the name: the protocol's two calls arrive here alike.
     async fn remove(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<(), nfsstat3> {
         let fs = self.exported.writing()?;
-        let (dir, name): (u64, &[u8]) = (dirid.as_u64(), filename.0.as_ref());
-        let removed =
-            fs.lookup(dir, name).and_then(|ino| fs.attr(ino)).and_then(|attr| match attr.kind {
-                FileKind::Directory => fs.remove_dir(dir, name, now()),
-                _ => fs.unlink(dir, name, now()),
-            });
-        removed.map_err(|error| status(&error))?;
+        let dir = dirid.as_u64();
+        fs.unlink(dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
+    }
+
+    async fn rmdir(&self, dirid: &Handle, dirname: &filename3<'_>) -> Result<(), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let dir = dirid.as_u64();
+        fs.remove_dir(dir, dirname.0.as_ref(), now()).map_err(|error| status(&error))?;
+        settle(fs, &[dir])
+    }
+
+    async fn link(
+        &self,
+        id: &Handle,
+        dirid: &Handle,
+        filename: &filename3<'_>,
+    ) -> Result<(), nfsstat3> {
+        let fs = self.exported.writing()?;
+        let (ino, dir) = (id.as_u64(), dirid.as_u64());
+        fs.link(ino, dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
+        settle(fs, &[ino, dir])
     }
 
     async fn rename<'a>(

@@ -3,8 +3,7 @@
 //!
 //! File handles are inode numbers and directory cookies are those of the file system, so that both
 //! outlive a restart of the server. Every write is durable before it is answered. There are no
-//! hard links and no device nodes to be made, and no permissions: who may reach the port may do
-//! everything.
+//! device nodes to be made, and no permissions: who may reach the port may do everything.
 
 mod convert;
 mod export;

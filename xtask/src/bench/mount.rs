@@ -59,6 +59,19 @@ impl Drop for Mounted {
     }
 }
 
+/// Bytes that no compressor makes smaller.
+struct Noise(u64);
+
+impl Noise {
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let next = || {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.0.to_be_bytes()[0]
+        };
+        std::iter::repeat_with(next).take(len).collect()
+    }
+}
+
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(String::from).to_vec()
 }
@@ -83,7 +96,8 @@ impl Bench {
         let result = self
             .sequential(&base)
             .and_then(|()| self.listings(&base))
-            .and_then(|()| self.untar(&base));
+            .and_then(|()| self.untar(&base))
+            .and_then(|()| self.many_files(&base));
         remove(&base)?;
         result
     }
@@ -189,6 +203,27 @@ impl Bench {
         let [mine, theirs] = best.map(|seconds| Measure { seconds, peak_bytes: 0 });
         self.row("untar of the tree against fuse2fs".into(), mine, theirs, 2.0);
         Ok(())
+    }
+
+    /// What a JFFS2 keeps in memory grows with its nodes: 300,000 files on a flash of 256 MiB.
+    fn many_files(&mut self, base: &Path) -> Result<()> {
+        let (tree, image) = (base.join("many"), base.join("jffs2"));
+        let mut noise = Noise(1);
+        for dir in 0..300 {
+            let dir = tree.join(dir.to_string());
+            fs::create_dir_all(&dir)?;
+            for number in 0..1000 {
+                fs::write(dir.join(format!("file-{number}")), noise.bytes(550 + number % 200))?;
+            }
+        }
+        let mkfs = [self.binary(), "mkfs".into(), "jffs2".into(), text(&tree)];
+        timed(&[&mkfs[..], &words(["--peb", "128KiB", "-o", &text(&image)])].concat())?;
+        remove(&tree)?;
+        let mount = self.our_mount(&image, &base.join("a"), &[])?;
+        timed(&words(["du", &text(&mount.dir)]))?;
+        self.mount_memory("a JFFS2 of 300,000 files", &mount);
+        mount.end()?;
+        remove(&image)
     }
 
     fn ubifs_of(&self, tree: &Path, image: &Path) -> Result<()> {

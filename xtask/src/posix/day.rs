@@ -112,9 +112,8 @@ fn odd_ones(dir: &Path, longest: usize) -> Result<()> {
     output(Command::new("mkfifo").arg(dir.join("fifo")))?;
     fs::write(dir.join("listed"), "acl")?;
     output(Command::new("setfattr").args(["-n", "user.note", "-v", "x"]).arg(dir.join("listed")))?;
-    if let Some(setfacl) = crate::command::find_program("setfacl") {
-        output(Command::new(setfacl).args(["-m", "u:1234:rw"]).arg(dir.join("listed")))?;
-    }
+    let mut setfacl = Command::new(installed("setfacl")?);
+    output(setfacl.args(["-m", "u:1234:rw"]).arg(dir.join("listed")))?;
     output(Command::new("truncate").args(["-s", "10M"]).arg(dir.join("sparse")))?;
     Ok(())
 }

@@ -18,7 +18,7 @@ pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent<'_>) -> Re
     let seconds = extent.load.as_secs();
     stress_ng(work, dir, seconds).context("stress-ng")?;
     fio(work, dir, seconds).context("fio")?;
-    dbench(kind, dir, seconds).context("dbench")?;
+    dbench(dir, seconds).context("dbench")?;
     let unit = format!("loads of {seconds} s, stress-ng, fio and dbench, and a clean check");
     Ok(Score::passed("load", kind, 3, unit))
 }
@@ -55,12 +55,11 @@ fn fio(work: &Path, dir: &Path, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-fn dbench(kind: Kind, dir: &Path, seconds: u64) -> Result<()> {
+fn dbench(dir: &Path, seconds: u64) -> Result<()> {
     let here = dir.join("dbench");
     fs::create_dir_all(&here)?;
-    let clients = if kind == Kind::Jffs2 { "1" } else { "4" };
     let mut command = Command::new(installed("dbench")?);
-    command.arg("-D").arg(&here).args(["-t", &seconds.to_string(), clients]);
+    command.arg("-D").arg(&here).args(["-t", &seconds.to_string(), "4"]);
     output(&mut command)?;
     fs::remove_dir_all(&here)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! `eraseblock mount`: file systems of an image as directories of the host.
 
 mod daemon;
-mod options;
+pub(crate) mod options;
 pub(crate) mod status;
 
 use crate::args::{TargetArgs, size64};
@@ -11,6 +11,7 @@ use crate::target::held::{self, Held, Volume};
 use crate::target::writable::{Below, Mode};
 use eraseblock_fuse::{
     Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
+    source_name,
 };
 use eraseblock_vfs::{FsError, FsErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let ids =
         IdMaps { uid: IdMap { ranges: args.uid.clone() }, gid: IdMap { ranges: args.gid.clone() } };
     let options = MountOptions {
-        source: held.path.display().to_string(),
+        source: source_name(&held.path),
         kind: "eraseblock".to_owned(),
         ids,
         report: Some(report()),
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
         daemon::ready()?;
     } else {
         for mounted in &mounts {
-            session.remark(&format!("{} on {}", options.source, mounted.dir().display()));
+            session.remark(&format!("{} on {}", held.path.display(), mounted.dir().display()));
         }
     }
     end_all(mounts, &held, &watch)

@@ -1,11 +1,13 @@
 //! `eraseblock serve`: a file system of an image over a network protocol.
 
-use crate::args::TargetArgs;
+use crate::args::{TargetArgs, size64};
+use crate::command::mount::options;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::target::held;
 use crate::target::writable::Mode;
 use clap::Subcommand;
+use eraseblock_base::VolumeId;
 use eraseblock_fuse::Served;
 use eraseblock_nfs::{Exported, Server, ServerOptions};
 use eraseblock_ubi::UbiDevice;
@@ -37,6 +39,12 @@ struct NfsArgs {
     /// Allow changes; without it nothing is ever written to the image
     #[arg(long)]
     rw: bool,
+    /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
+    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    size: Option<u64>,
+    /// With --rw, separated by commas: compressor=lzo|zlib|zstd|none, cache=SIZE, no_bulk_read
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
     /// Where to listen. Whoever reaches the port can read, and with --rw change, everything
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11111")]
     listen: SocketAddr,
@@ -45,7 +53,8 @@ struct NfsArgs {
 /// Serves until a signal comes.
 pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure> {
     let Protocol::Nfs(args) = &args.protocol;
-    let mode = args.rw.then(Mode::default);
+    let mode = Mode { size: args.size, ..options::mode(&args.options)? };
+    let mode = args.rw.then_some(mode);
     let held = held::open(&args.target, &[], mode, session)?;
     let [volume] = held.volumes.as_slice() else { return Err(Failure::new("nothing to serve")) };
     let exported = match &volume.served {
@@ -53,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
         Served::ReadWrite(fs) => Exported::ReadWrite(fs.clone()),
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let generation = generation(&held.path, volume.name.as_deref());
+    let generation = generation(&held.path, volume.id);
     let options = ServerOptions { address: args.listen, generation, owner };
     let mut server = Server::new(exported, &options).context("cannot serve")?;
     if let Some(ubi) = held.below.as_ref().and_then(|below| below.ubi.clone()) {
@@ -76,12 +85,13 @@ fn background_step(ubi: &UbiDevice) -> Result<bool, FsError> {
     ubi.background_step().map_err(|error| FsError::from_source(FsErrorKind::Io, error))
 }
 
-/// A number that stays the same for the same volume of the same file, so that handles do.
-fn generation(path: &Path, volume: Option<&[u8]>) -> u64 {
+/// A number that stays the same for the same volume of the same file, however the target is spelled,
+/// so that handles do.
+fn generation(path: &Path, volume: Option<VolumeId>) -> u64 {
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_bytes());
     hash.update([0]);
-    hash.update(volume.unwrap_or_default());
+    hash.update(volume.map_or(u32::MAX, VolumeId::get).to_le_bytes());
     let digest = hash.finalize();
     digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

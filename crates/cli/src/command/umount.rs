@@ -3,10 +3,12 @@
 use crate::command::mount::status;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock_fuse::source_path;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,14 +43,31 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
         return Err(Failure::new(format!("{}: nothing of ours is mounted here", dir.display())));
     };
     let mount = mounts.swap_remove(place);
+    let source = source_path(&mount.source);
+    // Before anything changes: whoever mounts another file system there may hide the image.
+    let image = File::open(&source);
     unmount(&dir).context(dir.display())?;
+    if !mount.is_ours() {
+        return Ok(());
+    }
     // Another volume of the same image keeps it locked: its process tells when this one is at rest.
     let other = mounts.iter().find(|other| other.source == mount.source);
-    wait_for(
-        Path::new(OsStr::from_bytes(&mount.source)),
-        &dir,
-        other.map(|other| Path::new(OsStr::from_bytes(&other.dir))),
-    )
+    let other = other.map(|other| Path::new(OsStr::from_bytes(&other.dir)));
+    image.and_then(|image| wait_for(&image, &dir, other)).map_err(|error| {
+        let source = source.display();
+        Failure::new(format!(
+            "{}: unmounted, but whether everything is in {source} is not known: {error}",
+            dir.display()
+        ))
+        .hint("it is when the process behind the mount has ended")
+    })
+}
+
+impl Entry {
+    /// Whether a process of ours is behind it.
+    fn is_ours(&self) -> bool {
+        self.kind == b"fuse.eraseblock"
+    }
 }
 
 /// The path without symbolic links; of a mount whose process died, the name itself must do.
@@ -107,20 +126,19 @@ fn busy() -> Failure {
 }
 
 /// Waits until the process behind a writable mount lets go of the image.
-fn wait_for(source: &Path, dir: &Path, other: Option<&Path>) -> Result<(), Failure> {
-    let Ok(file) = File::open(source) else { return Ok(()) };
+fn wait_for(image: &File, dir: &Path, other: Option<&Path>) -> io::Result<()> {
     let start = Instant::now();
     loop {
-        match file.try_lock_shared() {
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+        match image.try_lock_shared() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock)
                 if other.is_some_and(|other| !status::is_busy_with(other, dir)) =>
             {
                 return Ok(());
             }
             Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
-                let message = format!("{}: is still being written to", source.display());
-                return Err(Failure::new(message));
+                return Err(io::Error::other("it is still being written to"));
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
         }

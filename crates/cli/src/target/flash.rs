@@ -2,18 +2,21 @@
 //! into one.
 
 use super::lock::lock;
-use super::{Place, device, image};
+use super::{Place, device, image, raw_ubi};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
-use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, WritableImage};
+use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, is_chip_file};
-use eraseblock_ubi::{OpenOptions, ReadOnlyReason, UbiDevice, VolumeInfo, detect};
+use eraseblock_ubi::{OpenOptions, ReadOnlyReason, UbiDevice, UbiError, VolumeInfo, detect};
 use eraseblock_ubi_format::HeaderLayout;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What helps where an image file lacks blocks.
+const SIZE_HINT: &str = "--size SIZE gives an image file the size of the flash it is made for";
 
 /// An opened flash, and the volume that was named behind it.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Flash {
     pub layout: Option<HeaderLayout>,
     /// Corrected bits from which on a block is to be renewed.
     bitflip_threshold: u16,
+    /// A plain file that can grow.
+    is_image_file: bool,
     /// Keeps other writers away.
     _lock: Option<File>,
 }
@@ -74,6 +79,7 @@ impl Flash {
             chip: found.chip,
             layout,
             bitflip_threshold: found.threshold.max(1),
+            is_image_file: found.lock.is_some(),
             _lock: found.lock,
         }
     }
@@ -93,7 +99,8 @@ impl Flash {
             bitflip_threshold: self.bitflip_threshold,
             ..OpenOptions::default()
         };
-        let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options).context(path)?;
+        let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options);
+        let device = device.map_err(|error| self.cannot_be_attached(error, write))?;
         if write && args.force_rw {
             device.verify_flash().context(self.path.display())?;
         }
@@ -103,14 +110,22 @@ impl Flash {
         }
     }
 
+    /// A file without the blocks that its volumes want: it may be shorter than its flash.
+    fn cannot_be_attached(&self, error: UbiError, write: bool) -> Failure {
+        let is_short = match &error {
+            UbiError::Refused(refusal) => refusal.code == "volume-table-unusable",
+            UbiError::NoSpace { .. } => true,
+            _ => false,
+        };
+        let failure = Failure::from(error).context(self.path.display());
+        if write && is_short && self.is_image_file { failure.hint(SIZE_HINT) } else { failure }
+    }
+
     fn can_only_be_read(&self, reason: ReadOnlyReason) -> Failure {
         let path = self.path.display();
         let failure = Failure::new(format!("{path}: the device can only be read: {reason}"));
         match reason {
-            ReadOnlyReason::NotEnoughBlocks => failure.hint(
-                "--size SIZE, or --blocks N, gives an image file the size of the flash it is made \
-                 for",
-            ),
+            ReadOnlyReason::NotEnoughBlocks => failure.hint(SIZE_HINT),
             ReadOnlyReason::InternalVolume => failure.hint(
                 "--force-rw writes to the other volumes, if everything on flash is as it should be",
             ),
@@ -210,8 +225,14 @@ fn open_image(
     args: &FlashTargetArgs,
     write: bool,
 ) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
-    let file = File::open(path)?;
+    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let sizes = &args.sizes;
+    if let Some(dump) = raw_ubi::dump_of(&file, sizes)? {
+        if write {
+            return Err(raw_ubi::only_read());
+        }
+        file = Arc::new(dump);
+    }
     let mut shape = match (detect(&file, &image::hints(sizes))?, sizes.peb, sizes.page) {
         (Some(found), ..) => found.shape(),
         (None, Some(peb_size), Some(min_io)) => {

@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::target::lock::lock;
 use crate::target::writable::{self, Below, Mode, Writable};
 use crate::target::{self, Place};
+use eraseblock_base::VolumeId;
 use eraseblock_fuse::Served;
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,6 +38,8 @@ pub(crate) struct Volume {
     pub(crate) served: Served,
     /// The volume's name, if one was given.
     pub(crate) name: Option<Vec<u8>>,
+    /// The number of the UBI volume, if it is in one: the same however the target was spelled.
+    pub(crate) id: Option<VolumeId>,
     writable: Option<Writable>,
 }
 
@@ -66,8 +69,9 @@ pub(crate) fn open(
         let open = |name: Option<Vec<u8>>| {
             let target = target_of(&path, name.as_deref());
             let args = TargetArgs { target, shape: args.shape.clone() };
-            let served = target::open_file_system(&args, session)?.shared(session);
-            Ok(Volume { served: Served::ReadOnly(served), name, writable: None })
+            let (opened, id) = target::open_volume(&args, session)?;
+            let served = Served::ReadOnly(opened.shared(session));
+            Ok(Volume { served, name, id, writable: None })
         };
         let volumes = names.map(open).collect::<Result<_, Failure>>()?;
         return Ok(Held { volumes, path: canonical, below: None, _lock: lock });
@@ -77,7 +81,7 @@ pub(crate) fn open(
     let below = opened.first().map(|writable| Arc::clone(writable.below()));
     let volumes = names.into_iter().zip(opened).map(|(name, writable)| {
         let served = Served::ReadWrite(writable.shared());
-        Volume { served, name, writable: Some(writable) }
+        Volume { served, name, id: writable.volume(), writable: Some(writable) }
     });
     Ok(Held { volumes: volumes.collect(), path: canonical, below, _lock: None })
 }

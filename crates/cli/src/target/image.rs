@@ -1,17 +1,17 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
-use super::{Place, device, jffs2_image, magic, peek};
+use super::{Place, device, jffs2_image, magic, peek, raw_ubi};
 use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
-use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, RawDump, ReadAt};
+use eraseblock_mtd::{LebDevice, LebFile, Mtd, RawDump, ReadAt};
 use eraseblock_mtd_host::{BlockDevice, is_block_flash};
 use eraseblock_nandsim::Chip;
-use eraseblock_ubi::detect::{Hints, detect, detect_layout};
+use eraseblock_ubi::detect::{Hints, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use eraseblock_ubi_format::HeaderLayout;
 use std::cmp::Reverse;
@@ -45,6 +45,8 @@ pub(crate) struct UbiImage {
     pub start: u64,
     /// The device, attached.
     pub ubi: Ubi,
+    /// The raw dump that it is in, if there are out-of-band bytes between its pages.
+    pub dump: Option<RawDump>,
 }
 
 /// A file that is a UBIFS volume.
@@ -78,7 +80,11 @@ impl UbiImage {
     /// Hands what attaching found over to the session. With `--strict`, what Linux would refuse is
     /// refused.
     pub(crate) fn report(&self, session: &mut Session) -> Result<(), Failure> {
-        session.report(self.attachment().findings.clone());
+        let mut findings = self.attachment().findings.clone();
+        if let Some(dump) = &self.dump {
+            raw_ubi::note(dump, &mut findings);
+        }
+        session.report(findings);
         match &self.attachment().linux_refuses {
             Some(why) if session.options.strict => {
                 let path = self.path.display();
@@ -264,12 +270,7 @@ pub(super) fn open_jffs2(
     let found = find_jffs2(source, &options, shape.sizes.page)?;
     Ok(found.map(|(jffs2, mut findings, dump)| {
         if let Some(dump) = dump {
-            let message = format!(
-                "a raw dump: the {} out-of-band bytes behind each page of {} are left out",
-                dump.oob(),
-                dump.page()
-            );
-            findings.note(Location::Whole, "raw-dump", message);
+            raw_ubi::note(&dump, &mut findings);
         }
         let opened = filesystem::of_jffs2(jffs2, findings);
         Jffs2Image { path: path.to_owned(), file_size, opened }
@@ -287,7 +288,7 @@ pub(super) fn attach(
     if let Some(layout) = layout {
         let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
         let (path, file_size) = (path.to_owned(), geometry.size());
-        return Ok(Image::Ubi(UbiImage { path, file_size, start: 0, ubi }));
+        return Ok(Image::Ubi(UbiImage { path, file_size, start: 0, ubi, dump: None }));
     }
     let source = Source::Device(Arc::clone(&device));
     if let Some(image) = open_jffs2(path, source, geometry.size(), shape)? {
@@ -359,10 +360,12 @@ fn open_ubi(
     file_size: u64,
     shape: &ShapeArgs,
 ) -> Result<Option<UbiImage>, Failure> {
-    let Some(detected) = detect(&file, &hints(&shape.sizes))? else { return Ok(None) };
-    let device = Arc::new(ImageFile::new(file, &detected.shape())?);
-    let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
-    Ok(Some(UbiImage { path: path.to_owned(), file_size, start: detected.start, ubi }))
+    let image: Arc<dyn ReadAt> = Arc::new(file);
+    let found = raw_ubi::find(&image, &shape.sizes)?;
+    Ok(found.map(|raw_ubi::Found { ubi, start, dump }| {
+        let path = path.to_owned();
+        UbiImage { path, file_size, start, ubi, dump }
+    }))
 }
 
 /// Why a file is nothing we open.

@@ -4,7 +4,7 @@
 //! 1. Nothing is written to a file whose eraseblocks are only guessed, or that holds more than the
 //!    file system, unless the caller tells what is the file system's.
 
-use super::image;
+use super::{image, raw_ubi};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
 use crate::text;
@@ -57,8 +57,7 @@ pub(crate) fn open(
         return Err(Failure::new("there is no JFFS2 in it"));
     };
     if dump.is_some() {
-        return Err(Failure::new("a raw dump with out-of-band bytes can only be read")
-            .hint("`eraseblock chip import CHIP DUMP --oob` makes a chip of it"));
+        return Err(raw_ubi::only_read());
     }
     let shape = jffs2.info().shape;
     let stored = stored_blocks(&file, &shape)?;

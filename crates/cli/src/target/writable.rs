@@ -8,7 +8,7 @@ use super::{Place, bare, device, jffs2_image, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_base::Findings;
+use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
 use eraseblock_mtd::{CountedMtd, LebDevice, Mtd};
 use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar, is_block_flash};
@@ -117,6 +117,7 @@ impl Below {
 pub(crate) struct Writable {
     fs: Mounted,
     below: Arc<Below>,
+    volume: Option<VolumeId>,
     read_only: bool,
 }
 
@@ -135,6 +136,11 @@ impl Writable {
             Mounted::Ubifs(fs) => fs,
             Mounted::Jffs2(fs) => fs,
         }
+    }
+
+    /// The number of the UBI volume that it is in, if it is in one.
+    pub(crate) fn volume(&self) -> Option<VolumeId> {
+        self.volume
     }
 
     /// What it stands on.
@@ -261,7 +267,7 @@ fn open_jffs2(
     let (fs, report) = Jffs2Rw::mount(device, &options)?;
     session.report(report.findings);
     let fs = Mounted::Jffs2(Arc::new(fs));
-    Ok(Writable { fs, below: Arc::new(below), read_only: mode.read_only })
+    Ok(Writable { fs, below: Arc::new(below), volume: None, read_only: mode.read_only })
 }
 
 /// The flash under a JFFS2; of an image, `options` learns what its flash would tell.
@@ -320,7 +326,7 @@ fn read_ubifs(
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
     session.report(findings);
     let below = Arc::new(Below::default());
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: true })
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: true })
 }
 
 /// A UBIFS in a volume of the kernel's UBI.
@@ -329,7 +335,7 @@ fn open_volume_node(place: &Place, mode: Mode, session: &mut Session) -> Result<
     let (fs, findings) = UbifsMount::mount(node, mode.ubifs())?;
     session.report(findings);
     let below = Arc::new(Below::default());
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: false })
 }
 
 /// A bare UBIFS image.
@@ -354,7 +360,7 @@ fn open_bare(
     let (fs, findings) = mounted.context(place.path.display())?;
     session.report(findings);
     let below = Arc::new(Below { lock, ..Below::default() });
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, read_only: false })
+    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: false })
 }
 
 fn open_ubifs(
@@ -393,8 +399,11 @@ fn open_ubifs(
         _flash: Some(flash),
         lock: None,
     });
-    let writable = |fs| Writable { fs, below: Arc::clone(&below), read_only: false };
-    Ok(mounts.into_iter().map(|(_, fs)| writable(fs)).collect())
+    let writable = |(id, fs)| {
+        let below = Arc::clone(&below);
+        Writable { fs, below, volume: Some(id), read_only: false }
+    };
+    Ok(mounts.into_iter().map(writable).collect())
 }
 
 /// The volume that was named, the only one with a UBIFS, or the only one.

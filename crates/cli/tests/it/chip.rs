@@ -246,3 +246,48 @@ fn a_chip_ages_until_its_data_is_lost() {
     assert!(read());
     assert_eq!(sample.run(&["chip", "age", "c"]).code, 2);
 }
+
+/// Between the out-of-band bytes of a raw dump only the first header was found: a device without
+/// volumes, on which a writer would have made some.
+#[test]
+fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
+    let sample = Sample::new();
+    let shapes = [
+        ("512", "512", "16", "16KiB"),
+        ("2048", "2048", "64", "128KiB"),
+        // Here the beginning of the volume table seems to be where it is expected.
+        ("2048", "512", "64", "128KiB"),
+    ];
+    for (page, subpage, oob, peb) in shapes {
+        let chip = format!("c{page}-{subpage}");
+        let shape =
+            ["--size", "16MiB", "--peb", peb, "--page", page, "--subpage", subpage, "--oob", oob];
+        sample.ok(&[&["chip", "new", &chip][..], &shape].concat());
+        sample.ok(&["ubi", "format", &chip]);
+        sample.ok(&["ubi", "mkvol", &chip, "system", "--size", "8MiB"]);
+        sample.ok(&["put", &format!("{chip}:system"), "src"]);
+        sample.ok(&["chip", "export", &chip, "dump", "--oob"]);
+        let before = fs::read(sample.path("dump")).unwrap();
+        let target = "dump:system";
+        assert_eq!(sample.ok(&["cat", target, "etc/hosts"]).out, "127.0.0.1 localhost\n");
+        let info = sample.ok(&["info", "dump"]);
+        let left_out = format!("{oob} out-of-band bytes behind each page of {page}");
+        assert!(info.out.contains("system") && info.err.contains(&left_out), "{}", info.err);
+        assert!(sample.ok(&["check", target]).err.contains("consistent"));
+        sample.ok(&["ubi", "wear", "dump"]);
+        sample.ok(&["extract", target, &format!("out-{chip}")]);
+        let tool = fs::read(sample.path(&format!("out-{chip}/bin/tool"))).unwrap();
+        assert_eq!(tool, vec![0x5a; 70_000]);
+        for refused in [
+            &["put", target, "src"][..],
+            &["put", target, "src", "--size", "32MiB"],
+            &["ubi", "mkvol", "dump", "more", "--size", "1MiB"],
+        ] {
+            let run = sample.run(refused);
+            assert_eq!(run.code, 3, "{refused:?}: {}", run.err);
+            assert!(run.err.contains("can only be read"), "{refused:?}: {}", run.err);
+            assert!(run.err.contains("chip import"), "{refused:?}: {}", run.err);
+        }
+        assert!(before == fs::read(sample.path("dump")).unwrap(), "the dump changed");
+    }
+}

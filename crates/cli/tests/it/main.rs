@@ -16,6 +16,7 @@ mod jffs2;
 mod jffs2_change;
 mod mount;
 mod mount_kill;
+mod mount_posix;
 mod mount_rw;
 mod mount_users;
 mod read;

@@ -162,22 +162,68 @@ fn an_ordinary_user_can_mount() {
     assert!(!is_mounted(&sample.path("m")));
 }
 
-/// Without the device, the message names what works instead. Needs a root that may hide it.
-#[test]
-fn without_fuse_the_message_names_what_works_instead() {
+/// The command line that runs as nobody what stands behind it.
+const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+
+/// Mounts where `hide` has taken something away, in a world of its own, and expects to be told what
+/// works instead. Needs a root that may make such worlds.
+fn is_told_what_works_instead(hide: &str, cause: &str) {
     let sample = Sample::new();
     sample.ubifs();
     fs::create_dir(sample.path("m")).unwrap();
-    let hide = "mount -t tmpfs none /dev 2>/dev/null && mknod -m 666 /dev/null c 1 3 || exit 77; \
-                exec \"$@\"";
-    let mount = [env!("CARGO_BIN_EXE_eraseblock"), "mount", "root.ubifs", "m"];
-    let words = [&["-m", "sh", "-c", hide, "sh"][..], &mount].concat();
-    let Some(run) = sample.classic("unshare", &words) else { return };
-    if run.code == 77 || run.err.contains("unshare") {
-        return;
-    }
+    fs::set_permissions(sample.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(sample.path("m"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_eraseblock"), sample.path("eraseblock")).unwrap();
+    let words = ["-m", "sh", "-c", hide, "sh", "./eraseblock", "mount", "root.ubifs", "m"];
+    let run = sample.classic("unshare", &words);
+    let Some(run) = run.filter(|run| run.code != 77 && !run.err.contains("unshare")) else {
+        let line = format!("left out: without FUSE ({cause}): no root that may hide it\n");
+        return std::io::stderr().write_all(line.as_bytes()).unwrap();
+    };
     assert_eq!(run.code, 3, "{}", run.err);
-    for word in ["/dev/fuse", "eraseblock extract", "eraseblock edit", "eraseblock serve nfs"] {
+    for word in [cause, "eraseblock extract", "eraseblock edit", "eraseblock serve nfs"] {
         assert!(run.err.contains(word), "{word}: {}", run.err);
     }
+}
+
+#[test]
+fn without_fuse_the_message_names_what_works_instead() {
+    is_told_what_works_instead(
+        "mount -t tmpfs none /dev 2>/dev/null && mknod -m 666 /dev/null c 1 3 || exit 77; \
+         exec \"$@\"",
+        "/dev/fuse: does not exist",
+    );
+}
+
+/// Containers hide devices so.
+#[test]
+fn another_device_in_its_place_is_no_fuse() {
+    is_told_what_works_instead(
+        "mount --bind /dev/null /dev/fuse 2>/dev/null || exit 77; exec \"$@\"",
+        "/dev/fuse: is not the device of FUSE",
+    );
+}
+
+#[test]
+fn a_device_that_is_closed_is_no_fuse() {
+    is_told_what_works_instead(
+        &format!(
+            "mount -t tmpfs none /dev 2>/dev/null && mknod -m 666 /dev/null c 1 3 \
+             && mknod -m 600 /dev/fuse c 10 229 || exit 77; exec {AS_NOBODY} \"$@\""
+        ),
+        "this user may not use FUSE",
+    );
+}
+
+#[test]
+fn a_helper_that_cannot_be_started_is_no_fuse() {
+    is_told_what_works_instead(
+        &format!(
+            "helper=$(command -v fusermount3) && cp $helper closed && chmod 700 closed \
+             && mount --bind closed $helper 2>/dev/null && test -c /dev/fuse \
+             && mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 \
+             && mknod -m 666 /dev/fuse c 10 229 || exit 77; exec {AS_NOBODY} \"$@\""
+        ),
+        "fusermount3 cannot be started",
+    );
 }

@@ -103,6 +103,39 @@ fn two_volumes_of_a_chip_are_written_at_once() {
     assert_eq!(info.matches("state           clean").count(), 2, "{info}");
 }
 
+/// The list of mounts cannot hold a comma or a backslash; `umount` once took the image that it then
+/// did not find for one that nobody writes to, and returned while the process was still writing.
+#[test]
+fn umount_waits_whatever_the_image_is_called() {
+    for name in ["a,b", "a\\b", "a%2Cb c"] {
+        let sample = with_volumes();
+        fs::rename(sample.path("c"), sample.path(name)).unwrap();
+        let target = format!("{name}:root");
+        if !mounted("names", &sample.run(&["mount", &target, "m", "--rw"])) {
+            return;
+        }
+        fill(&sample.path("m"));
+        fs::write(sample.path("m/much"), vec![1; 2 << 20]).unwrap();
+        sample.ok(&["umount", "m"]);
+        assert_eq!(holder(&sample.path(name)), None, "{name}");
+        check_filled(&sample, &target);
+    }
+}
+
+/// An image that has been moved away meanwhile cannot be waited for, and that is said.
+#[test]
+fn umount_says_when_it_cannot_wait() {
+    let sample = with_volumes();
+    if !mounted("moved", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+        return;
+    }
+    fs::rename(sample.path("c"), sample.path("moved")).unwrap();
+    let run = sample.run(&["umount", "m"]);
+    assert_eq!(run.code, 3, "{}", run.err);
+    assert!(run.err.contains("unmounted, but") && run.err.contains("hint"), "{}", run.err);
+    assert!(!is_mounted(&sample.path("m")));
+}
+
 #[test]
 fn a_signal_leaves_a_clean_image() {
     let sample = with_volumes();
@@ -204,7 +237,7 @@ fn reading_changes_no_byte_of_any_kind_of_image() {
 }
 
 /// Content and times of a file.
-fn state(path: &PathBuf) -> (Vec<u8>, (i64, i64), (i64, i64)) {
+pub(crate) fn state(path: &PathBuf) -> (Vec<u8>, (i64, i64), (i64, i64)) {
     let content = fs::read(path).unwrap();
     let found = fs::metadata(path).unwrap();
     (content, (found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()))

@@ -153,3 +153,60 @@ fn owners_are_shown_as_others() {
     assert_eq!(nobody("eraseblock", &["umount", "m"]).code, 0);
     assert_eq!(stored(&sample, "made"), (0, 0));
 }
+
+/// An access list in the form that the kernel takes: entries of tag, permissions and number.
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+/// For the owner rw, for nobody `theirs`, for everybody else nothing.
+fn list_for_nobody(theirs: u16) -> Vec<u8> {
+    const NONE: u32 = u32::MAX;
+    let (owner, group, mask, other) = (1, 4, 0x10, 0x20);
+    acl(&[
+        (owner, 6, NONE),
+        (2, theirs, NOBODY),
+        (group, 0, NONE),
+        (mask, 6, NONE),
+        (other, 0, NONE),
+    ])
+}
+
+#[test]
+fn access_lists_are_enforced_against_others() {
+    let Some(sample) = sample_for_others("access lists") else { return };
+    let jffs2 = ["chip", "new", "j", "--size", "4MiB", "--peb", "64KiB", "--page", "1"];
+    sample.ok(&jffs2);
+    for target in ["c:root", "j"] {
+        sample.ok(&["mount", target, "m", "--rw", "-o", "allow_other"]);
+        fs::set_permissions(sample.path("m"), fs::Permissions::from_mode(0o755)).unwrap();
+        let nobody = |program: &str, arguments: &[&str]| as_nobody(&sample, program, arguments);
+        for (name, theirs) in [("none", 0), ("reads", 4), ("writes", 6)] {
+            let path = sample.path("m").join(name);
+            fs::write(&path, name).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let list = list_for_nobody(theirs);
+            let name = "system.posix_acl_access";
+            let set = rustix::fs::setxattr(&path, name, &list, rustix::fs::XattrFlags::empty());
+            set.unwrap_or_else(|error| panic!("{target}: {error}"));
+        }
+        let can = |program: &str, path: &str| nobody(program, &[path]).code == 0;
+        let enforced = |can: &dyn Fn(&str, &str) -> bool| {
+            [can("cat", "m/none"), can("cat", "m/reads"), can("cat", "m/writes")]
+        };
+        assert_eq!(enforced(&can), [false, true, true], "{target}");
+        let append = |path: &str| nobody("sh", &["-c", &format!("echo x >> {path}")]).code == 0;
+        assert!(!append("m/reads") && append("m/writes"), "{target}");
+        sample.ok(&["umount", "m"]);
+        // Once more: as it is stored.
+        sample.ok(&["mount", target, "m", "-o", "allow_other"]);
+        assert_eq!(enforced(&can), [false, true, true], "{target}, stored");
+        sample.ok(&["umount", "m"]);
+    }
+}

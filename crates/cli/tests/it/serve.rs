@@ -22,7 +22,11 @@ fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOn
         .unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap());
     let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
+    // In front of it may stand what was found in the image.
+    while !line.contains("127.0.0.1:") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "no server");
+    }
     let port = line.split("127.0.0.1:").nth(1).unwrap().split(',').next().unwrap();
     let port: u16 = port.parse().unwrap();
     let mut served = Served(process, lines);
@@ -74,4 +78,79 @@ fn handles_and_cookies_of_a_written_chip_outlive_the_server() {
             assert_eq!(names(&mut client, &root, listed[20].1).await, listed[21..]);
         });
     }
+}
+
+/// The handle of the root, and of the file that a path names.
+async fn handles(client: &mut Client, path: &str) -> (nfs_fh3, nfs_fh3) {
+    let root = client.root_nfs_fh3();
+    let mut found = root.clone();
+    for name in path.split('/') {
+        let what = in_dir(&found, name);
+        let LOOKUP3res::Ok(ok) = client.lookup(&LOOKUP3args { what }).await.unwrap() else {
+            panic!("no {name}")
+        };
+        found = ok.object;
+    }
+    (root, found)
+}
+
+/// Handles said which words the target was named with: whoever started the server with others made
+/// those of all clients stale.
+fn handles_are_the_same(sample: &Sample, spellings: &[(&str, &[&str])], path: &str) {
+    let mut first = None;
+    for (target, options) in spellings {
+        served(sample, target, options, async |mut client| {
+            let found = handles(&mut client, path).await;
+            let first = first.get_or_insert_with(|| found.clone());
+            assert_eq!(*first, found, "{target} {options:?}");
+            let args = READ3args { file: first.1.clone(), offset: 0, count: 100 };
+            let READ3res::Ok(ok) = client.read(&args).await.unwrap() else { panic!("{target}") };
+            assert_eq!(ok.data.as_ref(), b"127.0.0.1 localhost\n", "{target}");
+        });
+    }
+}
+
+#[test]
+fn handles_depend_on_the_volume_and_not_on_its_spelling() {
+    let sample = with_volumes();
+    sample.ok(&["put", "c:root", "src"]);
+    std::os::unix::fs::symlink("c", sample.path("link")).unwrap();
+    let write = &["--rw"][..];
+    let spellings =
+        [("c:root", write), ("c:root", &[]), ("c:0", &[]), ("c", &[]), ("./c:0", write)];
+    handles_are_the_same(&sample, &spellings, "etc/hosts");
+    handles_are_the_same(
+        &sample,
+        &[("c", write), ("link", write), ("link:root", &[])],
+        "etc/hosts",
+    );
+    sample.ubi();
+    let spellings = [("all.ubi:rootfs", &[][..]), ("all.ubi:1", &[]), ("./all.ubi", &[])];
+    handles_are_the_same(&sample, &spellings, "etc/hosts");
+    sample.ok(&["mkfs", "jffs2", "src", "-o", "j", "--peb", "64KiB"]);
+    let grown = &["--rw", "--size", "1MiB"][..];
+    handles_are_the_same(&sample, &[("j", &[]), ("./j", grown), ("j", &[])], "etc/hosts");
+}
+
+/// A volume that is to grow is larger than the file: there was no way to say how large the flash is.
+#[test]
+fn an_image_that_was_just_built_is_served_for_writing() {
+    let sample = Sample::new();
+    sample.ubi();
+    let address = ["--listen", "127.0.0.1:0"];
+    let short = [&["serve", "nfs", "all.ubi:rootfs", "--rw"][..], &address].concat();
+    for arguments in [&short[..], &["put", "all.ubi:rootfs", "src"]] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{}", run.err);
+        assert!(run.err.contains("hint: --size SIZE"), "{}", run.err);
+    }
+    let run = sample.run(&["serve", "nfs", "all.ubi:rootfs", "--rw", "-o", "allow_other"]);
+    assert!(run.code == 2 && run.err.contains("no such option"), "{}", run.err);
+    let options = ["--rw", "--size", "16MiB", "-o", "compressor=none,cache=2MiB"];
+    served(&sample, "all.ubi:rootfs", &options, async |mut client| {
+        let root = client.root_nfs_fh3();
+        make(&mut client, &root, "made").await;
+    });
+    assert!(sample.ok(&["check", "all.ubi:rootfs"]).err.contains("consistent"));
+    assert_eq!(sample.ok(&["cat", "all.ubi:rootfs", "made"]).out, "made");
 }

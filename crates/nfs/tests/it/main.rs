@@ -138,6 +138,8 @@ fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
         let Nfs3Option::Some(dir) = made.obj else { panic!("no handle") };
         let rename = RENAME3args { from: in_dir(&root, "f"), to: in_dir(&dir, "g") };
         assert!(matches!(client.rename(&rename).await.unwrap(), RENAME3res::Ok(_)));
+        let attr = client.getattr(&GETATTR3args { object: dir.clone() }).await.unwrap();
+        assert!(matches!(attr, GETATTR3res::Ok(ok) if ok.obj_attributes.mode == 0o600));
         let rmdir = RMDIR3args { object: in_dir(&root, "d") };
         let refused = client.rmdir(&rmdir).await.unwrap();
         assert!(matches!(refused, RMDIR3res::Err((nfsstat3::NFS3ERR_NOTEMPTY, _))));
@@ -146,4 +148,97 @@ fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
     assert_eq!((file.permissions, file.uid, file.gid, file.size), (0o600, 5, 6, 4));
     let gone = fs.unlink(fs.resolve(b"d").unwrap(), b"g", Timestamp::default());
     assert!(gone.is_err(), "still writable");
+}
+
+/// REMOVE took directories away and RMDIR deleted files: the server handed both to one call.
+#[test]
+fn each_kind_has_its_own_call_to_remove_it() {
+    let fs = sample();
+    let at = Timestamp::from_seconds(7);
+    let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+    fs.create(1, b"empty", &inode, at).unwrap();
+    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let dir = found(&mut client, &root, "d").await.unwrap();
+        let remove = REMOVE3args { object: in_dir(&root, "empty") };
+        let refused = client.remove(&remove).await.unwrap();
+        assert!(matches!(refused, REMOVE3res::Err((nfsstat3::NFS3ERR_ISDIR, _))));
+        let rmdir = RMDIR3args { object: in_dir(&dir, "f7") };
+        let refused = client.rmdir(&rmdir).await.unwrap();
+        assert!(matches!(refused, RMDIR3res::Err((nfsstat3::NFS3ERR_NOTDIR, _))));
+        found(&mut client, &root, "empty").await.unwrap();
+        found(&mut client, &dir, "f7").await.unwrap();
+        let rmdir = RMDIR3args { object: in_dir(&root, "empty") };
+        assert!(matches!(client.rmdir(&rmdir).await.unwrap(), RMDIR3res::Ok(_)));
+        let remove = REMOVE3args { object: in_dir(&dir, "f7") };
+        assert!(matches!(client.remove(&remove).await.unwrap(), REMOVE3res::Ok(_)));
+    });
+    assert!(fs.resolve(b"empty").is_err() && fs.resolve(b"d/f7").is_err());
+}
+
+#[test]
+fn files_get_more_names() {
+    let fs = sample();
+    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let dir = found(&mut client, &root, "d").await.unwrap();
+        let file = found(&mut client, &dir, "f7").await.unwrap();
+        let link = LINK3args { file: file.clone(), link: in_dir(&root, "twin") };
+        let LINK3res::Ok(ok) = client.link(&link).await.unwrap() else { panic!("no link") };
+        assert!(matches!(ok.file_attributes, Nfs3Option::Some(attr) if attr.nlink == 2));
+        let again = client.link(&link).await.unwrap();
+        assert!(matches!(again, LINK3res::Err((nfsstat3::NFS3ERR_EXIST, _))));
+        assert_eq!(found(&mut client, &root, "twin").await, Ok(file));
+    });
+    served(Exported::ReadOnly(fs), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let link = LINK3args { file: root.clone(), link: in_dir(&root, "x") };
+        let refused = client.link(&link).await.unwrap();
+        assert!(matches!(refused, LINK3res::Err((nfsstat3::NFS3ERR_ROFS, _))));
+    });
+}
+
+/// The limits were those of nobody: names of 32768 bytes, no links, 1 TiB of space.
+#[test]
+fn limits_and_space_are_those_of_the_file_system() {
+    let fs = sample();
+    let told = fs.stat_fs().unwrap();
+    served(Exported::ReadOnly(fs), async |mut client| {
+        let object = client.root_nfs_fh3();
+        let PATHCONF3res::Ok(limits) =
+            client.pathconf(&PATHCONF3args { object: object.clone() }).await.unwrap()
+        else {
+            panic!("no limits")
+        };
+        assert_eq!((limits.name_max, limits.linkmax), (255, 0x7FFF_FFFF));
+        let FSSTAT3res::Ok(space) = client.fsstat(&FSSTAT3args { fsroot: object }).await.unwrap()
+        else {
+            panic!("no space")
+        };
+        let bytes = |blocks: u64| blocks * u64::from(told.block_size);
+        assert_eq!((space.tbytes, space.fbytes), (bytes(told.blocks), bytes(told.blocks_free)));
+    });
+}
+
+#[test]
+fn the_directory_above_is_found() {
+    let fs = sample();
+    let at = Timestamp::from_seconds(7);
+    let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+    let below = fs.create(fs.resolve(b"d").unwrap(), b"below", &inode, at).unwrap();
+    fs.create(below, b"deep", &inode, at).unwrap();
+    served(Exported::ReadOnly(fs), async |mut client| {
+        let root = client.root_nfs_fh3();
+        let mut path = vec![root.clone()];
+        for name in ["d", "below", "deep"] {
+            let dir = path[path.len() - 1].clone();
+            path.push(found(&mut client, &dir, name).await.unwrap());
+        }
+        for pair in path.windows(2) {
+            assert_eq!(found(&mut client, &pair[1], "..").await.as_ref(), Ok(&pair[0]));
+        }
+        assert_eq!(found(&mut client, &root, "..").await, Ok(root.clone()));
+        let file = found(&mut client, &path[1], "f7").await.unwrap();
+        assert_eq!(found(&mut client, &file, "..").await, Err(nfsstat3::NFS3ERR_NOTDIR));
+    });
 }

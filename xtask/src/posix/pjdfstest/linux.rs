@@ -21,11 +21,8 @@ pub(in crate::posix) fn run() -> Vec<Score> {
     let kinds = [Kind::Ubifs, Kind::Jffs2];
     let missing = missing_packages();
     if !missing.is_empty() {
-        let remark = format!("left out: {} are not installed", missing.join(", "));
-        return vec![Score {
-            remarks: vec![remark],
-            ..Score::passed(SUITE, Kind::Ubifs, 0, String::new())
-        }];
+        let error = anyhow::anyhow!("{} are not installed", missing.join(", "));
+        return kinds.map(|kind| Score::stopped(SUITE, kind, &error)).to_vec();
     }
     match boot() {
         Ok(job) => kinds

@@ -30,6 +30,18 @@ pub(super) fn parse(options: &[String], rw: bool) -> Result<Asked, Failure> {
     Ok(asked)
 }
 
+/// Understands those options that say how what is written to is opened, and no others.
+pub(crate) fn mode(options: &[String]) -> Result<Mode, Failure> {
+    for option in options.iter().filter(|option| !option.is_empty()) {
+        let name = option.split('=').next().unwrap_or_default();
+        if !["compressor", "cache", "bulk_read", "no_bulk_read"].contains(&name) {
+            return Err(Failure::usage(format!("-o {option}: no such option of a server"))
+                .hint("there are compressor=NAME, cache=SIZE, bulk_read and no_bulk_read"));
+        }
+    }
+    parse(options, true).map(|asked| asked.mode)
+}
+
 fn apply(asked: &mut Asked, option: &str) -> Result<(), Failure> {
     let mount = &mut asked.mount;
     match option {
@@ -104,6 +116,17 @@ mod tests {
         assert_eq!(asked.mode.compression, Some(Compression::Zlib));
         assert_eq!((asked.mode.cache, asked.mount.sync), (Some(8 << 20), true));
         assert!(parsed(&["bulk_read", "no_bulk_read"]).unwrap().mode.nodes_alone);
+    }
+
+    #[test]
+    fn servers_have_fewer_options() {
+        let of = |option: &str| mode(&[option.to_owned()]);
+        assert_eq!(of("cache=8MiB").unwrap().cache, Some(8 << 20));
+        assert_eq!(of("compressor=none").unwrap().compression, Some(Compression::None));
+        assert!(of("no_bulk_read").unwrap().nodes_alone);
+        for option in ["allow_other", "threads=2", "cache=1", "sync"] {
+            assert!(of(option).unwrap_err().message().contains(option), "{option}");
+        }
     }
 
     #[test]

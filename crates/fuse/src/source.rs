@@ -1,0 +1,59 @@
+//! The name of an image in the list of mounts: its path, so that whoever unmounts finds the image
+//! again. Bytes that the list, or fusermount3, would garble are written as `%` and two digits.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// The name of an image's path: without commas, backslashes, control characters and what is no
+/// UTF-8.
+pub fn source_name(path: &Path) -> String {
+    let mut name = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '%' | ',' | '\\' => push_code(&mut name, character as u8),
+                other if other.is_ascii_control() => push_code(&mut name, other as u8),
+                other => name.push(other),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| push_code(&mut name, *byte));
+    }
+    name
+}
+
+fn push_code(name: &mut String, byte: u8) {
+    let _ = write!(name, "%{byte:02X}");
+}
+
+/// The path that [`source_name`] made this name of.
+pub fn source_path(name: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| *first == b'%');
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &tail[2..] } else { tail };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_found_again() {
+        let odd = [b"/a,b\\c%2C d\n".as_slice(), b"\xff\xc3\xa4", b"%", b"%%4", b"plain"];
+        for bytes in odd {
+            let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
+            let name = source_name(&path);
+            assert!(!name.contains([',', '\\', '\n']), "{name}");
+            assert_eq!(source_path(name.as_bytes()), path, "{name}");
+        }
+        assert_eq!(source_name(Path::new("/a b,c")), "/a b%2Cc");
+    }
+}
