@@ -215,7 +215,8 @@ impl Early {
         }
         let start = data.len().next_multiple_of(core.io.layout.min_io() as usize);
         let mut rest = vec![0; (core.usable(volume) as usize).saturating_sub(start)];
-        let offset = core.io.layout.data_offset() + start as u32;
+        let Ok(offset) = u32::try_from(start) else { return false };
+        let offset = core.io.layout.data_offset() + offset;
         core.io.read(*peb, offset, &mut rest).is_ok() && rest.iter().all(|byte| *byte == 0xFF)
     }
 

@@ -189,7 +189,8 @@ impl LebDevice for UbiVolume {
             return Ok(ReadOutcome::CLEAN);
         };
         let known = self.read_known(peb, offset as usize, buf);
-        let (start, buf) = (offset + known as u32, &mut buf[known..]);
+        let skipped = u32::try_from(known).expect("the buffer lies within a LEB");
+        let (start, buf) = (offset + skipped, &mut buf[known..]);
         if buf.is_empty() {
             return Ok(ReadOutcome::CLEAN);
         }
