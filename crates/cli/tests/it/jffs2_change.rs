@@ -122,7 +122,7 @@ fn an_image_that_ends_inside_a_block_is_all_there() {
     fs::copy(sample.path("noise"), sample.path("src/z")).unwrap();
     sample.ok(&[&["mkfs", "jffs2", "src", "-o", "a"][..], &TOLD].concat());
     let len = fs::metadata(sample.path("a")).unwrap().len();
-    assert!(len % (16 << 10) != 0 && len < 5 << 14);
+    assert!(!len.is_multiple_of(16 << 10) && len < 5 << 14);
     assert_eq!(sample.ok(&["check", "a"]).err, "consistent\n");
     sample.ok(&["get", "a", "z", "back"]);
     assert_eq!(fs::read(sample.path("back")).unwrap(), noise(40_000));
