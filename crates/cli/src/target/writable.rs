@@ -189,6 +189,9 @@ pub(crate) fn open_volumes(
     session: &mut Session,
 ) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
+    if mode.read_only {
+        session.keep_still(&place.path)?;
+    }
     let alone = |opened: Writable| match volumes {
         [_] => Ok(vec![opened]),
         _ => Err(Failure::usage(format!("{}: there are no volumes in it", place.path.display()))),

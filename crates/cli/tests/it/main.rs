@@ -4,6 +4,7 @@
 // Helpers of tests are tests, which clippy cannot see.
 #![allow(clippy::unwrap_used)]
 
+mod acl;
 mod bare;
 mod build;
 mod chip;
