@@ -64,9 +64,9 @@ cuts-ubi:
 	$(CUTS) ubi --bugs
 
 cuts-jffs2:
-	$(CUTS) jffs2 --chip nand --sequences single --states 20000
-	$(CUTS) jffs2 --chip nosum --sequences single --states 20000
-	$(CUTS) jffs2 --chip nor --sequences single --states 40000
+	$(CUTS) jffs2 --chip nand --sequences single --thorough
+	$(CUTS) jffs2 --chip nosum --sequences single --thorough
+	$(CUTS) jffs2 --chip nor --sequences single --thorough
 	$(CUTS) jffs2 --chip nand --sequences pair --states 14000
 	$(CUTS) jffs2 --chip nor --sequences pair --states 14000
 	$(CUTS) jffs2 --chip nand --sequences random --states 3000

@@ -90,6 +90,8 @@ pub struct FsReport {
     pub target: String,
     /// Sequences of operations.
     pub plans: u64,
+    /// Whether a budget, or too many violations, left out a part of what was to be tried.
+    pub cut_short: bool,
     /// Operations in them.
     pub operations: u64,
     /// Flash events in them.

@@ -91,7 +91,7 @@ pub(crate) struct PowercutArgs {
     #[arg(long)]
     pub bugs: bool,
     /// Nothing of what a file system does now and then (commits, garbage collection) may be left
-    /// out by the sequences
+    /// out by the sequences, and none of the sequences of one operation by --states or --budget
     #[arg(long)]
     pub thorough: bool,
 }

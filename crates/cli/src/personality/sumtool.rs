@@ -12,6 +12,7 @@ use eraseblock_base::size::format_size;
 use eraseblock_jffs2::Source;
 use eraseblock_jffs2::mkfs::{SummaryOptions, summarise};
 use eraseblock_jffs2_format::ByteOrder;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -48,6 +49,9 @@ pub(super) struct SumtoolArgs {
     /// Pad the output to the end of the last eraseblock
     #[arg(short, long)]
     pad: bool,
+    /// Ignored, as the classic tool does
+    #[arg(hide = true)]
+    others: Vec<OsString>,
 }
 
 /// Makes the image.

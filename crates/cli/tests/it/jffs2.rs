@@ -51,7 +51,7 @@ fn mkfs_jffs2_and_sumtool_take_the_classic_options() {
     let options = ["-r", "src", "-D", "table", "-lnqf", "-e128", "-p0x20000", "-m", "size"];
     sample.ok(&[&["mkfs.jffs2", "-o", "ours"][..], &options].concat());
     assert_eq!(fs::metadata(sample.path("ours")).unwrap().len(), 131_072);
-    sample.ok(&["sumtool", "-l", "-n", "-e", "8KiB", "-i", "ours", "-o", "packed", "-p"]);
+    sample.ok(&["sumtool", "-l", "-n", "-e", "8KiB", "-i", "ours", "-o", "packed", "-p", "more"]);
     let ours = sample.ok(&["manifest", "packed"]).out;
     assert!(ours.contains("dev/null c 0666 0:0 nlink=1 mtime=0"), "{ours}");
     if let Some(run) = sample.classic("mkfs.jffs2", &[&["-o", "theirs"][..], &options].concat()) {

@@ -4,6 +4,7 @@ mod churn;
 mod cuts;
 mod every_fault;
 mod faults;
+mod figures;
 mod halves;
 mod markers;
 

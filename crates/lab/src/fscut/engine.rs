@@ -92,6 +92,7 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
     let mut report = FsReport { target: format!("{}/{}", name.0, name.1), ..FsReport::default() };
     for plan in &options.plans {
         if lab.is_over(&report) {
+            report.cut_short = true;
             break;
         }
         report.plans += 1;
@@ -146,6 +147,7 @@ impl<'a> Lab<'a> {
         let mut rng = Rng::new(seed, 0);
         for count in self.batches() {
             if self.is_over(report) {
+                report.cut_short = true;
                 break;
             }
             let before = report.violations.len();

@@ -8,8 +8,11 @@ use eraseblock_lab::fscut::{FsLabError, FsOptions, Jffs2Target, Plan, jffs2_bugs
 fn every_single_operation_survives_every_cut() {
     for chip in Jffs2Target::CHIPS {
         let target = Jffs2Target::find(chip).unwrap();
-        let options = FsOptions { judge_every: 3, nested_every: 512, ..FsOptions::default() };
-        assert!(explored(&target, &options).violations.is_empty());
+        let options = FsOptions { nested_every: 512, ..FsOptions::default() };
+        let report = explored(&target, &options);
+        assert!(report.violations.is_empty() && !report.cut_short);
+        let few = FsOptions { budget_states: Some(10), ..options };
+        assert!(explored(&target, &few).cut_short);
     }
 }
 

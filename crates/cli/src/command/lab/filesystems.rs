@@ -93,8 +93,19 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
             violation(session, &report.target, "thorough", &format!("no {what} in any sequence"));
         }
     }
+    let every_one = report.cut_short && args.sequences == Sequences::Single;
+    let left_out = every_one.then(|| {
+        let (done, all) = (report.plans, options.plans.len());
+        format!("stopped in sequence {done} of {all}: the cuts of the others were not judged")
+    });
+    if let Some(message) = left_out.as_ref().filter(|_| args.thorough) {
+        violation(session, &report.target, "thorough", message);
+    }
     if session.options.json {
         return session.json(&report);
+    }
+    if let Some(message) = left_out.filter(|_| !args.thorough) {
+        session.lines([format!("{}: {message}", report.target)])?;
     }
     let happened: Vec<String> =
         report.happened.iter().map(|(what, count)| format!("{count} {what}")).collect();

@@ -1,0 +1,91 @@
+//! What the format promises of small nodes and of memory, counted.
+
+use super::*;
+use crate::rw::nodelist::NodeRef;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_vfs::Background;
+
+fn chip(kind: MediumKind, page: u32, oob: u32) -> Arc<Chip> {
+    let geometry = Geometry::new(kind, 64 << 10, 32, page, page, oob).unwrap();
+    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+}
+
+/// Nodes and their bytes that a mount keeps of an inode.
+fn nodes_of(fs: &Jffs2Rw, ino: u32) -> (usize, u32) {
+    let state = fs.lock();
+    let places = &state.inodes[&ino].nodes;
+    let all = state.blocks.iter().flat_map(|(_, block)| block.refs.iter());
+    let own = all.filter(|node| places.contains(&node.place()));
+    own.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.len()))
+}
+
+/// A line is one node, in no more flash than its header and itself; garbage collection merges them.
+#[test]
+fn a_log_has_a_node_for_each_line_until_it_is_collected() {
+    const LINES: u64 = 200;
+    const LINE: &[u8] = b"2026-01-01 00:00:00 a line\n";
+    for chip in [chip(MediumKind::Nor, 1, 0), chip(MediumKind::Nand, 2048, 64)] {
+        let fs = mount(&chip);
+        let ino = fs.create(1, b"log", &FILE, at(1)).unwrap();
+        let before = nodes_of(&fs, ino as u32);
+        for line in 0..LINES {
+            fs.write(ino, line * LINE.len() as u64, LINE, at(2)).unwrap();
+        }
+        let lines = nodes_of(&fs, ino as u32);
+        // A line over the border of a page is two.
+        let count = (lines.0 - before.0) as u64;
+        assert_eq!(count, LINES + LINES * LINE.len() as u64 / 4096);
+        let each = (lines.1 - before.1) / count as u32;
+        assert!(each <= 68 + LINE.len() as u32 + 3, "{each} bytes of flash for a line");
+        // Others are written until the block of the log has been collected.
+        let other = fs.create(1, b"other", &FILE, at(3)).unwrap();
+        let mut rng = SplitMix64::new(3);
+        let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
+        for round in 0..3000 {
+            fs.write(other, round % 4 * 4096, &noise, at(4)).unwrap();
+            while fs.background_step().unwrap() == Background::More {}
+        }
+        let merged = nodes_of(&fs, ino as u32);
+        assert!(merged.0 <= 5 && merged.1 < lines.1 / 4, "{lines:?} {merged:?}");
+        assert_eq!(content(&fs, "log"), LINE.repeat(LINES as usize));
+        fs.check().unwrap();
+    }
+}
+
+#[test]
+fn a_big_endian_nand_with_large_pages_is_written_and_read_again() {
+    let chip = chip(MediumKind::Nand, 2048, 64);
+    let options = RwOptions { order: Some(ByteOrder::Big), ..RwOptions::default() };
+    super::churn::fill_and_empty(&chip, &options, 2);
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
+    fs.check().unwrap();
+    let ino = fs.create(1, b"kept", &FILE, at(1)).unwrap();
+    fs.write(ino, 0, &[0x5A; 5000], at(1)).unwrap();
+    fs.unmount().unwrap();
+    let (reader, _) = Jffs2::open(Source::Device(chip), &OpenOptions::default()).unwrap();
+    assert_eq!(reader.info().shape.order, ByteOrder::Big);
+    assert_eq!(content(&reader, "kept"), vec![0x5A; 5000]);
+}
+
+/// Room that lists keep to grow counts: after long writing there is more of it than after a mount,
+/// but never more than there are nodes.
+#[test]
+fn a_node_takes_at_most_twice_16_bytes_after_long_writing() {
+    let chip = chip(MediumKind::Nor, 1, 0);
+    let fs = mount(&chip);
+    let mut inos = Vec::new();
+    for file in 0..8 {
+        inos.push(fs.create(1, format!("log-{file}").as_bytes(), &FILE, at(1)).unwrap());
+    }
+    for line in 0..20_000_u64 {
+        let ino = inos[(line % 8) as usize];
+        fs.write(ino, line / 8 % 1000 * 9, b"123456789", at(2)).unwrap();
+    }
+    let state = fs.lock();
+    let refs = state.blocks.iter().map(|(_, block)| (block.refs.len(), block.refs.capacity()));
+    let (nodes, room) = refs.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let lists: usize = state.inodes.values().map(|cache| cache.nodes.capacity()).sum();
+    let bytes = room * size_of::<NodeRef>() + lists * size_of::<u32>();
+    println!("{nodes} nodes, {room} places, {lists} in lists, {bytes} bytes");
+    assert!(nodes > 5000 && bytes <= 2 * 16 * nodes, "{bytes} bytes for {nodes} nodes");
+}
