@@ -2,13 +2,14 @@
 
 /// Why a text is not a size.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is not a size: expected a number with an optional KiB, MiB or GiB")]
+#[error("`{text}` is not a size: expected a number with an optional KiB, MiB, GiB or TiB")]
 pub struct SizeError {
     text: String,
 }
 
 /// Parses a size in bytes: decimal, octal (`0` prefix) or hexadecimal (`0x` prefix), followed by an
-/// optional `KiB`, `MiB` or `GiB` (also `K`, `M`, `G`, any case, white space allowed between).
+/// optional `KiB`, `MiB`, `GiB` or `TiB` (also `K`, `M`, `G`, `T`, any case, white space allowed
+/// between).
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let fail = || SizeError { text: text.to_owned() };
     let trimmed = text.trim();
@@ -26,6 +27,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         "k" | "kib" => 10,
         "m" | "mib" => 20,
         "g" | "gib" => 30,
+        "t" | "tib" => 40,
         _ => return Err(fail()),
     };
     number.checked_mul(1 << shift).ok_or_else(fail)
@@ -61,11 +63,13 @@ mod tests {
             ("0400", 256),
             ("2MiB", 2 << 20),
             ("1G", 1 << 30),
+            ("2T", 2 << 40),
+            ("1 TiB", 1 << 40),
             ("0", 0),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "KiB", "12q", "-1", "99999999999GiB", "08"] {
+        for text in ["", "KiB", "12q", "-1", "99999999999GiB", "16777216T", "08"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

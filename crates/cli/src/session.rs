@@ -7,12 +7,15 @@
 
 use crate::failure::{Exit, Failure};
 use crate::style::{ColorChoice, Ink, Style};
+use crate::target::lock;
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_vfs::{FsError, FsErrorKind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::Path;
 
 /// Options that every sub-command has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -54,6 +57,8 @@ pub(crate) struct Session {
     pub style: Style,
     style_err: Style,
     findings: Findings,
+    /// Locks of what this run reads.
+    locks: Vec<File>,
 }
 
 impl Session {
@@ -62,7 +67,13 @@ impl Session {
         let style = Style::new(options.color, &io::stdout());
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        Self { options, out, style, style_err, findings: Findings::new() }
+        Self { options, out, style, style_err, findings: Findings::new(), locks: Vec::new() }
+    }
+
+    /// Keeps writers away from a file until the end of the run.
+    pub(crate) fn keep_still(&mut self, path: &Path) -> Result<(), Failure> {
+        self.locks.extend(lock::reading(path)?);
+        Ok(())
     }
 
     /// Remembers findings for the end of the run.

@@ -41,11 +41,9 @@ pub(crate) struct Adjustments {
 /// Which extended attributes are taken along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Xattrs {
-    /// All but access control lists.
+    /// All of them.
     #[default]
     All,
-    /// Access control lists, too.
-    WithAcls,
     /// Those whose names begin like this.
     Only(&'static [&'static [u8]]),
     /// None.
@@ -69,7 +67,6 @@ pub(crate) fn load(
     let exclude = fs::metadata(output).ok().filter(fs::Metadata::is_file);
     let read = ReadOptions {
         xattrs: options.xattrs != Xattrs::None,
-        acls: matches!(options.xattrs, Xattrs::WithAcls | Xattrs::Only(_)),
         exclude_inode: exclude.map(|file| (file.dev(), file.ino())),
         ..ReadOptions::default()
     };
@@ -118,7 +115,7 @@ pub(crate) fn adjust(
     for id in ids(tree) {
         let node = tree.node_mut(id);
         match options.xattrs {
-            Xattrs::All | Xattrs::WithAcls => {}
+            Xattrs::All => {}
             Xattrs::None => node.xattrs.clear(),
             Xattrs::Only(starts) => {
                 node.xattrs.retain(|(name, _)| starts.iter().any(|start| name.starts_with(start)));

@@ -8,6 +8,7 @@ pub(crate) mod filter;
 pub(crate) mod flash;
 pub(crate) mod held;
 pub(crate) mod image;
+pub(crate) mod jffs2_image;
 pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;
@@ -70,6 +71,7 @@ pub(crate) fn open_file_system(
     session: &mut Session,
 ) -> Result<Opened, Failure> {
     let place = Place::parse(&args.target)?;
+    session.keep_still(&place.path)?;
     match image::open(&place, &args.shape)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
@@ -91,6 +93,7 @@ pub(crate) fn open_file_system(
 /// Writes the raw content of the volume that is named, or of the only one, to standard output.
 pub(crate) fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target)?;
+    session.keep_still(&place.path)?;
     let Image::Ubi(image) = image::open(&place, &args.shape)? else {
         return Err(Failure::usage(format!("{}: which file?", place.path.display()))
             .hint("there are no volumes in it; name a path"));

@@ -32,6 +32,8 @@ pub(crate) struct Manner {
     pub(crate) ids: IdMaps,
     /// Access control lists are kept up to date with modes.
     pub(crate) acl: bool,
+    /// The kernel goes by access control lists.
+    pub(crate) enforces_acl: bool,
     /// Every change is durable before it is answered.
     pub(crate) sync: bool,
     /// Who hears of trouble with the medium.

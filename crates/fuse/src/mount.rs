@@ -57,7 +57,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions.
     pub default_permissions: bool,
-    /// Access control lists are enforced; needs permissions to be checked.
+    /// Access control lists and modes go together as on Linux; the lists count where permissions
+    /// are checked.
     pub acl: bool,
     /// Device nodes work.
     pub dev: bool,
@@ -177,7 +178,8 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     let over = sender.clone();
     let manner = Manner {
         ids: options.ids.clone(),
-        acl: options.acl && options.checks_permissions(),
+        acl: options.acl,
+        enforces_acl: options.checks_permissions(),
         sync: options.sync,
         report: options.report.clone(),
         traffic: Arc::clone(&options.traffic),

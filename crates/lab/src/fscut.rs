@@ -10,6 +10,7 @@
 //! 2. Threads do not change what is found, nor the order in which it is reported.
 
 mod allowed;
+mod bugs;
 mod engine;
 mod hash;
 mod history;
@@ -30,6 +31,7 @@ mod tests;
 mod toy;
 
 pub use crate::cuts::Cut;
+pub use bugs::{BugHunt, Planted, Shown, jffs2_bugs, ubifs_bugs};
 pub use engine::{explore, replay};
 pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
@@ -98,6 +100,8 @@ pub struct FsReport {
     pub duplicates: u64,
     /// States judged that arose by a cut during recovery.
     pub nested_states: u64,
+    /// States with decaying cells of which a mount failed and a later one was right.
+    pub came_later: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
     /// What the file system did in the sequences that not every sequence makes it do, if it says.

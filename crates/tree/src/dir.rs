@@ -5,6 +5,7 @@ use crate::draft::{Draft, DraftId, directory, is_kept_xattr};
 use crate::error::TreeError;
 use eraseblock_base::{Findings, Location};
 use eraseblock_vfs::attr::InodeFlags;
+use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::{Content, FileKind, SourceKind, SourceNode, SourceTree, Timestamp};
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, Dir, IFlags, Mode, OFlags, Stat};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 pub struct ReadOptions {
     /// Read extended attributes (`user.*`, `trusted.*`, `security.*`).
     pub xattrs: bool,
-    /// Read access control lists as well (`system.posix_acl_*`).
+    /// Read access control lists as well (`system.posix_acl_*`); they need `xattrs`.
     pub acls: bool,
     /// Read the flags of the attribute ioctl.
     pub inode_flags: bool,
@@ -35,7 +36,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { xattrs: true, acls: false, inode_flags: true, exclude_inode: None }
+        Self { xattrs: true, acls: true, inode_flags: true, exclude_inode: None }
     }
 }
 
@@ -71,6 +72,19 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<(SourceTree, Findings)
     }
     let tree = draft.finish().map_err(|source| TreeError::Source { path: path.into(), source })?;
     Ok((tree, findings))
+}
+
+/// Reads the one file, link or device at `path`, which is not a directory. A link is not followed.
+///
+/// Findings name attributes that were left out.
+pub fn read_node(path: &Path, options: &ReadOptions) -> Result<(SourceNode, Findings), TreeError> {
+    let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    let found = Reader { options }.entry(open_directory(above)?.as_fd(), above, name)?;
+    let mut findings = Findings::new();
+    note(&mut findings, found.remarks);
+    Ok((found.entry.node, findings))
 }
 
 /// One entry of a directory.
@@ -217,8 +231,10 @@ impl Reader<'_> {
         }
         let names = xattr_names(handle).map_err(|e| TreeError::host("list xattrs of", path, e))?;
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let is_kept = is_kept_xattr(name) || (self.options.acls && is_acl(name));
-            if !is_kept {
+            if is_acl_name(name) && !self.options.acls {
+                continue;
+            }
+            if !is_kept_xattr(name) {
                 let attribute = String::from_utf8_lossy(name);
                 let message = format!(
                     "{}: attribute `{attribute}` has no place in the image and is left out",
@@ -236,11 +252,6 @@ impl Reader<'_> {
         node.xattrs.sort_unstable();
         Ok(())
     }
-}
-
-/// Whether an extended attribute is an access control list.
-fn is_acl(name: &[u8]) -> bool {
-    matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
 }
 
 fn inode_flags(fd: BorrowedFd<'_>) -> InodeFlags {

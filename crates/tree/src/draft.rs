@@ -7,6 +7,7 @@
 //!    nodes become part of the source tree.
 //! 3. The source tree numbers its nodes depth first in name order, so equal folders give equal trees, whatever order they were read in.
 
+use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::source::{NodeId, SourceError, check_name};
 use eraseblock_vfs::walk::MAX_DEPTH;
 use eraseblock_vfs::{FileKind, SourceKind, SourceNode, SourceTree, Timestamp};
@@ -74,13 +75,14 @@ pub(crate) fn directory(permissions: u32) -> SourceNode {
     SourceNode::new(SourceKind::Directory(BTreeMap::new()), permissions)
 }
 
-/// Whether an extended attribute has a place in an image: access control lists and other
-/// `system.*` attributes have none there.
+/// Whether an extended attribute has a place in an image: access control lists have, other
+/// `system.*` attributes have none.
 pub(crate) fn is_kept_xattr(name: &[u8]) -> bool {
     let kept = [&b"user."[..], b"trusted.", b"security."];
-    name.len() <= 255
-        && !name.contains(&0)
-        && kept.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len())
+    is_acl_name(name)
+        || name.len() <= 255
+            && !name.contains(&0)
+            && kept.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len())
 }
 
 /// Splits an archive member's path into components: leading slashes, `.` and empty components are

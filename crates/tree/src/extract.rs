@@ -22,7 +22,7 @@ use place::{Dir, Handle, Name};
 use rayon::prelude::*;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,13 +113,8 @@ pub fn to_dir(
     if is_occupied && !options.force {
         return Err(TreeError::DestinationNotEmpty { path: dest.to_owned() });
     }
-    let keep_owners = match options.owners {
-        Owners::IfRoot => rustix::process::geteuid().is_root(),
-        Owners::Keep => true,
-        Owners::Skip => false,
-    };
-    let done = (AtomicU64::new(0), AtomicU64::new(0));
-    let worker = Worker { fs, options, keep_owners, progress, done };
+    let worker = Worker::new(fs, options, progress);
+    let keep_owners = worker.keep_owners;
     let dest = Arc::new(Folder { dir, path: Vec::new(), attr });
     let mut extraction = Extraction {
         worker,
@@ -135,6 +130,26 @@ pub fn to_dir(
         walk(fs, top, &mut |visit| Ok(extraction.visit(&visit)));
     walked.unwrap_or_else(|never| match never {});
     Ok(extraction.finish(keep_owners))
+}
+
+/// Gives an open file of the host the attributes of inode `ino`, of any kind but a symbolic link.
+/// `path` is its name in the image, for the findings: what could not be set is one.
+///
+/// Errors: the inode cannot be read.
+pub fn attributes_to(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    file: BorrowedFd<'_>,
+    path: &[u8],
+    options: &ExtractOptions,
+) -> Result<Findings, TreeError> {
+    let worker = Worker::new(fs, options, &|_| {});
+    let mut outcome = Outcome::default();
+    worker.set_attributes(&Handle::Open(file), &fs.attr(ino)?, path, &mut outcome);
+    let mut findings = Findings::new();
+    outcome.findings.into_iter().for_each(|finding| findings.push(finding));
+    outcome.remarks.tell(worker.keep_owners, &mut findings);
+    Ok(findings)
 }
 
 /// A directory that is being filled.
@@ -181,6 +196,24 @@ struct Remarks {
 }
 
 impl Remarks {
+    /// Says what was counted.
+    fn tell(&self, keep_owners: bool, findings: &mut Findings) {
+        if !keep_owners {
+            let message = "owners are not kept: that takes root";
+            findings.note(Location::Whole, "owners-not-kept", message);
+        }
+        if self.dropped_set_id > 0 {
+            let count = self.dropped_set_id;
+            let message = format!("set-id bits of {count} files dropped, as owners are not kept");
+            findings.note(Location::Whole, "set-id-dropped", message);
+        }
+        if let Some(first) = &self.first_refused_xattr {
+            let count = self.refused_xattrs;
+            let message = format!("{count} extended attributes were refused; first {first}");
+            findings.warn(Location::Whole, "xattrs-refused", message);
+        }
+    }
+
     fn append(&mut self, other: Self) {
         self.refused_xattrs += other.refused_xattrs;
         self.dropped_set_id += other.dropped_set_id;
@@ -378,21 +411,7 @@ impl Extraction<'_> {
             self.batch.complete.push(folder);
         }
         self.run_batch();
-        let findings = &mut self.report.findings;
-        if !keep_owners {
-            let message = "owners are not kept: that takes root";
-            findings.note(Location::Whole, "owners-not-kept", message);
-        }
-        if self.remarks.dropped_set_id > 0 {
-            let count = self.remarks.dropped_set_id;
-            let message = format!("set-id bits of {count} files dropped, as owners are not kept");
-            findings.note(Location::Whole, "set-id-dropped", message);
-        }
-        if let Some(first) = &self.remarks.first_refused_xattr {
-            let count = self.remarks.refused_xattrs;
-            let message = format!("{count} extended attributes were refused; first {first}");
-            findings.warn(Location::Whole, "xattrs-refused", message);
-        }
+        self.remarks.tell(keep_owners, &mut self.report.findings);
         self.report
     }
 }
@@ -420,7 +439,21 @@ struct Worker<'a> {
     done: (AtomicU64, AtomicU64),
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(
+        fs: &'a dyn FileSystem,
+        options: &'a ExtractOptions,
+        progress: &'a (dyn Fn(Progress) + Sync),
+    ) -> Self {
+        let keep_owners = match options.owners {
+            Owners::IfRoot => rustix::process::geteuid().is_root(),
+            Owners::Keep => true,
+            Owners::Skip => false,
+        };
+        let done = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { fs, options, keep_owners, progress, done }
+    }
+
     fn advance(&self, bytes: u64) {
         let entries = self.done.0.fetch_add(1, Ordering::Relaxed) + 1;
         let bytes = self.done.1.fetch_add(bytes, Ordering::Relaxed) + bytes;

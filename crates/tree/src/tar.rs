@@ -15,6 +15,7 @@ use crate::draft::{Draft, PlaceError, Placed, directory, is_kept_xattr};
 use crate::error::TreeError;
 use crate::input::{Input, Pieces};
 use eraseblock_base::{Findings, Location};
+use eraseblock_vfs::rules::check_acl_value;
 use eraseblock_vfs::{SourceKind, SourceNode, SourceTree, Timestamp};
 pub(crate) use header::{BLOCK, Header};
 use header::{Dialect, text};
@@ -255,7 +256,8 @@ impl Reader {
         node.atime = pax.atime.unwrap_or(node.mtime);
         node.ctime = pax.ctime.unwrap_or(node.mtime);
         for (name, value) in &pax.xattrs {
-            if is_kept_xattr(name) && value.len() <= 65_536 {
+            let is_right = value.len() <= 65_536 && check_acl_value(name, value).is_ok();
+            if is_kept_xattr(name) && is_right {
                 node.xattrs.push((name.clone(), value.clone()));
             } else {
                 self.left_out(member, name);

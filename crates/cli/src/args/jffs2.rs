@@ -54,7 +54,7 @@ impl Jffs2Options {
         Adjustments {
             squash_modes: self.squash_modes,
             table_wins: true,
-            ..self.source.adjustments(Xattrs::WithAcls)
+            ..self.source.adjustments(Xattrs::All)
         }
     }
 }

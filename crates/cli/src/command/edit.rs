@@ -87,7 +87,13 @@ fn line(
     match words.as_slice() {
         [] => return Ok(true),
         [b"quit" | b"exit"] => return Ok(false),
-        [b"check"] => session.report(opened.check()?),
+        [b"check"] => {
+            let findings = opened.check()?;
+            if !findings.has_problems() {
+                session.lines(["consistent"])?;
+            }
+            session.report(findings);
+        }
         words => {
             let done = editor.run(words);
             session.out.write_all(&editor.take_output())?;

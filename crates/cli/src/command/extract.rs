@@ -119,6 +119,7 @@ impl ExtractArgs {
         summary: &mut Summary,
     ) -> Result<(), Failure> {
         let place = Place::parse(&self.target.target)?;
+        session.keep_still(&place.path)?;
         let image = match image::open(&place, &self.target.shape)? {
             Image::Ubifs(image) => {
                 place.refuse_volume()?;

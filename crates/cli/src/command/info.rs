@@ -21,6 +21,7 @@ pub(crate) struct InfoArgs {
 /// Prints what is known.
 pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
+    session.keep_still(&place.path)?;
     let report = match image::open(&place, &args.target.shape)? {
         Image::Ubi(image) => of_ubi(&image, place.volume.as_deref(), session)?,
         Image::Ubifs(image) => {

@@ -87,7 +87,7 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Look for bugs planted in UBI on purpose instead, to see that they are found
+    /// Look for bugs planted on purpose instead, to see that they are found
     #[arg(long)]
     pub bugs: bool,
     /// Nothing of what a file system does now and then (commits, garbage collection) may be left
@@ -150,6 +150,15 @@ fn rate(states: u64, seconds: f64) -> u64 {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rate = (states as f64 / seconds.max(0.001)) as u64;
     rate
+}
+
+/// How fast a campaign was.
+fn speed(states: u64, seconds: f64, busy: f64) -> String {
+    format!(
+        "{} states a second in {seconds:.0} seconds; {} a second of processor time",
+        rate(states, seconds),
+        rate(states, busy),
+    )
 }
 
 /// Seconds all threads of this process have computed: unlike those on the clock they do not

@@ -41,8 +41,9 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
     let mut editor = Editor::new(opened.fs());
     let done = editor.put(&args.source, path_bytes(&args.dest));
     let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
-    let lines = editor.take_output();
+    let (lines, findings) = (editor.take_output(), editor.take_findings());
     opened.close(session)?;
+    session.report(findings);
     report?;
     session.remark(String::from_utf8_lossy(&lines).trim_end());
     Ok(())

@@ -307,7 +307,7 @@ impl MkfsJffs2Args {
 
     fn adjustments(&self) -> Adjustments {
         let xattrs = match (self.with_xattr, self.with_selinux, self.with_posix_acl) {
-            (true, _, _) => Xattrs::WithAcls,
+            (true, _, _) => Xattrs::All,
             (_, true, true) => Xattrs::Only(&[b"security.selinux", b"system.posix_acl_"]),
             (_, true, false) => Xattrs::Only(&[b"security.selinux"]),
             (_, false, true) => Xattrs::Only(&[b"system.posix_acl_"]),

@@ -1,14 +1,13 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
-use super::{Place, device, magic, peek};
-use crate::args::{Endian, Format, ShapeArgs, SizeArgs};
+use super::{Place, device, jffs2_image, magic, peek};
+use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
-use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_mtd::{ImageFile, LebDevice, LebFile, Mtd, RawDump, ReadAt};
 use eraseblock_mtd_host::{BlockDevice, is_block_flash};
 use eraseblock_nandsim::Chip;
@@ -259,10 +258,7 @@ pub(super) fn open_jffs2(
     let options = OpenOptions {
         start: shape.start,
         erase_size: shape.sizes.peb,
-        order: shape.byte_order.map(|order| match order {
-            Endian::Little => ByteOrder::Little,
-            Endian::Big => ByteOrder::Big,
-        }),
+        order: jffs2_image::order(shape),
         empty: shape.format == Some(Format::Jffs2),
     };
     let found = find_jffs2(source, &options, shape.sizes.page)?;

@@ -1,23 +1,97 @@
-//! Locks on image files and device nodes: whoever writes holds the only lock, whoever reads for a
-//! while shares it with other readers. The kernel lets go of a lock when its process ends.
+//! Locks on image files and device nodes: whoever writes holds the only lock, whoever reads shares
+//! it with other readers, as half of a change looks like damage. The kernel lets go of a lock when
+//! its process ends.
 
 use crate::failure::Failure;
+use std::ffi::OsString;
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a reader waits for a writer that may be about to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Locks the file until the result is dropped; `alone` keeps everybody else away.
 pub(crate) fn lock(path: &Path, alone: bool) -> Result<File, Failure> {
     let in_the_way = |why: &str| Failure::new(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| in_the_way(&error.to_string()))?;
-    let locked = if alone { file.try_lock() } else { file.try_lock_shared() };
+    let locked = if alone { file.try_lock() } else { shared(&file, PATIENCE) };
     match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) if alone => {
             Err(in_the_way("is in use: it cannot be written to at the same time"))
         }
-        Err(TryLockError::WouldBlock) => Err(in_the_way("is being written to by another process")),
+        Err(TryLockError::WouldBlock) => Err(written_to(path)),
         Err(TryLockError::Error(error)) => Err(in_the_way(&format!("cannot be locked: {error}"))),
     }
+}
+
+/// Keeps writers away from what is about to be read, as long as the result lives. `None` where the
+/// host has no locks: then nobody who writes has one either.
+pub(crate) fn reading(path: &Path) -> Result<Option<File>, Failure> {
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    match shared(&file, PATIENCE) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(written_to(path)),
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+fn shared(file: &File, patience: Duration) -> Result<(), TryLockError> {
+    let start = Instant::now();
+    loop {
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            locked => return locked,
+        }
+    }
+}
+
+fn written_to(path: &Path) -> Failure {
+    let shown = path.display();
+    match mounted_at(path) {
+        Some(dir) => {
+            let dir = dir.display();
+            Failure::new(format!("{shown}: is being written to by the mount at {dir}"))
+                .hint(format!("look at it through {dir}, or `eraseblock umount {dir}` first"))
+        }
+        None => Failure::new(format!("{shown}: is being written to by another process"))
+            .hint("wait until that has ended"),
+    }
+}
+
+/// Where a file is mounted by us.
+fn mounted_at(path: &Path) -> Option<PathBuf> {
+    let path = path.canonicalize().ok()?;
+    let mounts = std::fs::read("/proc/self/mounts").ok()?;
+    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ').map(unescaped);
+        Some((words.next()?, words.next()?, words.next()?))
+    });
+    mounts.find_map(|(source, dir, kind)| {
+        (kind == "fuse.eraseblock" && Path::new(&source) == path).then(|| dir.into())
+    })
+}
+
+/// A word of the kernel's list of mounts: blanks and backslashes in it are octal numbers.
+fn unescaped(word: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(code) = code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            bytes.push(code);
+            rest = &behind[3..];
+        } else {
+            bytes.push(*first);
+            rest = behind;
+        }
+    }
+    OsString::from_vec(bytes)
 }
 
 #[cfg(test)]
@@ -31,7 +105,22 @@ mod tests {
         let second = lock(file.path(), false).unwrap();
         assert!(lock(file.path(), true).unwrap_err().message().contains("is in use"));
         drop((reader, second));
-        let _writer = lock(file.path(), true).unwrap();
+        let writer = lock(file.path(), true).unwrap();
+        assert!(reading(file.path()).unwrap_err().message().contains("being written to"));
         assert!(lock(file.path(), false).unwrap_err().message().contains("being written to"));
+        // A writer that ends soon is waited for.
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(writer);
+        });
+        assert!(reading(file.path()).unwrap().is_some());
+        ending.join().unwrap();
+        assert!(reading(Path::new("/nonexistent")).unwrap().is_none());
+    }
+
+    #[test]
+    fn blanks_in_the_list_of_mounts_are_numbers() {
+        assert_eq!(unescaped(b"/a\\040b\\134"), "/a b\\");
+        assert_eq!(unescaped(b"\\9\\04"), "\\9\\04");
     }
 }

@@ -4,22 +4,22 @@
 use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
-use super::{Place, bare, device, peek};
+use super::{Place, bare, device, jffs2_image, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock_base::Findings;
-use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, OpenOptions, RwOptions, Source};
-use eraseblock_mtd::{CountedMtd, ImageShape, LebDevice, Mtd, WritableImage};
-use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar};
+use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
+use eraseblock_mtd::{CountedMtd, LebDevice, Mtd};
+use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar, is_block_flash};
 use eraseblock_nandsim::Chip;
+use eraseblock_ubi::detect::detect;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FsError, WritableFileSystem};
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// How to open.
@@ -189,6 +189,9 @@ pub(crate) fn open_volumes(
     session: &mut Session,
 ) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
+    if mode.read_only {
+        session.keep_still(&place.path)?;
+    }
     let alone = |opened: Writable| match volumes {
         [_] => Ok(vec![opened]),
         _ => Err(Failure::usage(format!("{}: there are no volumes in it", place.path.display()))),
@@ -228,9 +231,18 @@ fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
         let chip = Chip::open_read_only(&place.path)?;
         return Ok(image::layout(&chip, &args.shape.sizes)?.is_none());
     }
-    let mut start = [0; 2];
-    let len = File::open(&place.path)?.read(&mut start)?;
-    Ok(matches!(start[..len], [0x85, 0x19] | [0x19, 0x85]))
+    let file = File::open(&place.path)?;
+    let mut start = vec![0; magic::LOOK];
+    let len = file.read_at(&mut start, 0)?;
+    start.truncate(len);
+    if magic::is_jffs2(&start) {
+        return Ok(true);
+    }
+    let is_other = magic::is_ubifs(&start) || is_block_flash(&start) || args.shape.leb.is_some();
+    if is_other || detect(&file, &image::hints(&args.shape.sizes))?.is_some() {
+        return Ok(false);
+    }
+    jffs2_image::is_one(file, &args.shape)
 }
 
 fn open_jffs2(
@@ -243,16 +255,22 @@ fn open_jffs2(
         let volume = crate::text::name(volume);
         return Err(Failure::new(format!("there is no volume `{volume}`: this is JFFS2")));
     }
-    let below = below_jffs2(place, args, mode)?;
+    let mut options = RwOptions { order: jffs2_image::order(&args.shape), ..mode.jffs2()? };
+    let below = below_jffs2(place, args, mode, &mut options)?;
     let device = below.device.clone().ok_or_else(|| Failure::new("no flash"))?;
-    let (fs, report) = Jffs2Rw::mount(device, &mode.jffs2()?)?;
+    let (fs, report) = Jffs2Rw::mount(device, &options)?;
     session.report(report.findings);
     let fs = Mounted::Jffs2(Arc::new(fs));
     Ok(Writable { fs, below: Arc::new(below), read_only: mode.read_only })
 }
 
-/// The flash under a JFFS2.
-fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Failure> {
+/// The flash under a JFFS2; of an image, `options` learns what its flash would tell.
+fn below_jffs2(
+    place: &Place,
+    args: &TargetArgs,
+    mode: Mode,
+    options: &mut RwOptions,
+) -> Result<Below, Failure> {
     let path = place.path.as_path();
     let write = !mode.read_only;
     let mut below = Below::default();
@@ -265,37 +283,15 @@ fn below_jffs2(place: &Place, args: &TargetArgs, mode: Mode) -> Result<Below, Fa
             Arc::clone(below.chip.insert(Arc::new(chip))) as Arc<dyn Mtd>
         } else {
             below.lock = if write { Some(lock(path, true)?) } else { None };
-            Arc::new(jffs2_image(path, args.shape.sizes.peb, mode)?)
+            let image = jffs2_image::open(path, &args.shape, mode.size, write)?;
+            options.order = Some(image.order);
+            options.cleanmarker = image.cleanmarker;
+            image.device
         };
     let counted = Arc::new(CountedMtd::new(device));
     below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
     below.counted = Some(counted);
     Ok(below)
-}
-
-/// A JFFS2 image file as the flash it is meant for.
-fn jffs2_image(path: &Path, peb: Option<u32>, mode: Mode) -> Result<WritableImage, Failure> {
-    let options = OpenOptions { erase_size: peb, empty: true, ..OpenOptions::default() };
-    let source = Source::Image(Arc::new(File::open(path)?));
-    let found = image::find_jffs2(source, &options, None)?;
-    let Some((jffs2, _, dump)) = found else {
-        return Err(Failure::new("there is no JFFS2 in it"));
-    };
-    if dump.is_some() {
-        return Err(Failure::new("a raw dump with out-of-band bytes can only be read")
-            .hint("`eraseblock chip import CHIP DUMP --oob` makes a chip of it"));
-    }
-    let shape = jffs2.info().shape;
-    let blocks = mode.size.map(|size| size / u64::from(shape.erase_size));
-    let blocks = blocks.map(u32::try_from).transpose();
-    let shape = ImageShape {
-        start: shape.start,
-        peb_size: shape.erase_size,
-        min_io: 1,
-        subpage: 1,
-        peb_count: blocks.map_err(|_| Failure::usage("--size: too large for JFFS2"))?,
-    };
-    Ok(WritableImage::open(path, &shape)?)
 }
 
 /// A UBIFS that is only read: repairs stay in memory.

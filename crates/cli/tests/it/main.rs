@@ -4,6 +4,7 @@
 // Helpers of tests are tests, which clippy cannot see.
 #![allow(clippy::unwrap_used)]
 
+mod acl;
 mod bare;
 mod build;
 mod chip;
@@ -12,6 +13,7 @@ mod classic;
 mod client;
 mod frame;
 mod jffs2;
+mod jffs2_change;
 mod mount;
 mod mount_kill;
 mod mount_rw;

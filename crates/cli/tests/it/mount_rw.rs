@@ -4,7 +4,7 @@ use crate::mount::{is_mounted, mounted};
 use crate::sample::Sample;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -208,4 +208,71 @@ fn state(path: &PathBuf) -> (Vec<u8>, (i64, i64), (i64, i64)) {
     let content = fs::read(path).unwrap();
     let found = fs::metadata(path).unwrap();
     (content, (found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()))
+}
+
+/// Commands that read saw half of what a mount was writing, and told of damage that was not there.
+#[test]
+fn what_is_written_to_is_not_read_from_beside_the_mount() {
+    let sample = with_volumes();
+    if !mounted("readers beside a writer", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+        return;
+    }
+    fs::write(sample.path("m/file"), vec![7; 100_000]).unwrap();
+    let dir = sample.path("m").canonicalize().unwrap();
+    for arguments in [
+        &["check", "c:root"][..],
+        &["ls", "c:root"],
+        &["info", "c"],
+        &["extract", "c:root", "out"],
+        &["get", "c:root", "/file", "out"],
+        &["chip", "stats", "c"],
+        &["chip", "export", "c", "out"],
+        &["ubi", "wear", "c"],
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}: {}", run.err);
+        let place = format!("is being written to by the mount at {}", dir.display());
+        assert!(run.err.contains(&place) && run.err.contains("umount"), "{}", run.err);
+    }
+    sample.ok(&["umount", "m"]);
+    // Who only reads does not keep others from reading.
+    if mounted("readers beside a reader", &sample.run(&["mount", "c:root", "m"])) {
+        sample.ok(&["check", "c:root"]);
+        sample.ok(&["get", "c:root", "/file", "out"]);
+        assert_eq!(sample.run(&["put", "c:root", "src", "/new"]).code, 3);
+        sample.ok(&["umount", "m"]);
+    }
+}
+
+/// Where no permissions were checked, a list left the mode as it was.
+#[test]
+fn a_list_changes_the_mode_and_a_mode_the_list() {
+    let sample = with_volumes();
+    if !mounted("lists and modes", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+        return;
+    }
+    let file = sample.path("m/file");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let list = |mask: u8| {
+        let entries = [(1, 6), (2, 4), (4, 0), (16, mask), (32, 0)];
+        let entry = |(tag, bits)| [tag, 0, bits, 0, 0xe8, 3, 0, 0];
+        let mut value = vec![2, 0, 0, 0];
+        value.extend(entries.into_iter().flat_map(entry));
+        for at in [8, 24, 32, 40] {
+            value[at..at + 4].fill(0xff);
+        }
+        value
+    };
+    let name = "system.posix_acl_access";
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::lsetxattr(&file, name, &list(4), flags).unwrap();
+    let mode = || fs::metadata(&file).unwrap().mode() & 0o7777;
+    assert_eq!(mode(), 0o640);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
+    let mut buf = [0; 64];
+    let len = rustix::fs::lgetxattr(&file, name, &mut buf).unwrap();
+    assert_eq!(buf[..len], list(2));
+    sample.ok(&["umount", "m"]);
+    assert!(sample.ok(&["stat", "c:root", "file"]).out.contains("0620"));
 }

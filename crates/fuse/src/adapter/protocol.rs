@@ -127,7 +127,9 @@ impl Filesystem for Adapter {
         }
         if self.manner.acl {
             let _ = config.add_capabilities(InitFlags::FUSE_DONT_MASK);
-            self.manner.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
+            if self.manner.enforces_acl {
+                self.manner.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
+            }
         }
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_background(64);

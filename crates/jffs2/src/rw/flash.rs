@@ -3,7 +3,7 @@
 
 use super::options::RwOptions;
 use crate::error::Jffs2Error;
-use eraseblock_base::{Location, MediumKind, Peb};
+use eraseblock_base::{Geometry, Location, MediumKind, Peb};
 use eraseblock_jffs2_format::constants::{HEADER_LEN, MAGIC, node_type};
 use eraseblock_jffs2_format::{ByteOrder, encode};
 use eraseblock_mtd::oob::{OobLayout, has_oob};
@@ -58,13 +58,16 @@ impl Flash {
         if count < MIN_BLOCKS {
             return Err(option("number of erase blocks", count.into(), "at least 5"));
         }
-        let marker = match geometry.kind() {
-            MediumKind::Nor if page == 1 => Marker::InBand(HEADER_LEN),
-            MediumKind::Nor => Marker::InBand(page.max(16)),
-            MediumKind::Nand if has_oob(&geometry) => {
-                Marker::Oob(marker_positions(options, page, geometry.oob_size())?)
+        let marker = match options.cleanmarker {
+            Some(0) => Marker::None,
+            Some(len) if len.is_multiple_of(4) && (HEADER_LEN..=block / 2).contains(&len) => {
+                Marker::InBand(len)
             }
-            MediumKind::Nand => Marker::None,
+            Some(len) => {
+                let expected = "0, or a multiple of 4 from 12 to half a block";
+                return Err(option("length of the cleanmarkers", len.into(), expected));
+            }
+            None => usual_marker(&geometry, options)?,
         };
         let order = options.order.unwrap_or_default();
         let page = if page < 4 { 1 } else { page };
@@ -197,6 +200,19 @@ impl Flash {
             }
         }
     }
+}
+
+/// The marker that Linux writes on such a medium (spec: jffs2 11).
+fn usual_marker(geometry: &Geometry, options: &RwOptions) -> Result<Marker, Jffs2Error> {
+    let page = geometry.min_io();
+    Ok(match geometry.kind() {
+        MediumKind::Nor if page == 1 => Marker::InBand(HEADER_LEN),
+        MediumKind::Nor => Marker::InBand(page.max(16)),
+        MediumKind::Nand if has_oob(geometry) => {
+            Marker::Oob(marker_positions(options, page, geometry.oob_size())?)
+        }
+        MediumKind::Nand => Marker::None,
+    })
 }
 
 fn marker_positions(options: &RwOptions, page: u32, oob: u32) -> Result<Vec<u32>, Jffs2Error> {

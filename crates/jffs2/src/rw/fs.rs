@@ -11,7 +11,7 @@ use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_jffs2_format::encode::xattr_len;
 use eraseblock_jffs2_format::node::{PREFIX_ACL_ACCESS, PREFIX_ACL_DEFAULT, full_name, split_name};
 use eraseblock_vfs::attr::InodeFlags;
-use eraseblock_vfs::rules::{check_name, check_xattr_name, check_xattr_value};
+use eraseblock_vfs::rules::{check_acl_value, check_name, check_xattr_name, check_xattr_value};
 use eraseblock_vfs::{
     Attr, Background, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode,
     RenameMode, SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode,
@@ -98,6 +98,7 @@ impl State {
         value: &[u8],
     ) -> Result<(u8, &'a [u8], Vec<u8>), FsError> {
         check_xattr_name(self.attr(ino.into())?.kind, name, true)?;
+        check_acl_value(name, value)?;
         check_xattr_value(value, 65_535)?;
         let (prefix, stored) = split_name(name).ok_or_else(|| {
             refuse(FsErrorKind::Unsupported, ino, "JFFS2 has no such name space of attributes")

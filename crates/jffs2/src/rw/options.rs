@@ -36,6 +36,10 @@ pub struct RwOptions {
     /// NAND: the out-of-band bytes of the cleanmarker, at most 8, ascending; found out from the
     /// size of the out-of-band area if left open (spec: jffs2 11.2).
     pub marker_positions: Option<Vec<u32>>,
+    /// Bytes of the cleanmarkers at the starts of blocks, 0 for none, a multiple of 4 from 12 to half
+    /// a block; by the kind of the medium if left open. An image file does not tell its medium, but
+    /// has the markers of it (spec: jffs2 11).
+    pub cleanmarker: Option<u32>,
     /// A bug to be found.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -50,6 +54,7 @@ impl Default for RwOptions {
             compression: Compression::Priority,
             seed: 0,
             marker_positions: None,
+            cleanmarker: None,
             sabotage: Sabotage::None,
         }
     }

@@ -82,7 +82,7 @@ impl State {
         if self.is_sabotaged(Sabotage::SummaryForgetsNode) {
             records.pop();
         }
-        let node = Summary { offset, cleanmarker: self.flash.cleanmarker(), records };
+        let node = Summary { offset, cleanmarker: self.marker_of(block), records };
         self.summary.stop();
         let mut bytes = Vec::with_capacity(free as usize);
         summary::encode(self.flash.order, &node, self.flash.block, &mut bytes);
@@ -95,6 +95,17 @@ impl State {
             }
             Err(error) => self.write_failed(block, error),
         }
+    }
+
+    /// Bytes of the cleanmarker that a block begins with; 0 if it has none. A block that was written
+    /// by others may have none where the medium has them.
+    fn marker_of(&self, block: u32) -> u32 {
+        let (start, marker) = (self.flash.start(block), self.flash.cleanmarker());
+        let refs = &self.blocks.get(block).refs;
+        let has = refs.iter().any(|node| {
+            node.kind() == RefKind::Filler && node.place() == start && node.len() == marker
+        });
+        if has { marker } else { 0 }
     }
 
     /// The records of a block that was written before mounting and is to be continued; `None` if

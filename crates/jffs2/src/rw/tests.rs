@@ -5,10 +5,11 @@ mod cuts;
 mod every_fault;
 mod faults;
 mod halves;
+mod markers;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
-use eraseblock_base::{Geometry, MediumKind};
+use eraseblock_base::{Geometry, MediumKind, Peb};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, encode};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};

@@ -3,7 +3,7 @@
 use super::allowed::{Allowed, Broken};
 use super::hash::{BaseHash, Hashes, with_hash};
 use super::id::{CutId, Plan};
-use super::judge::Case;
+use super::judge::{Case, Verdict};
 use super::live::{Live, Start, Step, empty};
 use super::target::{Rules, Target};
 use super::workload::{setup, short};
@@ -71,6 +71,7 @@ struct Outcome {
     violations: Vec<FsViolation>,
     variants: Vec<String>,
     duplicates: u64,
+    came_later: u64,
 }
 
 /// Everything that stays the same.
@@ -261,6 +262,7 @@ impl<'a> Lab<'a> {
             report.states += outcome.variants.len() as u64;
             report.nested_states += (outcome.variants.len() as u64).saturating_sub(1);
             report.duplicates += outcome.duplicates;
+            report.came_later += outcome.came_later;
             for variant in outcome.variants {
                 *report.variants.entry(variant).or_default() += 1;
             }
@@ -276,8 +278,9 @@ impl<'a> Lab<'a> {
         let mut outcome = Outcome::default();
         outcome.variants.push(job.variant());
         let case = self.case(job.id.clone(), &job.allowed, read_only);
-        let (violation, events) = case.judge(chip, nested);
+        let Verdict { violation, events, came_later } = case.judge(chip, nested);
         outcome.violations.extend(violation);
+        outcome.came_later += u64::from(came_later);
         let mut seen = HashSet::new();
         let mut chosen = Vec::new();
         let mut hashes = None;
@@ -296,11 +299,14 @@ impl<'a> Lab<'a> {
                 }
             }
         }
-        let found: Vec<Option<FsViolation>> = chosen
+        let verdicts: Vec<Verdict> = chosen
             .into_par_iter()
-            .map(|(job, chip)| self.case(job.id.clone(), &job.allowed, false).judge(chip, false).0)
+            .map(|(job, chip)| self.case(job.id.clone(), &job.allowed, false).judge(chip, false))
             .collect();
-        outcome.violations.extend(found.into_iter().flatten());
+        for verdict in verdicts {
+            outcome.violations.extend(verdict.violation);
+            outcome.came_later += u64::from(verdict.came_later);
+        }
         outcome
     }
 
@@ -447,7 +453,7 @@ impl Lab<'_> {
         let chip = job.make(self.options.seed).ok_or_else(|| missing(id))?;
         let deeper = id.cuts.get(job.id.cuts.len());
         let case = self.case(job.id.clone(), &job.allowed, true);
-        let (violation, events) = case.judge(chip, deeper.is_some());
+        let Verdict { violation, events, .. } = case.judge(chip, deeper.is_some());
         let Some((number, Cut::During(variant))) = deeper else { return Ok(violation) };
         let event = events.into_iter().find(|event| event.event.number == *number);
         let event = with_hash(event.ok_or_else(|| missing(id))?, &mut None);

@@ -58,8 +58,9 @@ impl Target for Jffs2Target {
             order: Order::Total,
             rename_leaves_both: true,
             decay_may_fail: true,
-            // One erase block: the rest of a block that is not continued.
-            slack_blocks: 4,
+            // One erase block, the rest of a block that is not continued, and what the trial of
+            // the mounted file system leaves: deletion entries, and pages filled up by `fsync`.
+            slack_blocks: 5,
         }
     }
 

@@ -25,14 +25,20 @@ pub(crate) struct Case<'a> {
 /// Of the file that shows that a file system is alive.
 const PROBE: &[u8] = b"probe";
 
+/// What judging a state came to.
+pub(crate) struct Verdict {
+    pub(crate) violation: Option<FsViolation>,
+    /// Flash events of the mount, if wanted.
+    pub(crate) events: Vec<Recorded>,
+    /// Decaying cells made a mount fail, and a later one was right.
+    pub(crate) came_later: bool,
+}
+
 impl Case<'_> {
-    /// Switches the chip on and judges what comes up; the flash events of the mount, if wanted.
-    pub(crate) fn judge(
-        &self,
-        chip: Chip,
-        keep_events: bool,
-    ) -> (Option<FsViolation>, Vec<Recorded>) {
+    /// Switches the chip on and judges what comes up.
+    pub(crate) fn judge(&self, chip: Chip, keep_events: bool) -> Verdict {
         let mut events = Vec::new();
+        let mut came_later = false;
         let untouched = self.read_only.then(|| chip.snapshot());
         let chip = Arc::new(chip);
         chip.power_on();
@@ -45,7 +51,10 @@ impl Case<'_> {
         });
         let look = self.look();
         let verdict = match verdict {
-            Err(broken) if self.rules.decay_may_fail && look.unstable => self.excuse(&chip, broken),
+            Err(broken) if self.rules.decay_may_fail && look.unstable => {
+                came_later = true;
+                self.excuse(&chip, broken)
+            }
             verdict => verdict,
         };
         let verdict = verdict.and_then(|()| match untouched {
@@ -58,7 +67,8 @@ impl Case<'_> {
             rule,
             message,
         });
-        (violation, events)
+        came_later &= violation.is_none();
+        Verdict { violation, events, came_later }
     }
 
     fn look(&self) -> Look {

@@ -137,7 +137,7 @@ impl<'a> Witness<'a> {
             allowed: &allowed,
             read_only: true,
         };
-        case.judge(chip, false).0
+        case.judge(chip, false).violation
     }
 
     /// The operation as one system call of an ordinary program can do it.

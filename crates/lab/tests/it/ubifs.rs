@@ -2,7 +2,7 @@
 
 use crate::report::explored;
 use eraseblock_lab::fscut::{
-    FsOptions, Plan, explore, pair_count, replay, sabotaged_ubifs, single_count, tight_ubifs, ubifs,
+    FsOptions, Plan, pair_count, single_count, tight_ubifs, ubifs, ubifs_bugs,
 };
 use eraseblock_lab::powercut::Shape;
 use eraseblock_ubifs::rw::sabotage::Sabotage;
@@ -58,49 +58,14 @@ fn an_old_file_system_survives_cuts() {
     }
 }
 
-/// Old file systems on which everything happens find most bugs soon, short sequences others; for
-/// some, recoveries have to be cut.
-fn searches() -> [FsOptions; 2] {
-    let mut plans: Vec<Plan> = (1..=4).map(Plan::Aged).collect();
-    plans.extend((0..single_count()).step_by(7).map(Plan::Single));
-    let wide = FsOptions {
-        plans,
-        judge_every: 17,
-        nested_every: 0,
-        run_length: 240,
-        max_violations: 1,
-        ..FsOptions::default()
-    };
-    let plans = vec![Plan::Run(1), Plan::Run(2)];
-    let deep =
-        FsOptions { plans, judge_every: 101, nested_every: 2, run_length: 72, ..wide.clone() };
-    [wide, deep]
-}
-
-fn find(sabotage: Sabotage, options: &FsOptions) -> Option<String> {
-    let target = sabotaged_ubifs(sabotage);
-    let report = match explore(&target, options) {
-        Ok(report) => report,
-        // Not even an empty file system comes about.
-        Err(error) => return Some(error.to_string()),
-    };
-    let found = report.violations.first()?;
-    let again = replay(&target, &found.id, options).unwrap();
-    let rule = again.map(|again| again.rule);
-    // Without a cut the replay looks more often and may see the same bug sooner.
-    let same = if found.id.cuts.is_empty() { rule.is_some() } else { rule == Some(found.rule) };
-    assert!(same, "{sabotage:?} {} {rule:?}", found.id);
-    Some(format!("after {} states: {} {}", report.states, found.id, found.rule))
-}
-
 #[test]
 fn planted_bugs_are_caught() {
-    let mut missed = Vec::new();
-    for sabotage in Sabotage::ALL {
-        match searches().iter().find_map(|options| find(sabotage, options)) {
-            Some(how) => println!("{sabotage:?} {how}"),
-            None => missed.push(sabotage),
-        }
-    }
-    assert!(missed.len() * 20 <= Sabotage::ALL.len(), "missed: {missed:?}");
+    let hunt = ubifs_bugs(&mut |planted| println!("{planted:?}")).unwrap();
+    assert_eq!(hunt.control, None);
+    assert!(hunt.control_states > 1000, "{}", hunt.control_states);
+    assert_eq!(hunt.planted.len(), Sabotage::ALL.len());
+    let missed: Vec<_> = hunt.planted.iter().filter(|planted| planted.shown.is_missed()).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+    let caught = hunt.planted.iter().filter(|planted| planted.shown.is_caught()).count();
+    assert!(caught * 20 >= 19 * hunt.planted.len(), "{caught}");
 }

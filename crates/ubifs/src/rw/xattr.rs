@@ -79,6 +79,7 @@ impl Core {
         now: Timestamp,
     ) -> Step<()> {
         let host = self.changeable_host(ino, name)?;
+        rules::check_acl_value(name, value)?;
         rules::check_xattr_value(value, MAX_INODE_DATA)?;
         let known = self.xattr_ino(host, name)?;
         match (known, mode) {

@@ -15,6 +15,7 @@ mod gaps;
 mod hostile;
 mod image;
 mod journal;
+mod limits;
 mod log;
 mod master;
 mod rw;

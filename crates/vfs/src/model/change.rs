@@ -7,9 +7,9 @@ use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};
 use crate::error::{FsError, FsErrorKind};
 use crate::fs::Ino;
 use crate::rules::{
-    RenameCheck, RenameStep, changed_attr, check_directory, check_link, check_new_entry,
-    check_removal, check_rename, check_set_attr, check_target, check_write, check_xattr_name,
-    check_xattr_value, inherit, quoted, round_time,
+    RenameCheck, RenameStep, changed_attr, check_acl_value, check_directory, check_link,
+    check_new_entry, check_removal, check_rename, check_set_attr, check_target, check_write,
+    check_xattr_name, check_xattr_value, inherit, quoted, round_time,
 };
 use crate::write::{
     Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
@@ -234,6 +234,7 @@ impl State {
     ) -> Result<(), FsError> {
         let kind = self.changeable(ino)?;
         check_xattr_name(kind, name, true)?;
+        check_acl_value(name, value)?;
         check_xattr_value(value, self.rules.xattr_value_max)?;
         let list_max = self.rules.xattr_list_max;
         let inode = self.inode_mut(ino)?;

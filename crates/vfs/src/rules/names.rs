@@ -32,8 +32,13 @@ pub const XATTR_NAME_MAX: usize = 255;
 const NAMESPACES: [(&[u8], bool); 3] =
     [(b"user.", true), (b"trusted.", false), (b"security.", false)];
 
-/// The two names of access control lists, stored like any other value.
+/// The two names of access control lists, stored as Linux hands them over.
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Whether an extended attribute is an access control list.
+pub fn is_acl_name(name: &[u8]) -> bool {
+    ACLS.contains(&name)
+}
 
 /// Refuses names of extended attributes: empty or over 255 bytes (ERANGE), in no namespace we
 /// keep (EOPNOTSUPP), without anything behind the prefix or with a NUL byte (EINVAL). `user.`
@@ -47,7 +52,7 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
     if name.contains(&0) {
         return refuse(FsErrorKind::Invalid, format!("{} has a NUL byte", quoted(name)));
     }
-    if ACLS.contains(&name) {
+    if is_acl_name(name) {
         return check_acl(kind, name);
     }
     let Some((prefix, limited)) = NAMESPACES.iter().find(|row| name.starts_with(row.0)) else {

@@ -42,6 +42,7 @@ struct Transferred {
 
 /// Writes the image.
 pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Failure> {
+    session.keep_still(&args.file)?;
     let chip = Chip::open_read_only(&args.file)?;
     if args.out.as_os_str() == "-" {
         return chip.export(&mut session.out, args.oob).context(args.file.display());

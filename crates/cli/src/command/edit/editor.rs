@@ -5,19 +5,19 @@ use crate::text;
 use eraseblock_base::Findings;
 use eraseblock_base::size::parse_size;
 use eraseblock_tree::dir::{self, ReadOptions};
-use eraseblock_tree::extract::{ExtractOptions, to_dir};
+use eraseblock_tree::extract::{ExtractOptions, attributes_to, to_dir};
 use eraseblock_tree::put::{into_fs, node_into_fs};
 use eraseblock_vfs::{
-    FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, SourceKind, SourceNode,
-    Timestamp, WritableFileSystem, XattrMode,
+    FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
 };
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the commands are.
@@ -269,14 +269,16 @@ impl<'a> Editor<'a> {
     /// Copies a file or a folder's content in.
     pub(crate) fn put(&mut self, source: &Path, dest: &[u8]) -> Result<(), Failure> {
         let meta = source.symlink_metadata().context(source.display())?;
+        let options = ReadOptions::default();
         let report = if meta.is_dir() {
-            let options = ReadOptions { xattrs: true, ..ReadOptions::default() };
             let (tree, findings) = dir::read(source, &options)?;
             self.findings.append(findings);
             into_fs(self.fs, self.make_path(dest)?, &tree, now())?
         } else {
             let (dir, name) = self.place_or_into(dest, source.as_os_str().as_bytes())?;
-            node_into_fs(self.fs, dir, name, host_node(source, &meta)?, now())?
+            let (node, findings) = dir::read_node(source, &options)?;
+            self.findings.append(findings);
+            node_into_fs(self.fs, dir, name, node, now())?
         };
         let (files, directories, bytes) = (report.files, report.directories, report.bytes);
         Ok(writeln!(self.output, "{files} files, {directories} directories, {bytes} bytes")?)
@@ -285,16 +287,21 @@ impl<'a> Editor<'a> {
     /// Copies a file or a directory out.
     pub(crate) fn get(&mut self, source: &[u8], dest: &Path) -> Result<(), Failure> {
         let ino = self.find(source)?;
+        let options = ExtractOptions { force: true, ..ExtractOptions::default() };
         match self.fs.attr(ino)?.kind {
             FileKind::Directory => {
-                let options = ExtractOptions { force: true, ..ExtractOptions::default() };
                 let report = to_dir(self.fs, ino, dest, &options, &|_| {})?;
                 self.findings.append(report.findings);
                 Ok(())
             }
             FileKind::Regular => {
-                let mut file = File::create(dest).context(dest.display())?;
-                copy_out(self.fs, ino, &mut file).context(dest.display())
+                let mut file = destination(dest)?;
+                copy_out(self.fs, ino, &mut file).context(dest.display())?;
+                if file.metadata().context(dest.display())?.is_file() {
+                    let file = file.as_fd();
+                    self.findings.append(attributes_to(self.fs, ino, file, source, &options)?);
+                }
+                Ok(())
             }
             kind => {
                 let name = text::name(source);
@@ -317,20 +324,11 @@ fn copy_out(fs: &dyn WritableFileSystem, ino: Ino, to: &mut dyn Write) -> Result
     }
 }
 
-/// A file of the host that is not a directory.
-fn host_node(path: &Path, meta: &std::fs::Metadata) -> Result<SourceNode, Failure> {
-    let kind = if meta.is_symlink() {
-        SourceKind::Symlink(std::fs::read_link(path)?.as_os_str().as_bytes().to_vec())
-    } else if meta.is_file() {
-        SourceKind::Regular(Arc::new(std::fs::read(path).context(path.display())?))
-    } else {
-        return Err(Failure::new(format!("{}: neither a file nor a folder", path.display())));
-    };
-    let mut node = SourceNode::new(kind, meta.mode() & 0o7777);
-    (node.uid, node.gid) = (meta.uid(), meta.gid());
-    node.mtime = Timestamp::from_seconds(meta.mtime());
-    node.atime = Timestamp::from_seconds(meta.atime());
-    Ok(node)
+/// The file of the host that is copied to, private until its attributes are set.
+fn destination(path: &Path) -> Result<File, Failure> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path).context(path.display())
 }
 
 /// The wall clock.

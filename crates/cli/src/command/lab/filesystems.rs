@@ -1,13 +1,14 @@
 //! Power cuts of file systems.
 
-use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, rate, violation};
+use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
-    CutId, FsOptions, Jffs2Target, Plan, Target, big_lpt_ubifs, explore, pair_count,
-    replay as judge, single_count, tight_ubifs, ubifs,
+    CutId, FsOptions, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explore,
+    jffs2_bugs, pair_count, replay as judge, single_count, tight_ubifs, ubifs, ubifs_bugs,
 };
 use eraseblock_lab::powercut::Shape;
+use std::io::Write;
 
 /// Chips for what lives on UBI.
 const SHAPES: [&str; 7] = ["mini", "mini-tight", "mini-big", "subpage", "large", "nor", "nor-wide"];
@@ -67,6 +68,9 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         LabTarget::Ubifs => "ubifs",
         LabTarget::Jffs2 => "jffs2",
     };
+    if args.bugs {
+        return catch(args.target, session);
+    }
     let target = find(name, args.chip.as_deref())?;
     let options = FsOptions {
         plans: plans(args),
@@ -78,7 +82,9 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         judge_every: args.every,
         ..FsOptions::default()
     };
+    let before = processor_seconds();
     let report = explore(target.as_ref(), &options)?;
+    let busy = processor_seconds() - before;
     for found in &report.violations {
         violation(session, &found.id.to_string(), found.rule, &found.message);
     }
@@ -90,15 +96,14 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     if session.options.json {
         return session.json(&report);
     }
-    let rate = rate(report.states, report.seconds);
     let happened: Vec<String> =
         report.happened.iter().map(|(what, count)| format!("{count} {what}")).collect();
     if !happened.is_empty() {
         session.lines([format!("{}: {}", report.target, happened.join(", "))])?;
     }
-    session.lines([format!(
-        "{}: {} sequences, {} operations, {} flash events, {} states judged ({rate} a second, {} \
-         of them cuts of a recovery), {} equal ones, {} violations",
+    let summary = format!(
+        "{}: {} sequences, {} operations, {} flash events, {} states judged ({} of them cuts of a \
+         recovery), {} equal ones, {} violations",
         report.target,
         report.plans,
         report.operations,
@@ -107,7 +112,63 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         report.nested_states,
         report.duplicates,
         report.violations.len(),
-    )])
+    );
+    session.lines([summary, speed(report.states, report.seconds, busy)])
+}
+
+/// Looks for the bugs that are planted, to see that they are found.
+fn catch(target: LabTarget, session: &mut Session) -> Result<(), Failure> {
+    let quiet = session.options.json;
+    let mut tell = |planted: &Planted| {
+        if !quiet {
+            // What cannot be printed now is printed by nobody: the summary will say so.
+            let _ = session.lines([bug_line(planted)]).and_then(|()| Ok(session.out.flush()?));
+        }
+    };
+    // A panic is one of the ways in which a bug shows, and gets its line like the others.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let hunt = match target {
+        LabTarget::Jffs2 => jffs2_bugs(&mut tell),
+        LabTarget::Ubi | LabTarget::Ubifs => ubifs_bugs(&mut tell),
+    };
+    std::panic::set_hook(hook);
+    let hunt = hunt?;
+    if let Some(found) = &hunt.control {
+        let message = format!("{} where no bug is planted: {}", found.rule, found.message);
+        violation(session, &found.id.to_string(), "control", &message);
+    }
+    for missed in hunt.planted.iter().filter(|planted| planted.shown.is_missed()) {
+        violation(session, &missed.bug, "bug-missed", "no state shows it");
+    }
+    if session.options.json {
+        return session.json(&hunt);
+    }
+    let count = |is: fn(&Shown) -> bool| hunt.planted.iter().filter(|it| is(&it.shown)).count();
+    session.lines([
+        format!("nothing planted: {} states, {} violations", hunt.control_states, {
+            u8::from(hunt.control.is_some())
+        }),
+        format!(
+            "{} of {} caught, {} of them by a panic alone; {} that power cuts cannot show",
+            count(Shown::is_caught),
+            hunt.planted.len(),
+            count(|shown| matches!(shown, Shown::Panic(_))),
+            count(|shown| matches!(shown, Shown::Elsewhere(_))),
+        ),
+    ])
+}
+
+fn bug_line(planted: &Planted) -> String {
+    let (how, where_) = match &planted.shown {
+        Shown::State { id, rule } => (*rule, id.to_string()),
+        Shown::Unusable(message) => ("unusable", message.clone()),
+        Shown::Panic(message) => ("panic", message.clone()),
+        Shown::NotAgain(id) => ("not-found-again", id.to_string()),
+        Shown::Elsewhere(reason) => ("not by power cuts", (*reason).to_owned()),
+        Shown::Missed => ("not found", String::new()),
+    };
+    format!("{:<24} {how:<20} {where_} ({} states)", planted.bug, planted.states)
 }
 
 /// Judges one state.

@@ -1,6 +1,6 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, ReplayArgs, processor_seconds, rate, violation};
+use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::powercut::{
@@ -69,14 +69,6 @@ fn line(report: &Report) -> String {
         report.distinct_states,
         report.nested_states,
         report.violations.len(),
-    )
-}
-
-fn speed(states: u64, seconds: f64, busy: f64) -> String {
-    format!(
-        "{} states a second in {seconds:.0} seconds; {} a second of processor time",
-        rate(states, seconds),
-        rate(states, busy),
     )
 }
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::Ink;
 use crate::target::flash::Flash;
-use crate::target::map;
+use crate::target::{Place, map};
 use crate::text;
 use eraseblock_ubi::Health;
 use serde::Serialize;
@@ -33,6 +33,7 @@ struct Report {
 
 /// Shows it. Nothing is written.
 pub(super) fn run(args: &WearArgs, session: &mut Session) -> Result<(), Failure> {
+    session.keep_still(&Place::parse(&args.flash.target)?.path)?;
     let flash = Flash::open(&args.flash, false)?;
     flash.refuse_volume()?;
     let ubi = flash.ubi(&args.flash, false)?;

@@ -1,0 +1,168 @@
+//! A JFFS2 image file as the flash it is meant for.
+//!
+//! # Invariants
+//! 1. Nothing is written to a file whose eraseblocks are only guessed, or that holds more than the
+//!    file system, unless the caller tells what is the file system's.
+
+use super::image;
+use crate::args::{Endian, ShapeArgs};
+use crate::failure::Failure;
+use crate::text;
+use eraseblock_jffs2::{Jffs2, OpenOptions, Shape, Source};
+use eraseblock_jffs2_format::ByteOrder;
+use eraseblock_jffs2_format::constants::MAGIC;
+use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The fewest blocks of a file system (spec: jffs2 12.6).
+const MIN_BLOCKS: u64 = 5;
+
+/// The flash, and what mounting has to know of it.
+pub(crate) struct Jffs2Flash {
+    /// The file as a flash.
+    pub device: Arc<dyn Mtd>,
+    /// Byte order.
+    pub order: ByteOrder,
+    /// Bytes of the cleanmarkers, 0 for none; `None` where no node tells.
+    pub cleanmarker: Option<u32>,
+}
+
+/// Whether there is a JFFS2 in a file that is nothing else we know.
+pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
+    Ok(image::find_jffs2(Source::Image(Arc::new(file)), &options(shape, false), None)?.is_some())
+}
+
+/// The byte order that was told.
+pub(crate) fn order(shape: &ShapeArgs) -> Option<ByteOrder> {
+    shape.byte_order.map(|order| match order {
+        Endian::Little => ByteOrder::Little,
+        Endian::Big => ByteOrder::Big,
+    })
+}
+
+/// Opens the file; for writing with `size` bytes of flash behind its start, if they are told.
+pub(crate) fn open(
+    path: &Path,
+    args: &ShapeArgs,
+    size: Option<u64>,
+    write: bool,
+) -> Result<Jffs2Flash, Failure> {
+    let file = File::open(path)?;
+    let found = Source::Image(Arc::new(file.try_clone()?));
+    let Some((jffs2, _, dump)) = image::find_jffs2(found, &options(args, true), None)? else {
+        return Err(Failure::new("there is no JFFS2 in it"));
+    };
+    if dump.is_some() {
+        return Err(Failure::new("a raw dump with out-of-band bytes can only be read")
+            .hint("`eraseblock chip import CHIP DUMP --oob` makes a chip of it"));
+    }
+    let shape = jffs2.info().shape;
+    let stored = stored_blocks(&file, &shape)?;
+    let device: Arc<dyn Mtd> = if write {
+        is_told(path, args, size, &shape)?;
+        let count = Some(blocks(&shape, stored, size)?);
+        Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
+    } else {
+        let blocks = stored.max(MIN_BLOCKS);
+        let size = shape.start.saturating_add(blocks.saturating_mul(shape.erase_size.into()));
+        let whole = Padded { file, size };
+        Arc::new(ImageFile::new(whole, &image_shape(&shape, None))?)
+    };
+    Ok(Jffs2Flash { device, order: shape.order, cleanmarker: cleanmarker(&jffs2, &shape) })
+}
+
+fn options(shape: &ShapeArgs, empty: bool) -> OpenOptions {
+    let (start, erase_size) = (shape.start, shape.sizes.peb);
+    OpenOptions { start, erase_size, order: order(shape), empty }
+}
+
+fn image_shape(shape: &Shape, peb_count: Option<u32>) -> ImageShape {
+    let (start, peb_size) = (shape.start, shape.erase_size);
+    ImageShape { start, peb_size, min_io: 1, subpage: 1, peb_count }
+}
+
+/// The cleanmarkers that the image has, or has not: those of the flash that it is made for.
+fn cleanmarker(jffs2: &Jffs2, shape: &Shape) -> Option<u32> {
+    (jffs2.info().node_bytes > 0).then_some(shape.cleanmarker)
+}
+
+/// Refuses to write where it is only a guess which bytes of the file are which eraseblock.
+fn is_told(path: &Path, args: &ShapeArgs, size: Option<u64>, shape: &Shape) -> Result<(), Failure> {
+    if shape.start > 0 && (args.start.is_none() || size.is_none()) {
+        let (path, start) = (path.display(), shape.start);
+        let message = format!(
+            "a JFFS2 ({}) begins at byte {start}, behind something else: it can only be read",
+            shape.order
+        );
+        return Err(Failure::new(message).hint(format!(
+            "--start {start} --size SIZE say which bytes of the file are its flash; or cut it \
+             out: `tail -c +{} {path} >part.jffs2`",
+            start.saturating_add(1)
+        )));
+    }
+    if !shape.is_certain {
+        let message = format!(
+            "the size of an eraseblock is missing: nothing in the image proves one, {} is a guess",
+            text::size(shape.erase_size.into())
+        );
+        return Err(Failure::usage(message).hint(
+            "--peb SIZE tells it (as `mkfs.jffs2 -e` did); written with a wrong one the image \
+             would be spoilt",
+        ));
+    }
+    Ok(())
+}
+
+/// Blocks that the file has. It may end inside the last one, whose rest is erased; what follows the
+/// image and is none of it does not count.
+fn stored_blocks(file: &File, shape: &Shape) -> io::Result<u64> {
+    let (peb, bytes) = (u64::from(shape.erase_size), ReadAt::size(file)?);
+    let bytes = bytes.saturating_sub(shape.start);
+    let whole = bytes / peb;
+    let mut magic = [0; 2];
+    if bytes % peb >= magic.len() as u64 {
+        FileExt::read_exact_at(file, &mut magic, shape.start + whole * peb)?;
+    }
+    Ok(whole + u64::from(magic == shape.order.u16_bytes(MAGIC)))
+}
+
+/// Blocks to write to: those that `size` asks for, or those that are stored.
+fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Failure> {
+    let peb = u64::from(shape.erase_size);
+    let count = size.map_or(stored, |size| size / peb);
+    let are = |count| format!("{count} eraseblocks of {}", text::size(peb));
+    if count < MIN_BLOCKS {
+        let message = format!("the image has {}, expected at least {MIN_BLOCKS}", are(count));
+        return Err(Failure::new(message)
+            .hint("--size SIZE gives an image file the size of the flash it is made for"));
+    }
+    if stored > count && shape.start == 0 {
+        return Err(Failure::usage(format!("--size: the image has {} already", are(stored))));
+    }
+    u32::try_from(count).map_err(|_| Failure::usage("--size: too large for JFFS2"))
+}
+
+/// A file that is erased flash behind its end.
+#[derive(Debug)]
+struct Padded {
+    file: File,
+    size: u64,
+}
+
+impl ReadAt for Padded {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let stored = ReadAt::size(&self.file)?.saturating_sub(offset);
+        let stored = usize::try_from(stored).unwrap_or(usize::MAX).min(buf.len());
+        let (inside, behind) = buf.split_at_mut(stored);
+        behind.fill(0xFF);
+        FileExt::read_exact_at(&self.file, inside, offset)
+    }
+}

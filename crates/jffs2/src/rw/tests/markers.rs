@@ -1,0 +1,75 @@
+//! Cleanmarkers of media that are not written as Linux would.
+
+use super::*;
+use eraseblock_jffs2_format::summary;
+
+/// A block of an image that was made without cleanmarkers: a file and its name.
+fn unmarked() -> Arc<Chip> {
+    let chip = nor();
+    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    let mut bytes = Vec::new();
+    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    chip.program(0, &bytes).unwrap();
+    chip
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Fills the blocks until several have a summary; what they begin with, and their summaries.
+fn filled(options: &RwOptions) -> Vec<(bool, Option<u32>)> {
+    let chip = unmarked();
+    let (fs, report) = Jffs2Rw::mount(chip.clone(), options).unwrap();
+    assert_eq!(report.findings.iter().count(), 0);
+    let ino = fs.create(1, b"large", &FILE, at(100)).unwrap();
+    let bytes = noise(60_000);
+    fs.write(ino, 0, &bytes, at(200)).unwrap();
+    fs.unmount().unwrap();
+    let (again, report) = Jffs2Rw::mount(chip.clone(), options).unwrap();
+    assert_eq!(report.findings.iter().count(), 0, "{:?}", report.findings);
+    assert!(report.summaries >= 2);
+    again.check().unwrap();
+    assert_eq!(content(&again, "large"), bytes);
+    let mut block = vec![0; 16 << 10];
+    let blocks = (0..16).map(|number| {
+        chip.read(number << 14, &mut block).unwrap();
+        let found = summary::decode(ByteOrder::Little, &block, Peb::new(number as u32));
+        let is_marked = block[..4] == [0x85, 0x19, 0x03, 0x20];
+        (is_marked, found.ok().map(|found| found.cleanmarker))
+    });
+    blocks.collect()
+}
+
+#[test]
+fn the_summary_of_a_block_without_a_marker_says_so() {
+    let blocks = filled(&RwOptions::default());
+    assert_eq!(blocks[0], (false, Some(0)));
+    let marked: Vec<_> = blocks[1..].iter().filter(|(is_marked, _)| *is_marked).collect();
+    assert!(marked.contains(&&(true, Some(12))));
+}
+
+#[test]
+fn an_image_without_markers_gets_none() {
+    let options = RwOptions { cleanmarker: Some(0), ..RwOptions::default() };
+    for (is_marked, summary) in filled(&options) {
+        assert!(!is_marked && summary.unwrap_or(0) == 0);
+    }
+}
+
+#[test]
+fn the_length_of_markers_is_checked() {
+    for (len, is_fine) in
+        [(0, true), (12, true), (32, true), (8, false), (13, false), (9000, false)]
+    {
+        let options = RwOptions { cleanmarker: Some(len), ..RwOptions::default() };
+        assert_eq!(Jffs2Rw::mount(nor(), &options).is_ok(), is_fine, "{len}");
+    }
+}
