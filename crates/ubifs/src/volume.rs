@@ -49,6 +49,11 @@ impl Volume {
         self.device.read(leb, offset, buf).map(drop)
     }
 
+    /// Whether a LEB may hold anything; one that does not reads as erased.
+    pub(crate) fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
+        Ok(leb.get() < self.device.leb_count() && self.device.is_mapped(leb)?)
+    }
+
     /// Reads a whole LEB.
     pub(crate) fn read_leb(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<(), MtdError> {
         buf.resize(self.leb_size() as usize, 0);

@@ -14,13 +14,17 @@ use super::sabotage::Sabotage;
 use super::tnc::Tnc;
 use super::wbuf::Wbuf;
 use eraseblock_base::Findings;
+use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::{INO_LIMIT, sb_flags};
+use std::sync::Arc;
 
 /// The file system behind its lock.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) flash: Flash,
+    /// The volume below what a read-only mount repairs in memory; else the one that is written.
+    pub(super) as_found: Arc<dyn LebDevice>,
     pub(super) master: Master,
     /// Where the last master node lies in both master LEBs.
     pub(super) master_offset: u32,

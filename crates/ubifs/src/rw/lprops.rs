@@ -75,6 +75,30 @@ pub(super) struct Stats {
 }
 
 impl Stats {
+    /// What a master says, grown with the volume.
+    pub(super) fn of_master(flash: &Flash, master: &Master) -> Self {
+        let grown = i64::from(flash.leb_cnt - master.leb_cnt.min(flash.leb_cnt));
+        Self {
+            empty_lebs: i64::from(master.empty_lebs) + grown,
+            taken_empty_lebs: 0,
+            idx_lebs: i64::from(master.idx_lebs),
+            total_free: master.total_free.cast_signed() + grown * i64::from(flash.leb_size),
+            total_dirty: master.total_dirty.cast_signed(),
+            total_used: master.total_used.cast_signed(),
+            total_dead: master.total_dead.cast_signed(),
+            total_dark: master.total_dark.cast_signed() + grown * i64::from(flash.dark_wm),
+        }
+    }
+
+    /// The sums over these LEBs, none of which is taken.
+    pub(super) fn of_props(flash: &Flash, props: &[LebProps]) -> Self {
+        let mut stats = Self::default();
+        for &LebProps { free, dirty, index } in props {
+            stats.add(flash, &Lp { free, dirty, index, ..Lp::empty(flash.leb_size) }, 1);
+        }
+        stats
+    }
+
     /// Adds what a LEB contributes, or takes it away with `sign` -1.
     fn add(&mut self, flash: &Flash, lp: &Lp, sign: i64) {
         let (used, dead, dark) = shares(flash, lp);
@@ -132,22 +156,11 @@ pub(super) fn dark(flash: &Flash, space: u32) -> u32 {
 impl Lprops {
     /// The properties that `master` refers to, grown with the volume.
     pub(super) fn new(flash: &Flash, master: &Master) -> Step<Self> {
-        let grown = i64::from(flash.leb_cnt - master.leb_cnt.min(flash.leb_cnt));
-        let stats = Stats {
-            empty_lebs: i64::from(master.empty_lebs) + grown,
-            taken_empty_lebs: 0,
-            idx_lebs: i64::from(master.idx_lebs),
-            total_free: master.total_free.cast_signed() + grown * i64::from(flash.leb_size),
-            total_dirty: master.total_dirty.cast_signed(),
-            total_used: master.total_used.cast_signed(),
-            total_dead: master.total_dead.cast_signed(),
-            total_dark: master.total_dark.cast_signed() + grown * i64::from(flash.dark_wm),
-        };
         Ok(Self {
             lpt: Lpt::load(flash, master)?,
             lebs: vec![Lp::empty(flash.leb_size); flash.main_lebs() as usize],
             sets: Default::default(),
-            stats,
+            stats: Stats::of_master(flash, master),
             lscan: master.lscan_lnum,
         })
     }

@@ -19,7 +19,7 @@ use crate::log as log_walk;
 use crate::master::{self, Selected};
 use crate::report::Report;
 use crate::sb;
-use crate::volume::Volume;
+use crate::volume::{Recut, Volume};
 use eraseblock_base::Location;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags, sb_flags};
@@ -32,6 +32,7 @@ const SUPERBLOCK_SIZE: usize = 4096;
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {
     let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
+    let below = Arc::clone(&device);
     let device: Arc<dyn LebDevice> =
         if options.read_only && options.sabotage != Sabotage::ReadOnlyWrites {
             Arc::new(Shadow::new(device))
@@ -57,13 +58,21 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
         let message = "no usable master node".to_owned();
         return Err(UbifsError::Refused { at, code: "master-lost", message });
     };
+    let as_found: Arc<dyn LebDevice> = if !options.read_only {
+        Arc::clone(&found.device)
+    } else if below.leb_size() == found.sb.leb_size {
+        below
+    } else {
+        Arc::new(Recut::new(below, found.sb.leb_size))
+    };
     let flash = Flash::new(found.device, found.sb, options.sabotage);
-    Core::mount(flash, &volume, selected, options, report).map_err(Fault::into_ubifs)
+    Core::mount(flash, as_found, &volume, selected, options, report).map_err(Fault::into_ubifs)
 }
 
 impl Core {
     fn mount(
         flash: Flash,
+        as_found: Arc<dyn LebDevice>,
         volume: &Volume,
         selected: Selected,
         options: MountOptions,
@@ -104,6 +113,7 @@ impl Core {
             is_read_only: false,
             findings: eraseblock_base::Findings::new(),
             flash,
+            as_found,
             master,
             master_offset,
             options,

@@ -6,6 +6,7 @@
 mod beside;
 mod big_lpt;
 mod bulk;
+mod check;
 mod committed;
 mod faults;
 mod foreign;

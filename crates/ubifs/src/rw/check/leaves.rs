@@ -1,0 +1,278 @@
+//! What each leaf says (spec: ubifs-format 21.5), and what it says about inodes.
+
+use super::Breaches;
+use crate::report::strip_place;
+use crate::rw::core::Core;
+use crate::rw::tnc::Zbranch;
+use eraseblock_codec::{Codec, Decompressor};
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, sb_flags};
+use eraseblock_ubifs_format::decode::Node;
+use eraseblock_ubifs_format::node::file_type;
+use eraseblock_ubifs_format::{
+    Compression, Data, Dent, EntryKind, FormatError, Inode, Key, KeyKind,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all leaves say about inodes.
+pub(super) type Seen = BTreeMap<u32, SeenInode>;
+
+/// A place: LEB and offset.
+pub(super) type Place = (u32, u32);
+
+/// What leaves say about one inode.
+#[derive(Debug, Default)]
+pub(super) struct SeenInode {
+    pub(super) node: Option<InodeFacts>,
+    /// Entries that name it.
+    pub(super) names: u32,
+    /// What they say it is: one bit for each kind.
+    pub(super) kinds: u8,
+    /// The last directory that names it.
+    pub(super) parent: u32,
+    /// Of its entries: how many, how many of them name directories, and the bytes they take.
+    pub(super) entries: u32,
+    pub(super) subdirs: u32,
+    pub(super) entry_bytes: u64,
+    /// Its extended attributes.
+    pub(super) xattrs: u32,
+    pub(super) xattr_names: u32,
+    /// One of them is the context of encryption.
+    pub(super) has_context: bool,
+    /// Attribute entries that name it, and of the last one host and bytes.
+    pub(super) hosts: u32,
+    pub(super) host: u32,
+    pub(super) host_bytes: u32,
+    /// Behind the last content byte; 0 for no content.
+    pub(super) content_end: u64,
+    /// The lowest sequence number of its leaves, and whose that is.
+    pub(super) oldest: Option<(u64, Place)>,
+    /// An entry whose name only encryption explains.
+    pub(super) odd_name: Option<Place>,
+}
+
+/// An inode node, as far as others speak of the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InodeFacts {
+    pub(super) place: Place,
+    pub(super) creat_sqnum: u64,
+    pub(super) nlink: u32,
+    pub(super) mode: u32,
+    pub(super) size: u64,
+    pub(super) flags: u32,
+    pub(super) xattr_cnt: u32,
+    pub(super) xattr_size: u32,
+    pub(super) xattr_names: u32,
+    pub(super) data_len: u32,
+    /// A NUL in the target of a symbolic link.
+    pub(super) odd_target: bool,
+}
+
+/// Takes leaves one after the other.
+pub(super) struct Reader {
+    pub(super) seen: Seen,
+    /// Names of the entries that share their key with a neighbour.
+    pub(super) names: BTreeMap<Place, Vec<u8>>,
+    twins: BTreeSet<Place>,
+    decompressor: Decompressor,
+    block: Vec<u8>,
+}
+
+impl Reader {
+    pub(super) fn new(twins: BTreeSet<Place>) -> Self {
+        Self {
+            seen: Seen::new(),
+            names: BTreeMap::new(),
+            twins,
+            decompressor: Decompressor::new(),
+            block: vec![0; BLOCK_SIZE as usize],
+        }
+    }
+
+    /// Holds a node against the branch that leads to it.
+    pub(super) fn same(branch: &Zbranch, node: &Node<'_>) -> Result<(), String> {
+        match node.key() {
+            Some(key) if key == branch.key && node.header.len == branch.len => Ok(()),
+            Some(key) if key == branch.key => {
+                Err(format!("length {}, its branch says {}", node.header.len, branch.len))
+            }
+            Some(key) => Err(format!("key {key}, its branch says {}", branch.key)),
+            None => {
+                Err(format!("{} where {} is expected", node.header.node_type.name(), branch.key))
+            }
+        }
+    }
+}
+
+impl Core {
+    /// N1 to N9 and Q2 for one leaf, which is the node of its branch.
+    pub(super) fn take_leaf(
+        &self,
+        branch: &Zbranch,
+        node: &Node<'_>,
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        let sqnum = node.header.sqnum;
+        let place = (branch.leb, branch.offset);
+        let is_committed = !self.is_journal(branch.leb, branch.offset);
+        if is_committed && sqnum >= self.master.sqnum && self.flash.why_read_only.is_none() {
+            let master = self.master.sqnum;
+            let message = format!("sequence number {sqnum}, that of the master is {master}");
+            breaches.add(node.at, "sqnum-wrong", "Q2", message);
+        }
+        let about = reader.seen.entry(branch.key.ino()).or_default();
+        if about.oldest.is_none_or(|(oldest, _)| sqnum < oldest) {
+            about.oldest = Some((sqnum, place));
+        }
+        let wrong = |id: &str, error: &FormatError, breaches: &mut Breaches| {
+            breaches.add(node.at, "leaf-wrong", id, strip_place(error));
+        };
+        match branch.key.kind() {
+            Some(KeyKind::Inode) => match node.inode() {
+                Ok(inode) => self.take_inode(place, &inode, node, reader, breaches),
+                Err(error) => wrong("N3, N4", &error, breaches),
+            },
+            Some(KeyKind::Data) => match node.data() {
+                Ok(data) => self.take_data(branch.key, &data, node, reader, breaches),
+                Err(error) => wrong("N8", &error, breaches),
+            },
+            Some(KeyKind::Dent | KeyKind::Xent) => match node.dent() {
+                Ok(dent) => self.take_entry(place, &dent, node, reader, breaches),
+                Err(error) => wrong("N6", &error, breaches),
+            },
+            None => {}
+        }
+    }
+
+    fn take_inode(
+        &self,
+        place: Place,
+        inode: &Inode<'_>,
+        node: &Node<'_>,
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        if inode.ino == ROOT_INO && inode.file_type() != file_type::DIRECTORY {
+            breaches.add(node.at, "leaf-wrong", "N3, X1", "the root is not a directory");
+        }
+        if inode.is_xattr() {
+            if inode.size != u64::from(inode.data_len) {
+                let message = format!("size {}, but {} bytes of value", inode.size, inode.data_len);
+                breaches.add(node.at, "leaf-wrong", "N4", message);
+            }
+            if (inode.xattr_cnt, inode.xattr_size, inode.xattr_names) != (0, 0, 0) {
+                let message = "an attribute is said to have attributes";
+                breaches.add(node.at, "leaf-wrong", "N4", message);
+            }
+        }
+        let may_encrypt = matches!(
+            inode.file_type(),
+            file_type::REGULAR | file_type::DIRECTORY | file_type::SYMLINK
+        ) && self.flash.sb.has(sb_flags::ENCRYPTION);
+        if inode.is_encrypted() && !may_encrypt {
+            breaches.add(node.at, "leaf-wrong", "N5", "an encrypted inode, which cannot be here");
+        }
+        let is_link = inode.file_type() == file_type::SYMLINK && !inode.is_encrypted();
+        reader.seen.entry(inode.ino).or_default().node = Some(InodeFacts {
+            place,
+            creat_sqnum: inode.creat_sqnum,
+            nlink: inode.nlink,
+            mode: inode.mode,
+            size: inode.size,
+            flags: inode.flags,
+            xattr_cnt: inode.xattr_cnt,
+            xattr_size: inode.xattr_size,
+            xattr_names: inode.xattr_names,
+            data_len: inode.data_len,
+            odd_target: is_link && inode.data.contains(&0),
+        });
+    }
+
+    fn take_data(
+        &self,
+        key: Key,
+        data: &Data<'_>,
+        node: &Node<'_>,
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        let end = u64::from(key.value()) * u64::from(BLOCK_SIZE) + u64::from(data.size);
+        let inode = reader.seen.entry(key.ino()).or_default();
+        inode.content_end = inode.content_end.max(end);
+        if data.compr_size != 0 {
+            // Encrypted: what is in it cannot be looked at.
+            if !self.flash.sb.has(sb_flags::ENCRYPTION) {
+                let message = format!("compressed size {}, expected 0", data.compr_size);
+                breaches.add(node.at, "leaf-wrong", "N8", message);
+            }
+            return;
+        }
+        let block = reader.block.get_mut(..data.size as usize).unwrap_or_default();
+        let codec = codec_of(data.compression);
+        if let Err(error) = reader.decompressor.decompress(codec, data.payload, block) {
+            let message = format!("{} bytes of content: {error}", data.size);
+            breaches.add(node.at, "leaf-wrong", "N8", message);
+        }
+    }
+
+    fn take_entry(
+        &self,
+        place: Place,
+        dent: &Dent<'_>,
+        node: &Node<'_>,
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        let Dent { key, ino, kind, name, .. } = *dent;
+        if ino == 0 {
+            return breaches.add(node.at, "leaf-wrong", "N6", "an entry of inode 0 in the index");
+        }
+        let hash = self.flash.sb.key_hash.hash(name);
+        if hash != key.value() {
+            let shown = String::from_utf8_lossy(name);
+            let message =
+                format!("key value {:#x}, but the name {shown:?} hashes to {hash:#x}", key.value());
+            breaches.add(node.at, "leaf-wrong", "N7", message);
+        }
+        if reader.twins.contains(&place) {
+            reader.names.insert(place, name.to_vec());
+        }
+        let owner = reader.seen.entry(key.ino()).or_default();
+        if key.kind() == Some(KeyKind::Xent) {
+            owner.xattrs += 1;
+            owner.xattr_names += name.len() as u32;
+            owner.has_context |= name == b"c";
+            let value = reader.seen.entry(ino).or_default();
+            value.hosts += 1;
+            value.host = key.ino();
+            value.host_bytes = entry_len(name);
+            return;
+        }
+        let is_dir = kind == EntryKind::Directory;
+        owner.entries += 1;
+        owner.subdirs += u32::from(is_dir);
+        owner.entry_bytes += u64::from(entry_len(name));
+        let is_odd = name == b"." || name == b".." || name.iter().any(|b| matches!(b, 0 | b'/'));
+        if is_odd && owner.odd_name.is_none() {
+            owner.odd_name = Some(place);
+        }
+        let target = reader.seen.entry(ino).or_default();
+        target.names += 1;
+        target.kinds |= 1 << kind.number();
+        target.parent = key.ino();
+    }
+}
+
+/// Bytes an entry takes.
+fn entry_len(name: &[u8]) -> u32 {
+    crate::rw::journal::Group::dent_len(name)
+}
+
+fn codec_of(compression: Compression) -> Codec {
+    match compression {
+        Compression::None => Codec::None,
+        Compression::Lzo => Codec::Lzo,
+        Compression::Zlib => Codec::Zlib,
+        Compression::Zstd => Codec::Zstd,
+    }
+}

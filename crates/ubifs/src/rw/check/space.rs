@@ -1,0 +1,248 @@
+//! Each LEB of the main area against its properties (spec: ubifs-format 21.7, 21.3, 21.10).
+
+use super::Breaches;
+use super::index::{Placed, check_order};
+use super::journal::{Journal, may_be_in_journal};
+use super::leaves::{Reader, Seen};
+use crate::report::{leb_start, strip_place};
+use crate::rw::core::Core;
+use crate::rw::error::{Step, at};
+use crate::rw::flash::align8;
+use crate::rw::lprops::{Lp, Stats};
+use crate::rw::wbuf::Wbuf;
+use eraseblock_base::align::is_erased;
+use eraseblock_base::{Leb, Location};
+use eraseblock_ubifs_format::constants::NodeType;
+use eraseblock_ubifs_format::decode::Node;
+use eraseblock_ubifs_format::scan::Scanner;
+
+impl Core {
+    /// P8 to P10, E4, I4, I7, L4, L7, Q3, and each leaf; gives what the leaves say.
+    pub(super) fn check_main_area(
+        &mut self,
+        nodes: &[Placed],
+        breaches: &mut Breaches,
+    ) -> Step<Seen> {
+        self.lprops.load_all(&self.flash)?;
+        let twins = check_order(nodes, breaches);
+        let mut by_place: Vec<&Placed> = nodes.iter().collect();
+        by_place.sort_unstable_by_key(|node| (node.branch.leb, node.branch.offset));
+        let mut reader = Reader::new(twins);
+        let mut bytes = Vec::new();
+        let mut rest = by_place.as_slice();
+        for leb in self.flash.main_first..self.flash.leb_cnt {
+            let count = rest.iter().take_while(|node| node.branch.leb <= leb).count();
+            let (here, behind) = rest.split_at(count);
+            rest = behind;
+            let lp = self.lprops.get(&self.flash, leb)?;
+            self.check_properties(leb, lp, here, breaches);
+            self.check_leb(leb, lp, here, &mut bytes, &mut reader, breaches);
+        }
+        check_names(nodes, &reader, breaches);
+        let recounted: Stats = self.lprops.recount(&self.flash)?;
+        if recounted != self.lprops.stats {
+            let message = format!("sums are {:?}, expected {recounted:?}", self.lprops.stats);
+            breaches.add(Location::Whole, "sums-wrong", "E1, E4", message);
+        }
+        Ok(reader.seen)
+    }
+
+    /// P8 to P10, I7, I8, I10: what the index says is in a LEB.
+    fn check_properties(&self, leb: u32, lp: Lp, here: &[&Placed], breaches: &mut Breaches) {
+        let size = self.flash.leb_size;
+        let used: u64 = here.iter().map(|node| u64::from(align8(node.branch.len))).sum();
+        let stated = u64::from(size.saturating_sub(lp.free).saturating_sub(lp.dirty));
+        if stated != used || lp.free + lp.dirty > size {
+            let message = format!(
+                "{used} bytes are in use, but {} are said to be free and {} dirty",
+                lp.free, lp.dirty
+            );
+            breaches.add(leb_start(leb), "lprops-wrong", "P8", message);
+        }
+        if lp.free == size && lp.index {
+            let message = "an empty LEB is said to hold index nodes";
+            breaches.add(leb_start(leb), "lprops-wrong", "P10", message);
+        }
+        if let Some(node) = here.first().filter(|_| leb == self.gc.gc_lnum) {
+            let message = "a node in the LEB reserved for garbage collection";
+            breaches.add(at(leb, node.branch.offset), "index-wrong", "I10", message);
+        }
+        for pair in here.windows(2) {
+            let [one, two] = pair else { continue };
+            if one.branch.offset + one.branch.len > two.branch.offset {
+                let message = format!("overlaps the node at offset {}", one.branch.offset);
+                breaches.add(at(leb, two.branch.offset), "index-wrong", "I7", message);
+            }
+        }
+        let free_from = size.saturating_sub(lp.free);
+        for node in here {
+            let branch = &node.branch;
+            let place = at(leb, branch.offset);
+            if node.is_index != lp.index {
+                let what = if node.is_index { "an index node" } else { "a leaf" };
+                let message = format!("{what} in a LEB of the other kind");
+                breaches.add(place, "index-wrong", "I8, P9", message);
+            }
+            if branch.offset + branch.len > free_from {
+                let message = format!("a node where {} bytes at the end are free", lp.free);
+                breaches.add(place, "index-wrong", "I10", message);
+            }
+        }
+    }
+
+    /// Goes through the nodes of a LEB, live and dead.
+    fn check_leb(
+        &self,
+        leb: u32,
+        lp: Lp,
+        here: &[&Placed],
+        bytes: &mut Vec<u8>,
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        let size = self.flash.leb_size;
+        let head = self.heads.iter().find(|head| head.leb == leb);
+        let written = head.map_or(size.saturating_sub(lp.free), |head| head.offset);
+        let is_queued = self.gc.queued.iter().any(|(queued, _)| *queued == leb);
+        // What a power cut left in a LEB without anything is erased before it is used.
+        let is_scanned = !here.is_empty() || self.log.buds.contains_key(&leb);
+        if here.is_empty() && (written == 0 || is_queued || (lp.free == 0 && !is_scanned)) {
+            return;
+        }
+        if let Err(fault) = self.flash.read_leb(leb, bytes) {
+            breaches.fault(leb_start(leb), "leb-unreadable", "P8", &fault);
+            return self.check_one_by_one(here, reader, breaches);
+        }
+        let free = bytes.get(written as usize..).unwrap_or_default();
+        if lp.free > 0 && !is_queued && !is_erased(free) {
+            let message = "free space is not erased";
+            breaches.add(at(leb, written), "free-not-erased", "P8", message);
+        }
+        for wbuf in &self.heads {
+            wbuf.overlay(leb, 0, bytes);
+        }
+        if is_scanned {
+            let end = head.map_or(size.saturating_sub(lp.free), Wbuf::end);
+            self.scan_leb(leb, lp, end, here, bytes, reader, breaches);
+        }
+    }
+
+    /// Leaves of a LEB that cannot be read as a whole.
+    fn check_one_by_one(&self, here: &[&Placed], reader: &mut Reader, breaches: &mut Breaches) {
+        let mut buf = Vec::new();
+        for node in here.iter().filter(|node| !node.is_index) {
+            match self.leaf(&node.branch, &mut buf) {
+                Ok(found) => self.take_leaf(&node.branch, &found, reader, breaches),
+                Err(fault) => {
+                    let place = at(node.branch.leb, node.branch.offset);
+                    breaches.fault(place, "leaf-lost", "N1", &fault);
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a LEB is, and where findings go")]
+    fn scan_leb(
+        &self,
+        leb: u32,
+        lp: Lp,
+        end: u32,
+        here: &[&Placed],
+        bytes: &[u8],
+        reader: &mut Reader,
+        breaches: &mut Breaches,
+    ) {
+        let mut journal = self.log.buds.get(&leb).map(|bud| Journal::new(bud.head, bud.start));
+        let bytes = bytes.get(..end as usize).unwrap_or(bytes);
+        let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, self.flash.limits);
+        let mut live = here.iter().peekable();
+        let mut missed: Vec<&Placed> = Vec::new();
+        for (offset, node) in scanner.by_ref() {
+            while let Some(stray) = live.next_if(|placed| placed.branch.offset < offset) {
+                missed.push(stray);
+            }
+            self.check_kind(&node, lp, breaches);
+            if let Some(journal) = &mut journal {
+                journal.node(offset, &node, breaches);
+            }
+            if let Some(placed) = live.next_if(|placed| placed.branch.offset == offset)
+                && !placed.is_index
+            {
+                match Reader::same(&placed.branch, &node) {
+                    Ok(()) => self.take_leaf(&placed.branch, &node, reader, breaches),
+                    Err(message) => breaches.add(node.at, "leaf-lost", "N1, N9", message),
+                }
+            }
+        }
+        missed.extend(live.copied());
+        let mut is_told = false;
+        for placed in missed.into_iter().filter(|placed| !placed.is_index) {
+            let start = placed.branch.offset as usize;
+            let leaf = bytes.get(start..start + placed.branch.len as usize).unwrap_or_default();
+            let place = at(leb, placed.branch.offset);
+            match self.check_leaf(&placed.branch, leaf) {
+                Ok(node) => self.take_leaf(&placed.branch, &node, reader, breaches),
+                Err(fault) => {
+                    is_told |= placed.branch.offset == scanner.offset();
+                    breaches.fault(place, "leaf-lost", "N1, N9", &fault);
+                }
+            }
+        }
+        if let Some(journal) = journal {
+            journal.end(at(leb, end), breaches);
+        }
+        // Only the sum counts for index LEBs (spec: ubifs-format 12.3).
+        let is_short = scanner.offset() != end && !lp.index;
+        if let Some(problem) = scanner.strict_error(1).filter(|_| !is_told) {
+            breaches.add(problem.at(), "leb-corrupt", "P8, L4", strip_place(&problem));
+        } else if is_short && !is_told {
+            let found = scanner.offset();
+            let message = format!("nodes end at offset {found}, expected {end}");
+            breaches.add(at(leb, found), "lprops-wrong", "P8", message);
+        }
+    }
+
+    /// P9, L4: LEBs of the main area hold index nodes alone, or everything else that may be there.
+    fn check_kind(&self, node: &Node<'_>, lp: Lp, breaches: &mut Breaches) {
+        let node_type = node.header.node_type;
+        let is_leaf = may_be_in_journal(node_type);
+        let fits = if lp.index { node_type == NodeType::Index } else { is_leaf };
+        if !fits {
+            let what = if lp.index { "an index LEB" } else { "a LEB of leaves" };
+            let message = format!("{} in {what}", node_type.name());
+            breaches.add(node.at, "leb-mixed", "P9, L4", message);
+        }
+        if node.header.sqnum > self.max_sqnum {
+            let (found, most) = (node.header.sqnum, self.max_sqnum);
+            let message = format!("sequence number {found}, the highest known is {most}");
+            breaches.add(node.at, "sqnum-wrong", "Q1, N2", message);
+        }
+    }
+
+    /// Whether a place is in the journal.
+    pub(super) fn is_journal(&self, leb: u32, offset: u32) -> bool {
+        self.log.buds.get(&leb).is_some_and(|bud| offset >= bud.start)
+    }
+}
+
+/// I4, X12: names of entries whose keys are the same ascend.
+fn check_names(nodes: &[Placed], reader: &Reader, breaches: &mut Breaches) {
+    let mut leaves = nodes.iter().filter(|node| !node.is_index).peekable();
+    while let Some(node) = leaves.next() {
+        let Some(next) = leaves.peek().filter(|next| next.branch.key == node.branch.key) else {
+            continue;
+        };
+        let name = |placed: &Placed| reader.names.get(&(placed.branch.leb, placed.branch.offset));
+        let (Some(one), Some(two)) = (name(node), name(next)) else { continue };
+        if one >= two {
+            let place = at(next.branch.leb, next.branch.offset);
+            let shown = String::from_utf8_lossy(two);
+            let (id, message) = if one == two {
+                ("X12, I4", format!("the name {shown:?} occurs twice"))
+            } else {
+                ("I4", format!("the name {shown:?} does not come behind the one before it"))
+            };
+            breaches.add(place, "keys-disordered", id, message);
+        }
+    }
+}
