@@ -114,7 +114,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     }
     let summary = format!(
         "{}: {} sequences, {} operations, {} flash events, {} states judged ({} of them cuts of a \
-         recovery), {} equal ones, {} violations",
+         recovery), {} equal ones, {} right at a later mount only, {} violations",
         report.target,
         report.plans,
         report.operations,
@@ -122,6 +122,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         report.states,
         report.nested_states,
         report.duplicates,
+        report.came_later,
         report.violations.len(),
     );
     session.lines([summary, speed(report.states, report.seconds, busy)])
