@@ -128,7 +128,7 @@ fn handles_depend_on_the_volume_and_not_on_its_spelling() {
     let spellings = [("all.ubi:rootfs", &[][..]), ("all.ubi:1", &[]), ("./all.ubi", &[])];
     handles_are_the_same(&sample, &spellings, "etc/hosts");
     sample.ok(&["mkfs", "jffs2", "src", "-o", "j", "--peb", "64KiB"]);
-    let grown = &["--rw", "--size", "1MiB"][..];
+    let grown = &["--rw", "--size", "1MiB", "--peb", "64KiB"][..];
     handles_are_the_same(&sample, &[("j", &[]), ("./j", grown), ("j", &[])], "etc/hosts");
 }
 
