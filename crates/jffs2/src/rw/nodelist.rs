@@ -296,6 +296,11 @@ impl Blocks {
         }
     }
 
+    /// The same of one block, which nothing is appended to any more.
+    pub(crate) fn shrink_block(&mut self, block: u32) {
+        self.entries[block as usize].refs.shrink_to_fit();
+    }
+
     /// Where in its block the node at `place` is.
     fn index(&self, place: u32) -> Option<(u32, usize)> {
         let block = place / self.size;

@@ -88,6 +88,7 @@ impl State {
     pub(crate) fn close_block(&mut self, block: u32) -> Result<(), FsError> {
         self.write_summary(block)?;
         self.flush()?;
+        self.blocks.shrink_block(block);
         let free = self.blocks.get(block).sizes.free;
         if self.flash.has_buffer() && self.blocks.next() == Some(block) && free >= self.flash.page {
             self.pad_page(block)?;

@@ -44,6 +44,16 @@ pub(crate) struct InodeCache {
     pub(crate) loaded: Option<Box<Loaded>>,
 }
 
+impl InodeCache {
+    /// Notes a new node. The list grows by a sixteenth: most of what is written is in few long ones.
+    pub(crate) fn add_node(&mut self, place: u32) {
+        if self.nodes.len() == self.nodes.capacity() {
+            self.nodes.reserve_exact(1 + self.nodes.len() / 16);
+        }
+        self.nodes.push(place);
+    }
+}
+
 /// Thresholds of space (spec: jffs2 13), in blocks but for `dirty`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserves {

@@ -98,7 +98,7 @@ impl State {
             None => self.summary.stop(),
         }
         if matches!(node.kind, RefKind::Inode | RefKind::Dirent) {
-            self.cache_mut(node.owner).nodes.push(place);
+            self.cache_mut(node.owner).add_node(place);
         }
         Ok(place)
     }

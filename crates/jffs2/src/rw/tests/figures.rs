@@ -67,10 +67,10 @@ fn a_big_endian_nand_with_large_pages_is_written_and_read_again() {
     assert_eq!(content(&reader, "kept"), vec![0x5A; 5000]);
 }
 
-/// Room that lists keep to grow counts: after long writing there is more of it than after a mount,
-/// but never more than there are nodes.
+/// Room that lists keep to grow counts: the list of the open block has some, and the few long lists
+/// of inodes a sixteenth.
 #[test]
-fn a_node_takes_at_most_twice_16_bytes_after_long_writing() {
+fn a_node_takes_16_bytes_after_long_writing_too() {
     let chip = chip(MediumKind::Nor, 1, 0);
     let fs = mount(&chip);
     let mut inos = Vec::new();
@@ -87,5 +87,9 @@ fn a_node_takes_at_most_twice_16_bytes_after_long_writing() {
     let lists: usize = state.inodes.values().map(|cache| cache.nodes.capacity()).sum();
     let bytes = room * size_of::<NodeRef>() + lists * size_of::<u32>();
     println!("{nodes} nodes, {room} places, {lists} in lists, {bytes} bytes");
-    assert!(nodes > 5000 && bytes <= 2 * 16 * nodes, "{bytes} bytes for {nodes} nodes");
+    let open = 8 << 10;
+    assert!(
+        nodes > 5000 && bytes <= 16 * nodes + lists / 4 + open,
+        "{bytes} bytes for {nodes} nodes"
+    );
 }
