@@ -188,7 +188,9 @@ impl Early {
     /// been being written when the power went off, and have read well for the last time.
     fn settle_newest_copy(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         let Some(copy) = &attachment.newest_copy else { return Ok(()) };
-        if !self.is_last_written(copy) {
+        // To a fastmap the rivals stay what it says, whether they are erased or not: they would be
+        // rivals at every attach.
+        if attachment.is_by_fastmap() || !self.is_last_written(copy) {
             return Ok(());
         }
         let is_rival = |peb: &Peb| copy.rivals.contains(peb);

@@ -200,7 +200,9 @@ impl Core {
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;
         let mut group = Group::default();
-        let inos = [host, holder];
+        // The host last: where it is deleted, but open, its node takes its attributes along when
+        // the journal is replayed, and what came behind it would stay for ever.
+        let inos = [holder, host];
         let result = self.add_inodes(&mut group, &inos);
         let sync = self.any_sync(&inos)?;
         let result = result.and_then(|()| self.write_group(&group, &inos, sync));

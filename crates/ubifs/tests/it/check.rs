@@ -703,3 +703,21 @@ fn checking_goes_on_behind_leaves_that_do_not_decode() {
     let decoded = findings.iter().filter(|finding| finding.contains("(N3, N4)"));
     assert_eq!(decoded.count(), 3, "{findings:?}");
 }
+
+/// An attribute that was replaced while its file had no name any more.
+#[test]
+fn attributes_of_an_unnamed_file_go_with_it() {
+    let volume = empty(63);
+    let fs = mount(&volume).unwrap();
+    let ino = fs.create_unnamed(1, &file(), NOW).unwrap();
+    fs.set_xattr(ino, b"user.one", b"value", XattrMode::Either, NOW).unwrap();
+    fs.sync().unwrap();
+    fs.set_xattr(ino, b"user.one", b"another", XattrMode::Either, NOW).unwrap();
+    fs.sync_file(ino).unwrap();
+    // The power goes off.
+    let cut = Bytes::of(&volume).volume();
+    let fs = mount(&cut).unwrap();
+    checked(&fs).unwrap();
+    fs.unmount().unwrap();
+    checked(&fs).unwrap();
+}
