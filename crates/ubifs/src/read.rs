@@ -202,7 +202,8 @@ impl Window<'_> {
     }
 }
 
-fn codec_of(compression: Compression) -> Codec {
+/// The codec of a compression.
+pub(crate) fn codec_of(compression: Compression) -> Codec {
     match compression {
         Compression::None => Codec::None,
         Compression::Lzo => Codec::Lzo,

@@ -11,8 +11,9 @@ use super::core::Core;
 use super::data::{PAGES_AHEAD, Reading, copy_block, corrupt, last_key_of, whole_block};
 use super::error::Step;
 use super::flash::Flash;
-use super::pages::{PAGE, codec_of};
+use super::pages::PAGE;
 use super::tnc::Zbranch;
+use crate::read::codec_of;
 use eraseblock_codec::decompress;
 use std::sync::PoisonError;
 

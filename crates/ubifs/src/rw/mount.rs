@@ -27,7 +27,7 @@ use eraseblock_ubifs_format::{decode, encode};
 use std::sync::Arc;
 
 /// Bytes of the superblock node.
-const SUPERBLOCK_SIZE: usize = 4096;
+pub(super) const SUPERBLOCK_SIZE: usize = 4096;
 
 /// Mounts a volume.
 pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result<Core, UbifsError> {

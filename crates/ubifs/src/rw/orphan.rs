@@ -70,7 +70,7 @@ fn fitting(bytes: u32) -> u32 {
 }
 
 /// Most orphans at a time (spec: ubifs-runtime 18.1).
-fn most(flash: &Flash) -> usize {
+pub(super) fn most(flash: &Flash) -> usize {
     (flash.sb.orph_lebs as usize * fitting(flash.leb_size) as usize) / 2
 }
 

@@ -8,6 +8,7 @@
 
 use super::budget::Request;
 use super::flash::MAX_DATA_NODE;
+use crate::read::codec_of;
 use eraseblock_codec::{Codec, CompressSpec, Compressor};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MIN_COMPRESS_LEN};
 use eraseblock_ubifs_format::encode;
@@ -190,15 +191,5 @@ impl Worker {
         node.resize(DATA_HEADER, 0);
         node.extend_from_slice(payload);
         encode::frame_data(node, key, content.len() as u32, how);
-    }
-}
-
-/// The codec of a compressor number.
-pub(super) fn codec_of(compression: Compression) -> Codec {
-    match compression {
-        Compression::None => Codec::None,
-        Compression::Lzo => Codec::Lzo,
-        Compression::Zlib => Codec::Zlib,
-        Compression::Zstd => Codec::Zstd,
     }
 }

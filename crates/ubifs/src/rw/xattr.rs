@@ -19,7 +19,12 @@ const CONTEXT: &[u8] = b"c";
 
 /// What an attribute adds to its host's `xattr_size`.
 fn weight(name: &[u8], value: usize) -> u32 {
-    Group::dent_len(name) + align8(160 + value as u32 + 1)
+    Group::dent_len(name) + value_weight(value as u32)
+}
+
+/// The part of its value.
+pub(super) fn value_weight(value: u32) -> u32 {
+    align8(160 + value + 1)
 }
 
 impl Core {

@@ -9,6 +9,8 @@ use crate::log as log_walk;
 use crate::report::{Report, leb_start, strip_place};
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
+use crate::rw::mount::SUPERBLOCK_SIZE;
+use crate::rw::orphan::most as most_orphans;
 use crate::volume::Volume;
 use crate::{master, orphan};
 use eraseblock_base::Leb;
@@ -19,9 +21,6 @@ use eraseblock_ubifs_format::verify::{self, VolumeShape};
 use eraseblock_ubifs_format::{FormatError, Master};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Bytes of the superblock node.
-const SUPERBLOCK_SIZE: usize = 4096;
 
 /// A LEB that was scanned: where nodes are, and how it ends.
 struct Scanned<'a> {
@@ -164,8 +163,7 @@ impl Core {
         let mut report = Report::new(false);
         let listed = orphan::read(volume, &mut report)?;
         let inos: BTreeSet<u32> = listed.inos.into_iter().collect();
-        let per_leb = self.flash.leb_size.saturating_sub(32) / 8;
-        let most = (volume.sb.orph_lebs as usize * per_leb as usize) / 2;
+        let most = most_orphans(&self.flash);
         if inos.len() > most {
             let message = format!("{} orphans, expected {most} at most", inos.len());
             breaches.add(leb_start(volume.sb.orph_first()), "orphan-area", "O4", message);

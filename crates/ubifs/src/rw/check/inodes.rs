@@ -5,16 +5,15 @@ use super::leaves::{InodeFacts, Seen, SeenInode};
 use super::{Breaches, Committed};
 use crate::rw::core::Core;
 use crate::rw::error::at;
-use crate::rw::flash::align8;
+use crate::rw::xattr::value_weight;
 use eraseblock_base::Location;
+use eraseblock_ubifs_format::EntryKind;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, inode_flags};
 use eraseblock_ubifs_format::node::file_type;
 use std::collections::BTreeMap;
 
 /// Fixed part of the size of a directory.
 const DIRECTORY_SIZE: u64 = 160;
-/// Fixed part of what an attribute value takes of its host's sum.
-const VALUE_BYTES: u32 = 161;
 
 /// What is said about one inode.
 struct About<'a> {
@@ -56,8 +55,7 @@ impl Core {
         let mut attribute_bytes: BTreeMap<u32, u32> = BTreeMap::new();
         for value in seen.values().filter(|value| value.hosts > 0) {
             let len = value.node.map_or(0, |node| node.data_len);
-            *attribute_bytes.entry(value.host).or_default() +=
-                value.host_bytes + align8(VALUE_BYTES + len);
+            *attribute_bytes.entry(value.host).or_default() += value.host_bytes + value_weight(len);
         }
         if !seen.contains_key(&ROOT_INO) {
             breaches.add(Location::Whole, "inode-wrong", "X1", "there is no root directory");
@@ -107,15 +105,15 @@ impl Core {
             about.wrong("X7", "a directory with several names");
         }
         let kind = match node.kind() {
-            file_type::REGULAR => 0,
-            file_type::DIRECTORY => 1,
-            file_type::SYMLINK => 2,
-            file_type::BLOCK => 3,
-            file_type::CHAR => 4,
-            file_type::FIFO => 5,
-            _ => 6,
+            file_type::REGULAR => EntryKind::Regular,
+            file_type::DIRECTORY => EntryKind::Directory,
+            file_type::SYMLINK => EntryKind::Symlink,
+            file_type::BLOCK => EntryKind::BlockDevice,
+            file_type::CHAR => EntryKind::CharDevice,
+            file_type::FIFO => EntryKind::Fifo,
+            _ => EntryKind::Socket,
         };
-        if inode.kinds & !(1 << kind) != 0 {
+        if inode.kinds & !(1 << kind.number()) != 0 {
             about.wrong("X4", format!("its entry says another type than mode {:o}", node.mode));
         }
     }

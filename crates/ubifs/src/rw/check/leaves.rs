@@ -1,16 +1,15 @@
 //! What each leaf says (spec: ubifs-format 21.5), and what it says about inodes.
 
 use super::Breaches;
+use crate::read::codec_of;
 use crate::report::strip_place;
 use crate::rw::core::Core;
 use crate::rw::tnc::Zbranch;
-use eraseblock_codec::{Codec, Decompressor};
+use eraseblock_codec::Decompressor;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, sb_flags};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::node::file_type;
-use eraseblock_ubifs_format::{
-    Compression, Data, Dent, EntryKind, FormatError, Inode, Key, KeyKind,
-};
+use eraseblock_ubifs_format::{Data, Dent, EntryKind, FormatError, Inode, Key, KeyKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all leaves say about inodes.
@@ -266,13 +265,4 @@ impl Core {
 /// Bytes an entry takes.
 fn entry_len(name: &[u8]) -> u32 {
     crate::rw::journal::Group::dent_len(name)
-}
-
-fn codec_of(compression: Compression) -> Codec {
-    match compression {
-        Compression::None => Codec::None,
-        Compression::Lzo => Codec::Lzo,
-        Compression::Zlib => Codec::Zlib,
-        Compression::Zstd => Codec::Zstd,
-    }
 }

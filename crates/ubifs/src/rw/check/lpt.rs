@@ -84,7 +84,7 @@ impl Core {
         }
         let index_size = master.index_size.cast_signed();
         let all = stated.total_free + stated.total_dirty + stated.total_used + index_size;
-        let main = volume_bytes(flash);
+        let main = flash.sb.main_bytes().cast_signed();
         if all != main {
             let message = format!("free, dirty, used and index bytes are {all}, expected {main}");
             breaches.add(place, "totals-wrong", "E2", message);
@@ -132,10 +132,6 @@ impl Core {
             breaches.add(leb_start(master.gc_lnum), "gc-leb-wrong", "M7", message);
         }
     }
-}
-
-fn volume_bytes(flash: &Flash) -> i64 {
-    i64::from(flash.main_lebs()) * i64::from(flash.leb_size)
 }
 
 impl Walk<'_> {
