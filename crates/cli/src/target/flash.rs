@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What helps where an image file lacks blocks.
-const SIZE_HINT: &str = "--size SIZE gives an image file the size of the flash it is made for";
+pub(super) const SIZE_HINT: &str =
+    "--size SIZE gives an image file the size of the flash it is made for";
 
 /// An opened flash, and the volume that was named behind it.
 #[derive(Debug)]
