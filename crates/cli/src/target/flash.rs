@@ -2,7 +2,7 @@
 //! into one.
 
 use super::lock::lock;
-use super::{Place, device, image, raw_ubi};
+use super::{Place, device, image, raw_dump};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, ReadAt, WritableImage};
@@ -228,9 +228,9 @@ fn open_image(
 ) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let sizes = &args.sizes;
-    if let Some(dump) = raw_ubi::dump_of(&file, sizes)? {
+    if let Some(dump) = raw_dump::dump_of(&file, sizes)? {
         if write {
-            return Err(raw_ubi::only_read());
+            return Err(raw_dump::only_read());
         }
         file = Arc::new(dump);
     }

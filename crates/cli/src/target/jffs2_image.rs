@@ -5,7 +5,7 @@
 //!    file system, unless the caller tells what is the file system's.
 
 use super::flash::SIZE_HINT;
-use super::{image, raw_ubi};
+use super::{image, raw_dump};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
 use crate::text;
@@ -56,7 +56,7 @@ pub(crate) fn open(
         return Err(Failure::new("there is no JFFS2 in it"));
     };
     if dump.is_some() {
-        return Err(raw_ubi::only_read());
+        return Err(raw_dump::only_read());
     }
     let shape = jffs2.info().shape;
     let stored = stored_blocks(&file, &shape)?;
