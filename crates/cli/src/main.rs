@@ -9,6 +9,7 @@ mod args;
 mod builder;
 mod command;
 mod failure;
+mod mounts;
 mod output;
 mod personality;
 mod session;

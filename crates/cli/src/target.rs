@@ -13,7 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;
-mod raw_ubi;
+mod raw_dump;
 pub(crate) mod writable;
 
 use crate::args::TargetArgs;
