@@ -12,6 +12,7 @@ mod failure;
 mod mounts;
 mod output;
 mod personality;
+mod recovery;
 mod session;
 mod source;
 mod style;

@@ -3,6 +3,7 @@
 use crate::command::mount::status;
 use crate::failure::{Context, Failure};
 use crate::mounts;
+use crate::recovery;
 use crate::session::Session;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
     let mount = mounts.swap_remove(place);
     // Before anything changes: whoever mounts another file system there may hide the image.
     let source = mount.image.map(|path| (File::open(&path), path));
+    let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
     let Some((image, source)) = source else { return Ok(()) };
     // Another volume of the same image keeps it locked: its process tells when this one is at rest.
@@ -46,7 +48,16 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
             dir.display()
         ))
         .hint("it is when the process behind the mount has ended")
-    })
+    })?;
+    match why_read_only {
+        None => Ok(()),
+        Some(reason) => {
+            let message = "unmounted, but not everything is in the image: the file system turned \
+                           read-only";
+            let failure = Failure::new(format!("{}: {message}: {reason}", dir.display()));
+            Err(failure.hint(recovery::after_read_only(source.as_os_str())))
+        }
+    }
 }
 
 /// The path without symbolic links; of a mount whose process died, the name itself must do.
