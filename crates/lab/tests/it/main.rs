@@ -5,6 +5,7 @@ mod faults;
 mod figures;
 mod jffs2;
 mod powercut;
+mod promises;
 mod report;
 mod semantics;
 mod side_by_side;
