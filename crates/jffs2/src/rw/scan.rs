@@ -32,7 +32,8 @@ pub(crate) enum Class {
     Content,
     /// Something else, and its free space cannot be trusted.
     Suspicious,
-    /// Nothing but what an interrupted erase, or an interrupted cleanmarker, leaves.
+    /// Nothing but what an interrupted erase, an interrupted cleanmarker, or a failed first program
+    /// behind a cleanmarker leaves.
     Debris,
 }
 
@@ -136,7 +137,8 @@ impl Scan<'_> {
             outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
             self.whole(block, buf, outcome)?;
         }
-        if outcome.uncorrectable && self.blocks.get(block).live() == 0 {
+        let torn = outcome.uncorrectable || marked && self.has_header(block, buf);
+        if torn && self.blocks.get(block).live() == 0 {
             return Ok(Class::Debris);
         }
         if outcome != ReadOutcome::CLEAN {
@@ -163,6 +165,11 @@ impl Scan<'_> {
             && header.totlen == cms
             && head.get(cms as usize..look).is_some_and(is_erased)
             && cms < look as u32
+    }
+
+    /// Whether a block starts with the header of a node, whatever became of the node.
+    fn has_header(&self, block: u32, head: &[u8]) -> bool {
+        decode::header(self.flash.order, head, Location::peb(Peb::new(block))).is_ok()
     }
 
     /// Everything from `offset` on is free.

@@ -1,10 +1,13 @@
-//! A device that fails: the n-th read, program or erase, once or for good, for every n.
+//! A device that fails: the n-th call of each of its operations, once or for good, for every n. The
+//! work it is given goes over a remount and a mount.
 
 use super::*;
 use crate::rw::sabotage::Sabotage;
 use eraseblock_base::{ErrorClass, Location, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome, forward};
+use eraseblock_nandsim::FaultPlan;
 use eraseblock_vfs::{Background, FsError, FsErrorKind, SetAttr, XattrMode};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +17,34 @@ enum Kind {
     Read,
     Program,
     Erase,
+    ReadOob,
+    ProgramOob,
+    MarkBad,
+    IsBad,
+    Sync,
+}
+
+impl Kind {
+    const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Program,
+        Self::Erase,
+        Self::ReadOob,
+        Self::ProgramOob,
+        Self::MarkBad,
+        Self::IsBad,
+        Self::Sync,
+    ];
+
+    /// What a mount calls: it writes nothing.
+    fn is_of_mounts(self) -> bool {
+        matches!(self, Self::Read | Self::ReadOob | Self::IsBad)
+    }
+
+    /// What makes a block unusable when it fails.
+    fn wears(self) -> bool {
+        matches!(self, Self::Program | Self::ProgramOob | Self::Erase)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +61,8 @@ struct Plan {
 struct Faulty {
     inner: Arc<Chip>,
     plan: Mutex<Option<Plan>>,
-    /// Reads, programs and erases so far.
-    counts: Mutex<[u64; 3]>,
+    /// Calls of each kind so far.
+    counts: Mutex<[u64; Kind::ALL.len()]>,
     /// Reads of this block that fail from its next erase on.
     deaf: Mutex<(Peb, u32)>,
     is_deaf: AtomicBool,
@@ -55,7 +86,14 @@ impl Faulty {
         let fails = self.plan.lock().unwrap().is_some_and(|plan| {
             plan.kind == kind && (number == plan.after || plan.for_good && number > plan.after)
         });
-        let operation = ["read", "program", "erase"][kind as usize];
+        let operation = match kind {
+            Kind::Read | Kind::ReadOob => "read",
+            Kind::Program | Kind::ProgramOob => "program",
+            Kind::Erase => "erase",
+            Kind::MarkBad => "mark_bad",
+            Kind::IsBad => "is_bad",
+            Kind::Sync => "sync",
+        };
         let at = Location::Byte(addr);
         if fails { Err(MtdError::Failed { at, operation }) } else { Ok(()) }
     }
@@ -67,7 +105,22 @@ impl Faulty {
 }
 
 impl Mtd for Faulty {
-    forward!(geometry, is_bad, mark_bad, sync);
+    forward!(geometry);
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        self.step(Kind::IsBad, self.geometry().address_of(peb))?;
+        self.inner.is_bad(peb)
+    }
+
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        self.step(Kind::MarkBad, self.geometry().address_of(peb))?;
+        self.inner.mark_bad(peb)
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        self.step(Kind::Sync, 0)?;
+        self.inner.sync()
+    }
 
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.step(Kind::Read, addr)?;
@@ -96,7 +149,14 @@ impl Mtd for Faulty {
     }
 
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
-        self.step(Kind::Erase, self.geometry().address_of(peb))?;
+        let result = self.step(Kind::Erase, self.geometry().address_of(peb));
+        if result.is_err() {
+            // Half of those that fail have erased the block.
+            if self.count(Kind::Erase).is_multiple_of(2) {
+                self.inner.erase(peb)?;
+            }
+            return result;
+        }
         if self.deaf.lock().unwrap().0 == peb {
             self.is_deaf.store(true, Ordering::Relaxed);
         }
@@ -104,20 +164,30 @@ impl Mtd for Faulty {
     }
 
     fn read_oob(&self, addr: u64, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.step(Kind::Read, addr)?;
+        self.step(Kind::ReadOob, addr)?;
         self.inner.read_oob(addr, offset, buf)
     }
 
     fn program_oob(&self, addr: u64, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.step(Kind::Program, addr)?;
+        let result = self.step(Kind::ProgramOob, addr);
+        if result.is_err() {
+            self.inner.program_oob(addr, offset, &data[..data.len() / 2])?;
+            return result;
+        }
         self.inner.program_oob(addr, offset, data)
     }
 }
 
+/// A small chip; of one that can mark blocks bad, two cannot be erased, or only once.
 fn chip(kind: MediumKind) -> Arc<Chip> {
     let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
     let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
-    Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
+    let chip = Chip::new(ChipConfig::of_geometry(geometry).unwrap());
+    if kind == MediumKind::Nand {
+        let weak_blocks = BTreeMap::from([(3, 0), (7, 1)]);
+        chip.set_plan(FaultPlan { weak_blocks, ..FaultPlan::new(1) });
+    }
+    Arc::new(chip)
 }
 
 /// Content that belongs to a number and cannot be compressed.
@@ -129,59 +199,109 @@ fn bytes_of(number: u32, len: u32) -> Vec<u8> {
 /// What a run made durable: names and numbers of contents.
 type Kept = Vec<(String, u32)>;
 
-/// Everything a file system does, garbage collection included. `tries` is how often an operation is
-/// tried that the device refuses.
-fn work(fs: &Jffs2Rw, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
-    let again = |operation: &mut dyn FnMut() -> Result<(), FsError>| {
-        let mut left = tries;
-        loop {
-            left -= 1;
-            match operation() {
-                Err(error) if error.kind() == FsErrorKind::Io && left > 0 => {}
-                done => return done,
+/// A file system on a device that may fail; none between an unmount and a mount.
+struct Rig {
+    device: Arc<Faulty>,
+    options: RwOptions,
+    fs: Option<Jffs2Rw>,
+}
+
+impl Rig {
+    fn new(device: &Arc<Faulty>, options: &RwOptions) -> Self {
+        Self { device: Arc::clone(device), options: options.clone(), fs: None }
+    }
+
+    fn mount(&mut self) -> Result<(), FsError> {
+        match Jffs2Rw::mount(Arc::clone(&self.device) as _, &self.options) {
+            Ok((fs, _)) => {
+                self.fs = Some(fs);
+                Ok(())
+            }
+            Err(error) => {
+                assert_eq!(error.class(), ErrorClass::Media, "{error}");
+                Err(FsError::from_source(FsErrorKind::Io, error))
             }
         }
-    };
-    for number in 0..12_u32 {
-        let keep = format!("keep-{number}");
-        let churn = format!("churn-{number}");
-        let find = |name: &str| fs.lookup(1, name.as_bytes());
-        let make = |name: &str, data: &[u8]| {
-            let ino = match find(name) {
-                Ok(ino) => ino,
-                Err(_) => fs.create(1, name.as_bytes(), &FILE, at(1))?,
-            };
-            fs.write(ino, 0, data, at(2))?;
-            Ok(ino)
-        };
-        again(&mut || {
-            let ino = make(&keep, &bytes_of(number, 700))?;
-            fs.sync_file(ino)
-        })?;
-        kept.push((keep, number));
-        again(&mut || {
-            let ino = make(&churn, &bytes_of(100 + number, 5000))?;
-            fs.set_xattr(ino, b"user.a", &[number as u8; 30], XattrMode::Either, at(3))?;
-            fs.read(ino, 0, &mut [0; 6000])?;
-            let size = Some(4000 - u64::from(number));
-            fs.set_attr(ino, &SetAttr { size, ..SetAttr::default() }, at(3))
-        })?;
-        again(&mut || match (find(&churn), number % 3) {
-            (Ok(_), 0) => fs.rename((1, churn.as_bytes()), (1, b"x"), RenameMode::Replace, at(4)),
-            (Ok(_), _) => fs.unlink(1, churn.as_bytes(), at(4)),
-            _ => Ok(()),
-        })?;
-        again(&mut || {
-            fs.sync()?;
-            for _ in 0..20 {
-                if fs.background_step()? == Background::Idle {
-                    break;
-                }
-            }
-            Ok(())
-        })?;
     }
-    again(&mut || fs.unmount())
+
+    fn fs(&self) -> &Jffs2Rw {
+        self.fs.as_ref().unwrap()
+    }
+}
+
+/// Does something, up to `tries` times when the device refuses it.
+fn again(tries: u32, mut operation: impl FnMut() -> Result<(), FsError>) -> Result<(), FsError> {
+    for _ in 1..tries {
+        match operation() {
+            Err(error) if error.kind() == FsErrorKind::Io => {}
+            done => return done,
+        }
+    }
+    operation()
+}
+
+/// Everything a file system does, garbage collection, a remount and a mount included.
+fn work(rig: &mut Rig, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
+    again(tries, || rig.mount())?;
+    for number in 0..12_u32 {
+        match number {
+            4 => {
+                again(tries, || rig.fs().remount(true))?;
+                again(tries, || rig.fs().remount(false))?;
+            }
+            8 => {
+                again(tries, || rig.fs().unmount())?;
+                rig.fs = None;
+                again(tries, || rig.mount())?;
+            }
+            _ => {}
+        }
+        round(rig.fs(), number, kept, tries)?;
+    }
+    again(tries, || rig.fs().unmount())
+}
+
+fn round(fs: &Jffs2Rw, number: u32, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
+    let keep = format!("keep-{number}");
+    let churn = format!("churn-{number}");
+    let find = |name: &str| fs.lookup(1, name.as_bytes());
+    let make = |name: &str, data: &[u8]| {
+        let ino = match find(name) {
+            Err(error) if error.kind() == FsErrorKind::NotFound => {
+                fs.create(1, name.as_bytes(), &FILE, at(1))?
+            }
+            found => found?,
+        };
+        fs.write(ino, 0, data, at(2))?;
+        Ok(ino)
+    };
+    again(tries, || {
+        let ino = make(&keep, &bytes_of(number, 700))?;
+        fs.sync_file(ino)
+    })?;
+    kept.push((keep, number));
+    again(tries, || {
+        let ino = make(&churn, &bytes_of(100 + number, 5000))?;
+        fs.set_xattr(ino, b"user.a", &[number as u8; 30], XattrMode::Either, at(3))?;
+        fs.read(ino, 0, &mut [0; 6000])?;
+        let size = Some(4000 - u64::from(number));
+        fs.set_attr(ino, &SetAttr { size, ..SetAttr::default() }, at(3))
+    })?;
+    again(tries, || match (find(&churn), number % 3) {
+        (Ok(_), 0) => fs.rename((1, churn.as_bytes()), (1, b"x"), RenameMode::Replace, at(4)),
+        (Ok(_), _) => fs.unlink(1, churn.as_bytes(), at(4)),
+        (Err(error), _) if error.kind() == FsErrorKind::NotFound => Ok(()),
+        (Err(error), _) => Err(error),
+    })?;
+    again(tries, || {
+        fs.sync()?;
+        for _ in 0..20 {
+            if fs.background_step()? == Background::Idle {
+                break;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn verify(fs: &Jffs2Rw, kept: &Kept, story: &str) {
@@ -198,38 +318,36 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
     let device = Faulty::new(Arc::clone(&chip), Some(plan));
     let story = format!("{kind:?}, {plan:?}");
     let mut kept = Kept::new();
-    match Jffs2Rw::mount(Arc::clone(&device) as _, options) {
+    let mut rig = Rig::new(&device, options);
+    let done = work(&mut rig, &mut kept, if plan.for_good { 1 } else { 2 });
+    match &done {
+        Ok(()) => assert_eq!(kept.len(), 12, "{story}"),
         Err(error) => {
-            assert_eq!(error.class(), ErrorClass::Media, "{story}: {error}");
-            assert_eq!(plan.kind, Kind::Read, "{story}: a mount only reads: {error}");
+            let kinds = [FsErrorKind::Io, FsErrorKind::NoSpace, FsErrorKind::ReadOnly];
+            assert!(kinds.contains(&error.kind()), "{story}: {error}");
+            assert!(plan.for_good, "{story}: does not go on: {error}");
         }
-        Ok((fs, _)) => {
-            let tries = if plan.for_good { 1 } else { 2 };
-            match work(&fs, &mut kept, tries) {
-                Ok(()) => assert_eq!(kept.len(), 12, "{story}"),
-                Err(error) => {
-                    let kinds = [FsErrorKind::Io, FsErrorKind::NoSpace, FsErrorKind::ReadOnly];
-                    assert!(kinds.contains(&error.kind()), "{story}: {error}");
-                    assert!(plan.for_good, "{story}: does not go on: {error}");
-                    let late = fs.create(1, b"late", &FILE, at(5)).map_err(|error| error.kind());
-                    if late == Err(FsErrorKind::ReadOnly) {
-                        assert!(fs.sync().is_err(), "{story}: what is lost is not called durable");
-                        let why = fs.why_read_only().unwrap_or_default();
-                        assert!(why.starts_with("peb "), "{story}: {why}");
-                    }
-                }
-            }
-            *device.plan.lock().unwrap() = None;
-            for (name, number) in &kept {
-                assert!(content(&fs, name) == bytes_of(*number, 700), "{story}: {name}");
-            }
+    }
+    if rig.fs.is_none() {
+        assert!(plan.kind.is_of_mounts(), "{story}: a mount only reads: {done:?}");
+    }
+    if let Some(fs) = &rig.fs {
+        let late = fs.create(1, b"late", &FILE, at(5)).map_err(|error| error.kind());
+        if done.is_err() && late == Err(FsErrorKind::ReadOnly) {
+            assert!(fs.sync().is_err(), "{story}: what is lost is not called durable");
+            let why = fs.why_read_only().unwrap_or_default();
+            assert!(why.starts_with("peb "), "{story}: {why}");
+        }
+        *device.plan.lock().unwrap() = None;
+        for (name, number) in &kept {
+            assert!(content(fs, name) == bytes_of(*number, 700), "{story}: {name}");
         }
     }
     let (fs, _) = Jffs2Rw::mount(chip, options).unwrap_or_else(|error| panic!("{story}: {error}"));
     verify(&fs, &kept, &story);
     let ino = fs.create(1, b"after", &FILE, at(5));
     // A chip all of whose blocks failed has no room any more.
-    let is_worn = plan.for_good && plan.kind != Kind::Read;
+    let is_worn = plan.for_good && plan.kind.wears();
     match ino.and_then(|ino| fs.write(ino, 0, b"alive", at(5))) {
         Ok(()) => assert_eq!(content(&fs, "after"), b"alive", "{story}"),
         Err(error) => assert!(is_worn && error.kind() == FsErrorKind::NoSpace, "{story}: {error}"),
@@ -239,8 +357,7 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
 /// All faults of a kind, or every `stride`-th.
 fn all(kind: MediumKind, what: Kind, for_good: bool, stride: usize, options: &RwOptions) -> u64 {
     let device = Faulty::new(chip(kind), None);
-    let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, options).unwrap();
-    work(&fs, &mut Kept::new(), 1).unwrap();
+    work(&mut Rig::new(&device, options), &mut Kept::new(), 1).unwrap();
     let total = device.count(what);
     for after in (0..total).step_by(stride) {
         run(kind, Plan { kind: what, after, for_good }, options);
@@ -252,11 +369,16 @@ fn all(kind: MediumKind, what: Kind, for_good: bool, stride: usize, options: &Rw
 fn any_call_may_fail_once_or_for_good() {
     let options = RwOptions::default();
     for kind in [MediumKind::Nor, MediumKind::Nand] {
-        for what in [Kind::Read, Kind::Program, Kind::Erase] {
+        for what in Kind::ALL {
             let once = all(kind, what, false, 1, &options);
-            all(kind, what, true, 5, &options);
+            all(kind, what, true, if once > 60 { 5 } else { 1 }, &options);
             println!("{kind:?}: {once} times {what:?}");
-            assert!(once > 15, "{kind:?} {what:?}: {once}");
+            let fewest = match what {
+                Kind::ReadOob | Kind::ProgramOob | Kind::MarkBad if kind == MediumKind::Nor => 0,
+                Kind::MarkBad => 2,
+                _ => 16,
+            };
+            assert!(once >= fewest && (once > 0) == (fewest > 0), "{kind:?} {what:?}: {once}");
         }
     }
 }
@@ -281,12 +403,11 @@ fn a_block_that_is_never_read_back_is_marked_bad() {
         let device = Faulty::new(Arc::clone(&chip), None);
         *device.deaf.lock().unwrap() = (Peb::new(5), failures);
         let options = RwOptions::default();
-        let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
         let mut kept = Kept::new();
-        work(&fs, &mut kept, 3).unwrap();
+        work(&mut Rig::new(&device, &options), &mut kept, 3).unwrap();
         assert!(device.deaf.lock().unwrap().1 < failures, "the block was erased");
         assert_eq!(chip.is_bad(Peb::new(5)).unwrap(), bad == 1, "{failures} failures");
-        assert_eq!(chip.wear_report().bad_blocks, bad, "{failures} failures");
+        assert_eq!(chip.wear_report().bad_blocks, 2 + bad, "{failures} failures");
         let (fs, _) = Jffs2Rw::mount(chip, &options).unwrap();
         verify(&fs, &kept, "after it");
     }
@@ -310,5 +431,5 @@ fn a_device_that_cannot_read_makes_no_block_bad() {
         }
     }
     assert!(failed > 100, "{failed} erasures failed");
-    assert_eq!(chip.wear_report().bad_blocks, 0);
+    assert_eq!(chip.wear_report().bad_blocks, 2, "the weak ones");
 }
