@@ -6,6 +6,7 @@
 
 mod jffs2;
 mod mount;
+mod side_by_side;
 mod ubi;
 mod ubifs_large;
 mod ubifs_linux;
@@ -55,8 +56,17 @@ struct Bench {
 }
 
 /// The parts of the bench that run unless one is asked for, in their order.
-const PARTS: [&str; 8] =
-    ["images", "jffs2", "jffs2-history", "ubi", "ubifs-rw", "ubifs-large", "ubifs-linux", "mount"];
+const PARTS: [&str; 9] = [
+    "images",
+    "jffs2",
+    "jffs2-history",
+    "side-by-side",
+    "ubi",
+    "ubifs-rw",
+    "ubifs-large",
+    "ubifs-linux",
+    "mount",
+];
 /// Those that run only when asked for: they take an hour.
 const LONG_PARTS: [&str; 1] = ["ubifs-linux-whole"];
 
@@ -107,6 +117,7 @@ impl Bench {
             }
             "jffs2" => self.jffs2(root),
             "jffs2-history" => self.jffs2_history(root),
+            "side-by-side" => self.side_by_side(),
             "ubi" => self.ubi(),
             "ubifs-rw" => self.ubifs_rw(),
             "ubifs-large" => self.ubifs_large(),

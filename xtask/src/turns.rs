@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Geometry, MediumKind, VolumeId};
 use eraseblock_jffs2::{Jffs2, Jffs2Rw, OpenOptions as ReadOptions, RwOptions, Source};
+use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Prefix, Variant};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -16,14 +17,21 @@ use eraseblock_vfs::ops::{
     Change, Make, Object, Op, Place, Slots, Texture, apply, data_of, time_of,
 };
 use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem,
-    XattrMode,
+    Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr,
+    WritableFileSystem, XattrMode,
 };
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// Operations of a turn.
 const OPERATIONS: u64 = 700;
+/// A cleanmarker in an out-of-band area.
+const MARKER: [u8; 8] = [0x85, 0x19, 0x03, 0x20, 8, 0, 0, 0];
+/// What erased blocks are tagged with.
+const TAG: [u8; 2] = [0x5A, 0xA5];
+/// The most steps in the background before an unmount.
+const BACKGROUND_STEPS: u32 = 10_000;
 /// Small files made at once in a turn.
 const LITTER: u32 = 120;
 
@@ -62,6 +70,11 @@ impl Shape {
         Ok(Arc::new(Chip::new(config)))
     }
 
+    /// Where the bytes of the out-of-band area begin that no error correction takes.
+    fn free_oob(self) -> u32 {
+        if self.page < 2048 { 8 } else { 2 }
+    }
+
     fn layout(self) -> Result<HeaderLayout> {
         Ok(HeaderLayout::new(self.peb, self.page, self.unit, None)?)
     }
@@ -79,7 +92,16 @@ pub(crate) enum Played {
     Jffs2 {
         /// Whether full blocks get a summary.
         summary: bool,
+        /// Whether the out-of-band areas are handed over, with the cleanmarkers in them.
+        oob: bool,
     },
+}
+
+impl Played {
+    /// Whether out-of-band areas are handed over.
+    pub(crate) fn has_oob(self) -> bool {
+        matches!(self, Self::Jffs2 { oob: true, .. })
+    }
 }
 
 /// A chip with a file system.
@@ -145,7 +167,7 @@ impl OurChip {
     /// A chip with the content of an image.
     pub(crate) fn of_image(shape: Shape, played: Played, image: &[u8]) -> Result<Self> {
         let chip = shape.chip()?;
-        chip.import(&mut &*image, false)?;
+        chip.import(&mut &*image, played.has_oob())?;
         Ok(Self { chip, shape, played })
     }
 
@@ -158,8 +180,71 @@ impl OurChip {
     /// Its content.
     pub(crate) fn image(&self) -> Result<Vec<u8>> {
         let mut image = Vec::new();
-        self.chip.export(&mut image, false)?;
+        self.chip.export(&mut image, self.played.has_oob())?;
         Ok(image)
+    }
+
+    /// Erased blocks by whether they have a cleanmarker in the out-of-band area (spec: jffs2 11.2).
+    fn empty(&self, marked: bool) -> Result<BTreeSet<u32>> {
+        let geometry = self.chip.geometry();
+        let (mut block, mut marker) = (vec![0; self.shape.peb as usize], [0; 8]);
+        let mut found = BTreeSet::new();
+        for peb in geometry.pebs() {
+            let at = geometry.address_of(peb);
+            self.chip.read(at, &mut block)?;
+            self.chip.read_oob(at, self.shape.free_oob(), &mut marker)?;
+            let expected = if marked { MARKER } else { [0xFF; 8] };
+            if marker == expected && block.iter().all(|byte| *byte == 0xFF) {
+                found.insert(peb.get());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The content with a tag in the out-of-band area of the last page of each erased block, which
+    /// no driver looks at and an erase takes away.
+    pub(crate) fn tagged(&self) -> Result<Vec<u8>> {
+        let copy = Self { chip: self.shape.chip()?, ..self.copy() };
+        copy.chip.import(&mut self.image()?.as_slice(), true)?;
+        for peb in self.empty(true)?.union(&self.empty(false)?) {
+            copy.chip.program_oob(self.last_page(*peb), self.shape.free_oob(), &TAG)?;
+        }
+        copy.image()
+    }
+
+    fn last_page(&self, peb: u32) -> u64 {
+        u64::from(peb + 1) * u64::from(self.shape.peb) - u64::from(self.shape.page)
+    }
+
+    /// Erased blocks with a cleanmarker, from round 2 on by either side, are erased again neither by
+    /// Linux, which only mounted the tagged image and left `idle`, nor by us.
+    pub(crate) fn judge_markers(&self, idle: &[u8]) -> Result<()> {
+        let (marked, unmarked) = (self.empty(true)?, self.empty(false)?);
+        ensure!(!marked.is_empty(), "no erased block has a cleanmarker");
+        let idle = Self::of_image(self.shape, self.played, idle)?;
+        let geometry = *self.chip.geometry();
+        let (mut tag, mut erased) = ([0; TAG.len()], BTreeSet::new());
+        for peb in marked.union(&unmarked) {
+            idle.chip.read_oob(self.last_page(*peb), self.shape.free_oob(), &mut tag)?;
+            if tag != TAG {
+                erased.insert(*peb);
+            }
+        }
+        let twice = marked.intersection(&erased).count();
+        ensure!(twice == 0, "Linux erases {twice} of {} blocks with a cleanmarker", marked.len());
+        // The others show that it erases and that it is seen. It takes its time.
+        let few = unmarked.len().min(8);
+        ensure!(erased.len() >= few, "Linux erased {erased:?} only of {unmarked:?}");
+        ensure!(marked.is_subset(&idle.empty(true)?), "Linux took cleanmarkers away");
+        let copy = Self::of_image(self.shape, self.played, &self.image()?)?;
+        let counts = || geometry.pebs().map(|peb| copy.chip.erase_count(peb)).collect::<Vec<_>>();
+        let before = counts();
+        settle(copy.mount()?.fs())?;
+        for (peb, (old, new)) in (0..).zip(before.iter().zip(counts())) {
+            let is_left_alone = *old == new || !marked.contains(&peb);
+            ensure!(is_left_alone, "we erase block {peb}, which has a cleanmarker");
+        }
+        Ok(())
     }
 
     fn attach(&self) -> Result<UbiDevice> {
@@ -168,7 +253,7 @@ impl OurChip {
     }
 
     fn mount(&self) -> Result<Mounted> {
-        if let Played::Jffs2 { summary } = self.played {
+        if let Played::Jffs2 { summary, .. } = self.played {
             let options = RwOptions { summary, ..RwOptions::default() };
             let (fs, _) = Jffs2Rw::mount(self.chip.clone(), &options)?;
             return Ok(Mounted::Jffs2(Box::new(fs)));
@@ -296,6 +381,7 @@ impl Mounted {
             }
         }
         if unmount {
+            settle(self.fs())?;
             self.fs().unmount()?;
             if let Self::Ubifs { ubi, .. } = &self {
                 let detached = ubi.detach();
@@ -326,6 +412,16 @@ impl Mounted {
         }
         Ok(())
     }
+}
+
+/// Has everything done that is done in the background.
+fn settle(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
+    for _ in 0..BACKGROUND_STEPS {
+        if fs.background_step()? == Background::Idle {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Refusals are answers, too; a broken device is not.

@@ -23,9 +23,9 @@ pub(crate) struct InodeInfo {
     pub(crate) entries: u32,
     /// Names that refer to it.
     pub(crate) links: u32,
-    /// Version and value of the newest time that an entry gave its directory.
-    pub(crate) mctime: (u32, u32),
 }
+
+const _: () = assert!(size_of::<InodeInfo>() == 16 && size_of::<Entry>() == 12);
 
 /// A live name.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,8 @@ pub(crate) struct Entry {
 pub(crate) struct Tables {
     nodes: Vec<u32>,
     inodes: Vec<InodeInfo>,
+    /// Directories that an entry gave a time to: number, version and value of the newest one.
+    times: Vec<(u32, u32, u32)>,
     entries: Vec<Entry>,
     names: Vec<u8>,
     pub(crate) pairs: Vec<PairRef>,
@@ -56,6 +58,12 @@ impl Tables {
     /// What is kept of an inode, if it lives.
     pub(crate) fn inode(&self, ino: u32) -> Option<InodeInfo> {
         self.index(ino).map(|index| self.inodes[index]).filter(|info| info.links > 0)
+    }
+
+    /// Version and value of the newest time that an entry gave a directory; 0 if none did.
+    pub(crate) fn mctime(&self, ino: u32) -> (u32, u32) {
+        let found = self.times.binary_search_by_key(&ino, |time| time.0);
+        found.map_or((0, 0), |index| (self.times[index].1, self.times[index].2))
     }
 
     /// Places of the nodes of an inode, oldest version first.
@@ -90,96 +98,97 @@ impl Tables {
     }
 }
 
-/// Decides what lives.
+/// Decides what lives. Tables go as soon as they are not needed: a full flash has many nodes.
 pub(crate) fn build(mut found: Found, findings: &mut Findings) -> Tables {
     findings.append(std::mem::take(&mut found.findings));
     found.nodes.sort_unstable();
-    let winners = winning_names(&mut found.entries, &found.names);
+    keep_winning_names(&mut found.entries, &found.names);
+    let inodes = inode_table(&found);
+    let nodes = std::mem::take(&mut found.nodes).iter().map(|node| node.place).collect();
     let mut tables = Tables {
-        inodes: inode_table(&found, &winners),
-        nodes: found.nodes.iter().map(|node| node.place).collect(),
+        nodes,
+        inodes,
+        times: newest_times(&found.entries),
         entries: Vec::new(),
-        names: Vec::new(),
+        names: found.names,
         pairs: found.pairs,
         xrefs: found.xrefs,
     };
     tables.pairs.sort_unstable();
     tables.xrefs.sort_unstable();
-    add_entries(&mut tables, &winners, &found.names, findings);
+    add_entries(&mut tables, found.entries, findings);
     count_links(&mut tables, findings);
     limit_directory_names(&mut tables, findings);
     tables
 }
 
-/// One entry for each directory and name: the highest version, of equal ones the last
+/// Leaves one entry for each directory and name: the highest version, of equal ones the last
 /// (spec: jffs2 7). Deletions are among them.
-fn winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) -> Vec<EntryRef> {
+fn keep_winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) {
     let name = |entry: &EntryRef| &names[entry.name as usize..][..usize::from(entry.name_len)];
-    // The sort is stable, so that entries of one version stay in flash order.
-    entries.sort_by(|a, b| (a.pino, name(a), a.version).cmp(&(b.pino, name(b), b.version)));
-    let entries = std::mem::take(entries);
-    let is_last = |index: usize| {
-        entries.get(index + 1).is_none_or(|next| {
-            (next.pino, name(next)) != (entries[index].pino, name(&entries[index]))
-        })
-    };
-    (0..entries.len()).filter(|index| is_last(*index)).map(|index| entries[index]).collect()
+    // Names lie in flash order: of equal versions the one whose name lies last is the last.
+    entries.sort_unstable_by(|a, b| {
+        let newest_first = (b.version, b.name).cmp(&(a.version, a.name));
+        (a.pino, name(a)).cmp(&(b.pino, name(b))).then(newest_first)
+    });
+    entries.dedup_by(|next, first| (next.pino, name(next)) == (first.pino, name(first)));
 }
 
 /// All inodes that have a node or an entry, and the root.
-fn inode_table(found: &Found, winners: &[EntryRef]) -> Vec<InodeInfo> {
-    let mut numbers: Vec<u32> = found.nodes.iter().map(|node| node.ino).collect();
-    numbers.extend(winners.iter().map(|entry| entry.pino));
-    numbers.push(ROOT_INO);
-    numbers.sort_unstable();
-    numbers.dedup();
-    let (mut node, mut entry) = (0, 0);
-    let mut table = Vec::with_capacity(numbers.len() + 1);
-    for ino in numbers {
-        let mut info = InodeInfo { ino, nodes: node as u32, ..InodeInfo::default() };
+fn inode_table(found: &Found) -> Vec<InodeInfo> {
+    let (mut node, mut entry, mut is_root_in) = (0, 0, false);
+    let mut table = Vec::with_capacity(found.nodes.len() / 2);
+    loop {
+        let with_node = found.nodes.get(node).map(|node| node.ino);
+        let with_entry = found.entries.get(entry).map(|entry| entry.pino);
+        let root = (!is_root_in).then_some(ROOT_INO);
+        let Some(ino) = [with_node, with_entry, root].into_iter().flatten().min() else { break };
+        is_root_in |= ino == ROOT_INO;
+        table.push(InodeInfo { ino, nodes: node as u32, ..InodeInfo::default() });
         while found.nodes.get(node).is_some_and(|node| node.ino == ino) {
             node += 1;
         }
-        while let Some(winner) = winners.get(entry).filter(|winner| winner.pino == ino) {
-            if winner.mctime != 0 {
-                info.mctime = info.mctime.max((winner.version, winner.mctime));
-            }
+        while found.entries.get(entry).is_some_and(|winner| winner.pino == ino) {
             entry += 1;
         }
-        table.push(info);
     }
     table.push(InodeInfo { nodes: node as u32, ..InodeInfo::default() });
+    table.shrink_to_fit();
     table
 }
 
-fn add_entries(tables: &mut Tables, winners: &[EntryRef], names: &[u8], findings: &mut Findings) {
-    let mut next = 0;
+fn newest_times(winners: &[EntryRef]) -> Vec<(u32, u32, u32)> {
+    let of_directory = |entries: &[EntryRef]| {
+        let with_time = entries.iter().filter(|entry| entry.mctime != 0);
+        let newest = with_time.map(|entry| (entry.version, entry.mctime)).max()?;
+        Some((entries.first()?.pino, newest.0, newest.1))
+    };
+    winners.chunk_by(|a, b| a.pino == b.pino).filter_map(of_directory).collect()
+}
+
+fn add_entries(tables: &mut Tables, winners: Vec<EntryRef>, findings: &mut Findings) {
+    let mut winners = winners.into_iter().peekable();
+    tables.entries.reserve_exact(winners.len());
     for index in 0..tables.inodes.len() {
         let pino = tables.inodes[index].ino;
         tables.inodes[index].entries = tables.entries.len() as u32;
         let is_real = index + 1 < tables.inodes.len();
-        while let Some(winner) = winners.get(next).filter(|winner| is_real && winner.pino == pino) {
-            next += 1;
-            let name = &names[winner.name as usize..][..usize::from(winner.name_len)];
+        while let Some(winner) = winners.next_if(|winner| is_real && winner.pino == pino) {
             if winner.ino == 0 {
                 continue;
             }
+            let (ino, file_type) = (winner.ino, winner.file_type);
+            let entry = Entry { ino, name: winner.name, name_len: winner.name_len, file_type };
+            let name = tables.name(&entry);
             let at = Location::Inode(pino.into());
             let shown = name.escape_ascii();
             if matches!(name, b"." | b"..") || name.contains(&b'/') {
                 findings.error(at, "name-not-allowed", format!("name `{shown}` left out"));
-            } else if tables.index(winner.ino).is_none() {
-                let message = format!("name `{shown}` of inode {}, which has no node", winner.ino);
+            } else if tables.index(ino).is_none() {
+                let message = format!("name `{shown}` of inode {ino}, which has no node");
                 findings.warn(at, "dangling-name", message);
             } else {
-                let start = tables.names.len() as u32;
-                tables.names.extend_from_slice(name);
-                tables.entries.push(Entry {
-                    ino: winner.ino,
-                    name: start,
-                    name_len: winner.name_len,
-                    file_type: winner.file_type,
-                });
+                tables.entries.push(entry);
             }
         }
     }

@@ -143,7 +143,7 @@ impl Jffs2 {
         if let Some(loaded) = self.cache.get(ino) {
             return Ok(loaded);
         }
-        let info = self.tables.inode(ino).ok_or_else(missing)?;
+        self.tables.inode(ino).ok_or_else(missing)?;
         let mut map = Map::default();
         let (mut newest_data, mut metadata): (Option<Inode>, Option<Inode>) = (None, None);
         let mut lost = None;
@@ -180,7 +180,7 @@ impl Jffs2 {
             (Some(winner), None) => self.finish(ino, &winner, metadata.is_some(), map)?,
             (None, None)
                 if ino == ROOT_INO
-                    || info.mctime != (0, 0)
+                    || self.tables.mctime(ino) != (0, 0)
                     || !self.tables.entries(ino).is_empty() =>
             {
                 // Linux makes one up, whose times are 0 whatever the names say (spec: jffs2 6).
@@ -217,7 +217,7 @@ impl Jffs2 {
         if kind == FileKind::Directory {
             attr.size = 0;
             attr.nlink = 2 + self.tables.subdirectories(ino) + u32::from(ino == ROOT_INO);
-            let (version, time) = info.mctime;
+            let (version, time) = self.tables.mctime(ino);
             if time != 0 && version > winner.version {
                 attr.mtime = second(time);
                 attr.ctime = second(time);

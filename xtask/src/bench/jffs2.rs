@@ -12,21 +12,28 @@ use std::process::{Command, Stdio};
 /// Erase block size of the bench flash.
 const BLOCK: usize = 128 << 10;
 
+/// How images are compressed: by our options and by those of mkfs.jffs2.
+const MODES: [(&str, &[&str], &[&str]); 3] = [
+    ("", &[], &[]),
+    (
+        ", lzo",
+        &["--compressor", "lzo", "--compressor", "zlib", "--compression", "favour-lzo"],
+        &["-X", "lzo", "-m", "favourlzo"],
+    ),
+    (
+        ", size",
+        &["--compressor", "lzo", "--compressor", "zlib", "--compression", "size"],
+        &["-X", "lzo", "-m", "size"],
+    ),
+];
+
 impl Bench {
     /// Images of the tree, made and taken apart again.
     pub(super) fn jffs2(&mut self, root: &Path) -> Result<()> {
-        let (image, peer) = (self.path("ours.jffs2"), self.path("peer.jffs2"));
-        let mut mine = vec![self.binary(), "mkfs".into(), "jffs2".into(), text(&self.tree)];
-        mine.extend(["--peb", "128KiB", "--page", "2048", "-o"].map(String::from));
-        mine.push(text(&image));
-        let mut theirs = vec!["mkfs.jffs2".to_owned(), "-r".into(), text(&self.tree)];
-        theirs.extend(["-l", "-n", "-e", "128KiB", "-o"].map(String::from));
-        theirs.push(text(&peer));
-        let (mine, theirs) = self.compare(&mine, &theirs, &[&image, &peer])?;
-        self.row("mkfs jffs2 against mkfs.jffs2".into(), mine, theirs, 0.5);
-        let (size, peer_size) = (fs::metadata(&image)?.len(), fs::metadata(&peer)?.len());
-        self.sizes("image size, jffs2".into(), size, peer_size);
-        self.memory("mkfs jffs2 peak memory".into(), mine);
+        for (mode, ours, peer) in MODES.iter().rev() {
+            self.jffs2_images(mode, ours, peer)?;
+        }
+        let image = self.path("ours.jffs2");
         let (out, peer_out) = (self.path("out"), self.path("peer-out"));
         let reader = jefferson(root)?;
         let mine = vec![self.binary(), "extract".into(), text(&image), text(&out)];
@@ -48,6 +55,25 @@ impl Bench {
         ensure!(status.success(), "what was extracted differs from the tree");
         remove(&out)?;
         remove(&peer_out)
+    }
+
+    /// Images of the tree, compressed in the same way by both.
+    fn jffs2_images(&mut self, mode: &str, ours: &[&str], peers: &[&str]) -> Result<()> {
+        let (image, peer) = (self.path("ours.jffs2"), self.path("peer.jffs2"));
+        let mut mine = vec![self.binary(), "mkfs".into(), "jffs2".into(), text(&self.tree)];
+        mine.extend(ours.iter().map(|option| (*option).to_owned()));
+        mine.extend(["--peb", "128KiB", "--page", "2048", "-o"].map(String::from));
+        mine.push(text(&image));
+        let mut theirs = vec!["mkfs.jffs2".to_owned(), "-r".into(), text(&self.tree)];
+        theirs.extend(peers.iter().map(|option| (*option).to_owned()));
+        theirs.extend(["-l", "-n", "-e", "128KiB", "-o"].map(String::from));
+        theirs.push(text(&peer));
+        let (mine, theirs) = self.compare(&mine, &theirs, &[&image, &peer])?;
+        self.row(format!("mkfs jffs2 against mkfs.jffs2{mode}"), mine, theirs, 0.5);
+        let (size, peer_size) = (fs::metadata(&image)?.len(), fs::metadata(&peer)?.len());
+        self.sizes(format!("image size, jffs2{mode}"), size, peer_size);
+        self.memory(format!("mkfs jffs2 peak memory{mode}"), mine);
+        Ok(())
     }
 
     /// What comes out of an image with a history, as a table; ours has to be right everywhere.

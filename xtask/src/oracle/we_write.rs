@@ -87,30 +87,42 @@ const UBIFS: [Case; 3] = [
     },
 ];
 
-const JFFS2: [Case; 4] = [
+const JFFS2: [Case; 6] = [
+    Case {
+        name: "nand2k-with-oob",
+        load: "load_nand 0x20,0xa1,0x00,0x15 64",
+        shape: NAND_2K,
+        played: Played::Jffs2 { summary: false, oob: true },
+    },
+    Case {
+        name: "nand512-with-oob",
+        load: "load_nand 0x98,0x76 384",
+        shape: NAND_512,
+        played: Played::Jffs2 { summary: true, oob: true },
+    },
     Case {
         name: "nand2k",
         load: "load_nand 0x20,0xa1,0x00,0x15 64",
         shape: NAND_2K,
-        played: Played::Jffs2 { summary: true },
+        played: Played::Jffs2 { summary: true, oob: false },
     },
     Case {
         name: "nand512",
         load: "load_nand 0x98,0x76 384",
         shape: NAND_512,
-        played: Played::Jffs2 { summary: true },
+        played: Played::Jffs2 { summary: true, oob: false },
     },
     Case {
         name: "nor",
         load: "load_nor 6144 64",
         shape: NOR,
-        played: Played::Jffs2 { summary: true },
+        played: Played::Jffs2 { summary: true, oob: false },
     },
     Case {
         name: "nor-without-summary",
         load: "load_nor 6144 64",
         shape: NOR,
-        played: Played::Jffs2 { summary: false },
+        played: Played::Jffs2 { summary: false, oob: false },
     },
 ];
 
@@ -161,8 +173,17 @@ fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Resul
     paths.finish(batch)
 }
 
+/// Turns of each side. Those with out-of-band areas take their time.
+fn rounds(game: &Game, case: &Case) -> u32 {
+    if case.played.has_oob() { game.rounds / 2 } else { game.rounds }
+}
+
 fn batch_case(game: &Game, case: &Case) -> BatchCase {
-    let mut variables = vec![("LOAD", case.load.to_owned()), ("ROUNDS", game.rounds.to_string())];
+    let mut variables =
+        vec![("LOAD", case.load.to_owned()), ("ROUNDS", rounds(game, case).to_string())];
+    if case.played.has_oob() {
+        variables.push(("OOB", "1".to_owned()));
+    }
     if let Played::Ubifs { compressor } = case.played {
         variables.push(("COMPRESSOR", compressor.to_owned()));
     }
@@ -190,16 +211,24 @@ impl Player<'_> {
     fn rounds(&self) -> Result<()> {
         let mut chip = OurChip::new(self.case.shape, self.case.played)?;
         self.wait_for(&self.dir.join("case.sh"))?;
-        for round in 1..=self.game.rounds {
+        for round in 1..=rounds(self.game, self.case) {
             let turn = chip.work(round).with_context(|| format!("round {round}, our turn"));
             let (how, expected) = turn?;
             let image = self.dir.join(format!("ours-{round}"));
+            if self.case.played.has_oob() {
+                fs::write(self.file("tagged", round), chip.tagged()?)?;
+            }
             // An image that is there is there as a whole.
             let partly = self.dir.join("partly");
             fs::write(&partly, chip.image()?)?;
             fs::rename(partly, &image)?;
             self.wait_for(&self.dir.join(format!("done-{round}")))?;
             self.judge(round, &expected).with_context(|| format!("round {round}, {how}"))?;
+            if self.case.played.has_oob() {
+                let idle = fs::read(self.file("idle", round))?;
+                chip.judge_markers(&idle).with_context(|| format!("round {round}, {how}"))?;
+                fs::remove_file(self.file("idle", round))?;
+            }
             let image_of_linux = fs::read(self.file("linux", round))?;
             chip = OurChip::of_image(self.case.shape, self.case.played, &image_of_linux)?;
             let listed = fs::read_to_string(self.file("left", round))?;

@@ -10,7 +10,9 @@ use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
 use eraseblock_vfs::ops::{Texture, data_of};
-use eraseblock_vfs::{FsError, NewInode, NewKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{
+    Background, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
+};
 use std::sync::Arc;
 
 /// Why a figure could not be had.
@@ -49,11 +51,25 @@ pub enum Side {
     Jffs2,
 }
 
+/// A chip of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub enum Medium {
+    /// NAND of 128 KiB blocks and 2 KiB pages, new.
+    Nand,
+    /// The same with a file system on it that has been in use: 1.5 times the chip was written before,
+    /// and up to a quarter of it is still there.
+    AgedNand,
+    /// NOR of 64 KiB blocks, new.
+    Nor,
+}
+
 /// What one file system costs on one chip, in seconds on the chip.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Cost {
     /// The file system.
     pub side: Side,
+    /// The chip.
+    pub medium: Medium,
     /// Mebibytes of the chip.
     pub mebibytes: u32,
     /// Mebibytes of content written: a quarter of the chip.
@@ -95,14 +111,24 @@ pub struct MountBytes {
 const FILE_SIZE: u32 = 16 << 10;
 /// Files of a directory.
 const DIR_FILES: u32 = 64;
+/// Bytes of a file that was there before.
+const AGED_SIZE: u32 = 8 << 10;
+/// How often an eighth of the chip is written before.
+const AGE_ROUNDS: u32 = 12;
+/// How names of directories begin that were there before.
+const AGED: &[u8] = b"old-";
 /// How far a block is read before it may be called empty, in bytes.
 const FIRST_LOOK: u64 = 256;
 
-fn chip(mebibytes: u32) -> Result<Arc<Chip>, SideError> {
+fn chip(medium: Medium, mebibytes: u32) -> Result<Arc<Chip>, SideError> {
     let size = Size::large_page(mebibytes);
-    let oob = size.page / 32;
-    let kind = MediumKind::Nand;
-    let geometry = Geometry::new(kind, size.peb, size.count, size.page, size.subpage, oob)?;
+    let geometry = match medium {
+        Medium::Nor => Geometry::new(MediumKind::Nor, 64 << 10, mebibytes * 16, 1, 1, 0)?,
+        Medium::Nand | Medium::AgedNand => {
+            let (kind, oob) = (MediumKind::Nand, size.page / 32);
+            Geometry::new(kind, size.peb, size.count, size.page, size.subpage, oob)?
+        }
+    };
     Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
 }
 
@@ -175,9 +201,44 @@ fn write_files(fs: &dyn WritableFileSystem, files: u32) -> Result<(), FsError> {
     fs.sync()
 }
 
+/// Puts a file system in use: again and again an eighth of the chip is written, and of what was
+/// written before every second file is deleted, then the rest.
+fn age(fs: &dyn WritableFileSystem, mebibytes: u32) -> Result<(), FsError> {
+    let old = |round: u32| [AGED, name(round).as_slice()].concat();
+    let delete = |round: Option<u32>, step: usize| -> Result<(), FsError> {
+        let Some(round) = round else { return Ok(()) };
+        let dir = fs.lookup(fs.root(), &old(round))?;
+        for file in fs.entries(dir)?.iter().step_by(step) {
+            fs.unlink(dir, &file.name, now())?;
+        }
+        if step == 1 { fs.remove_dir(fs.root(), &old(round), now()) } else { Ok(()) }
+    };
+    for round in 0..AGE_ROUNDS {
+        delete(round.checked_sub(2), 1)?;
+        delete(round.checked_sub(1), 2)?;
+        let mut new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+        let dir = fs.create(fs.root(), &old(round), &new, now())?;
+        new.kind = NewKind::Regular;
+        for number in 0..(mebibytes << 20) / 8 / AGED_SIZE {
+            let file = fs.create(dir, &name(number), &new, now())?;
+            let content = data_of((round << 16 | number).into(), 0, AGED_SIZE, Texture::Random);
+            fs.write(file, 0, &content, now())?;
+            let _ = fs.background_step()?;
+        }
+    }
+    fs.sync()
+}
+
+/// The directories of the files that are measured.
+fn directories(fs: &dyn WritableFileSystem) -> Result<Vec<DirEntry>, FsError> {
+    let mut entries = fs.entries(fs.root())?;
+    entries.retain(|entry| !entry.name.starts_with(AGED));
+    Ok(entries)
+}
+
 fn read_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     let mut buf = vec![0; FILE_SIZE as usize];
-    for dir in fs.entries(fs.root())? {
+    for dir in directories(fs)? {
         for file in fs.entries(dir.ino)? {
             fs.read(file.ino, 0, &mut buf)?;
         }
@@ -186,7 +247,7 @@ fn read_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
 }
 
 fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
-    for dir in fs.entries(fs.root())? {
+    for dir in directories(fs)? {
         for file in fs.entries(dir.ino)? {
             fs.unlink(dir.ino, &file.name, now())?;
         }
@@ -195,14 +256,20 @@ fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     fs.sync()
 }
 
-/// Fills a quarter of a chip of 2 KiB pages with files of 16 KiB, text and noise by turns, and does
-/// everything once.
-pub fn cost(side: Side, mebibytes: u32) -> Result<Cost, SideError> {
-    let chip = chip(mebibytes)?;
+/// Fills a quarter of a chip with files of 16 KiB, text and noise by turns, and does everything
+/// once.
+pub fn cost(side: Side, medium: Medium, mebibytes: u32) -> Result<Cost, SideError> {
+    let chip = chip(medium, mebibytes)?;
     let content = mebibytes / 4;
     let files = (content << 20) / FILE_SIZE;
-    mount(side, &chip)?.unmount()?;
+    let new = mount(side, &chip)?;
+    // A new chip is erased in the background.
+    while new.fs.background_step()? == Background::More {}
+    new.unmount()?;
     let mounted = mount(side, &chip)?;
+    if medium == Medium::AgedNand {
+        age(mounted.fs.as_ref(), mebibytes)?;
+    }
     let (write, ()) = timed(&chip, || Ok(write_files(mounted.fs.as_ref(), files)?))?;
     mounted.unmount()?;
     let before = chip.counters().bytes_read;
@@ -213,7 +280,8 @@ pub fn cost(side: Side, mebibytes: u32) -> Result<Cost, SideError> {
     let (delete, ()) = timed(&chip, || Ok(delete_files(fs)?))?;
     let memory = mounted.memory;
     mounted.unmount()?;
-    Ok(Cost { side, mebibytes, content, write, mount: mounting, mount_bytes, memory, read, delete })
+    let mount = mounting;
+    Ok(Cost { side, medium, mebibytes, content, write, mount, mount_bytes, memory, read, delete })
 }
 
 fn timed<T>(
@@ -229,12 +297,19 @@ fn seconds(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
-/// Both file systems on chips of 8, 32 and 120 MiB.
+/// Both file systems on NAND of 8, 32 and 120 MiB, on one in use, and on NOR.
 pub fn table() -> Result<Vec<Cost>, SideError> {
+    let chips = [
+        (Medium::Nand, 8),
+        (Medium::Nand, 32),
+        (Medium::Nand, 120),
+        (Medium::AgedNand, 32),
+        (Medium::Nor, 32),
+    ];
     let mut rows = Vec::new();
-    for mebibytes in [8, 32, 120] {
+    for (medium, mebibytes) in chips {
         for side in [Side::Ubifs, Side::Jffs2] {
-            rows.push(cost(side, mebibytes)?);
+            rows.push(cost(side, medium, mebibytes)?);
         }
     }
     Ok(rows)
@@ -242,7 +317,7 @@ pub fn table() -> Result<Vec<Cost>, SideError> {
 
 /// Fills a quarter of a chip with JFFS2 and counts what a mount reads.
 pub fn mount_bytes(mebibytes: u32, summary: bool) -> Result<MountBytes, SideError> {
-    let chip = chip(mebibytes)?;
+    let chip = chip(Medium::Nand, mebibytes)?;
     let options = RwOptions { summary, ..RwOptions::default() };
     let mount = || Jffs2Rw::mount(chip.clone(), &options);
     let (fs, _) = mount()?;

@@ -1,10 +1,10 @@
 //! UBIFS and JFFS2 on one chip, and what a mount of JFFS2 reads.
 
-use eraseblock_lab::figures::side_by_side::{Side, cost, mount_bytes};
+use eraseblock_lab::figures::side_by_side::{Medium, Side, cost, mount_bytes};
 
 #[test]
 fn both_file_systems_do_the_same_work_on_one_chip() {
-    let costs = [Side::Ubifs, Side::Jffs2].map(|side| cost(side, 8).unwrap());
+    let costs = [Side::Ubifs, Side::Jffs2].map(|side| cost(side, Medium::Nand, 8).unwrap());
     let nodes = mount_bytes(8, true).unwrap().nodes;
     assert!(costs[1].memory > 16 * nodes, "each node is kept: {costs:?}");
     for cost in costs {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_lab::figures::side_by_side::{Cost, MountBytes, mount_bytes, table};
+use eraseblock_lab::figures::side_by_side::{Cost, Medium, MountBytes, mount_bytes, table};
 use eraseblock_lab::figures::{Figure, Row, ubi as measure};
 use std::time::Instant;
 
@@ -43,8 +43,13 @@ pub(super) fn fs(session: &mut Session) -> Result<(), Failure> {
 }
 
 fn tell_cost(cost: &Cost) -> String {
+    let medium = match cost.medium {
+        Medium::Nand => "",
+        Medium::AgedNand => " in use",
+        Medium::Nor => " of NOR",
+    };
     format!(
-        "{} MiB, {:?}: write {} MiB {:.3} s, mount {:.4} s ({} bytes read, {} bytes of memory), \
+        "{} MiB{medium}, {:?}: write {} MiB {:.3} s, mount {:.4} s ({} bytes read, {} bytes of memory), \
          read {:.3} s, delete {:.4} s",
         cost.mebibytes,
         cost.side,
