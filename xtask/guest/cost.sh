@@ -1,10 +1,10 @@
 # What UBIFS costs the flash: programs, erases and page reads, counted at the functions of the
 # kernel that do them.
-# Set by the caller: OUT PEBS LEBS
+# Set by the caller: OUT ID PEBS LEBS, and in OUT an image `ours` of such a chip
 set -e
 tracing=/sys/kernel/tracing
 mount -t tracefs tracefs $tracing
-load_nand 0x20,0xa1,0x00,0x15 $PEBS
+load_nand $ID $PEBS
 /tools/modprobe ubi
 /tools/modprobe ubifs
 for function in nand_prog_page_begin_op nand_erase_op nand_read_page_op; do
@@ -22,11 +22,32 @@ start() {
     mount -t ubifs -o compr=lzo ubi0:data /mnt
 }
 
+# settle: until UBI, which erases in the background, has nothing to do.
+settle() {
+    before=
+    now=$(cat $tracing/kprobe_profile)
+    while [ "$now" != "$before" ]; do
+        sleep 2
+        before=$now
+        now=$(cat $tracing/kprobe_profile)
+    done
+}
+
 unpack() {
     tar -xf /tmp/tree.tar -C /mnt
     sync
-    # UBI erases in the background.
-    sleep 2
+    settle
+}
+
+# others IMAGE: the chip with that on it instead.
+others() {
+    unload
+    load_nand $ID $PEBS
+    flash "$1"
+    ubiattach -p /dev/mtd0
+    count ${1##*/}
+    start
+    count ${1##*/}-mounted
 }
 
 ubiformat -q -y /dev/mtd0
@@ -51,12 +72,6 @@ for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     dd if=/tmp/tree.tar of=/mnt/late-$number bs=64k count=1 skip=$number conv=fsync
 done
 dump "$OUT/cut"
-umount /mnt
-ubidetach -d 0
-unload
-load_nand 0x20,0xa1,0x00,0x15 $PEBS
-flash "$OUT/cut"
-ubiattach -p /dev/mtd0
-count cut
-start
-count cut-mounted
+rm /tmp/tree.tar
+others "$OUT/cut"
+others "$OUT/ours"

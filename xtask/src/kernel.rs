@@ -14,12 +14,13 @@ use std::time::UNIX_EPOCH;
 const INIT: &str = include_str!("../guest/init.sh");
 
 /// What the guest's kernel can load; what these need comes along.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 23] = [
     "nandsim",
     "mtdram",
     "block2mtd",
     "mtdblock",
     "loop",
+    "fuse",
     "ubi",
     "ubifs",
     "jffs2",

@@ -2,7 +2,8 @@
 //!
 //! - `linux-writes` makes images by real Linux, clean and cut off, and lists what Linux sees.
 //! - `we-read` compares what our reader sees in them.
-//! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest.
+//! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest, and mount
+//!   them in turns with Linux.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
 //! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
@@ -10,6 +11,7 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 mod host_devices;
+mod host_mounts;
 mod jffs2_chips;
 mod jffs2_ours;
 mod jffs2_writes;
@@ -115,6 +117,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     names.extend(jffs2_writes::names());
     names.extend(we_read::names());
     names.extend(host_devices::names());
+    names.extend(host_mounts::names());
     names.extend(ubi_chips::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
@@ -136,6 +139,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
     we_read::run(&paths, &mut checks);
     host_devices::run(&guest, &paths, &mut checks)?;
+    host_mounts::run(&guest, &paths, &mut checks)?;
     ubi_chips::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;

@@ -3,6 +3,7 @@
 
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi::UbiError;
+use eraseblock_ubifs::UbifsError;
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
@@ -51,6 +52,23 @@ impl Failure {
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds another step behind the one that is there.
+    #[must_use]
+    pub(crate) fn also(mut self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        self.hint = Some(self.hint.map_or(hint.clone(), |first| format!("{first}; {hint}")));
+        self
+    }
+
+    /// Adds what lies behind it, unless the message says so.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: &str) -> Self {
+        if !self.message.contains(reason) {
+            self.message = format!("{}: {reason}", self.message);
+        }
         self
     }
 
@@ -108,6 +126,7 @@ fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
 fn is_power_off(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(MtdError::PowerOff))
         || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))
+        || matches!(error.downcast_ref(), Some(UbifsError::Device(MtdError::PowerOff)))
         || error.source().is_some_and(is_power_off)
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Session {
     pub style: Style,
     style_err: Style,
     findings: Findings,
+    /// Next steps, told at the end.
+    steps: Vec<String>,
     /// Locks of what this run reads.
     locks: Vec<File>,
 }
@@ -67,7 +69,8 @@ impl Session {
         let style = Style::new(options.color, &io::stdout());
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        Self { options, out, style, style_err, findings: Findings::new(), locks: Vec::new() }
+        let (findings, steps, locks) = (Findings::new(), Vec::new(), Vec::new());
+        Self { options, out, style, style_err, findings, steps, locks }
     }
 
     /// Keeps writers away from a file until the end of the run.
@@ -79,6 +82,16 @@ impl Session {
     /// Remembers findings for the end of the run.
     pub(crate) fn report(&mut self, findings: Findings) {
         self.findings.append(findings);
+    }
+
+    /// What was found so far.
+    pub(crate) fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Remembers next steps, to be told behind the findings.
+    pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
+        self.steps.extend(steps);
     }
 
     /// Remembers that something in a file system could not be delivered.
@@ -167,6 +180,7 @@ impl Session {
         }
         if !(self.options.quiet || self.options.json && result.is_ok()) {
             self.print_findings();
+            self.steps.iter().for_each(|step| self.print_hint(step));
         }
         match result {
             Err(failure) => {
@@ -192,8 +206,12 @@ impl Session {
         }
         say(&format!("{}: {}", self.style_err.paint(Ink::Red, "error"), failure.message()));
         if let Some(hint) = failure.next_step() {
-            say(&format!("{}: {hint}", self.style_err.paint(Ink::Cyan, "hint")));
+            self.print_hint(hint);
         }
+    }
+
+    fn print_hint(&self, hint: &str) {
+        say(&format!("{}: {hint}", self.style_err.paint(Ink::Cyan, "hint")));
     }
 
     fn print_findings(&self) {

@@ -13,7 +13,7 @@ pub(crate) mod lock;
 pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;
-mod raw_ubi;
+mod raw_dump;
 pub(crate) mod writable;
 
 use crate::args::TargetArgs;
@@ -22,7 +22,7 @@ use crate::session::Session;
 use eraseblock_base::VolumeId;
 use filesystem::Opened;
 use image::Image;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,16 @@ impl Place {
         }
         let volume = Some(bytes[colon + 1..].to_vec());
         device::resolve(Self { path: path.to_owned(), volume })
+    }
+
+    /// `TARGET[:VOLUME]` as the user may write it again.
+    pub(crate) fn target(&self) -> OsString {
+        let mut target = self.path.clone().into_os_string();
+        if let Some(volume) = &self.volume {
+            target.push(":");
+            target.push(OsStr::from_bytes(volume));
+        }
+        target
     }
 
     /// Refuses a volume behind something that has none.

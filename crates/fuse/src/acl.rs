@@ -2,19 +2,8 @@
 //! inode inherits, is the work of the file system behind the mount (acl(5)).
 
 use crate::ids::{IdMap, IdMaps};
-
-/// The attribute of the list that guards an inode.
-pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of the list that a directory hands down.
-pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
-
-const VERSION: u32 = 2;
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
+pub(crate) use eraseblock_vfs::rules::acl::{ACCESS, DEFAULT};
+use eraseblock_vfs::rules::acl::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, VERSION};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {

@@ -36,6 +36,7 @@ mod write;
 mod xattr;
 
 pub(crate) use build::blank;
+pub use flash::MIN_BLOCKS;
 pub use options::{Compression, MountReport, RwOptions};
 
 use crate::error::Jffs2Error;

@@ -61,8 +61,9 @@ pub struct FsOptions {
     pub nested_every: u32,
     /// Judge every n-th state only. 1 for all.
     pub judge_every: u32,
-    /// Mount every n-th state read-only as well; 0 for none.
-    pub read_only_every: u32,
+    /// Mount every n-th state read-only as well, and check its structure once more after what was
+    /// written since; 0 for none.
+    pub closely_every: u32,
     /// Stop after this many violations.
     pub max_violations: usize,
 }
@@ -77,7 +78,7 @@ impl Default for FsOptions {
             budget_time: None,
             nested_every: 64,
             judge_every: 1,
-            read_only_every: 16,
+            closely_every: 16,
             max_violations: 20,
         }
     }

@@ -1,5 +1,6 @@
 //! What a chip has been made to do, and how long it would have taken (spec: mtd-nand 12.2).
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Operations, bytes and virtual time since the chip was made.
@@ -51,6 +52,14 @@ pub(crate) struct ReadCost {
     pub(crate) pages: u64,
     pub(crate) bytes: u64,
     pub(crate) ns: u64,
+}
+
+impl AddAssign for ReadCost {
+    fn add_assign(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.bytes += other.bytes;
+        self.ns += other.ns;
+    }
 }
 
 impl Tally {

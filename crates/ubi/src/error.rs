@@ -120,6 +120,10 @@ impl UbiError {
 /// How a volume handle answers where it stands in for a device ([`eraseblock_mtd::LebDevice`]).
 pub(crate) fn to_mtd(error: UbiError, at: Location, operation: &'static str) -> MtdError {
     match error {
+        // Which LEB was wanted, and inside, which eraseblock failed.
+        UbiError::Device(error @ (MtdError::Io { .. } | MtdError::Failed { .. })) => {
+            MtdError::Io { at, operation, source: std::io::Error::other(error) }
+        }
         UbiError::Device(error) => error,
         UbiError::ReadOnly { .. } => MtdError::ReadOnly { at, operation },
         UbiError::NoSpace { .. } => MtdError::NoSpace { at, operation },

@@ -34,6 +34,30 @@ pub(crate) fn is_eio(error: &MtdError) -> bool {
     matches!(error, MtdError::Failed { .. } | MtdError::Io { .. })
 }
 
+/// Reads bytes of a device, again where the read fails or is uncorrectable (spec: ubi 8.1). What was
+/// read well only then counts as having bit-flips, so that it is moved.
+pub(crate) fn read_patiently(
+    device: &dyn Mtd,
+    addr: u64,
+    buf: &mut [u8],
+) -> Result<ReadOutcome, MtdError> {
+    let mut result = device.read(addr, buf);
+    let mut retries = RETRIES;
+    while retries > 0 {
+        match &result {
+            Err(error) if is_eio(error) => {}
+            Ok(outcome) if outcome.uncorrectable => {}
+            Ok(_) if retries < RETRIES => {
+                return Ok(ReadOutcome { corrected_bits: u16::MAX, uncorrectable: false });
+            }
+            _ => return result,
+        }
+        result = device.read(addr, buf);
+        retries -= 1;
+    }
+    result
+}
+
 impl Io {
     pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
         self.sabotage == by
@@ -64,14 +88,7 @@ impl Io {
         offset: u32,
         buf: &mut [u8],
     ) -> Result<ReadOutcome, MtdError> {
-        let addr = self.address(peb, offset);
-        let mut retries = RETRIES;
-        loop {
-            match self.device.read(addr, buf) {
-                Err(error) if is_eio(&error) && retries > 0 => retries -= 1,
-                result => return result,
-            }
-        }
+        read_patiently(&*self.device, self.address(peb, offset), buf)
     }
 
     /// Reads the erase-counter header.

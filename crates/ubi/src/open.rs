@@ -13,6 +13,7 @@ use crate::io::{Io, is_eio};
 use crate::runtime::{OpenOptions, ReadOnlyReason};
 use crate::sabotage::Sabotage;
 use crate::wl::{Place, Wl};
+use eraseblock_base::align::is_erased;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::Mtd;
@@ -219,7 +220,7 @@ impl Early {
         let mut rest = vec![0; (core.usable(volume) as usize).saturating_sub(start)];
         let Ok(offset) = u32::try_from(start) else { return false };
         let offset = core.io.layout.data_offset() + offset;
-        core.io.read(*peb, offset, &mut rest).is_ok() && rest.iter().all(|byte| *byte == 0xFF)
+        core.io.read(*peb, offset, &mut rest).is_ok() && is_erased(&rest)
     }
 
     /// Makes both copies of the volume table good and equal (spec: ubi 10).

@@ -7,6 +7,7 @@
 
 use crate::attach::{AttachOptions, Attachment, NewestCopy, VolumeInfo, attach};
 use crate::error::UbiError;
+use crate::io::read_patiently;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -113,10 +114,10 @@ impl UbiVolume {
         }
         let offset = self.layout.vid_hdr_offset();
         let mut header = [0; HEADER_BYTES];
-        self.device.read(self.address(peb, offset), &mut header)?;
+        read_patiently(&*self.device, self.address(peb, offset), &mut header)?;
         let header = decode_vid(&header, &self.layout, Location::Peb(peb, offset))?;
         let mut data = vec![0; header.data_size as usize];
-        self.device.read(self.address(peb, self.layout.data_offset()), &mut data)?;
+        read_patiently(&*self.device, self.address(peb, self.layout.data_offset()), &mut data)?;
         let (stored, computed) = (header.data_crc, crc32(&data));
         if stored == computed {
             return Ok(());
@@ -194,7 +195,7 @@ impl LebDevice for UbiVolume {
         if buf.is_empty() {
             return Ok(ReadOutcome::CLEAN);
         }
-        self.device.read(self.address(peb, self.layout.data_offset() + start), buf)
+        read_patiently(&*self.device, self.address(peb, self.layout.data_offset() + start), buf)
     }
 
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {

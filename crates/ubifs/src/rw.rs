@@ -164,11 +164,6 @@ impl UbifsMount {
         }
     }
 
-    /// Why nothing is written any more, if it has come to that.
-    pub fn why_read_only(&self) -> Option<String> {
-        self.lock().flash.why_read_only.clone()
-    }
-
     /// What has happened since the mount.
     pub fn activity(&self) -> Activity {
         self.lock().flash.activity

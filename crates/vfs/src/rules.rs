@@ -4,14 +4,12 @@
 //!
 //! Permissions are not looked at: they are the front end's business.
 
-mod acl;
+pub mod acl;
 mod names;
 mod rename;
 
-pub use acl::{check_acl_value, is_acl};
-pub use names::{
-    XATTR_NAME_MAX, check_name, check_xattr_name, check_xattr_value, is_acl_name, quoted,
-};
+pub use acl::{check_acl_value, is_acl, is_acl_name};
+pub use names::{XATTR_NAME_MAX, check_name, check_xattr_name, check_xattr_value, quoted};
 pub use rename::{RenameCheck, RenameStep, check_rename};
 
 use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};

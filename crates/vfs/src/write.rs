@@ -190,4 +190,10 @@ pub trait WritableFileSystem: FileSystem {
 
     /// Leaves the medium as a clean unmount does; afterwards every changing operation is refused.
     fn unmount(&self) -> Result<(), FsError>;
+
+    /// Why nothing can be written any more although nobody asked for that: what failed, and where.
+    /// What was made durable before is; the next mount starts from there.
+    fn why_read_only(&self) -> Option<String> {
+        None
+    }
 }

@@ -3,6 +3,7 @@
 
 use super::{Bench, MIB, Measure, Row, layout_toml, remove, text, timed};
 use anyhow::{Context, Result, bail, ensure};
+use eraseblock_vfs::ops::{Texture, data_of};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -56,19 +57,6 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.dir).stderr(Stdio::null()).status();
         let _ = self.process.wait();
-    }
-}
-
-/// Bytes that no compressor makes smaller.
-struct Noise(u64);
-
-impl Noise {
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let next = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            self.0.to_be_bytes()[0]
-        };
-        std::iter::repeat_with(next).take(len).collect()
     }
 }
 
@@ -208,13 +196,14 @@ impl Bench {
     /// What a JFFS2 keeps in memory grows with its nodes: 300,000 files on a flash of 256 MiB.
     fn many_files(&mut self, base: &Path) -> Result<()> {
         let (tree, image) = (base.join("many"), base.join("jffs2"));
-        let mut noise = Noise(1);
-        for dir in 0..300 {
-            let dir = tree.join(dir.to_string());
-            fs::create_dir_all(&dir)?;
-            for number in 0..1000 {
-                fs::write(dir.join(format!("file-{number}")), noise.bytes(550 + number % 200))?;
+        for number in 0..300_000 {
+            let dir = tree.join((number / 1000).to_string());
+            let (place, len) = (number % 1000, 550 + number % 200);
+            if place == 0 {
+                fs::create_dir_all(&dir)?;
             }
+            let content = data_of(number.into(), 0, len, Texture::Random);
+            fs::write(dir.join(format!("file-{place}")), content)?;
         }
         let mkfs = [self.binary(), "mkfs".into(), "jffs2".into(), text(&tree)];
         timed(&[&mkfs[..], &words(["--peb", "128KiB", "-o", &text(&image)])].concat())?;

@@ -1,5 +1,5 @@
 //! What UBIFS costs the flash, against real Linux: both unpack the same tree twice on the same
-//! simulated chip, and mount the same images, which Linux left unmounted and cut off.
+//! simulated chip, and mount the same images: those Linux left, unmounted and cut off, and ours.
 
 use super::ubifs_rw::{Entry, load, remove, unpack};
 use super::{Bench, Row};
@@ -15,56 +15,121 @@ use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
 use std::fs;
+use std::io::BufWriter;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Blocks of the chip: 128 KiB with pages of 2 KiB.
-const PEBS: u32 = 350;
-/// LEBs of the volume: less than two trees, so that space is used again.
-const LEBS: u32 = 250;
-/// Bytes of file contents that are unpacked.
-const CONTENT: usize = 30_000_000;
+/// How much is unpacked, and on what. The chips have blocks of 128 KiB with pages of 2 KiB.
+#[derive(Debug)]
+pub(super) struct Scale {
+    /// Of the guest's job.
+    name: &'static str,
+    /// What nandsim makes the chip from.
+    id: &'static str,
+    /// Blocks of the chip.
+    pebs: u32,
+    /// LEBs of the volume: less than two trees, so that space is used again.
+    lebs: u32,
+    /// The most bytes of file contents.
+    content: usize,
+    /// When the guest is given up.
+    minutes: u64,
+}
 
-/// What had been done to the chip at a point, and what statfs said.
+/// As much as a guest unpacks in a few minutes.
+pub(super) const PART: Scale = Scale {
+    name: "cost",
+    id: "0x20,0xa1,0x00,0x15",
+    pebs: 350,
+    lebs: 250,
+    content: 30_000_000,
+    minutes: 20,
+};
+
+/// The whole tree.
+pub(super) const WHOLE: Scale = Scale {
+    name: "cost-whole",
+    id: "0x20,0xaa,0x00,0x15",
+    pebs: 2040,
+    lebs: 1500,
+    content: usize::MAX,
+    minutes: 120,
+};
+
+/// How far df may be off in either direction, in the volume's size.
+const DF: f64 = 0.01;
+
+/// What had been done to the chip at a point, and what statfs said, in its blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     programs: u64,
     erases: u64,
     reads: u64,
+    size: u64,
+    free: u64,
     available: u64,
 }
 
 impl Bench {
-    /// Pages programmed, blocks erased and pages read; the peer is Linux.
-    pub(super) fn ubifs_linux(&mut self) -> Result<()> {
+    /// Pages programmed, blocks erased, pages read and what df says; the peer is Linux.
+    pub(super) fn ubifs_linux(&mut self, scale: &Scale) -> Result<()> {
         let mut entries = Vec::new();
         load(&self.tree, &mut entries)?;
-        shorten(&mut entries);
-        let (guest, paths) = machine(self.bin.clone(), false)?;
+        shorten(&mut entries, scale.content);
+        let ours = Ours::new(chip(scale)?)?;
+        let counts = ours.unpack_twice(scale, &entries)?;
+        let image = self.path("cost.img");
+        ours.chip.export(&mut BufWriter::new(fs::File::create(&image)?), false)?;
+        let (mut guest, paths) = machine(self.bin.clone(), false)?;
+        guest.timeout = Duration::from_mins(scale.minutes);
         let case = BatchCase {
-            name: "cost".to_owned(),
+            name: scale.name.to_owned(),
             script: include_str!("../../guest/cost.sh"),
-            variables: vec![("PEBS", PEBS.to_string()), ("LEBS", LEBS.to_string())],
-            files: vec![("tree.tar", self.archive(&entries)?)],
+            variables: vec![
+                ("ID", scale.id.to_owned()),
+                ("PEBS", scale.pebs.to_string()),
+                ("LEBS", scale.lebs.to_string()),
+            ],
+            files: vec![("tree.tar", self.archive(&entries)?), ("ours", image)],
         };
-        let batch = Batch::run(&guest, &paths, "cost", &[], &[case])?;
-        let dir = batch.case_dir("cost")?;
-        let linux = |name: &str| linux_count(&dir, name);
-        let (begin, once, twice) = (linux("start")?, linux("unpacked")?, linux("again")?);
-        let ours = Ours::new(chip()?)?;
-        let (our_begin, our_once, our_twice) = ours.unpack_twice(&entries)?;
+        let batch = Batch::run(&guest, &paths, scale.name, &[], &[case])?;
+        let dir = batch.case_dir(scale.name)?;
         let megabytes = entries.iter().map(Entry::len).sum::<usize>() / 1_000_000;
-        let unpacked = format!("unpack {megabytes} MB");
-        self.cost(&unpacked, (our_begin, our_once), (begin, once));
-        self.cost("remove it, unpack again", (our_once, our_twice), (once, twice));
-        for (name, mounted) in [("clean", "clean-mounted"), ("cut", "cut-mounted")] {
-            let theirs = linux(mounted)?.reads - linux(name)?.reads;
-            let ours = reads_at_mount(&dir.join(name))?;
-            self.counts(format!("ubifs: mount, {name}: pages read"), ours, theirs, 1.0);
-        }
+        self.beside_linux(scale, megabytes, &counts, &dir)?;
         paths.finish(batch)
+    }
+
+    /// All rows: what we counted, and what the guest did.
+    fn beside_linux(
+        &mut self,
+        scale: &Scale,
+        megabytes: usize,
+        ours: &[Count; 3],
+        dir: &Path,
+    ) -> Result<()> {
+        let linux = |name: &str| linux_count(dir, name);
+        let theirs = [linux("start")?, linux("unpacked")?, linux("again")?];
+        let steps = [format!("unpack {megabytes} MB"), "remove it, unpack again".to_owned()];
+        for (number, what) in steps.iter().enumerate() {
+            let of = |counts: &[Count; 3]| (counts[number], counts[number + 1]);
+            self.cost(what, of(ours), of(&theirs));
+            self.df(what, ours[number + 1], theirs[number + 1]);
+        }
+        for name in ["clean", "cut", "ours"] {
+            let (before, theirs) = (linux(name)?, linux(&format!("{name}-mounted"))?);
+            let (reads, ours) = mount(scale, &dir.join(name))?;
+            let what = format!("mount, {name}");
+            if name != "ours" {
+                let theirs = theirs.reads - before.reads;
+                self.counts(format!("ubifs: {what}: pages read"), reads, theirs, 1.0);
+            }
+            // What both say of the same image.
+            self.df(&what, ours, theirs);
+        }
+        Ok(())
     }
 
     /// Rows for what happened from one point to another.
@@ -74,9 +139,20 @@ impl Bench {
         let (mine, theirs) = (taken(ours), taken(linux));
         self.counts(format!("ubifs: {what}: pages programmed"), mine.0, theirs.0, 1.0);
         self.counts(format!("ubifs: {what}: blocks erased"), mine.1, theirs.1, 1.0);
-        let (mine, theirs) = (ours.1.available, linux.1.available);
-        // All ratios are read alike: what Linux has left is ours to have.
-        self.counts(format!("ubifs: {what}: available, Linux's in ours"), theirs, mine, 1.01);
+    }
+
+    /// Rows for what statfs said: the ratio is the difference in the volume's size.
+    #[allow(clippy::cast_precision_loss)] // counts far below 2^52
+    fn df(&mut self, what: &str, ours: Count, linux: Count) {
+        let used = |count: Count| count.size - count.free;
+        let rows =
+            [("used", used(ours), used(linux)), ("available", ours.available, linux.available)];
+        for (field, ours, peer) in rows {
+            let what = format!("ubifs: {what}: df, {field}, off by");
+            let ratio = ours.abs_diff(peer) as f64 / linux.size.max(1) as f64;
+            let (ours, peer) = (ours as f64, peer as f64);
+            self.add(Row { what, ours, peer, unit: "", ratio, wanted: DF, met: ratio <= DF });
+        }
     }
 
     #[allow(clippy::cast_precision_loss)] // counts far below 2^52
@@ -118,12 +194,12 @@ impl Bench {
     }
 }
 
-/// Leaves out what exceeds [`CONTENT`].
-fn shorten(entries: &mut Vec<Entry>) {
+/// Leaves out what exceeds `content` bytes.
+fn shorten(entries: &mut Vec<Entry>, content: usize) {
     let (mut bytes, mut depth, mut kept) = (0, 0_usize, 0);
     for entry in entries.iter() {
         bytes += entry.len();
-        if bytes > CONTENT {
+        if bytes > content {
             break;
         }
         kept += 1;
@@ -143,15 +219,15 @@ fn linux_count(dir: &Path, name: &str) -> Result<Count> {
     let line = line.with_context(|| format!("Linux counted nothing at `{name}`"))?;
     let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     match numbers[..] {
-        [programs, erases, reads, _, _, available] => {
-            Ok(Count { programs, erases, reads, available })
+        [programs, erases, reads, size, free, available] => {
+            Ok(Count { programs, erases, reads, size, free, available })
         }
         _ => bail!("Linux counted `{line}` at `{name}`"),
     }
 }
 
-fn chip() -> Result<Arc<Chip>> {
-    let geometry = Geometry::new(MediumKind::Nand, 128 << 10, PEBS, 2048, 512, 64)?;
+fn chip(scale: &Scale) -> Result<Arc<Chip>> {
+    let geometry = Geometry::new(MediumKind::Nand, 128 << 10, scale.pebs, 2048, 512, 64)?;
     Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
 }
 
@@ -177,22 +253,24 @@ impl Ours {
     fn count(&self, mounted: &UbifsMount) -> Result<Count> {
         // UBI erases in the background.
         self.ubi.flush()?;
-        let counters = self.chip.counters();
+        let (counters, space) = (self.chip.counters(), mounted.stat_fs()?);
         Ok(Count {
             programs: counters.page_programs,
             erases: counters.erases,
             reads: counters.page_reads,
-            available: mounted.stat_fs()?.blocks_available,
+            size: space.blocks,
+            free: space.blocks_free,
+            available: space.blocks_available,
         })
     }
 
-    /// Counts before, between and after.
-    fn unpack_twice(&self, entries: &[Entry]) -> Result<(Count, Count, Count)> {
+    /// Counts before, between and after; unmounted in the end.
+    fn unpack_twice(&self, scale: &Scale, entries: &[Entry]) -> Result<[Count; 3]> {
         self.ubi.create_volume(&NewVolume {
             id: Some(VolumeId::new(0)),
             name: VolumeName::new("data").context("a name")?,
             kind: VolumeKind::Dynamic,
-            lebs: LEBS,
+            lebs: scale.lebs,
             alignment: 1,
             flags: VolumeFlags::default(),
         })?;
@@ -206,19 +284,22 @@ impl Ours {
         unpack(&mounted, entries)?;
         mounted.sync()?;
         let twice = self.count(&mounted)?;
-        Ok((begin, once, twice))
+        mounted.unmount()?;
+        self.ubi.flush()?;
+        Ok([begin, once, twice])
     }
 }
 
-/// Pages we read to mount what is in an image, UBI's not counted.
-fn reads_at_mount(image: &Path) -> Result<u64> {
-    let chip = chip()?;
+/// Pages we read to mount what is in an image, UBI's not counted, and all counts then.
+fn mount(scale: &Scale, image: &Path) -> Result<(u64, Count)> {
+    let chip = chip(scale)?;
     chip.import(&mut fs::File::open(image)?, false)?;
     let ours = Ours::new(chip)?;
     let before = ours.chip.counters().page_reads;
     let mounted = ours.mount()?;
     let reads = ours.chip.counters().page_reads - before;
+    let count = ours.count(&mounted)?;
     let findings = mounted.check()?;
-    ensure!(findings.iter().next().is_none(), "what Linux left is not right: {findings:?}");
-    Ok(reads)
+    ensure!(findings.iter().next().is_none(), "{} is not right: {findings:?}", image.display());
+    Ok((reads, count))
 }

@@ -29,7 +29,7 @@ pub(crate) struct EditArgs {
 pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
-    let done = commands(args, &opened, session);
+    let done = commands(args, &opened, session).map_err(|failure| opened.explained(failure));
     let closed = opened.close(session);
     done.and(closed)
 }
@@ -70,7 +70,13 @@ fn prompt(
         match line(editor, opened, &command, session) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(failure) => say(failure.message()),
+            Err(failure) => {
+                let failure = opened.explained(failure);
+                say(failure.message());
+                if let Some(hint) = failure.next_step() {
+                    say(&format!("hint: {hint}"));
+                }
+            }
         }
     }
 }

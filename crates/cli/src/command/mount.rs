@@ -6,6 +6,7 @@ pub(crate) mod status;
 
 use crate::args::{TargetArgs, size64};
 use crate::failure::Failure;
+use crate::recovery::Alarm;
 use crate::session::{Session, say};
 use crate::target::held::{self, Held, Volume};
 use crate::target::writable::{Below, Mode};
@@ -13,7 +14,6 @@ use eraseblock_fuse::{
     Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
     source_name,
 };
-use eraseblock_vfs::{FsError, FsErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use status::Watch;
@@ -98,6 +98,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let mode = Mode { size: args.size, ..asked.mode };
     let others: Vec<Vec<u8>> = args.also.iter().map(|also| also.volume.clone()).collect();
     let held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
+    let alarm = Alarm::new(&held.volumes);
     let watch = Watch::new(held.path.display().to_string(), held.below.clone());
     let ids =
         IdMaps { uid: IdMap { ranges: args.uid.clone() }, gid: IdMap { ranges: args.gid.clone() } };
@@ -105,8 +106,8 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
         source: source_name(&held.path),
         kind: "eraseblock".to_owned(),
         ids,
-        report: Some(report()),
-        chore: held.below.clone().and_then(chore),
+        report: Some(report(Arc::clone(&alarm))),
+        chore: held.below.clone().map(|below| chore(below, alarm)),
         traffic: watch.traffic(),
         status: Some(watch.status()),
         ..asked.mount
@@ -115,8 +116,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let mounts = mount_all(&held, dirs, &options)?;
     // Before anybody is told that it is ready: a signal from now on ends it well.
     stop_on_signals(mounts.iter().map(Mounted::stopper).collect())?;
-    let names = held.volumes.iter().map(|volume| volume.name.as_deref());
-    watch.set_mounts(names.zip(mounts.iter().map(Mounted::dir)));
+    watch.set_mounts(held.volumes.iter().zip(mounts.iter().map(Mounted::dir)));
     session.tell_findings();
     if args.daemon {
         daemon::ready()?;
@@ -157,7 +157,7 @@ fn mount_all<'a>(
 fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let end = |(index, (mounted, volume)): (usize, (Mounted, &Volume))| {
-            let result = mounted.wait().map_err(Failure::from);
+            let result = mounted.wait().map_err(|error| volume.explained(error.into()));
             let result = result.and_then(|()| volume.close());
             watch.ended(index);
             result
@@ -171,15 +171,12 @@ fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failu
     })
 }
 
-/// What UBI does in the background.
-fn chore(below: Arc<Below>) -> Option<Chore> {
-    below.ubi.as_ref()?;
-    Some(Chore::new(move || match &below.ubi {
-        Some(ubi) => {
-            ubi.background_step().map_err(|error| FsError::from_source(FsErrorKind::Io, error))
-        }
-        None => Ok(false),
-    }))
+/// What UBI does in the background, and a look at the file systems above it.
+fn chore(below: Arc<Below>, alarm: Arc<Alarm>) -> Chore {
+    Chore::new(move || {
+        alarm.look();
+        below.background_step()
+    })
 }
 
 fn stop_on_signals(stoppers: Vec<Stopper>) -> Result<(), Failure> {
@@ -192,12 +189,15 @@ fn stop_on_signals(stoppers: Vec<Stopper>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report() -> Report {
+fn report(alarm: Arc<Alarm>) -> Report {
     let told = AtomicU32::new(0);
-    Report::new(move |line| match told.fetch_add(1, Ordering::Relaxed) {
-        count if count < TOLD => say(&format!("error: {line}")),
-        TOLD => say("error: more of the same is not shown"),
-        _ => {}
+    Report::new(move |line| {
+        match told.fetch_add(1, Ordering::Relaxed) {
+            count if count < TOLD => say(&format!("error: {line}")),
+            TOLD => say("error: more of the same is not shown"),
+            _ => {}
+        }
+        alarm.look();
     })
 }
 

@@ -41,10 +41,12 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
     let mut editor = Editor::new(opened.fs());
     let done = editor.put(&args.source, path_bytes(&args.dest));
     let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
+    let report = report.map_err(|failure| opened.explained(failure));
     let (lines, findings) = (editor.take_output(), editor.take_findings());
-    opened.close(session)?;
+    let closed = opened.close(session);
     session.report(findings);
     report?;
+    closed?;
     session.remark(String::from_utf8_lossy(&lines).trim_end());
     Ok(())
 }

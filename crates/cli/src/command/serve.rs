@@ -3,6 +3,7 @@
 use crate::args::{TargetArgs, size64};
 use crate::command::mount::options;
 use crate::failure::{Context, Failure};
+use crate::recovery::Alarm;
 use crate::session::Session;
 use crate::target::held;
 use crate::target::writable::Mode;
@@ -10,8 +11,6 @@ use clap::Subcommand;
 use eraseblock_base::VolumeId;
 use eraseblock_fuse::Served;
 use eraseblock_nfs::{Exported, Server, ServerOptions};
-use eraseblock_ubi::UbiDevice;
-use eraseblock_vfs::{FsError, FsErrorKind};
 use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -65,8 +64,12 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let generation = generation(&held.path, volume.id);
     let options = ServerOptions { address: args.listen, generation, owner };
     let mut server = Server::new(exported, &options).context("cannot serve")?;
-    if let Some(ubi) = held.below.as_ref().and_then(|below| below.ubi.clone()) {
-        server = server.with_chore(move || background_step(&ubi));
+    if let Some(below) = held.below.clone() {
+        let alarm = Alarm::new(&held.volumes);
+        server = server.with_chore(move || {
+            alarm.look();
+            below.background_step()
+        });
     }
     let stop = server.stopper();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
@@ -77,12 +80,8 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     })?;
     session.tell_findings();
     announce(&server, args, session);
-    server.run()?;
+    server.run().map_err(|error| volume.explained(error.into()))?;
     volume.close()
-}
-
-fn background_step(ubi: &UbiDevice) -> Result<bool, FsError> {
-    ubi.background_step().map_err(|error| FsError::from_source(FsErrorKind::Io, error))
 }
 
 /// A number that stays the same for the same volume of the same file, however the target is spelled,

@@ -2,11 +2,12 @@
 
 use crate::command::mount::status;
 use crate::failure::{Context, Failure};
+use crate::mounts;
+use crate::recovery;
 use crate::session::Session;
-use eraseblock_fuse::source_path;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,35 +25,22 @@ pub(crate) struct UmountArgs {
     dir: PathBuf,
 }
 
-/// A mount of the host.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    dir: Vec<u8>,
-    kind: Vec<u8>,
-    source: Vec<u8>,
-}
-
 /// Unmounts.
 pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
-    let table = std::fs::read("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    let mounts = table.split(|byte| *byte == b'\n').filter_map(entry);
-    let mut mounts: Vec<Entry> = mounts.filter(|entry| entry.kind.starts_with(b"fuse")).collect();
-    let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir.as_os_str().as_bytes())
-    else {
+    let mut mounts = mounts::all().context("/proc/self/mountinfo")?;
+    let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir) else {
         return Err(Failure::new(format!("{}: nothing of ours is mounted here", dir.display())));
     };
     let mount = mounts.swap_remove(place);
-    let source = source_path(&mount.source);
     // Before anything changes: whoever mounts another file system there may hide the image.
-    let image = File::open(&source);
+    let source = mount.image.map(|path| (File::open(&path), path));
+    let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
-    if !mount.is_ours() {
-        return Ok(());
-    }
+    let Some((image, source)) = source else { return Ok(()) };
     // Another volume of the same image keeps it locked: its process tells when this one is at rest.
-    let other = mounts.iter().find(|other| other.source == mount.source);
-    let other = other.map(|other| Path::new(OsStr::from_bytes(&other.dir)));
+    let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
+    let other = other.map(|other| other.dir.as_path());
     image.and_then(|image| wait_for(&image, &dir, other)).map_err(|error| {
         let source = source.display();
         Failure::new(format!(
@@ -60,13 +48,15 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
             dir.display()
         ))
         .hint("it is when the process behind the mount has ended")
-    })
-}
-
-impl Entry {
-    /// Whether a process of ours is behind it.
-    fn is_ours(&self) -> bool {
-        self.kind == b"fuse.eraseblock"
+    })?;
+    match why_read_only {
+        None => Ok(()),
+        Some(reason) => {
+            let message = "unmounted, but not everything is in the image: the file system turned \
+                           read-only";
+            let failure = Failure::new(format!("{}: {message}: {reason}", dir.display()));
+            Err(failure.hint(recovery::after_read_only(source.as_os_str())))
+        }
     }
 }
 
@@ -78,29 +68,6 @@ fn absolute(dir: &Path) -> Result<PathBuf, Failure> {
         }
         other => Ok(other?),
     }
-}
-
-/// One line of the table of mounts: the fifth field is the place, and behind a lone dash stand
-/// kind and source.
-fn entry(line: &[u8]) -> Option<Entry> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let dir = unescaped(fields.nth(4)?);
-    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-    Some(Entry { dir, kind: fields.next()?.to_vec(), source: unescaped(fields.next()?) })
-}
-
-/// Undoes `\040` and its like.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *first == b'\\');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &tail[3..] } else { tail };
-    }
-    bytes
 }
 
 fn unmount(dir: &Path) -> Result<(), Failure> {
@@ -142,24 +109,5 @@ fn wait_for(image: &File, dir: &Path, other: Option<&Path>) -> io::Result<()> {
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_the_table_are_understood() {
-        let line =
-            b"36 35 0:39 / /mnt/a\\040b rw,noatime master:1 x:2 - fuse.eraseblock /i\\134m rw";
-        let expected = Entry {
-            dir: b"/mnt/a b".to_vec(),
-            kind: b"fuse.eraseblock".to_vec(),
-            source: b"/i\\m".to_vec(),
-        };
-        assert_eq!(entry(line), Some(expected));
-        assert_eq!(entry(b"36 35"), None);
-        assert_eq!(unescaped(b"a\\9"), b"a\\9");
     }
 }

@@ -2,7 +2,7 @@
 //! into one.
 
 use super::lock::lock;
-use super::{Place, device, image, raw_ubi};
+use super::{Place, device, image, raw_dump};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, ReadAt, WritableImage};
@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What helps where an image file lacks blocks.
-const SIZE_HINT: &str = "--size SIZE gives an image file the size of the flash it is made for";
+pub(super) const SIZE_HINT: &str =
+    "--size SIZE gives an image file the size of the flash it is made for";
 
 /// An opened flash, and the volume that was named behind it.
 #[derive(Debug)]
@@ -227,9 +228,9 @@ fn open_image(
 ) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let sizes = &args.sizes;
-    if let Some(dump) = raw_ubi::dump_of(&file, sizes)? {
+    if let Some(dump) = raw_dump::dump_of(&file, sizes)? {
         if write {
-            return Err(raw_ubi::only_read());
+            return Err(raw_dump::only_read());
         }
         file = Arc::new(dump);
     }

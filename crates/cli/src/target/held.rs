@@ -14,7 +14,6 @@ use eraseblock_base::VolumeId;
 use eraseblock_fuse::Served;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,10 +39,20 @@ pub(crate) struct Volume {
     pub(crate) name: Option<Vec<u8>>,
     /// The number of the UBI volume, if it is in one: the same however the target was spelled.
     pub(crate) id: Option<VolumeId>,
+    /// The volume as the user named it, or could.
+    pub(crate) target: OsString,
     writable: Option<Writable>,
 }
 
 impl Volume {
+    /// A failure with its reason and the next step, if the file system turned read-only over it.
+    pub(crate) fn explained(&self, failure: Failure) -> Failure {
+        match &self.writable {
+            Some(writable) => writable.explained(failure),
+            None => failure,
+        }
+    }
+
     /// Ends the work with this volume: everything is in the image afterwards.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         self.writable.as_ref().map_or(Ok(()), Writable::rest)
@@ -67,11 +76,11 @@ pub(crate) fn open(
     let Some(mode) = mode else {
         let lock = Some(lock(&canonical, false)?);
         let open = |name: Option<Vec<u8>>| {
-            let target = target_of(&path, name.as_deref());
-            let args = TargetArgs { target, shape: args.shape.clone() };
+            let target = Place { path: path.clone(), volume: name.clone() }.target();
+            let args = TargetArgs { target: target.clone(), shape: args.shape.clone() };
             let (opened, id) = target::open_volume(&args, session)?;
             let served = Served::ReadOnly(opened.shared(session));
-            Ok(Volume { served, name, id, writable: None })
+            Ok(Volume { served, name, id, target, writable: None })
         };
         let volumes = names.map(open).collect::<Result<_, Failure>>()?;
         return Ok(Held { volumes, path: canonical, below: None, _lock: lock });
@@ -81,16 +90,8 @@ pub(crate) fn open(
     let below = opened.first().map(|writable| Arc::clone(writable.below()));
     let volumes = names.into_iter().zip(opened).map(|(name, writable)| {
         let served = Served::ReadWrite(writable.shared());
-        Volume { served, name, id: writable.volume(), writable: Some(writable) }
+        let (id, target) = (writable.volume(), writable.target().to_owned());
+        Volume { served, name, id, target, writable: Some(writable) }
     });
     Ok(Held { volumes: volumes.collect(), path: canonical, below, _lock: None })
-}
-
-fn target_of(path: &std::path::Path, volume: Option<&[u8]>) -> OsString {
-    let mut target = path.as_os_str().as_bytes().to_vec();
-    if let Some(volume) = volume {
-        target.push(b':');
-        target.extend_from_slice(volume);
-    }
-    OsString::from_vec(target)
 }

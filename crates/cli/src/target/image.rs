@@ -1,7 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
-use super::{Place, device, jffs2_image, magic, peek, raw_ubi};
+use super::{Place, device, jffs2_image, magic, peek, raw_dump};
 use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -82,7 +82,7 @@ impl UbiImage {
     pub(crate) fn report(&self, session: &mut Session) -> Result<(), Failure> {
         let mut findings = self.attachment().findings.clone();
         if let Some(dump) = &self.dump {
-            raw_ubi::note(dump, &mut findings);
+            raw_dump::note(dump, &mut findings);
         }
         session.report(findings);
         match &self.attachment().linux_refuses {
@@ -270,7 +270,7 @@ pub(super) fn open_jffs2(
     let found = find_jffs2(source, &options, shape.sizes.page)?;
     Ok(found.map(|(jffs2, mut findings, dump)| {
         if let Some(dump) = dump {
-            raw_ubi::note(&dump, &mut findings);
+            raw_dump::note(&dump, &mut findings);
         }
         let opened = filesystem::of_jffs2(jffs2, findings);
         Jffs2Image { path: path.to_owned(), file_size, opened }
@@ -361,8 +361,8 @@ fn open_ubi(
     shape: &ShapeArgs,
 ) -> Result<Option<UbiImage>, Failure> {
     let image: Arc<dyn ReadAt> = Arc::new(file);
-    let found = raw_ubi::find(&image, &shape.sizes)?;
-    Ok(found.map(|raw_ubi::Found { ubi, start, dump }| {
+    let found = raw_dump::find_ubi(&image, &shape.sizes)?;
+    Ok(found.map(|raw_dump::Found { ubi, start, dump }| {
         let path = path.to_owned();
         UbiImage { path, file_size, start, ubi, dump }
     }))

@@ -4,10 +4,12 @@
 //! 1. Nothing is written to a file whose eraseblocks are only guessed, or that holds more than the
 //!    file system, unless the caller tells what is the file system's.
 
-use super::{image, raw_ubi};
+use super::flash::SIZE_HINT;
+use super::{image, raw_dump};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
 use crate::text;
+use eraseblock_jffs2::rw::MIN_BLOCKS;
 use eraseblock_jffs2::{Jffs2, OpenOptions, Shape, Source};
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::MAGIC;
@@ -17,9 +19,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The fewest blocks of a file system (spec: jffs2 12.6).
-const MIN_BLOCKS: u64 = 5;
 
 /// The flash, and what mounting has to know of it.
 pub(crate) struct Jffs2Flash {
@@ -57,7 +56,7 @@ pub(crate) fn open(
         return Err(Failure::new("there is no JFFS2 in it"));
     };
     if dump.is_some() {
-        return Err(raw_ubi::only_read());
+        return Err(raw_dump::only_read());
     }
     let shape = jffs2.info().shape;
     let stored = stored_blocks(&file, &shape)?;
@@ -66,7 +65,7 @@ pub(crate) fn open(
         let count = Some(blocks(&shape, stored, size)?);
         Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
     } else {
-        let blocks = stored.max(MIN_BLOCKS);
+        let blocks = stored.max(MIN_BLOCKS.into());
         let size = shape.start.saturating_add(blocks.saturating_mul(shape.erase_size.into()));
         let whole = Padded { file, size };
         Arc::new(ImageFile::new(whole, &image_shape(&shape, None))?)
@@ -134,10 +133,9 @@ fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Failure>
     let peb = u64::from(shape.erase_size);
     let count = size.map_or(stored, |size| size / peb);
     let are = |count| format!("{count} eraseblocks of {}", text::size(peb));
-    if count < MIN_BLOCKS {
+    if count < MIN_BLOCKS.into() {
         let message = format!("the image has {}, expected at least {MIN_BLOCKS}", are(count));
-        return Err(Failure::new(message)
-            .hint("--size SIZE gives an image file the size of the flash it is made for"));
+        return Err(Failure::new(message).hint(SIZE_HINT));
     }
     if stored > count && shape.start == 0 {
         return Err(Failure::usage(format!("--size: the image has {} already", are(stored))));

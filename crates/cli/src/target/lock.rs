@@ -3,9 +3,8 @@
 //! its process ends.
 
 use crate::failure::Failure;
-use std::ffi::OsString;
+use crate::mounts;
 use std::fs::{File, TryLockError};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -66,32 +65,8 @@ fn written_to(path: &Path) -> Failure {
 /// Where a file is mounted by us.
 fn mounted_at(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
-    let mounts = std::fs::read("/proc/self/mounts").ok()?;
-    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut words = line.split(|byte| *byte == b' ').map(unescaped);
-        Some((words.next()?, words.next()?, words.next()?))
-    });
-    mounts.find_map(|(source, dir, kind)| {
-        (kind == "fuse.eraseblock" && Path::new(&source) == path).then(|| dir.into())
-    })
-}
-
-/// A word of the kernel's list of mounts: blanks and backslashes in it are octal numbers.
-fn unescaped(word: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| *first == b'\\');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(code) = code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
-            bytes.push(code);
-            rest = &behind[3..];
-        } else {
-            bytes.push(*first);
-            rest = behind;
-        }
-    }
-    OsString::from_vec(bytes)
+    let mut mounts = mounts::all().ok()?.into_iter();
+    mounts.find(|mount| mount.image.as_deref() == Some(&path)).map(|mount| mount.dir)
 }
 
 #[cfg(test)]
@@ -116,11 +91,5 @@ mod tests {
         assert!(reading(file.path()).unwrap().is_some());
         ending.join().unwrap();
         assert!(reading(Path::new("/nonexistent")).unwrap().is_none());
-    }
-
-    #[test]
-    fn blanks_in_the_list_of_mounts_are_numbers() {
-        assert_eq!(unescaped(b"/a\\040b\\134"), "/a b\\");
-        assert_eq!(unescaped(b"\\9\\04"), "\\9\\04");
     }
 }

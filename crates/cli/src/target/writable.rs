@@ -7,6 +7,7 @@ use super::lock::lock;
 use super::{Place, bare, device, jffs2_image, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
+use crate::recovery;
 use crate::session::Session;
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
@@ -17,7 +18,8 @@ use eraseblock_ubi::detect::detect;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
-use eraseblock_vfs::{FsError, WritableFileSystem};
+use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -77,6 +79,9 @@ impl Mode {
     }
 }
 
+/// How a failure begins to tell why nothing more is written.
+const TURNED: &str = "the file system turned read-only";
+
 #[derive(Clone, Debug)]
 enum Mounted {
     Ubifs(Arc<UbifsMount>),
@@ -100,6 +105,13 @@ pub(crate) struct Below {
 }
 
 impl Below {
+    /// Does one bounded piece of UBI's background work; says whether there is more.
+    pub(crate) fn background_step(&self) -> Result<bool, FsError> {
+        let step = self.ubi.as_ref().map(UbiDevice::background_step);
+        let step = step.unwrap_or(Ok(false));
+        step.map_err(|error| FsError::from_source(FsErrorKind::Io, error))
+    }
+
     fn rest(&self) -> Result<(), Failure> {
         if let Some(ubi) = &self.ubi {
             ubi.flush()?;
@@ -119,6 +131,8 @@ pub(crate) struct Writable {
     below: Arc<Below>,
     volume: Option<VolumeId>,
     read_only: bool,
+    /// What the user pointed at.
+    target: OsString,
 }
 
 impl Writable {
@@ -148,12 +162,29 @@ impl Writable {
         &self.below
     }
 
+    /// What the user pointed at.
+    pub(crate) fn target(&self) -> &OsStr {
+        &self.target
+    }
+
+    /// A failure with its reason and the next step, if the file system turned read-only over it.
+    pub(crate) fn explained(&self, failure: Failure) -> Failure {
+        let reason = self.fs().why_read_only().filter(|_| !self.read_only);
+        match reason {
+            None => failure,
+            Some(reason) if failure.message().contains(TURNED) => failure.because(&reason),
+            Some(reason) => failure
+                .because(&format!("{TURNED}: {reason}"))
+                .also(recovery::after_read_only(&self.target)),
+        }
+    }
+
     /// Verifies every structure; what does not hold is a finding or, at worst, the error.
     pub(crate) fn check(&self) -> Result<Findings, FsError> {
         match &self.fs {
-            Mounted::Ubifs(fs) => fs.check().map_err(|error| {
-                FsError::from_source(eraseblock_vfs::FsErrorKind::Corrupted, error)
-            }),
+            Mounted::Ubifs(fs) => {
+                fs.check().map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))
+            }
             Mounted::Jffs2(fs) => fs.check().map(|()| Findings::new()),
         }
     }
@@ -171,8 +202,14 @@ impl Writable {
         if self.read_only {
             return Ok(());
         }
-        self.fs().unmount()?;
-        self.below.rest()
+        let unmounted = self.fs().unmount().map_err(Failure::from);
+        let done = unmounted.and_then(|()| self.below.rest());
+        let shown = self.target.display();
+        match (done, self.fs().why_read_only()) {
+            (Err(failure), _) => Err(self.explained(failure)),
+            (Ok(()), Some(_)) => Err(self.explained(Failure::new(shown.to_string()))),
+            (Ok(()), None) => Ok(()),
+        }
     }
 }
 
@@ -267,7 +304,8 @@ fn open_jffs2(
     let (fs, report) = Jffs2Rw::mount(device, &options)?;
     session.report(report.findings);
     let fs = Mounted::Jffs2(Arc::new(fs));
-    Ok(Writable { fs, below: Arc::new(below), volume: None, read_only: mode.read_only })
+    let (below, target) = (Arc::new(below), place.target());
+    Ok(Writable { fs, below, volume: None, read_only: mode.read_only, target })
 }
 
 /// The flash under a JFFS2; of an image, `options` learns what its flash would tell.
@@ -325,8 +363,8 @@ fn read_ubifs(
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
     session.report(findings);
-    let below = Arc::new(Below::default());
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: true })
+    let (fs, below) = (Mounted::Ubifs(Arc::new(fs)), Arc::new(Below::default()));
+    Ok(Writable { fs, below, volume: None, read_only: true, target: place.target() })
 }
 
 /// A UBIFS in a volume of the kernel's UBI.
@@ -334,8 +372,8 @@ fn open_volume_node(place: &Place, mode: Mode, session: &mut Session) -> Result<
     let node = Arc::new(UbiChar::open(&place.path, true).map_err(device::failure)?);
     let (fs, findings) = UbifsMount::mount(node, mode.ubifs())?;
     session.report(findings);
-    let below = Arc::new(Below::default());
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: false })
+    let (fs, below) = (Mounted::Ubifs(Arc::new(fs)), Arc::new(Below::default()));
+    Ok(Writable { fs, below, volume: None, read_only: false, target: place.target() })
 }
 
 /// A bare UBIFS image.
@@ -359,8 +397,9 @@ fn open_bare(
     };
     let (fs, findings) = mounted.context(place.path.display())?;
     session.report(findings);
-    let below = Arc::new(Below { lock, ..Below::default() });
-    Ok(Writable { fs: Mounted::Ubifs(Arc::new(fs)), below, volume: None, read_only: false })
+    let (fs, below) = (Mounted::Ubifs(Arc::new(fs)), Below { lock, ..Below::default() });
+    let (below, target) = (Arc::new(below), place.target());
+    Ok(Writable { fs, below, volume: None, read_only: false, target })
 }
 
 fn open_ubifs(
@@ -379,17 +418,18 @@ fn open_ubifs(
     };
     let flash = Flash::open(&args, true)?;
     let ubi = flash.ubi(&args, true)?;
-    let mut mounts = Vec::new();
+    let mut mounts: Vec<(VolumeId, Mounted, OsString)> = Vec::new();
     for name in volumes {
         let volume = volume_of(&flash, name.as_deref(), &ubi)?;
-        if mounts.iter().any(|(id, _)| *id == volume.id) {
+        if mounts.iter().any(|(id, ..)| *id == volume.id) {
             return Err(Failure::usage("a volume can be mounted for writing only once"));
         }
         let device = Arc::new(ubi.volume(volume.id)?);
         let mounted = UbifsMount::mount(device, mode.ubifs());
         let (fs, findings) = mounted.context(flash.path.display())?;
         session.report(findings);
-        mounts.push((volume.id, Mounted::Ubifs(Arc::new(fs))));
+        let target = Place { path: flash.path.clone(), volume: name.clone() }.target();
+        mounts.push((volume.id, Mounted::Ubifs(Arc::new(fs)), target));
     }
     let below = Arc::new(Below {
         ubi: Some(ubi),
@@ -399,9 +439,9 @@ fn open_ubifs(
         _flash: Some(flash),
         lock: None,
     });
-    let writable = |(id, fs)| {
+    let writable = |(id, fs, target)| {
         let below = Arc::clone(&below);
-        Writable { fs, below, volume: Some(id), read_only: false }
+        Writable { fs, below, volume: Some(id), read_only: false, target }
     };
     Ok(mounts.into_iter().map(writable).collect())
 }

@@ -20,5 +20,6 @@ mod mount_posix;
 mod mount_rw;
 mod mount_users;
 mod read;
+mod recovery;
 mod sample;
 mod serve;

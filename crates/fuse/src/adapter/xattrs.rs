@@ -4,6 +4,7 @@ use super::Adapter;
 use crate::acl::{self, Acl};
 use crate::convert::now;
 use crate::errno::Fault;
+use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::{FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, INodeNo, Request};
 
@@ -24,17 +25,13 @@ pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
     }
 }
 
-fn is_list(name: &[u8]) -> bool {
-    name == acl::ACCESS || name == acl::DEFAULT
-}
-
 impl Adapter {
     pub(super) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Fault> {
         if let (Some(status), crate::STATUS, INodeNo(1)) = (&self.manner.status, name, node) {
             return Ok(status.text().into_bytes());
         }
         let value = self.served.reading().xattr(self.ino(node), name)?;
-        if !is_list(name) {
+        if !is_acl_name(name) {
             return Ok(value);
         }
         let list = Acl::decode(&value).ok_or(Errno::EIO)?;
@@ -69,7 +66,7 @@ impl Adapter {
             2 => XattrMode::Replace,
             _ => return Err(Errno::EINVAL.into()),
         };
-        if !is_list(name) {
+        if !is_acl_name(name) {
             fs.set_xattr(ino, name, value, mode, now())?;
             return self.changed(fs);
         }

@@ -7,7 +7,7 @@ use super::nodelist::{List, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
 use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName};
-use super::state::{Collection, InodeCache, Reserves, State};
+use super::state::{Closed, Collection, InodeCache, Reserves, State};
 use super::summary::Collector;
 use super::suspect::Suspects;
 use super::wbuf::Wbuf;
@@ -61,7 +61,11 @@ pub(crate) fn mount(
         gc: Collection::default(),
         compress: Compress::default(),
         read_only: options.read_only,
-        closed: no_write.map(|_| "a node of unknown type forbids writing"),
+        closed: no_write.map(|(at, node_type)| {
+            Closed::Because(format!(
+                "{at}: a node of unknown type {node_type:#06x} forbids writing"
+            ))
+        }),
         late: Findings::new(),
         loaded: 0,
         scratch: Vec::new(),

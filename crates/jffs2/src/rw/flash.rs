@@ -10,8 +10,8 @@ use eraseblock_mtd::oob::{OobLayout, has_oob};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use std::sync::Arc;
 
-/// The fewest blocks of a file system.
-const MIN_BLOCKS: u32 = 5;
+/// The fewest erase blocks of a file system (spec: jffs2 12.6).
+pub const MIN_BLOCKS: u32 = 5;
 /// Block sizes that are handled, in bytes.
 const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4096..=1 << 26;
 /// Bytes of a cleanmarker in the out-of-band area.

@@ -5,7 +5,7 @@ use super::content::seconds;
 use super::names::refuse;
 use super::nodelist::List;
 use super::sabotage::Sabotage;
-use super::state::{State, damaged, io};
+use super::state::{Closed, State, damaged, io};
 use eraseblock_jffs2_format::acl;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_jffs2_format::encode::xattr_len;
@@ -184,8 +184,8 @@ impl State {
             return self.flash.mtd.sync().map_err(io);
         }
         let is_all_on_flash = self.wbuf.is_empty() && !self.suspects.has_lost;
-        match (self.closed, is_all_on_flash) {
-            (Some(why), false) => Err(FsError::new(FsErrorKind::Io, why)),
+        match (&self.closed, is_all_on_flash) {
+            (Some(closed), false) => Err(FsError::new(FsErrorKind::Io, closed.to_string())),
             _ => Ok(()),
         }
     }
@@ -417,8 +417,8 @@ impl WritableFileSystem for Jffs2Rw {
 
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         let mut state = self.lock();
-        if let Some(why) = state.closed.filter(|_| !read_only) {
-            return Err(FsError::new(FsErrorKind::ReadOnly, why));
+        if let (Some(closed), false) = (&state.closed, read_only) {
+            return Err(FsError::new(FsErrorKind::ReadOnly, closed.to_string()));
         }
         state.sync()?;
         if read_only {
@@ -432,7 +432,14 @@ impl WritableFileSystem for Jffs2Rw {
         let mut state = self.lock();
         state.sync()?;
         state.seal()?;
-        state.closed = Some("the file system has been unmounted");
+        state.closed.get_or_insert(Closed::Unmounted);
         Ok(())
+    }
+
+    fn why_read_only(&self) -> Option<String> {
+        match &self.lock().closed {
+            Some(Closed::Because(reason)) => Some(reason.clone()),
+            Some(Closed::Unmounted) | None => None,
+        }
     }
 }

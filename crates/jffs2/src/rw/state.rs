@@ -21,6 +21,7 @@ use eraseblock_base::random::SplitMix64;
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Loaded inodes that are kept, besides those at work.
 pub(crate) const CACHE_INODES: usize = 1024;
@@ -51,6 +52,24 @@ impl InodeCache {
             self.nodes.reserve_exact(1 + self.nodes.len() / 16);
         }
         self.nodes.push(place);
+    }
+}
+
+/// Why nothing is written any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Closed {
+    /// It has been unmounted.
+    Unmounted,
+    /// Something was lost, or a node forbids it: what, and where.
+    Because(String),
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmounted => f.write_str("the file system has been unmounted"),
+            Self::Because(reason) => write!(f, "the file system is read-only: {reason}"),
+        }
     }
 }
 
@@ -100,8 +119,8 @@ pub(crate) struct State {
     pub(crate) gc: Collection,
     pub(crate) compress: Compress,
     pub(crate) read_only: bool,
-    /// Writing is over for good: after an unmount, a node that forbids it, or a loss.
-    pub(crate) closed: Option<&'static str>,
+    /// Writing is over for good.
+    pub(crate) closed: Option<Closed>,
     /// What was found since mounting.
     pub(crate) late: Findings,
     /// Loaded inodes, about.
@@ -184,9 +203,9 @@ impl State {
 
     /// Refuses to write where that is not possible.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
-        let why = match (self.closed, self.read_only) {
-            (Some(why), _) => why,
-            (None, true) => "the file system is mounted read-only",
+        let why = match (&self.closed, self.read_only) {
+            (Some(closed), _) => closed.to_string(),
+            (None, true) => "the file system is mounted read-only".to_owned(),
             (None, false) => return Ok(()),
         };
         Err(FsError::new(FsErrorKind::ReadOnly, why))

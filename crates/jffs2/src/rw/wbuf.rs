@@ -11,9 +11,9 @@ use super::flash::Flash;
 use super::nodelist::{List, NodeRef, RefKind};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
-use super::state::{State, io};
+use super::state::{Closed, State, io};
 use super::write::NewNode;
-use eraseblock_base::Location;
+use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2_format::constants::HEADER_LEN;
 use eraseblock_jffs2_format::encode;
 use eraseblock_mtd::MtdError;
@@ -97,6 +97,7 @@ impl State {
 
     /// Brings the buffer to flash, the page filled up with padding.
     pub(crate) fn flush(&mut self) -> Result<(), FsError> {
+        let mut cause = String::new();
         for _ in 0..ATTEMPTS {
             let Some(block) = self.blocks.next().filter(|_| !self.wbuf.is_empty()) else {
                 self.release_pending();
@@ -104,10 +105,13 @@ impl State {
             };
             match self.pad(block) {
                 Ok(()) => {}
-                Err(error) => self.write_failed(block, error)?,
+                Err(error) => {
+                    cause = placed(block, &error);
+                    self.write_failed(block, error)?;
+                }
             }
         }
-        Err(self.lose("nodes of the write buffer cannot be brought to flash"))
+        Err(self.lose("nodes of the write buffer cannot be brought to flash", &cause))
     }
 
     /// Fills the page up (spec: jffs2 16).
@@ -140,7 +144,8 @@ impl State {
         if !matches!(error, MtdError::Failed { .. } | MtdError::Io { .. }) {
             return Err(io(error));
         }
-        let at = Location::peb(eraseblock_base::Peb::new(block));
+        let at = Location::peb(Peb::new(block));
+        let cause = placed(block, &error);
         self.late.warn(at, "program-failed", error.to_string());
         if !self.flash.has_buffer() {
             return Ok(());
@@ -152,7 +157,7 @@ impl State {
             Err(FsError::new(FsErrorKind::Io, "too many blocks in a row cannot be programmed"))
         };
         self.wbuf.depth -= 1;
-        result.map_err(|_| self.lose("nodes of the write buffer are lost"))
+        result.map_err(|_| self.lose("nodes of the write buffer are lost", &cause))
     }
 
     fn leave_block(&mut self, block: u32) -> Result<(), FsError> {
@@ -221,9 +226,17 @@ impl State {
     }
 
     /// Something that was promised cannot be kept: nothing is written any more.
-    pub(crate) fn lose(&mut self, what: &'static str) -> FsError {
-        self.closed = Some("the file system turned read-only after a failure of the medium");
-        self.late.error(Location::Whole, "turned-read-only", what);
-        FsError::new(FsErrorKind::Io, what)
+    fn lose(&mut self, what: &str, cause: &str) -> FsError {
+        let reason = format!("{cause}: {what}");
+        self.late.error(Location::Whole, "turned-read-only", reason.as_str());
+        self.closed.get_or_insert_with(|| Closed::Because(reason.clone()));
+        FsError::new(FsErrorKind::Io, reason)
     }
+}
+
+/// A failure in a block, with its place.
+fn placed(block: u32, error: &MtdError) -> String {
+    let said = error.to_string();
+    let is_placed = said.starts_with("peb ");
+    if is_placed { said } else { format!("{}: {said}", Location::peb(Peb::new(block))) }
 }

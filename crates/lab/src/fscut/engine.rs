@@ -179,6 +179,7 @@ impl<'a> Lab<'a> {
     /// Does the operations, then judges the cuts of all of them.
     fn sequence(&self, id: &CutId, live: &mut Live<'_>, mut ops: Ops<'_>, report: &mut FsReport) {
         let mut jobs = Vec::new();
+        let mut hashes = None;
         let mut candidate = report.events;
         let mut problem = None;
         while let Some(op) = ops.next(live) {
@@ -187,7 +188,7 @@ impl<'a> Lab<'a> {
             report.events += step.events.len() as u64;
             problem.clone_from(&step.problem);
             let operations = step.during.operations.clone();
-            self.jobs(id, step, &mut jobs, &mut candidate);
+            self.jobs(id, step, &mut jobs, &mut hashes, &mut candidate);
             if problem.is_some() {
                 report.violations.extend(problem.take().map(|it| uncut(id, operations, it)));
                 break;
@@ -203,7 +204,15 @@ impl<'a> Lab<'a> {
         self.judge_all(jobs, report);
     }
 
-    fn jobs(&self, id: &CutId, step: Step, jobs: &mut Vec<Job>, candidate: &mut u64) {
+    /// What there is to judge of a step. `hashes` go from one step of a file system to the next.
+    fn jobs(
+        &self,
+        id: &CutId,
+        step: Step,
+        jobs: &mut Vec<Job>,
+        hashes: &mut Option<Hashes>,
+        candidate: &mut u64,
+    ) {
         let stride = u64::from(self.options.judge_every.max(1));
         let mut chosen = Vec::new();
         for event in step.events {
@@ -216,9 +225,8 @@ impl<'a> Lab<'a> {
                 chosen.push((event, variants));
             }
         }
-        let mut hashes = None;
         for (event, variants) in chosen {
-            let event = with_hash(event, &mut hashes);
+            let event = with_hash(event, hashes);
             for variant in variants {
                 let id = id.then(event.0.event.number, Cut::During(variant));
                 let origin = Origin::Event(event.clone(), variant);
@@ -276,10 +284,10 @@ impl<'a> Lab<'a> {
     fn judge_one(&self, job: &Job, chip: Chip, number: u64) -> Outcome {
         let every = |n: u32| n != 0 && number.is_multiple_of(u64::from(n));
         let nested = every(self.options.nested_every);
-        let read_only = every(self.options.read_only_every);
+        let closely = every(self.options.closely_every);
         let mut outcome = Outcome::default();
         outcome.variants.push(job.variant());
-        let case = self.case(job.id.clone(), &job.allowed, read_only);
+        let case = self.case(job.id.clone(), &job.allowed, closely);
         let Verdict { violation, events, came_later } = case.judge(chip, nested);
         outcome.violations.extend(violation);
         outcome.came_later += u64::from(came_later);
@@ -312,8 +320,8 @@ impl<'a> Lab<'a> {
         outcome
     }
 
-    fn case<'b>(&'b self, id: CutId, allowed: &'b Allowed, read_only: bool) -> Case<'b> {
-        Case { target: self.target, rules: &self.rules, id, allowed, read_only }
+    fn case<'b>(&'b self, id: CutId, allowed: &'b Allowed, closely: bool) -> Case<'b> {
+        Case { target: self.target, rules: &self.rules, id, allowed, closely }
     }
 }
 
@@ -407,11 +415,11 @@ impl Lab<'_> {
     ) -> Result<Option<FsViolation>, FsLabError> {
         let whole = CutId { cuts: Vec::new(), ..id.clone() };
         let mut problem = None;
-        let mut jobs = Vec::new();
+        let (mut jobs, mut hashes) = (Vec::new(), None);
         while let Some(op) = ops.next(live) {
             let step = live.step(&op);
             problem.clone_from(&step.problem);
-            self.jobs(&whole, step, &mut jobs, &mut 0);
+            self.jobs(&whole, step, &mut jobs, &mut hashes, &mut 0);
             if let Some(violation) = self.follow_any(id, &mut jobs, met)? {
                 return Ok(Some(violation));
             }

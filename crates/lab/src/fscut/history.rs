@@ -3,7 +3,7 @@
 use super::target::{Order, Rules};
 use super::tree::Tree;
 use eraseblock_vfs::ops::{Object, Op, Slots, find};
-use eraseblock_vfs::{Ino, ModelFs, RenameMode};
+use eraseblock_vfs::{FileSystem, Ino, ModelFs, RenameMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -67,8 +67,19 @@ impl History {
                 self.inode_floors.clear();
             }
             (Op::SyncFile(object), Order::Names) => self.settle_file(*object, slots),
+            (Op::Write { object, .. } | Op::Append(object, ..), Order::Names)
+                if self.is_sync(*object, slots) =>
+            {
+                self.settle_file(*object, slots);
+            }
             _ => {}
         }
+    }
+
+    /// Whether what is written to a file is durable at once.
+    fn is_sync(&self, object: Object, slots: &Slots) -> bool {
+        let model = &self.versions[self.last()].model;
+        find(model, slots, object).and_then(|ino| model.attr(ino)).is_ok_and(|attr| attr.flags.sync)
     }
 
     /// The inode, and with it every change of names it took part in and all before it.

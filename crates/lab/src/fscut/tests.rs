@@ -20,7 +20,8 @@ fn describe(report: &FsReport) -> String {
 
 #[test]
 fn a_right_file_system_passes() {
-    let mut plans: Vec<Plan> = (0..single_count()).step_by(3).map(Plan::Single).collect();
+    // It keeps no flags, which only the later ones have.
+    let mut plans: Vec<Plan> = (0..305).step_by(3).map(Plan::Single).collect();
     plans.extend((0..pair_count()).step_by(911).map(Plan::Pair));
     let report = explore(&ToyTarget(Bug::None), &options(plans)).unwrap();
     println!(

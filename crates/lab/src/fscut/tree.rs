@@ -80,6 +80,15 @@ impl Tree {
         Ok(())
     }
 
+    /// The times of the root become those of the root of `other`.
+    pub(crate) fn take_root_times_of(&mut self, other: &Self) {
+        let roots = (self.inodes.get_mut(&self.root), other.inodes.get(&other.root));
+        if let (Some(ours), Some(theirs)) = roots {
+            ours.attr.mtime = theirs.attr.mtime;
+            ours.attr.ctime = theirs.attr.ctime;
+        }
+    }
+
     /// Whether link counts are those that the names make.
     pub(crate) fn check_links(&self, root_links: u32) -> Result<(), String> {
         let entries: BTreeSet<(Ino, &[u8], Ino)> =

@@ -130,13 +130,8 @@ impl<'a> Witness<'a> {
         let operations = self.operations[recent..].to_vec();
         let allowed = Allowed { operations, history: history.clone() };
         let id = self.id.clone();
-        let case = Case {
-            target: self.target,
-            rules: &self.rules,
-            id,
-            allowed: &allowed,
-            read_only: true,
-        };
+        let case =
+            Case { target: self.target, rules: &self.rules, id, allowed: &allowed, closely: true };
         case.judge(chip, false).violation
     }
 

@@ -133,8 +133,54 @@ fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     add(change(DA, Change::Owner(7, 8)), DA, d);
     add(change(A, Change::Times(5, 6)), A, root);
     add(change(B, Change::Owner(3, 4)), B, root);
+    debug_assert_eq!(cores.len(), PAIRED);
+    cores.extend(more_cores());
     cores
 }
+
+/// How many of the single operations pairs are made of, so that the numbers of pairs stay what they
+/// are.
+const PAIRED: usize = 61;
+
+/// Single operations that are in no pair: flags of inodes, and forms of others.
+fn more_cores() -> Vec<(Vec<Op>, Object, Object)> {
+    let mut cores = Vec::new();
+    let (root, d) = (Object::Root, Object::At(D));
+    let mut add = |ops: Vec<Op>, object: Place, dir: Object| {
+        cores.push((ops, Object::At(object), dir));
+    };
+    let flags = |at, bits| Op::Change(Object::At(at), Change::Flags(bits));
+    add(vec![flags(A, COMPRESS | IMMUTABLE)], A, root);
+    add(vec![flags(A, COMPRESS | IMMUTABLE), flags(A, COMPRESS)], A, root);
+    let append = Op::Append(Object::At(A), 5000, Texture::Random);
+    add(vec![flags(A, COMPRESS | APPEND), append], A, root);
+    add(vec![flags(A, COMPRESS | SYNC), write(A, 4000, 5000, Texture::Random)], A, root);
+    add(vec![flags(DA, COMPRESS | SYNC), Op::Append(Object::At(DA), 300, Texture::Text)], DA, d);
+    add(vec![flags(A, 0), write(A, 0, 4096, Texture::Text)], A, root);
+    let made = Op::Create(DE, Make::Regular);
+    add(vec![flags(D, COMPRESS | DIRSYNC), made], DE, d);
+    add(vec![flags(D, COMPRESS | SYNC), made, write(DE, 0, 5000, Texture::Random)], DE, d);
+    add(vec![flags(D, COMPRESS | DIRSYNC), Op::Unlink(DA)], D, d);
+    add(vec![Op::Create(E, Make::Block)], E, root);
+    let unnamed = [Op::Unnamed(1, 0), Op::Append(Object::Slot(0), 5000, Texture::Random)];
+    add([unnamed.to_vec(), vec![Op::Link(Object::Slot(0), DE)]].concat(), DE, d);
+    add([unnamed.to_vec(), vec![Op::Release(0)]].concat(), A, d);
+    add(rename(A, DE, RenameMode::NoReplace), DE, d);
+    add(rename(A, DE, RenameMode::Whiteout), DE, d);
+    add(rename(A, B, RenameMode::Exchange), A, root);
+    add([vec![Op::Create(E, Make::Directory)], rename(DS, E, RenameMode::Exchange)].concat(), E, d);
+    let trusted = |object, len| Op::SetXattr(object, 2, len, XattrMode::Either);
+    add(vec![trusted(Object::At(B), 20), trusted(Object::At(B), 90)], B, root);
+    add(vec![Op::Change(Object::At(A), Change::Mode(0o4711))], A, root);
+    cores
+}
+
+// Bits of [`Change::Flags`].
+const COMPRESS: u8 = 1;
+const SYNC: u8 = 2;
+const IMMUTABLE: u8 = 4;
+const APPEND: u8 = 8;
+const DIRSYNC: u8 = 16;
 
 /// What may follow a sequence: nothing, three ways of making it durable, an unmount.
 const ENDS: u32 = 5;
@@ -153,6 +199,11 @@ fn core_count() -> u32 {
     u32::try_from(cores().len()).unwrap_or(u32::MAX)
 }
 
+/// Single operations that pairs are made of.
+fn paired_count() -> u32 {
+    u32::try_from(PAIRED).unwrap_or(u32::MAX)
+}
+
 /// How many [`Plan::Single`] there are.
 pub fn single_count() -> u32 {
     core_count() * ENDS
@@ -160,14 +211,14 @@ pub fn single_count() -> u32 {
 
 /// How many [`Plan::Pair`] there are.
 pub fn pair_count() -> u32 {
-    let count = core_count();
+    let count = paired_count();
     count * count * 3 * ENDS
 }
 
 /// The operations of a short sequence, after [`setup`]; `None` if there is none of this number.
 pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     let cores = cores();
-    let count = core_count();
+    let count = paired_count();
     let core = |number: u32| cores.get(usize::try_from(number).ok()?);
     match plan {
         Plan::Single(number) => {
@@ -176,7 +227,7 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
         }
         Plan::Pair(number) => {
             let (ends, pair) = (number % (3 * ENDS), number / (3 * ENDS));
-            let (first, object, dir) = core(pair / count)?;
+            let (first, object, dir) = core(pair / count).filter(|_| pair / count < count)?;
             let middle = match ends / ENDS {
                 0 => Vec::new(),
                 1 => end(1, *object, *dir),
@@ -337,6 +388,8 @@ mod tests {
                 assert!(done.is_ok(), "seq1-{number} {op:?}: {done:?}");
             }
         }
+        // The number of a sequence is its name: new ones come behind these.
+        assert_eq!((single_count(), pair_count()), (79 * ENDS, 61 * 61 * 3 * ENDS));
         assert!(short(Plan::Single(single_count())).is_none());
         assert!(short(Plan::Pair(pair_count() - 1)).is_some());
         assert!(short(Plan::Pair(pair_count())).is_none());

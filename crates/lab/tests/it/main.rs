@@ -1,9 +1,11 @@
 //! The laboratory from the outside: stacks survive, planted bugs do not, figures hold.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
 
+mod faults;
 mod figures;
 mod jffs2;
 mod powercut;
+mod promises;
 mod report;
 mod semantics;
 mod side_by_side;

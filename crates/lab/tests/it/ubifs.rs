@@ -2,7 +2,8 @@
 
 use crate::report::explored;
 use eraseblock_lab::fscut::{
-    FsOptions, Plan, Planted, Shown, pair_count, single_count, tight_ubifs, ubifs, ubifs_bugs,
+    FsOptions, Plan, Planted, Shown, pair_count, sabotaged_ubifs, single_count, tight_ubifs, ubifs,
+    ubifs_bugs,
 };
 use eraseblock_lab::powercut::Shape;
 use eraseblock_ubifs::rw::sabotage::Sabotage;
@@ -15,6 +16,18 @@ fn single_operations_survive_cuts_on_nand() {
             FsOptions { plans, judge_every: 9, nested_every: 997, ..FsOptions::default() };
         assert!(explored(&ubifs(shape), &options).violations.is_empty());
     }
+}
+
+/// The singles that are in no pair: what is written to a file that is synchronous has to be there
+/// when the write has returned.
+#[test]
+fn flags_and_rarer_forms_survive_cuts() {
+    let plans = (305..single_count()).map(Plan::Single).collect();
+    let options = FsOptions { plans, judge_every: 13, nested_every: 997, ..FsOptions::default() };
+    assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
+    let options = FsOptions { plans: vec![Plan::Single(320)], judge_every: 1, ..options };
+    let forgetful = sabotaged_ubifs(Sabotage::FsyncSkipsData);
+    assert!(!explored(&forgetful, &options).violations.is_empty());
 }
 
 #[test]

@@ -214,8 +214,7 @@ impl State {
         let marker = self.config.marker;
         let end = write.oob_offset as usize + write.oob.len();
         let covered = write.oob_offset <= marker.offset && (marker.offset as usize) < end;
-        let pages = marker.page_numbers(self.config.pages_per_peb());
-        if covered && pages.contains(&write.page) {
+        if covered && marker.page_numbers(self.config.pages_per_peb()).contains(&write.page) {
             return self.refresh_bad(write.peb);
         }
         Ok(())

@@ -33,12 +33,15 @@ impl State {
         let slot = self.store.get(range.peb);
         let plain = slot.faults.is_none() && !self.plan.touches_reads() && self.leaking().is_none();
         let page_size = self.config.page as usize;
+        let mut of_page = None;
         let (mut done, mut outcome) = (0, ReadOutcome::CLEAN);
         while done < buf.len() {
             let end = buf.len().min(done + page_size - range.from);
             let piece = &mut buf[done..end];
             if plain {
-                self.add_cost(cost, range, piece.len());
+                let is_next = range.continues && piece.len() == page_size;
+                let of_page = if is_next { &mut of_page } else { &mut None };
+                *cost += *of_page.get_or_insert_with(|| self.cost(range, piece.len()));
                 self.load_from(slot, range.peb, range.page, range.from, piece)?;
             } else {
                 let Some(read) = self.read_shared(tally, cost, range, piece)? else { break };
@@ -68,7 +71,7 @@ impl State {
         if judged && fault.is_some_and(|fault| fault.interrupted) {
             return Ok(None);
         }
-        self.add_cost(cost, range, buf.len());
+        *cost += self.cost(range, buf.len());
         let end = range.from + buf.len();
         let leaked = self.leaked_bits(range.peb, range.page, range.from, end)?;
         if fault.is_some() || !leaked.is_empty() {
@@ -90,9 +93,7 @@ impl State {
         let interrupted = self.page_fault(range.peb, range.page).is_some_and(|f| f.interrupted);
         let policy = self.config.rules.interrupted_read;
         self.judge(policy, interrupted, at, "reading a page whose program was interrupted")?;
-        let mut cost = ReadCost::default();
-        self.add_cost(&mut cost, range, buf.len());
-        let number = tally.add_reads(cost);
+        let number = tally.add_reads(self.cost(range, buf.len()));
         self.disturb(range.peb, number);
         if self.is_grave(range) {
             Rng::new(self.plan.seed ^ 0x6EA7_E000_0000_0003, number).fill(buf);
@@ -120,8 +121,8 @@ impl State {
         Ok(outcome)
     }
 
-    /// Adds one page read and its time (spec: mtd-nand 12.2).
-    fn add_cost(&self, cost: &mut ReadCost, range: PageRange, len: usize) {
+    /// One page read and its time (spec: mtd-nand 12.2).
+    fn cost(&self, range: PageRange, len: usize) -> ReadCost {
         let config = &self.config;
         let data = config.page as usize;
         let mut moved = len;
@@ -134,13 +135,13 @@ impl State {
             let steps = end.div_ceil(step) - range.from / step;
             moved = steps * step * config.stride() / data;
         }
-        cost.ns += match (config.is_nand(), range.continues) {
+        let ns = match (config.is_nand(), range.continues) {
             (true, _) => self.time_of(7, moved, config.timing.read_ns + 100),
             (false, false) => self.time_of(4, moved, config.timing.read_ns),
             (false, true) => self.time_of(0, moved, 0),
         };
-        cost.bytes += len.min(data.saturating_sub(range.from)) as u64;
-        cost.pages += 1;
+        let bytes = len.min(data.saturating_sub(range.from)) as u64;
+        ReadCost { pages: 1, bytes, ns }
     }
 
     /// Counts a read of the block; now and then one more of its bits is wrong from then on.

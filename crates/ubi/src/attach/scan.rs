@@ -1,5 +1,6 @@
 //! Reading the headers of eraseblocks (spec: ubi 8, 9.1).
 
+use crate::io::read_patiently;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
@@ -220,7 +221,7 @@ impl Scanner<'_> {
         buf: &mut [u8],
     ) -> Result<ReadQuality, MtdError> {
         let addr = self.device.geometry().address_of(peb) + u64::from(offset);
-        self.device.read(addr, buf).map(|outcome| self.quality(outcome))
+        read_patiently(self.device, addr, buf).map(|outcome| self.quality(outcome))
     }
 
     fn quality(&self, outcome: ReadOutcome) -> ReadQuality {

@@ -81,10 +81,11 @@ impl Volume {
     fn change_core<T>(
         &self,
         leb: Leb,
+        offset: u32,
         operation: &'static str,
         run: impl FnOnce(&mut Core) -> Result<T, UbiError>,
     ) -> Result<T, MtdError> {
-        let at = Location::VolumeLeb(self.id, leb, 0);
+        let at = Location::VolumeLeb(self.id, leb, offset);
         run(&mut self.exclusive()).map_err(|error| to_mtd(error, at, operation))
     }
 }
@@ -142,19 +143,19 @@ impl LebDevice for Volume {
     }
 
     fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
-        self.change_core(leb, "write", |core| core.write_leb(self.id, leb, offset, data))
+        self.change_core(leb, offset, "write", |core| core.write_leb(self.id, leb, offset, data))
     }
 
     fn change(&self, leb: Leb, data: &[u8]) -> Result<(), MtdError> {
-        self.change_core(leb, "change", |core| core.change_leb(self.id, leb, data))
+        self.change_core(leb, 0, "change", |core| core.change_leb(self.id, leb, data))
     }
 
     fn map(&self, leb: Leb) -> Result<(), MtdError> {
-        self.change_core(leb, "map", |core| core.map_leb(self.id, leb))
+        self.change_core(leb, 0, "map", |core| core.map_leb(self.id, leb))
     }
 
     fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
-        self.change_core(leb, "unmap", |core| core.unmap_leb(self.id, leb))
+        self.change_core(leb, 0, "unmap", |core| core.unmap_leb(self.id, leb))
     }
 
     fn sync(&self) -> Result<(), MtdError> {

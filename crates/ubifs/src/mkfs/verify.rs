@@ -1,5 +1,9 @@
 //! Walks a fresh image and holds it against the specification's section 21, for tests: whatever
 //! is wrong panics. It shares nothing with the builder but the format crate's decoding.
+//!
+//! It stays beside the check of a mounted file system because that one has to take what Linux leaves
+//! in a volume in use: a fresh image has no journal, stores no hole and wastes no byte, and one of the
+//! classic tool breaks rules that are not broken here.
 
 use eraseblock_base::{Leb, Location, align::align_up};
 use eraseblock_codec::Codec;

@@ -70,7 +70,10 @@ impl Fault {
             Self::CommitFirst => FsError::new(FsErrorKind::NoSpace, "the journal is full"),
             Self::Ubifs(error) => {
                 let kind = match (&error, error.class()) {
-                    (UbifsError::ReadOnly { .. }, _) => FsErrorKind::ReadOnly,
+                    (
+                        UbifsError::ReadOnly { .. } | UbifsError::Device(MtdError::ReadOnly { .. }),
+                        _,
+                    ) => FsErrorKind::ReadOnly,
                     (_, ErrorClass::NoSpace) => FsErrorKind::NoSpace,
                     (_, ErrorClass::Media | ErrorClass::TornByPowerCut) => FsErrorKind::Io,
                     (_, ErrorClass::Unsupported) => FsErrorKind::Unsupported,

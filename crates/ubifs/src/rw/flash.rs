@@ -7,11 +7,11 @@
 
 use super::activity::{Activity, BigLptActivity};
 use super::bulk::Ahead;
-use super::error::{Fault, Step};
+use super::error::{Fault, Step, at};
 use super::sabotage::Sabotage;
 use crate::error::UbifsError;
-use eraseblock_base::Leb;
 use eraseblock_base::align::align_up;
+use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_ubifs_format::encode::{self, index_len};
 use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
@@ -136,9 +136,13 @@ impl Flash {
         self.why_read_only.get_or_insert_with(|| reason.to_owned());
     }
 
-    fn done<T>(&mut self, result: Result<T, MtdError>) -> Step<T> {
+    /// Turns read-only when a primitive failed for good.
+    fn done<T>(&mut self, place: Location, result: Result<T, MtdError>) -> Step<T> {
         result.map_err(|error| {
-            self.turn_read_only(&error.to_string());
+            let said = error.to_string();
+            let is_placed = place == Location::Whole || said.contains(&place.to_string());
+            let reason = if is_placed { said } else { format!("{place}: {said}") };
+            self.turn_read_only(&reason);
             Fault::from(error)
         })
     }
@@ -201,7 +205,7 @@ impl Flash {
         self.check_writable()?;
         self.forget(leb);
         let result = self.device.write(Leb::new(leb), offset, data);
-        self.done(result)
+        self.done(at(leb, offset), result)
     }
 
     /// Replaces a LEB.
@@ -209,7 +213,7 @@ impl Flash {
         self.check_writable()?;
         self.forget(leb);
         let result = self.device.change(Leb::new(leb), data);
-        self.done(result)
+        self.done(at(leb, 0), result)
     }
 
     /// Replaces a LEB, by nothing if there is nothing left of it.
@@ -237,7 +241,7 @@ impl Flash {
         self.check_writable()?;
         self.forget(leb);
         let result = self.device.unmap(Leb::new(leb));
-        self.done(result)
+        self.done(at(leb, 0), result)
     }
 
     /// Erases a LEB for good, as only a bug does.
@@ -250,12 +254,12 @@ impl Flash {
         self.check_writable()?;
         self.forget(leb);
         let result = self.device.map(Leb::new(leb));
-        self.done(result)
+        self.done(at(leb, 0), result)
     }
 
     pub(super) fn sync(&mut self) -> Step<()> {
         let result = self.device.sync();
-        self.done(result)
+        self.done(Location::Whole, result)
     }
 }
 

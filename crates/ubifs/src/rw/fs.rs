@@ -420,4 +420,8 @@ impl WritableFileSystem for UbifsMount {
     fn unmount(&self) -> Result<(), FsError> {
         self.change(Core::leave_clean)
     }
+
+    fn why_read_only(&self) -> Option<String> {
+        self.lock().flash.why_read_only.clone()
+    }
 }

@@ -258,6 +258,8 @@ impl Core {
                     let new = Zbranch::leaf(live.key, leb, offset, live.len);
                     let Self { tnc, flash, lprops, .. } = self;
                     tnc.replace(flash, lprops, position, new)?;
+                    // A commit that has to come first gives the victim back as it is now.
+                    lprops.add_dirt(flash, victim, live.len)?;
                 }
                 None => self.waste(&moved)?,
             }

@@ -138,7 +138,8 @@ impl Core {
         self.sync_head(head)?;
         if let Err(fault) = self.add_bud(head, leb, start) {
             if !matches!(fault, Fault::CommitFirst) {
-                self.flash.turn_read_only("a journal head could not be moved");
+                let reason = format!("moving a journal head: {}", fault.describe());
+                self.flash.turn_read_only(&reason);
             }
             self.lprops.set_taken(&self.flash, leb, false)?;
             return Err(fault);
@@ -166,8 +167,8 @@ impl Core {
         let Self { flash, lprops, heads, .. } = self;
         let wbuf: &mut Wbuf = &mut heads[head];
         let result = wbuf.append(flash, lprops, nodes);
-        if result.is_err() {
-            flash.turn_read_only("the journal could not be written");
+        if let Err(fault) = &result {
+            flash.turn_read_only(&format!("writing the journal: {}", fault.describe()));
         }
         result
     }

@@ -18,7 +18,15 @@ fn is_media(error: &MtdError) -> bool {
 
 fn twice<T>(mut operation: impl FnMut() -> Result<T, MtdError>) -> Result<T, MtdError> {
     match operation() {
-        Err(error) if is_media(&error) => operation(),
+        Err(error) if is_media(&error) => second(error, operation()),
+        result => result,
+    }
+}
+
+/// What to tell of a second attempt: not that the device is read-only since the first.
+fn second<T>(first: MtdError, result: Result<T, MtdError>) -> Result<T, MtdError> {
+    match result {
+        Err(MtdError::ReadOnly { .. }) => Err(first),
         result => result,
     }
 }
@@ -66,7 +74,9 @@ impl LebDevice for Patient {
 
     fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
         match self.0.write(leb, offset, data) {
-            Err(error) if is_media(&error) => self.write_elsewhere(leb, offset, data),
+            Err(error) if is_media(&error) => {
+                second(error, self.write_elsewhere(leb, offset, data))
+            }
             result => result,
         }
     }

@@ -97,6 +97,30 @@ fn a_file_is_written_and_read_back() {
     checked(&fs).unwrap();
 }
 
+/// A collection that has to wait for a commit halfway gave its LEB back as if nothing had been moved
+/// out of it: the space of what had been moved was lost until the LEB was collected again.
+#[test]
+fn a_collection_that_waits_for_a_commit_counts_what_it_has_moved() {
+    let fs = mount(&empty(30)).unwrap();
+    let mut last = 0;
+    for round in 0..60_u32 {
+        let keep = fs.create(1, format!("keep-{round}").as_bytes(), &file(), NOW).unwrap();
+        let random = |at: u32| ((at ^ round).wrapping_mul(0x9E37_79B1) >> 13) as u8;
+        fs.write(keep, 0, &(0..3000).map(random).collect::<Vec<_>>(), NOW).unwrap();
+        fs.sync_file(keep).unwrap();
+        let churn = fs.create(1, format!("churn-{round}").as_bytes(), &file(), NOW).unwrap();
+        fs.write(churn, 0, &(0..9000).map(random).collect::<Vec<_>>(), NOW).unwrap();
+        for (name, age) in [("churn", 4), ("keep", 24)] {
+            if let Some(old) = round.checked_sub(age) {
+                fs.unlink(1, format!("{name}-{old}").as_bytes(), NOW).unwrap();
+            }
+        }
+        checked(&fs).unwrap_or_else(|error| panic!("{round}: {error}"));
+        last = fs.activity().leaf_lebs_collected;
+    }
+    assert!(last > 5, "{last}");
+}
+
 /// A volume and what is mounted on it.
 struct Mounted {
     volume: Arc<StrictLeb>,

@@ -1,17 +1,34 @@
 //! The form of access control lists: values of `system.posix_acl_access` and
 //! `system.posix_acl_default` as Linux hands them over (acl(5)).
 
-use super::names::{is_acl_name, quoted};
+use super::names::quoted;
 use super::refuse;
 use crate::error::{FsError, FsErrorKind};
 
-const VERSION: u32 = 2;
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
+/// The attribute of the list that guards an inode.
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
+/// The attribute of the list that a directory hands down.
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// What a list begins with: its version.
+pub const VERSION: u32 = 2;
+/// Kind of the entry of the owner.
+pub const USER_OBJ: u16 = 0x01;
+/// Kind of the entry of a user by number.
+pub const USER: u16 = 0x02;
+/// Kind of the entry of the file's group.
+pub const GROUP_OBJ: u16 = 0x04;
+/// Kind of the entry of a group by number.
+pub const GROUP: u16 = 0x08;
+/// Kind of the entry that limits all users and groups but the owner.
+pub const MASK: u16 = 0x10;
+/// Kind of the entry of everybody else.
+pub const OTHER: u16 = 0x20;
+
+/// Whether an extended attribute is an access control list.
+pub fn is_acl_name(name: &[u8]) -> bool {
+    name == ACCESS || name == DEFAULT
+}
 
 /// Refuses a value that is no access control list for one of the two names of lists (EINVAL);
 /// every value suits any other name.
@@ -33,10 +50,11 @@ pub fn is_acl(value: &[u8]) -> bool {
     let mut seen = 0;
     let mut last = 0;
     for entry in entries.chunks_exact(8) {
-        let (tag, permissions) = (u16::from_le_bytes([entry[0], entry[1]]), entry[2..4].to_vec());
+        let tag = u16::from_le_bytes([entry[0], entry[1]]);
+        let permissions = u16::from_le_bytes([entry[2], entry[3]]);
         let is_known = [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER].contains(&tag);
         let is_next = tag > last || tag == last && (tag == USER || tag == GROUP);
-        if !is_known || !is_next || permissions[0] > 7 || permissions[1] != 0 {
+        if !is_known || !is_next || permissions > 7 {
             return false;
         }
         last = tag;
@@ -80,8 +98,7 @@ mod tests {
             assert!(!is_acl(&list(entries)), "{entries:?}");
         }
         assert!(!is_acl(b"hello") && !is_acl(b"") && !is_acl(&list(&full)[..20]));
-        let access = b"system.posix_acl_access";
-        assert_eq!(check_acl_value(access, b"hello").unwrap_err().kind(), FsErrorKind::Invalid);
+        assert_eq!(check_acl_value(ACCESS, b"hello").unwrap_err().kind(), FsErrorKind::Invalid);
         assert!(check_acl_value(b"user.a", b"hello").is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! Names of entries and of extended attributes.
 
-use super::refuse;
+use super::{acl, refuse};
 use crate::attr::FileKind;
 use crate::error::{FsError, FsErrorKind};
 
@@ -32,14 +32,6 @@ pub const XATTR_NAME_MAX: usize = 255;
 const NAMESPACES: [(&[u8], bool); 3] =
     [(b"user.", true), (b"trusted.", false), (b"security.", false)];
 
-/// The two names of access control lists, stored as Linux hands them over.
-const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-
-/// Whether an extended attribute is an access control list.
-pub fn is_acl_name(name: &[u8]) -> bool {
-    ACLS.contains(&name)
-}
-
 /// Refuses names of extended attributes: empty or over 255 bytes (ERANGE), in no namespace we
 /// keep (EOPNOTSUPP), without anything behind the prefix or with a NUL byte (EINVAL). `user.`
 /// names exist on regular files and directories only: elsewhere EPERM when `writing`, else
@@ -52,7 +44,7 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
     if name.contains(&0) {
         return refuse(FsErrorKind::Invalid, format!("{} has a NUL byte", quoted(name)));
     }
-    if is_acl_name(name) {
+    if acl::is_acl_name(name) {
         return check_acl(kind, name);
     }
     let Some((prefix, limited)) = NAMESPACES.iter().find(|row| name.starts_with(row.0)) else {
@@ -74,7 +66,7 @@ fn check_acl(kind: FileKind, name: &[u8]) -> Result<(), FsError> {
     if kind == FileKind::Symlink {
         return refuse(FsErrorKind::Unsupported, "a symbolic link has no access control list");
     }
-    if name == ACLS[1] && kind != FileKind::Directory {
+    if name == acl::DEFAULT && kind != FileKind::Directory {
         return refuse(FsErrorKind::NotPermitted, "only directories have default access lists");
     }
     Ok(())
@@ -121,9 +113,9 @@ mod tests {
         assert_eq!(kind(regular, b"system.x", true), Err(FsErrorKind::Unsupported));
         assert_eq!(kind(FileKind::Symlink, b"user.a", true), Err(FsErrorKind::NotPermitted));
         assert_eq!(kind(FileKind::Symlink, b"user.a", false), Err(FsErrorKind::NoAttribute));
-        assert_eq!(kind(regular, ACLS[0], true), Ok(()));
-        assert_eq!(kind(FileKind::Symlink, ACLS[0], true), Err(FsErrorKind::Unsupported));
-        assert_eq!(kind(regular, ACLS[1], true), Err(FsErrorKind::NotPermitted));
-        assert_eq!(kind(FileKind::Directory, ACLS[1], true), Ok(()));
+        assert_eq!(kind(regular, acl::ACCESS, true), Ok(()));
+        assert_eq!(kind(FileKind::Symlink, acl::ACCESS, true), Err(FsErrorKind::Unsupported));
+        assert_eq!(kind(regular, acl::DEFAULT, true), Err(FsErrorKind::NotPermitted));
+        assert_eq!(kind(FileKind::Directory, acl::DEFAULT, true), Ok(()));
     }
 }

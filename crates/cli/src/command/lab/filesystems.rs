@@ -157,10 +157,9 @@ fn catch(target: LabTarget, session: &mut Session) -> Result<(), Failure> {
         return session.json(&hunt);
     }
     let count = |is: fn(&Shown) -> bool| hunt.planted.iter().filter(|it| is(&it.shown)).count();
+    let violations = usize::from(hunt.control.is_some());
     session.lines([
-        format!("nothing planted: {} states, {} violations", hunt.control_states, {
-            u8::from(hunt.control.is_some())
-        }),
+        format!("nothing planted: {} states, {violations} violations", hunt.control_states),
         format!(
             "{} of {} caught, {} of them by a panic alone; {} that these cuts do not show",
             count(Shown::is_caught),

@@ -1,12 +1,14 @@
 //! What `mount --stats` tells of a mount in use: asked through an extended attribute of its root.
 
 use crate::failure::{Context, Failure};
+use crate::recovery;
 use crate::session::Session;
 use crate::style::Ink;
+use crate::target::held::Volume;
 use crate::target::writable::Below;
 use crate::text;
 use eraseblock_base::size::format_size;
-use eraseblock_fuse::{STATUS, Status, Traffic};
+use eraseblock_fuse::{STATUS, Served, Status, Traffic};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,9 @@ pub(crate) struct Place {
     volume: Option<String>,
     /// Where it is mounted.
     dir: String,
+    /// Why nothing is written any more although the mount is for writing.
+    #[serde(default)]
+    turned_read_only: Option<String>,
 }
 
 /// Erases per block.
@@ -63,8 +68,20 @@ pub(crate) struct Figures {
 /// One mount, and whether everything of it is in the image.
 #[derive(Debug)]
 struct Known {
-    place: Place,
+    volume: Option<String>,
+    dir: String,
+    served: Served,
     ended: AtomicBool,
+}
+
+impl Known {
+    fn place(&self) -> Place {
+        let turned_read_only = match &self.served {
+            Served::ReadOnly(_) => None,
+            Served::ReadWrite(fs) => fs.why_read_only(),
+        };
+        Place { volume: self.volume.clone(), dir: self.dir.clone(), turned_read_only }
+    }
 }
 
 /// What is known of the mounts of this process.
@@ -87,14 +104,12 @@ impl Watch {
     }
 
     /// Says where the volumes are mounted.
-    pub(super) fn set_mounts<'a>(
-        &self,
-        mounts: impl Iterator<Item = (Option<&'a [u8]>, &'a Path)>,
-    ) {
-        let known = mounts.map(|(volume, dir)| {
-            let volume = volume.map(text::name);
-            let place = Place { volume, dir: dir.display().to_string() };
-            Known { place, ended: AtomicBool::new(false) }
+    pub(super) fn set_mounts<'a>(&self, mounts: impl Iterator<Item = (&'a Volume, &'a Path)>) {
+        let known = mounts.map(|(volume, dir)| Known {
+            volume: volume.name.as_deref().map(text::name),
+            dir: dir.display().to_string(),
+            served: volume.served.clone(),
+            ended: AtomicBool::new(false),
         });
         // Set once, when everything is mounted.
         let _ = self.mounts.set(known.collect());
@@ -122,7 +137,7 @@ impl Watch {
         let mounts = known.iter().filter(|known| !known.ended.load(Ordering::Relaxed));
         Figures {
             target: self.target.clone(),
-            mounts: mounts.map(|known| known.place.clone()).collect(),
+            mounts: mounts.map(Known::place).collect(),
             read_only: self.below.is_none(),
             bytes_read: self.traffic.bytes_read(),
             bytes_written,
@@ -181,6 +196,13 @@ pub(crate) fn is_busy_with(other: &Path, dir: &Path) -> bool {
     ask(other).is_ok_and(|figures| figures.mounts.iter().any(|place| place.dir == dir))
 }
 
+/// Why the mount on `dir` writes nothing any more, if it has come to that.
+pub(crate) fn why_read_only(dir: &Path) -> Option<String> {
+    let shown = dir.display().to_string();
+    let mut places = ask(dir).ok()?.mounts.into_iter();
+    places.find(|place| place.dir == shown)?.turned_read_only
+}
+
 /// Shows how the mount on `dir` fares.
 pub(super) fn show(dir: &Path, session: &mut Session) -> Result<(), Failure> {
     let figures = ask(dir)?;
@@ -188,6 +210,9 @@ pub(super) fn show(dir: &Path, session: &mut Session) -> Result<(), Failure> {
         return session.json(&figures);
     }
     let lines = lines(&figures, session);
+    if figures.mounts.iter().any(|place| place.turned_read_only.is_some()) {
+        session.advise([recovery::while_in_use(&figures.target)]);
+    }
     session.lines(lines)
 }
 
@@ -198,6 +223,9 @@ fn lines(figures: &Figures, session: &Session) -> Vec<String> {
     for place in &figures.mounts {
         let volume = place.volume.as_deref().map_or(String::new(), |name| format!(" ({name})"));
         lines.push(format!("{}{}{volume}", label("on"), place.dir));
+        if let Some(reason) = &place.turned_read_only {
+            lines.push(format!("{}turned read-only: {reason}", label("writing")));
+        }
     }
     let (read, written) = (format_size(figures.bytes_read), format_size(figures.bytes_written));
     lines.push(format!("{}{read} read, {written} written", label("programs")));

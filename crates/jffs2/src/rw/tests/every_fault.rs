@@ -335,6 +335,8 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
         let late = fs.create(1, b"late", &FILE, at(5)).map_err(|error| error.kind());
         if done.is_err() && late == Err(FsErrorKind::ReadOnly) {
             assert!(fs.sync().is_err(), "{story}: what is lost is not called durable");
+            let why = fs.why_read_only().unwrap_or_default();
+            assert!(why.starts_with("peb "), "{story}: {why}");
         }
         *device.plan.lock().unwrap() = None;
         for (name, number) in &kept {

@@ -1,5 +1,6 @@
-//! A UBI in a raw dump of a NAND, with out-of-band bytes behind each page. Read like that, only the
-//! first header is where one is expected; read without those bytes, everything is.
+//! Raw dumps of a NAND, with out-of-band bytes behind each page, and how a UBI is found in one. Read
+//! like that, only its first header is where one is expected; read without those bytes, everything
+//! is.
 
 use super::image::hints;
 use crate::args::SizeArgs;
@@ -24,8 +25,12 @@ pub(super) struct Found {
 /// where they are expected, and with the fewest findings.
 type Rank = (bool, bool, u32, Reverse<u64>);
 
-/// The UBI in an image, or `None`. Where not everything is as Linux wants it, it may be a raw dump.
-pub(super) fn find(image: &Arc<dyn ReadAt>, sizes: &SizeArgs) -> Result<Option<Found>, Failure> {
+/// The UBI in an image, or `None` if there is none. Where not everything is as Linux wants it, it may
+/// be a raw dump.
+pub(super) fn find_ubi(
+    image: &Arc<dyn ReadAt>,
+    sizes: &SizeArgs,
+) -> Result<Option<Found>, Failure> {
     let plain = match detect(image, &hints(sizes))? {
         Some(detected) => Some(attach(Arc::clone(image), &detected, None)?),
         None => None,
@@ -45,7 +50,7 @@ pub(super) fn dump_of(
     if !RawDump::could_be(image.as_ref())? {
         return Ok(None);
     }
-    Ok(find(image, sizes)?.and_then(|found| found.dump))
+    Ok(find_ubi(image, sizes)?.and_then(|found| found.dump))
 }
 
 /// A UBI with volumes between the out-of-band bytes, if one explains more than `best`. Several sizes
