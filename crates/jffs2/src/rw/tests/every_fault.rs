@@ -383,6 +383,7 @@ fn any_call_may_fail_once_or_for_good() {
     }
 }
 
+/// The control is the test above: the same runs without a bug.
 #[test]
 fn forgotten_buffers_and_torn_space_are_caught() {
     for (kind, sabotage) in [
