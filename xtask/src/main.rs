@@ -14,6 +14,10 @@ mod turns;
 
 use std::process::ExitCode;
 
+/// What is measured in this process is measured as in the command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
                                    real Linux judges what is written and read here
