@@ -40,9 +40,10 @@ impl Breaches {
         self.findings.error(at, code, format!("{message} ({id})"));
     }
 
-    /// Something could not be read, or is not what it should be.
+    /// Something could not be read, or is not what it should be; the place is told once.
     fn fault(&mut self, at: Location, code: &'static str, id: &str, fault: &Fault) {
-        self.add(at, code, id, fault.describe());
+        let text = fault.describe();
+        self.add(at, code, id, text.strip_prefix(&format!("{at}: ")).unwrap_or(&text));
     }
 
     /// Takes the problems that a reader of an area met, and says whether there was any.

@@ -267,6 +267,10 @@ fn verdict(bytes: &Bytes) -> Result<Vec<String>, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = UbifsMount::mount(bytes.volume() as _, options).map_err(|error| error.to_string())?.0;
     let findings = fs.check().map_err(|error| error.to_string())?;
+    for finding in &findings {
+        let place = format!("{}: ", finding.at);
+        assert!(!finding.message.starts_with(&place), "{finding}: the place is told twice");
+    }
     Ok(findings.iter().map(ToString::to_string).collect())
 }
 
