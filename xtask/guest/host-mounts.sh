@@ -33,7 +33,7 @@ else
 fi
 eraseblock mount --rw $target /mnt
 oracle-manifest exotic /mnt/ours 5 $EXOTIC
-oracle-manifest mutate /mnt/work 7 400 1 300 </dev/null
+oracle-manifest mutate /mnt/work 7 120 1 300 </dev/null
 oracle-manifest list /mnt >"$OUT/ours-wrote"
 eraseblock --json mount --stats /mnt >"$OUT/stats"
 eraseblock umount /mnt
@@ -44,7 +44,7 @@ oracle-manifest list /mnt >"$OUT/linux-read"
 mkdir /tmp/second
 if eraseblock mount --rw $target /tmp/second 2>"$OUT/busy"; then exit 1; fi
 rmdir /tmp/second
-oracle-manifest mutate /mnt/linux 11 400 1 300 </dev/null
+oracle-manifest mutate /mnt/linux 11 120 1 300 </dev/null
 find /mnt/work -type f | awk 'NR % 3 == 0' | tr '\n' '\0' | xargs -0 -r rm -f
 oracle-manifest list /mnt >"$OUT/linux-wrote"
 linux_unmounts
@@ -60,7 +60,7 @@ rm /tmp/before /tmp/after
 # Ours goes on where Linux ended.
 eraseblock mount --rw $target /mnt
 rm -rf /mnt/linux
-oracle-manifest mutate /mnt/again 13 400 1 300 </dev/null
+oracle-manifest mutate /mnt/again 13 120 1 300 </dev/null
 oracle-manifest list /mnt >"$OUT/ours-wrote-again"
 eraseblock umount /mnt
 eraseblock check $target
