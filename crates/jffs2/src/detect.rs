@@ -129,17 +129,23 @@ pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Sha
 /// Whether there is something, and all of it is erased.
 fn is_blank(source: &Source, start: u64) -> Result<bool, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
-    let mut buf = vec![0; WINDOW];
-    let mut position = start;
-    while position < size {
-        let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
-        source.read(position, &mut buf[..len]).map_err(Jffs2Error::Read)?;
-        if !is_erased(&buf[..len]) {
+    Ok(start < size && is_range_erased(source, start, size)?)
+}
+
+/// Whether all bytes from one place to before another are erased.
+fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Error> {
+    let length = |position: u64| usize::try_from(end - position).unwrap_or(WINDOW).min(WINDOW);
+    let mut buf = vec![0; length(from)];
+    let mut position = from;
+    while position < end {
+        let piece = &mut buf[..length(position)];
+        source.read(position, piece).map_err(Jffs2Error::Read)?;
+        if !is_erased(piece) {
             return Ok(false);
         }
-        position += len as u64;
+        position += piece.len() as u64;
     }
-    Ok(start < size)
+    Ok(true)
 }
 
 /// The start of the block of the first node: on the grid of `phase`, or of the image when there is
@@ -153,16 +159,8 @@ fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
 /// The first block of a dump of a whole flash: erased ones before `start` belong to it, if there is
 /// nothing else.
 fn whole_flash(source: &Source, start: u64, erase_size: u32) -> u64 {
-    let mut block = vec![0; erase_size as usize];
-    let mut position = 0;
-    while position < start {
-        let is_grid = start.is_multiple_of(erase_size.into());
-        if !is_grid || source.read(position, &mut block).is_err() || !is_erased(&block) {
-            return start;
-        }
-        position += u64::from(erase_size);
-    }
-    0
+    let is_grid = start.is_multiple_of(erase_size.into());
+    if is_grid && is_range_erased(source, 0, start).unwrap_or(false) { 0 } else { start }
 }
 
 /// Valid headers in little and in big endian, until there are enough.
