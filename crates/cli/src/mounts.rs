@@ -1,6 +1,6 @@
 //! The host's table of mounts, with those of ours told by the image behind them.
 
-use eraseblock_fuse::source_path;
+use eraseblock_fuse::{decoded, source_path};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -37,16 +37,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
 
 /// Undoes `\040` and its like.
 fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *first == b'\\');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &tail[3..] } else { tail };
-    }
-    bytes
+    decoded(field, b'\\', 3, 8)
 }
 
 #[cfg(test)]

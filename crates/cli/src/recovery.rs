@@ -10,6 +10,9 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How a failure begins to tell why nothing more is written.
+pub(crate) const TURNED: &str = "the file system turned read-only";
+
 /// What a power cut leaves, and the next writable mount repairs.
 const REPAIRED: [&str; 22] = [
     "copy-incomplete",
@@ -145,7 +148,7 @@ impl Alarm {
             let Some(reason) = watched.fs.why_read_only() else { continue };
             if !watched.is_told.swap(true, Ordering::Relaxed) {
                 let name = &watched.name;
-                say(&format!("error: {name}: the file system turned read-only: {reason}"));
+                say(&format!("error: {name}: {TURNED}: {reason}"));
                 say(&format!("hint: {}", while_in_use(name)));
             }
         }

@@ -24,5 +24,5 @@ pub use background::Chore;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, mount};
 pub use served::Served;
-pub use source::{source_name, source_path};
+pub use source::{decoded, source_name, source_path};
 pub use status::{STATUS, Status, Traffic};

@@ -29,16 +29,22 @@ fn push_code(name: &mut String, byte: u8) {
 
 /// The path that [`source_name`] made this name of.
 pub fn source_path(name: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name;
+    PathBuf::from(OsString::from_vec(decoded(name, b'%', 2, 16)))
+}
+
+/// Text in which a mark and so many digits to a radix stand for a byte. What is no such code stands
+/// for itself.
+pub fn decoded(text: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
     while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).filter(|_| *first == b'%');
-        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        let code = tail.get(..digits).filter(|_| *first == mark);
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, radix).ok());
         bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &tail[2..] } else { tail };
+        rest = if byte.is_some() { &tail[digits..] } else { tail };
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    bytes
 }
 
 #[cfg(test)]

@@ -68,9 +68,12 @@ impl Report {
 
 /// The message of a format error without its place, which findings carry separately.
 pub(crate) fn strip_place(error: &FormatError) -> String {
-    let text = error.to_string();
-    let place = format!("{}: ", error.at());
-    text.strip_prefix(&place).map_or(text.clone(), str::to_owned)
+    without_place(&error.to_string(), error.at()).to_owned()
+}
+
+/// A text without the place it begins with, where that is this one.
+pub(crate) fn without_place(text: &str, at: Location) -> &str {
+    text.strip_prefix(&format!("{at}: ")).unwrap_or(text)
 }
 
 /// Findings made after opening, one for each place.

@@ -43,11 +43,20 @@ struct Game {
 #[derive(Debug)]
 struct Case {
     name: &'static str,
+    flash: &'static Flash,
+    played: Played,
+}
+
+#[derive(Debug)]
+struct Flash {
     /// Shell function and arguments that load the same chip in the guest.
     load: &'static str,
     shape: Shape,
-    played: Played,
 }
+
+const NAND_2K_FLASH: Flash = Flash { load: "load_nand 0x20,0xa1,0x00,0x15 64", shape: NAND_2K };
+const NAND_512_FLASH: Flash = Flash { load: "load_nand 0x98,0x76 384", shape: NAND_512 };
+const NOR_FLASH: Flash = Flash { load: "load_nor 6144 64", shape: NOR };
 
 const GAMES: [Game; 2] = [
     Game {
@@ -67,61 +76,40 @@ const GAMES: [Game; 2] = [
 ];
 
 const UBIFS: [Case; 3] = [
-    Case {
-        name: "nand2k-lzo",
-        load: "load_nand 0x20,0xa1,0x00,0x15 64",
-        shape: NAND_2K,
-        played: Played::Ubifs { compressor: "lzo" },
-    },
+    Case { name: "nand2k-lzo", flash: &NAND_2K_FLASH, played: Played::Ubifs { compressor: "lzo" } },
     Case {
         name: "nand512-zstd",
-        load: "load_nand 0x98,0x76 384",
-        shape: NAND_512,
+        flash: &NAND_512_FLASH,
         played: Played::Ubifs { compressor: "zstd" },
     },
-    Case {
-        name: "nor-none",
-        load: "load_nor 6144 64",
-        shape: NOR,
-        played: Played::Ubifs { compressor: "none" },
-    },
+    Case { name: "nor-none", flash: &NOR_FLASH, played: Played::Ubifs { compressor: "none" } },
 ];
 
 const JFFS2: [Case; 6] = [
     Case {
         name: "nand2k-with-oob",
-        load: "load_nand 0x20,0xa1,0x00,0x15 64",
-        shape: NAND_2K,
+        flash: &NAND_2K_FLASH,
         played: Played::Jffs2 { summary: false, oob: true },
     },
     Case {
         name: "nand512-with-oob",
-        load: "load_nand 0x98,0x76 384",
-        shape: NAND_512,
+        flash: &NAND_512_FLASH,
         played: Played::Jffs2 { summary: true, oob: true },
     },
     Case {
         name: "nand2k",
-        load: "load_nand 0x20,0xa1,0x00,0x15 64",
-        shape: NAND_2K,
+        flash: &NAND_2K_FLASH,
         played: Played::Jffs2 { summary: true, oob: false },
     },
     Case {
         name: "nand512",
-        load: "load_nand 0x98,0x76 384",
-        shape: NAND_512,
+        flash: &NAND_512_FLASH,
         played: Played::Jffs2 { summary: true, oob: false },
     },
-    Case {
-        name: "nor",
-        load: "load_nor 6144 64",
-        shape: NOR,
-        played: Played::Jffs2 { summary: true, oob: false },
-    },
+    Case { name: "nor", flash: &NOR_FLASH, played: Played::Jffs2 { summary: true, oob: false } },
     Case {
         name: "nor-without-summary",
-        load: "load_nor 6144 64",
-        shape: NOR,
+        flash: &NOR_FLASH,
         played: Played::Jffs2 { summary: false, oob: false },
     },
 ];
@@ -180,7 +168,7 @@ fn rounds(game: &Game, case: &Case) -> u32 {
 
 fn batch_case(game: &Game, case: &Case) -> BatchCase {
     let mut variables =
-        vec![("LOAD", case.load.to_owned()), ("ROUNDS", rounds(game, case).to_string())];
+        vec![("LOAD", case.flash.load.to_owned()), ("ROUNDS", rounds(game, case).to_string())];
     if case.played.has_oob() {
         variables.push(("OOB", "1".to_owned()));
     }
@@ -209,7 +197,7 @@ impl Player<'_> {
     }
 
     fn rounds(&self) -> Result<()> {
-        let mut chip = OurChip::new(self.case.shape, self.case.played)?;
+        let mut chip = OurChip::new(self.case.flash.shape, self.case.played)?;
         self.wait_for(&self.dir.join("case.sh"))?;
         for round in 1..=rounds(self.game, self.case) {
             let turn = chip.work(round).with_context(|| format!("round {round}, our turn"));
@@ -230,7 +218,7 @@ impl Player<'_> {
                 fs::remove_file(self.file("idle", round))?;
             }
             let image_of_linux = fs::read(self.file("linux", round))?;
-            chip = OurChip::of_image(self.case.shape, self.case.played, &image_of_linux)?;
+            chip = OurChip::of_image(self.case.flash.shape, self.case.played, &image_of_linux)?;
             let listed = fs::read_to_string(self.file("left", round))?;
             chip.hold_against(&listed).with_context(|| format!("round {round}, Linux's turn"))?;
             fs::remove_file(image)?;

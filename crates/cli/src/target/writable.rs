@@ -7,7 +7,7 @@ use super::lock::lock;
 use super::{Place, bare, device, jffs2_image, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
-use crate::recovery;
+use crate::recovery::{self, TURNED};
 use crate::session::Session;
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
@@ -78,9 +78,6 @@ impl Mode {
         Ok(RwOptions { read_only: self.read_only, compression, ..RwOptions::default() })
     }
 }
-
-/// How a failure begins to tell why nothing more is written.
-const TURNED: &str = "the file system turned read-only";
 
 #[derive(Clone, Debug)]
 enum Mounted {

@@ -23,6 +23,7 @@ mod space;
 
 use super::core::Core;
 use super::error::{Fault, Step};
+use crate::report::without_place;
 use eraseblock_base::{Findings, Location, Severity};
 use eraseblock_ubifs_format::lpt::LebProps;
 use eraseblock_ubifs_format::{Master, Reference};
@@ -42,8 +43,7 @@ impl Breaches {
 
     /// Something could not be read, or is not what it should be; the place is told once.
     fn fault(&mut self, at: Location, code: &'static str, id: &str, fault: &Fault) {
-        let text = fault.describe();
-        self.add(at, code, id, text.strip_prefix(&format!("{at}: ")).unwrap_or(&text));
+        self.add(at, code, id, without_place(&fault.describe(), at));
     }
 
     /// Takes the problems that a reader of an area met, and says whether there was any.
