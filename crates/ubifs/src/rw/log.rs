@@ -78,15 +78,17 @@ impl Core {
         let Self { flash, log, .. } = self;
         let slot = flash.ref_alsz;
         let added = u64::from(flash.leb_size - start);
+        let is_due = log.bud_bytes >= flash.bg_bud_bytes;
+        let is_leb_full = log.head_offset > flash.leb_size - slot;
+        // A commit that is due does not wait until one more LEB of the log has to be erased for it.
         if log.free_bytes(flash) < u64::from(slot) + log.reserve
             || log.bud_bytes + added > flash.max_bud_bytes
+            || (is_due && is_leb_full)
         {
             return Err(Fault::CommitFirst);
         }
-        if log.bud_bytes >= flash.bg_bud_bytes {
-            log.wants_commit = true;
-        }
-        if log.head_offset > flash.leb_size - slot {
+        log.wants_commit |= is_due;
+        if is_leb_full {
             log.head = Log::next_leb(flash, log.head);
             log.head_offset = 0;
             flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);

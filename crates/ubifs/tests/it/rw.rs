@@ -66,6 +66,27 @@ fn memory_follows_what_is_loaded() {
 }
 
 #[test]
+fn a_commit_that_is_due_comes_before_the_log_takes_another_leb() {
+    let volume = StrictLeb::new(15_872, 512, 2048, 600);
+    let mut options =
+        MkfsOptions { compressor: Compressor::None, ..MkfsOptions::new(15_872, 512, 600) };
+    (options.layout.journal_bytes, options.layout.log_lebs) = (Some(36 * 15_872), Some(6));
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    let fs = mount(&Arc::new(volume)).unwrap();
+    let ino = fs.create(1, b"long", &file(), NOW).unwrap();
+    for number in 0..1500 {
+        fs.write(ino, number * 4096, &[number as u8; 4096], NOW).unwrap();
+    }
+    fs.sync().unwrap();
+    let done = fs.activity();
+    assert!(done.commits > 8, "{done:?}");
+    // 31 slots in a LEB of the log, one of them for the start of a commit.
+    assert!(done.buds > done.commits * 24, "{done:?}");
+    assert!(done.log_wraps * 6 <= done.commits + 6, "{done:?}");
+}
+
+#[test]
 fn a_file_is_written_and_read_back() {
     let volume = empty(64);
     let content: Vec<u8> = (0..100_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
