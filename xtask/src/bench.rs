@@ -56,7 +56,7 @@ struct Bench {
 }
 
 /// The parts of the bench that run unless one is asked for, in their order.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "images",
     "jffs2",
     "jffs2-history",
@@ -65,10 +65,9 @@ const PARTS: [&str; 9] = [
     "ubifs-rw",
     "ubifs-large",
     "ubifs-linux",
+    "ubifs-linux-whole",
     "mount",
 ];
-/// Those that run only when asked for: they take an hour.
-const LONG_PARTS: [&str; 1] = ["ubifs-linux-whole"];
 
 /// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, and
 /// `--only PART`.
@@ -78,12 +77,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1)).cloned()
     };
     let only = option("--only");
-    let all = || PARTS.into_iter().chain(LONG_PARTS);
-    let parts: Vec<&str> = match &only {
-        None => PARTS.to_vec(),
-        Some(only) => all().filter(|part| only == part).collect(),
-    };
-    ensure!(!parts.is_empty(), "--only takes one of {}", all().collect::<Vec<_>>().join(", "));
+    let is_wanted = |part: &&str| only.as_ref().is_none_or(|only| only == part);
+    let parts: Vec<&str> = PARTS.into_iter().filter(is_wanted).collect();
+    ensure!(!parts.is_empty(), "--only takes one of {}", PARTS.join(", "));
     let work = root.join("target/bench");
     fs::create_dir_all(&work)?;
     let tree = match option("--tree") {
