@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const TURNED: &str = "the file system turned read-only";
 
 /// What a power cut leaves, and the next writable mount repairs.
-const REPAIRED: [&str; 22] = [
+const REPAIRED: [&str; 21] = [
     "copy-incomplete",
     "dangling-name",
     "fastmap-unusable",
@@ -26,7 +26,6 @@ const REPAIRED: [&str; 22] = [
     "log-recovered",
     "master-recovered",
     "node-dropped",
-    "orphans",
     "orphans-removed",
     "program-failed",
     "size-fixed",

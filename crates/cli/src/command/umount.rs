@@ -7,7 +7,7 @@ use crate::recovery;
 use crate::session::Session;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -51,11 +51,11 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
     })?;
     match why_read_only {
         None => Ok(()),
-        Some(reason) => {
+        Some((reason, target)) => {
             let message = "unmounted, but not everything is in the image: the file system turned \
                            read-only";
             let failure = Failure::new(format!("{}: {message}: {reason}", dir.display()));
-            Err(failure.hint(recovery::after_read_only(source.as_os_str())))
+            Err(failure.hint(recovery::after_read_only(OsStr::new(&target))))
         }
     }
 }

@@ -62,6 +62,11 @@ pub(crate) fn open(
     let stored = stored_blocks(&file, &shape)?;
     let device: Arc<dyn Mtd> = if write {
         is_told(path, args, size, &shape)?;
+        let unforced = OpenOptions { erase_size: None, ..options(args, false) };
+        let found = Source::Image(Arc::new(file.try_clone()?));
+        if let Some((jffs2, ..)) = image::find_jffs2(found, &unforced, None)? {
+            agrees(shape.erase_size, &jffs2.info().shape)?;
+        }
         let count = Some(blocks(&shape, stored, size)?);
         Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
     } else {
@@ -113,6 +118,25 @@ fn is_told(path: &Path, args: &ShapeArgs, size: Option<u64>, shape: &Shape) -> R
         ));
     }
     Ok(())
+}
+
+/// Refuses to write in eraseblocks that the image's own nodes contradict: a block of it would hold
+/// the start of another, or end inside a node.
+fn agrees(told: u32, found: &Shape) -> Result<(), Failure> {
+    let (size, is_proof) = (found.erase_size, found.is_certain);
+    let is_wrong = if is_proof {
+        !size.is_multiple_of(told)
+    } else {
+        size.is_multiple_of(told) && told < size
+    };
+    if !is_wrong {
+        return Ok(());
+    }
+    let least = if is_proof { "" } else { "at least " };
+    Err(Failure::usage(format!(
+        "--peb {told}: the nodes of the image lie in eraseblocks of {least}{}",
+        text::size(size.into())
+    )))
 }
 
 /// Blocks that the file has. It may end inside the last one, whose rest is erased; what follows the

@@ -229,6 +229,7 @@ pub(crate) fn open_volumes(
     session: &mut Session,
 ) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
+    image::refuse_folder(&place.path)?;
     if mode.read_only {
         session.keep_still(&place.path)?;
     }
@@ -268,7 +269,7 @@ fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
         Some(_) => return Ok(false),
     }
     if flash::is_chip(&place.path)? {
-        let chip = Chip::open_read_only(&place.path)?;
+        let chip = flash::open_chip(&place.path, false)?;
         return Ok(image::layout(&chip, &args.shape.sizes)?.is_none());
     }
     let file = File::open(&place.path)?;
@@ -320,7 +321,7 @@ fn below_jffs2(
             let options = MtdOptions { writable: write, ..MtdOptions::default() };
             Arc::new(MtdChar::open(path, options).map_err(device::failure)?)
         } else if flash::is_chip(path)? {
-            let chip = if write { Chip::open(path) } else { Chip::load(path) }?;
+            let chip = if write { flash::open_chip(path, true)? } else { Chip::load(path)? };
             Arc::clone(below.chip.insert(Arc::new(chip))) as Arc<dyn Mtd>
         } else {
             below.lock = if write { Some(lock(path, true)?) } else { None };

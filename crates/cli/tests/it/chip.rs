@@ -168,7 +168,7 @@ fn what_cannot_be_done_is_refused_with_a_hint() {
             2,
             "multiple",
         ),
-        (&["chip", "stats", "raw"], 3, "magic"),
+        (&["chip", "stats", "raw"], 3, "raw: not a simulated chip"),
         (&["chip", "cut", "c"], 2, "--after"),
         (&["chip", "cut", "c", "--after", "1", "--program", "E1"], 2, "begins with P"),
         (&["ubi", "mkvol", "c", "a"], 2, "--size"),

@@ -116,6 +116,28 @@ fn nothing_is_written_where_blocks_are_guessed() {
     assert_eq!(sample.ok(&["check", "short"]).err, "consistent\n");
 }
 
+/// A size that the image itself contradicts was believed, and the image written to.
+#[test]
+fn nothing_is_written_in_blocks_that_the_image_contradicts() {
+    let sample = sample();
+    let made = ["mkfs", "jffs2", "src", "-o"];
+    sample.ok(&[&made[..], &["proven", "--pad-to", "512KiB"], &TOLD].concat());
+    sample.ok(&[&made[..], &["guessed", "--peb", "64KiB", "--cleanmarker", "none"]].concat());
+    for (image, wrong, right) in
+        [("proven", &["32KiB", "20000"][..], "16KiB"), ("guessed", &["8KiB"], "64KiB")]
+    {
+        let put = |peb| sample.run(&["put", image, "noise", "x", "--size", "512KiB", "--peb", peb]);
+        let before = fs::read(sample.path(image)).unwrap();
+        for peb in wrong {
+            let run = put(peb);
+            assert_eq!(run.code, 2, "{peb}: {}", run.err);
+            assert!(run.err.contains("the nodes of the image lie in"), "{peb}: {}", run.err);
+        }
+        assert!(fs::read(sample.path(image)).unwrap() == before);
+        assert_eq!(put(right).code, 0);
+    }
+}
+
 #[test]
 fn an_image_that_ends_inside_a_block_is_all_there() {
     let sample = sample();

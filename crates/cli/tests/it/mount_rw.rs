@@ -267,7 +267,21 @@ fn what_is_written_to_is_not_read_from_beside_the_mount() {
         let place = format!("is being written to by the mount at {}", dir.display());
         assert!(run.err.contains(&place) && run.err.contains("umount"), "{}", run.err);
     }
+    // Nor is it written to, or replaced.
+    for arguments in [
+        &["put", "c:root", "src", "/new"][..],
+        &["mount", "c:root", "n", "--rw"],
+        &["ubi", "mkvol", "c", "more", "--lebs", "1"],
+        &["chip", "cut", "c", "--after", "1"],
+        &["mkfs", "jffs2", "src", "-o", "c", "--peb", "64KiB"],
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}: {}", run.err);
+        let place = format!("by the mount at {}", dir.display());
+        assert!(run.err.contains(&place) && run.err.contains("umount"), "{}", run.err);
+    }
     sample.ok(&["umount", "m"]);
+    assert_eq!(sample.ok(&["cat", "c:root", "/file"]).out.len(), 100_000);
     // Who only reads does not keep others from reading.
     if mounted("readers beside a reader", &sample.run(&["mount", "c:root", "m"])) {
         sample.ok(&["check", "c:root"]);
