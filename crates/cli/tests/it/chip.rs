@@ -241,6 +241,10 @@ fn a_chip_ages_until_its_data_is_lost() {
     assert!(corrected() > Some(0));
     sample.ok(&["chip", "age", "c", "--pass", "20000"]);
     assert!(!read(), "many are not");
+    sample.ok(&["chip", "age", "c", "--pass", "200000"]);
+    let refused = sample.run(&["check", "c"]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    assert_eq!(refused.err.matches("no copy of the volume table").count(), 1, "{}", refused.err);
     assert!(sample.ok(&["chip", "stats", "c"]).out.contains("retention   1 000 of a billion"));
     sample.ok(&["chip", "age", "c", "--off"]);
     assert!(read());

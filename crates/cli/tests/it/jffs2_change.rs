@@ -116,10 +116,33 @@ fn nothing_is_written_where_blocks_are_guessed() {
     assert_eq!(sample.ok(&["check", "short"]).err, "consistent\n");
 }
 
+/// A script on standard input is done line by line up to the first that cannot be.
+#[test]
+fn a_script_comes_from_standard_input() {
+    let sample = sample();
+    let made = ["mkfs", "jffs2", "src", "-o", "a", "--pad-to", "512KiB"];
+    sample.ok(&[&made[..], &TOLD].concat());
+    let edit = |script: &str| {
+        fs::write(sample.path("script"), script).unwrap();
+        sample
+            .classic("sh", &["-c", "exec \"$0\" edit a <script", env!("CARGO_BIN_EXE_eraseblock")])
+    };
+    let run = edit("# a comment\n\nmkdir d\nput noise d/n\ncheck\nquit\nrm -r d\n").unwrap();
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = edit("mkdir e\nrm nothing\nrm -r d\n").unwrap();
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("line 2: "), "{}", run.err);
+    let listed = sample.ok(&["ls", "a"]).out;
+    assert!(listed.contains("d\n") && listed.contains("e\n"), "{listed}");
+    sample.ok(&["get", "a", "/d/n", "back"]);
+    assert_eq!(fs::read(sample.path("back")).unwrap(), noise(40_000));
+}
+
 /// A size that the image itself contradicts was believed, and the image written to.
 #[test]
 fn nothing_is_written_in_blocks_that_the_image_contradicts() {
     let sample = sample();
+    fs::copy(sample.path("noise"), sample.path("src/noise")).unwrap();
     let made = ["mkfs", "jffs2", "src", "-o"];
     sample.ok(&[&made[..], &["proven", "--pad-to", "512KiB"], &TOLD].concat());
     sample.ok(&[&made[..], &["guessed", "--peb", "64KiB", "--cleanmarker", "none"]].concat());
