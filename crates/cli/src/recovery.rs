@@ -175,11 +175,17 @@ mod tests {
         steps(&findings, OsStr::new("a.ubi:root"))
     }
 
+    /// JFFS2 keeps what was deleted until its block is collected: no cut is needed for that.
+    #[test]
+    fn what_was_deleted_calls_for_no_repair() {
+        let mut findings = Findings::new();
+        findings.note(Location::Whole, "orphans", "x");
+        assert!(steps(&findings, OsStr::new("a")).is_empty());
+    }
+
     #[test]
     fn each_kind_of_finding_has_its_step() {
         assert!(of(&[]).is_empty());
-        // JFFS2 keeps what was deleted until its block is collected: no cut is needed for that.
-        assert!(of(&["orphans"]).is_empty());
         let torn = of(&["journal-torn", "size-fixed"]);
         assert!(torn.len() == 1 && torn[0].contains("edit a.ubi:root -c sync"), "{torn:?}");
         let lost = of(&["data-corrupt"]);

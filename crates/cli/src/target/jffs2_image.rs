@@ -9,10 +9,12 @@ use super::{image, raw_dump};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
 use crate::text;
+use eraseblock_base::Peb;
+use eraseblock_base::align::is_erased;
 use eraseblock_jffs2::rw::MIN_BLOCKS;
 use eraseblock_jffs2::{Jffs2, OpenOptions, Shape, Source};
-use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::MAGIC;
+use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use std::fs::File;
 use std::io;
@@ -33,6 +35,35 @@ pub(crate) struct Jffs2Flash {
 /// Whether there is a JFFS2 in a file that is nothing else we know.
 pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
     Ok(image::find_jffs2(Source::Image(Arc::new(file)), &options(shape, false), None)?.is_some())
+}
+
+/// Bytes at the start of a block that are looked at.
+const START: u32 = 4096;
+
+/// Whether there is a JFFS2 on a flash, or room for one: it is erased. The remains of something
+/// else are not written over.
+pub(crate) fn is_on(device: &dyn Mtd, shape: &ShapeArgs) -> Result<bool, Failure> {
+    if image::layout(device, &shape.sizes)?.is_some() {
+        return Ok(false);
+    }
+    let geometry = device.geometry();
+    let mut start = vec![0; START.min(geometry.peb_size()) as usize];
+    let mut all_erased = true;
+    for block in 0..geometry.peb_count() {
+        if device.is_bad(Peb::new(block))? {
+            continue;
+        }
+        let at = u64::from(block) * u64::from(geometry.peb_size());
+        let Ok(outcome) = device.read(at, &mut start) else {
+            all_erased = false;
+            continue;
+        };
+        all_erased &= !outcome.uncorrectable && is_erased(&start);
+        if (0..start.len()).step_by(4).any(|at| scan::header_order(&start[at..]).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(all_erased)
 }
 
 /// The byte order that was told.

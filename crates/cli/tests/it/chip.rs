@@ -241,14 +241,28 @@ fn a_chip_ages_until_its_data_is_lost() {
     assert!(corrected() > Some(0));
     sample.ok(&["chip", "age", "c", "--pass", "20000"]);
     assert!(!read(), "many are not");
-    sample.ok(&["chip", "age", "c", "--pass", "200000"]);
-    let refused = sample.run(&["check", "c"]);
-    assert_eq!(refused.code, 3, "{}", refused.err);
-    assert_eq!(refused.err.matches("no copy of the volume table").count(), 1, "{}", refused.err);
     assert!(sample.ok(&["chip", "stats", "c"]).out.contains("retention   1 000 of a billion"));
     sample.ok(&["chip", "age", "c", "--off"]);
     assert!(read());
     assert_eq!(sample.run(&["chip", "age", "c"]).code, 2);
+}
+
+/// What was left of a UBI without a readable header was called a consistent JFFS2, and written over.
+#[test]
+fn the_remains_of_a_ubi_are_no_empty_flash() {
+    let sample = with_volume();
+    sample.ok(&["chip", "age", "c", "--leak", "1000", "--seed", "4", "--pass", "5000"]);
+    let refused = sample.run(&["check", "c"]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    // It was told twice.
+    assert_eq!(refused.err.matches("no copy of the volume table").count(), 1, "{}", refused.err);
+    sample.ok(&["chip", "age", "c", "--pass", "20000"]);
+    for arguments in [&["check", "c"][..], &["put", "c", "src"], &["edit", "c", "-c", "ls"]] {
+        let refused = sample.run(arguments);
+        assert_eq!(refused.code, 3, "{arguments:?}: {}", refused.err);
+    }
+    sample.ok(&["chip", "age", "c", "--off"]);
+    assert!(sample.ok(&["ubi", "wear", "c"]).out.contains("0 unreadable"));
 }
 
 /// Between the out-of-band bytes of a raw dump only the first header was found: a device without

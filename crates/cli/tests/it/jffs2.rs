@@ -1,5 +1,6 @@
 //! JFFS2 images, made and read.
 
+use crate::jffs2_change::noise;
 use crate::sample::Sample;
 use std::fs;
 
@@ -95,8 +96,7 @@ fn every_option_of_mkfs_jffs2_is_taken() {
 #[test]
 fn every_option_of_sumtool_is_taken() {
     let sample = Sample::new();
-    let noise: Vec<u8> = (0..60_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-    fs::write(sample.path("src/noise"), noise).unwrap();
+    fs::write(sample.path("src/noise"), noise(60_000)).unwrap();
     for (order, image) in [("-l", "little"), ("-b", "big")] {
         sample.ok(&["mkfs.jffs2", "-r", "src", order, "-e", "16", "-o", image]);
     }
@@ -128,8 +128,7 @@ fn same_as_classic(sample: &Sample, tool: &str, options: &[&str]) {
 #[test]
 fn what_does_not_fit_into_the_size_to_pad_to_is_refused() {
     let sample = Sample::new();
-    let noise: Vec<u8> = (0..60_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-    fs::write(sample.path("src/noise"), noise).unwrap();
+    fs::write(sample.path("src/noise"), noise(60_000)).unwrap();
     let make = |size| ["mkfs", "jffs2", "src", "-o", "image", "--peb", "16KiB", "--pad-to", size];
     let run = sample.run(&make("32KiB"));
     assert_eq!(run.code, 3, "{}", run.err);

@@ -5,7 +5,8 @@ use std::fs;
 
 const TOLD: [&str; 2] = ["--peb", "16KiB"];
 
-fn noise(len: usize) -> Vec<u8> {
+/// Bytes that no compressor makes smaller.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
     let step = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some((*state >> 24) as u8)

@@ -30,7 +30,7 @@ fn both(test: &str, visit: impl Fn(&Sample, &str)) {
 }
 
 /// Waits until nobody holds the image: somebody else than `umount` has ended the mount.
-fn wait_until_free(image: &Path) {
+pub(crate) fn wait_until_free(image: &Path) {
     let start = Instant::now();
     while holder(image).is_some() {
         assert!(start.elapsed() < Duration::from_secs(20), "the image stays locked");

@@ -1,6 +1,7 @@
 //! Mounts for writing: what was written is in the image when the mount has ended, however it ends.
 
 use crate::mount::{is_mounted, mounted};
+use crate::mount_posix::wait_until_free;
 use crate::sample::Sample;
 use serde_json::Value;
 use std::fs;
@@ -130,10 +131,19 @@ fn umount_says_when_it_cannot_wait() {
         return;
     }
     fs::rename(sample.path("c"), sample.path("moved")).unwrap();
-    let run = sample.run(&["umount", "m"]);
-    assert_eq!(run.code, 3, "{}", run.err);
-    assert!(run.err.contains("unmounted, but") && run.err.contains("hint"), "{}", run.err);
-    assert!(!is_mounted(&sample.path("m")));
+    let is_told = || {
+        let run = sample.run(&["umount", "m"]);
+        assert_eq!(run.code, 3, "{}", run.err);
+        assert!(run.err.contains("unmounted, but") && run.err.contains("hint"), "{}", run.err);
+        assert!(!is_mounted(&sample.path("m")));
+    };
+    is_told();
+    // Another file in its place was waited for, which was in nobody's use.
+    wait_until_free(&sample.path("moved"));
+    sample.ok(&["mount", "moved:root", "m", "--rw"]);
+    fs::rename(sample.path("moved"), sample.path("c")).unwrap();
+    fs::copy(sample.path("c"), sample.path("moved")).unwrap();
+    is_told();
 }
 
 #[test]

@@ -196,6 +196,11 @@ pub(crate) fn is_busy_with(other: &Path, dir: &Path) -> bool {
     ask(other).is_ok_and(|figures| figures.mounts.iter().any(|place| place.dir == dir))
 }
 
+/// Whether the mount on `dir` is for writing, as far as this user may know.
+pub(crate) fn is_writable(dir: &Path) -> bool {
+    ask(dir).is_ok_and(|figures| !figures.read_only)
+}
+
 /// Why the mount on `dir` writes nothing any more, if it has come to that, and what is mounted.
 pub(crate) fn why_read_only(dir: &Path) -> Option<(String, String)> {
     let shown = dir.display().to_string();
