@@ -27,7 +27,10 @@ fn packed(number: u8, plain: &[u8]) -> Vec<u8> {
         compression::ZLIB => {
             assert!(zlib::Encoder::new(9).unwrap().compress(plain, plain.len(), &mut out));
         }
-        compression::LZO => Compressor::new(CompressSpec::image(Codec::Lzo)).unwrap().compress(plain, &mut out).unwrap(),
+        compression::LZO => Compressor::new(CompressSpec::image(Codec::Lzo))
+            .unwrap()
+            .compress(plain, &mut out)
+            .unwrap(),
         other => panic!("{other} has no encoder here"),
     }
     out
