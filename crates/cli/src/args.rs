@@ -18,8 +18,9 @@ use std::ffi::OsString;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "TARGET is an image file; what it is, is detected and can be forced. VOLUME is a UBI volume's\n\
-                  name or number. Exit codes: 0 done, 1 done with findings, 2 usage, 3 could not.\n\n\
+    after_help = "TARGET is an image file, a simulated chip or a device; what it is, is detected and can be\n\
+                  forced. VOLUME is a UBI volume's name or number. Exit codes: 0 done, 1 done with findings,\n\
+                  2 usage, 3 could not.\n\n\
                   The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
                   or a symbolic link of that name."
 )]
@@ -83,7 +84,7 @@ pub(crate) enum Command {
 /// A target and, perhaps, what it is to be taken for.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// Image file, and the UBI volume in it by name or number
+    /// Image file, chip file or device, and the UBI volume in it by name or number
     #[arg(value_name = "TARGET[:VOLUME]")]
     pub target: OsString,
     /// How to look at it.

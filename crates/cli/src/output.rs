@@ -1,6 +1,8 @@
-//! The file a command makes: it gets its name only when it is complete.
+//! The file a command makes: it gets its name only when it is complete, and never that of an image
+//! that somebody writes to.
 
 use crate::failure::{Context, Failure};
+use crate::target::lock;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ pub(crate) struct Output {
     temporary: Option<PathBuf>,
     /// The open file.
     pub file: File,
+    /// Keeps writers away from a file that is to be replaced.
+    _replaced: Option<File>,
 }
 
 impl Output {
@@ -20,6 +24,7 @@ impl Output {
         if path.is_dir() {
             return Err(Failure::new(format!("{}: is a folder", path.display())));
         }
+        let replaced = if is_special { None } else { lock::reading(path)? };
         let temporary = if is_special { None } else { Some(beside(path)?) };
         let file = File::options()
             .read(true)
@@ -28,7 +33,7 @@ impl Output {
             .truncate(true)
             .open(temporary.as_deref().unwrap_or(path))
             .context(path.display())?;
-        Ok(Self { path: path.to_owned(), temporary, file })
+        Ok(Self { path: path.to_owned(), temporary, file, _replaced: replaced })
     }
 
     /// Gives the complete file its name.
@@ -80,5 +85,16 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(Output::create(folder.path()).is_err());
+    }
+
+    /// `build` put a new image in the place of a mounted one: what was written to the mount was lost.
+    #[test]
+    fn an_image_that_is_written_to_is_not_replaced() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = lock::lock(file.path(), true).unwrap();
+        let refused = Output::create(file.path()).unwrap_err();
+        assert!(refused.message().contains("being written to"), "{}", refused.message());
+        drop(writer);
+        Output::create(file.path()).unwrap().commit().unwrap();
     }
 }

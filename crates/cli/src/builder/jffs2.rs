@@ -31,7 +31,9 @@ pub(crate) fn options(
     choices: &Jffs2Options,
 ) -> Result<MkfsOptions, Failure> {
     let mut options = MkfsOptions::new(block_size);
-    options.limit = limit;
+    // What is to fill a partition must fit into it.
+    let whole = |size: u64| size.next_multiple_of(block_size.max(1).into());
+    options.limit = limit.into_iter().chain(choices.pad_to.map(whole)).min();
     options.cleanmarker = choices.cleanmarker.map_or(cleanmarker, |marker| marker.0);
     options.order = match choices.byte_order {
         Some(Endian::Big) => ByteOrder::Big,

@@ -51,8 +51,10 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
 /// Opens what is to be checked. What a mount refuses may still be readable: then that is the hint.
 fn open(args: &CheckArgs, session: &mut Session) -> Result<Writable, Failure> {
     writable::open(&args.target, Mode::READ_ONLY, session).map_err(|failure| {
-        if failure.exit() == Exit::Usage || target::open_file_system(&args.target, session).is_err()
-        {
+        // What it finds has been told already.
+        let mut aside = Session::new(session.options.clone());
+        let is_usage = failure.exit() == Exit::Usage;
+        if is_usage || target::open_file_system(&args.target, &mut aside).is_err() {
             return failure;
         }
         recovery::of_refusal(failure, &args.target.target)

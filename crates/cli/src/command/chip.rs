@@ -7,9 +7,12 @@ mod parts;
 mod stats;
 mod transfer;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::session::Session;
+use crate::target::flash;
 use clap::Subcommand;
+use eraseblock_nandsim::Chip;
+use std::path::Path;
 
 /// Arguments of `chip`.
 #[derive(Debug, clap::Args)]
@@ -48,4 +51,15 @@ pub(crate) fn run(args: &ChipArgs, session: &mut Session) -> Result<(), Failure>
         ChipCommand::Cut(args) => cut::run(args, session),
         ChipCommand::Age(args) => age::run(args, session),
     }
+}
+
+/// The chip in a file.
+fn open(path: &Path, write: bool) -> Result<Chip, Failure> {
+    let shown = path.display();
+    if !flash::is_chip(path).context(&shown)? {
+        return Err(Failure::new(format!("{shown}: not a simulated chip")).hint(
+            "`eraseblock chip new` makes one, `eraseblock chip import` fills it from an image",
+        ));
+    }
+    flash::open_chip(path, write)
 }

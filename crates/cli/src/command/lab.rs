@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Subcommand, ValueEnum};
 use eraseblock_base::{Findings, Location};
+use serde_json::json;
 use std::time::Duration;
 
 /// Arguments of `lab`.
@@ -143,6 +144,21 @@ fn violation(session: &mut Session, id: &str, rule: &str, message: &str) {
     let mut findings = Findings::new();
     findings.error(Location::Whole, "violation", format!("{id}: {rule}: {message}"));
     session.report(findings);
+}
+
+/// Tells what a state that was judged again came to: the rule it breaks and how, if it does.
+fn verdict(session: &mut Session, id: &str, found: Option<(&str, &str)>) -> Result<(), Failure> {
+    if let Some((rule, message)) = found {
+        violation(session, id, rule, message);
+    }
+    if session.options.json {
+        let found = found.map(|(rule, message)| json!({ "rule": rule, "message": message }));
+        return session.json(&json!({ "id": id, "violation": found }));
+    }
+    match found {
+        Some(_) => Ok(()),
+        None => session.lines([format!("{id}: nothing wrong")]),
+    }
 }
 
 /// The number that ends a campaign's summary.

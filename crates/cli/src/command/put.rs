@@ -5,6 +5,8 @@ use crate::args::{TargetArgs, path_bytes, size64};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::target::writable::{self, Mode};
+use eraseblock_tree::put::PutReport;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -34,6 +36,14 @@ pub(crate) struct GetArgs {
     dest: PathBuf,
 }
 
+/// What was copied in, as JSON.
+#[derive(Debug, Serialize)]
+struct Put {
+    files: u64,
+    directories: u64,
+    bytes: u64,
+}
+
 /// Copies into the image.
 pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, ..Mode::default() };
@@ -45,10 +55,10 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
     let (lines, findings) = (editor.take_output(), editor.take_findings());
     let closed = opened.close(session);
     session.report(findings);
-    report?;
+    let PutReport { files, directories, bytes, .. } = report?;
     closed?;
     session.remark(String::from_utf8_lossy(&lines).trim_end());
-    Ok(())
+    if session.options.json { session.json(&Put { files, directories, bytes }) } else { Ok(()) }
 }
 
 /// Copies out of the image.

@@ -7,7 +7,7 @@ use crate::recovery;
 use crate::session::Session;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
     };
     let mount = mounts.swap_remove(place);
     // Before anything changes: whoever mounts another file system there may hide the image.
-    let source = mount.image.map(|path| (File::open(&path), path));
+    let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
     let Some((image, source)) = source else { return Ok(()) };
@@ -51,11 +51,11 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
     })?;
     match why_read_only {
         None => Ok(()),
-        Some(reason) => {
+        Some((reason, target)) => {
             let message = "unmounted, but not everything is in the image: the file system turned \
                            read-only";
             let failure = Failure::new(format!("{}: {message}: {reason}", dir.display()));
-            Err(failure.hint(recovery::after_read_only(source.as_os_str())))
+            Err(failure.hint(recovery::after_read_only(OsStr::new(&target))))
         }
     }
 }
@@ -90,6 +90,17 @@ fn unmount(dir: &Path) -> Result<(), Failure> {
 
 fn busy() -> Failure {
     Failure::new("is in use").hint("`fuser -vm` lists who uses it")
+}
+
+/// The image that is mounted on `dir`: what is written to is locked, so that a file that is not
+/// has taken its place.
+fn image_of(path: &Path, dir: &Path) -> io::Result<File> {
+    let image = File::open(path)?;
+    let is_file = image.metadata()?.is_file();
+    if is_file && status::is_writable(dir) && image.try_lock_shared().is_ok() {
+        return Err(io::Error::other("another file is there now"));
+    }
+    Ok(image)
 }
 
 /// Waits until the process behind a writable mount lets go of the image.

@@ -23,10 +23,10 @@ const KIB_BELOW: u32 = 0x1000;
 #[derive(Debug, Parser)]
 #[command(name = "mkfs.jffs2", version, infer_long_args = true, args_override_self = true)]
 pub(super) struct MkfsJffs2Args {
-    /// Pad the output to SIZE bytes, or to the end of the last eraseblock
+    /// Pad the output to SIZE bytes, or to the end of the last eraseblock; also -p, -pSIZE
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = pad_size)]
     pad: Option<Pad>,
-    /// Build the file system from this folder; the current one when left out
+    /// Build the file system from this folder, the current one when left out; also -d
     #[arg(short = 'r', short_alias = 'd', long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
     /// Page size: most bytes of a file in one node

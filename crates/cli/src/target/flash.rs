@@ -1,13 +1,13 @@
 //! A flash that is written to: a simulated chip, an image file, `/dev/mtdX`, or a block device made
 //! into one.
 
-use super::lock::lock;
+use super::lock::{self, lock};
 use super::{Place, device, image, raw_dump};
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
-use eraseblock_nandsim::{Chip, is_chip_file};
+use eraseblock_nandsim::{Chip, ChipFileError, is_chip_file};
 use eraseblock_ubi::{OpenOptions, ReadOnlyReason, UbiDevice, UbiError, VolumeInfo, detect};
 use eraseblock_ubi_format::HeaderLayout;
 use std::fs::File;
@@ -196,7 +196,7 @@ fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found
         return Ok(Found { device: Arc::new(node), chip: None, threshold, lock: None });
     }
     if is_chip(path)? {
-        let chip = if write { Chip::open(path) } else { Chip::open_read_only(path) }?;
+        let chip = open_chip(path, write)?;
         let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
         let chip = Arc::new(chip);
         return Ok(Found { device: chip.clone(), chip: Some(chip), threshold, lock: None });
@@ -212,6 +212,15 @@ fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found
 /// Whether the file holds a simulated chip.
 pub(crate) fn is_chip(path: &Path) -> Result<bool, Failure> {
     Ok(is_chip_file(&first_bytes(path)?))
+}
+
+/// The simulated chip in a file.
+pub(crate) fn open_chip(path: &Path, write: bool) -> Result<Chip, Failure> {
+    let opened = if write { Chip::open(path) } else { Chip::open_read_only(path) };
+    opened.map_err(|error| match error {
+        ChipFileError::InUse { .. } => lock::in_use(path),
+        error => Failure::from(error).context(path.display()),
+    })
 }
 
 /// What a file begins with.

@@ -164,13 +164,19 @@ pub(crate) fn check_static(volume: &UbiVolume, session: &mut Session) -> bool {
     is_right
 }
 
+/// Refuses a folder in the place of an image.
+pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
+        .hint("`eraseblock mkfs` makes an image of a folder"))
+}
+
 /// Opens what the arguments point at.
 pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
     let path = &place.path;
-    if path.is_dir() {
-        return Err(Failure::new(format!("{}: is a folder, not an image", path.display()))
-            .hint("`eraseblock mkfs` makes an image of a folder"));
-    }
+    refuse_folder(path)?;
     match device::open(path, shape)? {
         Some(image) => Ok(image),
         None => open_file(path, shape).context(path.display()),

@@ -9,10 +9,12 @@ use super::{image, raw_dump};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
 use crate::text;
+use eraseblock_base::Peb;
+use eraseblock_base::align::is_erased;
 use eraseblock_jffs2::rw::MIN_BLOCKS;
 use eraseblock_jffs2::{Jffs2, OpenOptions, Shape, Source};
-use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::MAGIC;
+use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use std::fs::File;
 use std::io;
@@ -33,6 +35,35 @@ pub(crate) struct Jffs2Flash {
 /// Whether there is a JFFS2 in a file that is nothing else we know.
 pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
     Ok(image::find_jffs2(Source::Image(Arc::new(file)), &options(shape, false), None)?.is_some())
+}
+
+/// Bytes at the start of a block that are looked at.
+const START: u32 = 4096;
+
+/// Whether there is a JFFS2 on a flash, or room for one: it is erased. The remains of something
+/// else are not written over.
+pub(crate) fn is_on(device: &dyn Mtd, shape: &ShapeArgs) -> Result<bool, Failure> {
+    if image::layout(device, &shape.sizes)?.is_some() {
+        return Ok(false);
+    }
+    let geometry = device.geometry();
+    let mut start = vec![0; START.min(geometry.peb_size()) as usize];
+    let mut all_erased = true;
+    for block in 0..geometry.peb_count() {
+        if device.is_bad(Peb::new(block))? {
+            continue;
+        }
+        let at = u64::from(block) * u64::from(geometry.peb_size());
+        let Ok(outcome) = device.read(at, &mut start) else {
+            all_erased = false;
+            continue;
+        };
+        all_erased &= !outcome.uncorrectable && is_erased(&start);
+        if (0..start.len()).step_by(4).any(|at| scan::header_order(&start[at..]).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(all_erased)
 }
 
 /// The byte order that was told.
@@ -62,6 +93,11 @@ pub(crate) fn open(
     let stored = stored_blocks(&file, &shape)?;
     let device: Arc<dyn Mtd> = if write {
         is_told(path, args, size, &shape)?;
+        let unforced = OpenOptions { erase_size: None, ..options(args, false) };
+        let found = Source::Image(Arc::new(file.try_clone()?));
+        if let Some((jffs2, ..)) = image::find_jffs2(found, &unforced, None)? {
+            agrees(shape.erase_size, &jffs2.info().shape)?;
+        }
         let count = Some(blocks(&shape, stored, size)?);
         Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
     } else {
@@ -113,6 +149,25 @@ fn is_told(path: &Path, args: &ShapeArgs, size: Option<u64>, shape: &Shape) -> R
         ));
     }
     Ok(())
+}
+
+/// Refuses to write in eraseblocks that the image's own nodes contradict: a block of it would hold
+/// the start of another, or end inside a node.
+fn agrees(told: u32, found: &Shape) -> Result<(), Failure> {
+    let (size, is_proof) = (found.erase_size, found.is_certain);
+    let is_wrong = if is_proof {
+        !size.is_multiple_of(told)
+    } else {
+        size.is_multiple_of(told) && told < size
+    };
+    if !is_wrong {
+        return Ok(());
+    }
+    let least = if is_proof { "" } else { "at least " };
+    Err(Failure::usage(format!(
+        "--peb {told}: the nodes of the image lie in eraseblocks of {least}{}",
+        text::size(size.into())
+    )))
 }
 
 /// Blocks that the file has. It may end inside the last one, whose rest is erased; what follows the

@@ -18,9 +18,7 @@ pub(crate) fn lock(path: &Path, alone: bool) -> Result<File, Failure> {
     let locked = if alone { file.try_lock() } else { shared(&file, PATIENCE) };
     match locked {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) if alone => {
-            Err(in_the_way("is in use: it cannot be written to at the same time"))
-        }
+        Err(TryLockError::WouldBlock) if alone => Err(in_use(path)),
         Err(TryLockError::WouldBlock) => Err(written_to(path)),
         Err(TryLockError::Error(error)) => Err(in_the_way(&format!("cannot be locked: {error}"))),
     }
@@ -46,6 +44,19 @@ fn shared(file: &File, patience: Duration) -> Result<(), TryLockError> {
             }
             locked => return locked,
         }
+    }
+}
+
+/// A refusal to write beside whoever has the file open.
+pub(crate) fn in_use(path: &Path) -> Failure {
+    let (shown, why) = (path.display(), "it cannot be written to at the same time");
+    match mounted_at(path) {
+        Some(dir) => {
+            let dir = dir.display();
+            Failure::new(format!("{shown}: is in use by the mount at {dir}: {why}"))
+                .hint(format!("`eraseblock umount {dir}` first"))
+        }
+        None => Failure::new(format!("{shown}: is in use: {why}")),
     }
 }
 

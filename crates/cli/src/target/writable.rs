@@ -229,6 +229,7 @@ pub(crate) fn open_volumes(
     session: &mut Session,
 ) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
+    image::refuse_folder(&place.path)?;
     if mode.read_only {
         session.keep_still(&place.path)?;
     }
@@ -253,7 +254,7 @@ pub(crate) fn open_volumes(
     open_ubifs(args, volumes, mode, session)
 }
 
-/// Whether there is a JFFS2, or a chip without a UBI, on which one can be.
+/// Whether there is a JFFS2, or an erased flash, on which one can be.
 fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);
@@ -262,14 +263,13 @@ fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
         None | Some(NodeKind::Block) => {}
         Some(NodeKind::Mtd) => {
             let node = MtdChar::open(&place.path, MtdOptions::default());
-            let node = node.map_err(device::failure)?;
-            return Ok(image::layout(&node, &args.shape.sizes)?.is_none());
+            return jffs2_image::is_on(&node.map_err(device::failure)?, &args.shape);
         }
         Some(_) => return Ok(false),
     }
     if flash::is_chip(&place.path)? {
-        let chip = Chip::open_read_only(&place.path)?;
-        return Ok(image::layout(&chip, &args.shape.sizes)?.is_none());
+        let chip = flash::open_chip(&place.path, false)?;
+        return jffs2_image::is_on(&chip, &args.shape);
     }
     let file = File::open(&place.path)?;
     let mut start = vec![0; magic::LOOK];
@@ -320,7 +320,7 @@ fn below_jffs2(
             let options = MtdOptions { writable: write, ..MtdOptions::default() };
             Arc::new(MtdChar::open(path, options).map_err(device::failure)?)
         } else if flash::is_chip(path)? {
-            let chip = if write { Chip::open(path) } else { Chip::load(path) }?;
+            let chip = if write { flash::open_chip(path, true)? } else { Chip::load(path)? };
             Arc::clone(below.chip.insert(Arc::new(chip))) as Arc<dyn Mtd>
         } else {
             below.lock = if write { Some(lock(path, true)?) } else { None };

@@ -168,7 +168,7 @@ fn what_cannot_be_done_is_refused_with_a_hint() {
             2,
             "multiple",
         ),
-        (&["chip", "stats", "raw"], 3, "magic"),
+        (&["chip", "stats", "raw"], 3, "raw: not a simulated chip"),
         (&["chip", "cut", "c"], 2, "--after"),
         (&["chip", "cut", "c", "--after", "1", "--program", "E1"], 2, "begins with P"),
         (&["ubi", "mkvol", "c", "a"], 2, "--size"),
@@ -245,6 +245,24 @@ fn a_chip_ages_until_its_data_is_lost() {
     sample.ok(&["chip", "age", "c", "--off"]);
     assert!(read());
     assert_eq!(sample.run(&["chip", "age", "c"]).code, 2);
+}
+
+/// What was left of a UBI without a readable header was called a consistent JFFS2, and written over.
+#[test]
+fn the_remains_of_a_ubi_are_no_empty_flash() {
+    let sample = with_volume();
+    sample.ok(&["chip", "age", "c", "--leak", "1000", "--seed", "4", "--pass", "5000"]);
+    let refused = sample.run(&["check", "c"]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    // It was told twice.
+    assert_eq!(refused.err.matches("no copy of the volume table").count(), 1, "{}", refused.err);
+    sample.ok(&["chip", "age", "c", "--pass", "20000"]);
+    for arguments in [&["check", "c"][..], &["put", "c", "src"], &["edit", "c", "-c", "ls"]] {
+        let refused = sample.run(arguments);
+        assert_eq!(refused.code, 3, "{arguments:?}: {}", refused.err);
+    }
+    sample.ok(&["chip", "age", "c", "--off"]);
+    assert!(sample.ok(&["ubi", "wear", "c"]).out.contains("0 unreadable"));
 }
 
 /// Between the out-of-band bytes of a raw dump only the first header was found: a device without

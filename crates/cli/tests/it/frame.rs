@@ -39,6 +39,27 @@ fn what_is_no_image_is_named() {
     }
 }
 
+/// `check`, `put` and `edit` said "Is a directory" and nothing more, `chip` that a byte was wrong.
+#[test]
+fn what_cannot_be_changed_is_named() {
+    let sample = Sample::new();
+    for arguments in [&["check", "src"][..], &["put", "src", "src"], &["edit", "src", "-c", "ls"]] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}");
+        assert!(run.err.contains("src: is a folder, not an image"), "{arguments:?}: {}", run.err);
+    }
+    let image = sample.ubifs();
+    for arguments in [
+        &["chip", "stats", image][..],
+        &["chip", "cut", image, "--after", "1"],
+        &["chip", "age", image, "--off"],
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}");
+        assert!(run.err.contains("root.ubifs: not a simulated chip"), "{arguments:?}: {}", run.err);
+    }
+}
+
 #[test]
 fn parts_are_listed_and_filtered() {
     let sample = Sample::new();
@@ -49,6 +70,28 @@ fn parts_are_listed_and_filtered() {
     let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!(json["parts"][0]["page"], 2048);
     assert_eq!(sample.run(&["chip", "parts", "no such part"]).code, 3);
+}
+
+/// `put` and `lab replay` printed nothing, or a line of text, where a document was asked for.
+#[test]
+fn what_is_reported_is_a_document_when_asked_for() {
+    let sample = Sample::new();
+    let json = |arguments: &[&str]| {
+        let out = sample.ok(&[arguments, &["--json"]].concat()).out;
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()
+    };
+    sample.ok(&["mkfs", "jffs2", "src", "-o", "a", "--peb", "16KiB", "--pad-to", "256KiB"]);
+    let put = json(&["put", "a", "src/etc", "/new"]);
+    assert_eq!(
+        (&put["files"], &put["directories"], &put["bytes"]),
+        (&2.into(), &1.into(), &21.into())
+    );
+    // Not every event of the workload is a program.
+    let ids = (200..300).map(|event| format!("ubi/mini/1@{event}.P3"));
+    let id = ids.into_iter().find(|id| sample.run(&["lab", "replay", id]).code == 0).unwrap();
+    let judged = json(&["lab", "replay", &id]);
+    assert_eq!(judged["id"], id);
+    assert!(judged["violation"].is_null() && judged["findings"].is_array(), "{judged}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! JFFS2 images, made and read.
 
+use crate::jffs2_change::noise;
 use crate::sample::Sample;
 use std::fs;
 
@@ -67,6 +68,73 @@ fn mkfs_jffs2_and_sumtool_take_the_classic_options() {
     fs::write(sample.path("both"), both.concat()).unwrap();
     let listed = sample.ok(&["ls", "both"]).out;
     assert!(listed.contains("hosts") && listed.contains("bin"), "{listed}");
+}
+
+/// Each spelling of each option, beside the classic tool where there is one.
+#[test]
+fn every_option_of_mkfs_jffs2_is_taken() {
+    let sample = Sample::new();
+    fs::write(sample.path("table"), "/dev d 755 0 0 - - - - -\n").unwrap();
+    sample.ok(&["mkfs.jffs2", "-r", "src", "-p", "-o", "base"]);
+    let spellings = "-d src; --root=src; --root src; -p; -p131072; --pad; --pad=0x30000; -s 2048; \
+        --pagesize=2048; -e 128; -e 0x20000; --eraseblock=128KiB; -c 16; --cleanmarker=16; \
+        -m none; -m size; -m priority; -m favourlzo; --compression-mode=size; -x zlib; \
+        --disable-compressor=rtime; -X lzo; --enable-compressor=lzo; -y 90:rtime; \
+        --compressor-priority=90:lzo; -t; --test-compression; -n; --no-cleanmarkers; -l; \
+        --little-endian; -b; --big-endian; -D table; --devtable=table; -q; --squash; -U; \
+        --squash-uids; -P; --squash-perms; --with-xattr; --with-selinux; --with-posix-acl; -v; \
+        --verbose; -i base; --incremental=base; --faketime";
+    for spelling in spellings.split("; ") {
+        // The classic tool takes the folder once.
+        let root: &[&str] = if spelling.contains("src") { &[] } else { &["-r", "src"] };
+        let options = [&["-f"], root, &spelling.split(' ').collect::<Vec<_>>()].concat();
+        same_as_classic(&sample, "mkfs.jffs2", &options);
+    }
+}
+
+/// The same of `sumtool`.
+#[test]
+fn every_option_of_sumtool_is_taken() {
+    let sample = Sample::new();
+    fs::write(sample.path("src/noise"), noise(60_000)).unwrap();
+    for (order, image) in [("-l", "little"), ("-b", "big")] {
+        sample.ok(&["mkfs.jffs2", "-r", "src", order, "-e", "16", "-o", image]);
+    }
+    let spellings = "-i little; --input=little; --eraseblock=16KiB; -c 16; --cleanmarker=16; -n; \
+        --no-cleanmarkers; -l; --littleendian; -v; --verbose; -p; --pad; -i big -b; \
+        -i big --bigendian";
+    for spelling in spellings.split("; ") {
+        let input: &[&str] = if spelling.contains("-i") { &[] } else { &["-i", "little"] };
+        let options = [&["-e", "16"], input, &spelling.split(' ').collect::<Vec<_>>()].concat();
+        same_as_classic(&sample, "sumtool", &options);
+    }
+}
+
+/// Runs ours and, where it is installed, the classic tool: both images hold the same files.
+fn same_as_classic(sample: &Sample, tool: &str, options: &[&str]) {
+    sample.ok(&[&[tool, "-o", "ours"][..], options].concat());
+    let listed = |image| {
+        let out = sample.run(&["manifest", image]).out;
+        out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(listed("ours").iter().any(|line| line.starts_with("etc/hosts ")), "{options:?}");
+    if let Some(run) = sample.classic(tool, &[&["-o", "theirs"][..], options].concat()) {
+        assert_eq!(run.code, 0, "{options:?}: {}", run.err);
+        assert_eq!(listed("ours"), listed("theirs"), "{tool} {options:?}");
+    }
+}
+
+/// An image that was to fill a partition was made larger than that.
+#[test]
+fn what_does_not_fit_into_the_size_to_pad_to_is_refused() {
+    let sample = Sample::new();
+    fs::write(sample.path("src/noise"), noise(60_000)).unwrap();
+    let make = |size| ["mkfs", "jffs2", "src", "-o", "image", "--peb", "16KiB", "--pad-to", size];
+    let run = sample.run(&make("32KiB"));
+    assert_eq!(run.code, 3, "{}", run.err);
+    assert!(!sample.path("image").exists());
+    sample.ok(&make("256KiB"));
+    assert_eq!(fs::metadata(sample.path("image")).unwrap().len(), 256 << 10);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::fs;
 
 const TOLD: [&str; 2] = ["--peb", "16KiB"];
 
-fn noise(len: usize) -> Vec<u8> {
+/// Bytes that no compressor makes smaller.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
     let step = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some((*state >> 24) as u8)
@@ -114,6 +115,51 @@ fn nothing_is_written_where_blocks_are_guessed() {
     sample.ok(&["put", "short", "noise", "x", "--peb", "64KiB", "--size", "1MiB"]);
     assert_eq!(fs::metadata(sample.path("short")).unwrap().len(), 1 << 20);
     assert_eq!(sample.ok(&["check", "short"]).err, "consistent\n");
+}
+
+/// A script on standard input is done line by line up to the first that cannot be.
+#[test]
+fn a_script_comes_from_standard_input() {
+    let sample = sample();
+    let made = ["mkfs", "jffs2", "src", "-o", "a", "--pad-to", "512KiB"];
+    sample.ok(&[&made[..], &TOLD].concat());
+    let edit = |script: &str| {
+        fs::write(sample.path("script"), script).unwrap();
+        sample
+            .classic("sh", &["-c", "exec \"$0\" edit a <script", env!("CARGO_BIN_EXE_eraseblock")])
+    };
+    let run = edit("# a comment\n\nmkdir d\nput noise d/n\ncheck\nquit\nrm -r d\n").unwrap();
+    assert_eq!(run.code, 0, "{}", run.err);
+    let run = edit("mkdir e\nrm nothing\nrm -r d\n").unwrap();
+    assert_eq!(run.code, 3);
+    assert!(run.err.contains("line 2: "), "{}", run.err);
+    let listed = sample.ok(&["ls", "a"]).out;
+    assert!(listed.contains("d\n") && listed.contains("e\n"), "{listed}");
+    sample.ok(&["get", "a", "/d/n", "back"]);
+    assert_eq!(fs::read(sample.path("back")).unwrap(), noise(40_000));
+}
+
+/// A size that the image itself contradicts was believed, and the image written to.
+#[test]
+fn nothing_is_written_in_blocks_that_the_image_contradicts() {
+    let sample = sample();
+    fs::copy(sample.path("noise"), sample.path("src/noise")).unwrap();
+    let made = ["mkfs", "jffs2", "src", "-o"];
+    sample.ok(&[&made[..], &["proven", "--pad-to", "512KiB"], &TOLD].concat());
+    sample.ok(&[&made[..], &["guessed", "--peb", "64KiB", "--cleanmarker", "none"]].concat());
+    for (image, wrong, right) in
+        [("proven", &["32KiB", "20000"][..], "16KiB"), ("guessed", &["8KiB"], "64KiB")]
+    {
+        let put = |peb| sample.run(&["put", image, "noise", "x", "--size", "512KiB", "--peb", peb]);
+        let before = fs::read(sample.path(image)).unwrap();
+        for peb in wrong {
+            let run = put(peb);
+            assert_eq!(run.code, 2, "{peb}: {}", run.err);
+            assert!(run.err.contains("the nodes of the image lie in"), "{peb}: {}", run.err);
+        }
+        assert!(fs::read(sample.path(image)).unwrap() == before);
+        assert_eq!(put(right).code, 0);
+    }
 }
 
 #[test]

@@ -91,6 +91,20 @@ fn kill(image: &Path) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
+/// Unmounts. A process that another test begins has copies of our open files for a moment.
+fn take_away(sample: &Sample) {
+    let start = Instant::now();
+    loop {
+        let run = sample.run(&["umount", "m"]);
+        if run.code == 0 {
+            return;
+        }
+        let is_busy = run.err.contains("is in use");
+        assert!(is_busy && start.elapsed() < Duration::from_secs(10), "{}", run.err);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Works on a mount until the process behind it is killed in the midst of that. With `lies`, no
 /// fsync takes place. What the judge finds wrong, or `None` where there is no FUSE.
 fn killed(target: &dyn Target, name: &str, seed: u64, lies: bool) -> Option<Vec<FsViolation>> {
@@ -135,7 +149,7 @@ fn killed(target: &dyn Target, name: &str, seed: u64, lies: bool) -> Option<Vec<
             witness.end(returned).unwrap_or_else(|wrong| panic!("{name}, seed {seed}: {wrong}"));
         }
     });
-    sample.ok(&["umount", "m"]);
+    take_away(&sample);
     let start = Instant::now();
     while holder(&image).is_some() {
         assert!(start.elapsed() < Duration::from_secs(10), "the image stays locked");
@@ -153,7 +167,8 @@ fn survives(target: &dyn Target, name: &str) {
             panic!("{name}, seed {seed}: {}: {}\n{operations}", found.rule, found.message);
         }
     }
-    let mut rounds = (0..ROUNDS).filter_map(|seed| killed(target, name, seed, true));
+    // Where the kill comes in the midst of nothing that was to be durable, nothing is missing.
+    let mut rounds = (0..8 * ROUNDS).filter_map(|seed| killed(target, name, seed, true));
     assert!(rounds.any(|found| !found.is_empty()), "{name}: without any fsync nothing is missing");
 }
 

@@ -6,9 +6,11 @@ use crate::sample::Sample;
 use rustix::fs::{CWD, Dir, FallocateFlags, RenameFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +30,7 @@ fn both(test: &str, visit: impl Fn(&Sample, &str)) {
 }
 
 /// Waits until nobody holds the image: somebody else than `umount` has ended the mount.
-fn wait_until_free(image: &Path) {
+pub(crate) fn wait_until_free(image: &Path) {
     let start = Instant::now();
     while holder(image).is_some() {
         assert!(start.elapsed() < Duration::from_secs(20), "the image stays locked");
@@ -119,6 +121,29 @@ fn a_directory_that_changes_while_it_is_read_shows_what_stays_once() {
         assert!(counts.values().all(|count| *count == 1), "{target}: something twice");
         let stays = counts.keys().filter(|name| name.starts_with("stays")).count();
         assert_eq!(stays, 400, "{target}");
+    });
+}
+
+/// JFFS2 has a byte less than UBIFS, as in Linux.
+#[test]
+fn names_are_bytes_up_to_the_longest() {
+    both("names", |sample, target| {
+        let dir = sample.path("m/d");
+        fs::create_dir(&dir).unwrap();
+        let longest = if target == "c" { 254 } else { 255 };
+        let long = vec![0xFF; longest];
+        let names = [&b"\xFF\xFE\n\x01"[..], b"...", b" ", &long];
+        for name in names {
+            fs::write(dir.join(OsStr::from_bytes(name)), name).unwrap();
+        }
+        let error = fs::write(dir.join("n".repeat(longest + 1)), "").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()), "{target}");
+        let listed = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let listed: BTreeSet<OsString> = listed.collect();
+        assert_eq!(listed, names.map(|name| OsStr::from_bytes(name).to_owned()).into());
+        for name in names {
+            assert_eq!(fs::read(dir.join(OsStr::from_bytes(name))).unwrap(), name, "{target}");
+        }
     });
 }
 

@@ -1,6 +1,7 @@
 //! Mounts for writing: what was written is in the image when the mount has ended, however it ends.
 
 use crate::mount::{is_mounted, mounted};
+use crate::mount_posix::wait_until_free;
 use crate::sample::Sample;
 use serde_json::Value;
 use std::fs;
@@ -130,10 +131,19 @@ fn umount_says_when_it_cannot_wait() {
         return;
     }
     fs::rename(sample.path("c"), sample.path("moved")).unwrap();
-    let run = sample.run(&["umount", "m"]);
-    assert_eq!(run.code, 3, "{}", run.err);
-    assert!(run.err.contains("unmounted, but") && run.err.contains("hint"), "{}", run.err);
-    assert!(!is_mounted(&sample.path("m")));
+    let is_told = || {
+        let run = sample.run(&["umount", "m"]);
+        assert_eq!(run.code, 3, "{}", run.err);
+        assert!(run.err.contains("unmounted, but") && run.err.contains("hint"), "{}", run.err);
+        assert!(!is_mounted(&sample.path("m")));
+    };
+    is_told();
+    // Another file in its place was waited for, which was in nobody's use.
+    wait_until_free(&sample.path("moved"));
+    sample.ok(&["mount", "moved:root", "m", "--rw"]);
+    fs::rename(sample.path("moved"), sample.path("c")).unwrap();
+    fs::copy(sample.path("c"), sample.path("moved")).unwrap();
+    is_told();
 }
 
 #[test]
@@ -267,7 +277,21 @@ fn what_is_written_to_is_not_read_from_beside_the_mount() {
         let place = format!("is being written to by the mount at {}", dir.display());
         assert!(run.err.contains(&place) && run.err.contains("umount"), "{}", run.err);
     }
+    // Nor is it written to, or replaced.
+    for arguments in [
+        &["put", "c:root", "src", "/new"][..],
+        &["mount", "c:root", "n", "--rw"],
+        &["ubi", "mkvol", "c", "more", "--lebs", "1"],
+        &["chip", "cut", "c", "--after", "1"],
+        &["mkfs", "jffs2", "src", "-o", "c", "--peb", "64KiB"],
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}: {}", run.err);
+        let place = format!("by the mount at {}", dir.display());
+        assert!(run.err.contains(&place) && run.err.contains("umount"), "{}", run.err);
+    }
     sample.ok(&["umount", "m"]);
+    assert_eq!(sample.ok(&["cat", "c:root", "/file"]).out.len(), 100_000);
     // Who only reads does not keep others from reading.
     if mounted("readers beside a reader", &sample.run(&["mount", "c:root", "m"])) {
         sample.ok(&["check", "c:root"]);

@@ -103,7 +103,7 @@ fn mounts_tell_why_nothing_more_is_written() {
     let stats = sample.ok(&["mount", "--stats", "m"]);
     assert!(tells_the_place(&stats.out), "{}", stats.out);
     assert!(
-        stats.err.contains("hint: ") && stats.err.contains("eraseblock check"),
+        stats.err.contains("hint: ") && stats.err.contains("/c:root` tells what is left"),
         "{}",
         stats.err
     );
@@ -113,6 +113,7 @@ fn mounts_tell_why_nothing_more_is_written() {
     let run = sample.run(&["umount", "m"]);
     assert_eq!(run.code, 3, "{}", run.err);
     assert!(tells_the_place(&run.err) && run.err.contains("hint: "), "{}", run.err);
+    assert!(run.err.contains("/c:root DIR` copies out"), "{}", run.err);
     judge_cut(&sample);
 }
 

@@ -24,9 +24,12 @@ fn every_promise_has_a_test() {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let named = |cell: &&str| cell.starts_with('`') && cell.contains(": ");
         let [id, _, tests] = cells.as_slice() else { continue };
-        if !named(tests) {
+        let is_id = id.ends_with(|last: char| last.is_ascii_digit())
+            && id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        if !is_id {
             continue;
         }
+        assert!(named(tests), "{id}: no test is named");
         assert!(!ids.contains(id), "{id} is there twice");
         ids.push(*id);
         for test in tests.split(", ") {

@@ -191,3 +191,40 @@ fn a_file_reaches_to_two_tebibytes_and_no_further() {
     checked(&fs).unwrap();
     assert_eq!((size(&fs), read(&fs, LAST - BLOCK)), (LAST, vec![0; BLOCK as usize]));
 }
+
+/// Names of a directory that takes a tenth of the volume, in pieces and one by one.
+#[test]
+fn a_big_directory_is_listed_searched_and_emptied() {
+    const NAMES: u32 = 20_000;
+    let name = |number: u32| format!("a name of {number}").into_bytes();
+    let volume = empty(2000);
+    let fs = mount(&volume).unwrap();
+    let ino = fs.create(1, &name(0), &file(), NOW).unwrap();
+    for number in 1..NAMES {
+        fs.link(ino, 1, &name(number), NOW).unwrap();
+    }
+    fs.unmount().unwrap();
+    let fs = mount(&volume).unwrap();
+    let (mut listed, mut cookie) = (BTreeSet::new(), 0);
+    loop {
+        let (names, behind) = next(&fs, cookie, 777);
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            assert!(listed.insert(name), "a name is listed twice");
+        }
+        cookie = behind;
+    }
+    assert_eq!(listed, (0..NAMES).map(name).collect());
+    assert_eq!(fs.attr(ino).unwrap().nlink, NAMES);
+    for number in 0..NAMES {
+        assert_eq!(fs.lookup(1, &name(number)).unwrap(), ino);
+        fs.unlink(1, &name(number), NOW).unwrap();
+    }
+    assert!(fs.entries(1).unwrap().is_empty());
+    fs.unmount().unwrap();
+    let fs = mount(&volume).unwrap();
+    checked(&fs).unwrap();
+    assert!(fs.entries(1).unwrap().is_empty());
+}

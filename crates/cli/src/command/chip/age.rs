@@ -3,7 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_nandsim::{Chip, Retention};
+use eraseblock_nandsim::Retention;
 use std::path::PathBuf;
 
 /// Arguments of `chip age`.
@@ -28,7 +28,7 @@ pub(super) struct AgeArgs {
 
 /// Lets it age.
 pub(super) fn run(args: &AgeArgs, session: &mut Session) -> Result<(), Failure> {
-    let chip = Chip::open(&args.file)?;
+    let chip = super::open(&args.file, true)?;
     if args.leak.is_some() || args.off {
         let leaks = |per_billion| Retention { per_billion, seed: args.seed };
         chip.set_retention(args.leak.map(leaks)).context(args.file.display())?;

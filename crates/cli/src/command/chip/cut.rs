@@ -3,7 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_nandsim::{ArmedCut, Chip, Variant};
+use eraseblock_nandsim::{ArmedCut, Variant};
 use std::path::PathBuf;
 
 /// Arguments of `chip cut`.
@@ -32,7 +32,7 @@ pub(super) struct CutArgs {
 pub(super) fn run(args: &CutArgs, session: &mut Session) -> Result<(), Failure> {
     check("--program", args.program, 'P')?;
     check("--erase", args.erase, 'E')?;
-    let chip = Chip::open(&args.file)?;
+    let chip = super::open(&args.file, true)?;
     let cut = args.after.map(|after| ArmedCut {
         event: chip.next_event().saturating_add(after),
         program: args.program,

@@ -56,7 +56,7 @@ struct Cut {
 /// Shows it.
 pub(super) fn run(args: &StatsArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
-    let chip = Chip::open_read_only(&args.file)?;
+    let chip = super::open(&args.file, false)?;
     Report::of(&args.file, &chip).print(session)
 }
 

@@ -43,7 +43,7 @@ struct Transferred {
 /// Writes the image.
 pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
-    let chip = Chip::open_read_only(&args.file)?;
+    let chip = super::open(&args.file, false)?;
     if args.out.as_os_str() == "-" {
         return chip.export(&mut session.out, args.oob).context(args.file.display());
     }
@@ -59,7 +59,7 @@ pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Fai
 
 /// Fills the chip.
 pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Failure> {
-    let chip = Chip::open(&args.file)?;
+    let chip = super::open(&args.file, true)?;
     let mut image: Box<dyn Read> = if args.image.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {

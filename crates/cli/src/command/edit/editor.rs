@@ -6,7 +6,7 @@ use eraseblock_base::Findings;
 use eraseblock_base::size::parse_size;
 use eraseblock_tree::dir::{self, ReadOptions};
 use eraseblock_tree::extract::{ExtractOptions, attributes_to, to_dir};
-use eraseblock_tree::put::{into_fs, node_into_fs};
+use eraseblock_tree::put::{PutReport, into_fs, node_into_fs};
 use eraseblock_vfs::{
     FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
@@ -79,7 +79,7 @@ impl<'a> Editor<'a> {
     pub(crate) fn run(&mut self, words: &[&[u8]]) -> Result<(), Failure> {
         match words {
             [b"help"] => Ok(writeln!(self.output, "{HELP}")?),
-            [b"put", source, dest] => self.put(host(source), dest),
+            [b"put", source, dest] => self.put(host(source), dest).map(drop),
             [b"get", source, dest] => self.get(source, host(dest)),
             [b"ls"] => self.list(b"/"),
             [b"ls", path] => self.list(path),
@@ -267,7 +267,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Copies a file or a folder's content in.
-    pub(crate) fn put(&mut self, source: &Path, dest: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn put(&mut self, source: &Path, dest: &[u8]) -> Result<PutReport, Failure> {
         let meta = source.symlink_metadata().context(source.display())?;
         let options = ReadOptions::default();
         let report = if meta.is_dir() {
@@ -280,8 +280,11 @@ impl<'a> Editor<'a> {
             self.findings.append(findings);
             node_into_fs(self.fs, dir, name, node, now())?
         };
-        let (files, directories, bytes) = (report.files, report.directories, report.bytes);
-        Ok(writeln!(self.output, "{files} files, {directories} directories, {bytes} bytes")?)
+        let files = text::count(report.files, "file", "files");
+        let directories = text::count(report.directories, "directory", "directories");
+        let bytes = text::count(report.bytes, "byte", "bytes");
+        writeln!(self.output, "{files}, {directories}, {bytes}")?;
+        Ok(report)
     }
 
     /// Copies a file or a directory out.
@@ -385,7 +388,7 @@ mod tests {
             ],
         );
         let printed = printed.unwrap();
-        assert!(printed.starts_with("1 files, 2 directories, 4 bytes\nte"), "{printed}");
+        assert!(printed.starts_with("1 file, 2 directories, 4 bytes\nte"), "{printed}");
         assert!(printed.ends_with(" new\n"), "{printed}");
         assert_eq!(fs.inode_count(), 2);
         assert_eq!(std::fs::read(out.join("b/x")).unwrap(), b"te");

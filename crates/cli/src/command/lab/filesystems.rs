@@ -1,6 +1,8 @@
 //! Power cuts of file systems.
 
-use super::{LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, violation};
+use super::{
+    LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, verdict, violation,
+};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
@@ -187,12 +189,10 @@ pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Fai
     let id: CutId = args.id.parse()?;
     let target = find(&id.target.0, Some(&id.target.1))?;
     let options = FsOptions { seed: args.seed, run_length: args.length, ..FsOptions::default() };
-    match judge(target.as_ref(), &id, &options)? {
-        Some(found) => {
-            session.lines(&found.operations)?;
-            violation(session, &args.id, found.rule, &found.message);
-        }
-        None => session.lines([format!("{}: nothing wrong", args.id)])?,
+    let found = judge(target.as_ref(), &id, &options)?;
+    if let Some(found) = found.as_ref().filter(|_| !session.options.json) {
+        session.lines(&found.operations)?;
     }
-    Ok(())
+    let found = found.as_ref().map(|found| (found.rule, found.message.as_str()));
+    verdict(session, &args.id, found)
 }

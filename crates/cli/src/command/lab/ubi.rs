@@ -1,6 +1,6 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, violation};
+use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, verdict, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::powercut::{
@@ -182,9 +182,7 @@ fn catch(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
     let id: ReplayId = args.id.parse()?;
     let options = Options { seed: args.seed, ..Options::default() };
-    match judge(&id, &options)? {
-        Some(found) => violation(session, &args.id, found.rule, &found.message),
-        None => session.lines([format!("{}: nothing wrong", args.id)])?,
-    }
-    Ok(())
+    let found = judge(&id, &options)?;
+    let found = found.as_ref().map(|found| (found.rule, found.message.as_str()));
+    verdict(session, &args.id, found)
 }

@@ -196,11 +196,25 @@ pub(crate) fn is_busy_with(other: &Path, dir: &Path) -> bool {
     ask(other).is_ok_and(|figures| figures.mounts.iter().any(|place| place.dir == dir))
 }
 
-/// Why the mount on `dir` writes nothing any more, if it has come to that.
-pub(crate) fn why_read_only(dir: &Path) -> Option<String> {
+/// Whether the mount on `dir` is for writing, as far as this user may know.
+pub(crate) fn is_writable(dir: &Path) -> bool {
+    ask(dir).is_ok_and(|figures| !figures.read_only)
+}
+
+/// Why the mount on `dir` writes nothing any more, if it has come to that, and what is mounted.
+pub(crate) fn why_read_only(dir: &Path) -> Option<(String, String)> {
     let shown = dir.display().to_string();
-    let mut places = ask(dir).ok()?.mounts.into_iter();
-    places.find(|place| place.dir == shown)?.turned_read_only
+    let figures = ask(dir).ok()?;
+    let place = figures.mounts.iter().find(|place| place.dir == shown)?;
+    Some((place.turned_read_only.clone()?, figures.target_of(place)))
+}
+
+impl Figures {
+    /// The target with the volume that is mounted there, as the other commands take it.
+    fn target_of(&self, place: &Place) -> String {
+        let volume = place.volume.as_deref().map_or(String::new(), |name| format!(":{name}"));
+        format!("{}{volume}", self.target)
+    }
 }
 
 /// Shows how the mount on `dir` fares.
@@ -210,9 +224,8 @@ pub(super) fn show(dir: &Path, session: &mut Session) -> Result<(), Failure> {
         return session.json(&figures);
     }
     let lines = lines(&figures, session);
-    if figures.mounts.iter().any(|place| place.turned_read_only.is_some()) {
-        session.advise([recovery::while_in_use(&figures.target)]);
-    }
+    let turned = figures.mounts.iter().filter(|place| place.turned_read_only.is_some());
+    session.advise(turned.map(|place| recovery::while_in_use(&figures.target_of(place))));
     session.lines(lines)
 }
 
