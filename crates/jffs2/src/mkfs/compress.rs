@@ -38,7 +38,7 @@ impl Engines {
         let zlib = wants(Compressor::Zlib).then(|| {
             Ok((zlib::Encoder::new(level)?, zlib::Encoder::new(level.max(FEW_SYMBOLS_LEVEL))?))
         });
-        let spec = CompressSpec::image(Codec::Lzo);
+        let spec = CompressSpec { codec: Codec::Lzo, level: LZO_LEVEL };
         let lzo = wants(Compressor::Lzo).then(|| eraseblock_codec::Compressor::new(spec));
         Ok(Self {
             zlib: zlib.transpose().map_err(|error: CodecError| failed(Compressor::Zlib, &error))?,
@@ -105,6 +105,8 @@ impl Engines {
     }
 }
 
+/// Who asks for LZO here wants images not larger than those of the classic tool.
+const LZO_LEVEL: i32 = 9;
 /// The usual levels overlook short matches in pages of few different bytes, such as columns of
 /// numbers: this one does not.
 const FEW_SYMBOLS_LEVEL: u8 = 10;
