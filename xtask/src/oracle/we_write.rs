@@ -68,7 +68,7 @@ const GAMES: [Game; 2] = [
     },
     Game {
         name: "we-write-jffs2",
-        rounds: 6,
+        rounds: 10,
         script: include_str!("../../guest/ping-pong-jffs2.sh"),
         allowed: &TORN,
         cases: &JFFS2,
