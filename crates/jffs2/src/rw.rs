@@ -14,11 +14,14 @@ mod build;
 mod check;
 mod compress;
 mod content;
+mod dents;
 mod erase;
 mod flash;
 mod fs;
 mod gc;
 mod inode;
+mod inodes;
+mod loaded;
 mod names;
 mod nodelist;
 mod nodemgmt;
@@ -77,6 +80,13 @@ impl Jffs2Rw {
     /// Erase blocks that can be written at once.
     pub fn free_blocks(&self) -> u32 {
         self.lock().blocks.len(nodelist::List::Free)
+    }
+
+    /// Before an operation: what is loaded without being at work is bounded.
+    fn start(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.loaded.trim();
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

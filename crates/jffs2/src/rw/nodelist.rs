@@ -289,14 +289,7 @@ impl Blocks {
         self.file(block, list);
     }
 
-    /// Gives memory back that growing lists of nodes took beyond their need.
-    pub(crate) fn shrink(&mut self) {
-        for block in self.entries.iter_mut().filter(|block| block.refs.len() >= 64) {
-            block.refs.shrink_to_fit();
-        }
-    }
-
-    /// The same of one block, which nothing is appended to any more.
+    /// Gives memory back of a block that nothing is appended to any more.
     pub(crate) fn shrink_block(&mut self, block: u32) {
         self.entries[block as usize].refs.shrink_to_fit();
     }
