@@ -7,6 +7,7 @@ use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
 use crate::error::Jffs2Error;
+use crate::scan::make_room;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2_format::constants::{SUMMARY_MARKER_LEN, pad};
@@ -343,7 +344,10 @@ impl Scan<'_> {
 
     fn name(&mut self, dir: u32, version: u32, ino: u32, place: u32, name: &[u8]) {
         self.versions += u64::from(version);
+        let (seen, blocks) = (self.classes.len() as u32 + 1, self.flash.count);
         let text = &mut self.names.text.0;
+        make_room(text, 1 + name.len(), seen, blocks);
+        make_room(&mut self.names.list, 1, seen, blocks);
         let start = text.len() as u32;
         text.push(name.len() as u8);
         text.extend_from_slice(name);
