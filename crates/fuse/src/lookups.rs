@@ -30,12 +30,12 @@ pub(crate) struct Lookups {
 
 /// Page of an inode, and where its count is there.
 fn split(ino: Ino) -> (u64, usize) {
-    (ino / PAGE as u64, (ino % PAGE as u64) as usize)
+    (ino / PAGE as u64, usize::try_from(ino % PAGE as u64).unwrap_or(0))
 }
 
 impl Lookups {
     fn shard(&self, page: u64) -> MutexGuard<'_, Pages> {
-        let index = (page % SHARDS as u64) as usize;
+        let index = usize::try_from(page % SHARDS as u64).unwrap_or(0);
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
