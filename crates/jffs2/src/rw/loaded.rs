@@ -113,6 +113,12 @@ impl LoadedInodes {
         }
     }
 
+    /// Bytes of memory, at least about.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Loaded)> {
         self.kept.iter().map(|(ino, kept)| (*ino, &kept.inode))
     }
