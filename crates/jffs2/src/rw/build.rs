@@ -4,7 +4,7 @@
 use super::compress::Compress;
 use super::flash::{Flash, Marker};
 use super::loaded::LoadedInodes;
-use super::nodelist::{List, RefState, Sizes};
+use super::nodelist::{List, NodeRef, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
 use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName, ScannedNames, ScannedText};
@@ -90,7 +90,7 @@ pub(crate) fn mount(
     let mut memory = state.inodes.memory();
     for (_, block) in state.blocks.iter() {
         report.nodes += block.refs.iter().filter(|node| node.is_live()).count() as u64;
-        memory += size_of_val(block) + size_of_val(&*block.refs);
+        memory += size_of_val(block) + block.refs.capacity() * size_of::<NodeRef>();
     }
     report.memory = memory as u64;
     report.findings.append(std::mem::take(&mut state.late));
