@@ -137,7 +137,9 @@ fn keep_winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) {
 /// All inodes that have a node or an entry, and the root.
 fn inode_table(found: &Found) -> Vec<InodeInfo> {
     let (mut node, mut entry, mut is_root_in) = (0, 0, false);
-    let mut table = Vec::with_capacity(found.nodes.len() / 2);
+    let with_nodes = found.nodes.chunk_by(|a, b| a.ino == b.ino).count();
+    let with_entries = found.entries.chunk_by(|a, b| a.pino == b.pino).count();
+    let mut table = Vec::with_capacity(with_nodes + with_entries + 2);
     loop {
         let with_node = found.nodes.get(node).map(|node| node.ino);
         let with_entry = found.entries.get(entry).map(|entry| entry.pino);

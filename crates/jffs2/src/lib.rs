@@ -27,5 +27,5 @@ mod xattr;
 pub use detect::Shape;
 pub use error::Jffs2Error;
 pub use medium::Source;
-pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, compressor_name};
+pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, Survey, compressor_name};
 pub use rw::{Compression, Jffs2Rw, MountReport, RwOptions};

@@ -132,6 +132,15 @@ pub fn compressor_name(number: u8) -> &'static str {
     }
 }
 
+/// What an image turned out to be, without a look at its tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Survey {
+    /// Place, block size, byte order.
+    pub shape: Shape,
+    /// Bytes of valid nodes, superseded ones included.
+    pub node_bytes: u64,
+}
+
 /// An open file system. Nothing is ever written to it.
 ///
 /// # Invariants
@@ -152,34 +161,8 @@ impl Jffs2 {
     /// Fails when there is no JFFS2 node in it and it is no empty file system either, when it cannot be read at all, and for options out
     /// of their range.
     pub fn open(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
-        if let Some(size) = options.erase_size
-            && !((1 << 12..=1 << 26).contains(&size) && size.is_multiple_of(4))
-        {
-            let expected = "a multiple of 4 from 4 KiB to 64 MiB";
-            return Err(Jffs2Error::Option {
-                option: "erase block size",
-                found: size.into(),
-                expected,
-            });
-        }
         let mut findings = Findings::new();
-        let shape = match detect::detect(&source, options, &mut findings) {
-            Err(error @ Jffs2Error::NotJffs2 { .. }) => {
-                detect::blank(&source, options)?.ok_or(error)?
-            }
-            other => other?,
-        };
-        if !shape.is_certain {
-            let message = format!("erase block size not certain, {} assumed", shape.erase_size);
-            findings.note(Location::Whole, "erase-size-guessed", message);
-        }
-        let size = source.size().map_err(Jffs2Error::Read)?.saturating_sub(shape.start);
-        let most = u64::from(u32::MAX - shape.erase_size) & !0xFFF;
-        let len = size.min(most);
-        if len < size {
-            let message = format!("only {len} of {size} bytes are looked at");
-            findings.error(Location::Whole, "too-large", message);
-        }
+        let (shape, len) = extent(&source, options, &mut findings)?;
         let found = scan::scan(&source, &shape, len);
         let (node_bytes, nodes) = (found.live, found.counts);
         let highest = Highest::of(&found);
@@ -189,6 +172,19 @@ impl Jffs2 {
         let info = Info { shape, blocks, node_bytes, inodes, nodes, highest };
         let late = Mutex::new(Findings::new());
         Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
+    }
+
+    /// Looks at what [`Self::open`] opens, without keeping anything of its nodes: what is found is
+    /// damage of nodes, not of the tree. Fails as it does.
+    pub fn survey(
+        source: &Source,
+        options: &OpenOptions,
+    ) -> Result<(Survey, Findings), Jffs2Error> {
+        let mut findings = Findings::new();
+        let (shape, len) = extent(source, options, &mut findings)?;
+        let found = scan::survey(source, &shape, len);
+        findings.append(found.findings);
+        Ok((Survey { shape, node_bytes: found.live }, findings))
     }
 
     /// What the image turned out to be.
@@ -208,4 +204,38 @@ impl Jffs2 {
             late.warn(at, code, message);
         }
     }
+}
+
+/// Shape of a file system, and how many bytes of it are looked at.
+fn extent(
+    source: &Source,
+    options: &OpenOptions,
+    findings: &mut Findings,
+) -> Result<(Shape, u64), Jffs2Error> {
+    if let Some(size) = options.erase_size
+        && !((1 << 12..=1 << 26).contains(&size) && size.is_multiple_of(4))
+    {
+        let expected = "a multiple of 4 from 4 KiB to 64 MiB";
+        return Err(Jffs2Error::Option {
+            option: "erase block size",
+            found: size.into(),
+            expected,
+        });
+    }
+    let shape = match detect::detect(source, options, findings) {
+        Err(error @ Jffs2Error::NotJffs2 { .. }) => detect::blank(source, options)?.ok_or(error)?,
+        other => other?,
+    };
+    if !shape.is_certain {
+        let message = format!("erase block size not certain, {} assumed", shape.erase_size);
+        findings.note(Location::Whole, "erase-size-guessed", message);
+    }
+    let size = source.size().map_err(Jffs2Error::Read)?.saturating_sub(shape.start);
+    let most = u64::from(u32::MAX - shape.erase_size) & !0xFFF;
+    let len = size.min(most);
+    if len < size {
+        let message = format!("only {len} of {size} bytes are looked at");
+        findings.error(Location::Whole, "too-large", message);
+    }
+    Ok((shape, len))
 }

@@ -1,11 +1,11 @@
 //! The read-write run time: a log of nodes that is written, collected and checked as Linux does it
 //! (spec: jffs2 11 to 19).
 //!
-//! Mounting reads every block or its summary and keeps 16 bytes for a node. An inode is loaded, and
-//! its nodes are checked, when it is wanted first. Every change is a node or two at the end of the
-//! open block; a line appended to a file is one small node, and garbage collection makes large ones
-//! of many. On NAND the nodes of the last page wait in a write buffer until it is full or somebody
-//! asks for durability.
+//! Mounting reads every block or its summary and keeps 16 bytes for a node and 32 for an inode. An
+//! inode is loaded, and its nodes are checked, when it is wanted first, and what is loaded is
+//! bounded. Every change is a node or two at the end of the open block; a line appended to a file is
+//! one small node, and garbage collection makes large ones of many. On NAND the nodes of the last
+//! page wait in a write buffer until it is full or somebody asks for durability.
 //!
 //! What JFFS2 cannot do is refused: files without names, exchanging names, whiteouts, inode flags.
 //! A rename is two nodes: a power cut between them leaves both names.
@@ -14,11 +14,14 @@ mod build;
 mod check;
 mod compress;
 mod content;
+mod dents;
 mod erase;
 mod flash;
 mod fs;
 mod gc;
 mod inode;
+mod inodes;
+mod loaded;
 mod names;
 mod nodelist;
 mod nodemgmt;
@@ -77,6 +80,13 @@ impl Jffs2Rw {
     /// Erase blocks that can be written at once.
     pub fn free_blocks(&self) -> u32 {
         self.lock().blocks.len(nodelist::List::Free)
+    }
+
+    /// Before an operation: what is loaded without being at work is bounded.
+    fn start(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.loaded.trim();
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

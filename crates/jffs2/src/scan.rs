@@ -65,9 +65,29 @@ pub(crate) struct Found {
     pub(crate) findings: Findings,
 }
 
+/// Room that is made for what is only expected, in bytes; more if that is less than what is there.
+const EXPECTED: usize = 32 << 20;
+
+/// Makes room for `more` in a list that is filled by a scan, and if there was none also for what the
+/// other blocks of `blocks` add when they are like the `seen` ones, and an eighth of all: a list that doubles
+/// leaves as much memory behind as it takes.
+pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize, seen: u32, blocks: u32) {
+    if list.capacity() - list.len() >= more {
+        return;
+    }
+    let (len, seen) = ((list.len() + more) as u64, u64::from(seen.max(1)));
+    let rest = u64::from(blocks).saturating_sub(seen).saturating_mul(len) / seen;
+    let most = len.max((EXPECTED / size_of::<T>()) as u64);
+    list.reserve_exact(more + (rest + (len + rest) / 8).min(most) as usize);
+}
+
 impl Found {
-    fn append(&mut self, other: Found) {
+    /// Adds what was found in a part, after which `seen` of all blocks have been looked at.
+    fn append(&mut self, other: Found, seen: u32, blocks: u32) {
         let shift = self.names.len() as u32;
+        make_room(&mut self.nodes, other.nodes.len(), seen, blocks);
+        make_room(&mut self.entries, other.entries.len(), seen, blocks);
+        make_room(&mut self.names, other.names.len(), seen, blocks);
         self.nodes.extend(other.nodes);
         self.entries.extend(
             other.entries.into_iter().map(|entry| EntryRef { name: entry.name + shift, ..entry }),
@@ -84,6 +104,18 @@ impl Found {
 /// Scans `len` bytes from the start of the first block. Blocks are read in parallel; the result is
 /// in flash order.
 pub(crate) fn scan(source: &Source, shape: &Shape, len: u64) -> Found {
+    all_blocks(shape, len, |peb| scan_block(source, shape, peb, len))
+}
+
+/// The same, but nothing is kept of a node: only sums and findings.
+pub(crate) fn survey(source: &Source, shape: &Shape, len: u64) -> Found {
+    all_blocks(shape, len, |peb| {
+        let Found { live, counts, findings, .. } = scan_block(source, shape, peb, len);
+        Found { live, counts, findings, ..Found::default() }
+    })
+}
+
+fn all_blocks(shape: &Shape, len: u64, block: impl Fn(Peb) -> Found + Sync) -> Found {
     let size = u64::from(shape.erase_size);
     let blocks = len.div_ceil(size) as u32;
     let batch = (BATCH / size).clamp(1, 1 << 12) as u32;
@@ -91,12 +123,10 @@ pub(crate) fn scan(source: &Source, shape: &Shape, len: u64) -> Found {
     let mut first = 0;
     while first < blocks {
         let last = blocks.min(first.saturating_add(batch));
-        let parts: Vec<Found> = (first..last)
-            .into_par_iter()
-            .map(|block| scan_block(source, shape, Peb::new(block), len))
-            .collect();
-        for part in parts {
-            found.append(part);
+        let parts: Vec<Found> =
+            (first..last).into_par_iter().map(|number| block(Peb::new(number))).collect();
+        for (seen, part) in (first + 1..).zip(parts) {
+            found.append(part, seen, blocks);
         }
         first = last;
     }
@@ -246,5 +276,40 @@ fn node(
             Ok(())
         }
         NodeKind::Cleanmarker | NodeKind::Padding | NodeKind::Summary => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elements for which there was room in lists given up, and the most room that was made beyond
+    /// twice what was there, when block `n` of 1000 adds `of(n)`, one at a time.
+    fn left_behind(of: impl Fn(u32) -> u32) -> (usize, usize) {
+        let (mut list, mut left, mut most) = (Vec::new(), 0, 0);
+        for block in 0..1000 {
+            for number in 0..of(block) {
+                let before = list.capacity();
+                make_room(&mut list, 1, block + 1, 1000);
+                list.push(u64::from(number));
+                if list.capacity() > before {
+                    left += before;
+                    most = most.max(list.capacity().saturating_sub(2 * list.len()));
+                }
+            }
+        }
+        (left, most)
+    }
+
+    #[test]
+    fn a_list_filled_by_a_scan_leaves_little_behind_and_is_never_much_too_large() {
+        let (left, _) = left_behind(|_| 100);
+        assert!(left < 10_000, "{left} of 100000");
+        // All in the first blocks.
+        let (_, most) = left_behind(|block| if block < 4 { 100_000 } else { 0 });
+        assert!(most <= EXPECTED / 8, "{most}");
+        // All in the last block.
+        let (left, most) = left_behind(|block| if block == 999 { 10_000 } else { 0 });
+        assert!(left < 100_000 && most < 10, "{left} of 10000, {most}");
     }
 }

@@ -476,3 +476,25 @@ fn a_chip_without_a_node_is_an_empty_file_system() {
     assert!(Jffs2::open(image(), &OpenOptions::default()).is_err());
     assert!(Jffs2::open(image(), &told).unwrap().0.entries(1).unwrap().is_empty());
 }
+
+#[test]
+fn a_survey_sees_the_shape_and_the_damage_that_opening_sees_but_not_the_tree() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut image = sample(order);
+        let last = image.bytes.len() - 1;
+        image.bytes[last] ^= 1;
+        let source = Source::Image(Arc::new(image.bytes.clone()));
+        let (seen, damage) = Jffs2::survey(&source, &OpenOptions::default()).unwrap();
+        let (fs, findings) = image.open();
+        assert_eq!((seen.shape, seen.node_bytes), (fs.info().shape, fs.info().node_bytes));
+        assert!(seen.node_bytes > 0 && !codes(&damage).is_empty());
+        assert_eq!(codes(&findings)[..codes(&damage).len()], codes(&damage));
+        assert!(codes(&findings).contains(&"dangling-name"));
+        assert!(!codes(&damage).contains(&"dangling-name"));
+    }
+    let nothing = Source::Image(Arc::new(vec![0xFF; 1 << 16]));
+    assert!(matches!(
+        Jffs2::survey(&nothing, &OpenOptions::default()),
+        Err(Jffs2Error::NotJffs2 { .. })
+    ));
+}

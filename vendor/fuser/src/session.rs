@@ -52,7 +52,7 @@ use crate::request::RequestWithSender;
 /// The max size of write requests from the kernel. The absolute minimum is 4k,
 /// FUSE recommends at least 128k, max 16M. The FUSE default is 16M on macOS
 /// and 128k on other systems.
-pub(crate) const MAX_WRITE_SIZE: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_WRITE_SIZE: usize = 1024 * 1024;
 
 #[derive(Default, Debug, Eq, PartialEq, Clone, Copy)]
 /// How requests should be filtered based on the calling UID.

@@ -7,7 +7,7 @@ use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
-use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source};
+use eraseblock_jffs2::{Jffs2, Jffs2Error, OpenOptions, Source, Survey};
 use eraseblock_mtd::{LebDevice, LebFile, Mtd, RawDump, ReadAt};
 use eraseblock_mtd_host::{BlockDevice, is_block_flash};
 use eraseblock_nandsim::Chip;
@@ -221,14 +221,42 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     }
 }
 
+/// A JFFS2, opened or only looked at.
+pub(super) trait Looked: Sized {
+    /// Opens it, or looks at it.
+    fn look(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error>;
+    /// Bytes of its nodes.
+    fn node_bytes(&self) -> u64;
+}
+
+impl Looked for Jffs2 {
+    fn look(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
+        Self::open(source, options)
+    }
+
+    fn node_bytes(&self) -> u64 {
+        self.info().node_bytes
+    }
+}
+
+impl Looked for Survey {
+    fn look(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
+        Jffs2::survey(&source, options)
+    }
+
+    fn node_bytes(&self) -> u64 {
+        self.node_bytes
+    }
+}
+
 /// A JFFS2 anywhere in an image or on a device, with what was found; `None` when there is no node of
 /// one. A raw dump with out-of-band bytes is read without them.
-pub(super) fn find_jffs2(
+pub(super) fn find_jffs2<T: Looked>(
     source: Source,
     options: &OpenOptions,
     page: Option<u32>,
-) -> Result<Option<(Jffs2, Findings, Option<RawDump>)>, Failure> {
-    let open = |source| match Jffs2::open(source, options) {
+) -> Result<Option<(T, Findings, Option<RawDump>)>, Failure> {
+    let open = |source| match T::look(source, options) {
         Ok(found) => Ok(Some(found)),
         Err(Jffs2Error::NotJffs2 { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -249,9 +277,8 @@ pub(super) fn find_jffs2(
             continue;
         };
         // Nodes that a page border cuts are good only where the out-of-band bytes are left out.
-        let rank = |jffs2: &Jffs2, findings: &Findings| {
-            (jffs2.info().node_bytes, Reverse(findings.iter().count()))
-        };
+        let rank =
+            |jffs2: &T, findings: &Findings| (jffs2.node_bytes(), Reverse(findings.iter().count()));
         let found = rank(&jffs2, &findings);
         if best.as_ref().is_none_or(|best| found > rank(&best.0, &best.1)) {
             best = Some((jffs2, findings, Some(dump)));
@@ -273,7 +300,7 @@ pub(super) fn open_jffs2(
         order: jffs2_image::order(shape),
         empty: shape.format == Some(Format::Jffs2),
     };
-    let found = find_jffs2(source, &options, shape.sizes.page)?;
+    let found = find_jffs2::<Jffs2>(source, &options, shape.sizes.page)?;
     Ok(found.map(|(jffs2, mut findings, dump)| {
         if let Some(dump) = dump {
             raw_dump::note(&dump, &mut findings);

@@ -12,7 +12,7 @@ use crate::text;
 use eraseblock_base::Peb;
 use eraseblock_base::align::is_erased;
 use eraseblock_jffs2::rw::MIN_BLOCKS;
-use eraseblock_jffs2::{Jffs2, OpenOptions, Shape, Source};
+use eraseblock_jffs2::{OpenOptions, Shape, Source, Survey};
 use eraseblock_jffs2_format::constants::MAGIC;
 use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
@@ -34,7 +34,8 @@ pub(crate) struct Jffs2Flash {
 
 /// Whether there is a JFFS2 in a file that is nothing else we know.
 pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
-    Ok(image::find_jffs2(Source::Image(Arc::new(file)), &options(shape, false), None)?.is_some())
+    let source = Source::Image(Arc::new(file));
+    Ok(image::find_jffs2::<Survey>(source, &options(shape, false), None)?.is_some())
 }
 
 /// Bytes at the start of a block that are looked at.
@@ -83,20 +84,20 @@ pub(crate) fn open(
 ) -> Result<Jffs2Flash, Failure> {
     let file = File::open(path)?;
     let found = Source::Image(Arc::new(file.try_clone()?));
-    let Some((jffs2, _, dump)) = image::find_jffs2(found, &options(args, true), None)? else {
+    let found = image::find_jffs2::<Survey>(found, &options(args, true), None)?;
+    let Some((Survey { shape, node_bytes }, _, dump)) = found else {
         return Err(Failure::new("there is no JFFS2 in it"));
     };
     if dump.is_some() {
         return Err(raw_dump::only_read());
     }
-    let shape = jffs2.info().shape;
     let stored = stored_blocks(&file, &shape)?;
     let device: Arc<dyn Mtd> = if write {
         is_told(path, args, size, &shape)?;
         let unforced = OpenOptions { erase_size: None, ..options(args, false) };
         let found = Source::Image(Arc::new(file.try_clone()?));
-        if let Some((jffs2, ..)) = image::find_jffs2(found, &unforced, None)? {
-            agrees(shape.erase_size, &jffs2.info().shape)?;
+        if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
+            agrees(shape.erase_size, &survey.shape)?;
         }
         let count = Some(blocks(&shape, stored, size)?);
         Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
@@ -106,7 +107,9 @@ pub(crate) fn open(
         let whole = Padded { file, size };
         Arc::new(ImageFile::new(whole, &image_shape(&shape, None))?)
     };
-    Ok(Jffs2Flash { device, order: shape.order, cleanmarker: cleanmarker(&jffs2, &shape) })
+    // The cleanmarkers that the image has, or has not: those of the flash that it is made for.
+    let cleanmarker = (node_bytes > 0).then_some(shape.cleanmarker);
+    Ok(Jffs2Flash { device, order: shape.order, cleanmarker })
 }
 
 fn options(shape: &ShapeArgs, empty: bool) -> OpenOptions {
@@ -117,11 +120,6 @@ fn options(shape: &ShapeArgs, empty: bool) -> OpenOptions {
 fn image_shape(shape: &Shape, peb_count: Option<u32>) -> ImageShape {
     let (start, peb_size) = (shape.start, shape.erase_size);
     ImageShape { start, peb_size, min_io: 1, subpage: 1, peb_count }
-}
-
-/// The cleanmarkers that the image has, or has not: those of the flash that it is made for.
-fn cleanmarker(jffs2: &Jffs2, shape: &Shape) -> Option<u32> {
-    (jffs2.info().node_bytes > 0).then_some(shape.cleanmarker)
 }
 
 /// Refuses to write where it is only a guess which bytes of the file are which eraseblock.

@@ -3,11 +3,12 @@
 
 use super::compress::Compress;
 use super::flash::{Flash, Marker};
-use super::nodelist::{List, RefState, Sizes};
+use super::loaded::LoadedInodes;
+use super::nodelist::{List, NodeRef, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
 use super::sabotage::Sabotage;
-use super::scan::{self, Class, Scan, ScannedName};
-use super::state::{Closed, Collection, InodeCache, Reserves, State};
+use super::scan::{self, Class, Scan, ScannedName, ScannedNames, ScannedText};
+use super::state::{Closed, Collection, Reserves, State};
 use super::summary::Collector;
 use super::suspect::Suspects;
 use super::wbuf::Wbuf;
@@ -18,7 +19,6 @@ use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
 use eraseblock_jffs2_format::{ByteOrder, decode};
 use eraseblock_mtd::Mtd;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The least free bytes a partly filled block is continued for.
@@ -32,13 +32,12 @@ pub(crate) fn mount(
     let flash = Flash::new(mtd, options)?;
     let scan = scan::scan(&flash, options)?;
     refuse_foreign(&scan)?;
-    let versions = version_sum(&scan);
     let Scan {
         blocks,
         classes,
         inodes,
         names,
-        text,
+        versions,
         pairs,
         references,
         suspects,
@@ -54,7 +53,8 @@ pub(crate) fn mount(
         wbuf: Wbuf::default(),
         summary: Collector::default(),
         suspects: Suspects::new(suspects),
-        inodes: BTreeMap::new(),
+        inodes,
+        loaded: LoadedInodes::default(),
         xattrs: Xattrs::default(),
         highest_ino: ROOT_INO,
         rng: SplitMix64::new(options.seed),
@@ -67,33 +67,30 @@ pub(crate) fn mount(
             ))
         }),
         late: Findings::new(),
-        loaded: 0,
         scratch: Vec::new(),
     };
-    for node in &inodes {
-        let cache = state.cache_mut(node.ino);
-        cache.nodes.push(node.place);
-        cache.highest = cache.highest.max(node.version);
-    }
-    state.add_names(&names);
-    state.highest_ino = state.inodes.keys().copied().max().unwrap_or(0).max(ROOT_INO);
+    state.add_names(&names.list);
+    state.highest_ino = state.inodes.highest().max(ROOT_INO);
     if state.is_sabotaged(Sabotage::InodeNumbersReused) {
         state.highest_ino = state.inodes.len() as u32;
     }
     if state.is_sabotaged(Sabotage::VersionsRestart) {
-        state.inodes.values_mut().for_each(|cache| cache.highest = cache.nodes.len() as u32);
+        state
+            .inodes
+            .values_mut()
+            .for_each(|cache| cache.highest = cache.nodes.as_slice().len() as u32);
     }
-    state.build_tree(&names, &text, &mut report.findings)?;
+    state.build_tree(names, &mut report.findings)?;
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
     state.blocks.rotate(versions);
-    state.shrink();
+    state.inodes.shrink();
     report.blocks = state.blocks.count() - state.blocks.len(List::Bad);
-    report.inodes = state.inodes.values().filter(|cache| cache.names > 0).count() as u64;
-    let mut memory = state.inodes.len() * (size_of::<InodeCache>() + 16);
+    report.inodes = state.inodes.iter().filter(|(_, cache)| cache.names() > 0).count() as u64;
+    let mut memory = state.inodes.memory();
     for (_, block) in state.blocks.iter() {
         report.nodes += block.refs.iter().filter(|node| node.is_live()).count() as u64;
-        memory += block.refs.len() * 16 + size_of_val(block);
+        memory += size_of_val(block) + block.refs.capacity() * size_of::<NodeRef>();
     }
     report.memory = memory as u64;
     report.findings.append(std::mem::take(&mut state.late));
@@ -140,54 +137,46 @@ fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
     Err(Jffs2Error::Foreign { blocks: content })
 }
 
-fn version_sum(scan: &Scan<'_>) -> u64 {
-    let nodes = scan.inodes.iter().map(|node| u64::from(node.version));
-    nodes.chain(scan.names.iter().map(|name| u64::from(name.version))).sum()
-}
-
-/// All that names lead to from the root. Directories that were deleted may still name each other
-/// in a circle, since the deletions of their names are the first to go.
-fn reached(winners: &[ScannedName]) -> BTreeSet<u32> {
-    let mut reached = BTreeSet::from([ROOT_INO]);
+/// The directories with names that names lead to from the root, sorted. Directories that were deleted
+/// may still name each other in a circle, since the deletions of their names are the first to go.
+fn reached(winners: &[ScannedName]) -> Vec<u32> {
+    let mut dirs: Vec<u32> = winners.iter().map(|name| name.dir).collect();
+    dirs.dedup();
+    let mut is_reached = vec![false; dirs.len()];
     let mut queue = vec![ROOT_INO];
     while let Some(dir) = queue.pop() {
-        let first = winners.partition_point(|name| name.dir < dir);
-        let names = winners[first..].iter().take_while(|name| name.dir == dir);
-        queue.extend(names.map(|name| name.ino).filter(|ino| reached.insert(*ino)));
+        let Ok(index) = dirs.binary_search(&dir) else { continue };
+        if !std::mem::replace(&mut is_reached[index], true) {
+            let first = winners.partition_point(|name| name.dir < dir);
+            let names = winners[first..].iter().take_while(|name| name.dir == dir);
+            queue.extend(names.map(|name| name.ino));
+        }
     }
-    reached
+    dirs.into_iter().zip(is_reached).filter(|(_, is)| *is).map(|(dir, _)| dir).collect()
 }
 
 impl State {
-    /// Gives memory back that growing lists of nodes took beyond their need.
-    fn shrink(&mut self) {
-        self.blocks.shrink();
-        for cache in self.inodes.values_mut().filter(|cache| cache.nodes.len() >= 16) {
-            cache.nodes.shrink_to_fit();
-        }
-    }
-
     fn add_names(&mut self, names: &[ScannedName]) {
         for name in names {
             let cache = self.cache_mut(name.dir);
-            cache.nodes.push(name.place);
-            cache.highest = cache.highest.max(name.version);
+            cache.add_node(name.place, name.version);
         }
-        self.cache_mut(ROOT_INO).names = 1;
+        self.cache_mut(ROOT_INO).set_names(1);
     }
 
     /// Decides which names and inodes live (spec: jffs2 7, 12.7).
     fn build_tree(
         &mut self,
-        names: &[ScannedName],
-        text: &[u8],
+        names: ScannedNames,
         findings: &mut Findings,
     ) -> Result<(), Jffs2Error> {
-        let winners = self.winners(names, text)?;
+        let winners = self.winners(names.list, &names.text)?;
         let reached = reached(&winners);
-        for name in winners.iter().filter(|name| reached.contains(&name.dir)) {
-            if let Some(target) = self.inodes.get_mut(&name.ino) {
-                target.names += 1;
+        let is_reached = |dir| reached.binary_search(&dir).is_ok();
+        let groups = winners.chunk_by(|a, b| a.dir == b.dir);
+        for name in groups.filter(|group| is_reached(group[0].dir)).flatten() {
+            if let Some(target) = self.inodes.get_mut(name.ino) {
+                target.add_name();
                 target.parent = name.dir;
             } else {
                 let at = Location::Inode(name.dir.into());
@@ -196,14 +185,15 @@ impl State {
                 self.blocks.obsolete(name.place);
             }
         }
-        let dead: Vec<u32> =
-            self.inodes.iter().filter(|(_, cache)| cache.names == 0).map(|(ino, _)| *ino).collect();
-        let count = dead.len();
-        for place in dead.iter().filter_map(|ino| self.inodes.remove(ino)).flat_map(|it| it.nodes) {
-            self.blocks.obsolete(place);
+        let nameless = self.inodes.iter().filter(|(_, cache)| cache.names() == 0);
+        let dead: Vec<u32> = nameless.map(|(ino, _)| ino).collect();
+        for cache in dead.iter().filter_map(|ino| self.inodes.remove(*ino)) {
+            for place in cache.nodes.as_slice() {
+                self.blocks.obsolete(*place);
+            }
         }
-        if count > 0 {
-            let message = format!("{count} inodes without a name removed");
+        if !dead.is_empty() {
+            let message = format!("{} inodes without a name removed", dead.len());
             findings.note(Location::Whole, "orphans", message);
         }
         Ok(())
@@ -213,27 +203,33 @@ impl State {
     /// Sorted by directory.
     fn winners(
         &mut self,
-        names: &[ScannedName],
-        text: &[u8],
+        mut names: Vec<ScannedName>,
+        text: &ScannedText,
     ) -> Result<Vec<ScannedName>, Jffs2Error> {
-        let bytes = |name: &ScannedName| &text[name.start as usize..][..usize::from(name.len)];
-        let mut sorted = names.to_vec();
-        // The sort is stable, so that names of one version stay in flash order.
-        sorted.sort_by(|a, b| (a.dir, bytes(a), a.version).cmp(&(b.dir, bytes(b), b.version)));
-        if self.is_sabotaged(Sabotage::OldestNameWins) {
-            sorted.sort_by(|a, b| (a.dir, bytes(a), b.version).cmp(&(b.dir, bytes(b), a.version)));
-        }
-        let mut winners = Vec::with_capacity(sorted.len());
-        for group in sorted.chunk_by(|a, b| (a.dir, bytes(a)) == (b.dir, bytes(b))) {
-            let winner = self.newest(group)?;
-            for name in group.iter().filter(|name| name.place != winner.place) {
+        let bytes = |name: &ScannedName| text.bytes(name);
+        let oldest_wins = self.is_sabotaged(Sabotage::OldestNameWins);
+        // Names of one version stay in flash order.
+        names.sort_unstable_by(|a, b| {
+            let (older, newer) = if oldest_wins { (b, a) } else { (a, b) };
+            let versions = older.version.cmp(&newer.version);
+            (a.dir, bytes(a)).cmp(&(b.dir, bytes(b))).then(versions).then(a.place.cmp(&b.place))
+        });
+        let (mut first, mut count) = (0, 0);
+        while let Some(name) = names.get(first) {
+            let same = |other: &&ScannedName| (other.dir, bytes(other)) == (name.dir, bytes(name));
+            let next = first + names[first..].iter().take_while(same).count();
+            let winner = self.newest(&names[first..next])?;
+            for name in names[first..next].iter().filter(|name| name.place != winner.place) {
                 self.blocks.obsolete(name.place);
             }
             if winner.ino != 0 {
-                winners.push(winner);
+                names[count] = winner;
+                count += 1;
             }
+            first = next;
         }
-        Ok(winners)
+        names.truncate(count);
+        Ok(names)
     }
 
     /// The newest node of a name, all of whose nodes are in `group` in the order of their versions.

@@ -105,8 +105,8 @@ impl State {
                 .inode(dir)
                 .dents
                 .iter()
-                .filter(|(_, dent)| dent.ino != 0)
-                .map(|(_, dent)| (dent.ino, dent.file_type == 4))
+                .filter(|dent| dent.ino != 0)
+                .map(|dent| (dent.ino, dent.file_type == 4))
                 .collect();
             for (ino, is_dir) in targets {
                 *names.entry(ino).or_default() += 1;
@@ -123,10 +123,10 @@ impl State {
                 }
             }
         }
-        for (ino, cache) in &self.inodes {
-            let counted = names.remove(ino).unwrap_or(0);
-            if cache.names != counted {
-                let message = format!("inode {ino}: {} names, counted {counted}", cache.names);
+        for (ino, cache) in self.inodes.iter() {
+            let counted = names.remove(&ino).unwrap_or(0);
+            if cache.names() != counted {
+                let message = format!("inode {ino}: {} names, counted {counted}", cache.names());
                 return Err(broken(message));
             }
         }
@@ -138,13 +138,12 @@ impl State {
 
     /// Every live node is named by its owner, and everything named is alive.
     fn check_nodes(&self) -> Result<(), String> {
-        for (ino, cache) in &self.inodes {
-            let Some(loaded) = &cache.loaded else { continue };
+        for (ino, loaded) in self.loaded.iter() {
             let mut named: BTreeSet<u32> = loaded.fragments.nodes().collect();
             named.extend(loaded.metadata);
-            named.extend(loaded.dents.iter().map(|(_, dent)| dent.place));
-            let live: BTreeSet<u32> = cache
-                .nodes
+            named.extend(loaded.dents.iter().map(|dent| dent.place));
+            let places = self.cache(ino).map_or(&[][..], |cache| cache.nodes.as_slice());
+            let live: BTreeSet<u32> = places
                 .iter()
                 .copied()
                 .filter(|place| self.blocks.node(*place).is_some_and(NodeRef::is_live))
@@ -158,8 +157,8 @@ impl State {
                 let place = node.place();
                 let is_known = match node.kind() {
                     RefKind::Inode | RefKind::Dirent => {
-                        let cache = self.inodes.get(&node.owner);
-                        cache.is_some_and(|cache| cache.nodes.contains(&place))
+                        let cache = self.inodes.get(node.owner);
+                        cache.is_some_and(|cache| cache.nodes.as_slice().contains(&place))
                     }
                     RefKind::Xattr => {
                         let pair = self.xattrs.pairs.get(&node.owner);

@@ -123,10 +123,10 @@ impl State {
         owners.dedup();
         let size = self.flash.block;
         for owner in owners {
-            let Some(cache) = self.inodes.get_mut(&owner) else { continue };
+            let Some(cache) = self.inodes.get_mut(owner) else { continue };
             cache.nodes.retain(|place| place / size != block);
-            if cache.nodes.is_empty() && cache.names == 0 && cache.opens == 0 {
-                self.inodes.remove(&owner);
+            if cache.nodes.as_slice().is_empty() && !cache.is_wanted() {
+                self.remove_inode(owner);
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use super::Jffs2Rw;
 use super::content::seconds;
+use super::dents::Entry;
+use super::inodes::InodeCache;
 use super::names::refuse;
 use super::nodelist::List;
 use super::sabotage::Sabotage;
@@ -31,7 +33,7 @@ impl State {
         let attributes = &loaded.attributes;
         let kind = FileKind::from_mode(attributes.mode)
             .ok_or_else(|| damaged(ino, "mode names no file type"))?;
-        let names = self.cache(ino).map_or(0, |cache| cache.names);
+        let names = self.cache(ino).map_or(0, InodeCache::names);
         let nlink = match kind {
             FileKind::Directory if names == 0 => 0,
             FileKind::Directory => 2 + loaded.dents.subdirectories() + u32::from(ino == ROOT_INO),
@@ -197,14 +199,14 @@ impl FileSystem for Jffs2Rw {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         let dir = state.directory(dir)?;
         check_name(name, MAX_NAME_LEN)?;
         state.find(dir, name).map(|dent| dent.ino.into())
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
-        self.lock().attr(ino)
+        self.start().attr(ino)
     }
 
     /// The cookie of an entry is the hash of its name.
@@ -217,7 +219,7 @@ impl FileSystem for Jffs2Rw {
         let mut cookie = cookie;
         loop {
             // The sink may call the file system: it is called without the lock.
-            let part = self.lock().list(dir, cookie)?;
+            let part = self.start().list(dir, cookie)?;
             let Some(last) = part.last() else { return Ok(()) };
             cookie = last.cookie;
             for entry in part {
@@ -229,7 +231,7 @@ impl FileSystem for Jffs2Rw {
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         let ino = state.existing(ino)?;
         let loaded = state.inode(ino);
         let is_link = FileKind::from_mode(loaded.attributes.mode) == Some(FileKind::Symlink);
@@ -240,23 +242,23 @@ impl FileSystem for Jffs2Rw {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize, FsError> {
-        self.lock().read(ino, offset, buf)
+        self.start().read(ino, offset, buf)
     }
 
     fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError> {
-        self.lock().seek_data(ino, offset)
+        self.start().seek_data(ino, offset)
     }
 
     fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError> {
-        self.lock().seek_hole(ino, offset)
+        self.start().seek_hole(ino, offset)
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
-        Ok(self.lock().xattrs(ino)?.into_iter().map(|pair| pair.0).collect())
+        Ok(self.start().xattrs(ino)?.into_iter().map(|pair| pair.0).collect())
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         check_xattr_name(state.attr(ino)?.kind, name, false)?;
         let pairs = state.xattrs(ino)?;
         pairs.into_iter().find(|pair| pair.0 == name).map(|pair| pair.1).ok_or_else(|| {
@@ -279,11 +281,10 @@ impl State {
         let dir = self.directory(dir)?;
         let mut part = Vec::new();
         let entries = self.inode(dir).dents.behind(cookie);
-        for (key, dent) in entries.filter(|entry| entry.1.ino != 0) {
+        for Entry { cookie, name, dent } in entries.filter(|entry| entry.dent.ino != 0) {
             let kind = FileKind::from_mode(u32::from(dent.file_type) << 12);
             let kind = kind.unwrap_or(FileKind::Regular);
-            let (cookie, name) = (key.0, key.1.to_vec());
-            part.push(DirEntry { name, ino: dent.ino.into(), kind, cookie });
+            part.push(DirEntry { name: name.to_vec(), ino: dent.ino.into(), kind, cookie });
             if part.len() == PART {
                 break;
             }
@@ -298,9 +299,8 @@ impl Jffs2Rw {
         &self,
         operation: impl FnOnce(&mut State) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         state.check_writable()?;
-        state.trim();
         state.settle_suspects()?;
         operation(&mut state)
     }
@@ -379,28 +379,28 @@ impl WritableFileSystem for Jffs2Rw {
     }
 
     fn open(&self, ino: Ino) -> Result<(), FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         let ino = state.existing(ino)?;
         state.cache_mut(ino).opens += 1;
         Ok(())
     }
 
     fn release(&self, ino: Ino) -> Result<(), FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         let ino = state.existing(ino)?;
         let cache = state.cache_mut(ino);
         cache.opens = cache
             .opens
             .checked_sub(1)
             .ok_or_else(|| refuse(FsErrorKind::Invalid, ino, "released more often than opened"))?;
-        if cache.opens == 0 && cache.names == 0 {
+        if !cache.is_wanted() {
             state.delete(ino);
         }
         Ok(())
     }
 
     fn sync_file(&self, ino: Ino) -> Result<(), FsError> {
-        let mut state = self.lock();
+        let mut state = self.start();
         state.existing(ino)?;
         state.sync()
     }
@@ -410,9 +410,7 @@ impl WritableFileSystem for Jffs2Rw {
     }
 
     fn background_step(&self) -> Result<Background, FsError> {
-        let mut state = self.lock();
-        state.trim();
-        state.background()
+        self.start().background()
     }
 
     fn remount(&self, read_only: bool) -> Result<(), FsError> {

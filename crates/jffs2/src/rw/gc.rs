@@ -9,11 +9,11 @@
 //!    the block of the old one was being erased and that still reads well for a while. Of holes
 //!    that are overwritten in many parts this holds only as long as there is room.
 
-use super::inode::{Fragment, Place, dent_key};
+use super::inode::{Fragment, Place};
 use super::nodelist::{List, NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
-use super::state::{CACHE_INODES, State};
+use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, NewNode, PAGE};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, INODE_LEN, compression};
@@ -63,24 +63,23 @@ impl State {
         }
         let from = self.gc.checked.saturating_add(1);
         let next =
-            self.inodes.range(from..).find(|(_, cache)| !cache.is_checked && cache.names > 0);
-        let Some(ino) = next.map(|(ino, _)| *ino) else {
+            self.inodes.range(from).find(|(_, cache)| !cache.is_checked() && cache.names() > 0);
+        let Some((ino, _)) = next else {
             // Nobody can say anything about what is left.
             let Some(ino) = self.first_unchecked() else { return Ok(false) };
             self.drop_unchecked(ino);
             return Ok(true);
         };
-        let was_loaded = self.cache(ino).is_some_and(|cache| cache.loaded.is_some());
+        let was_loaded = self.loaded.has(ino);
         match self.load(ino) {
             Ok(()) => {}
             Err(error) if error.kind() == FsErrorKind::Io => return Err(error),
             Err(_) => self.drop_unchecked(ino),
         }
         self.gc.checked = ino;
-        let cache = self.cache_mut(ino);
-        cache.is_checked = true;
-        if !was_loaded && cache.loaded.take().is_some() {
-            self.loaded -= 1;
+        self.cache_mut(ino).set_checked();
+        if !was_loaded {
+            self.loaded.remove(ino);
         }
         Ok(true)
     }
@@ -145,7 +144,7 @@ impl State {
     /// Makes a node of an inode anew, by the part it plays (spec: jffs2 17, step 7).
     fn collect_of_inode(&mut self, node: NodeRef) -> Result<(), FsError> {
         let (ino, place) = (node.owner, node.place());
-        let was_loaded = self.cache(ino).is_some_and(|cache| cache.loaded.is_some());
+        let was_loaded = self.loaded.has(ino);
         match self.load(ino) {
             Ok(()) => {}
             Err(error) if error.kind() == FsErrorKind::Io => return Err(error),
@@ -168,9 +167,8 @@ impl State {
         };
         // Whatever it was, it must not be left behind in a block about to be erased.
         debug_assert!(result.is_err() || !self.node(place).is_live(), "node still alive");
-        if !was_loaded && self.loaded > CACHE_INODES && self.cache_mut(ino).loaded.take().is_some()
-        {
-            self.loaded -= 1;
+        if !was_loaded && self.loaded.is_full() {
+            self.loaded.remove(ino);
         }
         result
     }
@@ -204,7 +202,7 @@ impl State {
                 // The only node that knows the directory's times.
                 self.put_attributes(dir, attributes, &[], Alloc::Collection)?;
             }
-            self.inode_mut(dir).dents.remove(&dent_key(dirent.name));
+            self.inode_mut(dir).dents.remove(dirent.name);
             self.obsolete(node.place());
             return Ok(());
         }
@@ -221,7 +219,7 @@ impl State {
         if self.is_sabotaged(Sabotage::DeletionDropped) {
             return Ok(false);
         }
-        let places = self.cache(dir).map_or(&[][..], |cache| &cache.nodes);
+        let places = self.cache(dir).map_or(&[][..], |cache| cache.nodes.as_slice());
         for place in places {
             let Some(other) = self.blocks.node(*place) else { continue };
             if other.is_live() || other.kind() != RefKind::Dirent || other.len() != node.len() {

@@ -5,6 +5,7 @@
 //! 2. `counts` says for each node how many fragments it has; a node without any is not in it.
 //! 3. A directory's `dents` hold live DIRENT nodes, deletions (inode 0) among them.
 
+use super::dents::Dents;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -15,6 +16,11 @@ const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const CHAR_DEVICE: u32 = 0o020_000;
 const BLOCK_DEVICE: u32 = 0o060_000;
+
+/// Bytes of memory for a loaded inode with next to nothing in it, and for a fragment: about what the
+/// allocator hands out for them.
+const SMALLEST: usize = 640;
+const FRAGMENT: usize = 48;
 
 /// What every INODE node repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -194,91 +200,6 @@ impl Fragments {
     }
 }
 
-/// What a directory says about a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Dent {
-    /// Its DIRENT node.
-    pub(crate) place: u32,
-    /// The inode; 0 if the name is deleted.
-    pub(crate) ino: u32,
-    pub(crate) version: u32,
-    pub(crate) file_type: u8,
-}
-
-/// A name with its hash in front, which is its cookie: the order of names never changes.
-pub(crate) type DentKey = (u64, Box<[u8]>);
-
-/// The names of a directory.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Dents(BTreeMap<DentKey, Dent>);
-
-/// 63 bits of a name's hash, never 0 (FNV-1a, folded).
-pub(crate) fn dent_hash(name: &[u8]) -> u64 {
-    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
-    });
-    ((hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1).max(1)
-}
-
-pub(crate) fn dent_key(name: &[u8]) -> DentKey {
-    (dent_hash(name), name.into())
-}
-
-impl Dents {
-    /// What is said about a name, deletions included.
-    pub(crate) fn get(&self, name: &[u8]) -> Option<Dent> {
-        let hash = dent_hash(name);
-        self.0
-            .range((hash, Box::default())..)
-            .take_while(|(key, _)| key.0 == hash)
-            .find(|(key, _)| *key.1 == *name)
-            .map(|(_, dent)| *dent)
-    }
-
-    /// The live name.
-    pub(crate) fn live(&self, name: &[u8]) -> Option<Dent> {
-        self.get(name).filter(|dent| dent.ino != 0)
-    }
-
-    pub(crate) fn insert(&mut self, key: DentKey, dent: Dent) -> Option<Dent> {
-        self.0.insert(key, dent)
-    }
-
-    pub(crate) fn remove(&mut self, key: &DentKey) -> Option<Dent> {
-        self.0.remove(key)
-    }
-
-    /// Names behind a cookie, deletions included.
-    pub(crate) fn behind(&self, cookie: u64) -> impl Iterator<Item = (&DentKey, &Dent)> {
-        self.0.range((cookie.saturating_add(1), Box::default())..)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&DentKey, &Dent)> {
-        self.0.iter()
-    }
-
-    /// Whether no name is alive.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.values().all(|dent| dent.ino == 0)
-    }
-
-    /// Directories among the live names.
-    pub(crate) fn subdirectories(&self) -> u32 {
-        let types = self.0.values().filter(|dent| dent.ino != 0 && dent.file_type == 4);
-        types.count() as u32
-    }
-
-    fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
-        let found = match name {
-            Some(name) => self.0.get_mut(&dent_key(name)).filter(|dent| dent.place == old),
-            None => self.0.values_mut().find(|dent| dent.place == old),
-        };
-        if let Some(dent) = found {
-            dent.place = new;
-        }
-    }
-}
-
 /// A loaded inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loaded {
@@ -294,6 +215,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// Bytes of memory, about.
+    pub(crate) fn memory(&self) -> usize {
+        SMALLEST + self.fragments.map.len() * FRAGMENT + self.dents.memory()
+    }
+
     /// A node of the inode has moved; `name` is that of a DIRENT node, if it is known.
     pub(crate) fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
         if let Some(place) = self.metadata.as_mut().filter(|place| **place == old) {
@@ -349,17 +275,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn names_keep_their_order_and_cookies_continue() {
-        let mut dents = Dents::default();
-        for (ino, name) in (2..).zip([&b"a"[..], b"b", b"c", b"d"]) {
-            dents.insert(dent_key(name), Dent { place: ino * 4, ino, version: ino, file_type: 8 });
-        }
-        let all: Vec<u64> = dents.iter().map(|(key, _)| key.0).collect();
-        assert_eq!(dents.behind(all[1]).count(), 2);
-        assert_eq!(dents.live(b"c").unwrap().ino, 4);
-        assert!(dents.live(b"e").is_none());
     }
 }

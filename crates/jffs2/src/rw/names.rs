@@ -1,10 +1,11 @@
 //! Names and inodes: what the operations on directories come to (spec: jffs2 14).
 
-use super::inode::{Attributes, Dent, Fragments, Loaded};
+use super::dents::Dent;
+use super::inode::{Attributes, Fragments, Loaded};
 use super::nodelist::{RefKind, RefState};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
-use super::state::{InodeCache, State};
+use super::state::State;
 use super::summary::record_len;
 use super::write::Extent;
 use eraseblock_jffs2_format::constants::{INODE_LEN, MAX_NAME_LEN, MAX_TARGET_LEN, compression};
@@ -95,7 +96,7 @@ impl State {
         self.put_new(ino, dir, attributes, &payload, new)?;
         match self.set_name(dir, name, ino, attributes.file_type(), now, Alloc::Normal) {
             Ok(_) => {
-                self.cache_mut(ino).names = 1;
+                self.cache_mut(ino).set_names(1);
                 Ok(ino)
             }
             Err(error) => {
@@ -149,7 +150,7 @@ impl State {
         let place = match place {
             Ok(place) => place,
             Err(error) => {
-                self.inodes.remove(&ino);
+                self.remove_inode(ino);
                 return Err(error);
             }
         };
@@ -164,9 +165,8 @@ impl State {
         let cache = self.cache_mut(ino);
         cache.highest = 1;
         cache.parent = parent;
-        cache.is_checked = true;
-        cache.loaded = Some(Box::new(loaded));
-        self.loaded += 1;
+        cache.set_checked();
+        self.loaded.insert(ino, loaded);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl State {
         let ino = self.existing(ino)?;
         let attributes = self.inode(ino).attributes;
         self.set_name(dir, name, ino, attributes.file_type(), now, Alloc::Normal)?;
-        self.cache_mut(ino).names += 1;
+        self.cache_mut(ino).add_name();
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl State {
     /// rename leaves it two.
     fn has_entries(&mut self, ino: u32) -> Result<bool, FsError> {
         self.load(ino)?;
-        let is_last = self.cache(ino).is_none_or(|cache| cache.names < 2);
+        let is_last = self.cache(ino).is_none_or(|cache| cache.names() < 2);
         Ok(is_last && !self.inode(ino).dents.is_empty())
     }
 
@@ -275,7 +275,7 @@ impl State {
         }
         let old = self.set_name(to.0, to.1, dent.ino, dent.file_type, now, Alloc::Normal)?;
         let cache = self.cache_mut(dent.ino);
-        cache.names += 1;
+        cache.add_name();
         cache.parent = to.0;
         if old != 0 {
             self.drop_name(old);
@@ -304,9 +304,8 @@ impl State {
 
     /// A name of the inode is gone.
     pub(crate) fn drop_name(&mut self, ino: u32) {
-        let Some(cache) = self.inodes.get_mut(&ino) else { return };
-        cache.names = cache.names.saturating_sub(1);
-        if cache.names == 0 && cache.opens == 0 {
+        let Some(cache) = self.inodes.get_mut(ino) else { return };
+        if cache.drop_name() == 0 && cache.opens == 0 {
             self.delete(ino);
         }
     }
@@ -314,10 +313,8 @@ impl State {
     /// The inode is gone: its nodes are dead, nothing needs to be written.
     pub(crate) fn delete(&mut self, ino: u32) {
         self.drop_xattrs(ino);
-        let InodeCache { nodes, loaded, .. } = self.inodes.remove(&ino).unwrap_or_default();
-        self.loaded -= usize::from(loaded.is_some());
-        for place in nodes {
-            self.obsolete(place);
+        for place in self.remove_inode(ino).nodes.as_slice() {
+            self.obsolete(*place);
         }
     }
 }

@@ -289,16 +289,13 @@ impl Blocks {
         self.file(block, list);
     }
 
-    /// Gives memory back that growing lists of nodes took beyond their need.
-    pub(crate) fn shrink(&mut self) {
-        for block in self.entries.iter_mut().filter(|block| block.refs.len() >= 64) {
-            block.refs.shrink_to_fit();
-        }
-    }
-
-    /// The same of one block, which nothing is appended to any more.
+    /// Gives memory back of a block that nothing is appended to any more. The list is copied: an
+    /// allocator may leave one that gets shorter where it is, with all its room.
     pub(crate) fn shrink_block(&mut self, block: u32) {
-        self.entries[block as usize].refs.shrink_to_fit();
+        let refs = &mut self.entries[block as usize].refs;
+        if refs.len() < refs.capacity() {
+            *refs = refs.as_slice().into();
+        }
     }
 
     /// Where in its block the node at `place` is.

@@ -163,8 +163,7 @@ impl State {
     pub(crate) fn relocate(&mut self, old: NodeRef, place: u32, name: Option<&[u8]>) {
         match old.kind() {
             RefKind::Inode | RefKind::Dirent => {
-                let cache = self.inodes.get_mut(&old.owner);
-                if let Some(loaded) = cache.and_then(|cache| cache.loaded.as_deref_mut()) {
+                if let Some(loaded) = self.loaded.get_mut(old.owner) {
                     loaded.relocate(old.place(), place, name);
                 }
             }

@@ -1,7 +1,9 @@
 //! Loading an inode from its nodes, which also checks them, and reading content (spec: jffs2 8,
 //! 12.9).
 
-use super::inode::{Attributes, Dent, Fragments, Loaded, Place, dent_key};
+use super::dents::{self, Dent};
+use super::inode::{Attributes, Fragments, Loaded, Place};
+use super::inodes::InodeCache;
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
@@ -17,7 +19,9 @@ use eraseblock_vfs::{FileKind, FsError, FsErrorKind};
 struct Found {
     data: Vec<(Inode, u32)>,
     metadata: Option<(Inode, u32)>,
-    dents: Vec<(Box<[u8]>, Dent, u32)>,
+    dents: dents::Found,
+    /// Version and value of the newest time that a name has.
+    time: (u32, u32),
     /// Nodes that lost against others.
     dead: Vec<u32>,
 }
@@ -26,19 +30,16 @@ impl State {
     /// Makes sure that the inode is loaded.
     pub(crate) fn load(&mut self, ino: u32) -> Result<(), FsError> {
         let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
-        let cache = self.cache(ino).ok_or_else(missing)?;
-        if cache.loaded.is_some() {
+        if self.loaded.want(ino) {
             return Ok(());
         }
-        if cache.names == 0 && cache.opens == 0 {
+        if !self.cache(ino).is_some_and(InodeCache::is_wanted) {
             return Err(missing());
         }
         let found = self.collect(ino)?;
         let loaded = self.resolve(ino, found);
-        let cache = self.cache_mut(ino);
-        cache.is_checked = true;
-        cache.loaded = Some(Box::new(loaded?));
-        self.loaded += 1;
+        self.cache_mut(ino).set_checked();
+        self.loaded.insert(ino, loaded?);
         Ok(())
     }
 
@@ -46,7 +47,7 @@ impl State {
     fn collect(&mut self, ino: u32) -> Result<Found, FsError> {
         let places = self.cache(ino).map(|cache| cache.nodes.clone()).unwrap_or_default();
         let mut found = Found::default();
-        for place in places {
+        for place in places.as_slice().iter().copied() {
             let Some(node) = self.blocks.node(place).filter(|node| node.is_live()) else {
                 continue;
             };
@@ -124,13 +125,12 @@ impl State {
             Ok(dirent) => return Ok(Err(not_as_listed(at, dirent.pino))),
             Err(error) => return Ok(Err(error)),
         };
-        let dent = Dent {
-            place: node.place(),
-            ino: dirent.ino,
-            version: dirent.version,
-            file_type: dirent.file_type,
-        };
-        found.dents.push((dirent.name.into(), dent, dirent.mctime));
+        let (version, mctime) = (dirent.version, dirent.mctime);
+        if mctime != 0 && version > found.time.0 {
+            found.time = (version, mctime);
+        }
+        let dent = Dent { place: node.place(), ino: dirent.ino, file_type: dirent.file_type };
+        found.dents.push(dirent.name, dent, version);
         Ok(Ok(()))
     }
 
@@ -173,7 +173,16 @@ impl State {
         self.lay_nodes(&mut loaded.fragments, &found.data);
         if loaded.attributes.is_directory() {
             loaded.attributes.size = 0;
-            self.resolve_names(&mut loaded, found.dents, winner.version);
+            let mut dead = Vec::new();
+            loaded.dents = found.dents.resolve(&mut dead);
+            for place in dead {
+                self.obsolete(place);
+            }
+            let (version, mctime) = found.time;
+            if version > winner.version {
+                loaded.attributes.mtime = mctime;
+                loaded.attributes.ctime = mctime;
+            }
         } else if loaded.attributes.is_regular() {
             self.resolve_size(ino, &mut loaded);
         } else if loaded.attributes.has_payload() {
@@ -193,26 +202,6 @@ impl State {
             let gone = fragments.lay(inode.offset, inode.offset + inode.dsize, Some(node));
             for place in gone {
                 self.obsolete(place);
-            }
-        }
-    }
-
-    fn resolve_names(&mut self, loaded: &mut Loaded, names: Vec<(Box<[u8]>, Dent, u32)>, own: u32) {
-        let mut newest = own;
-        for (name, dent, mctime) in names {
-            if mctime != 0 && dent.version > newest {
-                newest = dent.version;
-                loaded.attributes.mtime = mctime;
-                loaded.attributes.ctime = mctime;
-            }
-            let kept = loaded.dents.get(&name).filter(|kept| kept.version > dent.version);
-            let loser = if kept.is_some() {
-                Some(dent)
-            } else {
-                loaded.dents.insert(dent_key(&name), dent)
-            };
-            if let Some(loser) = loser {
-                self.obsolete(loser.place);
             }
         }
     }
@@ -277,7 +266,7 @@ impl State {
         if let Some(place) = loaded.metadata {
             self.blocks.check_off(place, RefState::Pristine);
         }
-        for (_, dent) in loaded.dents.iter() {
+        for dent in loaded.dents.iter() {
             let state = if dent.ino == 0 { RefState::Normal } else { RefState::Pristine };
             self.blocks.check_off(dent.place, state);
         }

@@ -2,10 +2,12 @@
 //! to 12.4).
 
 use super::flash::{Flash, Marker};
+use super::inodes::Inodes;
 use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
 use crate::error::Jffs2Error;
+use crate::scan::make_room;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2_format::constants::{SUMMARY_MARKER_LEN, pad};
@@ -44,16 +46,28 @@ pub(crate) struct ScannedName {
     pub(crate) version: u32,
     pub(crate) ino: u32,
     pub(crate) place: u32,
-    pub(crate) len: u8,
-    pub(crate) start: u32,
+    /// Where its length is in the text, with the bytes behind it.
+    start: u32,
 }
 
-/// An INODE node found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScannedInode {
-    pub(crate) ino: u32,
-    pub(crate) version: u32,
-    pub(crate) place: u32,
+const _: () = assert!(size_of::<ScannedName>() == 20);
+
+/// Names found.
+#[derive(Debug, Default)]
+pub(crate) struct ScannedNames {
+    pub(crate) list: Vec<ScannedName>,
+    pub(crate) text: ScannedText,
+}
+
+/// The bytes of names found, each with its length in front.
+#[derive(Debug, Default)]
+pub(crate) struct ScannedText(Vec<u8>);
+
+impl ScannedText {
+    pub(crate) fn bytes(&self, name: &ScannedName) -> &[u8] {
+        let start = name.start as usize;
+        &self.0[start + 1..][..usize::from(self.0[start])]
+    }
 }
 
 /// Everything found, in flash order.
@@ -63,9 +77,11 @@ pub(crate) struct Scan<'a> {
     read_only: bool,
     pub(crate) blocks: Blocks,
     pub(crate) classes: Vec<Class>,
-    pub(crate) inodes: Vec<ScannedInode>,
-    pub(crate) names: Vec<ScannedName>,
-    pub(crate) text: Vec<u8>,
+    /// Those that have a node, with their INODE nodes.
+    pub(crate) inodes: Inodes,
+    pub(crate) names: ScannedNames,
+    /// Sum of the versions of all nodes of inodes and names.
+    pub(crate) versions: u64,
     pub(crate) pairs: Vec<u32>,
     pub(crate) references: Vec<u32>,
     /// Pages that were programmed last.
@@ -82,9 +98,9 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
         read_only: options.read_only,
         blocks: Blocks::new(flash.block, flash.count),
         classes: Vec::with_capacity(flash.count as usize),
-        inodes: Vec::new(),
-        names: Vec::new(),
-        text: Vec::new(),
+        inodes: Inodes::default(),
+        names: ScannedNames::default(),
+        versions: 0,
         pairs: Vec::new(),
         references: Vec::new(),
         suspects: Vec::new(),
@@ -95,6 +111,7 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
     for block in 0..flash.count {
         let class = scan.block(block, &mut buf)?;
         scan.classes.push(class);
+        scan.blocks.shrink_block(block);
     }
     Ok(scan)
 }
@@ -265,8 +282,7 @@ impl Scan<'_> {
         let result = match header.kind() {
             NodeKind::Inode => decode::inode(self.flash.order, bytes, at).map(|inode| {
                 self.add(block, place, len, RefKind::Inode, inode.ino, false);
-                let (ino, version) = (inode.ino, inode.version);
-                self.inodes.push(ScannedInode { ino, version, place });
+                self.inode(inode.ino, inode.version, place);
             }),
             NodeKind::Dirent => decode::dirent(self.flash.order, bytes, at).map(|dirent| {
                 self.add(block, place, len, RefKind::Dirent, dirent.pino, true);
@@ -321,10 +337,21 @@ impl Scan<'_> {
         }
     }
 
+    fn inode(&mut self, ino: u32, version: u32, place: u32) {
+        self.versions += u64::from(version);
+        self.inodes.entry(ino).add_node(place, version);
+    }
+
     fn name(&mut self, dir: u32, version: u32, ino: u32, place: u32, name: &[u8]) {
-        let (start, len) = (self.text.len() as u32, name.len() as u8);
-        self.text.extend_from_slice(name);
-        self.names.push(ScannedName { dir, version, ino, place, len, start });
+        self.versions += u64::from(version);
+        let (seen, blocks) = (self.classes.len() as u32 + 1, self.flash.count);
+        let text = &mut self.names.text.0;
+        make_room(text, 1 + name.len(), seen, blocks);
+        make_room(&mut self.names.list, 1, seen, blocks);
+        let start = text.len() as u32;
+        text.push(name.len() as u8);
+        text.extend_from_slice(name);
+        self.names.list.push(ScannedName { dir, version, ino, place, start });
     }
 
     /// Knows a block by its summary, if it has a good one (spec: jffs2 12.4).
@@ -357,7 +384,7 @@ impl Scan<'_> {
             match &record.node {
                 RecordNode::Inode { ino, version } => {
                     self.add(block, place, len, RefKind::Inode, *ino, false);
-                    self.inodes.push(ScannedInode { ino: *ino, version: *version, place });
+                    self.inode(*ino, *version, place);
                 }
                 RecordNode::Dirent { pino, version, ino, name, .. } => {
                     self.add(block, place, len, RefKind::Dirent, *pino, false);

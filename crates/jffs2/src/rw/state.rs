@@ -9,6 +9,8 @@
 use super::compress::Compress;
 use super::flash::Flash;
 use super::inode::Loaded;
+use super::inodes::{InodeCache, Inodes};
+use super::loaded::LoadedInodes;
 use super::nodelist::{Blocks, NodeRef};
 use super::options::RwOptions;
 use super::sabotage::Sabotage;
@@ -20,40 +22,7 @@ use eraseblock_base::Findings;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
-use std::collections::BTreeMap;
 use std::fmt;
-
-/// Loaded inodes that are kept, besides those at work.
-pub(crate) const CACHE_INODES: usize = 1024;
-
-/// What is always kept of an inode.
-#[derive(Debug, Default)]
-pub(crate) struct InodeCache {
-    /// Places of its nodes, dead ones included until their blocks are erased.
-    pub(crate) nodes: Vec<u32>,
-    /// The highest version seen or given out.
-    pub(crate) highest: u32,
-    /// Names that refer to it; 1 for the root.
-    pub(crate) names: u32,
-    /// The directory that holds its name, if it is a directory.
-    pub(crate) parent: u32,
-    /// How often it is open.
-    pub(crate) opens: u32,
-    /// Whether all its nodes have been checked.
-    pub(crate) is_checked: bool,
-    /// What it is, as long as that is kept.
-    pub(crate) loaded: Option<Box<Loaded>>,
-}
-
-impl InodeCache {
-    /// Notes a new node. The list grows by a sixteenth: most of what is written is in few long ones.
-    pub(crate) fn add_node(&mut self, place: u32) {
-        if self.nodes.len() == self.nodes.capacity() {
-            self.nodes.reserve_exact(1 + self.nodes.len() / 16);
-        }
-        self.nodes.push(place);
-    }
-}
 
 /// Why nothing is written any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +80,9 @@ pub(crate) struct State {
     pub(crate) wbuf: Wbuf,
     pub(crate) summary: Collector,
     pub(crate) suspects: Suspects,
-    pub(crate) inodes: BTreeMap<u32, InodeCache>,
+    pub(crate) inodes: Inodes,
+    /// What some of them are.
+    pub(crate) loaded: LoadedInodes,
     pub(crate) xattrs: Xattrs,
     /// The highest inode number seen or given out.
     pub(crate) highest_ino: u32,
@@ -123,8 +94,6 @@ pub(crate) struct State {
     pub(crate) closed: Option<Closed>,
     /// What was found since mounting.
     pub(crate) late: Findings,
-    /// Loaded inodes, about.
-    pub(crate) loaded: usize,
     /// A node being put together.
     pub(crate) scratch: Vec<u8>,
 }
@@ -160,24 +129,28 @@ impl State {
 
     /// The inode, if it is known.
     pub(crate) fn cache(&self, ino: u32) -> Option<&InodeCache> {
-        self.inodes.get(&ino)
+        self.inodes.get(ino)
     }
 
     /// The inode, which is known.
     pub(crate) fn cache_mut(&mut self, ino: u32) -> &mut InodeCache {
-        self.inodes.entry(ino).or_default()
+        self.inodes.entry(ino)
     }
 
     /// The loaded inode, which has been loaded.
     pub(crate) fn inode(&self, ino: u32) -> &Loaded {
-        let loaded = self.inodes.get(&ino).and_then(|cache| cache.loaded.as_deref());
-        loaded.expect("the inode has been loaded")
+        self.loaded.get(ino).expect("the inode has been loaded")
     }
 
     /// The loaded inode, which has been loaded.
     pub(crate) fn inode_mut(&mut self, ino: u32) -> &mut Loaded {
-        let loaded = self.inodes.get_mut(&ino).and_then(|cache| cache.loaded.as_deref_mut());
-        loaded.expect("the inode has been loaded")
+        self.loaded.get_mut(ino).expect("the inode has been loaded")
+    }
+
+    /// Nothing is known of the inode any more.
+    pub(crate) fn remove_inode(&mut self, ino: u32) -> InodeCache {
+        self.loaded.remove(ino);
+        self.inodes.remove(ino).unwrap_or_default()
     }
 
     /// Numbers the next node of an inode.
@@ -188,17 +161,6 @@ impl State {
             cache.highest = cache.highest.saturating_add(1);
         }
         cache.highest
-    }
-
-    /// Lets loaded inodes go when there are many; called when none is at work.
-    pub(crate) fn trim(&mut self) {
-        if self.loaded <= CACHE_INODES {
-            return;
-        }
-        for cache in self.inodes.values_mut() {
-            cache.loaded = None;
-        }
-        self.loaded = 0;
     }
 
     /// Refuses to write where that is not possible.

@@ -1,6 +1,7 @@
 //! Nodes to flash (spec: jffs2 5, 14, 16).
 
-use super::inode::{Attributes, Dent, Place, dent_key};
+use super::dents::Dent;
+use super::inode::{Attributes, Place};
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
@@ -98,7 +99,9 @@ impl State {
             None => self.summary.stop(),
         }
         if matches!(node.kind, RefKind::Inode | RefKind::Dirent) {
-            self.cache_mut(node.owner).add_node(place);
+            self.cache_mut(node.owner).nodes.push(place);
+            let name = if node.kind == RefKind::Dirent { node.bytes.len() } else { 0 };
+            self.loaded.grow(node.owner, name);
         }
         Ok(place)
     }
@@ -168,7 +171,7 @@ impl State {
         let new = NewNode { kind: RefKind::Dirent, owner: dir, state, record, bytes: &bytes };
         let place = self.put(&new);
         self.scratch = bytes;
-        Ok(Dent { place: place?, ino, version, file_type })
+        Ok(Dent { place: place?, ino, file_type })
     }
 
     /// Reserves space for a DIRENT node, writes it and makes it the directory's word on the name.
@@ -190,7 +193,7 @@ impl State {
         let record = summary::record_len(RefKind::Dirent, name.len());
         self.reserve(DIRENT_LEN + name.len() as u32, alloc, record)?;
         if ino == 0 && self.is_sabotaged(Sabotage::DeletionUnwritten) {
-            let old = self.inode_mut(dir).dents.remove(&dent_key(name));
+            let old = self.inode_mut(dir).dents.remove(name);
             return Ok(old.map_or(0, |old| old.ino));
         }
         let dent = self.put_dirent(dir, name, ino, file_type, mctime)?;
@@ -199,7 +202,7 @@ impl State {
             loaded.attributes.mtime = mctime;
             loaded.attributes.ctime = mctime;
         }
-        let old = loaded.dents.insert(dent_key(name), dent);
+        let old = loaded.dents.insert(name, dent);
         if let Some(old) = &old {
             self.obsolete(old.place);
         }

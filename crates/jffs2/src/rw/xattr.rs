@@ -108,7 +108,7 @@ impl State {
         let all: Vec<((u32, u32), Reference)> =
             self.xattrs.references.iter().map(|(key, reference)| (*key, *reference)).collect();
         for ((ino, xid), reference) in all {
-            let lives = self.cache(ino).is_some_and(|cache| cache.names > 0);
+            let lives = self.cache(ino).is_some_and(|cache| cache.names() > 0);
             let known = reference.is_deleted() || self.xattrs.pairs.contains_key(&xid);
             if !lives || !known {
                 self.xattrs.references.remove(&(ino, xid));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rw::nodelist::NodeRef;
 use eraseblock_base::random::SplitMix64;
-use eraseblock_vfs::Background;
+use eraseblock_vfs::{Background, Ino};
 
 fn chip(kind: MediumKind, page: u32, oob: u32) -> Arc<Chip> {
     let geometry = Geometry::new(kind, 64 << 10, 32, page, page, oob).unwrap();
@@ -13,7 +13,7 @@ fn chip(kind: MediumKind, page: u32, oob: u32) -> Arc<Chip> {
 /// Nodes and their bytes that a mount keeps of an inode.
 fn nodes_of(fs: &Jffs2Rw, ino: u32) -> (usize, u32) {
     let state = fs.lock();
-    let places = &state.inodes[&ino].nodes;
+    let places = state.cache(ino).unwrap().nodes.as_slice();
     let all = state.blocks.iter().flat_map(|(_, block)| block.refs.iter());
     let own = all.filter(|node| places.contains(&node.place()));
     own.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.len()))
@@ -84,12 +84,59 @@ fn a_node_takes_16_bytes_after_long_writing_too() {
     let state = fs.lock();
     let refs = state.blocks.iter().map(|(_, block)| (block.refs.len(), block.refs.capacity()));
     let (nodes, room) = refs.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let lists: usize = state.inodes.values().map(|cache| cache.nodes.capacity()).sum();
-    let bytes = room * size_of::<NodeRef>() + lists * size_of::<u32>();
-    println!("{nodes} nodes, {room} places, {lists} in lists, {bytes} bytes");
+    let lists: usize = state.inodes.iter().map(|(_, cache)| cache.nodes.memory()).sum();
+    let bytes = room * size_of::<NodeRef>() + lists;
+    println!("{nodes} nodes, {room} places, {lists} bytes of lists, {bytes} bytes");
     let open = 8 << 10;
     assert!(
-        nodes > 5000 && bytes <= 16 * nodes + lists / 4 + open,
+        nodes > 5000 && bytes <= 16 * nodes + lists / 16 + open,
         "{bytes} bytes for {nodes} nodes"
     );
+}
+
+/// A file system of `count` empty files in directories of 500.
+fn many_files(count: u32) -> (Arc<Chip>, Vec<Ino>) {
+    let geometry = Geometry::new(MediumKind::Nor, 64 << 10, 64, 1, 1, 0).unwrap();
+    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+    let (fs, mut dir, mut files) = (mount(&chip), 1, Vec::new());
+    for number in 0..count {
+        if number % 500 == 0 {
+            dir = fs.create(1, format!("dir-{number}").as_bytes(), &DIR, at(1)).unwrap();
+        }
+        files.push(fs.create(dir, format!("file-{number}").as_bytes(), &FILE, at(1)).unwrap());
+    }
+    fs.unmount().unwrap();
+    (chip, files)
+}
+
+#[test]
+fn a_mount_keeps_33_bytes_of_a_file_and_16_of_each_of_its_nodes() {
+    let (chip, files) = many_files(8000);
+    let (fs, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    let inodes = files.len() as u64 + 16 + 1;
+    assert_eq!(report.inodes, inodes);
+    let state = fs.lock();
+    let blocks = state.blocks.iter().map(|(_, block)| size_of_val(block) as u64).sum::<u64>();
+    // Those of the first open block are not many, and the 17 directories have lists.
+    let expected = 33 * inodes + 16 * report.nodes + blocks + 17 * 24;
+    assert!(report.memory <= expected, "{} of {expected} bytes", report.memory);
+}
+
+/// Looking at every inode loads it: those that have been looked at go again.
+#[test]
+fn what_is_loaded_is_bounded_while_everything_is_read_and_changed() {
+    let (chip, files) = many_files(12_000);
+    let fs = mount(&chip);
+    let mut most = 0;
+    for ino in &files {
+        assert_eq!(fs.attr(*ino).unwrap().nlink, 1);
+        most = most.max(fs.lock().loaded.memory());
+    }
+    for ino in files.iter().rev() {
+        let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+        fs.set_attr(*ino, &change, at(2)).unwrap();
+        most = most.max(fs.lock().loaded.memory());
+    }
+    assert!((4 << 20..5 << 20).contains(&most), "{most}");
+    fs.check().unwrap();
 }
