@@ -46,7 +46,7 @@ pub(crate) fn mount(
         ..
     } = scan;
     let mut state = State {
-        reserves: Reserves::new(flash.block, flash.count),
+        reserves: Reserves::new(&flash),
         flash: flash.clone(),
         options: options.clone(),
         blocks,
@@ -278,7 +278,7 @@ impl State {
                     self.blocks.file(block, List::Free);
                 }
                 Class::AllErased => self.blocks.file_dead(block, List::ErasePending),
-                _ if sizes.used + sizes.unchecked == 0 => {
+                _ if self.blocks.get(block).is_dead() => {
                     self.blocks.file_dead(block, List::ErasePending);
                 }
                 _ if size - (sizes.used + sizes.unchecked) <= DIRTY_LIMIT => {

@@ -103,6 +103,9 @@ impl State {
         if let Some(victim) = self.blocks.first(List::Victim) {
             return Ok(Some(victim));
         }
+        if self.is_tight() && self.blocks.totals().unchecked == 0 {
+            return Ok(self.emptiest().map(|block| self.choose(block)));
+        }
         let draw = self.rng.below(128);
         let first = |list| self.blocks.first(list);
         let chosen = first(List::BadUsed)
@@ -116,16 +119,32 @@ impl State {
             .or_else(|| first(List::Erasable))
             .or_else(|| first(List::Clean));
         if let Some(victim) = chosen {
-            self.blocks.file(victim, List::Victim);
-            self.blocks.resize(victim, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
-            self.gc.position = 0;
-            return Ok(Some(victim));
+            return Ok(Some(self.choose(victim)));
         }
         if self.blocks.first(List::PendingWbuf).is_some() {
             self.flush()?;
             return self.victim();
         }
         Ok(None)
+    }
+
+    /// The block is collected from now on.
+    fn choose(&mut self, victim: u32) -> u32 {
+        self.blocks.file(victim, List::Victim);
+        self.blocks.resize(victim, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
+        self.gc.position = 0;
+        victim
+    }
+
+    /// The block out of which the fewest bytes have to be moved, if there is room for them and a
+    /// quarter of it is won: the last free blocks are not spent on others.
+    pub(crate) fn emptiest(&self) -> Option<u32> {
+        use List::{BadUsed, Clean, Dirty, Erasable, VeryDirty};
+        let lists = [BadUsed, Clean, Dirty, Erasable, VeryDirty];
+        let blocks = self.blocks.iter().filter(|(_, entry)| lists.contains(&entry.list));
+        let least = blocks.map(|(block, entry)| (entry.moved(), block)).min();
+        let most = self.room().min(self.flash.block / 4 * 3);
+        least.filter(|(moved, _)| *moved <= most).map(|(_, block)| block)
     }
 
     pub(crate) fn collect_node(&mut self, node: NodeRef) -> Result<(), FsError> {

@@ -175,6 +175,21 @@ impl Block {
     pub(crate) fn live(&self) -> u32 {
         self.sizes.used + self.sizes.unchecked
     }
+
+    /// Whether nothing lives in it but a cleanmarker or a summary, its first and its last node.
+    pub(crate) fn is_dead(&self) -> bool {
+        let is_filler = |node: &&NodeRef| node.is_live() && node.kind() == RefKind::Filler;
+        let first = self.refs.first().filter(|_| self.refs.len() > 1).filter(is_filler);
+        let fillers = first.into_iter().chain(self.refs.last().filter(is_filler));
+        self.live() == fillers.map(|node| node.len()).sum()
+    }
+
+    /// Bytes of nodes that have to be moved before it can be erased.
+    pub(crate) fn moved(&self) -> u32 {
+        let moved =
+            self.refs.iter().filter(|node| node.is_live() && node.kind() != RefKind::Filler);
+        moved.map(|node| node.len()).sum()
+    }
 }
 
 /// All blocks and their lists.
@@ -285,6 +300,9 @@ impl Blocks {
     /// Makes the whole block dead and files it; its nodes are forgotten when it is erased.
     pub(crate) fn file_dead(&mut self, block: u32, list: List) {
         let size = self.size;
+        for node in &mut self.entries[block as usize].refs {
+            node.set_state(RefState::Obsolete);
+        }
         self.resize(block, |sizes| *sizes = Sizes { dirty: size, ..Sizes::default() });
         self.file(block, list);
     }

@@ -1,14 +1,15 @@
 //! Space: where the next node goes, what is kept back, what dies (spec: jffs2 13, 15).
 //!
 //! # Invariants
-//! 1. Collection always finds room: other writers stop while blocks for it are left.
+//! 1. Collection finds room: other writers stop while erased blocks for it are left, one of them for
+//!    the open block of a medium with a write buffer, whose rest a power cut makes useless.
 //! 2. A block is erased only after everything that replaces its nodes is on flash.
 
 use super::nodelist::{List, NodeRef, RefKind};
 use super::sabotage::Sabotage;
 use super::state::{State, no_space};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, pad};
-use eraseblock_vfs::FsError;
+use eraseblock_vfs::{FsError, FsErrorKind};
 
 /// Who needs space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,36 +52,82 @@ impl State {
         Err(no_space("a node"))
     }
 
-    /// Collects garbage until enough blocks are free (spec: jffs2 13, step 2).
+    /// Collects garbage until enough blocks are free (spec: jffs2 13, step 2). Only what has been
+    /// erased counts: of what waits for it, something may live again after a power cut.
     fn make_space(&mut self, alloc: Alloc) -> Result<(), FsError> {
-        let block = u64::from(self.flash.block);
-        let mut passes = 0_u64;
-        let mut limit = 0;
-        loop {
-            let erasing = self.blocks.len(List::ErasePending);
-            let left = self.blocks.len(List::Free) + erasing;
-            if left >= self.reserves.write || self.is_sabotaged(Sabotage::NoReserve) {
-                return Ok(());
+        let mut passes = None;
+        while self.blocks.len(List::Free) < self.reserves.write
+            && !self.is_sabotaged(Sabotage::NoReserve)
+        {
+            match self.erase_dead() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                // It may succeed the next time; until then there are enough.
+                Err(_) if self.has_enough() => return Ok(()),
+                Err(error) => return Err(error),
             }
-            let totals = *self.blocks.totals();
-            let pending = u64::from(erasing) * block;
-            let reclaimable = (totals.dirty + totals.unchecked).saturating_sub(pending);
-            let available = totals.free + totals.dirty + totals.unchecked;
-            let hopeless = reclaimable < self.reserves.dirty
-                || available / block <= u64::from(self.reserves.write);
-            if limit == 0 {
-                // Every node can be moved a few times; more passes would make no progress.
-                let nodes: usize = self.blocks.iter().map(|(_, entry)| entry.refs.len()).sum();
-                limit = 4 * (nodes as u64 + u64::from(self.blocks.count())) + 64;
+            let left = passes.get_or_insert_with(|| self.most_passes());
+            if *left == 0 || self.is_hopeless(alloc) || !self.collects()? {
+                return match alloc {
+                    Alloc::Deletion => Ok(()),
+                    _ => Err(no_space("a node, and too little dead space to collect")),
+                };
             }
-            if hopeless || passes > limit {
-                if alloc == Alloc::Deletion && left >= self.reserves.deletion {
-                    return Ok(());
-                }
-                return Err(no_space("a node, and too little dead space to collect"));
-            }
-            passes += 1;
-            self.gc_pass()?;
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    /// Every node can be moved a few times; more passes would make no progress.
+    fn most_passes(&self) -> u64 {
+        let nodes: usize = self.blocks.iter().map(|(_, entry)| entry.refs.len()).sum();
+        4 * (nodes as u64 + u64::from(self.blocks.count())) + 64
+    }
+
+    /// Erases a block in which nothing lives; `false` if there is none.
+    fn erase_dead(&mut self) -> Result<bool, FsError> {
+        if self.blocks.len(List::PendingWbuf) > 0 {
+            self.flush()?;
+        }
+        self.erase_one()
+    }
+
+    /// Whether writing goes on though a block cannot be erased now.
+    fn has_enough(&self) -> bool {
+        let left = self.blocks.len(List::Free) + self.blocks.len(List::ErasePending);
+        self.closed.is_none() && left >= self.reserves.write
+    }
+
+    /// Whether too little is dead to make space of it; no block waits to be erased. For a deletion
+    /// one block is worth it when few are left.
+    fn is_hopeless(&self, alloc: Alloc) -> bool {
+        let totals = self.blocks.totals();
+        if alloc == Alloc::Deletion && self.is_tight() && totals.unchecked == 0 {
+            return self.blocks.first(List::Victim).or_else(|| self.emptiest()).is_none();
+        }
+        let reclaimable = totals.dirty + totals.unchecked;
+        let blocks = (reclaimable + totals.free) / u64::from(self.flash.block);
+        reclaimable < self.reserves.dirty || blocks <= u64::from(self.reserves.write)
+    }
+
+    /// Whether so few blocks are left that only deletions go on.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.blocks.len(List::Free) < self.reserves.deletion
+    }
+
+    /// Bytes of nodes for which there is room, about: they leave gaps at the ends of blocks.
+    pub(crate) fn room(&self) -> u32 {
+        let open = self.blocks.next().map_or(0, |block| self.blocks.get(block).sizes.free);
+        let padding = if self.flash.has_buffer() { self.flash.page } else { 0 };
+        let fresh = self.blocks.len(List::Free) * (self.flash.block / 8 * 7);
+        open.saturating_sub(self.kept(0) + padding) + fresh
+    }
+
+    /// One pass of garbage collection; `false` if there is nothing to do, or no room to do it in.
+    fn collects(&mut self) -> Result<bool, FsError> {
+        match self.gc_pass() {
+            Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(false),
+            done => done,
         }
     }
 

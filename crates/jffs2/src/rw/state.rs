@@ -53,11 +53,15 @@ pub(crate) struct Reserves {
 }
 
 impl Reserves {
-    pub(crate) fn new(block: u32, count: u32) -> Self {
-        let (block, size) = (u64::from(block), u64::from(block) * u64::from(count));
-        let overhead = (size / 50 + 100 * u64::from(count)).div_ceil(block) as u32;
-        let write = 2 + overhead;
-        Self { deletion: 2, write, trigger: write + 1, merge: 3, dirty: block + size / 100 }
+    /// One block more than Linux keeps where a power cut makes the rest of the open block useless:
+    /// what lived in its last page needs another one.
+    pub(crate) fn new(flash: &Flash) -> Self {
+        let (block, count) = (u64::from(flash.block), u64::from(flash.count));
+        let size = block * count;
+        let overhead = (size / 50 + 100 * count).div_ceil(block) as u32;
+        let deletion = 2 + u32::from(flash.has_buffer());
+        let write = deletion + overhead;
+        Self { deletion, write, trigger: write + 1, merge: 3, dirty: block + size / 100 }
     }
 }
 

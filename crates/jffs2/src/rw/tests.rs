@@ -5,6 +5,7 @@ mod cuts;
 mod every_fault;
 mod faults;
 mod figures;
+mod full;
 mod halves;
 mod markers;
 

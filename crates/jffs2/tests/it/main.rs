@@ -2,3 +2,4 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod compressors;
+mod full;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 fn small(kind: MediumKind) -> Arc<Chip> {
     let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
-    let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
+    let geometry = Geometry::new(kind, 8 << 10, 13, page, page, oob).unwrap();
     Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
 }
 

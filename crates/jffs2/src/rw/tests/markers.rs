@@ -1,6 +1,7 @@
-//! Cleanmarkers of media that are not written as Linux would.
+//! Media that were not written as Linux would: cleanmarkers, and pages that are not filled.
 
 use super::*;
+use crate::rw::sabotage::Sabotage;
 use eraseblock_jffs2_format::summary;
 
 /// A block of an image that was made without cleanmarkers: a file and its name.
@@ -72,4 +73,40 @@ fn the_length_of_markers_is_checked() {
         let options = RwOptions { cleanmarker: Some(len), ..RwOptions::default() };
         assert_eq!(Jffs2Rw::mount(nor(), &options).is_ok(), is_fine, "{len}");
     }
+}
+
+/// Writes to a block whose last page was left after a short padding node, with the rest of it
+/// erased: what is in that page and the next then.
+pub(super) fn continued(sabotage: Sabotage) -> [Vec<u8>; 2] {
+    let chip = nand();
+    let mut bytes = Vec::new();
+    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    encode::padding(ByteOrder::Little, 512 - bytes.len() as u32, &mut bytes);
+    bytes.resize(512, 0);
+    encode::padding(ByteOrder::Little, 12, &mut bytes);
+    bytes.resize(1024, 0xFF);
+    chip.program(0, &bytes).unwrap();
+    let options = RwOptions { sabotage, ..RwOptions::default() };
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+    let ino = fs.create(1, b"new", &FILE, at(100)).unwrap();
+    fs.write(ino, 0, &noise(3000), at(200)).unwrap();
+    fs.unmount().unwrap();
+    let again = mount(&chip);
+    again.check().unwrap();
+    assert_eq!(content(&again, "new"), noise(3000));
+    [1, 2].map(|page| {
+        let mut bytes = vec![0; 512];
+        chip.read(page * 512, &mut bytes).unwrap();
+        bytes
+    })
+}
+
+#[test]
+fn a_page_that_was_left_half_empty_is_not_programmed_again() {
+    let [left, next] = continued(Sabotage::None);
+    assert_eq!(left[12..], [0xFF; 500]);
+    assert_eq!(next[..2], [0x85, 0x19], "the block is continued behind it");
 }
