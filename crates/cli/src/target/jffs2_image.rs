@@ -41,30 +41,27 @@ pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
 /// Bytes at the start of a block that are looked at.
 const START: u32 = 4096;
 
-/// Whether there is a JFFS2 on a flash, or room for one: it is erased. The remains of something
-/// else are not written over.
+/// Whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be made or is
+/// empty. What can be read of something else is refused by who mounts it.
 pub(crate) fn is_on(device: &dyn Mtd, shape: &ShapeArgs) -> Result<bool, Failure> {
     if image::layout(device, &shape.sizes)?.is_some() {
         return Ok(false);
     }
     let geometry = device.geometry();
     let mut start = vec![0; START.min(geometry.peb_size()) as usize];
-    let mut all_erased = true;
+    let mut any_erased = false;
     for block in 0..geometry.peb_count() {
         if device.is_bad(Peb::new(block))? {
             continue;
         }
         let at = u64::from(block) * u64::from(geometry.peb_size());
-        let Ok(outcome) = device.read(at, &mut start) else {
-            all_erased = false;
-            continue;
-        };
-        all_erased &= !outcome.uncorrectable && is_erased(&start);
+        let Ok(outcome) = device.read(at, &mut start) else { continue };
+        any_erased |= !outcome.uncorrectable && is_erased(&start);
         if (0..start.len()).step_by(4).any(|at| scan::header_order(&start[at..]).is_some()) {
             return Ok(true);
         }
     }
-    Ok(all_erased)
+    Ok(any_erased)
 }
 
 /// The byte order that was told.

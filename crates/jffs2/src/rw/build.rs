@@ -129,12 +129,17 @@ pub(crate) fn blank(
 /// Nothing of a medium is erased that shows no sign of JFFS2 (spec: jffs2 12.6).
 fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
     let totals = scan.blocks.totals();
-    let is_content = |class: &&Class| matches!(class, Class::Content | Class::Suspicious);
-    let content = scan.classes.iter().filter(is_content).count() as u32;
-    if totals.used + totals.unchecked > 0 || content == 0 {
+    let count = |classes: &[Class]| {
+        scan.classes.iter().filter(|class| classes.contains(class)).count() as u32
+    };
+    let content = count(&[Class::Content, Class::Suspicious]);
+    let erased = count(&[Class::EmptyMarked, Class::AllErased]);
+    // Of a file system that never had a node at least one block is erased.
+    let debris = if erased == 0 { count(&[Class::Debris]) } else { 0 };
+    if totals.used + totals.unchecked > 0 || content + debris == 0 {
         return Ok(());
     }
-    Err(Jffs2Error::Foreign { blocks: content })
+    Err(Jffs2Error::Foreign { blocks: content + debris })
 }
 
 /// The directories with names that names lead to from the root, sorted. Directories that were deleted

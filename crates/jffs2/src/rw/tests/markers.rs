@@ -1,6 +1,7 @@
 //! Media that were not written as Linux would: cleanmarkers, and pages that are not filled.
 
 use super::*;
+use crate::Jffs2Error;
 use crate::rw::sabotage::Sabotage;
 use eraseblock_jffs2_format::summary;
 
@@ -109,4 +110,17 @@ fn a_page_that_was_left_half_empty_is_not_programmed_again() {
     let [left, next] = continued(Sabotage::None);
     assert_eq!(left[12..], [0xFF; 500]);
     assert_eq!(next[..2], [0x85, 0x19], "the block is continued behind it");
+}
+
+#[test]
+fn debris_without_an_erased_block_is_something_else() {
+    for (first, is_refused) in [(0, true), (1, false)] {
+        let chip = nand();
+        for block in first..16 {
+            chip.program_oob(block << 14, 8, &[0x55; 8]).unwrap();
+        }
+        let mounted = Jffs2Rw::mount(chip, &RwOptions::default());
+        let is_foreign = matches!(mounted, Err(Jffs2Error::Foreign { blocks: 16 }));
+        assert_eq!((is_foreign, mounted.is_err()), (is_refused, is_refused));
+    }
 }
