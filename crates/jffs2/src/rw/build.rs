@@ -133,13 +133,14 @@ fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
         scan.classes.iter().filter(|class| classes.contains(class)).count() as u32
     };
     let content = count(&[Class::Content, Class::Suspicious]);
-    let erased = count(&[Class::EmptyMarked, Class::AllErased]);
-    // Of a file system that never had a node at least one block is erased.
-    let debris = if erased == 0 { count(&[Class::Debris]) } else { 0 };
-    if totals.used + totals.unchecked > 0 || content + debris == 0 {
+    let unreadable = count(&[Class::Unreadable]);
+    // Of a file system that never had a node at least one block was erased.
+    let is_empty = count(&[Class::EmptyMarked, Class::AllErased, Class::Debris]) > 0;
+    let foreign = if is_empty { content } else { content + unreadable };
+    if totals.used + totals.unchecked > 0 || foreign == 0 {
         return Ok(());
     }
-    Err(Jffs2Error::Foreign { blocks: content + debris })
+    Err(Jffs2Error::Foreign { blocks: foreign })
 }
 
 /// The directories with names that names lead to from the root, sorted. Directories that were deleted

@@ -37,6 +37,8 @@ pub(crate) enum Class {
     /// Nothing but what an interrupted erase, an interrupted cleanmarker, or a failed first program
     /// behind a cleanmarker leaves.
     Debris,
+    /// No cleanmarker, and nothing that can be read.
+    Unreadable,
 }
 
 /// A name found.
@@ -156,7 +158,7 @@ impl Scan<'_> {
         }
         let torn = outcome.uncorrectable || marked && self.has_header(block, buf);
         if torn && self.blocks.get(block).live() == 0 {
-            return Ok(Class::Debris);
+            return Ok(if marked { Class::Debris } else { Class::Unreadable });
         }
         if outcome != ReadOutcome::CLEAN {
             return Ok(Class::Suspicious);

@@ -4,6 +4,7 @@ use super::*;
 use crate::Jffs2Error;
 use crate::rw::sabotage::Sabotage;
 use eraseblock_jffs2_format::summary;
+use eraseblock_nandsim::FaultPlan;
 
 /// A block of an image that was made without cleanmarkers: a file and its name.
 fn unmarked() -> Arc<Chip> {
@@ -113,12 +114,14 @@ fn a_page_that_was_left_half_empty_is_not_programmed_again() {
 }
 
 #[test]
-fn debris_without_an_erased_block_is_something_else() {
+fn unreadable_blocks_without_an_erased_one_are_something_else() {
     for (first, is_refused) in [(0, true), (1, false)] {
         let chip = nand();
         for block in first..16 {
-            chip.program_oob(block << 14, 8, &[0x55; 8]).unwrap();
+            chip.program(block << 14, &noise(512)).unwrap();
         }
+        let grave_pages = (0..16 * 32).map(|page| (page, 0)).collect();
+        chip.set_plan(FaultPlan { grave_pages, ..FaultPlan::default() });
         let mounted = Jffs2Rw::mount(chip, &RwOptions::default());
         let is_foreign = matches!(mounted, Err(Jffs2Error::Foreign { blocks: 16 }));
         assert_eq!((is_foreign, mounted.is_err()), (is_refused, is_refused));
