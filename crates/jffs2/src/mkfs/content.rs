@@ -18,7 +18,7 @@ use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of contents in a batch.
-const BATCH: usize = 8 << 20;
+const BATCH: usize = 4 << 20;
 /// Bytes in a piece: a multiple of every page size.
 const PIECE: usize = 128 << 10;
 
