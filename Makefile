@@ -55,7 +55,7 @@ test: setup
 	$(MAKE) cuts
 	target/release/xtask oracle
 
-# Power cuts of each layer, all judged; the bugs planted in UBI must be found.
+# Power cuts of each layer, all judged; the bugs planted in it must be found.
 cuts: cuts-ubi cuts-jffs2 cuts-ubifs
 
 CUTS = target/release/eraseblock lab powercut --target
@@ -71,6 +71,7 @@ cuts-jffs2:
 	$(CUTS) jffs2 --chip nor --sequences pair --states 14000
 	$(CUTS) jffs2 --chip nand --sequences random --states 3000
 	$(CUTS) jffs2 --chip nor --sequences random --states 3000
+	$(CUTS) jffs2 --bugs
 
 # Every cut of every single operation, a sample of those of pairs, and of old file systems on which
 # everything happens that a file system does now and then.
@@ -83,6 +84,7 @@ cuts-ubifs:
 	$(CUTS) ubifs --chip nor-wide --sequences aged --every 11 --nested 211 --states 5000
 	$(CUTS) ubifs --chip subpage --sequences single --every 3 --nested 0
 	$(CUTS) ubifs --chip large --sequences single --every 5 --nested 0
+	$(CUTS) ubifs --bugs
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest
