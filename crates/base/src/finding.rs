@@ -79,10 +79,14 @@ impl Findings {
         Self::default()
     }
 
-    /// Adds a finding.
-    pub fn push(&mut self, finding: Finding) {
+    /// Adds a finding. A message that begins with the place loses it: the place is told anyway.
+    pub fn push(&mut self, mut finding: Finding) {
         self.worst = self.worst.max(Some(finding.severity));
         if self.kept.len() < Self::CAPACITY {
+            let place = format!("{}: ", finding.at);
+            if finding.message.starts_with(&place) {
+                finding.message.drain(..place.len());
+            }
             self.kept.push(finding);
         } else {
             self.dropped += 1;
@@ -171,6 +175,16 @@ mod tests {
         assert_eq!(findings.iter().count(), Findings::CAPACITY);
         assert_eq!(findings.dropped(), 3);
         assert!(findings.has_problems());
+    }
+
+    #[test]
+    fn a_place_is_told_once() {
+        let mut findings = Findings::new();
+        let at = Location::Byte(7);
+        findings.note(at, "x", format!("{at}: bad"));
+        findings.note(Location::Whole, "x", format!("{at}: bad"));
+        let told: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert_eq!(told, ["bad".to_owned(), format!("{at}: bad")]);
     }
 
     #[test]

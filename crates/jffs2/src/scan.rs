@@ -194,10 +194,7 @@ fn read_block(source: &Source, addr: u64, peb: Peb, block: &mut [u8], findings: 
 }
 
 fn report(findings: &mut Findings, error: &FormatError) {
-    let text = error.to_string();
-    let place = format!("{}: ", error.at());
-    let message = text.strip_prefix(&place).unwrap_or(&text);
-    findings.warn(error.at(), "node-damaged", message);
+    findings.warn(error.at(), "node-damaged", error.to_string());
 }
 
 fn count(counts: &mut NodeCounts, kind: NodeKind) {

@@ -61,19 +61,9 @@ impl Report {
         if self.strict {
             return Err(error.into());
         }
-        self.findings.error(error.at(), code, strip_place(&error));
+        self.findings.error(error.at(), code, error.to_string());
         Ok(())
     }
-}
-
-/// The message of a format error without its place, which findings carry separately.
-pub(crate) fn strip_place(error: &FormatError) -> String {
-    without_place(&error.to_string(), error.at()).to_owned()
-}
-
-/// A text without the place it begins with, where that is this one.
-pub(crate) fn without_place(text: &str, at: Location) -> &str {
-    text.strip_prefix(&format!("{at}: ")).unwrap_or(text)
 }
 
 /// Findings made after opening, one for each place.
@@ -103,7 +93,7 @@ impl Late {
 
     /// Adds what a bad node has to say.
     pub(crate) fn node(&self, code: &'static str, error: &FormatError) {
-        self.push(Severity::Error, error.at(), code, strip_place(error));
+        self.push(Severity::Error, error.at(), code, error.to_string());
     }
 
     /// Everything so far.

@@ -199,7 +199,7 @@ impl State {
             }
         }
         if !dead.is_empty() {
-            let message = format!("{} inodes without a name removed", dead.len());
+            let message = format!("inodes without a name: {}", dead.len());
             findings.note(Location::Whole, "orphans", message);
         }
         Ok(())

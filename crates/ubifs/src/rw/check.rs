@@ -23,7 +23,6 @@ mod space;
 
 use super::core::Core;
 use super::error::{Fault, Step};
-use crate::report::without_place;
 use eraseblock_base::{Findings, Location, Severity};
 use eraseblock_ubifs_format::lpt::LebProps;
 use eraseblock_ubifs_format::{Master, Reference};
@@ -41,9 +40,9 @@ impl Breaches {
         self.findings.error(at, code, format!("{message} ({id})"));
     }
 
-    /// Something could not be read, or is not what it should be; the place is told once.
+    /// Something could not be read, or is not what it should be.
     fn fault(&mut self, at: Location, code: &'static str, id: &str, fault: &Fault) {
-        self.add(at, code, id, without_place(&fault.describe(), at));
+        self.add(at, code, id, fault.describe());
     }
 
     /// Takes the problems that a reader of an area met, and says whether there was any.

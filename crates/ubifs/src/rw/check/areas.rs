@@ -6,7 +6,7 @@
 
 use super::{Breaches, Committed};
 use crate::log as log_walk;
-use crate::report::{Report, leb_start, strip_place};
+use crate::report::{Report, leb_start};
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::mount::SUPERBLOCK_SIZE;
@@ -185,7 +185,7 @@ impl Commits {
         let orphan = match node.orphan() {
             Ok(orphan) => orphan,
             Err(error) => {
-                return breaches.add(node.at, "orphan-area", "O1", strip_place(&error));
+                return breaches.add(node.at, "orphan-area", "O1", &error);
             }
         };
         if self.is_stale {
@@ -243,7 +243,7 @@ fn end_of_scan(
     if let Some(problem) = &scanned.problem
         && !(may_be_torn && scanned.is_torn)
     {
-        breaches.add(problem.at(), code, id, strip_place(problem));
+        breaches.add(problem.at(), code, id, problem);
     }
 }
 
@@ -257,7 +257,7 @@ fn check_superblock(volume: &Volume, breaches: &mut Breaches) {
     let node = decode::node(&bytes, &volume.limits, place);
     let sb = match node.and_then(|node| node.superblock()) {
         Ok(sb) => sb.grown(volume.sb.leb_cnt),
-        Err(error) => return breaches.add(place, "superblock", "S1", strip_place(&error)),
+        Err(error) => return breaches.add(place, "superblock", "S1", &error),
     };
     let shape = VolumeShape {
         leb_size: volume.sb.leb_size,
@@ -265,7 +265,7 @@ fn check_superblock(volume: &Volume, breaches: &mut Breaches) {
         leb_count: volume.sb.leb_cnt,
     };
     if let Err(error) = verify::superblock(&sb, shape, place) {
-        breaches.add(place, "superblock", "S2, S3, S4", strip_place(&error));
+        breaches.add(place, "superblock", "S2, S3, S4", &error);
     }
 }
 

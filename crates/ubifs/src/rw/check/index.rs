@@ -2,7 +2,7 @@
 //! (spec: ubifs-format 21.4).
 
 use super::{Breaches, Committed};
-use crate::report::{leb_start, strip_place};
+use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::flash::align8;
@@ -132,7 +132,7 @@ impl Walk<'_> {
             Err(error) => {
                 self.is_broken = true;
                 let message = match &error {
-                    LeafError::Format(error) => strip_place(error),
+                    LeafError::Format(error) => error.to_string(),
                     LeafError::Device(error) => error.to_string(),
                 };
                 return self.add(branch, if is_root { "M4, I1" } else { "I1" }, message);

@@ -3,7 +3,6 @@
 use super::areas::read;
 use super::{Breaches, Committed};
 use crate::replay::is_last;
-use crate::report::strip_place;
 use crate::rw::core::Core;
 use crate::rw::error::at;
 use crate::rw::wbuf::{BASE_HEAD, GC_HEAD};
@@ -111,7 +110,7 @@ impl Core {
             return;
         }
         if let Some(problem) = scanner.strict_error(self.flash.min_io) {
-            breaches.add(problem.at(), "journal-wrong", "L4", strip_place(&problem));
+            breaches.add(problem.at(), "journal-wrong", "L4", &problem);
         }
         journal.end(at(bud.leb.get(), scanner.offset()), breaches);
     }

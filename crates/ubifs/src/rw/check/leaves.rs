@@ -2,7 +2,6 @@
 
 use super::Breaches;
 use crate::read::codec_of;
-use crate::report::strip_place;
 use crate::rw::core::Core;
 use crate::rw::tnc::Zbranch;
 use eraseblock_codec::Decompressor;
@@ -124,7 +123,7 @@ impl Core {
             about.oldest = Some((sqnum, place));
         }
         let wrong = |id: &str, error: &FormatError, breaches: &mut Breaches| {
-            breaches.add(node.at, "leaf-wrong", id, strip_place(error));
+            breaches.add(node.at, "leaf-wrong", id, error);
         };
         match branch.key.kind() {
             Some(KeyKind::Inode) => match node.inode() {

@@ -4,7 +4,7 @@ use super::Breaches;
 use super::index::{Placed, check_order};
 use super::journal::{Journal, may_be_in_journal};
 use super::leaves::{Reader, Seen};
-use crate::report::{leb_start, strip_place};
+use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::flash::align8;
@@ -194,7 +194,7 @@ impl Core {
         // Only the sum counts for index LEBs (spec: ubifs-format 12.3).
         let is_short = scanner.offset() != end && !lp.index;
         if let Some(problem) = scanner.strict_error(1).filter(|_| !is_told) {
-            breaches.add(problem.at(), "leb-corrupt", "P8, L4", strip_place(&problem));
+            breaches.add(problem.at(), "leb-corrupt", "P8, L4", &problem);
         } else if is_short && !is_told {
             let found = scanner.offset();
             let message = format!("nodes end at offset {found}, expected {end}");
