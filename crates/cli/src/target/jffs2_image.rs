@@ -91,10 +91,12 @@ pub(crate) fn open(
     let stored = stored_blocks(&file, &shape)?;
     let device: Arc<dyn Mtd> = if write {
         is_told(path, args, size, &shape)?;
-        let unforced = OpenOptions { erase_size: None, ..options(args, false) };
-        let found = Source::Image(Arc::new(file.try_clone()?));
-        if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
-            agrees(shape.erase_size, &survey.shape)?;
+        if let Some(told) = args.sizes.peb {
+            let unforced = OpenOptions { erase_size: None, ..options(args, false) };
+            let found = Source::Image(Arc::new(file.try_clone()?));
+            if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
+                agrees(told, &survey.shape)?;
+            }
         }
         let count = Some(blocks(&shape, stored, size)?);
         Arc::new(WritableImage::open(path, &image_shape(&shape, count))?)
