@@ -138,7 +138,7 @@ impl State {
 
     /// The block out of which the fewest bytes have to be moved, if there is room for them and a
     /// quarter of it is won: the last free blocks are not spent on others.
-    pub(crate) fn emptiest(&self) -> Option<u32> {
+    fn emptiest(&self) -> Option<u32> {
         use List::{BadUsed, Clean, Dirty, Erasable, VeryDirty};
         let lists = [BadUsed, Clean, Dirty, Erasable, VeryDirty];
         let blocks = self.blocks.iter().filter(|(_, entry)| lists.contains(&entry.list));

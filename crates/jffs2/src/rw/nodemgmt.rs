@@ -99,11 +99,11 @@ impl State {
     }
 
     /// Whether too little is dead to make space of it; no block waits to be erased. For a deletion
-    /// one block is worth it when few are left.
+    /// one block is worth it when few are left, and collection says whether there is one.
     fn is_hopeless(&self, alloc: Alloc) -> bool {
         let totals = self.blocks.totals();
         if alloc == Alloc::Deletion && self.is_tight() && totals.unchecked == 0 {
-            return self.blocks.first(List::Victim).or_else(|| self.emptiest()).is_none();
+            return false;
         }
         let reclaimable = totals.dirty + totals.unchecked;
         let blocks = (reclaimable + totals.free) / u64::from(self.flash.block);
