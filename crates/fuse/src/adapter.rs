@@ -20,7 +20,8 @@ use crate::mount::Report;
 use crate::served::Served;
 use crate::status::{Status, Traffic};
 use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
-use fuser::{Errno, FileAttr, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
+use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
+use listing::Interest;
 use rustix::fs::OFlags;
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(crate) struct Adapter {
     manner: Manner,
     lookups: Arc<Lookups>,
     activity: Arc<Activity>,
+    interest: Interest,
     over: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
@@ -79,7 +81,8 @@ impl Adapter {
         activity: Arc<Activity>,
     ) -> Self {
         let root = served.reading().root();
-        Self { served, root, manner, lookups, activity, over: None }
+        let interest = Interest::default();
+        Self { served, root, manner, lookups, activity, interest, over: None }
     }
 
     /// Calls `over` when the last request has been answered.
@@ -133,11 +136,17 @@ impl Adapter {
 
     /// The entry of a name, or `None` if there is none.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<FileAttr>, Fault> {
-        match self.served.reading().lookup(self.ino(dir), name) {
-            Ok(ino) => self.named(ino).map(Some),
-            Err(error) if error.kind() == FsErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
+        let ino = match self.served.reading().lookup(self.ino(dir), name) {
+            Ok(ino) => ino,
+            Err(error) if error.kind() == FsErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let attr = self.named(ino)?;
+        // Directories are entered by those who look at names only, too.
+        if attr.kind != FileType::Directory {
+            self.interest.shown();
         }
+        Ok(Some(attr))
     }
 
     fn set_attr(&self, node: INodeNo, changes: &Changes) -> Result<FileAttr, Fault> {

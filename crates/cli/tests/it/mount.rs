@@ -3,8 +3,8 @@
 use crate::sample::{Run, Sample};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,6 +59,50 @@ fn an_image_is_a_directory_and_stays_as_it_is() {
     let run = sample.run(&["umount", "one"]);
     assert_eq!(run.code, 3);
     assert!(run.err.contains("nothing of ours is mounted here"), "{}", run.err);
+}
+
+/// Numbers, sizes and kinds of all that lies two levels below a directory, sorted by path.
+fn looked_at(dir: &Path) -> Vec<(PathBuf, u64, bool)> {
+    let mut all = Vec::new();
+    for dir in fs::read_dir(dir).unwrap() {
+        for entry in fs::read_dir(dir.unwrap().path()).unwrap() {
+            let (path, meta) =
+                entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+            all.push((path, meta.len(), meta.is_file()));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn who_read_only_names_for_long_finds_every_attribute() {
+    const DIRECTORIES: usize = 100;
+    let sample = Sample::new();
+    for number in 0..DIRECTORIES {
+        let dir = sample.path(&format!("names/{number}"));
+        fs::create_dir_all(dir.join("deeper")).unwrap();
+        fs::write(dir.join("file"), vec![7; 1 + number]).unwrap();
+    }
+    sample.ok(&["mkfs", "jffs2", "names", "-o", "names.jffs2", "--peb", "16KiB"]);
+    fs::create_dir(sample.path("mnt")).unwrap();
+    if !mounted("names", &sample.run(&["mount", "names.jffs2", "mnt"])) {
+        return;
+    }
+    let dir = sample.path("mnt");
+    for entry in fs::read_dir(&dir).unwrap() {
+        let listed: Vec<_> =
+            fs::read_dir(entry.unwrap().path()).unwrap().map(Result::unwrap).collect();
+        // Kinds and numbers are told with the names.
+        assert_eq!(listed.iter().filter(|entry| entry.file_type().unwrap().is_dir()).count(), 1);
+        assert!(listed.iter().all(|entry| entry.ino() > 1));
+    }
+    let all = looked_at(&dir);
+    let files: Vec<u64> =
+        all.iter().filter(|(.., is_file)| *is_file).map(|(_, len, _)| *len).collect();
+    assert_eq!((all.len(), files.len()), (2 * DIRECTORIES, DIRECTORIES));
+    assert_eq!(files.iter().sum::<u64>(), (DIRECTORIES * (DIRECTORIES + 1) / 2) as u64);
+    sample.ok(&["umount", "mnt"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! # Invariants
 //! 1. Offsets 1 and 2 stand behind `.` and `..`; an entry's is its cookie and 2.
+//! 2. Whether an answer holds attributes changes no program's result: what the kernel was not told it
+//!    asks for.
 
 use super::Adapter;
 use crate::convert::{file_attr, file_type, node_number};
@@ -11,6 +13,7 @@ use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, DirEntry, FileKind, Ino, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offset behind `.` and `..`.
 const DOTS: u64 = 2;
@@ -28,15 +31,36 @@ pub(super) struct Listed {
     ino: Ino,
 }
 
-/// What an answer with attributes says about an entry.
+/// Whether those who list directories look at the files in them, too. The kernel asks for attributes
+/// at the beginning of each directory whoever reads it; to read the inode of every name is half of
+/// the work of a program that looks at names only.
 #[derive(Debug)]
-pub(super) enum Known {
-    /// `.` or `..`: the kernel does not count them.
-    Dot(FileAttr),
-    /// An inode, counted.
-    Inode(FileAttr),
-    /// An inode that cannot be read: whoever asks for it will be told.
-    Damaged(FileAttr),
+pub(super) struct Interest(AtomicU32);
+
+impl Default for Interest {
+    fn default() -> Self {
+        Self(AtomicU32::new(Self::DIRECTORIES))
+    }
+}
+
+impl Interest {
+    /// Directories that are listed with attributes before one without them shows whether they are
+    /// looked at.
+    const DIRECTORIES: u32 = 64;
+
+    /// A file was asked for by its name.
+    pub(super) fn shown(&self) {
+        self.0.store(Self::DIRECTORIES, Ordering::Relaxed);
+    }
+
+    /// Whether to tell the attributes; counts a directory where a listing `begins`.
+    pub(super) fn in_attributes(&self, begins: bool) -> bool {
+        let left = self.0.load(Ordering::Relaxed);
+        if begins {
+            self.0.store(left.saturating_sub(1), Ordering::Relaxed);
+        }
+        left > 0
+    }
 }
 
 impl Adapter {
@@ -66,27 +90,24 @@ impl Adapter {
         Listed { node, kind, name, offset, ino }
     }
 
-    /// The attributes of an entry; whoever sends them must [`Self::forget`] an inode that did not
-    /// fit into the answer.
-    pub(super) fn known(&self, listed: &Listed) -> Known {
-        let found =
-            if listed.offset <= DOTS { self.attr(listed.ino) } else { self.named(listed.ino) };
-        match found {
-            Ok(attr) if listed.offset <= DOTS => Known::Dot(attr),
-            Ok(attr) => Known::Inode(attr),
-            Err(fault) => {
-                self.errno(&fault);
-                let attr = FileAttr { kind: listed.kind, ..nothing_known(listed.node) };
-                Known::Damaged(attr)
-            }
+    /// The attributes of an entry, which counts as an answer that names its inode. Nothing of `.` and
+    /// `..`, which the kernel knows, and of what cannot be read: whoever asks for it will be told.
+    pub(super) fn known(&self, listed: &Listed) -> Option<FileAttr> {
+        if listed.offset <= DOTS {
+            return None;
         }
+        let told = self.named(listed.ino).inspect_err(|fault| {
+            let _ = self.errno(fault);
+        });
+        told.ok()
     }
 }
 
-fn nothing_known(node: INodeNo) -> FileAttr {
+/// What stands in the place of attributes that the kernel is not told.
+pub(super) fn nothing_known(kind: FileType) -> FileAttr {
     let time = Timestamp::default();
     let attr = Attr {
-        ino: node.0,
+        ino: 0,
         kind: FileKind::Regular,
         permissions: 0,
         nlink: 1,
@@ -99,5 +120,21 @@ fn nothing_known(node: INodeNo) -> FileAttr {
         ctime: time,
         flags: InodeFlags::default(),
     };
-    file_attr(node, &attr, &IdMaps::default())
+    FileAttr { kind, ..file_attr(INodeNo(0), &attr, &IdMaps::default()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_told_as_long_as_they_are_looked_at() {
+        let interest = Interest::default();
+        let told = || (0..200).take_while(|_| interest.in_attributes(true)).count();
+        assert_eq!(told(), 64);
+        assert!(!interest.in_attributes(false));
+        interest.shown();
+        assert!((0..200).all(|_| interest.in_attributes(false)));
+        assert_eq!(told(), 64);
+    }
 }

@@ -1,7 +1,7 @@
 //! Requests in, answers out.
 
 use super::create::Mode;
-use super::listing::{Known, Listed};
+use super::listing::{Listed, nothing_known};
 use super::xattrs::{Sized, sized};
 use super::{Adapter, Changes};
 use crate::convert::new_node;
@@ -82,16 +82,13 @@ impl Adapter {
         }
     }
 
-    /// Adds one entry with attributes; true when there was no room for it.
-    fn add_known(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed) -> bool {
+    /// Adds one entry, with attributes if they are `wanted`; true when there was no room for it.
+    fn add_known(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed, wanted: bool) -> bool {
         let name = OsStr::from_bytes(&listed.name);
-        let known = self.known(listed);
-        let (attr, ttl) = match &known {
-            Known::Dot(attr) | Known::Inode(attr) => (attr, TTL),
-            Known::Damaged(attr) => (attr, Duration::ZERO),
-        };
-        let is_full = reply.add(attr.ino, listed.offset, name, &ttl, attr, GENERATION);
-        if is_full && matches!(known, Known::Inode(_)) {
+        let known = Some(listed).filter(|_| wanted).and_then(|listed| self.known(listed));
+        let attr = known.unwrap_or_else(|| nothing_known(listed.kind));
+        let is_full = reply.add(listed.node, listed.offset, name, &TTL, &attr, GENERATION);
+        if is_full && known.is_some() {
             self.forget(attr.ino, 1);
         }
         is_full
@@ -372,7 +369,8 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = self.list(ino, offset, |listed| self.add_known(&mut reply, listed));
+        let wanted = self.interest.in_attributes(offset == 0);
+        let listed = self.list(ino, offset, |listed| self.add_known(&mut reply, listed, wanted));
         answer!(self, reply, listed, () => reply.ok());
     }
 
