@@ -5,6 +5,7 @@ pub mod attr;
 pub mod compare;
 pub mod drive;
 pub mod error;
+pub mod fill;
 pub mod fs;
 pub mod manifest;
 pub mod memory;

@@ -1,0 +1,138 @@
+//! Ways to fill a file system until there is no space, and how it is emptied again: what is deleted
+//! must make room for the same once more.
+
+use crate::attr::{FileKind, Timestamp};
+use crate::error::{FsError, FsErrorKind};
+use crate::fs::Ino;
+use crate::ops::{Texture, data_of};
+use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode};
+
+/// Does step `number`, from 0 on, of a way to fill a file system.
+pub type Fill = fn(&dyn WritableFileSystem, u64) -> Result<(), FsError>;
+
+/// Steps after which a file system that is not full will never be.
+const STEPS: u64 = 100_000;
+
+/// When all of it happens.
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+
+/// The ways that every writable file system knows, with their names. All make names in the root
+/// directory.
+pub const WAYS: [(&str, Fill); 9] = [
+    ("one file", |fs, number| fs.write(shared(fs)?, number * 8192, &random(number, 8192), NOW)),
+    ("small files", |fs, number| {
+        let ino = make(fs, &name(number), NewKind::Regular)?;
+        fs.write(ino, 0, &random(number, 700), NOW)
+    }),
+    ("directories", |fs, number| make(fs, &name(number), NewKind::Directory).map(drop)),
+    ("symbolic links", |fs, number| {
+        make(fs, &name(number), NewKind::Symlink(&[b'x'; 250])).map(drop)
+    }),
+    ("hard links", |fs, number| {
+        fs.link(shared(fs)?, fs.root(), &[&name(number)[..], &[b'l'; 240]].concat(), NOW)
+    }),
+    ("attributes", |fs, number| {
+        let ino = make(fs, &name(number), NewKind::Regular)?;
+        fs.set_xattr(ino, b"user.a", &random(number, 1500), XattrMode::Either, NOW)
+    }),
+    ("renames", |fs, number| {
+        let (from, to) = (name(number), [&name(number)[..], &[b'r'; 200]].concat());
+        let made = make(fs, &from, NewKind::Regular)?;
+        fs.write(made, 0, &random(number, 300), NOW)?;
+        fs.rename((fs.root(), &from), (fs.root(), &to), RenameMode::Replace, NOW)
+    }),
+    ("pieces in the middle", |fs, number| {
+        let ino = shared(fs)?;
+        fs.write(ino, number * 5000, &random(number, 1000), NOW)?;
+        fs.sync_file(ino)
+    }),
+    ("cut and grown", |fs, number| {
+        let ino = make(fs, &name(number), NewKind::Regular)?;
+        fs.write(ino, 0, &random(number, 9000), NOW)?;
+        fs.set_attr(ino, &SetAttr { size: Some(5000), ..SetAttr::default() }, NOW)?;
+        fs.set_attr(ino, &SetAttr { size: Some(20_000), ..SetAttr::default() }, NOW)
+    }),
+];
+
+/// Does steps until there is no space; how many succeeded. Any other refusal is an error, and that
+/// there is space for ever.
+pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
+    for number in 0..STEPS {
+        match step(fs, number) {
+            Ok(()) => {}
+            Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(number),
+            Err(error) => return Err(format!("step {number}: {error}")),
+        }
+    }
+    Err("never full".to_owned())
+}
+
+/// Removes everything of the root directory, in which all directories are empty.
+pub fn clear(fs: &dyn WritableFileSystem) -> Result<(), String> {
+    let refused = |error: FsError| format!("deletion was refused: {error}");
+    for entry in fs.entries(fs.root()).map_err(refused)? {
+        let removed = match entry.kind {
+            FileKind::Directory => fs.remove_dir(fs.root(), &entry.name, NOW),
+            _ => fs.unlink(fs.root(), &entry.name, NOW),
+        };
+        removed.map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn name(number: u64) -> Vec<u8> {
+    format!("{number:06}").into_bytes()
+}
+
+fn random(number: u64, len: u32) -> Vec<u8> {
+    data_of(number, 0, len, Texture::Random)
+}
+
+fn make(fs: &dyn WritableFileSystem, name: &[u8], kind: NewKind<'_>) -> Result<Ino, FsError> {
+    fs.create(fs.root(), name, &NewInode { kind, permissions: 0o755, uid: 0, gid: 0 }, NOW)
+}
+
+/// The file that many steps work on.
+fn shared(fs: &dyn WritableFileSystem) -> Result<Ino, FsError> {
+    match fs.lookup(fs.root(), b"shared") {
+        Err(error) if error.kind() == FsErrorKind::NotFound => {
+            make(fs, b"shared", NewKind::Regular)
+        }
+        found => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ModelFs;
+    use crate::fs::FileSystem;
+
+    #[test]
+    fn every_way_can_be_gone_again_after_everything_is_removed() {
+        for (way, step) in WAYS {
+            let fs = ModelFs::default();
+            for _ in 0..2 {
+                for number in 0..5 {
+                    step(&fs, number).unwrap_or_else(|error| panic!("{way}, {number}: {error}"));
+                }
+                assert!(!fs.entries(fs.root()).unwrap().is_empty(), "{way}");
+                clear(&fs).unwrap();
+                assert!(fs.entries(fs.root()).unwrap().is_empty(), "{way}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_never_full_and_what_is_refused_are_told() {
+        let fs = ModelFs::default();
+        assert_eq!(fill(&fs, |_, _| Ok(())), Err("never full".to_owned()));
+        let full = |_: &dyn WritableFileSystem, number| match number {
+            7 => Err(FsError::new(FsErrorKind::NoSpace, "full")),
+            _ => Ok(()),
+        };
+        assert_eq!(fill(&fs, full), Ok(7));
+        let broken = |_: &dyn WritableFileSystem, _| Err(FsError::new(FsErrorKind::Io, "broken"));
+        assert_eq!(fill(&fs, broken), Err("step 0: broken".to_owned()));
+    }
+}
