@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup demo test test-posix bench fuzz cuts cuts-ubi cuts-jffs2 cuts-ubifs deny advisories
+.PHONY: help setup demo test test-posix bench fuzz cuts deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -56,35 +56,8 @@ test: setup
 	target/release/xtask oracle
 
 # Power cuts of each layer, all judged; the bugs planted in it must be found.
-cuts: cuts-ubi cuts-jffs2 cuts-ubifs
-
-CUTS = target/release/eraseblock lab powercut --target
-cuts-ubi:
-	$(CUTS) ubi --chip all --states 100000 --nested 512
-	$(CUTS) ubi --bugs
-
-cuts-jffs2:
-	$(CUTS) jffs2 --chip nand --sequences single --thorough
-	$(CUTS) jffs2 --chip nosum --sequences single --thorough
-	$(CUTS) jffs2 --chip nor --sequences single --thorough
-	$(CUTS) jffs2 --chip nand --sequences pair --states 14000
-	$(CUTS) jffs2 --chip nor --sequences pair --states 14000
-	$(CUTS) jffs2 --chip nand --sequences random --states 3000
-	$(CUTS) jffs2 --chip nor --sequences random --states 3000
-	$(CUTS) jffs2 --bugs
-
-# Every cut of every single operation, a sample of those of pairs, and of old file systems on which
-# everything happens that a file system does now and then.
-cuts-ubifs:
-	$(CUTS) ubifs --chip mini --sequences single --nested 101
-	$(CUTS) ubifs --chip mini --sequences pair --nested 211 --states 50000
-	$(CUTS) ubifs --chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough
-	$(CUTS) ubifs --chip mini-big --sequences aged --every 7 --nested 211 --states 5000
-	$(CUTS) ubifs --chip nor --sequences single --every 5 --nested 211
-	$(CUTS) ubifs --chip nor-wide --sequences aged --every 11 --nested 211 --states 5000
-	$(CUTS) ubifs --chip subpage --sequences single --every 3 --nested 0
-	$(CUTS) ubifs --chip large --sequences single --every 5 --nested 0
-	$(CUTS) ubifs --bugs
+cuts:
+	target/release/xtask cuts
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest

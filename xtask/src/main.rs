@@ -3,6 +3,7 @@
 
 mod bench;
 mod command;
+mod cuts;
 mod guest;
 mod kernel;
 mod mutate;
@@ -23,6 +24,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N] [--only PART]
                                    our command against its peers in one run
+  cuts [--only LAYER]              power cuts of UBI, JFFS2 and UBIFS, judged
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
+        "cuts" => cuts::run(rest),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
         "subject" => subject::run(rest),

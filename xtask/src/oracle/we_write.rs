@@ -25,8 +25,10 @@ const SMALL_RESERVE: &str = "cannot reserve enough PEBs for bad PEB handling";
 /// Said about a node of the log or of the orphans that a power cut tore, which is then recovered;
 /// anywhere else more is said, which is not allowed.
 const TORN_QUIETLY: &str = "ubifs_scan [ubifs]: bad node";
-/// Said about JFFS2 that was cut: torn nodes, and erasures begun.
-const TORN: [&str; 4] = ["CRC failed", "crc error", "Not enough space", "Empty flash"];
+/// Said about JFFS2 that was cut: torn nodes, erasures begun, and a directory with two names, whose
+/// renaming was cut by either side. What Linux makes of them is in its list, which must be ours.
+const TORN: [&str; 5] =
+    ["CRC failed", "crc error", "Not enough space", "Empty flash", "is also hard linked from dir"];
 
 /// One file system in all its cases.
 #[derive(Debug)]

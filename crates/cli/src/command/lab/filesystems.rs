@@ -6,10 +6,11 @@ use super::{
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
-    CutId, FsOptions, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explore,
+    CutId, FsOptions, FsReport, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explore,
     jffs2_bugs, pair_count, replay as judge, single_count, tight_ubifs, ubifs, ubifs_bugs,
 };
 use eraseblock_lab::powercut::Shape;
+use serde::Serialize;
 use std::io::Write;
 
 /// Chips for what lives on UBI.
@@ -66,6 +67,14 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// A report, and the seconds that all threads computed for it.
+#[derive(Serialize)]
+struct Timed<'a> {
+    #[serde(flatten)]
+    report: &'a FsReport,
+    processor_seconds: f64,
+}
+
 /// Runs a campaign.
 pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
     let name = match args.target {
@@ -107,7 +116,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         violation(session, &report.target, "thorough", message);
     }
     if session.options.json {
-        return session.json(&report);
+        return session.json(&Timed { report: &report, processor_seconds: busy });
     }
     if let Some(message) = left_out.filter(|_| !args.thorough) {
         session.lines([format!("{}: {message}", report.target)])?;
