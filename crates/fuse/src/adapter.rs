@@ -14,11 +14,12 @@ use crate::background::Activity;
 use crate::convert::{file_attr, inode_number, node_number, now, timestamp};
 use crate::errno::Fault;
 use crate::flags::{self, Request};
-use crate::ids::{IdMap, IdMaps};
+use crate::ids::{IdMap, IdMaps, NOBODY};
 use crate::lookups::Lookups;
 use crate::mount::Report;
 use crate::served::Served;
 use crate::status::{Status, Traffic};
+use eraseblock_vfs::caller::{self, Caller};
 use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use listing::Interest;
@@ -53,6 +54,8 @@ pub(crate) struct Adapter {
     lookups: Arc<Lookups>,
     activity: Arc<Activity>,
     interest: Interest,
+    /// Who mounts; nothing is kept back from whoever has the medium.
+    operator: u32,
     over: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
@@ -82,7 +85,8 @@ impl Adapter {
     ) -> Self {
         let root = served.reading().root();
         let interest = Interest::default();
-        Self { served, root, manner, lookups, activity, interest, over: None }
+        let operator = rustix::process::geteuid().as_raw();
+        Self { served, root, manner, lookups, activity, interest, operator, over: None }
     }
 
     /// Calls `over` when the last request has been answered.
@@ -123,6 +127,17 @@ impl Adapter {
             self.errno(&error.into());
         }
         self.activity.changed();
+    }
+
+    /// Does something for who asks.
+    fn on_behalf<T>(&self, req: &fuser::Request, what: impl FnOnce() -> T) -> T {
+        if [0, self.operator].contains(&req.uid()) {
+            return what();
+        }
+        let IdMaps { uid, gid } = &self.manner.ids;
+        let stored = |map: &IdMap, id| map.stored(id).unwrap_or(NOBODY);
+        let caller = Caller { uid: stored(uid, req.uid()), gid: stored(gid, req.gid()) };
+        caller::on_behalf(caller, what)
     }
 
     /// Ends an operation that changed something.

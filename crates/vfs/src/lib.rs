@@ -2,6 +2,7 @@
 //! type; and what a folder is to a builder.
 
 pub mod attr;
+pub mod caller;
 pub mod compare;
 pub mod drive;
 pub mod error;

@@ -99,6 +99,27 @@ fn others_come_in_and_are_checked() {
 }
 
 #[test]
+fn others_do_not_get_the_space_kept_for_root() {
+    let Some(sample) = sample_for_others("reserved pool") else { return };
+    sample.ok(&["mount", "c:root", "m", "--rw", "-o", "allow_other"]);
+    // Nothing that can be compressed.
+    let content: Vec<u8> =
+        (0_u32..16 << 10).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+    fs::write(sample.path("content"), &content).unwrap();
+    let fill =
+        "i=0; while cp content m/common/$1$i; do i=$((i + 1)); done; rm m/common/$1$i; echo $i";
+    let theirs = as_nobody(&sample, "sh", &["-c", fill, "sh", "theirs"]);
+    assert!(theirs.err.contains("No space left"), "{}", theirs.err);
+    let more = as_nobody(&sample, "cp", &["content", "m/common/more"]);
+    assert_ne!(more.code, 0, "all of it was kept: {}", theirs.out);
+    fs::write(sample.path("m/common/roots"), &content).unwrap();
+    assert_eq!(as_nobody(&sample, "sh", &["-c", "rm m/common/theirs*"]).code, 0);
+    assert_eq!(as_nobody(&sample, "cp", &["content", "m/common/again"]).code, 0);
+    sample.ok(&["umount", "m"]);
+    sample.ok(&["check", "c:root"]);
+}
+
+#[test]
 fn permissions_are_checked_for_who_mounts_when_asked_for() {
     let Some(sample) = sample_for_others("default_permissions") else { return };
     hand_over(&sample);

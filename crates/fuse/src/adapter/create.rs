@@ -22,7 +22,19 @@ struct Lists {
 }
 
 impl Adapter {
-    pub(super) fn create(
+    /// Makes anything that has a name, for who asks.
+    pub(super) fn make(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &[u8],
+        kind: NewKind<'_>,
+        mode: Mode,
+    ) -> Result<FileAttr, Fault> {
+        self.on_behalf(request, || self.create(request, dir, name, kind, mode))
+    }
+
+    fn create(
         &self,
         request: &Request,
         dir: INodeNo,

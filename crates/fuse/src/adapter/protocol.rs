@@ -163,7 +163,7 @@ impl Filesystem for Adapter {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -180,7 +180,7 @@ impl Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let changes = Changes { mode, uid, gid, size, atime, mtime };
-        self.answer_attr(reply, self.set_attr(ino, &changes));
+        self.answer_attr(reply, self.on_behalf(req, || self.set_attr(ino, &changes)));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -200,7 +200,7 @@ impl Filesystem for Adapter {
     ) {
         let made = new_node(mode, rdev).ok_or(Fault::from(Errno::EINVAL));
         let made = made
-            .and_then(|kind| self.create(req, parent, name.as_bytes(), kind, Mode { mode, umask }));
+            .and_then(|kind| self.make(req, parent, name.as_bytes(), kind, Mode { mode, umask }));
         self.answer_entry(reply, made);
     }
 
@@ -214,16 +214,18 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let mode = Mode { mode, umask };
-        let made = self.create(req, parent, name.as_bytes(), NewKind::Directory, mode);
+        let made = self.make(req, parent, name.as_bytes(), NewKind::Directory, mode);
         self.answer_entry(reply, made);
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer_empty(reply, self.remove(parent, name.as_bytes(), false));
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.on_behalf(req, || self.remove(parent, name.as_bytes(), false));
+        self.answer_empty(reply, removed);
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer_empty(reply, self.remove(parent, name.as_bytes(), true));
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.on_behalf(req, || self.remove(parent, name.as_bytes(), true));
+        self.answer_empty(reply, removed);
     }
 
     fn symlink(
@@ -236,12 +238,12 @@ impl Filesystem for Adapter {
     ) {
         let kind = NewKind::Symlink(target.as_os_str().as_bytes());
         let mode = Mode { mode: 0o777, umask: 0 };
-        self.answer_entry(reply, self.create(req, parent, link_name.as_bytes(), kind, mode));
+        self.answer_entry(reply, self.make(req, parent, link_name.as_bytes(), kind, mode));
     }
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -250,18 +252,19 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
-        self.answer_empty(reply, self.rename(from, to, flags));
+        self.answer_empty(reply, self.on_behalf(req, || self.rename(from, to, flags)));
     }
 
     fn link(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         newparent: INodeNo,
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.answer_entry(reply, self.link(ino, newparent, newname.as_bytes()));
+        let linked = self.on_behalf(req, || self.link(ino, newparent, newname.as_bytes()));
+        self.answer_entry(reply, linked);
     }
 
     /// Needs no handles. A read-only mount says so, and the kernel stops asking.
@@ -302,7 +305,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -313,7 +316,8 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        answer!(self, reply, self.write(ino, offset, data), () => reply.written(len));
+        let written = self.on_behalf(req, || self.write(ino, offset, data));
+        answer!(self, reply, written, () => reply.written(len));
     }
 
     /// Nothing happens at close(2): errors were told by write(2). The kernel stops asking.
@@ -409,7 +413,8 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.answer_empty(reply, self.set_xattr(req, ino, name.as_bytes(), value, flags));
+        let set = self.on_behalf(req, || self.set_xattr(req, ino, name.as_bytes(), value, flags));
+        self.answer_empty(reply, set);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -420,8 +425,9 @@ impl Filesystem for Adapter {
         self.answer_xattr(reply, size, self.xattr_names(req, ino));
     }
 
-    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer_empty(reply, self.remove_xattr(ino, name.as_bytes()));
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.on_behalf(req, || self.remove_xattr(ino, name.as_bytes()));
+        self.answer_empty(reply, removed);
     }
 
     /// The kernel checks permissions where they are to be checked, and stops asking.
@@ -440,7 +446,7 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let mode = Mode { mode, umask };
-        let made = self.create(req, parent, name.as_bytes(), NewKind::Regular, mode);
+        let made = self.make(req, parent, name.as_bytes(), NewKind::Regular, mode);
         self.answer_created(reply, made);
     }
 
@@ -453,12 +459,14 @@ impl Filesystem for Adapter {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        self.answer_created(reply, self.create_unnamed(req, parent, Mode { mode, umask }));
+        let mode = Mode { mode, umask };
+        let made = self.on_behalf(req, || self.create_unnamed(req, parent, mode));
+        self.answer_created(reply, made);
     }
 
     fn ioctl(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
@@ -467,7 +475,8 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        answer!(self, reply, self.flags(ino, cmd, in_data), data => reply.ioctl(0, &data));
+        let answer = self.on_behalf(req, || self.flags(ino, cmd, in_data));
+        answer!(self, reply, answer, data => reply.ioctl(0, &data));
     }
 
     /// Flash file systems reserve nothing in advance: programs are told EOPNOTSUPP.

@@ -11,9 +11,13 @@ use super::flash::{Flash, HEADS, MAX_DATA_NODE, align8};
 use super::lprops::Category;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_vfs::StatFs;
+use eraseblock_vfs::caller::{self, Caller};
 
 /// Rounds of making space before giving up.
 const ROUNDS: u32 = 4;
+
+/// The superuser, for whom all of the reserved pool is, and the group that no pool is for.
+const ROOT: u32 = 0;
 
 /// What an operation will write at most (spec: ubifs-runtime 8.13, 15.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -138,7 +142,17 @@ impl Core {
         let min_idx_lebs = self.min_idx_lebs();
         let reserved = (min_idx_lebs - self.lprops.stats.idx_lebs).max(0);
         let outstanding = self.budget.data_growth + self.budget.replaced_growth;
-        reserved <= self.spare_lebs() && self.available(min_idx_lebs) >= outstanding
+        let left = self.available(min_idx_lebs) - outstanding;
+        let pool = self.flash.sb.rp_size.cast_signed();
+        reserved <= self.spare_lebs() && left >= 0 && (left > pool || self.may_use_pool())
+    }
+
+    /// Whether who calls may have what is kept back (spec: ubifs-runtime 15.6).
+    fn may_use_pool(&self) -> bool {
+        let sb = &self.flash.sb;
+        caller::current().is_none_or(|Caller { uid, gid }| {
+            uid == ROOT || uid == sb.rp_uid || gid == sb.rp_gid && gid != ROOT
+        })
     }
 
     fn promise(&mut self, request: &Request, sign: i64) {

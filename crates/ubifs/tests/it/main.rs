@@ -18,6 +18,7 @@ mod journal;
 mod limits;
 mod log;
 mod master;
+mod pool;
 mod rw;
 mod salvage;
 mod shapes;

@@ -1,0 +1,83 @@
+//! The reserved pool: space kept back for its owner, its group and the superuser.
+
+use crate::rw::{checked, file, mount};
+use crate::strict_leb::{Onto, StrictLeb};
+use eraseblock_ubifs::UbifsMount;
+use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use eraseblock_vfs::caller::{Caller, on_behalf};
+use eraseblock_vfs::fill::{WAYS, clear, fill};
+use eraseblock_vfs::{
+    FileSystem, FsError, FsErrorKind, SourceKind, SourceNode, SourceTree, Timestamp,
+    WritableFileSystem,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const POOL: u64 = 300_000;
+const OWNER: u32 = 7;
+const GROUP: u32 = 8;
+const STRANGER: Caller = Caller { uid: 1000, gid: 1000 };
+const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+
+/// A volume whose pool is for these.
+fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
+    let volume = StrictLeb::new(15_872, 512, 2048, 96);
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut options = MkfsOptions::new(15_872, 512, 96);
+    options.layout.reserved = POOL;
+    (options.reserved_uid, options.reserved_gid) = (uid, gid);
+    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    Arc::new(volume)
+}
+
+/// Writes a small file on behalf of somebody.
+fn write(fs: &UbifsMount, caller: Caller, name: &str) -> Result<(), FsError> {
+    on_behalf(caller, || {
+        let ino = fs.create(1, name.as_bytes(), &file(), NOW)?;
+        fs.write(ino, 0, &[1; 4096], NOW)
+    })
+}
+
+fn is_full(result: Result<(), FsError>) -> bool {
+    result.is_err_and(|error| error.kind() == FsErrorKind::NoSpace)
+}
+
+#[test]
+fn the_pool_is_for_its_owner_its_group_and_the_superuser() {
+    let volume = volume(OWNER, GROUP);
+    let fs = mount(&volume).unwrap();
+    let (_, step) = WAYS[1];
+    let written = on_behalf(STRANGER, || fill(&fs, step)).unwrap();
+    fs.sync().unwrap();
+    assert!(is_full(write(&fs, STRANGER, "a stranger's")));
+    let left = fs.stat_fs().unwrap();
+    let kept = left.blocks_free * u64::from(left.block_size);
+    assert!(kept > POOL / 2 && left.blocks_available < 16, "{left:?}");
+    let (root, owner) = (Caller { uid: 0, ..STRANGER }, Caller { uid: OWNER, ..STRANGER });
+    let member = Caller { gid: GROUP, ..STRANGER };
+    for (name, caller) in [("root's", root), ("its owner's", owner), ("a member's", member)] {
+        write(&fs, caller, name).unwrap();
+    }
+    // Whoever is kept out can still delete, and have the space again.
+    on_behalf(STRANGER, || clear(&fs)).unwrap();
+    let again = on_behalf(STRANGER, || fill(&fs, step)).unwrap();
+    assert!(again * 10 >= written * 9, "{again} files, {written} at first");
+    checked(&fs).unwrap();
+    // The owner of the medium has all of it.
+    let more = fill(&fs, |fs, number| {
+        let ino = fs.create(1, format!("more {number}").as_bytes(), &file(), NOW)?;
+        fs.write(ino, 0, &[2; 4096], NOW)
+    });
+    assert!(more.unwrap() > 0);
+    checked(&fs).unwrap();
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn no_pool_is_for_the_group_of_the_superuser() {
+    let volume = volume(0, 0);
+    let fs = mount(&volume).unwrap();
+    on_behalf(STRANGER, || fill(&fs, WAYS[1].1)).unwrap();
+    assert!(is_full(write(&fs, Caller { gid: 0, ..STRANGER }, "a stranger's")));
+    write(&fs, Caller { uid: 0, gid: 0 }, "root's").unwrap();
+}
