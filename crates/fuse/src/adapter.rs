@@ -3,6 +3,7 @@
 //! # Invariants
 //! 1. Every answer that names an inode of a writable file system is counted in [`Lookups`] first.
 //! 2. Nothing of the file system is called from inside its own directory listing.
+//! 3. What may change anything is done on behalf of who asks ([`Adapter::on_behalf`]).
 
 mod create;
 mod listing;
