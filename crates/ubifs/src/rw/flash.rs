@@ -216,10 +216,11 @@ impl Flash {
         self.done(at(leb, 0), result)
     }
 
-    /// Replaces a LEB, by nothing if there is nothing left of it.
+    /// Replaces a LEB, by nothing if there is nothing left of it. What comes back of a LEB that was
+    /// only unmapped would be refused, or programmed over, as soon as a clean unmount lies between.
     pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         if data.is_empty() {
-            return self.unmap(leb);
+            return self.wipe(leb);
         }
         if self.is_sabotaged(Sabotage::RenewInTwoSteps) {
             self.wipe(leb)?;
@@ -244,7 +245,7 @@ impl Flash {
         self.done(at(leb, 0), result)
     }
 
-    /// Erases a LEB for good, as only a bug does.
+    /// Empties a LEB for good: another block is mapped. Only where nothing of it is needed any more.
     pub(super) fn wipe(&mut self, leb: u32) -> Step<()> {
         self.unmap(leb)?;
         self.map(leb)

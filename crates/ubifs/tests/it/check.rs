@@ -708,6 +708,19 @@ fn checking_goes_on_behind_leaves_that_do_not_decode() {
     assert_eq!(decoded.count(), 3, "{findings:?}");
 }
 
+/// A commit that was cut in the gaps leaves nodes that were numbered behind all that the mount finds.
+#[test]
+fn dead_nodes_of_the_index_may_have_any_number() {
+    let mut bytes = Bytes::of(&populated());
+    let root = bytes.root();
+    let here = |found: &Found| found.kind == 9 && found.at / LEB == root / LEB;
+    let nodes: Vec<usize> = bytes.nodes().into_iter().filter(here).map(|found| found.at).collect();
+    let children = (0..8).map(|slot| bytes.child(slot)).collect::<Vec<_>>();
+    let dead = nodes.iter().find(|at| **at != root && !children.contains(at)).unwrap();
+    bytes.set(*dead, 8, &(1_u64 << 40).to_le_bytes());
+    assert_eq!(verdict(&bytes), Ok(Vec::new()));
+}
+
 /// An attribute that was replaced while its file had no name any more.
 #[test]
 fn attributes_of_an_unnamed_file_go_with_it() {

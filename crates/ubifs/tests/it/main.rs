@@ -7,6 +7,7 @@ mod beside;
 mod big_lpt;
 mod bulk;
 mod check;
+mod comes_back;
 mod committed;
 mod faults;
 mod foreign;
