@@ -63,8 +63,7 @@ impl Core {
         self.log_end_commit(tail)?;
         self.gc_end_commit()?;
         let Self { flash, lprops, .. } = self;
-        lprops.lpt.committed(flash)?;
-        lprops.collect_lpt(flash)
+        lprops.lpt.committed(flash)
     }
 
     fn fill_master(&mut self, tail: u32) {

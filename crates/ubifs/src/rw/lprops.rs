@@ -349,11 +349,9 @@ impl Lprops {
     }
 
     /// In the big model: marks the nodes of the dirtiest LPT LEBs dirty until there is room for two
-    /// trees once the next commit has moved them (spec: ubifs-runtime 12.8).
-    pub(super) fn collect_lpt(&mut self, flash: &mut Flash) -> Step<()> {
-        if !flash.sb.has(sb_flags::BIG_LPT) {
-            return Ok(());
-        }
+    /// trees once the commit that begins has moved them (spec: ubifs-runtime 12.8). What was marked
+    /// at the end of a commit would be forgotten by a cut, and each recovery takes room.
+    fn collect_lpt(&mut self, flash: &mut Flash) -> Step<()> {
         for _ in 0..flash.sb.lpt_lebs {
             let victim = self.lpt.victim(flash).filter(|_| self.lpt.is_short_of_room(flash));
             let Some(leb) = victim else { break };
@@ -400,6 +398,7 @@ impl Lprops {
     pub(super) fn write(&mut self, flash: &mut Flash) -> Step<()> {
         if self.lpt.is_dirty() {
             if flash.sb.has(sb_flags::BIG_LPT) {
+                self.collect_lpt(flash)?;
                 self.fill_lsave(flash);
                 if let Some(big) = &mut flash.activity.big_lpt {
                     big.save_tables += 1;

@@ -105,3 +105,17 @@ fn a_big_lpt_collects_its_garbage_and_survives_cuts() {
     }
     assert!(cuts > 100, "{cuts} cuts");
 }
+
+/// Each mount ends with a commit, and what a commit would collect next is forgotten by a cut.
+#[test]
+fn a_big_lpt_has_room_for_any_number_of_recoveries() {
+    let volume = volume();
+    for number in 0..300_u32 {
+        let fs = mount(&volume).unwrap_or_else(|why| panic!("mount {number}: {why}"));
+        let ino = fs.lookup(1, b"moving").unwrap();
+        fs.write(ino, 0, &[number as u8; 3000], NOW).unwrap();
+        fs.sync_file(ino).unwrap();
+        // The power goes off.
+    }
+    judge(&volume).unwrap();
+}
