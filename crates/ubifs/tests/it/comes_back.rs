@@ -11,9 +11,9 @@ use std::sync::Arc;
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
 /// Opens one LEB of the journal after the other.
-fn write(fs: &UbifsMount) -> Result<(), FsError> {
+fn write(fs: &UbifsMount, what: &str) -> Result<(), FsError> {
     for number in 0..24_u64 {
-        let ino = fs.create(1, format!("{number}").as_bytes(), &file(), NOW)?;
+        let ino = fs.create(1, format!("{what} {number}").as_bytes(), &file(), NOW)?;
         fs.write(ino, 0, &data_of(number, 0, 3000, Texture::Random), NOW)?;
         fs.sync_file(ino)?;
     }
@@ -39,7 +39,7 @@ fn what_a_recovery_unmapped_may_come_back() {
             let volume = empty(40);
             let fs = mount(&volume).unwrap();
             volume.cut_after(cut, torn);
-            let is_done = write(&fs).is_ok();
+            let is_done = write(&fs, "before").is_ok();
             drop(fs);
             let before = volume.lebs();
             let judge = || -> Result<usize, String> {
@@ -48,7 +48,10 @@ fn what_a_recovery_unmapped_may_come_back() {
                 checked(&fs)?;
                 fs.unmount().map_err(|error| error.to_string())?;
                 let (lebs, count) = come_back(&before, volume.lebs());
-                checked(&mount(&Arc::new(volume.with(lebs)))?)?;
+                let fs = mount(&Arc::new(volume.with(lebs)))?;
+                checked(&fs)?;
+                write(&fs, "after").map_err(|error| error.to_string())?;
+                checked(&fs)?;
                 Ok(count)
             };
             match judge() {
