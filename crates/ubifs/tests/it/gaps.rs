@@ -128,3 +128,30 @@ fn an_index_that_goes_into_gaps_survives_cuts() {
     let (_, survived) = cut_everywhere(&commits, &files, Sabotage::GapsOverOldNodes);
     assert!(survived.is_err());
 }
+
+/// A commit that was cut may leave more index nodes in a LEB with gaps than the committed properties
+/// tell, but nothing else, and nothing behind the index head.
+#[test]
+fn nodes_may_follow_in_an_index_leb_with_gaps() {
+    let (volume, files) = full();
+    let _ = gap_commits(&volume, &files);
+    let lebs = volume.lebs();
+    let master = lebs[1].as_ref().unwrap().chunks(512).rfind(|slot| slot[20] == 7).unwrap();
+    let head = u32::from_le_bytes(master[64..68].try_into().unwrap()) as usize;
+    let is_index = |leb: &Arc<Vec<u8>>| leb.len() < 15_872 && leb.get(20) == Some(&9);
+    let is_short = |number: &usize| lebs[*number].as_ref().is_some_and(is_index);
+    let short: Vec<usize> = (0..lebs.len()).filter(is_short).collect();
+    assert!(!short.is_empty());
+    for number in short {
+        let first = &lebs[number].as_ref().unwrap()[..1024];
+        let len = u32::from_le_bytes(first[16..20].try_into().unwrap()) as usize;
+        for (tail, is_right) in [(&first[..len], number != head), (&[0xA5; 300], false)] {
+            let mut lebs = lebs.clone();
+            Arc::make_mut(lebs[number].as_mut().unwrap()).extend_from_slice(tail);
+            let options = MountOptions { read_only: true, ..MountOptions::default() };
+            let mounted = UbifsMount::mount(Arc::new(volume.with(lebs)) as _, options);
+            let found = checked(&mounted.unwrap().0);
+            assert_eq!(found.is_ok(), is_right, "leb {number}: {found:?}");
+        }
+    }
+}
