@@ -223,16 +223,21 @@ impl Core {
         Ok(())
     }
 
-    /// The inodes that hold the extended attributes of an inode.
-    pub(super) fn xattr_inodes(&mut self, ino: u32, lenient: bool) -> Step<Vec<u32>> {
+    /// Where the entries of the extended attributes of an inode are.
+    pub(super) fn xattr_entries(&mut self, ino: u32) -> Step<Vec<Zbranch>> {
         let mut branches = Vec::new();
         self.scan(Key::xent(ino, 0), Key::xent(ino, VALUE_MASK), &mut |branch| {
             branches.push(*branch);
             true
         })?;
+        Ok(branches)
+    }
+
+    /// The inodes that hold the extended attributes of an inode.
+    pub(super) fn xattr_inodes(&mut self, ino: u32, lenient: bool) -> Step<Vec<u32>> {
         let mut inos = Vec::new();
         let mut buf = Vec::new();
-        for branch in branches {
+        for branch in self.xattr_entries(ino)? {
             match self.leaf(&branch, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
                 Ok(value) => inos.push(value),
                 Err(Fault::Ubifs(UbifsError::Format(_))) if lenient => {}

@@ -132,7 +132,7 @@ impl Core {
         let log = log_walk::walk(volume, &core.master, need_recovery, &mut report)?;
         core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
-        core.take_orphans(volume, need_recovery, &mut report)?;
+        let held = core.take_orphans(volume, need_recovery, &mut report)?;
         let Self { lprops, flash, .. } = &mut core;
         if flash.sb.has(sb_flags::BIG_LPT) {
             lprops.load_saved(flash)?;
@@ -148,6 +148,7 @@ impl Core {
         if need_recovery {
             core.fix_sizes(sizes, &mut report)?;
             core.recover_gc_leb()?;
+            core.let_go(held)?;
             core.clear_orphan_area()?;
         } else {
             core.take_gc_leb()?;

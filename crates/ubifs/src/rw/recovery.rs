@@ -35,6 +35,12 @@ impl Flash {
     }
 }
 
+/// LEBs from which the next mount must read about orphans if this one is cut before its commit: a LEB
+/// of which nothing else is needed would be erased before.
+#[derive(Debug, Default)]
+#[must_use]
+pub(super) struct Held(Vec<u32>);
+
 impl Core {
     /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
     /// area is only emptied.
@@ -43,9 +49,11 @@ impl Core {
         volume: &Volume,
         need_recovery: bool,
         report: &mut Report,
-    ) -> Step<()> {
+    ) -> Step<Held> {
+        let mut held = Held::default();
         if !need_recovery || self.master.has(master_flags::NO_ORPHANS) {
-            return self.clear_orphan_area();
+            self.clear_orphan_area()?;
+            return Ok(held);
         }
         let listed = orphan::read(volume, report)?;
         self.cmt_no = self.cmt_no.max(listed.cmt_no);
@@ -54,10 +62,27 @@ impl Core {
             let mut buf = Vec::new();
             let is_kept = self.is_sabotaged(Sabotage::OrphansKept);
             if self.leaf(&branch, &mut buf)?.inode()?.nlink == 0 && !is_kept {
+                self.hold(branch.leb, &mut held)?;
+                for entry in self.xattr_entries(ino)? {
+                    self.hold(entry.leb, &mut held)?;
+                }
                 self.remove_inode_keys(ino, true)?;
             }
         }
+        Ok(held)
+    }
+
+    fn hold(&mut self, leb: u32, held: &mut Held) -> Step<()> {
+        if !self.lprops.get(&self.flash, leb)?.taken {
+            self.lprops.set_taken(&self.flash, leb, true)?;
+            held.0.push(leb);
+        }
         Ok(())
+    }
+
+    /// The commit is done that does without what was held.
+    pub(super) fn let_go(&mut self, held: Held) -> Step<()> {
+        held.0.into_iter().try_for_each(|leb| self.lprops.set_taken(&self.flash, leb, false))
     }
 
     /// Raises the sizes of inodes whose content goes further, where they lie (17.9).

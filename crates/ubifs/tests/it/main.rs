@@ -19,6 +19,7 @@ mod journal;
 mod limits;
 mod log;
 mod master;
+mod orphans;
 mod pool;
 mod rw;
 mod salvage;
