@@ -42,6 +42,7 @@ setup:
 test: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
 	$(CARGO) test --quiet --workspace
 	$(CARGO) xtask tidy
 	$(MAKE) target/tools/bin/pjdfstest

@@ -1,6 +1,6 @@
 //! The part database: the shape, the needs and the datasheet times of real flash chips.
 //!
-//! Values are those of public datasheets. Where a row is marked [`Part::approximate`], at least one
+//! Values are those of public datasheets. Where a row is marked `approximate`, at least one
 //! value is the typical one of its class (spec: mtd-nand 12.1) rather than the part's own.
 
 mod table;

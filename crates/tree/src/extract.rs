@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is ever made, changed or read outside the destination, whatever names the image
-//!    holds and whatever lies in the destination already ([`place`]).
+//!    holds and whatever lies in the destination already (`place`).
 //! 2. What could not be delivered is a finding; a file that is there is whole, unless damaged ones
 //!    were asked for.
 //! 3. Files are written in parallel; result and findings do not depend on that.

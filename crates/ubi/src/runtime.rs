@@ -1,6 +1,6 @@
 //! A device in use: [`UbiDevice`], opened for writing on any [`Mtd`], and the handles of its
-//! volumes ([`Volume`], a [`LebDevice`]). There are no threads and no clock: what Linux does in
-//! the background, the owner does with [`UbiDevice::background_step`].
+//! volumes ([`Volume`], a [`LebDevice`](eraseblock_mtd::LebDevice)). There are no threads and no
+//! clock: what Linux does in the background, the owner does with [`UbiDevice::background_step`].
 //!
 //! ```
 //! use eraseblock_base::{Geometry, Leb, MediumKind};

@@ -16,6 +16,7 @@ pub(crate) struct UbifsOptions {
     #[arg(long, help_heading = "File system", value_name = "COUNT")]
     pub max_lebs: Option<u32>,
     /// lzo, zlib, zstd[:LEVEL], none, or favor-lzo[:PERCENT]
+    #[allow(rustdoc::broken_intra_doc_links)] // what may be left out, in the manner of --help
     #[arg(long, help_heading = "File system", value_name = "COMPRESSOR")]
     pub compressor: Option<CompressorChoice>,
     /// Another compressor for the files whose path fits a pattern; may be repeated, the first that fits counts
