@@ -89,8 +89,12 @@ impl Listed {
     }
 }
 
+/// Without names, or erased by a mount that was cut before its commit.
 fn is_unlinked(tnc: &Tnc, ino: u32) -> bool {
     let Some(branch) = tnc.find(Key::inode(ino)) else { return false };
+    if matches!(tnc.volume.is_mapped(branch.leb), Ok(false)) {
+        return true;
+    }
     let mut buf = Vec::new();
     let node = tnc.leaf(&branch, &mut buf);
     node.ok().and_then(|node| node.inode().ok().map(|inode| inode.nlink)) == Some(0)

@@ -6,12 +6,13 @@ use super::flash::Flash;
 use super::gc::Collected;
 use super::lprops::{Category, Lp};
 use super::sabotage::Sabotage;
+use super::tnc::Zbranch;
 use super::wbuf::GC_HEAD;
 use crate::orphan;
 use crate::replay::Sizes;
 use crate::report::Report;
 use crate::volume::Volume;
-use eraseblock_base::Location;
+use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::{Key, Master};
@@ -59,9 +60,8 @@ impl Core {
         self.cmt_no = self.cmt_no.max(listed.cmt_no);
         for ino in listed.inos {
             let Some(branch) = self.find(Key::inode(ino))? else { continue };
-            let mut buf = Vec::new();
             let is_kept = self.is_sabotaged(Sabotage::OrphansKept);
-            if self.leaf(&branch, &mut buf)?.inode()?.nlink == 0 && !is_kept {
+            if self.is_orphan(&branch)? && !is_kept {
                 self.hold(branch.leb, &mut held)?;
                 for entry in self.xattr_entries(ino)? {
                     self.hold(entry.leb, &mut held)?;
@@ -70,6 +70,15 @@ impl Core {
             }
         }
         Ok(held)
+    }
+
+    /// Without names, or erased by a mount that was cut before its commit.
+    fn is_orphan(&self, branch: &Zbranch) -> Step<bool> {
+        if !self.flash.device().is_mapped(Leb::new(branch.leb))? {
+            return Ok(true);
+        }
+        let mut buf = Vec::new();
+        Ok(self.leaf(branch, &mut buf)?.inode()?.nlink == 0)
     }
 
     fn hold(&mut self, leb: u32, held: &mut Held) -> Step<()> {

@@ -2,14 +2,15 @@
 
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
-use eraseblock_vfs::{Timestamp, WritableFileSystem, XattrMode};
+use eraseblock_ubifs::{OpenOptions, Ubifs};
+use eraseblock_vfs::{FileSystem, Timestamp, WritableFileSystem, XattrMode};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
 /// Committed, with LEBs in which nothing is needed but the inode of a file without a name and the
 /// entries of its attributes.
-fn alone() -> Arc<StrictLeb> {
+fn alone() -> (Arc<StrictLeb>, u64) {
     let volume = empty(40);
     let fs = mount(&volume).unwrap();
     let ino = fs.create(1, b"gone", &file(), NOW).unwrap();
@@ -33,12 +34,12 @@ fn alone() -> Arc<StrictLeb> {
     fill("after", 60);
     fs.sync().unwrap();
     drop(fs);
-    volume
+    (volume, ino)
 }
 
 #[test]
 fn a_mount_that_is_cut_leaves_what_the_next_must_read_of_orphans() {
-    let start = alone();
+    let (start, _) = alone();
     let mut cuts = 0;
     'cuts: for cut in 0.. {
         for torn in [Torn::Before, Torn::Half, Torn::Garbage, Torn::After] {
@@ -55,4 +56,31 @@ fn a_mount_that_is_cut_leaves_what_the_next_must_read_of_orphans() {
         }
     }
     assert!(cuts > 20, "{cuts} cuts");
+}
+
+/// A mount that cared less may have erased what only an orphan needed, and have been cut then.
+#[test]
+fn an_orphan_whose_inode_was_erased_is_one() {
+    let (start, gone) = alone();
+    let recovered = Arc::new(start.with(start.lebs()));
+    let fs = mount(&recovered).unwrap();
+    for number in 0..20_u8 {
+        fs.create(1, &[b'a' + number], &file(), NOW).unwrap();
+        fs.sync().unwrap();
+    }
+    let read = |volume: &Arc<StrictLeb>| {
+        Ubifs::open(Arc::clone(volume) as _, &OpenOptions::default()).unwrap().0
+    };
+    let main = read(&start).superblock().main_first() as usize;
+    let (mut lebs, after) = (start.lebs(), recovered.lebs());
+    let erased = |leb: &usize| lebs[*leb].is_some() && after[*leb].is_none();
+    let erased: Vec<usize> = (main..lebs.len()).filter(erased).collect();
+    assert!(!erased.is_empty(), "nothing was erased");
+    for leb in erased {
+        lebs[leb] = None;
+    }
+    let volume = Arc::new(start.with(lebs));
+    assert_eq!(read(&volume).info().orphans_removed, 1);
+    let fs = mount(&volume).unwrap();
+    assert!(fs.attr(gone).is_err());
 }
