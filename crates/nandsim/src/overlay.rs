@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// More wrong bits than this in a page make its codewords uncorrectable anyway.
 pub(crate) const MAX_FLIPS: usize = 256;
 
-/// A page whose reads change.
+/// Codewords of a page whose reads change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unstable {
     /// Reads that go well, before one that is corrected and then none that succeeds.
@@ -21,6 +21,8 @@ pub(crate) struct Unstable {
     /// Reads so far.
     pub(crate) reads: u32,
     pub(crate) seed: u64,
+    /// One bit per codeword that decays.
+    pub(crate) steps: u64,
 }
 
 /// What is wrong with a page.
@@ -56,8 +58,16 @@ impl PageFault {
 }
 
 impl Unstable {
+    /// With what decayed before in the same page: the reads left are the fewer, since nothing recovers.
+    pub(crate) fn and(self, before: Option<Self>) -> Self {
+        let Some(before) = before else { return self };
+        let left = |unstable: &Self| i64::from(unstable.good_reads) - i64::from(unstable.reads);
+        let first = if left(&before) <= left(&self) { before } else { self };
+        Self { steps: self.steps | before.steps, ..first }
+    }
+
     /// The wrong bits of the next read: none, a correctable number, or too many, in each codeword.
-    pub(crate) fn next_flips(&mut self, step_bits: u32, steps: u32, strength: u16) -> Vec<u32> {
+    pub(crate) fn next_flips(&mut self, step_bits: u32, strength: u16) -> Vec<u32> {
         let good = u32::from(self.good_reads);
         let read = self.reads;
         self.reads = self.reads.saturating_add(1);
@@ -67,7 +77,7 @@ impl Unstable {
         let mut rng = Rng::new(self.seed, u64::from(read));
         let strength = u32::from(strength);
         let mut flips = Vec::new();
-        for step in 0..steps {
+        for step in (0..u64::BITS).filter(|step| self.steps >> step & 1 == 1) {
             let count = if read == good { strength } else { strength + 1 + rng.below(8) };
             let first = step * step_bits;
             flips.extend(rng.distinct(count, step_bits).into_iter().map(|bit| first + bit));

@@ -32,7 +32,8 @@ pub enum Variant {
     P3,
     /// Program: garbage in every codeword touched.
     P4,
-    /// Program: reads well this many times, then corrected once, then never again.
+    /// Program: complete, but every codeword touched (all of them, if only out-of-band bytes were
+    /// written) reads well this many times, then corrected once, then never again.
     P5 {
         /// How often it reads well.
         good_reads: u16,

@@ -148,8 +148,11 @@ const BAD: u8 = 1;
 const TORN_MARK: u8 = 2;
 const INTERRUPTED: u8 = 4;
 const REFUSES_PROGRAMS: u8 = 8;
+const PAGE_INTERRUPTED: u8 = 1;
+const UNSTABLE: u8 = 2;
+const UNSTABLE_IN_PART: u8 = 4;
 
-pub(super) fn encode_slot(slot: &Slot) -> Vec<u8> {
+pub(super) fn encode_slot(slot: &Slot, config: &ChipConfig) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(slot.erases.to_le_bytes());
     out.extend(slot.reads.to_le_bytes());
@@ -171,7 +174,7 @@ pub(super) fn encode_slot(slot: &Slot) -> Vec<u8> {
     let count = faults.map_or(0, |faults| faults.pages.len());
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     for (page, fault) in faults.iter().flat_map(|faults| &faults.pages) {
-        encode_fault(&mut out, *page, fault);
+        encode_fault(&mut out, *page, fault, config.all_steps());
     }
     if pages.iter().any(|page| page.born > 0) {
         out.extend(pages.iter().flat_map(|page| page.born.to_le_bytes()));
@@ -179,14 +182,23 @@ pub(super) fn encode_slot(slot: &Slot) -> Vec<u8> {
     out
 }
 
-fn encode_fault(out: &mut Vec<u8>, page: u32, fault: &PageFault) {
+fn encode_fault(out: &mut Vec<u8>, page: u32, fault: &PageFault, all_steps: u64) {
     out.extend(page.to_le_bytes());
     out.extend(fault.bad_steps.to_le_bytes());
-    out.push(u8::from(fault.interrupted) | u8::from(fault.unstable.is_some()) << 1);
+    let steps = fault.unstable.map_or(all_steps, |unstable| unstable.steps);
+    let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+    out.push(
+        flag(fault.interrupted, PAGE_INTERRUPTED)
+            | flag(fault.unstable.is_some(), UNSTABLE)
+            | flag(steps != all_steps, UNSTABLE_IN_PART),
+    );
     if let Some(unstable) = fault.unstable {
         out.extend(unstable.good_reads.to_le_bytes());
         out.extend(unstable.reads.to_le_bytes());
         out.extend(unstable.seed.to_le_bytes());
+        if steps != all_steps {
+            out.extend(steps.to_le_bytes());
+        }
     }
     let count = fault.flips.len().min(MAX_FLIPS);
     out.extend(u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());
@@ -236,18 +248,24 @@ fn decode_fault(input: &mut Input, config: &ChipConfig) -> Option<(u32, PageFaul
     let page = input.u32().filter(|page| *page < config.pages_per_peb())?;
     let bad_steps = input.u64()?;
     let flags = input.u8()?;
-    let unstable = if flags & 2 == 0 {
-        None
-    } else {
-        Some(Unstable { good_reads: input.u16()?, reads: input.u32()?, seed: input.u64()? })
-    };
+    let mut unstable = None;
+    if flags & UNSTABLE != 0 {
+        let (good_reads, reads, seed) = (input.u16()?, input.u32()?, input.u64()?);
+        let in_part = flags & UNSTABLE_IN_PART != 0;
+        let steps = if in_part { input.u64()? } else { config.all_steps() };
+        unstable = Some(Unstable { good_reads, reads, seed, steps: steps & config.all_steps() });
+    }
     let count = usize::from(input.u16()?);
     let limit = config.stride() as u64 * 8;
     if count > MAX_FLIPS {
         return None;
     }
-    let mut fault =
-        PageFault { bad_steps, unstable, interrupted: flags & 1 != 0, flips: Vec::new() };
+    let mut fault = PageFault {
+        bad_steps,
+        unstable,
+        interrupted: flags & PAGE_INTERRUPTED != 0,
+        flips: Vec::new(),
+    };
     for _ in 0..count {
         fault.flips.push(input.u32().filter(|bit| u64::from(*bit) < limit)?);
     }

@@ -116,11 +116,12 @@ impl State {
     }
 
     fn make_unstable(&mut self, peb: Peb, pages: u32, rng: &mut Rng) {
+        let steps = self.config.all_steps();
         for page in 0..pages {
             let (good_reads, seed) = (u16::try_from(rng.below(4)).unwrap_or(0), rng.next_u64());
             let fault = self.page_fault_mut(peb, page);
             // A page that decays already does not recover.
-            fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed });
+            fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed, steps });
         }
     }
 

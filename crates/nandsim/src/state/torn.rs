@@ -28,9 +28,10 @@ impl State {
             Variant::P1 => self.store_page(write).map(|()| true),
             Variant::P5 { good_reads } => {
                 self.store_page(write)?;
-                let seed = rng.next_u64();
+                let (seed, steps) = (rng.next_u64(), self.touched_steps(write));
+                let unstable = Unstable { good_reads, reads: 0, seed, steps };
                 let fault = self.page_fault_mut(write.peb, write.page);
-                fault.unstable = Some(Unstable { good_reads, reads: 0, seed });
+                fault.unstable = Some(unstable.and(fault.unstable));
                 fault.interrupted = true;
                 Ok(true)
             }
@@ -103,6 +104,16 @@ impl State {
         let start = write.column as usize;
         let end = start + write.data.len();
         (start / step * step, end.next_multiple_of(step).min(self.config.page as usize))
+    }
+
+    /// The codewords the data touches, one bit each; all of the page when there is no data.
+    fn touched_steps(&self, write: &PageWrite) -> u64 {
+        if write.data.is_empty() {
+            return self.config.all_steps();
+        }
+        let step = self.config.ecc_step() as usize;
+        let (start, end) = self.touched_bytes(write);
+        (start / step..end / step).fold(0, |steps, step| steps | 1 << step)
     }
 
     /// Decides codeword by codeword what error correction will make of the cells.

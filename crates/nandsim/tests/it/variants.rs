@@ -98,6 +98,36 @@ fn an_unstable_page_reads_well_then_corrected_then_never_again() {
     }
 }
 
+/// What lies beside it in the page, before or later, does not decay with it.
+#[test]
+fn a_subpage_decays_alone() {
+    let cut = |chip: &Chip, offset: u64, good_reads: u16| {
+        let plan =
+            FaultPlan::new(1).with(chip.next_event(), Fault::Cut(Variant::P5 { good_reads }));
+        chip.set_plan(plan);
+        assert!(chip.program(offset, &pattern(512, offset)).is_err());
+        chip.power_on();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chip");
+    let chip = Chip::create(&path, large()).unwrap();
+    chip.program(0, &pattern(512, 0)).unwrap();
+    cut(&chip, 512, 1);
+    chip.program(1024, &pattern(512, 1024)).unwrap();
+    drop(chip);
+    let chip = Chip::open(&path).unwrap();
+    for _ in 0..4 {
+        for offset in [0, 1024] {
+            assert_eq!(read(&chip, offset, 512), (pattern(512, offset), Default::default()));
+        }
+    }
+    assert!(read(&chip, 512, 512).1.uncorrectable);
+    assert!(read(&chip, 0, 2048).1.uncorrectable);
+    cut(&chip, 1536, 5);
+    assert!(read(&chip, 512, 512).1.uncorrectable, "what has decayed does not recover");
+    assert_eq!(read(&chip, 0, 512), (pattern(512, 0), Default::default()));
+}
+
 #[test]
 fn a_nearly_erased_page_is_correctable_up_to_the_strength() {
     let cut = cut_program(large(), Variant::P6 { zero_bits: 4 }, 2);
