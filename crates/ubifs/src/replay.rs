@@ -146,11 +146,12 @@ impl Journal {
     }
 
     /// Sorts the entries into the order in which they were written. Gives for each inode the index
-    /// of its newest inode entry: a deletion that is not the newest is no deletion (16.7).
+    /// of its newest inode entry: a deletion that is not the newest is none (16.7). Of several, the
+    /// first is not enough: attributes of an open file may be written after it.
     pub(crate) fn put_in_order(&mut self, report: &mut Report) -> HashMap<u32, usize> {
         self.entries.sort_by_key(|entry| entry.sqnum);
         self.warn_of_duplicates(report);
-        self.inodes_that_live()
+        self.newest_of_inodes()
     }
 
     /// All entries.
@@ -169,10 +170,10 @@ impl Journal {
         }
     }
 
-    fn inodes_that_live(&self) -> HashMap<u32, usize> {
+    fn newest_of_inodes(&self) -> HashMap<u32, usize> {
         let mut newest = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            if matches!(entry.change, Change::Inode { .. }) {
+            if matches!(entry.change, Change::Inode { .. } | Change::Deletion) {
                 newest.insert(entry.branch.key.ino(), index);
             }
         }
@@ -185,7 +186,7 @@ fn apply_one(tnc: &mut Tnc, entry: Entry, index: usize, newest: &HashMap<u32, us
     match entry.change {
         Change::Inode { .. } | Change::Data { .. } => tnc.add(entry.branch),
         Change::Deletion => {
-            if newest.get(&ino).is_none_or(|live| *live < index) {
+            if newest.get(&ino) == Some(&index) {
                 tnc.remove_inode(ino);
             }
         }

@@ -62,6 +62,7 @@ impl Core {
         self.tnc.old.clear();
         self.log_end_commit(tail)?;
         self.gc_end_commit()?;
+        self.let_go()?;
         let Self { flash, lprops, .. } = self;
         lprops.lpt.committed(flash)
     }

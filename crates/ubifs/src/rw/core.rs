@@ -17,6 +17,7 @@ use eraseblock_base::Findings;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::{INO_LIMIT, sb_flags};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The file system behind its lock.
@@ -34,6 +35,9 @@ pub(super) struct Core {
     pub(super) log: Log,
     pub(super) budget: Budget,
     pub(super) gc: Gc,
+    /// LEBs in which nothing is needed but what a mount would read of dead inodes if the power went
+    /// off now; they are taken until the next commit (spec: ubifs-runtime 18.6).
+    pub(super) held: BTreeSet<u32>,
     pub(super) orphans: Orphans,
     pub(super) inodes: InodeTable,
     pub(super) pages: Pages,

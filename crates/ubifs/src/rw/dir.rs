@@ -421,7 +421,7 @@ impl Core {
         let has_xattrs = inode.xattr_cnt > 0;
         if has_xattrs || inode.del_cmtno != self.cmt_no {
             let most = (self.flash.leb_size / 2 / 160).saturating_sub(2) as usize;
-            let values = self.xattr_inodes(ino, false)?;
+            let values = self.xattr_inodes(ino)?;
             // Only kernels of old left more attributes than a group can delete.
             for values in values.chunks(most.max(1)) {
                 self.write_deletion(&inode, values)?;
@@ -430,7 +430,7 @@ impl Core {
                 self.write_deletion(&inode, &[])?;
             }
         }
-        let result = self.remove_inode_keys(ino, false);
+        let result = self.remove_inode_keys(ino);
         self.must(result, "deletion")?;
         self.orphans.remove(ino);
         if let Some(promise) = self.inodes.remove(ino).and_then(|inode| inode.promise) {

@@ -224,7 +224,7 @@ impl Core {
     }
 
     /// Where the entries of the extended attributes of an inode are.
-    pub(super) fn xattr_entries(&mut self, ino: u32) -> Step<Vec<Zbranch>> {
+    fn xattr_entries(&mut self, ino: u32) -> Step<Vec<Zbranch>> {
         let mut branches = Vec::new();
         self.scan(Key::xent(ino, 0), Key::xent(ino, VALUE_MASK), &mut |branch| {
             branches.push(*branch);
@@ -234,24 +234,34 @@ impl Core {
     }
 
     /// The inodes that hold the extended attributes of an inode.
-    pub(super) fn xattr_inodes(&mut self, ino: u32, lenient: bool) -> Step<Vec<u32>> {
-        let mut inos = Vec::new();
+    pub(super) fn xattr_inodes(&mut self, ino: u32) -> Step<Vec<u32>> {
+        let entries = self.xattr_entries(ino)?;
         let mut buf = Vec::new();
-        for branch in self.xattr_entries(ino)? {
-            match self.leaf(&branch, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
-                Ok(value) => inos.push(value),
-                Err(Fault::Ubifs(UbifsError::Format(_))) if lenient => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(inos)
+        entries.iter().map(|entry| Ok(self.leaf(entry, &mut buf)?.dent()?.ino)).collect()
     }
 
     /// Takes everything of an inode out of the index, its extended attributes included
     /// (spec: ubifs-runtime 10.15).
-    pub(super) fn remove_inode_keys(&mut self, ino: u32, lenient: bool) -> Step<()> {
-        for value in self.xattr_inodes(ino, lenient)? {
+    pub(super) fn remove_inode_keys(&mut self, ino: u32) -> Step<()> {
+        for value in self.xattr_inodes(ino)? {
             self.remove_range(Key::first_of(value), Key::last_of(value))?;
+        }
+        self.remove_range(Key::first_of(ino), Key::last_of(ino))
+    }
+
+    /// The same while a mount makes up for a cut, which the next may have to do again: what was
+    /// read for it is held (18.6), and what cannot be read was deleted by itself.
+    pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<()> {
+        let mut buf = Vec::new();
+        for entry in self.xattr_entries(ino)? {
+            match self.leaf(&entry, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
+                Ok(value) => {
+                    self.held.insert(entry.leb);
+                    self.remove_range(Key::first_of(value), Key::last_of(value))?;
+                }
+                Err(Fault::Ubifs(UbifsError::Format(_))) => {}
+                Err(fault) => return Err(fault),
+            }
         }
         self.remove_range(Key::first_of(ino), Key::last_of(ino))
     }

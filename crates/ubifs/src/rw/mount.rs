@@ -24,6 +24,7 @@ use eraseblock_base::Location;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags, sb_flags};
 use eraseblock_ubifs_format::{decode, encode};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Bytes of the superblock node.
@@ -108,6 +109,7 @@ impl Core {
             cmt_no: master.cmt_no,
             heads: Default::default(),
             gc: Gc::default(),
+            held: BTreeSet::new(),
             inodes: InodeTable::default(),
             pages: Pages::default(),
             is_read_only: false,
@@ -132,7 +134,8 @@ impl Core {
         let log = log_walk::walk(volume, &core.master, need_recovery, &mut report)?;
         core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
-        let held = core.take_orphans(volume, need_recovery, &mut report)?;
+        core.take_orphans(volume, need_recovery, &mut report)?;
+        core.hold()?;
         let Self { lprops, flash, .. } = &mut core;
         if flash.sb.has(sb_flags::BIG_LPT) {
             lprops.load_saved(flash)?;
@@ -148,7 +151,6 @@ impl Core {
         if need_recovery {
             core.fix_sizes(sizes, &mut report)?;
             core.recover_gc_leb()?;
-            core.let_go(held)?;
             core.clear_orphan_area()?;
         } else {
             core.take_gc_leb()?;

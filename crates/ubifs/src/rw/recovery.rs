@@ -36,12 +36,6 @@ impl Flash {
     }
 }
 
-/// LEBs from which the next mount must read about orphans if this one is cut before its commit: a LEB
-/// of which nothing else is needed would be erased before.
-#[derive(Debug, Default)]
-#[must_use]
-pub(super) struct Held(Vec<u32>);
-
 impl Core {
     /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
     /// area is only emptied.
@@ -50,11 +44,9 @@ impl Core {
         volume: &Volume,
         need_recovery: bool,
         report: &mut Report,
-    ) -> Step<Held> {
-        let mut held = Held::default();
+    ) -> Step<()> {
         if !need_recovery || self.master.has(master_flags::NO_ORPHANS) {
-            self.clear_orphan_area()?;
-            return Ok(held);
+            return self.clear_orphan_area();
         }
         let listed = orphan::read(volume, report)?;
         self.cmt_no = self.cmt_no.max(listed.cmt_no);
@@ -62,14 +54,11 @@ impl Core {
             let Some(branch) = self.find(Key::inode(ino))? else { continue };
             let is_kept = self.is_sabotaged(Sabotage::OrphansKept);
             if self.is_orphan(&branch)? && !is_kept {
-                self.hold(branch.leb, &mut held)?;
-                for entry in self.xattr_entries(ino)? {
-                    self.hold(entry.leb, &mut held)?;
-                }
-                self.remove_inode_keys(ino, true)?;
+                self.held.insert(branch.leb);
+                self.remove_dead_inode(ino)?;
             }
         }
-        Ok(held)
+        Ok(())
     }
 
     /// Without names, or erased by a mount that was cut before its commit.
@@ -81,17 +70,21 @@ impl Core {
         Ok(self.leaf(branch, &mut buf)?.inode()?.nlink == 0)
     }
 
-    fn hold(&mut self, leb: u32, held: &mut Held) -> Step<()> {
-        if !self.lprops.get(&self.flash, leb)?.taken {
-            self.lprops.set_taken(&self.flash, leb, true)?;
-            held.0.push(leb);
+    /// Keeps what was held from being erased, so far as nothing else does.
+    pub(super) fn hold(&mut self) -> Step<()> {
+        for leb in std::mem::take(&mut self.held) {
+            if !self.lprops.get(&self.flash, leb)?.taken {
+                self.lprops.set_taken(&self.flash, leb, true)?;
+                self.held.insert(leb);
+            }
         }
         Ok(())
     }
 
-    /// The commit is done that does without what was held.
-    pub(super) fn let_go(&mut self, held: Held) -> Step<()> {
-        held.0.into_iter().try_for_each(|leb| self.lprops.set_taken(&self.flash, leb, false))
+    /// A commit is done that does without what was held.
+    pub(super) fn let_go(&mut self) -> Step<()> {
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().try_for_each(|leb| self.lprops.set_taken(&self.flash, leb, false))
     }
 
     /// Raises the sizes of inodes whose content goes further, where they lie (17.9).
@@ -104,7 +97,7 @@ impl Core {
                 if known.inode.is_none() {
                     let message = "content of an inode that was never written is dropped";
                     report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
-                    self.remove_inode_keys(ino, true)?;
+                    self.remove_dead_inode(ino)?;
                 }
                 continue;
             };
@@ -156,7 +149,14 @@ impl Core {
         let has_head = self.heads[GC_HEAD].leb != 0 && self.heads[GC_HEAD].room(&self.flash) > 0;
         let fits = |lp: &Lp| !lp.index && lp.reclaimable() >= used;
         let victim = if has_head { self.lprops.scan(&self.flash, fits)? } else { None };
-        let Some(victim) = victim else { return Err(Fault::no_space()) };
+        let Some(victim) = victim else {
+            if self.held.is_empty() {
+                return Err(Fault::no_space());
+            }
+            // Better an attribute that nothing refers to than no mount.
+            self.let_go()?;
+            return self.recover_gc_leb();
+        };
         self.lprops.set_taken(&self.flash, victim, true)?;
         self.commit_always()?;
         if self.collect_leb(victim)? != Collected::Retained {

@@ -139,8 +139,8 @@ impl Core {
                 Ok(())
             }
             Change::Deletion => {
-                if newest.get(&key.ino()).is_none_or(|live| *live <= index) {
-                    self.remove_inode_keys(key.ino(), true)?;
+                if newest.get(&key.ino()) == Some(&index) {
+                    self.remove_dead_inode(key.ino())?;
                 }
                 Ok(())
             }

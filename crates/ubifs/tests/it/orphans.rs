@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// Committed, with LEBs in which nothing is needed but the inode of a file without a name and the
-/// entries of its attributes.
-fn alone() -> (Arc<StrictLeb>, u64) {
+/// With LEBs in which nothing is needed but the inode of a file without a name and the entries of
+/// its attributes. That it is an orphan is committed, or is in the journal.
+fn alone(is_committed: bool) -> (Arc<StrictLeb>, u64) {
     let volume = empty(40);
     let fs = mount(&volume).unwrap();
     let ino = fs.create(1, b"gone", &file(), NOW).unwrap();
@@ -30,38 +30,81 @@ fn alone() -> (Arc<StrictLeb>, u64) {
         fs.set_xattr(ino, &name, &[number; 100], XattrMode::Create, NOW).unwrap();
     }
     fill("before", 60);
+    if !is_committed {
+        fs.sync().unwrap();
+    }
     fs.unlink(1, b"gone", NOW).unwrap();
-    fill("after", 60);
-    fs.sync().unwrap();
+    if is_committed {
+        fill("after", 60);
+        fs.sync().unwrap();
+    } else {
+        fs.sync_file(1).unwrap();
+    }
     drop(fs);
     (volume, ino)
 }
 
 #[test]
 fn a_mount_that_is_cut_leaves_what_the_next_must_read_of_orphans() {
-    let (start, _) = alone();
-    let mut cuts = 0;
-    'cuts: for cut in 0.. {
-        for torn in [Torn::Before, Torn::Half, Torn::Garbage, Torn::After] {
-            let volume = Arc::new(start.with(start.lebs()));
-            volume.cut_after(cut, torn);
-            let is_whole = mount(&volume).is_ok();
-            let after = Arc::new(volume.with(volume.lebs()));
-            let judged = mount(&after).and_then(|fs| checked(&fs));
-            judged.unwrap_or_else(|why| panic!("cut {torn:?} operation {cut}: {why}"));
-            cuts += 1;
-            if is_whole {
-                break 'cuts;
+    for is_committed in [true, false] {
+        let (start, _) = alone(is_committed);
+        let mut cuts = 0;
+        'cuts: for cut in 0.. {
+            for torn in [Torn::Before, Torn::Half, Torn::Garbage, Torn::After] {
+                let volume = Arc::new(start.with(start.lebs()));
+                volume.cut_after(cut, torn);
+                let is_whole = mount(&volume).is_ok();
+                let after = Arc::new(volume.with(volume.lebs()));
+                let judged = mount(&after).and_then(|fs| checked(&fs));
+                judged.unwrap_or_else(|why| {
+                    panic!("cut {torn:?} operation {cut}, committed {is_committed}: {why}")
+                });
+                cuts += 1;
+                if is_whole {
+                    break 'cuts;
+                }
             }
         }
+        assert!(cuts > 20, "{cuts} cuts");
     }
-    assert!(cuts > 20, "{cuts} cuts");
+}
+
+/// Each change of an attribute journals the file once more as one that was deleted.
+#[test]
+fn attributes_may_change_while_a_file_without_a_name_is_open() {
+    for step in 0..4 {
+        let volume = empty(40);
+        let fs = mount(&volume).unwrap();
+        let ino = fs.create(1, b"gone", &file(), NOW).unwrap();
+        fs.open(ino).unwrap();
+        let set = |name: &[u8], value: u8| {
+            fs.set_xattr(ino, name, &[value; 50], XattrMode::Either, NOW).unwrap();
+        };
+        set(b"user.a", 1);
+        set(b"user.b", 1);
+        if step & 1 == 1 {
+            fs.sync().unwrap();
+        }
+        fs.unlink(1, b"gone", NOW).unwrap();
+        set(b"user.a", 2);
+        if step & 2 == 2 {
+            set(b"user.c", 1);
+            fs.remove_xattr(ino, b"user.b", NOW).unwrap();
+            set(b"user.c", 2);
+        }
+        fs.sync_file(ino).unwrap();
+        drop(fs);
+        let (read, _) = Ubifs::open(Arc::clone(&volume) as _, &OpenOptions::default()).unwrap();
+        assert!((2..ino + 8).all(|other| read.attr(other).is_err()), "step {step}");
+        let fs = mount(&volume).unwrap();
+        checked(&fs).unwrap_or_else(|why| panic!("step {step}: {why}"));
+    }
 }
 
 /// A mount that cared less may have erased what only an orphan needed, and have been cut then.
 #[test]
 fn an_orphan_whose_inode_was_erased_is_one() {
-    let (start, gone) = alone();
+    let (start, gone) = alone(true);
     let recovered = Arc::new(start.with(start.lebs()));
     let fs = mount(&recovered).unwrap();
     for number in 0..20_u8 {
