@@ -135,7 +135,6 @@ impl Core {
         core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
         core.take_orphans(volume, need_recovery, &mut report)?;
-        core.hold()?;
         let Self { lprops, flash, .. } = &mut core;
         if flash.sb.has(sb_flags::BIG_LPT) {
             lprops.load_saved(flash)?;
@@ -150,6 +149,9 @@ impl Core {
         }
         if need_recovery {
             core.fix_sizes(sizes, &mut report)?;
+        }
+        core.hold()?;
+        if need_recovery {
             core.recover_gc_leb()?;
             core.clear_orphan_area()?;
         } else {

@@ -149,14 +149,7 @@ impl Core {
         let has_head = self.heads[GC_HEAD].leb != 0 && self.heads[GC_HEAD].room(&self.flash) > 0;
         let fits = |lp: &Lp| !lp.index && lp.reclaimable() >= used;
         let victim = if has_head { self.lprops.scan(&self.flash, fits)? } else { None };
-        let Some(victim) = victim else {
-            if self.held.is_empty() {
-                return Err(Fault::no_space());
-            }
-            // Better an attribute that nothing refers to than no mount.
-            self.let_go()?;
-            return self.recover_gc_leb();
-        };
+        let Some(victim) = victim else { return Err(Fault::no_space()) };
         self.lprops.set_taken(&self.flash, victim, true)?;
         self.commit_always()?;
         if self.collect_leb(victim)? != Collected::Retained {
