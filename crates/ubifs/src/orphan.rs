@@ -22,7 +22,7 @@ pub(crate) fn kill(tnc: &mut Tnc, report: &mut Report) -> Result<Killed, UbifsEr
     let mut killed = Killed::default();
     for ino in read(&volume, report)?.inos {
         if is_unlinked(tnc, ino) {
-            killed.attributes += tnc.remove_inode(ino);
+            killed.attributes += tnc.remove_inode(ino).len() as u64;
             killed.inodes += 1;
         }
     }

@@ -135,9 +135,14 @@ impl Journal {
         let kept = self.put_in_order(report);
         let mut sizes = Sizes::default();
         let mut outcome = Outcome { nodes: self.entries.len() as u64, ..Outcome::default() };
+        let mut dead = Vec::new();
         for (index, entry) in self.entries.into_iter().enumerate() {
             sizes.take(&entry);
-            apply_one(tnc, entry, index, &kept);
+            apply_one(tnc, entry, index, &kept, &mut dead);
+        }
+        // An attribute of an open file without a name may have been written after its deletion.
+        for ino in dead {
+            tnc.remove_inode(ino);
         }
         if fix_sizes {
             outcome.sizes = sizes.fix(tnc, report);
@@ -146,12 +151,11 @@ impl Journal {
     }
 
     /// Sorts the entries into the order in which they were written. Gives for each inode the index
-    /// of its newest inode entry: a deletion that is not the newest is none (16.7). Of several, the
-    /// first is not enough: attributes of an open file may be written after it.
+    /// of its newest inode entry: a deletion that is not the newest is no deletion (16.7).
     pub(crate) fn put_in_order(&mut self, report: &mut Report) -> HashMap<u32, usize> {
         self.entries.sort_by_key(|entry| entry.sqnum);
         self.warn_of_duplicates(report);
-        self.newest_of_inodes()
+        self.inodes_that_live()
     }
 
     /// All entries.
@@ -170,10 +174,10 @@ impl Journal {
         }
     }
 
-    fn newest_of_inodes(&self) -> HashMap<u32, usize> {
+    fn inodes_that_live(&self) -> HashMap<u32, usize> {
         let mut newest = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
-            if matches!(entry.change, Change::Inode { .. } | Change::Deletion) {
+            if matches!(entry.change, Change::Inode { .. }) {
                 newest.insert(entry.branch.key.ino(), index);
             }
         }
@@ -181,13 +185,19 @@ impl Journal {
     }
 }
 
-fn apply_one(tnc: &mut Tnc, entry: Entry, index: usize, newest: &HashMap<u32, usize>) {
+fn apply_one(
+    tnc: &mut Tnc,
+    entry: Entry,
+    index: usize,
+    newest: &HashMap<u32, usize>,
+    dead: &mut Vec<u32>,
+) {
     let ino = entry.branch.key.ino();
     match entry.change {
         Change::Inode { .. } | Change::Data { .. } => tnc.add(entry.branch),
         Change::Deletion => {
-            if newest.get(&ino) == Some(&index) {
-                tnc.remove_inode(ino);
+            if newest.get(&ino).is_none_or(|live| *live < index) {
+                dead.extend(tnc.remove_inode(ino));
             }
         }
         Change::Name { name } => tnc.add_name(entry.branch, &name),

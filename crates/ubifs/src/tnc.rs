@@ -141,7 +141,7 @@ impl Tnc {
 
     /// Removes an inode with its content, entries and extended attributes, and says how many of
     /// these there were (spec: ubifs-runtime 10.15).
-    pub(crate) fn remove_inode(&mut self, ino: u32) -> u64 {
+    pub(crate) fn remove_inode(&mut self, ino: u32) -> Vec<u32> {
         let mut values = Vec::new();
         let mut buf = Vec::new();
         self.scan(Key::xent(ino, 0), Key::last_of(ino), &mut |branch| {
@@ -156,7 +156,7 @@ impl Tnc {
             self.overlay.hide(Key::first_of(*value)..=Key::last_of(*value));
         }
         self.overlay.hide(Key::first_of(ino)..=Key::last_of(ino));
-        values.len() as u64
+        values
     }
 
     /// Removes the blocks of a file that a truncation cuts off (spec: ubifs-format 4.5).

@@ -250,20 +250,24 @@ impl Core {
     }
 
     /// The same while a mount makes up for a cut, which the next may have to do again: what was
-    /// read for it is held (18.6), and what cannot be read was deleted by itself.
-    pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<()> {
+    /// read for it is held (18.6), and what cannot be read was deleted by itself. Gives the inodes
+    /// that held its attributes.
+    pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<Vec<u32>> {
+        let mut values = Vec::new();
         let mut buf = Vec::new();
         for entry in self.xattr_entries(ino)? {
             match self.leaf(&entry, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
                 Ok(value) => {
                     self.held.insert(entry.leb);
                     self.remove_range(Key::first_of(value), Key::last_of(value))?;
+                    values.push(value);
                 }
                 Err(Fault::Ubifs(UbifsError::Format(_))) => {}
                 Err(fault) => return Err(fault),
             }
         }
-        self.remove_range(Key::first_of(ino), Key::last_of(ino))
+        self.remove_range(Key::first_of(ino), Key::last_of(ino))?;
+        Ok(values)
     }
 
     /// Counts bytes of a node that nothing refers to, such as a deletion, as dirty.

@@ -66,8 +66,13 @@ impl Core {
                 self.highest_inum = self.highest_inum.max(entry.branch.key.ino());
             }
         }
+        let mut dead = Vec::new();
         for (index, entry) in entries.into_iter().enumerate() {
-            self.apply(entry, index, &newest)?;
+            self.apply(entry, index, &newest, &mut dead)?;
+        }
+        // An attribute of an open file without a name may have been written after its deletion.
+        for ino in dead {
+            self.remove_range(Key::first_of(ino), Key::last_of(ino))?;
         }
         for (bud, mut read) in log.buds.iter().zip(read) {
             read.dirty -= used.get(&bud.leb).copied().unwrap_or(0).min(read.dirty);
@@ -127,7 +132,13 @@ impl Core {
         (scanner.offset(), count, is_clean)
     }
 
-    fn apply(&mut self, entry: Entry, index: usize, newest: &HashMap<u32, usize>) -> Step<()> {
+    fn apply(
+        &mut self,
+        entry: Entry,
+        index: usize,
+        newest: &HashMap<u32, usize>,
+        dead: &mut Vec<u32>,
+    ) -> Step<()> {
         let Entry { branch, change, .. } = entry;
         let key = branch.key;
         let node = Written { leb: branch.leb.get(), offset: branch.offset, len: branch.len };
@@ -139,8 +150,8 @@ impl Core {
                 Ok(())
             }
             Change::Deletion => {
-                if newest.get(&key.ino()) == Some(&index) {
-                    self.remove_dead_inode(key.ino())?;
+                if newest.get(&key.ino()).is_none_or(|live| *live <= index) {
+                    dead.extend(self.remove_dead_inode(key.ino())?);
                 }
                 Ok(())
             }

@@ -1,8 +1,9 @@
 //! Replay, recovery of buds, sizes and orphans (spec: ubifs-runtime 16 to 18).
 
 use crate::image::*;
-use eraseblock_ubifs::UbifsError;
+use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
 use eraseblock_vfs::{FileSystem, FsErrorKind};
+use std::sync::Arc;
 
 fn create(name: &[u8], ino: u32, sqnum: u64) -> [Vec<u8>; 2] {
     [entry(2, 1, name, ino.into(), sqnum, 1), Ino::file(ino, 5, 1).node(sqnum + 1, 2)]
@@ -64,6 +65,30 @@ fn deleting_an_inode_removes_all_it_has() {
         assert_eq!(fs.attr(ino).unwrap_err().kind(), FsErrorKind::NotFound);
     }
     assert_eq!(names(&fs).len(), 5);
+}
+
+/// Linux writes the file before the attribute, and its own mount leaves the attribute behind.
+#[test]
+fn attributes_written_after_the_deletion_of_their_file_go_with_it() {
+    let holder = Ino { flags: 0x21, data: b"new".into(), ..Ino::file(66, 3, 1) };
+    let host = Ino::file(65, 8197, 0);
+    for nodes in [[host.node(62, 1), holder.node(63, 2)], [holder.node(62, 1), host.node(63, 2)]] {
+        let mut image = Image::worked();
+        // The free space of the image has been mended: it has a journal.
+        image.patch(0, 0, |node| node[28] &= !4);
+        let [one, two] = nodes;
+        let nodes = [entry(2, 1, b"sparse", 0, 60, 1), host.node(61, 2), one, two];
+        image.bud(BASE, 13, 0, &nodes);
+        let fs = image.mount();
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let (mounted, _) = UbifsMount::mount(Arc::new(image), options).unwrap();
+        for ino in [65, 66] {
+            assert_eq!(fs.attr(ino).unwrap_err().kind(), FsErrorKind::NotFound);
+            assert_eq!(mounted.attr(ino).unwrap_err().kind(), FsErrorKind::NotFound);
+        }
+        let findings = format!("{:?}", mounted.check().unwrap());
+        assert!(!findings.contains("X6"), "{findings}");
+    }
 }
 
 #[test]
