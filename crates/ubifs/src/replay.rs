@@ -283,7 +283,7 @@ impl Sizes {
         for (ino, known) in self.of {
             let Some(branch) = tnc.find(Key::inode(ino)) else {
                 if known.inode.is_none() {
-                    let message = "content of an inode that was never written is dropped";
+                    let message = "content of an inode that is not there is dropped";
                     report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
                     tnc.remove_inode(ino);
                 }

@@ -95,7 +95,7 @@ impl Core {
             }
             let Some(branch) = self.find(Key::inode(ino))? else {
                 if known.inode.is_none() {
-                    let message = "content of an inode that was never written is dropped";
+                    let message = "content of an inode that is not there is dropped";
                     report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
                     self.remove_dead_inode(ino)?;
                 }

@@ -151,6 +151,7 @@ impl Core {
         Ok(())
     }
 
+    /// Writes entry, holder and, behind both, the host.
     fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
@@ -174,6 +175,7 @@ impl Core {
     ) -> Step<()> {
         let host_data = align8(self.inode(host)?.data.len() as u32);
         let request = Request {
+            changed_dents: u32::from(self.inode(host)?.nlink == 0),
             dirtied_inodes: 2,
             dirtied_data: align8(value.len() as u32) + host_data,
             ..Request::default()
@@ -192,7 +194,9 @@ impl Core {
         now: Timestamp,
     ) -> Step<()> {
         let host_len = align8(160 + self.inode(host)?.data.len() as u32);
-        self.reserve(BASE_HEAD, host_len + align8(160 + value.len() as u32))?;
+        let has_no_name = self.inode(host)?.nlink == 0;
+        let entry = if has_no_name { Group::dent_len(name) } else { 0 };
+        self.reserve(BASE_HEAD, entry + host_len + align8(160 + value.len() as u32))?;
         let time = self.time(now);
         let inode = self.inode(holder)?;
         let old = inode.data.len();
@@ -204,18 +208,26 @@ impl Core {
         inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;
-        let mut group = Group::default();
-        // The host last: where it is deleted, but open, its node takes its attributes along when
-        // the journal is replayed, and what came behind it would stay for ever.
-        let inos = [holder, host];
-        let result = self.add_inodes(&mut group, &inos);
-        let sync = self.any_sync(&inos)?;
-        let result = result.and_then(|()| self.write_group(&group, &inos, sync));
-        let result = result.and_then(|written| self.index_inodes(&inos, &written));
+        // Where the host is deleted, but open, a replay takes its attributes away with it by their
+        // entries: without one, Linux leaves for ever what comes behind the deletion.
+        let result = if has_no_name {
+            self.write_new_xattr(host, holder, name)
+        } else {
+            self.write_changed_xattr(host, holder)
+        };
         self.must(result, "attribute")?;
         self.inode_written(holder);
         self.inode_written(host);
         Ok(())
+    }
+
+    fn write_changed_xattr(&mut self, host: u32, holder: u32) -> Step<()> {
+        let inos = [holder, host];
+        let mut group = Group::default();
+        self.add_inodes(&mut group, &inos)?;
+        let sync = self.any_sync(&inos)?;
+        let written = self.write_group(&group, &inos, sync)?;
+        self.index_inodes(&inos, &written)
     }
 
     pub(super) fn remove_xattr(&mut self, ino: Ino, name: &[u8], now: Timestamp) -> Step<()> {
