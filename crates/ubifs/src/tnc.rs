@@ -139,8 +139,8 @@ impl Tnc {
         Overlay::remove_name(self.names(key), name);
     }
 
-    /// Removes an inode with its content, entries and extended attributes, and says how many of
-    /// these there were (spec: ubifs-runtime 10.15).
+    /// Removes an inode with its content, entries and extended attributes; gives the inodes that
+    /// held these (spec: ubifs-runtime 10.15).
     pub(crate) fn remove_inode(&mut self, ino: u32) -> Vec<u32> {
         let mut values = Vec::new();
         let mut buf = Vec::new();
