@@ -152,15 +152,19 @@ impl Core {
         Ok(sum)
     }
 
-    /// Promises space for all pages of a range at once, so that a write is done as a whole or not
-    /// at all. Making space may write pages of the range back; then it is counted again.
-    fn budget_range(&mut self, ino: u32, offset: u64, len: u64, exact: bool) -> Step<()> {
+    /// Promises space for all pages of a range and for those of `inos` at once, so that a write is
+    /// done as a whole or not at all. Making space may write pages of the range back; then it is
+    /// counted again.
+    fn budget_range(
+        &mut self,
+        ino: u32,
+        (offset, len): (u64, u64),
+        exact: bool,
+        inos: &[u32],
+    ) -> Step<()> {
         loop {
             let cost = self.range_cost(ino, offset, len, exact)?;
-            if cost == Request::default() {
-                return Ok(());
-            }
-            self.budget(&cost)?;
+            self.budget_dirty(&cost, inos)?;
             if self.range_cost(ino, offset, len, exact)? == cost {
                 return Ok(());
             }
@@ -185,15 +189,14 @@ impl Core {
         }
         let now = self.time(now);
         let inode = self.inode(ino)?;
-        if end > inode.size || inode.mtime != now || inode.ctime != now {
-            self.dirty_inode(ino)?;
-        }
+        let is_changed = end > inode.size || inode.mtime != now || inode.ctime != now;
+        let changed: &[u32] = if is_changed { &[ino] } else { &[] };
         let mut exact = false;
-        let len = data.len() as u64;
-        match self.budget_range(ino, offset, len, exact) {
+        let range = (offset, data.len() as u64);
+        match self.budget_range(ino, range, exact, changed) {
             Err(fault) if fault.is_no_space() => {
                 exact = true;
-                self.budget_range(ino, offset, len, exact)?;
+                self.budget_range(ino, range, exact, changed)?;
             }
             result => result?,
         }

@@ -265,6 +265,24 @@ impl Core {
         Ok(())
     }
 
+    /// Promises space for an operation and for inodes it leaves dirty. Making space may write these
+    /// as they are, which uses up what was promised for them; then it is promised again.
+    pub(super) fn budget_dirty(&mut self, request: &Request, inos: &[u32]) -> Step<()> {
+        loop {
+            for ino in inos {
+                self.dirty_inode(*ino)?;
+            }
+            if *request != Request::default() {
+                self.budget(request)?;
+            }
+            let is_dirty = |ino| self.inodes.get(ino).is_some_and(|inode| inode.promise.is_some());
+            if inos.iter().all(|ino| is_dirty(*ino)) {
+                return Ok(());
+            }
+            self.cancel(request);
+        }
+    }
+
     /// The inode was journalled with everything that is known of it.
     pub(super) fn inode_written(&mut self, ino: u32) {
         if let Some(inode) = self.inodes.of.get_mut(&ino) {

@@ -152,8 +152,7 @@ impl Core {
             new_data: if this.whiteout { 8 } else { 0 },
             ..Request::default()
         };
-        self.dirty_inode(this.moved.ino)?;
-        self.budget(&request)?;
+        self.budget_dirty(&request, &[this.moved.ino])?;
         let result = self.rename_promised(this);
         self.settle(&request, result)?;
         if let Some(other) = this.replaced {
@@ -274,9 +273,7 @@ impl Core {
         }
         let request =
             Request { new_dents: 1, changed_dents: 1, dirtied_inodes: 2, ..Request::default() };
-        self.dirty_inode(moved.ino)?;
-        self.dirty_inode(other.ino)?;
-        self.budget(&request)?;
+        self.budget_dirty(&request, &[moved.ino, other.ino])?;
         let result = self.exchange_promised(from, to, (moved, other), now);
         self.settle(&request, result)
     }

@@ -21,6 +21,7 @@ mod log;
 mod master;
 mod orphans;
 mod pool;
+mod pressure;
 mod rw;
 mod salvage;
 mod shapes;
