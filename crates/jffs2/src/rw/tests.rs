@@ -156,12 +156,14 @@ fn beside_the_model(
     chip: Arc<Chip>,
     options: RwOptions,
     ops: &[Op],
+    may_be_full: bool,
 ) -> Result<DriveReport, String> {
     let ops: Vec<Op> = ops.iter().copied().filter(|op| !matches!(op, Op::Unnamed(..))).collect();
     let mut bench = Bench::new(chip, options);
     let model = ModelFs::new(ModelRules::JFFS2, Timestamp::default());
     let compare = CompareOptions { times: true, directory_sizes: true, ..CompareOptions::BASIC };
-    let how = DriveOptions { compare, compare_every: 1, may_be_full: false };
+    let how =
+        DriveOptions { compare, compare_every: if may_be_full { 50 } else { 1 }, may_be_full };
     drive(&mut bench, &model, &ops, &how).map_err(|found| found.to_string())
 }
 
@@ -178,7 +180,7 @@ proptest! {
     ) {
         let order = Some(if big { ByteOrder::Big } else { ByteOrder::Little });
         let options = RwOptions { order, summary, seed, ..RwOptions::default() };
-        let done = beside_the_model(nor(), options, &ops);
+        let done = beside_the_model(nor(), options, &ops, false);
         prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
 
@@ -187,7 +189,17 @@ proptest! {
         ops in strategy::ops(80), summary in any::<bool>(), seed: u64
     ) {
         let options = RwOptions { summary, seed, ..RwOptions::default() };
-        let done = beside_the_model(nand(), options, &ops);
+        let done = beside_the_model(nand(), options, &ops, false);
+        prop_assert!(done.is_ok(), "{}", done.unwrap_err());
+    }
+
+    #[test]
+    fn it_does_what_the_model_does_when_it_is_full(
+        ops in strategy::ops_when_full(150..260, 400), is_nand in any::<bool>(), seed: u64
+    ) {
+        let chip = if is_nand { nand() } else { nor() };
+        let options = RwOptions { seed, ..RwOptions::default() };
+        let done = beside_the_model(chip, options, &ops, true);
         prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
 }

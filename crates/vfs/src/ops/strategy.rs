@@ -4,8 +4,9 @@ use super::{Change, Make, NAMES, Object, Op, Place, SLOTS, Texture, XATTRS};
 use crate::write::{RenameMode, XattrMode};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::ops::Range;
 
-fn index(bound: usize) -> std::ops::Range<u8> {
+fn index(bound: usize) -> Range<u8> {
     0..u8::try_from(bound).unwrap_or(u8::MAX)
 }
 
@@ -109,4 +110,18 @@ pub fn op() -> impl Strategy<Value = Op> {
 /// Up to `most` operations.
 pub fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), 1..=most.max(1))
+}
+
+/// Operations on a file system into three files of which so many KiB were written before, as far as
+/// there was space: [`DriveOptions::may_be_full`](crate::drive::DriveOptions::may_be_full).
+pub fn ops_when_full(kib: Range<u16>, most: usize) -> impl Strategy<Value = Vec<Op>> {
+    (kib, ops(most)).prop_map(|(kib, ops)| {
+        let places = [3, 4, 5].map(|name| Place { dir: 0, name });
+        let create = places.map(|place| Op::Create(place, Make::Regular));
+        let append = (0..usize::from(kib)).map(|number| {
+            let file = Object::At(places[number % places.len()]);
+            Op::Append(file, 1024, Texture::Random)
+        });
+        create.into_iter().chain(append).chain(ops).collect()
+    })
 }
