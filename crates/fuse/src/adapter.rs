@@ -268,11 +268,13 @@ impl Adapter {
         Ok(())
     }
 
-    fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<(), Fault> {
+    /// Says how many bytes there was space for.
+    fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let fs = self.served.writing()?;
-        fs.write(self.ino(node), offset, data, now())?;
-        self.manner.traffic.wrote(data.len());
-        self.changed(fs)
+        let done = fs.write_some(self.ino(node), offset, data, now())?;
+        self.manner.traffic.wrote(done);
+        self.changed(fs)?;
+        Ok(done)
     }
 
     fn seek(&self, node: INodeNo, offset: i64, whence: i32) -> Result<i64, Fault> {

@@ -67,6 +67,29 @@ pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
     Err("never full".to_owned())
 }
 
+/// Writes a new file of `len` bytes at once, as far as there is space, and looks at what came of it;
+/// gives the bytes written.
+pub fn fill_at_once(fs: &dyn WritableFileSystem, len: u32) -> Result<usize, String> {
+    let told = |error: FsError| error.to_string();
+    let data = random(0, len);
+    let ino = shared(fs).map_err(told)?;
+    let done = fs.write_some(ino, 0, &data, NOW).map_err(told)?;
+    let size = fs.attr(ino).map_err(told)?.size;
+    if size != done as u64 {
+        return Err(format!("{done} bytes are said to be written, the file has {size}"));
+    }
+    let mut found = vec![0; done];
+    fs.read(ino, 0, &mut found).map_err(told)?;
+    if found != data[..done] {
+        return Err("the content is not what was written".to_owned());
+    }
+    match fs.write_some(ino, size, &data[done..], NOW) {
+        Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(done),
+        Err(error) => Err(told(error)),
+        Ok(more) => Err(format!("{more} bytes more fit after all")),
+    }
+}
+
 /// Removes everything of the root directory, in which all directories are empty.
 pub fn clear(fs: &dyn WritableFileSystem) -> Result<(), String> {
     let refused = |error: FsError| format!("deletion was refused: {error}");

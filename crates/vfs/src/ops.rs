@@ -225,6 +225,42 @@ pub fn find(fs: &dyn WritableFileSystem, slots: &Slots, object: Object) -> Resul
     }
 }
 
+/// Like [`apply`], but of a write as much as there is space for and `most` bytes: says how many.
+pub fn apply_some(
+    fs: &dyn WritableFileSystem,
+    slots: &mut Slots,
+    op: &Op,
+    number: u64,
+    most: usize,
+) -> Result<usize, FsError> {
+    if !matches!(op, Op::Write { .. } | Op::Append(..)) {
+        return apply(fs, slots, op, number).map(|()| 0);
+    }
+    let (ino, offset, mut data) = bytes_of(fs, slots, op, number)?;
+    data.truncate(most);
+    fs.write_some(ino, offset, &data, time_of(number))
+}
+
+/// File, offset and bytes of a write.
+fn bytes_of(
+    fs: &dyn WritableFileSystem,
+    slots: &Slots,
+    op: &Op,
+    number: u64,
+) -> Result<(Ino, u64, Vec<u8>), FsError> {
+    let (ino, offset, len, texture) = match *op {
+        Op::Write { object, offset, len, texture } => {
+            (find(fs, slots, object)?, offset, len, texture)
+        }
+        Op::Append(object, len, texture) => {
+            let ino = find(fs, slots, object)?;
+            (ino, fs.attr(ino)?.size, len, texture)
+        }
+        _ => return Err(FsError::new(FsErrorKind::Invalid, "no write")),
+    };
+    Ok((ino, offset, data_of(number, offset, len, texture)))
+}
+
 /// Does an operation on one file system. [`Op::Restart`], [`Op::SyncAndCut`] are not for a file
 /// system alone: they do nothing here.
 pub fn apply(
@@ -248,14 +284,9 @@ pub fn apply(
         Op::Rename(from, to, mode) => {
             fs.rename((dir(from)?, from.name()), (dir(to)?, to.name()), mode, now)
         }
-        Op::Write { object, offset, len, texture } => {
-            let data = data_of(number, offset, len, texture);
-            fs.write(find(fs, slots, object)?, offset, &data, now)
-        }
-        Op::Append(object, len, texture) => {
-            let ino = find(fs, slots, object)?;
-            let offset = fs.attr(ino)?.size;
-            fs.write(ino, offset, &data_of(number, offset, len, texture), now)
+        Op::Write { .. } | Op::Append(..) => {
+            let (ino, offset, data) = bytes_of(fs, slots, op, number)?;
+            fs.write(ino, offset, &data, now)
         }
         Op::Change(object, change) => fs.set_attr(find(fs, slots, object)?, &set(change), now),
         Op::SetXattr(object, name, len, mode) => {

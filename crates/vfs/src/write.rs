@@ -4,7 +4,7 @@
 //! several users checks them before it calls (FUSE lets its kernel do it).
 
 use crate::attr::{InodeFlags, Timestamp};
-use crate::error::FsError;
+use crate::error::{FsError, FsErrorKind};
 use crate::fs::{FileSystem, Ino};
 
 /// What a new inode is.
@@ -144,8 +144,27 @@ pub trait WritableFileSystem: FileSystem {
         now: Timestamp,
     ) -> Result<(), FsError>;
 
-    /// Writes all of `data` to a regular file at `offset`, which may lie behind its end.
+    /// Writes all of `data` to a regular file at `offset`, which may lie behind its end. Where data
+    /// goes to flash at once, its beginning may be there when it is refused for want of space.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError>;
+
+    /// Writes as much of `data` as there is space for, as write(2) does, and says how many bytes
+    /// from its start on that is. For want of space only that is refused of which not one byte fits.
+    fn write_some(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Result<usize, FsError> {
+        match self.write(ino, offset, data, now) {
+            Ok(()) => Ok(data.len()),
+            Err(error) if error.kind() == FsErrorKind::NoSpace => {
+                write_pages(|offset, page| self.write(ino, offset, page, now), offset, data, error)
+            }
+            Err(error) => Err(error),
+        }
+    }
 
     /// Changes attributes, all of them or none.
     fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError>;
@@ -196,4 +215,26 @@ pub trait WritableFileSystem: FileSystem {
     fn why_read_only(&self) -> Option<String> {
         None
     }
+}
+
+/// Writes page by page what was refused as a whole, and says how many bytes; nothing fits is
+/// `refused` again.
+fn write_pages(
+    write: impl Fn(u64, &[u8]) -> Result<(), FsError>,
+    offset: u64,
+    data: &[u8],
+    refused: FsError,
+) -> Result<usize, FsError> {
+    const PAGE: u64 = 4096;
+    let mut done = 0;
+    while done < data.len() {
+        let at = offset + done as u64;
+        let room = usize::try_from(PAGE - at % PAGE).unwrap_or(usize::MAX);
+        let page = &data[done..data.len().min(done + room)];
+        if page.len() == data.len() || write(at, page).is_err() {
+            break;
+        }
+        done += page.len();
+    }
+    if done > 0 { Ok(done) } else { Err(refused) }
 }

@@ -315,9 +315,8 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let written = self.on_behalf(req, || self.write(ino, offset, data));
-        answer!(self, reply, written, () => reply.written(len));
+        answer!(self, reply, written, len => reply.written(u32::try_from(len).unwrap_or(u32::MAX)));
     }
 
     /// Nothing happens at close(2): errors were told by write(2). The kernel stops asking.

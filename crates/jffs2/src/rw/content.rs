@@ -7,7 +7,7 @@ use super::nodemgmt::Alloc;
 use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
-use super::write::{Extent, PAGE};
+use super::write::{Extent, MIN_DATA, PAGE};
 use eraseblock_jffs2_format::constants::INODE_LEN;
 use eraseblock_vfs::rules::{changed_attr, check_set_attr, check_write};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino, SetAttr, Timestamp};
@@ -18,61 +18,86 @@ pub(crate) fn seconds(time: Timestamp) -> u32 {
 }
 
 impl State {
-    /// Writes to a regular file.
+    /// Writes to a regular file as much as there is space for, and says how many bytes.
     pub(crate) fn write(
         &mut self,
         ino: Ino,
         offset: u64,
         data: &[u8],
         now: u32,
-    ) -> Result<(), FsError> {
+    ) -> Result<usize, FsError> {
         let attr = self.attr(ino)?;
         check_write(&attr, offset, data.len(), u32::MAX.into())?;
         if data.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let ino = self.existing(ino)?;
         let offset = offset as u32;
         let size = self.inode(ino).attributes.size;
+        let mut alloc = Alloc::Normal;
         if offset > size && !self.is_sabotaged(Sabotage::NoHole) {
-            self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;
+            // The hole and some of what comes behind it, or neither.
+            let record = record_len(RefKind::Inode, 0);
+            self.reserve(INODE_LEN + MIN_DATA, Alloc::Normal, 2 * record)?;
             self.put_extent(ino, &Extent::hole(size, offset), Some(now))?;
+            alloc = Alloc::Reserved;
         }
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let left = PAGE - at % PAGE;
-            let (piece, tail) = rest.split_at(rest.len().min(left as usize));
-            self.write_piece(ino, at, piece, now)?;
-            at = at.wrapping_add(piece.len() as u32);
-            rest = tail;
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset.wrapping_add(done as u32);
+            let left = (PAGE - at % PAGE) as usize;
+            let piece = &data[done..data.len().min(done + left)];
+            let (taken, result) = self.write_piece(ino, at, piece, now, alloc);
+            (done, alloc) = (done + taken, Alloc::Normal);
+            match result {
+                Err(error) if error.kind() == FsErrorKind::NoSpace && done > 0 => break,
+                result => result?,
+            }
         }
-        Ok(())
+        Ok(done)
     }
 
-    /// Writes bytes of one page. A write that ends where the page ends takes the bytes before it
-    /// along, so that small nodes become one.
-    fn write_piece(&mut self, ino: u32, at: u32, piece: &[u8], now: u32) -> Result<(), FsError> {
+    /// Writes bytes of one page, and says how many are written when not all are. A write that ends
+    /// where the page ends takes the bytes before it along, so that small nodes become one.
+    fn write_piece(
+        &mut self,
+        ino: u32,
+        at: u32,
+        piece: &[u8],
+        now: u32,
+        alloc: Alloc,
+    ) -> (usize, Result<(), FsError>) {
         let inside = at % PAGE;
         if inside == 0 || inside + piece.len() as u32 != PAGE {
-            return self.write_nodes(ino, at, piece, now);
+            return self.write_nodes(ino, at, piece, now, alloc);
         }
         let mut page = vec![0; PAGE as usize];
         let before = self.read_content(ino, at - inside, &mut page[..inside as usize]);
         if before.is_err() {
-            return self.write_nodes(ino, at, piece, now);
+            return self.write_nodes(ino, at, piece, now, alloc);
         }
         page[inside as usize..].copy_from_slice(piece);
-        self.write_nodes(ino, at - inside, &page, now)
+        let (done, result) = self.write_nodes(ino, at - inside, &page, now, alloc);
+        (done.saturating_sub(inside as usize), result)
     }
 
-    fn write_nodes(&mut self, ino: u32, at: u32, data: &[u8], now: u32) -> Result<(), FsError> {
+    fn write_nodes(
+        &mut self,
+        ino: u32,
+        at: u32,
+        data: &[u8],
+        now: u32,
+        mut alloc: Alloc,
+    ) -> (usize, Result<(), FsError>) {
         let mut done = 0;
         while done < data.len() {
             let start = at + done as u32;
-            let taken = self.put_data(ino, start, &data[done..], Alloc::Normal, Some(now))?;
-            done += taken as usize;
+            match self.put_data(ino, start, &data[done..], alloc, Some(now)) {
+                Ok(taken) => (done, alloc) = (done + taken as usize, Alloc::Normal),
+                Err(error) => return (done, Err(error)),
+            }
         }
-        Ok(())
+        (done, Ok(()))
     }
 
     /// Changes attributes.

@@ -7,7 +7,7 @@ use super::inodes::InodeCache;
 use super::names::refuse;
 use super::nodelist::List;
 use super::sabotage::Sabotage;
-use super::state::{Closed, State, damaged, io};
+use super::state::{Closed, State, damaged, io, no_space};
 use eraseblock_jffs2_format::acl;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_jffs2_format::encode::xattr_len;
@@ -346,6 +346,19 @@ impl WritableFileSystem for Jffs2Rw {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
+        match self.write_some(ino, offset, data, now)? {
+            done if done < data.len() => Err(no_space("all of it")),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_some(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Result<usize, FsError> {
         self.change(|state| state.write(ino, offset, data, seconds(now)))
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Alloc {
     Deletion,
     /// Garbage collection and recovery.
     Collection,
+    /// Who has reserved for more than one node, and writes another of them.
+    Reserved,
 }
 
 /// One of so many blocks without live nodes is parked, not erased.
@@ -29,7 +31,7 @@ impl State {
     /// Makes room for a node of at least `min` bytes whose record in a summary takes `record`
     /// bytes. Returns the bytes a node may have.
     pub(crate) fn reserve(&mut self, min: u32, alloc: Alloc, record: u32) -> Result<u32, FsError> {
-        if alloc != Alloc::Collection {
+        if matches!(alloc, Alloc::Normal | Alloc::Deletion) {
             self.make_space(alloc)?;
         }
         let min = pad(min).unwrap_or(u32::MAX);

@@ -3,8 +3,8 @@
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_vfs::WritableFileSystem;
-use eraseblock_vfs::fill::{WAYS, clear, fill};
+use eraseblock_vfs::fill::{WAYS, clear, fill, fill_at_once};
+use eraseblock_vfs::{FileSystem, WritableFileSystem};
 use std::sync::Arc;
 
 const CYCLES: usize = 200;
@@ -50,4 +50,17 @@ fn nor_is_two_hundred_times_full_and_empty() {
 #[test]
 fn nand_is_two_hundred_times_full_and_empty() {
     fill_and_empty(Geometry::new(MediumKind::Nand, 16 << 10, 24, 512, 512, 16).unwrap());
+}
+
+#[test]
+fn a_write_does_what_there_is_space_for() {
+    let chip = Geometry::new(MediumKind::Nor, 16 << 10, 24, 1, 1, 0).unwrap();
+    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(chip).unwrap()));
+    let fs = mount(&chip);
+    let done = fill_at_once(&fs, 1 << 20).unwrap();
+    assert!(done > 200_000, "{done} bytes of 24 blocks of 16 KiB");
+    fs.check().unwrap();
+    fs.unmount().unwrap();
+    let fs = mount(&chip);
+    assert_eq!(fs.attr(fs.lookup(1, b"shared").unwrap()).unwrap().size, done as u64);
 }

@@ -3,7 +3,7 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::fill::{Fill, WAYS, clear, fill};
+use eraseblock_vfs::fill::{Fill, WAYS, clear, fill, fill_at_once};
 use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{FileSystem, RenameMode, Timestamp, WritableFileSystem};
 use std::sync::Arc;
@@ -107,4 +107,17 @@ fn a_small_chip_holds_what_linux_holds() {
         let found = capacity(len);
         assert!(found >= least, "files of {len} bytes: {found} bytes, expected {least}");
     }
+}
+
+#[test]
+fn a_write_does_what_there_is_space_for() {
+    let volume = empty(40);
+    let fs = mount(&volume).unwrap();
+    let done = fill_at_once(&fs, 1 << 20).unwrap();
+    // The file system has pages of 4096 bytes, and 40 LEBs of 15,872.
+    assert!(done > 150_000 && done.is_multiple_of(4096), "{done} bytes");
+    checked(&fs).unwrap();
+    fs.unmount().unwrap();
+    let fs = mount(&volume).unwrap();
+    assert_eq!(fs.attr(fs.lookup(1, b"shared").unwrap()).unwrap().size, done as u64);
 }
