@@ -240,12 +240,6 @@ impl ChipConfig {
         512.max(self.page / 64).min(self.page)
     }
 
-    /// All codewords of a page, one bit each.
-    pub(crate) fn all_steps(&self) -> u64 {
-        let steps = self.page / self.ecc_step();
-        u64::MAX >> (u64::BITS - steps.clamp(1, u64::BITS))
-    }
-
     /// The times.
     pub fn timing(&self) -> Timing {
         self.timing

@@ -214,10 +214,10 @@ impl ChipFile {
     }
 
     /// Writes a block's record to the older of its copies.
-    pub(crate) fn write_slot(&self, peb: Peb, slot: &Slot, config: &ChipConfig) -> io::Result<()> {
+    pub(crate) fn write_slot(&self, peb: Peb, slot: &Slot) -> io::Result<()> {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = 1 - copies.slots[peb.index()];
-        let bytes = record::encode(copies.sequence, &record::encode_slot(slot, config));
+        let bytes = record::encode(copies.sequence, &record::encode_slot(slot));
         copies.sequence += 1;
         let at = self.layout.slot_at(peb) + self.layout.slot_area() * u64::from(copy);
         self.file.write_all_at(&bytes, at)?;

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// More wrong bits than this in a page make its codewords uncorrectable anyway.
 pub(crate) const MAX_FLIPS: usize = 256;
 
+/// Every codeword, however many a page has.
+pub(crate) const ALL_STEPS: u64 = u64::MAX;
+
 /// Codewords of a page whose reads change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unstable {
@@ -21,7 +24,7 @@ pub(crate) struct Unstable {
     /// Reads so far.
     pub(crate) reads: u32,
     pub(crate) seed: u64,
-    /// One bit per codeword that decays.
+    /// One bit per codeword that decays; [`ALL_STEPS`] when the whole page does.
     pub(crate) steps: u64,
 }
 
@@ -67,7 +70,7 @@ impl Unstable {
     }
 
     /// The wrong bits of the next read: none, a correctable number, or too many, in each codeword.
-    pub(crate) fn next_flips(&mut self, step_bits: u32, strength: u16) -> Vec<u32> {
+    pub(crate) fn next_flips(&mut self, step_bits: u32, steps: u32, strength: u16) -> Vec<u32> {
         let good = u32::from(self.good_reads);
         let read = self.reads;
         self.reads = self.reads.saturating_add(1);
@@ -77,7 +80,7 @@ impl Unstable {
         let mut rng = Rng::new(self.seed, u64::from(read));
         let strength = u32::from(strength);
         let mut flips = Vec::new();
-        for step in (0..u64::BITS).filter(|step| self.steps >> step & 1 == 1) {
+        for step in (0..steps).filter(|step| self.steps >> step & 1 == 1) {
             let count = if read == good { strength } else { strength + 1 + rng.below(8) };
             let first = step * step_bits;
             flips.extend(rng.distinct(count, step_bits).into_iter().map(|bit| first + bit));

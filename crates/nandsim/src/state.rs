@@ -218,7 +218,7 @@ impl State {
     pub(crate) fn persist(&self, peb: Peb, tally: &Tally) -> Result<(), MtdError> {
         let Some(file) = &self.file else { return Ok(()) };
         let written = file
-            .write_slot(peb, self.store.get(peb), &self.config)
+            .write_slot(peb, self.store.get(peb))
             .and_then(|()| file.write_state(self, &tally.get()));
         written.map_err(|source| MtdError::Io {
             at: Location::peb(peb),

@@ -7,7 +7,7 @@ use eraseblock_vfs::fill::{WAYS, clear, fill, fill_at_once};
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
 use std::sync::Arc;
 
-const CYCLES: usize = 200;
+const CYCLES: usize = 600;
 
 fn mount(chip: &Arc<Chip>) -> Jffs2Rw {
     Jffs2Rw::mount(Arc::clone(chip) as _, &RwOptions::default()).unwrap().0
@@ -34,22 +34,23 @@ fn fill_and_empty(geometry: Geometry) {
         fs.check().unwrap_or_else(|error| failed(&error));
         done[cycle % WAYS.len()].push(steps);
     }
-    // How much is dead, but not collected yet, differs from one time to the next.
+    // How much is dead, but not collected yet, differs by a third from one time to the next: what is
+    // lost shows in the mean of many.
     for ((what, _), steps) in WAYS.iter().zip(done) {
         let (first, second) = steps.split_at(steps.len() / 2);
         let mean = |steps: &[u64]| steps.iter().sum::<u64>() * 100 / steps.len() as u64;
         let (first, second) = (mean(first), mean(second));
-        assert!(second * 10 >= first * 9, "{:?}, {what}: {steps:?}", geometry.kind());
+        assert!(second * 20 >= first * 19, "{:?}, {what}: {steps:?}", geometry.kind());
     }
 }
 
 #[test]
-fn nor_is_two_hundred_times_full_and_empty() {
+fn nor_is_six_hundred_times_full_and_empty() {
     fill_and_empty(Geometry::new(MediumKind::Nor, 16 << 10, 24, 1, 1, 0).unwrap());
 }
 
 #[test]
-fn nand_is_two_hundred_times_full_and_empty() {
+fn nand_is_six_hundred_times_full_and_empty() {
     fill_and_empty(Geometry::new(MediumKind::Nand, 16 << 10, 24, 512, 512, 16).unwrap());
 }
 

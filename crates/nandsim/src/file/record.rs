@@ -2,7 +2,7 @@
 
 use crate::config::ChipConfig;
 use crate::counters::Counters;
-use crate::overlay::{BlockFaults, MAX_FLIPS, PageFault, Unstable};
+use crate::overlay::{ALL_STEPS, BlockFaults, MAX_FLIPS, PageFault, Unstable};
 use crate::plan::{ArmedCut, FaultPlan, Retention};
 use crate::state::State;
 use crate::store::{Block, PageMeta, Slot};
@@ -152,12 +152,11 @@ const PAGE_INTERRUPTED: u8 = 1;
 const UNSTABLE: u8 = 2;
 const UNSTABLE_IN_PART: u8 = 4;
 
-pub(super) fn encode_slot(slot: &Slot, config: &ChipConfig) -> Vec<u8> {
+pub(super) fn encode_slot(slot: &Slot) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(slot.erases.to_le_bytes());
     out.extend(slot.reads.to_le_bytes());
     let faults = slot.faults.as_deref();
-    let flag = |on: bool, bit: u8| if on { bit } else { 0 };
     let refuses = faults.is_some_and(|faults| faults.refuses_programs);
     out.push(
         flag(slot.bad, BAD)
@@ -174,7 +173,7 @@ pub(super) fn encode_slot(slot: &Slot, config: &ChipConfig) -> Vec<u8> {
     let count = faults.map_or(0, |faults| faults.pages.len());
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     for (page, fault) in faults.iter().flat_map(|faults| &faults.pages) {
-        encode_fault(&mut out, *page, fault, config.all_steps());
+        encode_fault(&mut out, *page, fault);
     }
     if pages.iter().any(|page| page.born > 0) {
         out.extend(pages.iter().flat_map(|page| page.born.to_le_bytes()));
@@ -182,23 +181,24 @@ pub(super) fn encode_slot(slot: &Slot, config: &ChipConfig) -> Vec<u8> {
     out
 }
 
-fn encode_fault(out: &mut Vec<u8>, page: u32, fault: &PageFault, all_steps: u64) {
+fn flag(on: bool, bit: u8) -> u8 {
+    if on { bit } else { 0 }
+}
+
+fn encode_fault(out: &mut Vec<u8>, page: u32, fault: &PageFault) {
     out.extend(page.to_le_bytes());
     out.extend(fault.bad_steps.to_le_bytes());
-    let steps = fault.unstable.map_or(all_steps, |unstable| unstable.steps);
-    let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+    let part = fault.unstable.map(|unstable| unstable.steps).filter(|steps| *steps != ALL_STEPS);
     out.push(
         flag(fault.interrupted, PAGE_INTERRUPTED)
             | flag(fault.unstable.is_some(), UNSTABLE)
-            | flag(steps != all_steps, UNSTABLE_IN_PART),
+            | flag(part.is_some(), UNSTABLE_IN_PART),
     );
     if let Some(unstable) = fault.unstable {
         out.extend(unstable.good_reads.to_le_bytes());
         out.extend(unstable.reads.to_le_bytes());
         out.extend(unstable.seed.to_le_bytes());
-        if steps != all_steps {
-            out.extend(steps.to_le_bytes());
-        }
+        out.extend(part.into_iter().flat_map(u64::to_le_bytes));
     }
     let count = fault.flips.len().min(MAX_FLIPS);
     out.extend(u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());
@@ -252,8 +252,8 @@ fn decode_fault(input: &mut Input, config: &ChipConfig) -> Option<(u32, PageFaul
     if flags & UNSTABLE != 0 {
         let (good_reads, reads, seed) = (input.u16()?, input.u32()?, input.u64()?);
         let in_part = flags & UNSTABLE_IN_PART != 0;
-        let steps = if in_part { input.u64()? } else { config.all_steps() };
-        unstable = Some(Unstable { good_reads, reads, seed, steps: steps & config.all_steps() });
+        let steps = if in_part { input.u64()? } else { ALL_STEPS };
+        unstable = Some(Unstable { good_reads, reads, seed, steps });
     }
     let count = usize::from(input.u16()?);
     let limit = config.stride() as u64 * 8;

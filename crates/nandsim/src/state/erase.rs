@@ -2,7 +2,7 @@
 
 use super::{PageWrite, State};
 use crate::counters::{Count, Tally};
-use crate::overlay::Unstable;
+use crate::overlay::{ALL_STEPS, Unstable};
 use crate::plan::{Fault, Trigger};
 use crate::rng::Rng;
 use crate::variant::Variant;
@@ -116,12 +116,11 @@ impl State {
     }
 
     fn make_unstable(&mut self, peb: Peb, pages: u32, rng: &mut Rng) {
-        let steps = self.config.all_steps();
         for page in 0..pages {
             let (good_reads, seed) = (u16::try_from(rng.below(4)).unwrap_or(0), rng.next_u64());
             let fault = self.page_fault_mut(peb, page);
             // A page that decays already does not recover.
-            fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed, steps });
+            fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed, steps: ALL_STEPS });
         }
     }
 

@@ -227,11 +227,9 @@ impl State {
         let elsewhere = PageWrite { peb, page, ..*write };
         self.store_page(&elsewhere)?;
         match &self.file {
-            Some(file) => {
-                file.write_slot(peb, self.store.get(peb), &self.config).map_err(|source| {
-                    MtdError::Io { at: Location::peb(peb), operation: "write", source }
-                })
-            }
+            Some(file) => file.write_slot(peb, self.store.get(peb)).map_err(|source| {
+                MtdError::Io { at: Location::peb(peb), operation: "write", source }
+            }),
             None => Ok(()),
         }
     }

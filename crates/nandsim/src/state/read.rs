@@ -176,10 +176,12 @@ impl State {
         if !self.page_fault(range.peb, range.page).is_some_and(unstable) {
             return Vec::new();
         }
-        let (step, strength) = (self.config.ecc_step(), self.config.ecc_bits);
+        let step = self.config.ecc_step();
+        let steps = self.config.page / step;
+        let strength = self.config.ecc_bits;
         let fault = self.page_fault_mut(range.peb, range.page);
         let Some(unstable) = fault.unstable.as_mut() else { return Vec::new() };
-        unstable.next_flips(step * 8, strength)
+        unstable.next_flips(step * 8, steps, strength)
     }
 
     /// `bits` different wrong bits in one codeword of the range.

@@ -1,7 +1,7 @@
 //! What a program leaves when the power goes off in its middle (variants P0 to P7).
 
 use super::{PageWrite, State};
-use crate::overlay::{MAX_FLIPS, Unstable, differing_bits};
+use crate::overlay::{ALL_STEPS, MAX_FLIPS, Unstable, differing_bits};
 use crate::rng::Rng;
 use crate::variant::{Prefix, Variant, prefix_len};
 use eraseblock_mtd::MtdError;
@@ -108,11 +108,11 @@ impl State {
 
     /// The codewords the data touches, one bit each; all of the page when there is no data.
     fn touched_steps(&self, write: &PageWrite) -> u64 {
-        if write.data.is_empty() {
-            return self.config.all_steps();
-        }
         let step = self.config.ecc_step() as usize;
         let (start, end) = self.touched_bytes(write);
+        if write.data.is_empty() || end - start == self.config.page as usize {
+            return ALL_STEPS;
+        }
         (start / step..end / step).fold(0, |steps, step| steps | 1 << step)
     }
 
