@@ -5,6 +5,7 @@
 //! of several members with one name wins. A plain file is read in place later; a stream or
 //! compressed archive is spooled into an unnamed temporary file.
 
+mod acl;
 mod header;
 mod pax;
 mod sparse;
@@ -28,6 +29,9 @@ use std::sync::Arc;
 /// The longest name or link target read from a GNU long-name member, in bytes.
 const MAX_NAME: u64 = 64 << 10;
 
+/// The longest value of an extended attribute.
+const MAX_XATTR: usize = 65_536;
+
 /// Reads a tar archive from a file, plain or compressed (gzip, zstd).
 ///
 /// Findings name members that replaced others and attributes that were left out.
@@ -47,6 +51,7 @@ pub(crate) fn read_input(input: Input) -> Result<(SourceTree, Findings), TreeErr
         findings: Findings::new(),
         global: Pax::default(),
         next: Pending::default(),
+        names: acl::Names::default(),
     };
     while let Some(header) = reader.header()? {
         reader.member(header)?;
@@ -65,6 +70,7 @@ struct Reader {
     findings: Findings,
     global: Pax,
     next: Pending,
+    names: acl::Names,
 }
 
 /// What members before it said about the next one.
@@ -252,21 +258,51 @@ impl Reader {
         let mut node = SourceNode::new(kind, header.mode & 0o7777);
         node.uid = pax.uid.unwrap_or(header.uid);
         node.gid = pax.gid.unwrap_or(header.gid);
+        if header.dialect != Dialect::V7 {
+            let (user, group) = (text(&header.block[265..297]), text(&header.block[297..329]));
+            self.names.learn((user, node.uid), (group, node.gid));
+        }
         node.mtime = pax.mtime.unwrap_or(Timestamp::from_seconds(header.mtime));
         node.atime = pax.atime.unwrap_or(node.mtime);
         node.ctime = pax.ctime.unwrap_or(node.mtime);
         for (name, value) in &pax.xattrs {
-            let is_right = value.len() <= 65_536 && check_acl_value(name, value).is_ok();
+            let is_right = value.len() <= MAX_XATTR && check_acl_value(name, value).is_ok();
             if is_kept_xattr(name) && is_right {
                 node.xattrs.push((name.clone(), value.clone()));
             } else {
                 self.left_out(member, name);
             }
         }
+        for (name, list) in &pax.acls {
+            // Writers that store the attribute as well mean the same list, with numbers.
+            if !pax.xattrs.contains_key(*name) {
+                self.access_list(member, &mut node, name, list);
+            }
+        }
         for name in &pax.left_out {
             self.left_out(member, name);
         }
         node
+    }
+
+    fn access_list(&mut self, member: &Member, node: &mut SourceNode, name: &[u8], list: &[u8]) {
+        match acl::value(name, list, &self.names) {
+            Ok(Some(value)) if value.len() <= MAX_XATTR => {
+                node.xattrs.push((name.to_vec(), value));
+                // The order of the attributes must not depend on how the archive holds them.
+                node.xattrs.sort_unstable();
+            }
+            Ok(None) => {}
+            Ok(Some(_)) => self.left_out(member, name),
+            Err(reason) => {
+                let path = String::from_utf8_lossy(&member.path);
+                let name = String::from_utf8_lossy(name);
+                let message = format!(
+                    "`{path}`: {name} is left out: {reason}; an archive made with --xattrs has numbers"
+                );
+                self.findings.warn(member.at, "xattr-left-out", message);
+            }
+        }
     }
 
     fn left_out(&mut self, member: &Member, name: &[u8]) {

@@ -1,5 +1,6 @@
 //! PAX extended headers: `LENGTH KEY=VALUE\n` records that override fields of the next header.
 
+use super::acl;
 use crate::error::TreeError;
 use eraseblock_base::Location;
 use eraseblock_vfs::Timestamp;
@@ -23,7 +24,9 @@ pub(crate) struct Pax {
     pub(crate) ctime: Option<Timestamp>,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) sparse: Sparse,
-    /// Names of attributes that have no place in a tree (access control lists).
+    /// Access control lists as text, by the name of their attribute.
+    pub(crate) acls: BTreeMap<&'static [u8], Vec<u8>>,
+    /// Names of attributes that have no place in a tree.
     pub(crate) left_out: Vec<Vec<u8>>,
 }
 
@@ -64,6 +67,7 @@ impl Pax {
         (self.path, self.link, self.size) = (None, None, None);
         self.sparse = Sparse::default();
         self.xattrs.clear();
+        self.acls.clear();
         self.left_out.clear();
     }
 
@@ -140,6 +144,8 @@ impl Pax {
             // The archive holds the label without the NUL that the attribute ends with.
             let value = [value, b"\0"].concat();
             self.xattrs.insert(b"security.selinux".to_vec(), value);
+        } else if let Some(name) = acl::attribute_of(key) {
+            self.acls.insert(name, value.to_vec());
         } else if key.starts_with(b"SCHILY.acl.") {
             self.left_out.push(key.to_vec());
         }

@@ -104,6 +104,74 @@ fn gnu_tar_in_all_formats() {
     assert_eq!(listing(&got, true), listing(&tree.unwrap().0, true));
 }
 
+/// The attributes of a file that stands alone in the root.
+fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries = tree.entries(NodeId::ROOT);
+    let (_, id) = entries.find(|(entry, _)| *entry == name.as_bytes()).unwrap();
+    tree.node(id).xattrs.clone()
+}
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
+/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; nobody has that number, so that it stays one.
+fn list() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] = [
+        (1, 6, u32::MAX),
+        (2, 4, 54_321),
+        (4, 4, u32::MAX),
+        (0x10, 4, u32::MAX),
+        (0x20, 4, u32::MAX),
+    ];
+    let bytes = entries.iter().flat_map(|(tag, permissions, id)| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+    });
+    [2, 0, 0, 0].into_iter().chain(bytes).collect()
+}
+
+#[test]
+fn access_lists_of_gnu_tar_arrive() {
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("s");
+    std::fs::create_dir(&source).unwrap();
+    let file = source.join("f");
+    std::fs::write(&file, "x").unwrap();
+    std::fs::write(source.join("plain"), "x").unwrap();
+    rustix::fs::setxattr(
+        &file,
+        "system.posix_acl_access",
+        &list(),
+        rustix::fs::XattrFlags::empty(),
+    )
+    .unwrap();
+    for options in ["--acls", "--acls --xattrs --xattrs-include='*'", "--acls --format=pax"] {
+        shell(&source, &format!("tar -cf ../t {options} ."));
+        let (tree, findings) = read(File::open(temp.path().join("t")).unwrap()).unwrap();
+        assert!(findings.is_empty(), "{options}: {findings:?}");
+        assert_eq!(xattrs_of(&tree, "f"), [(ACCESS.to_vec(), list())], "{options}");
+        assert_eq!(xattrs_of(&tree, "plain"), [], "{options}");
+    }
+}
+
+#[test]
+fn access_lists_that_cannot_be_read_are_named() {
+    let read = |text: &str| {
+        let record = pax_record(&format!("SCHILY.acl.access={text}"));
+        read_bytes(&ended(&[member("x", b'x', &record), member("f", b'0', b"")])).unwrap()
+    };
+    let (tree, findings) = read("user::rw-\nuser:54321:r--\ngroup::r--\nmask::r--\nother::r--\n");
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(xattrs_of(&tree, "f"), [(ACCESS.to_vec(), list())]);
+    for (text, part) in [
+        ("user::rw-\nuser:joe:r--\ngroup::r--\nmask::r--\nother::r--\n", "names no number"),
+        ("user::rw-\n", "no access control list"),
+    ] {
+        let (tree, findings) = read(text);
+        let found: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert!(found.len() == 1 && found[0].contains(part), "{found:?}");
+        assert_eq!(xattrs_of(&tree, "f"), []);
+    }
+}
+
 #[test]
 fn later_members_win_and_paths_are_cleaned() {
     let bytes = ended(&[
