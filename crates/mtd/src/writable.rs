@@ -3,24 +3,37 @@
 //! # Invariants
 //! 1. Nothing outside the eraseblocks of the device is ever changed.
 //! 2. A program operation never turns a 0 bit into a 1: the file stays what a chip could hold.
+//! 3. Opened [undoable](WritableImage::open_undoable) and dropped before [`WritableImage::keep`], the
+//!    file has its old bytes and length.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
 use crate::file::{ImageFile, ImageShape, OpenError, check_range, locate};
 use eraseblock_base::{Geometry, Location, Peb};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A flash image opened for reading and writing. It has no bad blocks.
 #[derive(Debug)]
 pub struct WritableImage {
     image: ImageFile<File>,
     file: File,
+    /// Length of the file before it was opened.
+    old_len: u64,
     /// Programming reads, combines and writes: one at a time.
-    writing: Mutex<()>,
+    writing: Mutex<Option<Undo>>,
+}
+
+/// What the file held before it was changed.
+#[derive(Debug)]
+struct Undo {
+    log: File,
+    /// Blocks in the log, in the order of their first change; the log holds each in whole.
+    saved: BTreeMap<Peb, u64>,
 }
 
 impl WritableImage {
@@ -28,13 +41,85 @@ impl WritableImage {
     /// blocks are added at its end: an image is usually smaller than the flash it is made for. A
     /// partial last block is then filled up.
     pub fn open(path: &Path, shape: &ImageShape) -> Result<Self, OpenError> {
+        Self::open_with(path, shape, None)
+    }
+
+    /// The same, but all changes are undone when the image is dropped, unless they are
+    /// [kept](Self::keep). What is overwritten is saved in `log`, an empty file.
+    pub fn open_undoable(path: &Path, shape: &ImageShape, log: File) -> Result<Self, OpenError> {
+        Self::open_with(path, shape, Some(Undo { log, saved: BTreeMap::new() }))
+    }
+
+    fn open_with(path: &Path, shape: &ImageShape, undo: Option<Undo>) -> Result<Self, OpenError> {
         let file = File::options().read(true).write(true).open(path)?;
-        if let Some(count) = shape.peb_count {
-            let size = u64::from(count) * u64::from(shape.peb_size);
-            extend(&file, shape.start.saturating_add(size))?;
+        let old_len = file.metadata()?.len();
+        let size = shape.peb_count.map(|count| u64::from(count) * u64::from(shape.peb_size));
+        let opened = extend(&file, shape.start.saturating_add(size.unwrap_or(0)))
+            .map_err(OpenError::from)
+            .and_then(|()| ImageFile::new(file.try_clone()?, shape));
+        match opened {
+            Ok(image) => Ok(Self { image, file, old_len, writing: Mutex::new(undo) }),
+            Err(error) => {
+                file.set_len(old_len)?;
+                Err(error)
+            }
         }
-        let image = ImageFile::new(file.try_clone()?, shape)?;
-        Ok(Self { image, file, writing: Mutex::new(()) })
+    }
+
+    fn undo_log(&self) -> MutexGuard<'_, Option<Undo>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps all changes so far and those to come.
+    pub fn keep(&self) {
+        self.undo_log().take();
+    }
+
+    /// Takes all changes back that are not [kept](Self::keep).
+    pub fn undo(&self) -> io::Result<()> {
+        let Some(undo) = self.undo_log().take() else { return Ok(()) };
+        let mut bytes = vec![0; self.geometry().peb_size() as usize];
+        for (peb, offset) in &undo.saved {
+            undo.log.read_exact_at(&mut bytes, *offset)?;
+            let addr = self.image.start() + self.geometry().address_of(*peb);
+            self.file.write_all_at(&bytes, addr)?;
+        }
+        // Blocks that were added, and those that filled up a partial one.
+        self.file.set_len(self.old_len)
+    }
+
+    /// Saves a block before its first change.
+    fn save(&self, undo: &mut Option<Undo>, peb: Peb) -> io::Result<()> {
+        let Some(undo) = undo else { return Ok(()) };
+        let addr = self.image.start() + self.geometry().address_of(peb);
+        if addr >= self.old_len || undo.saved.contains_key(&peb) {
+            return Ok(());
+        }
+        let mut bytes = vec![0; self.geometry().peb_size() as usize];
+        self.file.read_exact_at(&mut bytes, addr)?;
+        let offset = undo.saved.len() as u64 * bytes.len() as u64;
+        undo.log.write_all_at(&bytes, offset)?;
+        undo.saved.insert(peb, offset);
+        Ok(())
+    }
+
+    /// Cuts blocks off the end of the file that were not there when it was opened and of which
+    /// `is_unused` says that nothing is in them.
+    pub fn cut(&self, is_unused: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+        let _alone = self.undo_log();
+        let (start, size) = (self.image.start(), u64::from(self.geometry().peb_size()));
+        let mut bytes = vec![0; self.geometry().peb_size() as usize];
+        let mut end = start + self.geometry().size();
+        while end.saturating_sub(size) >= self.old_len.max(start) {
+            self.file.read_exact_at(&mut bytes, end - size)?;
+            if !is_unused(&bytes) {
+                break;
+            }
+            end -= size;
+        }
+        let len = self.file.metadata()?.len();
+        // Data after the flash is none of ours.
+        if len == start + self.geometry().size() { self.file.set_len(end.min(len)) } else { Ok(()) }
     }
 
     fn write(&self, addr: u64, data: &[u8], operation: &'static str) -> Result<(), MtdError> {
@@ -44,6 +129,13 @@ impl WritableImage {
             operation,
             source,
         })
+    }
+}
+
+impl Drop for WritableImage {
+    fn drop(&mut self) {
+        // An owner who wants to know calls `undo` itself.
+        let _ = self.undo();
     }
 }
 
@@ -71,13 +163,21 @@ impl Mtd for WritableImage {
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         check_range(self.geometry(), "program", addr, data.len())?;
         let unit = u64::from(self.geometry().subpage());
+        let peb_size = u64::from(self.geometry().peb_size());
         let len = data.len() as u64;
         if !addr.is_multiple_of(unit) || !len.is_multiple_of(unit) {
             let at = locate(self.geometry(), addr);
             let expected = "whole programming units";
             return Err(MtdError::Range { at, operation: "program", len, expected });
         }
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut undo = self.undo_log();
+        let at = locate(self.geometry(), addr);
+        let (first, last) = (addr / peb_size, (addr + len.saturating_sub(1)) / peb_size);
+        for peb in first..=last {
+            let peb = Peb::new(u32::try_from(peb).expect("a block of the device"));
+            let failed = |source| MtdError::Io { at, operation: "saving a block", source };
+            self.save(&mut undo, peb).map_err(failed)?;
+        }
         let mut cells = vec![0; data.len()];
         self.image.read(addr, &mut cells)?;
         cells.iter_mut().zip(data).for_each(|(cell, byte)| *cell &= byte);
@@ -87,7 +187,10 @@ impl Mtd for WritableImage {
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
         let (addr, size) = (self.geometry().address_of(peb), self.geometry().peb_size());
         check_range(self.geometry(), "erase", addr, size as usize)?;
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut undo = self.undo_log();
+        let at = Location::peb(peb);
+        let failed = |source| MtdError::Io { at, operation: "saving a block", source };
+        self.save(&mut undo, peb).map_err(failed)?;
         self.write(addr, &vec![0xFF; size as usize], "erase")
     }
 
@@ -135,6 +238,51 @@ mod tests {
         image.read(64, &mut buf).unwrap();
         assert_eq!(buf, [0xFF; 9]);
         image.sync().unwrap();
+    }
+
+    #[test]
+    fn changes_that_are_not_kept_are_undone() {
+        let file = file(4 + 3 * 64 + 10);
+        let before: Vec<u8> =
+            (0..206).map(|byte| if byte % 3 == 0 { 0x5A } else { 0xFF }).collect();
+        std::fs::write(file.path(), &before).unwrap();
+        let shape = ImageShape { peb_count: Some(8), ..SHAPE };
+        let open = || {
+            let log = tempfile::tempfile().unwrap();
+            WritableImage::open_undoable(file.path(), &shape, log).unwrap()
+        };
+        let change = |image: &WritableImage| {
+            image.program(8, &[0; 8]).unwrap();
+            image.erase(Peb::new(0)).unwrap();
+            // Over the border of two blocks, into the partial one, and after the old end.
+            image.program(120, &[0; 80]).unwrap();
+            image.program(320, &[1; 8]).unwrap();
+        };
+        let image = open();
+        change(&image);
+        assert_eq!(std::fs::read(file.path()).unwrap().len(), 4 + 8 * 64);
+        drop(image);
+        assert_eq!(std::fs::read(file.path()).unwrap(), before);
+        let image = open();
+        image.keep();
+        change(&image);
+        image.cut(|block| block.iter().all(|byte| *byte == 0xFF)).unwrap();
+        drop(image);
+        let after = std::fs::read(file.path()).unwrap();
+        assert_eq!(after.len(), 4 + 6 * 64, "up to the last block that is in use");
+        assert_eq!(after[4 + 320], 1);
+    }
+
+    #[test]
+    fn what_was_there_and_what_lies_after_the_flash_is_not_cut_off() {
+        let erased = |block: &[u8]| block.iter().all(|byte| *byte == 0xFF);
+        for (len, count) in [(4 + 3 * 64, 6), (4 + 3 * 64, 2), (4 + 3 * 64 + 10, 6)] {
+            let file = file(len);
+            let shape = ImageShape { peb_count: Some(count), ..SHAPE };
+            WritableImage::open(file.path(), &shape).unwrap().cut(erased).unwrap();
+            let after = std::fs::read(file.path()).unwrap().len();
+            assert_eq!(after, (len - 4).next_multiple_of(64) + 4, "{len} {count}");
+        }
     }
 
     #[test]
