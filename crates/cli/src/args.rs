@@ -104,6 +104,16 @@ pub(crate) struct FlashTargetArgs {
     /// The same in bytes.
     #[arg(skip)]
     pub flash_size: Option<u64>,
+    /// Size of the flash is said by `--size`, not by `--blocks`.
+    #[arg(skip)]
+    pub size_in_bytes: bool,
+    /// An image file is taken as it is: nothing in it says how large its flash is.
+    #[arg(skip)]
+    pub as_it_is: bool,
+    /// Leave a fastmap on the flash, so that the next attach need not scan it; without this, one
+    /// that is found is removed
+    #[arg(long)]
+    pub fastmap: bool,
     /// Go on where Linux would refuse the device
     #[arg(long)]
     pub force: bool,

@@ -10,7 +10,7 @@ use eraseblock_base::size::format_size;
 use eraseblock_ubifs::mkfs;
 use eraseblock_ubifs::mkfs::{
     CompressionRule, Compressor, Fit, FormatVersion, LebSink, MkfsError, MkfsOptions, MkfsReport,
-    Phase, Preflight, Progress,
+    NoSink, Phase, Preflight, Progress,
 };
 use eraseblock_ubifs_format::KeyHash;
 use eraseblock_vfs::SourceTree;
@@ -74,24 +74,48 @@ fn compressor(choice: CompressorChoice) -> Compressor {
 pub(crate) fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, Failure> {
     let bounds = mkfs::preflight(tree, options).map_err(explain)?;
     match bounds.fit() {
-        Fit::Never => Err(too_small(bounds.leb_cnt_least, bounds.layout.max_leb_cnt)),
-        Fit::Always | Fit::DependsOnCompression => Ok(bounds),
+        Fit::Never => Err(too_small(bounds.volume_lebs_least, bounds.layout.max_leb_cnt)),
+        Fit::Always | Fit::DependsOnContent => Ok(bounds),
     }
+}
+
+/// LEBs of the image exactly: builds it and throws it away.
+pub(crate) fn exact_lebs(
+    tree: &SourceTree,
+    options: &MkfsOptions,
+    session: &Session,
+) -> Result<u32, Failure> {
+    build(tree, options, &mut NoSink, session).map(|report| report.leb_cnt)
+}
+
+/// The bounds of [`preflight`] if they say whether the content fits; the exact size otherwise.
+pub(crate) fn settled_preflight(
+    tree: &SourceTree,
+    options: &MkfsOptions,
+    session: &Session,
+) -> Result<Preflight, Failure> {
+    let bounds = preflight(tree, options)?;
+    if bounds.fit() == Fit::Always {
+        return Ok(bounds);
+    }
+    let lebs = exact_lebs(tree, options, session)?;
+    let main_lebs_most = bounds.layout.max_main_lebs;
+    Ok(Preflight { image_lebs_least: lebs, image_lebs_most: lebs, main_lebs_most, ..bounds })
 }
 
 /// A preflight in one line.
 pub(crate) fn preflight_line(bounds: &Preflight) -> String {
     let verdict = match bounds.fit() {
         Fit::Always => "fits",
-        Fit::DependsOnCompression => "fits if it compresses well enough",
+        Fit::DependsOnContent if bounds.compresses => "fits if it compresses well enough",
+        Fit::DependsOnContent => "fits if enough blocks of it are zeros",
         Fit::Never => "does not fit",
     };
     format!(
-        "preflight: {}, {} of content, {} to {} LEBs of {} each, {} allowed: {verdict}",
+        "preflight: {}, {} of content, {} LEBs of {} each, {} allowed: {verdict}",
         text::count(bounds.nodes.inodes, "file", "files"),
         format_size(bounds.content_bytes),
-        text::grouped(u64::from(bounds.leb_cnt_least)),
-        text::grouped(u64::from(bounds.leb_cnt_most)),
+        text::range(bounds.image_lebs_least.into(), bounds.image_lebs_most.into()),
         format_size(u64::from(bounds.layout.leb_size)),
         text::grouped(u64::from(bounds.layout.max_leb_cnt)),
     )
@@ -131,8 +155,10 @@ fn explain(error: MkfsError) -> Failure {
 }
 
 fn too_small(needed: u32, available: u32) -> Failure {
-    Failure::new(format!("the content needs {needed} LEBs, the volume has {available}"))
-        .hint("a larger volume, another compressor, or --max-lebs if the volume is larger")
+    Failure::new(format!("the content needs {needed} LEBs, the volume has {available}")).hint(
+        "a larger volume or another compressor; if the volume is larger, a higher limit: \
+             --max-lebs, `max-lebs` in a layout file, -c of mkfs.ubifs",
+    )
 }
 
 /// Shows how far a build is and notes inode numbers.

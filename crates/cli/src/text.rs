@@ -105,6 +105,11 @@ pub(crate) fn mode(kind: char, permissions: u32) -> String {
     text
 }
 
+/// `3` or `3 to 5`.
+pub(crate) fn range(least: u64, most: u64) -> String {
+    if least == most { grouped(least) } else { format!("{} to {}", grouped(least), grouped(most)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,3 +46,7 @@ pub const FASTMAP_ANCHOR_VOLUME: VolumeId = VolumeId::new(0x7FFF_F000);
 
 /// The volume of the other fastmap blocks.
 pub const FASTMAP_DATA_VOLUME: VolumeId = VolumeId::new(0x7FFF_F001);
+
+/// The volume of blocks that make a fastmap in an image invalid if the image does not lie where the
+/// fastmap says (spec: ubi 19.5). Linux does not know it and erases them.
+pub const GUARD_VOLUME: VolumeId = VolumeId::new(0x7FFF_FFFE);

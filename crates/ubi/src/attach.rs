@@ -16,7 +16,9 @@
 //! 5. Memory is proportional to the number of eraseblocks: at most 48 bytes for each, and one LEB.
 
 mod collect;
+mod described;
 mod fastmap;
+mod padded;
 mod report;
 mod resolve;
 mod scan;
@@ -27,6 +29,7 @@ use crate::error::UbiError;
 use crate::map::VolumeMap;
 use collect::Collected;
 pub(crate) use collect::NewestCopy;
+pub use described::{FastmapStatus, described_peb_count};
 use eraseblock_base::{Findings, Peb, VolumeId};
 use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::{

@@ -22,6 +22,8 @@ pub struct FormatOptions {
     pub image_seq: u32,
     /// Gives all blocks this erase counter instead of the one they have.
     pub erase_count: Option<EraseCount>,
+    /// Write a fastmap, on a device that can have one.
+    pub fastmap: bool,
 }
 
 /// What formatting came to.
@@ -106,6 +108,13 @@ fn write_table(
     layout: &HeaderLayout,
     options: &FormatOptions,
 ) -> Result<(), UbiError> {
-    let open = OpenOptions { force: true, image_seq: options.image_seq, ..OpenOptions::default() };
-    UbiDevice::open(Arc::clone(device), layout, &open)?.sync()
+    let FormatOptions { image_seq, fastmap, .. } = *options;
+    let open = OpenOptions { force: true, image_seq, ..OpenOptions::default() };
+    UbiDevice::open(Arc::clone(device), layout, &open)?.sync()?;
+    if fastmap {
+        // Forced open, a device writes none.
+        let open = OpenOptions { image_seq, fastmap, ..OpenOptions::default() };
+        UbiDevice::open(Arc::clone(device), layout, &open)?.detach()?;
+    }
+    Ok(())
 }

@@ -7,15 +7,18 @@
 //!
 //! # Invariants
 //! 1. The image starts with the two copies of the volume table; the LEBs of the volumes follow in
-//!    the order of the specification, one eraseblock each, without gaps.
+//!    the order of the specification, one eraseblock each, without gaps. With a fastmap, its blocks
+//!    and free ones lie between table and volumes and after the last volume.
 //! 2. Linux attaches what is written: whatever it would refuse is refused here.
 //! 3. Same specification and contents, same bytes. Memory: one eraseblock and one volume table.
 
+mod fastmap;
 pub mod ini;
 mod plan;
 mod source;
 mod write;
 
+pub use fastmap::{FastmapPlace, fastmap_blocks, first_volume_peb};
 pub use plan::{ImageError, ImagePlan};
 pub use source::{LebSource, ReaderSource};
 

@@ -63,8 +63,8 @@ mod wl;
 
 pub use crate::core::Counters;
 pub use attach::{
-    AttachOptions, Attachment, EraseCounters, PebCounts, PebInfo, PebState, Refusal, VolumeInfo,
-    attach,
+    AttachOptions, Attachment, EraseCounters, FastmapStatus, PebCounts, PebInfo, PebState, Refusal,
+    VolumeInfo, attach, described_peb_count,
 };
 pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
 pub use error::UbiError;

@@ -5,7 +5,9 @@
 //! 1. An unmapped LEB reads as 0xFF.
 //! 2. No byte beyond the usable LEB size is ever read: that is `data_pad`.
 
-use crate::attach::{AttachOptions, Attachment, NewestCopy, VolumeInfo, attach};
+use crate::attach::{
+    AttachOptions, Attachment, FastmapStatus, MAX_IMAGE_LEBS, NewestCopy, VolumeInfo, attach,
+};
 use crate::error::UbiError;
 use crate::io::read_patiently;
 use crate::map::VolumeMap;
@@ -13,7 +15,7 @@ use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, Mtd, MtdError, ReadAt, ReadOutcome};
 use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_vid};
-use eraseblock_ubi_format::{HeaderLayout, VolumeKind};
+use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind};
 use std::io;
 use std::sync::Arc;
 
@@ -38,6 +40,11 @@ impl Ubi {
     /// What attaching found.
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
+    }
+
+    /// Whether the device has a fastmap, and whether it can be attached by it.
+    pub fn fastmap_status(&self) -> Result<FastmapStatus, UbiError> {
+        FastmapStatus::of(self.device.as_ref(), &self.attachment.layout)
     }
 
     /// Opens the volume of this number.
@@ -87,6 +94,17 @@ impl UbiVolume {
     /// Which eraseblocks hold its LEBs.
     pub fn map(&self) -> &VolumeMap {
         &self.map
+    }
+
+    /// The volume as it can be after its first attach, when an autoresize volume takes all that is
+    /// free: with `lebs` LEBs, if those are more. Others stay as they are. In an image that is shorter
+    /// than its flash such a volume may be smaller than the file system in it.
+    #[must_use]
+    pub fn resized(mut self, lebs: u32) -> Self {
+        if self.info.flags.contains(VolumeFlags::AUTORESIZE) {
+            self.info.reserved_lebs = self.info.reserved_lebs.max(lebs.min(MAX_IMAGE_LEBS));
+        }
+        self
     }
 
     /// A reader over the whole content: the data of a static volume, all LEBs of a dynamic one.

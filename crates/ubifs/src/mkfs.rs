@@ -30,7 +30,7 @@ pub use error::{MkfsError, NodeProblem};
 pub use options::{CompressionRule, Compressor, FormatVersion, MkfsOptions};
 pub use preflight::{Fit, Preflight, preflight};
 pub use report::{DataStatistics, MkfsReport, NoProgress, NodeCounts, Phase, Progress};
-pub use sink::{FileSink, LebSink};
+pub use sink::{FileSink, LebSink, NoSink};
 
 use area::MainArea;
 use eraseblock_ubifs_format::layout::Layout;
@@ -50,10 +50,10 @@ pub fn build(
 ) -> Result<MkfsReport, MkfsError> {
     let layout = Layout::for_image(&options.layout)?;
     let plan = Plan::new(tree, options, &layout, progress)?;
-    let estimate = preflight::estimate(&plan, &layout);
+    let estimate = preflight::estimate(&plan, &layout, options);
     if estimate.fit() == Fit::Never {
-        let needed = finish::needed_lebs(&options.layout, estimate.main_lebs_least);
-        return Err(MkfsError::TooFewLebs { available: layout.max_leb_cnt, needed });
+        let (available, needed) = (layout.max_leb_cnt, estimate.volume_lebs_least);
+        return Err(MkfsError::TooFewLebs { available, needed });
     }
     let mut area = MainArea::new(sink, &layout, plan.first_sqnum());
     let data = content::write(&plan, options, &mut area, progress)?;

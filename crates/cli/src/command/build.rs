@@ -12,7 +12,10 @@ use crate::text;
 use content::{ImageFile, VolumeContent};
 use eraseblock_base::VolumeId;
 use eraseblock_base::size::format_size;
-use eraseblock_ubi::image::{ContentSize, ImagePlan, ImageSpec, VolumeSize, VolumeSpec};
+use eraseblock_ubi::image::{
+    ContentSize, FastmapPlace, ImagePlan, ImageSpec, VolumeSize, VolumeSpec, first_volume_peb,
+};
+use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use layout::{Layout, VolumeFlag, VolumeTable, VolumeType};
 use serde::Serialize;
@@ -57,10 +60,14 @@ pub(crate) fn run(args: &BuildArgs, session: &mut Session) -> Result<(), Failure
     let layout = Layout::parse(&text).context(&shown)?;
     let folder = args.layout.parent().unwrap_or(Path::new(""));
     let mut build = Build::new(&layout, folder, &args.output, session).context(&shown)?;
-    let plan = preflight::check(&build.volumes, &build.flash, &layout).context(&shown)?;
-    session.remark(&plan);
+    let mut plan = preflight::check(&build, &layout).context(&shown)?;
+    if args.preflight && plan.is_open() {
+        build.settle(session).context(&shown)?;
+        plan = preflight::check(&build, &layout).context(&shown)?;
+    }
+    session.remark(&plan.line());
     if args.preflight {
-        return Ok(());
+        return if session.options.json { session.json(&plan) } else { Ok(()) };
     }
     let output = Output::create(&args.output)?;
     let report = build.write(&output, session)?;
@@ -84,6 +91,7 @@ struct Build {
     flash: crate::args::flash::Flash,
     erase_count: EraseCount,
     image_seq: Option<u32>,
+    fastmap: Option<FastmapPlace>,
     volumes: Vec<Volume>,
 }
 
@@ -105,15 +113,17 @@ impl Build {
         let erase_count = EraseCount::new(layout.image.ec).ok_or_else(|| {
             Failure::new(format!("[image]: `ec` is {}, too large", layout.image.ec))
         })?;
+        let fastmap = layout.image.fastmap.then(|| preflight::fastmap(&header_layout, &flash));
         let mut build = Self {
             header_layout,
             flash,
+            fastmap: fastmap.transpose()?,
             erase_count,
             image_seq: layout.image.image_seq,
             volumes: Vec::new(),
         };
         let ids = assign_ids(&layout.volumes);
-        let limit = preflight::volume_lebs(&build.flash);
+        let limit = preflight::volume_lebs(&build);
         for (table, id) in layout.volumes.iter().zip(ids) {
             let volume = build.volume(table, id, limit, folder, output, session)?;
             build.volumes.push(volume);
@@ -147,9 +157,23 @@ impl Build {
         Ok(Volume { spec, usable_leb_size: usable, content })
     }
 
+    /// Makes the bounds of all contents exact.
+    fn settle(&mut self, session: &Session) -> Result<(), Failure> {
+        for volume in &mut self.volumes {
+            let settled = volume.content.settle(session);
+            let name = &volume.spec.name;
+            settled.map_err(|failure| failure.context(format_args!("volume `{name}`")))?;
+        }
+        Ok(())
+    }
+
     /// Writes contents first, then everything else around them.
     fn write(&mut self, output: &Output, session: &mut Session) -> Result<Report, Failure> {
-        let mut file = ImageFile::new(&output.file, self.header_layout);
+        let first = self.fastmap.map_or(Some(LAYOUT_LEBS), |flash| {
+            first_volume_peb(&self.header_layout, flash.peb_count)
+        });
+        let first = first.unwrap_or(LAYOUT_LEBS);
+        let mut file = ImageFile::new(&output.file, self.header_layout, first);
         let mut reports = Vec::new();
         for volume in &mut self.volumes {
             let name = volume.spec.name.to_string();
@@ -170,7 +194,10 @@ impl Build {
         let image_seq = self.image_seq.unwrap_or_else(|| file.image_seq(&volumes));
         let (layout, erase_count) = (self.header_layout, self.erase_count);
         let spec = ImageSpec { layout, erase_count, image_seq, volumes };
-        let plan = ImagePlan::new(spec)?;
+        let plan = match self.fastmap {
+            Some(flash) => ImagePlan::with_fastmap(spec, flash)?,
+            None => ImagePlan::new(spec)?,
+        };
         plan.finish_in_place(&output.file)?;
         for (index, report) in reports.iter_mut().enumerate() {
             report.reserved_lebs = plan.reserved_lebs(index).unwrap_or(0);

@@ -23,12 +23,17 @@ pub(crate) struct EditArgs {
     /// Size of the flash behind an image that is shorter
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
+    /// Leave a fastmap on the flash, so that the next attach need not scan it
+    #[arg(long)]
+    fastmap: bool,
 }
 
 /// Edits. The first command that fails ends a script; at a prompt it is only told.
 pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure> {
-    let mode = Mode { size: args.size, ..Mode::default() };
+    let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
+    // What the commands before one that fails did is kept.
+    opened.below().keep();
     let done = commands(args, &opened, session).map_err(|failure| opened.explained(failure));
     let closed = opened.close(session);
     done.and(closed)

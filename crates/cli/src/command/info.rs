@@ -42,7 +42,7 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
 
 fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Result<Report, Failure> {
     image.report(session)?;
-    let mut report = UbiReport::of(image);
+    let mut report = UbiReport::of(image)?;
     let only = only.map(|name| image.named_volume(name)).transpose()?;
     for info in &image.attachment().volumes {
         if only.as_ref().is_some_and(|volume| volume.info().id != info.id) {

@@ -42,6 +42,9 @@ struct Jffs2Args {
     /// The image; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Only say how large the image will be: it is made and thrown away
+    #[arg(long)]
+    preflight: bool,
     #[command(flatten)]
     flash: FlashArgs,
     #[command(flatten)]
@@ -96,6 +99,12 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let options = builder::jffs2::options(block_size, marker, limit, &args.options)?;
     let adjustments = args.options.adjustments();
     let tree = source::load(&args.source, &adjustments, &args.output, session)?;
+    if args.preflight {
+        let report = builder::jffs2::build(&tree, &options, &mut io::sink(), session)?;
+        let summary = builder::jffs2::Summary::of(&report);
+        session.remark(&format!("preflight: {}: fits", summary.line()));
+        return if session.options.json { session.json(&summary) } else { Ok(()) };
+    }
     if args.output == Path::new("-") {
         builder::jffs2::build(&tree, &options, &mut io::stdout(), session)?;
         return Ok(());
@@ -115,7 +124,11 @@ fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
     let tree = source::load(&args.source, &args.options.adjustments(), &args.output, session)?;
     let options = builder::options(shape, &args.options);
-    let bounds = builder::preflight(&tree, &options)?;
+    let bounds = if args.preflight {
+        builder::settled_preflight(&tree, &options, session)?
+    } else {
+        builder::preflight(&tree, &options)?
+    };
     session.remark(&builder::preflight_line(&bounds));
     if args.preflight {
         #[derive(Serialize)]
@@ -124,7 +137,7 @@ fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
             lebs_most: u32,
             max_lebs: u32,
         }
-        let (lebs_least, lebs_most) = (bounds.leb_cnt_least, bounds.leb_cnt_most);
+        let (lebs_least, lebs_most) = (bounds.image_lebs_least, bounds.image_lebs_most);
         let bounds = Bounds { lebs_least, lebs_most, max_lebs: bounds.layout.max_leb_cnt };
         return if session.options.json { session.json(&bounds) } else { Ok(()) };
     }

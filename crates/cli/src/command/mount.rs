@@ -46,6 +46,9 @@ pub(crate) struct MountArgs {
     /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
+    /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
+    #[arg(long)]
+    fastmap: bool,
     /// Stay in the foreground and tell of damage as it is met; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
@@ -56,7 +59,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "INSIDE:OUTSIDE[:COUNT]")]
     gid: Vec<IdRange>,
     /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
-    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "foreground"])]
+    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "foreground"])]
     stats: bool,
     /// This is the process that stays behind.
     #[arg(long, hide = true)]
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     if args.daemon {
         daemon::leave_the_terminal();
     }
-    let mode = Mode { size: args.size, ..asked.mode };
+    let mode = Mode { size: args.size, fastmap: args.fastmap, ..asked.mode };
     let others: Vec<Vec<u8>> = args.also.iter().map(|also| also.volume.clone()).collect();
     let held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
     let alarm = Alarm::new(&held.volumes);
@@ -114,6 +117,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     };
     let dirs = std::iter::once(dir).chain(args.also.iter().map(|also| also.dir.as_path()));
     let mounts = mount_all(&held, dirs, &options)?;
+    held.keep();
     // Before anybody is told that it is ready: a signal from now on ends it well.
     stop_on_signals(mounts.iter().map(Mounted::stopper).collect())?;
     watch.set_mounts(held.volumes.iter().zip(mounts.iter().map(Mounted::dir)));

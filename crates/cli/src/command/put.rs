@@ -9,6 +9,7 @@ use eraseblock_tree::put::PutReport;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments of `put`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,9 @@ pub(crate) struct PutArgs {
     /// Size of the flash behind an image that is shorter
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
+    /// Leave a fastmap on the flash, so that the next attach need not scan it
+    #[arg(long)]
+    fastmap: bool,
 }
 
 /// Arguments of `get`.
@@ -46,17 +50,19 @@ struct Put {
 
 /// Copies into the image.
 pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
-    let mode = Mode { size: args.size, ..Mode::default() };
+    let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
     let mut editor = Editor::new(opened.fs());
     let done = editor.put(&args.source, path_bytes(&args.dest));
     let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
     let report = report.map_err(|failure| opened.explained(failure));
     let (lines, findings) = (editor.take_output(), editor.take_findings());
+    let below = Arc::clone(opened.below());
     let closed = opened.close(session);
     session.report(findings);
     let PutReport { files, directories, bytes, .. } = report?;
     closed?;
+    below.keep();
     session.remark(String::from_utf8_lossy(&lines).trim_end());
     if session.options.json { session.json(&Put { files, directories, bytes }) } else { Ok(()) }
 }

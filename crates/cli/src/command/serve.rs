@@ -41,6 +41,9 @@ struct NfsArgs {
     /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
+    /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
+    #[arg(long)]
+    fastmap: bool,
     /// With --rw, separated by commas: compressor=lzo|zlib|zstd|none, cache=SIZE, no_bulk_read
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
@@ -52,7 +55,8 @@ struct NfsArgs {
 /// Serves until a signal comes.
 pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure> {
     let Protocol::Nfs(args) = &args.protocol;
-    let mode = Mode { size: args.size, ..options::mode(&args.options)? };
+    let usual = options::mode(&args.options)?;
+    let mode = Mode { size: args.size, fastmap: args.fastmap, ..usual };
     let mode = args.rw.then_some(mode);
     let held = held::open(&args.target, &[], mode, session)?;
     let [volume] = held.volumes.as_slice() else { return Err(Failure::new("nothing to serve")) };
@@ -78,6 +82,7 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
             stop();
         }
     })?;
+    held.keep();
     session.tell_findings();
     announce(&server, args, session);
     server.run().map_err(|error| volume.explained(error.into()))?;

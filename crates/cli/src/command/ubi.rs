@@ -95,9 +95,18 @@ struct Changed {
 }
 
 /// Does the background work that a change left, makes it durable and tells what there is now.
-fn settle(flash: &Flash, ubi: &UbiDevice, session: &mut Session) -> Result<(), Failure> {
+fn settle(
+    args: &FlashTargetArgs,
+    flash: &Flash,
+    ubi: &UbiDevice,
+    session: &mut Session,
+) -> Result<(), Failure> {
     ubi.flush().context(flash.path.display())?;
+    if args.fastmap {
+        ubi.detach().context(flash.path.display())?;
+    }
     ubi.sync().context(flash.path.display())?;
+    flash.keep();
     let volumes = ubi.volumes().iter().map(VolumeReport::of).collect();
     let changed = Changed { volumes, available_lebs: ubi.available_lebs() };
     if session.options.json {
@@ -113,7 +122,9 @@ fn settle(flash: &Flash, ubi: &UbiDevice, session: &mut Session) -> Result<(), F
 
 /// Opens the device that `args` point at for a change.
 fn open(args: &FlashTargetArgs) -> Result<(Flash, UbiDevice), Failure> {
-    let flash = Flash::open(args, true)?;
+    let mut flash = Flash::open(args, true)?;
+    // A fastmap says that free blocks have their headers.
+    flash.cut_at_end &= !args.fastmap;
     let ubi = flash.ubi(args, true)?;
     Ok((flash, ubi))
 }

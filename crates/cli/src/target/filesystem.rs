@@ -97,8 +97,13 @@ pub(crate) fn open_volume(
     id: Option<VolumeId>,
     session: &Session,
 ) -> Result<Opened, Failure> {
-    if !peek::content(&volume).is_jffs2() {
-        return open(Arc::new(volume), id, session);
+    match peek::content(&volume) {
+        peek::Content::Jffs2 => {}
+        // An image is meant for a flash on which the file system can grow.
+        peek::Content::Ubifs(sb) => {
+            return open(Arc::new(volume.resized(sb.max_leb_cnt)), id, session);
+        }
+        _ => return open(Arc::new(volume), id, session),
     }
     // An erase block is what the volume has for a user in an eraseblock.
     let erase_size = Some(volume.info().usable_leb_size);

@@ -3,13 +3,20 @@
 
 use super::lock::{self, lock};
 use super::{Place, device, image, raw_dump};
+use crate::accounting;
 use crate::args::{FlashTargetArgs, SizeArgs};
 use crate::failure::{Context, Failure};
-use eraseblock_mtd::{CountedMtd, ImageShape, Mtd, ReadAt, WritableImage};
+use crate::session::say;
+use eraseblock_base::align::is_erased;
+use eraseblock_mtd::{CountedMtd, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_mtd_host::{BlockDevice, BlockShape, MtdChar, MtdOptions, NodeKind, is_block_flash};
 use eraseblock_nandsim::{Chip, ChipFileError, is_chip_file};
-use eraseblock_ubi::{OpenOptions, ReadOnlyReason, UbiDevice, UbiError, VolumeInfo, detect};
-use eraseblock_ubi_format::HeaderLayout;
+use eraseblock_ubi::image::fastmap_blocks;
+use eraseblock_ubi::{
+    AttachOptions, OpenOptions, ReadOnlyReason, UbiDevice, UbiError, VolumeInfo, attach,
+    described_peb_count, detect,
+};
+use eraseblock_ubi_format::{HeaderLayout, VolumeFlags};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,7 +24,16 @@ use std::sync::Arc;
 
 /// What helps where an image file lacks blocks.
 pub(super) const SIZE_HINT: &str =
-    "--size SIZE gives an image file the size of the flash it is made for";
+    "--size SIZE says how large the flash is that the image is made for";
+
+/// The same for commands that have `--blocks`.
+fn size_hint(args: &FlashTargetArgs) -> &'static str {
+    if args.size_in_bytes {
+        SIZE_HINT
+    } else {
+        "--blocks NUMBER says how many eraseblocks the flash has that the image is made for"
+    }
+}
 
 /// An opened flash, and the volume that was named behind it.
 #[derive(Debug)]
@@ -36,10 +52,28 @@ pub(crate) struct Flash {
     pub layout: Option<HeaderLayout>,
     /// Corrected bits from which on a block is to be renewed.
     bitflip_threshold: u16,
-    /// A plain file that can grow.
-    is_image_file: bool,
+    /// A plain file that is written to; its changes are undone unless they are kept.
+    image: Option<Arc<WritableImage>>,
+    /// Cut blocks off an image file at the end that were added for the time of the work and hold
+    /// nothing but an erase counter: on the flash, erased blocks are as good.
+    pub cut_at_end: bool,
     /// Keeps other writers away.
     _lock: Option<File>,
+}
+
+/// A command that failed leaves an image file as it was. The lock is let go afterwards.
+impl Drop for Flash {
+    fn drop(&mut self) {
+        let Some(image) = &self.image else { return };
+        let undone = image.undo();
+        // Only now: several volumes may have been mounted, and none of them writes any more.
+        let cut = self.layout.filter(|_| self.cut_at_end).map_or(Ok(()), |layout| {
+            image.cut(|block| is_erased(&block[layout.vid_hdr_offset() as usize..]))
+        });
+        if let Err(error) = undone.and(cut) {
+            say(&format!("{}: its end cannot be put right: {error}", self.path.display()));
+        }
+    }
 }
 
 impl Flash {
@@ -80,9 +114,23 @@ impl Flash {
             chip: found.chip,
             layout,
             bitflip_threshold: found.threshold.max(1),
-            is_image_file: found.lock.is_some(),
+            image: found.image,
+            cut_at_end: found.image_for_a_while,
             _lock: found.lock,
         }
+    }
+
+    /// Keeps the changes to an image file.
+    pub(crate) fn keep(&self) {
+        if let Some(image) = &self.image {
+            image.keep();
+        }
+    }
+
+    /// What helps if an image file lacks blocks and its flash may have more.
+    pub(crate) fn size_hint(&self, args: &FlashTargetArgs) -> Option<&'static str> {
+        let is_known = args.blocks.is_some() || args.flash_size.is_some();
+        (self.image.is_some() && !is_known).then(|| size_hint(args))
     }
 
     /// Attaches the UBI on it.
@@ -98,35 +146,60 @@ impl Flash {
             force: args.force,
             force_rw: args.force_rw,
             bitflip_threshold: self.bitflip_threshold,
+            fastmap: args.fastmap,
             ..OpenOptions::default()
         };
+        if args.fastmap {
+            self.check_fastmap(&layout)?;
+        }
         let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options);
-        let device = device.map_err(|error| self.cannot_be_attached(error, write))?;
+        let device = device.map_err(|error| self.cannot_be_attached(error, args, write))?;
         if write && args.force_rw {
             device.verify_flash().context(self.path.display())?;
         }
         match device.read_only().filter(|_| write) {
-            Some(reason) => Err(self.can_only_be_read(reason)),
+            Some(reason) => Err(self.can_only_be_read(reason, args)),
             None => Ok(device),
         }
     }
 
+    /// Linux neither writes nor uses fastmaps on small devices.
+    pub(crate) fn check_fastmap(&self, layout: &HeaderLayout) -> Result<(), Failure> {
+        let blocks = self.device.geometry().peb_count();
+        if fastmap_blocks(layout, blocks).is_some() {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Failure::usage(format!("{path}: --fastmap: Linux uses none on {blocks} eraseblocks"))
+            .hint("more than 64 are needed; such a flash is scanned quickly"))
+    }
+
     /// A file without the blocks that its volumes want: it may be shorter than its flash.
-    fn cannot_be_attached(&self, error: UbiError, write: bool) -> Failure {
+    fn cannot_be_attached(&self, error: UbiError, args: &FlashTargetArgs, write: bool) -> Failure {
         let is_short = match &error {
-            UbiError::Refused(refusal) => refusal.code == "volume-table-unusable",
+            UbiError::Refused(refusal) => {
+                ["volume-table-unusable", "not-enough-pebs"].contains(&refusal.code)
+            }
             UbiError::NoSpace { .. } => true,
             _ => false,
         };
-        let failure = Failure::from(error).context(self.path.display());
-        if write && is_short && self.is_image_file { failure.hint(SIZE_HINT) } else { failure }
+        let path = self.path.display();
+        if !(write && is_short && self.image.is_some()) {
+            return Failure::from(error).context(path);
+        }
+        let blocks = self.device.geometry().peb_count();
+        Failure::new(format!(
+            "{path}: the image has {blocks} eraseblocks, its volumes and reserves need more: it is \
+             shorter than its flash ({error})"
+        ))
+        .hint(size_hint(args))
     }
 
-    fn can_only_be_read(&self, reason: ReadOnlyReason) -> Failure {
+    fn can_only_be_read(&self, reason: ReadOnlyReason, args: &FlashTargetArgs) -> Failure {
         let path = self.path.display();
         let failure = Failure::new(format!("{path}: the device can only be read: {reason}"));
         match reason {
-            ReadOnlyReason::NotEnoughBlocks => failure.hint(SIZE_HINT),
+            ReadOnlyReason::NotEnoughBlocks => failure.hint(size_hint(args)),
             ReadOnlyReason::InternalVolume => failure.hint(
                 "--force-rw writes to the other volumes, if everything on flash is as it should be",
             ),
@@ -179,12 +252,16 @@ struct Found {
     device: Arc<dyn Mtd>,
     chip: Option<Arc<Chip>>,
     threshold: u16,
+    image: Option<Arc<WritableImage>>,
+    /// The image may have grown, but was not asked to.
+    image_for_a_while: bool,
     lock: Option<File>,
 }
 
 impl Found {
     fn plain(device: Arc<dyn Mtd>) -> Self {
-        Self { device, chip: None, threshold: 1, lock: None }
+        let (image, image_for_a_while) = (None, false);
+        Self { device, chip: None, threshold: 1, image, image_for_a_while, lock: None }
     }
 }
 
@@ -193,20 +270,19 @@ fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found
         let options = MtdOptions { writable: write, ..MtdOptions::default() };
         let node = MtdChar::open(path, options).map_err(device::failure)?;
         let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
-        return Ok(Found { device: Arc::new(node), chip: None, threshold, lock: None });
+        return Ok(Found { threshold, ..Found::plain(Arc::new(node)) });
     }
     if is_chip(path)? {
         let chip = open_chip(path, write)?;
         let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
         let chip = Arc::new(chip);
-        return Ok(Found { device: chip.clone(), chip: Some(chip), threshold, lock: None });
+        return Ok(Found { chip: Some(chip.clone()), threshold, ..Found::plain(chip) });
     }
     if is_block_flash(&first_bytes(path)?) {
         let device = BlockDevice::open(path, write).map_err(device::failure)?;
         return Ok(Found::plain(Arc::new(device)));
     }
-    let (device, lock) = open_image(path, args, write)?;
-    Ok(Found { lock, ..Found::plain(device) })
+    open_image(path, args, write)
 }
 
 /// Whether the file holds a simulated chip.
@@ -230,11 +306,7 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(start)
 }
 
-fn open_image(
-    path: &Path,
-    args: &FlashTargetArgs,
-    write: bool,
-) -> Result<(Arc<dyn Mtd>, Option<File>), Failure> {
+fn open_image(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let sizes = &args.sizes;
     if let Some(dump) = raw_dump::dump_of(&file, sizes)? {
@@ -255,12 +327,60 @@ fn open_image(
         }
     };
     if !write {
-        return Ok((Arc::new(eraseblock_mtd::ImageFile::new(file, &shape)?), None));
+        return Ok(Found::plain(Arc::new(ImageFile::new(file, &shape)?)));
     }
     let lock = lock(path, true)?;
     let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
     let wanted = wanted.map(u32::try_from).transpose();
     let wanted = wanted.map_err(|_| Failure::usage("--size: too large"))?;
-    shape.peb_count = args.blocks.or(wanted).or(shape.peb_count);
-    Ok((Arc::new(WritableImage::open(path, &shape)?), Some(lock)))
+    let wanted = args.blocks.or(wanted);
+    let is_asked = wanted.is_some();
+    let wanted = match wanted {
+        None if !args.as_it_is => known_blocks(&file, &shape, args)?,
+        wanted => wanted,
+    };
+    if args.fastmap && wanted.is_none() {
+        return Err(Failure::usage("--fastmap: how many eraseblocks the flash has is not known: a fastmap lists all of them, an image file may have fewer")
+            .hint(size_hint(args)));
+    }
+    shape.peb_count = wanted.or(shape.peb_count);
+    let image = WritableImage::open_undoable(path, &shape, tempfile::tempfile()?)?;
+    let image = Arc::new(image);
+    let image_for_a_while = !is_asked && !args.as_it_is;
+    Ok(Found {
+        image: Some(image.clone()),
+        image_for_a_while,
+        lock: Some(lock),
+        ..Found::plain(image)
+    })
+}
+
+/// The most bytes that an image file grows by without being asked.
+const MOST_GROWTH: u64 = 1 << 30;
+
+/// Eraseblocks of the flash that an image is made for, as far as the image says: a fastmap lists them
+/// all, and volumes have at least their sizes. `None` if a volume is yet to take what is free.
+fn known_blocks(
+    file: &Arc<dyn ReadAt>,
+    shape: &ImageShape,
+    args: &FlashTargetArgs,
+) -> Result<Option<u32>, Failure> {
+    let device = ImageFile::new(Arc::clone(file), shape)?;
+    let here = device.geometry().peb_count();
+    let Some(layout) = image::layout(&device, &args.sizes)? else { return Ok(None) };
+    if let Some(blocks) = described_peb_count(&device, &layout).filter(|blocks| *blocks >= here) {
+        return Ok(Some(blocks));
+    }
+    let attached = attach(&device, &layout, &AttachOptions::default())?;
+    let grows = |volume: &VolumeInfo| volume.flags.contains(VolumeFlags::AUTORESIZE);
+    if args.fastmap || attached.linux_refuses.is_some() || attached.volumes.iter().any(grows) {
+        return Ok(None);
+    }
+    let counts = &attached.counts;
+    let lost = counts.corrupted + counts.alien + counts.foreign + counts.unreadable;
+    let lebs: u64 = attached.volumes.iter().map(|one| u64::from(one.reserved_lebs)).sum();
+    let needed = lebs + u64::from(accounting::OVERHEAD + lost);
+    let growth = needed.saturating_sub(u64::from(here)) * u64::from(shape.peb_size);
+    let needed = u32::try_from(needed).ok().filter(|_| (1..=MOST_GROWTH).contains(&growth));
+    Ok(needed)
 }

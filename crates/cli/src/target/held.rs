@@ -59,6 +59,15 @@ impl Volume {
     }
 }
 
+impl Held {
+    /// From now on changes stay in the target.
+    pub(crate) fn keep(&self) {
+        if let Some(below) = &self.below {
+            below.keep();
+        }
+    }
+}
+
 /// Locks and opens the target's volume, and others on the same flash.
 pub(crate) fn open(
     args: &TargetArgs,

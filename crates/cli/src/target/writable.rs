@@ -39,6 +39,8 @@ pub(crate) struct Mode {
     pub sync: bool,
     /// No bulk read.
     pub nodes_alone: bool,
+    /// Leave a fastmap on the flash.
+    pub fastmap: bool,
 }
 
 impl Mode {
@@ -50,6 +52,7 @@ impl Mode {
         cache: None,
         sync: false,
         nodes_alone: false,
+        fastmap: false,
     };
 
     fn ubifs(self) -> MountOptions {
@@ -96,7 +99,9 @@ pub(crate) struct Below {
     pub(crate) counted: Option<Arc<CountedMtd>>,
     device: Option<Arc<dyn Mtd>>,
     /// Keeps the lock of an image file.
-    _flash: Option<Flash>,
+    flash: Option<Flash>,
+    /// A fastmap is written at the end.
+    fastmap: bool,
     /// Keeps other writers away where nothing else does.
     lock: Option<File>,
 }
@@ -112,12 +117,23 @@ impl Below {
     fn rest(&self) -> Result<(), Failure> {
         if let Some(ubi) = &self.ubi {
             ubi.flush()?;
+            if self.fastmap {
+                ubi.detach()?;
+            }
             ubi.sync()?;
         }
         if let Some(device) = &self.device {
             device.sync()?;
         }
         Ok(())
+    }
+
+    /// Keeps the changes to an image file that were made so far, and those to come. Until then, a
+    /// failure leaves the file as it was.
+    pub(crate) fn keep(&self) {
+        if let Some(flash) = &self.flash {
+            flash.keep();
+        }
     }
 }
 
@@ -237,7 +253,12 @@ pub(crate) fn open_volumes(
         [_] => Ok(vec![opened]),
         _ => Err(Failure::usage(format!("{}: there are no volumes in it", place.path.display()))),
     };
+    let no_ubi = || {
+        let message = format!("{}: --fastmap: there is no UBI in it", place.path.display());
+        if mode.fastmap { Err(Failure::usage(message)) } else { Ok(()) }
+    };
     if holds_jffs2(&place, args)? {
+        no_ubi()?;
         let opened = open_jffs2(&place, args, mode, session).context(place.path.display())?;
         return alone(opened);
     }
@@ -245,10 +266,12 @@ pub(crate) fn open_volumes(
         return alone(read_ubifs(&place, args, session)?);
     }
     if NodeKind::of(&place.path).map_err(device::failure)? == Some(NodeKind::UbiVolume) {
+        no_ubi()?;
         let opened = open_volume_node(&place, mode, session).context(place.path.display())?;
         return alone(opened);
     }
     if bare::is_one(&place.path, &args.shape)? {
+        no_ubi()?;
         return alone(open_bare(&place, args, mode, session)?);
     }
     open_ubifs(args, volumes, mode, session)
@@ -349,11 +372,14 @@ fn read_ubifs(
         Image::Ubi(image) => {
             image.report(session)?;
             let volume = image.file_system_volume(place.volume.as_deref())?;
-            if peek::content(&volume).is_jffs2() {
-                return Err(Failure::new("a JFFS2 in a UBI volume can only be read")
-                    .hint("info, ls, cat and extract read it"));
+            match peek::content(&volume) {
+                peek::Content::Jffs2 => {
+                    return Err(Failure::new("a JFFS2 in a UBI volume can only be read")
+                        .hint("info, ls, cat and extract read it"));
+                }
+                peek::Content::Ubifs(sb) => Arc::new(volume.resized(sb.max_leb_cnt)),
+                _ => Arc::new(volume),
             }
-            Arc::new(volume)
         }
         Image::Jffs2(_) => return Err(Failure::new("JFFS2 inside another format: --format jffs2")),
     };
@@ -409,11 +435,14 @@ fn open_ubifs(
         target: args.target.clone(),
         blocks: None,
         flash_size: mode.size,
+        size_in_bytes: true,
+        as_it_is: false,
+        fastmap: mode.fastmap,
         force: false,
         force_rw: false,
         sizes: args.shape.sizes.clone(),
     };
-    let flash = Flash::open(&args, true)?;
+    let mut flash = Flash::open(&args, true)?;
     let ubi = flash.ubi(&args, true)?;
     let mut mounts: Vec<(VolumeId, Mounted, OsString)> = Vec::new();
     for name in volumes {
@@ -428,12 +457,15 @@ fn open_ubifs(
         let target = Place { path: flash.path.clone(), volume: name.clone() }.target();
         mounts.push((volume.id, Mounted::Ubifs(Arc::new(fs)), target));
     }
+    // A fastmap says that free blocks have their headers.
+    flash.cut_at_end = !mode.fastmap;
     let below = Arc::new(Below {
         ubi: Some(ubi),
         chip: flash.chip.clone(),
         counted: Some(Arc::clone(&flash.counted)),
         device: Some(Arc::clone(&flash.device)),
-        _flash: Some(flash),
+        flash: Some(flash),
+        fastmap: mode.fastmap,
         lock: None,
     });
     let writable = |(id, fs, target)| {

@@ -23,3 +23,4 @@ mod read;
 mod recovery;
 mod sample;
 mod serve;
+mod ubi_image;

@@ -4,7 +4,7 @@ use super::report::Report;
 use super::scan::{DataState, PebReading, Scanner};
 use super::{EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
-use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, LAYOUT_VOLUME};
+use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, GUARD_VOLUME, LAYOUT_VOLUME};
 use eraseblock_ubi_format::types::is_internal_volume;
 use eraseblock_ubi_format::{
     Compat, EcHeader, EraseCount, HeaderState, SqNum, VidHeader, VolumeKind,
@@ -283,7 +283,9 @@ impl Sorter<'_> {
                 }
             }
             Compat::Delete | Compat::None => {
-                self.report.findings.note(at, "internal-volume", unknown);
+                if volume != GUARD_VOLUME {
+                    self.report.findings.note(at, "internal-volume", unknown);
+                }
                 self.erase(true, uncounted);
                 self.remember_ec(ec);
             }

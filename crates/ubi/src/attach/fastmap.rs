@@ -61,6 +61,22 @@ pub(super) fn attempt(scanner: &Scanner<'_>) -> Attempt {
     }
 }
 
+/// Eraseblocks of the flash that the newest fastmap describes: each is listed once, or counted as bad.
+/// `None` if there is no fastmap; an error says why it cannot be read.
+pub(super) fn flash_size(scanner: &Scanner<'_>) -> Option<Result<u32, String>> {
+    let count = scanner.device.geometry().peb_count();
+    let readings = scanner.read_range(0..ANCHOR_RANGE.min(count));
+    let (anchor, _) = newest_anchor(&readings)?;
+    let stage = Stage { scanner, readings: &readings, count };
+    let read = stage.read_parts(anchor, None).map(|(map, ..)| {
+        let lists = [&map.blocks, &map.free, &map.used, &map.scrub, &map.erase];
+        let pools = map.user_pool.pebs.len() + map.wl_pool.pebs.len();
+        let listed = lists.iter().map(|list| list.len()).sum::<usize>() + pools;
+        u32::try_from(listed).unwrap_or(u32::MAX).saturating_add(map.bad_pebs)
+    });
+    Some(read.map_err(|message| format!("fastmap in {anchor:?}: {message}")))
+}
+
 /// All super blocks among the first blocks.
 fn anchors(readings: &[PebReading]) -> impl Iterator<Item = (Peb, SqNum)> + '_ {
     (0..).zip(readings).filter_map(|(number, reading)| {
@@ -116,14 +132,24 @@ impl Stage<'_> {
         if let Some(peb) = bad_header {
             return Err(format!("the VID header of peb {peb} is damaged"));
         }
-        let layout = &self.scanner.layout;
-        let leb_size = layout.leb_size() as usize;
-        let size = fastmap_size(self.count, layout.leb_size()).ok_or("the device is too large")?;
+        let leb_size = self.scanner.layout.leb_size();
+        let size = fastmap_size(self.count, leb_size).ok_or("the device is too large")?;
+        self.read_parts(anchor, Some(size))
+    }
+
+    /// The same; a fastmap of a flash of unknown size has as many bytes as it says.
+    fn read_parts(
+        &self,
+        anchor: Peb,
+        size: Option<usize>,
+    ) -> Result<(Fastmap, u32, SqNum), String> {
+        let leb_size = self.scanner.layout.leb_size() as usize;
         let mut bytes = vec![0; leb_size];
         let image_seq = self.with(anchor, ec).ok_or("the EC header is damaged")?.1;
         let mut sqnum = self.read_block(anchor, 0, image_seq, &mut bytes)?;
         let at = Location::peb(anchor);
         let start = SuperBlock::decode(&bytes, at).map_err(|error| error.to_string())?;
+        let size = size.unwrap_or(start.blocks.len() * leb_size);
         if start.blocks.len() * leb_size != size || start.blocks[0].0 != anchor {
             return Err(format!(
                 "it has {} blocks, expected {}",

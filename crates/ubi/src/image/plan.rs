@@ -1,5 +1,6 @@
 //! Where everything goes in an image, and whether it may.
 
+use super::fastmap::{FastmapPlace, FastmapPlan, first_volume_peb};
 use super::{ContentSize, ImageSpec, VolumeSize, VolumeSpec};
 use eraseblock_base::{ErrorClass, VolumeId};
 use eraseblock_ubi_format::constants::LAYOUT_LEBS;
@@ -49,6 +50,30 @@ pub enum ImageError {
         /// The reason.
         source: io::Error,
     },
+    /// Fastmaps are not used on a flash of this size.
+    #[error(
+        "a flash of {found} eraseblocks has no fastmap, expected more than {more_than} and a fastmap \
+         of at most 32"
+    )]
+    NoFastmap {
+        /// Eraseblocks of the flash.
+        found: u32,
+        /// The largest flash that is always scanned.
+        more_than: u32,
+    },
+    /// There is no room for a fastmap next to the contents.
+    #[error(
+        "with a fastmap and {bad_blocks} blocks that may be bad the image takes {found} eraseblocks, \
+         expected at most {expected}"
+    )]
+    FastmapFull {
+        /// Eraseblocks needed.
+        found: u64,
+        /// Eraseblocks of the flash.
+        expected: u32,
+        /// Blocks that may be bad.
+        bad_blocks: u32,
+    },
     /// The image cannot be written.
     #[error("cannot write the image: {0}")]
     Output(#[from] io::Error),
@@ -69,6 +94,7 @@ impl ImageError {
 pub struct ImagePlan {
     pub(super) spec: ImageSpec,
     pub(super) volumes: Vec<PlannedVolume>,
+    pub(super) fastmap: Option<FastmapPlan>,
 }
 
 /// A volume with its place in the image.
@@ -86,16 +112,38 @@ pub(super) struct PlannedVolume {
 impl ImagePlan {
     /// Checks the specification and lays the image out.
     pub fn new(spec: ImageSpec) -> Result<Self, ImageError> {
+        Self::starting_at(LAYOUT_LEBS, spec)
+    }
+
+    /// The same, with a fastmap for a flash of exactly the given size. The volumes begin at
+    /// [`first_volume_peb`].
+    ///
+    /// Fails if Linux uses no fastmap on such a flash, or if there is no room for it.
+    pub fn with_fastmap(spec: ImageSpec, flash: FastmapPlace) -> Result<Self, ImageError> {
+        let first = first_volume_peb(&spec.layout, flash.peb_count).unwrap_or(LAYOUT_LEBS);
+        let mut plan = Self::starting_at(first, spec)?;
+        let end = plan.lebs_end(first);
+        // The fastmap has an entry for each LEB of a volume, with content or not.
+        let lebs: u64 = plan.volumes.iter().map(|one| u64::from(one.record.reserved_lebs)).sum();
+        if lebs > u64::from(flash.peb_count) {
+            let FastmapPlace { peb_count: expected, bad_blocks } = flash;
+            return Err(ImageError::FastmapFull { found: lebs, expected, bad_blocks });
+        }
+        plan.fastmap = Some(FastmapPlan::new(&plan.spec.layout, flash, end)?);
+        Ok(plan)
+    }
+
+    fn starting_at(first: u32, spec: ImageSpec) -> Result<Self, ImageError> {
         check_table_fits(&spec.layout)?;
         check_uniqueness(&spec)?;
         let mut volumes = Vec::with_capacity(spec.volumes.len());
-        let mut next_peb = LAYOUT_LEBS;
+        let mut next_peb = first;
         for volume in &spec.volumes {
             let planned = plan_volume(volume, &spec.layout, next_peb)?;
             next_peb = next_peb.checked_add(planned.lebs).ok_or_else(|| too_large(volume))?;
             volumes.push(planned);
         }
-        Ok(Self { spec, volumes })
+        Ok(Self { spec, volumes, fastmap: None })
     }
 
     /// The specification.
@@ -105,7 +153,12 @@ impl ImagePlan {
 
     /// Eraseblocks of the image.
     pub fn peb_count(&self) -> u32 {
-        self.volumes.last().map_or(LAYOUT_LEBS, |last| last.first_peb + last.lebs)
+        self.fastmap.map_or_else(|| self.lebs_end(LAYOUT_LEBS), |fastmap| fastmap.end())
+    }
+
+    /// The block after the last LEB of the volumes, which begin at `first`.
+    fn lebs_end(&self, first: u32) -> u32 {
+        self.volumes.last().map_or(first, |last| last.first_peb + last.lebs)
     }
 
     /// Bytes of the image.

@@ -1,5 +1,6 @@
 //! Writing a planned image, as a stream or in place.
 
+use super::fastmap::Extra;
 use super::plan::{ImageError, ImagePlan, PlannedVolume};
 use super::source::LebSource;
 use eraseblock_base::crc::{crc32, crc32_continue};
@@ -26,6 +27,12 @@ impl ImagePlan {
         }
         let mut peb = self.empty_peb();
         self.each_layout_peb(&mut peb, |peb, _| out.write_all(peb))?;
+        let extras = self.extras()?;
+        let first = self.volumes.first().map_or(u32::MAX, |volume| volume.first_peb);
+        let (before, after) = extras.split_at(extras.partition_point(|extra| extra.peb < first));
+        for extra in before {
+            out.write_all(&self.extra_peb(extra))?;
+        }
         let data = self.spec.layout.data_offset() as usize;
         for (index, (volume, source)) in self.volumes.iter().zip(sources).enumerate() {
             for leb in 0..volume.lebs {
@@ -41,6 +48,9 @@ impl ImagePlan {
                 peb[used..].fill(0xFF);
                 out.write_all(&peb)?;
             }
+        }
+        for extra in after {
+            out.write_all(&self.extra_peb(extra))?;
         }
         Ok(out.flush()?)
     }
@@ -68,7 +78,26 @@ impl ImagePlan {
                 file.write_all_at(&peb[data + len..], start + (data + len) as u64)?;
             }
         }
+        for extra in self.extras()? {
+            file.write_all_at(&self.extra_peb(&extra), self.peb_offset(extra.peb))?;
+        }
         Ok(())
+    }
+
+    /// The blocks of a fastmap, by ascending number.
+    fn extras(&self) -> Result<Vec<Extra>, ImageError> {
+        self.fastmap.map_or_else(|| Ok(Vec::new()), |fastmap| fastmap.extras(self))
+    }
+
+    fn extra_peb(&self, extra: &Extra) -> Vec<u8> {
+        let mut peb = self.empty_peb();
+        self.put_ec(&mut peb);
+        if let Some(header) = &extra.header {
+            self.put_headers(&mut peb, header);
+        }
+        peb[self.spec.layout.data_offset() as usize..][..extra.data.len()]
+            .copy_from_slice(&extra.data);
+        peb
     }
 
     fn empty_peb(&self) -> Vec<u8> {
@@ -100,6 +129,12 @@ impl ImagePlan {
     }
 
     fn put_headers(&self, peb: &mut [u8], vid: &VidHeader) {
+        self.put_ec(peb);
+        let (vid, start) = (encode_vid(vid), self.spec.layout.vid_hdr_offset() as usize);
+        peb[start..start + vid.len()].copy_from_slice(&vid);
+    }
+
+    fn put_ec(&self, peb: &mut [u8]) {
         let layout = &self.spec.layout;
         let ec = EcHeader {
             erase_count: self.spec.erase_count,
@@ -109,8 +144,6 @@ impl ImagePlan {
         };
         let ec = encode_ec(&ec);
         peb[..ec.len()].copy_from_slice(&ec);
-        let (vid, start) = (encode_vid(vid), layout.vid_hdr_offset() as usize);
-        peb[start..start + vid.len()].copy_from_slice(&vid);
     }
 
     fn vid_header(&self, index: usize, leb: u32, data_crc: u32) -> VidHeader {

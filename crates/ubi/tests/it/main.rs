@@ -7,6 +7,7 @@ mod conformance;
 mod detection;
 mod fastmap;
 mod image;
+mod image_fastmap;
 mod mutation;
 mod random;
 mod retention;

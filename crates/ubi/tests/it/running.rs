@@ -297,7 +297,7 @@ fn formatting_keeps_the_erase_counters() {
     flash.poke(9, 0, &[0; 64]);
     let (device, _) = open(&flash);
     let device: Arc<dyn Mtd> = device;
-    let options = eraseblock_ubi::FormatOptions { image_seq: 5, erase_count: None };
+    let options = eraseblock_ubi::FormatOptions { image_seq: 5, ..Default::default() };
     let report = eraseblock_ubi::format(&device, &flash.layout, &options).unwrap();
     assert_eq!((report.formatted, report.counters_kept), (128, 127));
     let ubi = UbiDevice::open(device, &flash.layout, &OpenOptions::default()).unwrap();

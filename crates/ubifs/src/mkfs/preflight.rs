@@ -2,7 +2,7 @@
 
 use super::error::MkfsError;
 use super::finish;
-use super::options::MkfsOptions;
+use super::options::{Compressor, MkfsOptions};
 use super::plan::{Plan, index_bytes};
 use super::report::{NoProgress, NodeCounts};
 use eraseblock_ubifs_format::constants::MAX_NODE_SIZE;
@@ -15,8 +15,8 @@ use eraseblock_vfs::SourceTree;
 pub enum Fit {
     /// Even if nothing can be compressed.
     Always,
-    /// If contents compress well enough.
-    DependsOnCompression,
+    /// If contents compress well enough, or enough blocks of them are zeros, which are not stored.
+    DependsOnContent,
     /// Not even if contents took no space at all.
     Never,
 }
@@ -31,10 +31,15 @@ pub struct Preflight {
     pub main_lebs_least: u32,
     /// Main-area LEBs that are enough if nothing can be compressed.
     pub main_lebs_most: u32,
-    /// LEBs the volume must have if contents took no space at all, all areas included.
-    pub leb_cnt_least: u32,
-    /// LEBs that are enough if nothing can be compressed, all areas included.
-    pub leb_cnt_most: u32,
+    /// LEBs of the image if contents took no space at all, all areas included.
+    pub image_lebs_least: u32,
+    /// LEBs of the image if nothing can be compressed and LEBs are used badly, all areas included.
+    pub image_lebs_most: u32,
+    /// LEBs the volume must be allowed if contents took no space at all; a volume has a minimum that
+    /// an image may be below.
+    pub volume_lebs_least: u32,
+    /// Some file with content is to be compressed.
+    pub compresses: bool,
     /// Nodes to be written; blocks include those that turn out to be holes.
     pub nodes: NodeCounts,
     /// Bytes of all files.
@@ -47,7 +52,7 @@ impl Preflight {
         if self.main_lebs_most <= self.layout.max_main_lebs {
             Fit::Always
         } else if self.main_lebs_least <= self.layout.max_main_lebs {
-            Fit::DependsOnCompression
+            Fit::DependsOnContent
         } else {
             Fit::Never
         }
@@ -58,14 +63,11 @@ impl Preflight {
 pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, MkfsError> {
     let layout = Layout::for_image(&options.layout)?;
     let plan = Plan::new(tree, options, &layout, &NoProgress)?;
-    let mut bounds = estimate(&plan, &layout);
-    bounds.leb_cnt_least = finish::needed_lebs(&options.layout, bounds.main_lebs_least);
-    bounds.leb_cnt_most = finish::needed_lebs(&options.layout, bounds.main_lebs_most);
-    Ok(bounds)
+    Ok(estimate(&plan, &layout, options))
 }
 
-/// The bounds for a main area; those for the whole volume are as the layout stands.
-pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout) -> Preflight {
+/// The bounds for a plan.
+pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout, options: &MkfsOptions) -> Preflight {
     let least =
         Bytes { data: plan.metadata_bytes, index: index_bytes(plan.leaves(0), layout.fanout).0 };
     let most = Bytes {
@@ -80,8 +82,10 @@ pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout) -> Preflight {
         layout: *layout,
         main_lebs_least,
         main_lebs_most,
-        leb_cnt_least: main_first.saturating_add(main_lebs_least),
-        leb_cnt_most: main_first.saturating_add(main_lebs_most),
+        image_lebs_least: main_first.saturating_add(main_lebs_least),
+        image_lebs_most: main_first.saturating_add(main_lebs_most),
+        volume_lebs_least: finish::needed_lebs(&options.layout, main_lebs_least),
+        compresses: plan.files.iter().any(|file| plan.compressor(*file) != Compressor::None),
         nodes: plan.counts,
         content_bytes: plan.content_bytes,
     }

@@ -16,6 +16,20 @@ pub trait LebSink {
     fn finish(&mut self, leb_cnt: u32) -> io::Result<()>;
 }
 
+/// Discards everything: for the size of an image alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NoSink;
+
+impl LebSink for NoSink {
+    fn write_leb(&mut self, _leb: Leb, _data: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes a bare `.ubifs` image: all LEBs one behind the other, erased parts as 0xFF.
 #[derive(Debug)]
 pub struct FileSink<W> {

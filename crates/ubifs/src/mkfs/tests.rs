@@ -266,12 +266,12 @@ fn a_preflight_bounds_the_image() {
         let (_, report) = built(&tree, &options);
         let main_lebs = report.data_lebs + report.index_lebs + 1;
         assert!((before.main_lebs_least..=before.main_lebs_most).contains(&main_lebs));
-        assert!(before.leb_cnt_least <= before.leb_cnt_most);
+        assert!((before.image_lebs_least..=before.image_lebs_most).contains(&report.leb_cnt));
         assert_eq!(before.fit(), Fit::Always);
     }
     let mut small = options();
     small.layout.max_leb_cnt = 90;
-    assert_eq!(preflight(&tree, &small).unwrap().fit(), Fit::DependsOnCompression);
+    assert_eq!(preflight(&tree, &small).unwrap().fit(), Fit::DependsOnContent);
     let mut tree = SourceTree::new(directory());
     for index in 0..5000 {
         tree.add(NodeId::ROOT, format!("{index}").as_bytes(), file("")).unwrap();
@@ -281,6 +281,54 @@ fn a_preflight_bounds_the_image() {
     assert_eq!(before.fit(), Fit::Never);
     let error = refusal(&tree, &small);
     assert!(matches!(error, MkfsError::TooFewLebs { available: 40, needed } if needed > 70));
+}
+
+/// A tree of files of these lengths, of one kind of content each.
+fn tree_of(files: &[(usize, u8)]) -> SourceTree {
+    let mut tree = SourceTree::new(directory());
+    for (number, (len, kind)) in files.iter().enumerate() {
+        let content = match kind {
+            0 => vec![0; *len],
+            1 => text(*len, number as u32),
+            _ => (0..*len as u32)
+                .flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes())
+                .take(*len)
+                .collect(),
+        };
+        tree.add(NodeId::ROOT, format!("file {number}").as_bytes(), file(content)).unwrap();
+    }
+    tree
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn a_preflight_contains_the_result(
+        files in prop::collection::vec((0_usize..60_000, 0_u8..3), 0..24),
+        compressor in prop::sample::select(vec![
+            Compressor::None, Compressor::Lzo, Compressor::Zlib, Compressor::Zstd { level: 3 },
+        ]),
+        max_lebs in prop::sample::select(vec![60, 90, 200, 4000]),
+    ) {
+        let tree = tree_of(&files);
+        let mut options = MkfsOptions { compressor, ..options() };
+        options.layout.max_leb_cnt = max_lebs;
+        let before = preflight(&tree, &options).unwrap();
+        match build(&tree, &options, &mut NoSink, &NoProgress) {
+            Ok(report) => {
+                let bounds = before.image_lebs_least..=before.image_lebs_most;
+                prop_assert!(bounds.contains(&report.leb_cnt), "{} in {bounds:?}", report.leb_cnt);
+                prop_assert!(before.volume_lebs_least <= max_lebs);
+                prop_assert_ne!(before.fit(), Fit::Never);
+            }
+            Err(MkfsError::TooFewLebs { needed, .. }) => {
+                prop_assert!(before.volume_lebs_least <= needed);
+                prop_assert_ne!(before.fit(), Fit::Always);
+            }
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+        prop_assert_eq!(before.compresses, compressor != Compressor::None && files.iter().any(|file| file.0 > 0));
+    }
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::source;
 use eraseblock_base::Leb;
 use eraseblock_ubi::image::{ContentSize, VolumeSpec};
 use eraseblock_ubi_format::HeaderLayout;
-use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubifs::mkfs::{LebSink, MkfsOptions};
 use eraseblock_vfs::SourceTree;
 use sha2::{Digest, Sha256};
@@ -37,6 +36,13 @@ pub(super) struct Ubifs {
     options: MkfsOptions,
     least: u32,
     most: u32,
+    /// LEBs of the volume, if the layout states its size.
+    fixed: Option<u32>,
+}
+
+fn too_small(needed: u32, fixed: u32) -> Failure {
+    Failure::new(format!("the content needs at least {needed} LEBs, the volume has {fixed}"))
+        .hint("a larger `size`, or another `compressor`")
 }
 
 /// The volume a content is for.
@@ -107,14 +113,29 @@ impl VolumeContent {
         let tree = source::load(path, &choices.adjustments(), output, session)?;
         let options = builder::options(volume, choices);
         let bounds = builder::preflight(&tree, &options)?;
-        let (least, most) = (bounds.leb_cnt_least, bounds.leb_cnt_most);
+        let (least, most) = (bounds.image_lebs_least, bounds.image_lebs_most);
         if let Some(lebs) = shape.fixed.filter(|lebs| *lebs < least) {
-            return Err(Failure::new(format!(
-                "the content needs at least {least} LEBs, the volume has {lebs}"
-            ))
-            .hint("a larger `size`, or another compressor"));
+            return Err(too_small(least, lebs));
         }
-        Ok(Self::Ubifs(Box::new(Ubifs { tree, options, least, most })))
+        Ok(Self::Ubifs(Box::new(Ubifs { tree, options, least, most, fixed: shape.fixed })))
+    }
+
+    /// Whether only building it says that a file system fits its volume.
+    pub(super) fn is_open(&self) -> bool {
+        let Self::Ubifs(ubifs) = self else { return false };
+        let limit = ubifs.fixed.unwrap_or(u32::MAX).min(ubifs.options.layout.max_leb_cnt);
+        ubifs.least < ubifs.most && ubifs.most > limit
+    }
+
+    /// Makes the bounds exact.
+    pub(super) fn settle(&mut self, session: &Session) -> Result<(), Failure> {
+        let Self::Ubifs(ubifs) = self else { return Ok(()) };
+        let lebs = builder::exact_lebs(&ubifs.tree, &ubifs.options, session)?;
+        if let Some(fixed) = ubifs.fixed.filter(|fixed| *fixed < lebs) {
+            return Err(too_small(lebs, fixed));
+        }
+        (ubifs.least, ubifs.most) = (lebs, lebs);
+        Ok(())
     }
 
     /// LEBs it needs at least and at most.
@@ -164,9 +185,9 @@ pub(super) struct ImageFile<'a> {
 }
 
 impl<'a> ImageFile<'a> {
-    /// An image without volumes.
-    pub(super) fn new(file: &'a File, layout: HeaderLayout) -> Self {
-        Self { file, layout, next_peb: LAYOUT_LEBS, hash: Sha256::new() }
+    /// An image without volumes, the first of which is to begin in `next_peb`.
+    pub(super) fn new(file: &'a File, layout: HeaderLayout, next_peb: u32) -> Self {
+        Self { file, layout, next_peb, hash: Sha256::new() }
     }
 
     /// A number made from the volumes and all contents.

@@ -48,6 +48,8 @@ pub(crate) struct ImageTable {
     pub ec: u64,
     /// Offset of the VID header.
     pub vid_offset: Option<u32>,
+    /// Write a fastmap, so that the first attach need not scan the flash.
+    pub fastmap: bool,
 }
 
 /// `[[volume]]`

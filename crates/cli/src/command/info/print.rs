@@ -6,6 +6,7 @@ use crate::table::{Align, Table};
 use crate::target::map;
 use crate::text;
 use eraseblock_base::size::format_size;
+use eraseblock_ubi::FastmapStatus;
 
 /// All lines of a report.
 pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
@@ -16,6 +17,21 @@ pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
         Report::Jffs2(report) => page.jffs2(report),
     }
     page.lines
+}
+
+/// Whether attaching uses a fastmap, and why not.
+fn fastmap(status: &FastmapStatus) -> String {
+    match status {
+        FastmapStatus::Absent => "none: attaching scans all blocks".to_owned(),
+        FastmapStatus::Unusable { reason } => {
+            format!("not usable, attaching scans all blocks: {reason}")
+        }
+        FastmapStatus::Usable { anchor, blocks, pebs } => {
+            let blocks = text::count(u64::from(*blocks), "block", "blocks");
+            let pebs = text::grouped(u64::from(*pebs));
+            format!("{blocks} from peb {anchor}, used to attach a flash of {pebs} eraseblocks")
+        }
+    }
 }
 
 struct Page {
@@ -155,6 +171,7 @@ impl Page {
             }
         }
         self.field("blocks", counts.join(", "));
+        self.field("fastmap", fastmap(&ubi.fastmap));
         if let Some(lebs) = ubi.available_lebs {
             self.field("for new volumes", text::count(u64::from(lebs), "LEB", "LEBs"));
         }

@@ -1,5 +1,6 @@
 //! What `info` knows about an image; as JSON this is its result (docs/json.md).
 
+use crate::failure::Failure;
 use crate::target::filesystem::{Kind, Opened};
 use crate::target::image::{BareUbifs, Jffs2Image, UbiImage};
 use crate::target::map::Cell;
@@ -8,7 +9,9 @@ use crate::text;
 use eraseblock_base::Peb;
 use eraseblock_jffs2::compressor_name;
 use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_ubi::{Attachment, EraseCounters, PebCounts, PebState, VolumeInfo, VolumeMap};
+use eraseblock_ubi::{
+    Attachment, EraseCounters, FastmapStatus, PebCounts, PebState, VolumeInfo, VolumeMap,
+};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::node::Superblock;
@@ -70,6 +73,8 @@ pub(super) struct UbiReport {
     pub blocks: PebCounts,
     pub erase_counters: EraseCounters,
     pub available_lebs: Option<u32>,
+    /// Whether attaching can use a fastmap, and why not.
+    pub fastmap: FastmapStatus,
     /// Why Linux would not attach it.
     pub linux_refuses: Option<String>,
     pub volumes: Vec<VolumeReport>,
@@ -156,10 +161,11 @@ pub(super) struct UbifsState {
 
 impl UbiReport {
     /// Everything but the volumes.
-    pub(super) fn of(image: &UbiImage) -> Self {
+    pub(super) fn of(image: &UbiImage) -> Result<Self, Failure> {
         let found = image.attachment();
         let layout = &found.layout;
-        Self {
+        Ok(Self {
+            fastmap: image.ubi.fastmap_status()?,
             path: image.path.display().to_string(),
             file_size: image.file_size,
             start: image.start,
@@ -178,7 +184,7 @@ impl UbiReport {
             linux_refuses: found.linux_refuses.as_ref().map(|why| why.message.clone()),
             volumes: Vec::new(),
             map: map_of(found),
-        }
+        })
     }
 }
 

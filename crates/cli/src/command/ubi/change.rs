@@ -5,9 +5,11 @@ use crate::args::{FlashTargetArgs, size32, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::target::flash::{self, Flash};
+use crate::target::peek;
+use crate::text;
 use clap::ValueEnum;
 use eraseblock_base::VolumeId;
-use eraseblock_ubi::{NewVolume, UbiDevice};
+use eraseblock_ubi::{NewVolume, UbiDevice, UbiError, VolumeInfo};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -88,8 +90,34 @@ pub(super) fn mkvol(args: &MkvolArgs, session: &mut Session) -> Result<(), Failu
         alignment: args.alignment,
         flags: if args.skip_check { VolumeFlags::SKIP_CHECK } else { VolumeFlags::default() },
     };
-    ubi.create_volume(&volume).context(flash.path.display())?;
-    settle(&flash, &ubi, session)
+    ubi.create_volume(&volume).map_err(|error| no_room(&flash, &ubi, error, &args.flash))?;
+    settle(&args.flash, &flash, &ubi, session)
+}
+
+/// An error with the next step, if there are too few LEBs.
+fn no_room(flash: &Flash, ubi: &UbiDevice, error: UbiError, args: &FlashTargetArgs) -> Failure {
+    let is_full = matches!(error, UbiError::NoSpace { .. });
+    let failure = Failure::from(error).context(flash.path.display());
+    if !is_full {
+        return failure;
+    }
+    let volumes = ubi.volumes();
+    let largest = volumes.iter().max_by_key(|volume| volume.reserved_lebs);
+    let failure = match largest {
+        Some(volume) => {
+            let name = text::name(volume.name.as_bytes());
+            let lebs = text::count(u64::from(volume.reserved_lebs), "LEB", "LEBs");
+            failure.hint(format!(
+                "`{name}` has {lebs} (with the flag autoresize a volume takes all free LEBs at the \
+                 first attach); `eraseblock ubi rsvol` makes it smaller"
+            ))
+        }
+        None => failure,
+    };
+    match flash.size_hint(args) {
+        Some(hint) => failure.also(hint),
+        None => failure,
+    }
 }
 
 /// Arguments of `ubi rmvol`.
@@ -110,7 +138,7 @@ pub(super) fn rmvol(args: &RmvolArgs, session: &mut Session) -> Result<(), Failu
         let id = find(&flash, &ubi, volume)?;
         ubi.remove_volume(id).context(flash.path.display())?;
     }
-    settle(&flash, &ubi, session)
+    settle(&args.flash, &flash, &ubi, session)
 }
 
 /// Arguments of `ubi rsvol`.
@@ -132,8 +160,38 @@ pub(super) fn rsvol(args: &RsvolArgs, session: &mut Session) -> Result<(), Failu
     let info = flash::find(&ubi, args.volume.as_bytes()).context(&path)?;
     let all = info.reserved_lebs + ubi.available_lebs();
     let lebs = args.size.lebs(info.usable_leb_size, all)?;
-    ubi.resize_volume(info.id, lebs).context(&path)?;
-    settle(&flash, &ubi, session)
+    if !args.flash.force {
+        keeps_content(&ubi, &info, lebs).context(&path)?;
+    }
+    ubi.resize_volume(info.id, lebs).map_err(|error| no_room(&flash, &ubi, error, &args.flash))?;
+    settle(&args.flash, &flash, &ubi, session)
+}
+
+/// Refuses a size below what is in the volume.
+fn keeps_content(ubi: &UbiDevice, info: &VolumeInfo, lebs: u32) -> Result<(), Failure> {
+    if lebs >= info.reserved_lebs {
+        return Ok(());
+    }
+    let content = peek::content(&ubi.volume(info.id)?);
+    let (what, needed) = match &content {
+        peek::Content::Ubifs(sb) => ("a UBIFS", sb.leb_cnt),
+        _ if info.kind == VolumeKind::Static => ("data", info.used_lebs),
+        _ => ("data", info.highest_leb.map_or(0, |highest| highest + 1)),
+    };
+    if needed <= lebs {
+        return Ok(());
+    }
+    let size = |lebs: u32| {
+        let count = text::count(u64::from(lebs), "LEB", "LEBs");
+        format!("{count}, {}", text::size(u64::from(lebs) * u64::from(info.usable_leb_size)))
+    };
+    let name = text::name(info.name.as_bytes());
+    Err(Failure::new(format!(
+        "volume `{name}` holds {what} of {}; the new size is {}",
+        size(needed),
+        size(lebs)
+    ))
+    .hint("--force shrinks the volume all the same, and what lies after its new end is lost"))
 }
 
 /// Arguments of `ubi rename`.
@@ -158,7 +216,7 @@ pub(super) fn rename(args: &RenameArgs, session: &mut Session) -> Result<(), Fai
         renames.push((find(&flash, &ubi, old)?, name(new)?));
     }
     ubi.rename_volumes(&renames).context(flash.path.display())?;
-    settle(&flash, &ubi, session)
+    settle(&args.flash, &flash, &ubi, session)
 }
 
 fn find(flash: &Flash, ubi: &UbiDevice, volume: &OsStr) -> Result<VolumeId, Failure> {

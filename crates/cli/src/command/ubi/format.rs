@@ -26,11 +26,15 @@ pub(super) struct FormatArgs {
 
 /// Formats.
 pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failure> {
-    let flash =
-        if args.block_device { Flash::make(&args.flash) } else { Flash::open(&args.flash, true) }?;
+    // What is on it goes: it says nothing about the size either.
+    let target = FlashTargetArgs { as_it_is: true, ..args.flash.clone() };
+    let flash = if args.block_device { Flash::make(&target) } else { Flash::open(&target, true) }?;
     flash.refuse_volume()?;
     let layout = flash.layout_or_usual(&args.flash.sizes)?;
     let path = flash.path.display();
+    if args.flash.fastmap {
+        flash.check_fastmap(&layout)?;
+    }
     let image_seq = match (args.image_seq, flash.layout) {
         (Some(number), _) => number,
         (None, Some(layout)) => {
@@ -45,9 +49,11 @@ pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failur
         })?),
         None => None,
     };
-    let report = format(&flash.device, &layout, &FormatOptions { image_seq, erase_count });
-    let report = report.context(&path)?;
+    let fastmap = args.flash.fastmap;
+    let options = FormatOptions { image_seq, erase_count, fastmap };
+    let report = format(&flash.device, &layout, &options).context(&path)?;
     flash.device.sync().context(&path)?;
+    flash.keep();
     if session.options.json {
         return session.json(&report);
     }

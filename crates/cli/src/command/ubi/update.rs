@@ -48,7 +48,7 @@ pub(super) fn run(args: &UpdateArgs, session: &mut Session) -> Result<(), Failur
     let updated = ubi.update_volume(info.id, len, &mut *reader);
     bar.finish_and_clear();
     updated.context(flash.path.display())?;
-    settle(&flash, &ubi, session)
+    settle(&args.flash, &flash, &ubi, session)
 }
 
 /// The content with its length, which an update must know beforehand: what comes through a pipe is

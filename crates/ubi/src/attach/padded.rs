@@ -1,0 +1,66 @@
+//! The flash that an image is made for, where the image is shorter: the blocks after its end read as
+//! erased. Nothing is written.
+
+use eraseblock_base::{Geometry, Peb};
+use eraseblock_mtd::file::locate;
+use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+
+/// A device with more blocks than what it reads from.
+#[derive(Debug)]
+pub(super) struct Padded<'a> {
+    inner: &'a dyn Mtd,
+    geometry: Geometry,
+}
+
+impl<'a> Padded<'a> {
+    /// `inner` with `peb_count` blocks; `None` if that is no geometry.
+    pub(super) fn new(inner: &'a dyn Mtd, peb_count: u32) -> Option<Self> {
+        let old = inner.geometry();
+        let (kind, peb_size) = (old.kind(), old.peb_size());
+        let (page, subpage, oob) = (old.min_io(), old.subpage(), old.oob_size());
+        let geometry = Geometry::new(kind, peb_size, peb_count, page, subpage, oob).ok()?;
+        Some(Self { inner, geometry })
+    }
+
+    fn refuse<T>(&self, addr: u64, operation: &'static str) -> Result<T, MtdError> {
+        Err(MtdError::ReadOnly { at: locate(&self.geometry, addr), operation })
+    }
+
+    fn is_inside(&self, peb: Peb) -> bool {
+        peb.get() < self.inner.geometry().peb_count()
+    }
+}
+
+impl Mtd for Padded<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        let there = self.inner.geometry().size().saturating_sub(addr);
+        let there = usize::try_from(there).unwrap_or(usize::MAX).min(buf.len());
+        let (stored, missing) = buf.split_at_mut(there);
+        missing.fill(0xFF);
+        if stored.is_empty() { Ok(ReadOutcome::CLEAN) } else { self.inner.read(addr, stored) }
+    }
+
+    fn program(&self, addr: u64, _data: &[u8]) -> Result<(), MtdError> {
+        self.refuse(addr, "program")
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        self.refuse(self.geometry.address_of(peb), "erase")
+    }
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        if self.is_inside(peb) { self.inner.is_bad(peb) } else { Ok(false) }
+    }
+
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        self.refuse(self.geometry.address_of(peb), "marking a block bad")
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        Ok(())
+    }
+}
