@@ -5,6 +5,7 @@
 //! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest, and mount
 //!   them in turns with Linux.
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
+//! - `ubi-fastmap` has Linux attach images by the fastmap that we wrote.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
 //! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
 
@@ -18,6 +19,7 @@ mod jffs2_writes;
 mod linux_writes;
 mod mounts_ours;
 mod ubi_chips;
+mod ubi_fastmap;
 mod views;
 mod we_read;
 mod we_write;
@@ -119,6 +121,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     names.extend(host_devices::names());
     names.extend(host_mounts::names());
     names.extend(ubi_chips::names());
+    names.extend(ubi_fastmap::names());
     names.extend(mounts_ours::names());
     names.extend(jffs2_ours::names());
     names.extend(we_write::names());
@@ -141,6 +144,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     host_devices::run(&guest, &paths, &mut checks)?;
     host_mounts::run(&guest, &paths, &mut checks)?;
     ubi_chips::run(&guest, &paths, &mut checks)?;
+    ubi_fastmap::run(&guest, &paths, &mut checks)?;
     mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
     jffs2_ours::run(&guest, &paths, &mut checks)?;
     we_write::run(&guest, &paths, &mut checks)?;

@@ -143,14 +143,14 @@ pub(crate) fn run(
 
 /// The trees that images are made of, and their manifests as the host lists them.
 #[derive(Debug)]
-struct Sources {
-    small: (PathBuf, String),
+pub(super) struct Sources {
+    pub(super) small: (PathBuf, String),
     big: (PathBuf, String),
-    firmware: PathBuf,
+    pub(super) firmware: PathBuf,
 }
 
 impl Sources {
-    fn make(paths: &Paths) -> Result<Self> {
+    pub(super) fn make(paths: &Paths) -> Result<Self> {
         let top = paths.work.join("sources");
         let _ = fs::remove_dir_all(&top);
         fs::create_dir_all(&top)?;
