@@ -113,7 +113,7 @@ fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; nobody has that number, so that it stays one.
+/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; no user has that number, so that GNU tar writes no name.
 fn list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (1, 6, u32::MAX),
