@@ -126,6 +126,28 @@ fn a_reopened_chip_is_the_same_chip() {
 }
 
 #[test]
+fn a_snapshot_in_a_file_is_the_same_chip() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chip");
+    for config in [mini(), large(), nor()] {
+        let is_nand = config.is_nand();
+        let chip = Chip::new(config);
+        chip.program(0, &pattern(2048, 1)).unwrap();
+        chip.erase(P1).unwrap();
+        if is_nand {
+            chip.mark_bad(Peb::new(2)).unwrap();
+        }
+        chip.set_plan(FaultPlan::new(1).with(chip.next_event(), Fault::Cut(Variant::E4)));
+        assert!(chip.erase(P0).is_err());
+        let snapshot = chip.snapshot();
+        snapshot.save(&path).unwrap();
+        let opened = Chip::open(&path).unwrap();
+        assert!(opened.snapshot().same_flash(&snapshot));
+        assert_eq!((opened.counters(), opened.next_event()), (chip.counters(), chip.next_event()));
+    }
+}
+
+#[test]
 fn erased_blocks_are_holes() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().unwrap();
