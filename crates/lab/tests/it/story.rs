@@ -71,8 +71,7 @@ fn both_cuts_of_a_recovery_are_told() {
     let mut told = 0;
     for first in ids {
         let next = first.cuts[0].0 + 1;
-        let Ok(explained) =
-            powercut::explain(&first.then(next, "P3".parse().unwrap()), &options)
+        let Ok(explained) = powercut::explain(&first.then(next, "P3".parse().unwrap()), &options)
         else {
             continue;
         };
