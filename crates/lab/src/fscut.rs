@@ -23,6 +23,7 @@ mod target;
 mod tree;
 mod ubifs;
 mod witness;
+mod words;
 mod workload;
 
 #[cfg(test)]
@@ -32,7 +33,7 @@ mod toy;
 
 pub use crate::cuts::Cut;
 pub use bugs::{BugHunt, Planted, Shown, jffs2_bugs, ubifs_bugs};
-pub use engine::{explore, replay};
+pub use engine::{explain, explore, replay};
 pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
@@ -41,6 +42,7 @@ pub use ubifs::{big_lpt_ubifs, sabotaged_ubifs, tight_ubifs, ubifs};
 pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count};
 
+use crate::story::Story;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -126,6 +128,15 @@ pub struct FsViolation {
     pub rule: &'static str,
     /// What was found and what was expected.
     pub message: String,
+}
+
+/// A state judged again, and how it came about.
+#[derive(Clone, Debug)]
+pub struct FsExplained {
+    /// The broken rule, if one is.
+    pub violation: Option<FsViolation>,
+    /// How it came about; of a sequence without a cut only its operations.
+    pub story: Story,
 }
 
 /// Why nothing could be tried.

@@ -5,3 +5,4 @@ mod cuts;
 pub mod figures;
 pub mod fscut;
 pub mod powercut;
+pub mod story;

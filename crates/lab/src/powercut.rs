@@ -15,10 +15,11 @@ mod shape;
 mod workload;
 
 pub use campaign::{Campaign, Caught, Summary, bugs, campaign};
-pub use engine::{replay, ubi};
+pub use engine::{explain, replay, ubi};
 pub use id::ReplayId;
 pub use shape::Shape;
 
+use crate::story::Story;
 use eraseblock_ubi::sabotage::Sabotage;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,6 +104,15 @@ pub struct Violation {
     pub rule: &'static str,
     /// What was found and what was expected.
     pub message: String,
+}
+
+/// A state judged again, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The broken rule, if one is.
+    pub violation: Option<Violation>,
+    /// How it came about.
+    pub story: Story,
 }
 
 /// Why nothing could be tried.

@@ -88,8 +88,9 @@ impl Chip {
         Self::from_file(file, config)
     }
 
-    /// The chip in a file that is only read: programs and erases fail, counts of reads are lost.
-    /// Others may have it open.
+    /// The chip in a file that is only read: programs and erases are refused
+    /// ([`MtdError::ReadOnly`]). What reading changes, counts of reads and cells that decay, is
+    /// forgotten when the chip is closed. Others may have it open.
     pub fn open_read_only(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, false)?;
         Self::from_file(file, config)
@@ -191,6 +192,7 @@ impl Chip {
     /// Makes the power go off at an event to come, also for those who open the chip's file later;
     /// `None` takes that back. Replaces the fault plan but for retention.
     pub fn arm_cut(&self, cut: Option<ArmedCut>) -> Result<(), MtdError> {
+        self.check_writable("arming a power cut")?;
         let seed = cut.map_or(0, |cut| cut.seed);
         let retention = self.retention();
         self.set_plan(FaultPlan { cut, retention, ..FaultPlan::new(seed) });
@@ -200,6 +202,7 @@ impl Chip {
     /// Makes bits leak, also for those who open the chip's file later; `None` makes the cells hold
     /// for ever. The rest of the fault plan stays.
     pub fn set_retention(&self, retention: Option<Retention>) -> Result<(), MtdError> {
+        self.check_writable("a change of retention")?;
         let mut inner = self.exclusive();
         let plan = FaultPlan { retention, ..(*inner.state.plan).clone() };
         inner.state.set_plan(plan);
@@ -214,10 +217,15 @@ impl Chip {
 
     /// Lets as much time pass as `events` events take, without any.
     pub fn pass_time(&self, events: u64) -> Result<(), MtdError> {
+        self.check_writable("passing of time")?;
         let mut inner = self.exclusive();
         inner.state.idle = inner.state.idle.saturating_add(events);
         drop(inner);
         self.save_whole()
+    }
+
+    fn check_writable(&self, operation: &'static str) -> Result<(), MtdError> {
+        self.shared().state.check_writable(Location::Whole, operation)
     }
 
     fn save_whole(&self) -> Result<(), MtdError> {
@@ -327,6 +335,7 @@ impl Chip {
         self.check_peb(peb, "erase")?;
         let mut inner = self.exclusive();
         inner.state.check_power()?;
+        inner.state.check_writable(Location::peb(peb), "erase")?;
         let before = inner.before(&self.tally);
         let result = inner.state.erase(&self.tally, peb);
         inner.record(before, || EventKind::Erase { peb });
@@ -340,6 +349,7 @@ impl Chip {
         }
         let mut inner = self.exclusive();
         inner.state.check_power()?;
+        inner.state.check_writable(Location::peb(peb), "mark bad")?;
         let before = inner.before(&self.tally);
         let result = inner.state.mark_bad(&self.tally, peb);
         inner.record(before, || EventKind::MarkBad { peb });
@@ -349,6 +359,7 @@ impl Chip {
     fn program_page(&self, write: &PageWrite) -> Result<(), MtdError> {
         let mut inner = self.exclusive();
         inner.state.check_power()?;
+        inner.state.check_writable(write.at(self.config.page), "program")?;
         let before = inner.before(&self.tally);
         let result = inner.state.program(&self.tally, write);
         inner.record(before, || EventKind::Program {

@@ -6,6 +6,8 @@
 //!    operation, or a page that was written but does not count yet, as a power cut does.
 //! 2. Only one process has the file open for writing: it holds the file's lock.
 //! 3. Every record read is checked (sequence, length, checksum, ranges) before it is believed.
+//! 4. A file opened for reading is never written: what reading changes of a chip, such as cells
+//!    that decay, is kept in memory until it is closed.
 
 mod layout;
 mod record;
@@ -114,6 +116,7 @@ pub(crate) struct ChipFile {
     file: File,
     path: PathBuf,
     layout: Layout,
+    writable: bool,
     copies: Mutex<Copies>,
 }
 
@@ -128,7 +131,7 @@ impl ChipFile {
         file.set_len(0).map_err(fail)?;
         file.set_len(layout.file_size()).map_err(fail)?;
         file.write_all_at(&layout::encode_header(config), 0).map_err(fail)?;
-        Ok(Self::with(file, path, layout, config))
+        Ok(Self::with(file, path, layout, config, true))
     }
 
     /// Opens a chip file, for writing or only for reading, and says what chip is in it.
@@ -146,13 +149,18 @@ impl ChipFile {
         })?;
         let config = layout::decode_header(&header)?;
         let layout = Layout::of(&config)?;
-        Ok((Self::with(file, path, layout, &config), config))
+        Ok((Self::with(file, path, layout, &config, write), config))
     }
 
-    fn with(file: File, path: &Path, layout: Layout, config: &ChipConfig) -> Self {
+    fn with(file: File, path: &Path, layout: Layout, config: &ChipConfig, writable: bool) -> Self {
         let slots = vec![1; config.geometry.peb_count() as usize];
         let copies = Mutex::new(Copies { sequence: 1, state: 1, slots });
-        Self { file, path: path.to_owned(), layout, copies }
+        Self { file, path: path.to_owned(), layout, writable, copies }
+    }
+
+    /// Whether the file was opened for writing.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// Reads everything but the cells.
@@ -213,8 +221,11 @@ impl ChipFile {
         Ok(record::check(&head, payload, copy))
     }
 
-    /// Writes a block's record to the older of its copies.
+    /// Writes a block's record to the older of its copies, if the file may be written.
     pub(crate) fn write_slot(&self, peb: Peb, slot: &Slot) -> io::Result<()> {
+        if !self.writable {
+            return Ok(());
+        }
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = 1 - copies.slots[peb.index()];
         let bytes = record::encode(copies.sequence, &record::encode_slot(slot));
@@ -225,8 +236,12 @@ impl ChipFile {
         Ok(())
     }
 
-    /// Writes the record of the chip as a whole to the older of its copies.
+    /// Writes the record of the chip as a whole to the older of its copies, if the file may be
+    /// written.
     pub(crate) fn write_state(&self, state: &State, counters: &Counters) -> io::Result<()> {
+        if !self.writable {
+            return Ok(());
+        }
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let copy = 1 - copies.state;
         let bytes = record::encode(copies.sequence, &record::encode_state(state, counters));

@@ -3,8 +3,11 @@
 use crate::chip::Chip;
 use crate::config::ChipConfig;
 use crate::counters::Counters;
+use crate::file::{ChipFile, ChipFileError};
 use crate::state::State;
+use crate::store::Slot;
 use eraseblock_base::Peb;
+use std::path::Path;
 
 /// Everything about a chip at one moment. It shares its blocks with the chip until either changes.
 #[derive(Clone, Debug)]
@@ -17,6 +20,25 @@ impl Snapshot {
     /// A chip of its own that goes on from here, in memory.
     pub fn to_chip(&self) -> Chip {
         Chip::from_snapshot(self)
+    }
+
+    /// Writes the chip into a new file; an existing file is replaced.
+    pub fn save(&self, path: &Path) -> Result<(), ChipFileError> {
+        let file = ChipFile::create(path, &self.state.config)?;
+        let stride = self.state.config.stride();
+        let fail = |source| ChipFileError::io(path, "write", source);
+        for peb in self.state.config.geometry.pebs() {
+            let slot = self.state.store.get(peb);
+            // Cells count only when the record of their block is there.
+            let cells = slot.block.as_ref().map_or(&[][..], |block| &block.cells);
+            for (page, cells) in (0..).zip(cells.chunks(stride)) {
+                file.write_cells(peb, page, cells).map_err(fail)?;
+            }
+            if *slot != Slot::default() {
+                file.write_slot(peb, slot).map_err(fail)?;
+            }
+        }
+        file.write_state(&self.state, &self.counters).map_err(fail)
     }
 
     /// What the chip is.

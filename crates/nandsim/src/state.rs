@@ -5,7 +5,9 @@
 //! 2. While the power is off nothing changes but the fault plan.
 //! 3. `Slot::bad` agrees with the marker bytes on the medium, except for a torn mark, and except
 //!    on chips without out-of-band bytes, where it is the only record.
-//! 4. With a file behind the chip, every change is in the file before the operation returns.
+//! 4. With a file behind the chip, every change is in the file before the operation returns. Where
+//!    the file may only be read, programs and erases are refused, and what reads change (cells that
+//!    decay) is kept in memory alone.
 
 mod damage;
 mod erase;
@@ -77,6 +79,18 @@ impl State {
 
     pub(crate) fn check_power(&self) -> Result<(), MtdError> {
         if self.powered { Ok(()) } else { Err(MtdError::PowerOff) }
+    }
+
+    /// Refuses what changes a chip whose file may only be read.
+    pub(crate) fn check_writable(
+        &self,
+        at: Location,
+        operation: &'static str,
+    ) -> Result<(), MtdError> {
+        match &self.file {
+            Some(file) if !file.is_writable() => Err(MtdError::ReadOnly { at, operation }),
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the plan; its counts start anew, but not the age of the pages.
@@ -214,7 +228,8 @@ impl State {
         self.store.get_mut(peb).faults_mut().pages.entry(page).or_default()
     }
 
-    /// Writes what changed in a block, and the chip's own state, to the file behind the chip.
+    /// Writes what changed in a block, and the chip's own state, to the file behind the chip, unless
+    /// the file may only be read.
     pub(crate) fn persist(&self, peb: Peb, tally: &Tally) -> Result<(), MtdError> {
         let Some(file) = &self.file else { return Ok(()) };
         let written = file

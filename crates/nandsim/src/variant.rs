@@ -81,6 +81,42 @@ impl Variant {
         matches!(self, Self::P5 { .. } | Self::E3 | Self::E4 | Self::B1)
     }
 
+    /// What it leaves, in words.
+    pub fn meaning(self) -> String {
+        let fixed = match self {
+            Self::P0 => "nothing was programmed",
+            Self::P1 => "everything was programmed, but the caller never heard",
+            Self::P2(Prefix::One) => "the first byte was programmed",
+            Self::P2(Prefix::Subpage) => "the first sub-page was programmed",
+            Self::P2(Prefix::Half) => "the first half was programmed",
+            Self::P2(Prefix::AllButOne) => "all bytes but the last were programmed",
+            Self::P3 => "each bit to be cleared is cleared or is not",
+            Self::P4 => "garbage in every codeword touched",
+            Self::P5 { good_reads } => {
+                return format!(
+                    "everything was programmed; it reads well {good_reads} times, is then corrected \
+                     once, and is never readable again"
+                );
+            }
+            Self::P6 { zero_bits } => {
+                return format!("as before, with {zero_bits} bits of one codeword cleared");
+            }
+            Self::P7Data => "the data was programmed, its error correction code was not",
+            Self::P7Oob => "the out-of-band bytes were programmed, the data was not",
+            Self::E0 => "nothing was erased",
+            Self::E1 => "the block was erased",
+            Self::E2 { scattered: false } => {
+                "the first pages were erased, one is mixed, the rest is old"
+            }
+            Self::E2 { scattered: true } => "every page is erased, mixed or old by itself",
+            Self::E3 => "it reads as erased at first, then bits appear; a program into it fails",
+            Self::E4 => "the old content is readable at first, then decays",
+            Self::E5 => "zero-filled from the end, not erased",
+            Self::B1 => "the mark is torn: every power-on decides whether the block is bad",
+        };
+        fixed.to_owned()
+    }
+
     /// Every variant that applies to an event on a chip, in a fixed order.
     pub fn for_event(event: &EventKind, config: &ChipConfig) -> Vec<Self> {
         match event {

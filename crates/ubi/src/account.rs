@@ -86,7 +86,11 @@ impl Accounting {
         if promised == self.good.saturating_sub(self.corrupted) {
             return Ok(());
         }
-        Err(format!("the books do not balance: {self:?}"))
+        Err(format!(
+            "the books do not balance: {} blocks available, {} reserved and {} kept for bad ones, \
+             of {} good ones less {} corrupted",
+            self.available, self.reserved, self.beb_reserved, self.good, self.corrupted
+        ))
     }
 }
 

@@ -64,7 +64,10 @@ impl<'a> Scanner<'a> {
             NODE_MAGIC => {}
             _ => {
                 let run = rest.iter().take(28).take_while(|byte| **byte == PADDING_BYTE).count();
-                if run == 0 || run % 8 != 0 {
+                // Nodes begin at multiples of 8, so a run is as long as that. What follows may
+                // begin with the same byte by chance: a torn page after one that padding fills.
+                let run = run - run % NODE_ALIGN as usize;
+                if run == 0 {
                     return Err(Stop::Garbage);
                 }
                 self.offset += run as u32;

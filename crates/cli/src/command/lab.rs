@@ -2,6 +2,7 @@
 
 mod figures;
 mod filesystems;
+mod story;
 mod ubi;
 
 use crate::args::size64;
@@ -9,7 +10,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Subcommand, ValueEnum};
 use eraseblock_base::{Findings, Location};
-use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Arguments of `lab`.
@@ -24,7 +25,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     /// Cut the power at every flash event, in every way, and judge what comes up
     Powercut(PowercutArgs),
-    /// Judge one state again
+    /// Judge one state again and explain it: operations, flash events, what was seen, the rule
     Replay(ReplayArgs),
     /// Count what attaching, writing and wear cost on simulated chips
     Figures(FiguresArgs),
@@ -121,6 +122,9 @@ pub(crate) struct ReplayArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
+    /// Save the chip just before the last cut as FILE.before, and as the cut left it as FILE.after
+    #[arg(long, value_name = "FILE")]
+    pub chip: Option<PathBuf>,
 }
 
 /// Does what was asked.
@@ -144,21 +148,6 @@ fn violation(session: &mut Session, id: &str, rule: &str, message: &str) {
     let mut findings = Findings::new();
     findings.error(Location::Whole, "violation", format!("{id}: {rule}: {message}"));
     session.report(findings);
-}
-
-/// Tells what a state that was judged again came to: the rule it breaks and how, if it does.
-fn verdict(session: &mut Session, id: &str, found: Option<(&str, &str)>) -> Result<(), Failure> {
-    if let Some((rule, message)) = found {
-        violation(session, id, rule, message);
-    }
-    if session.options.json {
-        let found = found.map(|(rule, message)| json!({ "rule": rule, "message": message }));
-        return session.json(&json!({ "id": id, "violation": found }));
-    }
-    match found {
-        Some(_) => Ok(()),
-        None => session.lines([format!("{id}: nothing wrong")]),
-    }
 }
 
 /// The number that ends a campaign's summary.

@@ -152,6 +152,36 @@ fn an_armed_cut_comes_once() {
     sample.ok(&["ubi", "rsvol", "c", "data", "--lebs", "60"]);
 }
 
+/// Reading cells that decay changes a chip. A command that had its file open for reading failed
+/// with `write failed: Bad file descriptor`, and `check` advised to make a new file system.
+#[test]
+fn decaying_cells_are_read_without_writing_the_file() {
+    let sample = with_volume();
+    let sizes = ["--peb", "16KiB", "--page", "512", "--max-lebs", "60"];
+    sample.ok(&[&["mkfs", "ubifs", "src", "-o", "r"][..], &sizes].concat());
+    sample.ok(&["ubi", "update", "c:data", "r"]);
+    sample.ok(&["put", "c:data", "src/bin/tool", "/tool"]);
+    for (after, program, erase) in [(2, "P5r1", "E3"), (9, "P5r2", "E4"), (22, "P5r1", "E3")] {
+        fs::copy(sample.path("c"), sample.path("cut")).unwrap();
+        let after = after.to_string();
+        let cut = ["--after", &after, "--program", program, "--erase", erase];
+        sample.ok(&[&["chip", "cut", "cut"][..], &cut].concat());
+        assert_eq!(sample.run(&["put", "cut:data", "src/bin/tool", "/again"]).code, 3);
+        let before = fs::read(sample.path("cut")).unwrap();
+        for command in [
+            &["info", "cut"][..],
+            &["ls", "cut"],
+            &["check", "cut"],
+            &["ubi", "wear", "cut"],
+            &["chip", "stats", "cut"],
+            &["cat", "cut", "/tool"],
+        ] {
+            sample.ok(command);
+            assert!(fs::read(sample.path("cut")).unwrap() == before, "{command:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_with_a_hint() {
     let sample = with_volume();

@@ -3,6 +3,7 @@
 use super::history::{History, Version};
 use super::target::{Order, Rules};
 use super::tree::{Inode, Tree, read_content};
+use super::words;
 use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -112,8 +113,9 @@ fn check_inode(
         .filter_map(|version| version.model.attr(ino).ok().map(|attr| (version.as_ref(), attr)))
         .collect();
     if !attrs.iter().any(|(_, attr)| same_attr(&inode.attr, attr, rules, times)) {
-        let newest = attrs.last().map(|(_, attr)| attr);
-        let message = format!("{:?}, newest {newest:?}", inode.attr);
+        let newest = attrs.last().map(|(_, attr)| words::attr(attr));
+        let newest = newest.unwrap_or_else(|| "no such inode".to_owned());
+        let message = format!("{}; in the newest version {newest}", words::attr(&inode.attr));
         return Err(("attributes", message));
     }
     if inode.attr.kind != FileKind::Regular {
@@ -148,8 +150,8 @@ fn check_size(size: u64, attrs: &[(&Version, Attr)], rules: &Rules) -> Result<()
     if sizes().any(|other| other == size) || (end_of_piece && least < size && size < most) {
         return Ok(());
     }
-    let sizes: Vec<u64> = sizes().collect();
-    Err(("size", format!("{size} bytes, versions have {sizes:?}")))
+    let sizes: Vec<String> = sizes().map(|size| size.to_string()).collect();
+    Err(("size", format!("{size} bytes; it has had {}", sizes.join(", "))))
 }
 
 fn check_content(
@@ -173,8 +175,11 @@ fn check_content(
     });
     let Some(number) = broken else { return Ok(()) };
     let block = block(bytes, number);
-    let first = &block[..block.len().min(16)];
-    let message = format!("block {number} is of no version that may be seen: starts {first:02x?}");
+    let first: Vec<String> = block.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let message = format!(
+        "block {number} is of no version that may be seen: it begins with {}",
+        first.join(" ")
+    );
     Err(("content", message))
 }
 

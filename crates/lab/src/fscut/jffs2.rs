@@ -1,10 +1,11 @@
 //! JFFS2 on small chips, judged.
 
 use super::target::{Mounted, Order, Rules, Target};
+use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::rw::sabotage::Sabotage;
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
-use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_nandsim::{Chip, ChipConfig, Recorded};
 use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
 use std::sync::Arc;
 
@@ -71,6 +72,10 @@ impl Target for Jffs2Target {
         };
         let config = ChipConfig::of_geometry(geometry.map_err(|error| error.to_string())?);
         Ok(Chip::new(config.map_err(|error| error.to_string())?))
+    }
+
+    fn describe(&self, event: &Recorded) -> String {
+        flash::on_jffs2(event)
     }
 
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {

@@ -5,7 +5,9 @@ use super::allowed::{Allowed, Broken, Look};
 use super::id::CutId;
 use super::target::{Mounted, Rules, Target};
 use super::tree::Tree;
+use super::words;
 use crate::cuts::Cut;
+use crate::story::Diary;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
 use eraseblock_vfs::{
     Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
@@ -20,6 +22,8 @@ pub(crate) struct Case<'a> {
     pub(crate) allowed: &'a Allowed,
     /// Mount read-only, too, and check the structure after what was written since, too.
     pub(crate) closely: bool,
+    /// Takes down what every mount sees, if that is wanted.
+    pub(crate) diary: Option<&'a Diary>,
 }
 
 /// Of the file that shows that a file system is alive.
@@ -43,7 +47,7 @@ impl Case<'_> {
         let chip = Arc::new(chip);
         chip.power_on();
         chip.set_recording(keep_events);
-        let verdict = self.mount(&chip).and_then(|mounted| {
+        let verdict = self.mount(&chip, "first mount").and_then(|mounted| {
             settle(mounted.fs())?;
             events = chip.take_recording();
             chip.set_recording(false);
@@ -99,13 +103,44 @@ impl Case<'_> {
             }
             chip.power_on();
             let look = Look { skip_root_times: true, ..self.look() };
-            verdict = self.mount(chip).and_then(|mounted| self.recovered(chip, mounted, look));
+            let mounted =
+                self.mount(chip, "a later mount: cells decay until they stay as they are");
+            verdict = mounted.and_then(|mounted| self.recovered(chip, mounted, look));
         }
         verdict
     }
 
-    fn mount(&self, chip: &Arc<Chip>) -> Result<Box<dyn Mounted>, Broken> {
-        self.target.mount(chip, false).map_err(|message| ("mount-refused", message))
+    fn mount(&self, chip: &Arc<Chip>, by: &str) -> Result<Box<dyn Mounted>, Broken> {
+        self.mount_as(chip, false, by).map_err(|message| ("mount-refused", message))
+    }
+
+    fn mount_as(
+        &self,
+        chip: &Arc<Chip>,
+        read_only: bool,
+        by: &str,
+    ) -> Result<Box<dyn Mounted>, String> {
+        let before = chip.next_event();
+        let mounted = self.target.mount(chip, read_only);
+        if let Some(diary) = self.diary {
+            let events = chip.next_event() - before;
+            diary.begin(by);
+            diary.note([format!("{events} flash events while mounting, from {before} on")]);
+            diary.note(mounted.as_ref().err().map(|message| format!("refused: {message}")));
+        }
+        mounted
+    }
+
+    /// Reads everything.
+    fn read(&self, fs: &dyn FileSystem) -> Result<Tree, Broken> {
+        let tree = Tree::read(fs, true);
+        if let Some(diary) = self.diary {
+            match &tree {
+                Ok(tree) => diary.note(words::tree(tree)),
+                Err(message) => diary.note([format!("cannot be read: {message}")]),
+            }
+        }
+        tree.map_err(|message| ("tree-unreadable", message))
     }
 
     fn recovered(
@@ -116,14 +151,14 @@ impl Case<'_> {
     ) -> Result<(), Broken> {
         check(mounted.as_ref())?;
         let fs = mounted.fs();
-        let seen = read(fs)?;
+        let seen = self.read(fs)?;
         self.allowed.permits(&seen, self.rules, look)?;
         let free = free_blocks(fs)?;
         let is_clear = alive(fs)?;
         let before = match (look.unstable, is_clear) {
             (true, _) => None,
             (false, true) => Some(seen),
-            (false, false) => Some(read(fs)?),
+            (false, false) => Some(self.read(fs)?),
         };
         fs.unmount().map_err(|error| ("unmount-failed", error.to_string()))?;
         drop(mounted);
@@ -132,11 +167,12 @@ impl Case<'_> {
 
     /// Mounting once more: the same tree but for the times of the root, and no space lost.
     fn again(&self, chip: &Arc<Chip>, before: Option<Tree>, free: u64) -> Result<(), Broken> {
-        let mounted = self.mount(chip).map_err(|(_, message)| ("second-mount-refused", message))?;
+        let mounted = self.mount_as(chip, false, "second mount, after a file was made and removed");
+        let mounted = mounted.map_err(|message| ("second-mount-refused", message))?;
         if self.closely {
             check(mounted.as_ref())?;
         }
-        let seen = read(mounted.fs())?;
+        let seen = self.read(mounted.fs())?;
         if let Some(mut before) = before {
             before.take_root_times_of(&seen);
             if before != seen {
@@ -159,10 +195,9 @@ impl Case<'_> {
         chip.power_on();
         let before = chip.next_event();
         let mounted = self
-            .target
-            .mount(&chip, true)
+            .mount_as(&chip, true, "read-only mount of the same state")
             .map_err(|message| ("read-only-mount-refused", message))?;
-        let seen = read(mounted.fs())?;
+        let seen = self.read(mounted.fs())?;
         self.allowed
             .permits(&seen, self.rules, self.look())
             .map_err(|(_, message)| ("read-only-tree", message))?;
@@ -178,14 +213,14 @@ fn check(mounted: &dyn Mounted) -> Result<(), Broken> {
     mounted.check().map_err(|message| ("structure", message))
 }
 
-fn read(fs: &dyn FileSystem) -> Result<Tree, Broken> {
-    Tree::read(fs, true).map_err(|message| ("tree-unreadable", message))
-}
-
 fn free_blocks(fs: &dyn FileSystem) -> Result<u64, Broken> {
     let counts = fs.stat_fs().map_err(|error| ("statfs", error.to_string()))?;
     if counts.blocks_free > counts.blocks || counts.blocks_available > counts.blocks_free {
-        return Err(("statfs", format!("{counts:?}")));
+        let message = format!(
+            "{} blocks, {} of them free, {} available",
+            counts.blocks, counts.blocks_free, counts.blocks_available
+        );
+        return Err(("statfs", message));
     }
     Ok(counts.blocks_available)
 }
@@ -210,7 +245,7 @@ fn alive(fs: &dyn WritableFileSystem) -> Result<bool, Broken> {
         Ok(true) => Ok(true),
         Ok(false) => Err(("dead", "what was written is not there".into())),
         Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(false),
-        Err(error) => Err(("dead", format!("{:?}: {error}", error.kind()))),
+        Err(error) => Err(("dead", error.to_string())),
     }
 }
 
@@ -232,10 +267,10 @@ fn explain(before: &Tree, after: &Tree) -> String {
     }
     let changed = after.inodes.iter().find(|(ino, inode)| before.inodes.get(ino) != Some(inode));
     let Some((ino, inode)) = changed else { return "other inode numbers".into() };
-    let was = before.inodes.get(ino);
-    let content = was.is_some_and(|was| was.content == inode.content);
-    let attr = was.map(|was| &was.attr);
-    format!("inode {ino}: {:?}, before {attr:?}; same content: {content}", inode.attr)
+    let Some(was) = before.inodes.get(ino) else { return format!("inode {ino} is new") };
+    let content = if was.content == inode.content { "the same" } else { "another" };
+    let (now, was) = (words::attr(&inode.attr), words::attr(&was.attr));
+    format!("inode {ino} has {now}, before it had {was}; its content is {content}")
 }
 
 /// Whether what a variant leaves may read differently from one time to the next.

@@ -4,13 +4,13 @@ use super::FsLabError;
 use super::allowed::{Allowed, Broken};
 use super::history::History;
 use super::target::{Mounted, Rules, Target};
+use super::words;
 use super::workload::random;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Rng, Snapshot};
 use eraseblock_vfs::ops::{Op, Slots, apply};
 use eraseblock_vfs::{FsError, FsErrorKind, ModelFs, same_tree};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 /// How often what happened.
@@ -115,7 +115,7 @@ impl<'a> Live<'a> {
             Ok(()) => during.push(op, &wanted),
             Err(_) => Ok(()),
         };
-        self.operations.push(format!("{}: {op:?}", self.number));
+        self.operations.push(format!("operation {}: {}", self.number, words::op(op)));
         self.chip.set_recording(true);
         let found = self.apply(op);
         let events = self.chip.take_recording();
@@ -136,7 +136,8 @@ impl<'a> Live<'a> {
             (Err(_), Err(_)) => {}
             _ => {
                 let (found, expected) = (answer(&found), answer(&expected));
-                step.problem = Some(("answer", format!("{op:?}: {found}, expected {expected}")));
+                let op = words::op(op);
+                step.problem = Some(("answer", format!("{op}: {found}, expected {expected}")));
             }
         }
         if matches!(op, Op::SyncFile(_) | Op::Sync | Op::ReadOnlyAndBack | Op::Restart) {
@@ -175,8 +176,9 @@ impl<'a> Live<'a> {
                 continue;
             }
             if self.apply(&op).is_ok() {
-                apply(&self.model, &mut self.slots.1, &op, self.number)
-                    .map_err(|error| prepare(format!("{op:?}: done, expected {error}")))?;
+                apply(&self.model, &mut self.slots.1, &op, self.number).map_err(|error| {
+                    prepare(format!("{}: done, expected {error}", words::op(&op)))
+                })?;
             }
             self.number += 1;
         }
@@ -207,9 +209,9 @@ impl<'a> Live<'a> {
     }
 }
 
-fn answer<T: Debug>(result: &Result<T, FsError>) -> String {
+fn answer(result: &Result<(), FsError>) -> String {
     match result {
-        Ok(value) => format!("{value:?}"),
-        Err(error) => format!("{:?}: {error}", error.kind()),
+        Ok(()) => "done".to_owned(),
+        Err(error) => format!("refused ({error})"),
     }
 }

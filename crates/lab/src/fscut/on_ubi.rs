@@ -3,9 +3,10 @@
 
 use super::target::{Mounted, Rules, Target};
 use crate::powercut::Shape;
+use crate::story::flash;
 use eraseblock_base::VolumeId;
 use eraseblock_mtd::LebDevice;
-use eraseblock_nandsim::Chip;
+use eraseblock_nandsim::{Chip, Recorded};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_vfs::WritableFileSystem;
@@ -106,6 +107,10 @@ impl Target for OnUbi {
         drop(mounted);
         ubi.flush().map_err(text)?;
         Ok(chip.snapshot().to_chip())
+    }
+
+    fn describe(&self, event: &Recorded) -> String {
+        flash::on_ubi(event, &self.shape.layout(), &flash::ubifs_nodes)
     }
 
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {

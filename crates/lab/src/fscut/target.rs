@@ -1,6 +1,7 @@
 //! What is judged: a file system on a simulated chip, and the promises it makes.
 
-use eraseblock_nandsim::Chip;
+use crate::story::flash;
+use eraseblock_nandsim::{Chip, Recorded};
 use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,6 +16,11 @@ pub trait Target: Sync + Debug {
 
     /// A new chip with an empty file system, unmounted cleanly.
     fn format(&self) -> Result<Chip, String>;
+
+    /// A flash event in words.
+    fn describe(&self, event: &Recorded) -> String {
+        flash::plain(event)
+    }
 
     /// Mounts what is on a chip that is powered on.
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;

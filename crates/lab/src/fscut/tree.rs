@@ -1,5 +1,6 @@
 //! A whole tree as the judge sees it.
 
+use super::words;
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{Attr, FileKind, FileSystem, FsError, Ino};
 use std::collections::btree_map::Entry;
@@ -59,11 +60,9 @@ impl Tree {
                 tree.add(fs, entry.ino, contents)?;
                 let kind = tree.inodes.get(&entry.ino).map(|inode| inode.attr.kind);
                 if kind != Some(entry.kind) {
-                    return Err(format!(
-                        "/{}: entry {:?}, inode {kind:?}",
-                        shown(path),
-                        entry.kind
-                    ));
+                    let kind = kind.map_or("not there", words::kind);
+                    let (path, entry) = (shown(path), words::kind(entry.kind));
+                    return Err(format!("/{path}: its entry says {entry}, its inode is {kind}"));
                 }
                 Ok(Descend::Yes)
             }
@@ -143,11 +142,13 @@ impl Tree {
             };
             let is = |inode: &Inode| (inode.attr.kind, inode.attr.rdev, inode.target.clone());
             if is(one) != is(two) {
-                return Err(format!("inode {ours} is {:?}, expected {:?}", is(one), is(two)));
+                let (found, expected) = (words::identity(one), words::identity(two));
+                return Err(format!("inode {ours} is {found}, expected {expected}"));
             }
             if one.xattrs != two.xattrs {
                 let names: Vec<String> = one.xattrs.keys().map(|name| shown(name)).collect();
-                return Err(format!("inode {ours} has other extended attributes: {names:?}"));
+                let names = names.join(", ");
+                return Err(format!("inode {ours} has other extended attributes: {names}"));
             }
         }
         Ok(pairs)

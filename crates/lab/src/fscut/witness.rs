@@ -98,7 +98,7 @@ impl<'a> Witness<'a> {
             }
         };
         self.number += 2;
-        self.operations.push(format!("{}: {op:?}", self.number));
+        self.operations.push(format!("operation {}: {}", self.number, super::words::op(&op)));
         let model = self.model.clone();
         let expected = apply(&model, &mut Slots::default(), &op, self.number);
         let mut history = self.history.clone();
@@ -119,7 +119,11 @@ impl<'a> Witness<'a> {
                 Ok(())
             }
             (Returned::Refused, Err(_)) | (Returned::NoSpace, _) => Ok(()),
-            (_, expected) => Err(format!("{:?}: {returned:?}, expected {expected:?}", pending.op)),
+            (_, expected) => {
+                let expected = if expected.is_ok() { "done" } else { "a refusal" };
+                let op = super::words::op(&pending.op);
+                Err(format!("{op}: {returned:?}, expected {expected}"))
+            }
         }
     }
 
@@ -130,8 +134,14 @@ impl<'a> Witness<'a> {
         let operations = self.operations[recent..].to_vec();
         let allowed = Allowed { operations, history: history.clone() };
         let id = self.id.clone();
-        let case =
-            Case { target: self.target, rules: &self.rules, id, allowed: &allowed, closely: true };
+        let case = Case {
+            target: self.target,
+            rules: &self.rules,
+            id,
+            allowed: &allowed,
+            closely: true,
+            diary: None,
+        };
         case.judge(chip, false).violation
     }
 

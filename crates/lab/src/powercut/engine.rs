@@ -3,7 +3,8 @@
 use super::judge::{Case, Verdict, is_unstable};
 use super::model::Allowed;
 use super::workload::{Bench, Step};
-use super::{LabError, Options, ReplayId, Report, Violation};
+use super::{Explained, LabError, Options, ReplayId, Report, Violation};
+use crate::story::{Diary, Story, flash, left_by};
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Variant};
@@ -236,16 +237,25 @@ fn hash_peb(chip: &Chip, peb: Peb, buffer: &mut Vec<u8>) -> u64 {
 
 /// Judges one state again; the broken rule, if one is.
 pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, LabError> {
+    explain(id, options).map(|explained| explained.violation)
+}
+
+/// Judges one state again and tells how it came about.
+pub fn explain(id: &ReplayId, options: &Options) -> Result<Explained, LabError> {
     let options = Options { shape: id.shape, seed: id.seed, ..options.clone() };
     let missing = || LabError::NoSuchEvent { id: id.clone() };
     let mut bench = Bench::new(&options)?;
     let (first, rest) = id.cuts.split_first().ok_or_else(missing)?;
+    let mut operations = Vec::new();
     loop {
         let step = bench.next();
-        let event = step.events.iter().find(|event| event.event.number == first.0);
-        if let Some(event) = event {
+        operations.push(step.allowed.operation.clone());
+        if step.events.iter().any(|event| event.event.number == first.0) {
+            let mut story = Story::default();
+            story.tell_operations(&operations);
             let case = Case::new(&options, id.clone(), &step.allowed);
-            return replay_from(case, id, event, rest);
+            let violation = replay_from(case, id, &step.events, rest, &mut story)?;
+            return Ok(Explained { violation, story });
         }
         let beyond = step.events.iter().any(|event| event.event.number > first.0);
         if beyond || step.problem.is_some() {
@@ -254,23 +264,29 @@ pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, Lab
     }
 }
 
-/// `case` is the state before `event`, with what it allows.
+/// `case` is the state before one of `events`, with what it allows.
 fn replay_from(
     case: Case<'_>,
     id: &ReplayId,
-    event: &Recorded,
+    events: &[Recorded],
     rest: &[(u64, Variant)],
+    story: &mut Story,
 ) -> Result<Option<Violation>, LabError> {
     let missing = || LabError::NoSuchEvent { id: id.clone() };
     let depth = id.cuts.len() - rest.len();
-    let id_here = ReplayId { cuts: id.cuts[..depth].to_vec(), ..id.clone() };
-    let variant = id.cuts[depth - 1].1;
+    let here = ReplayId { cuts: id.cuts[..depth].to_vec(), ..id.clone() };
+    let (number, variant) = id.cuts[depth - 1];
     let (options, allowed) = (case.options, case.allowed);
+    let event = events.iter().find(|event| event.event.number == number).ok_or_else(missing)?;
     let chip = event.cut(variant, seed_of(options, event)).map_err(|_| missing())?;
-    let verdict = Case { id: id_here, ..case }.judge(chip, !rest.is_empty());
-    let Some((next, rest)) = rest.split_first() else { return Ok(verdict.violation) };
-    let is_next = |event: &&Recorded| event.event.number == next.0;
-    let event = verdict.events.iter().find(is_next).ok_or_else(missing)?;
+    let layout = options.shape.layout();
+    let words = |event: &Recorded| flash::on_ubi(event, &layout, &|_| None);
+    story.tell_cut(here.to_string(), left_by(variant), events, number, &words);
+    story.chips = Some((event.before.clone(), chip.snapshot()));
+    let diary = Diary::default();
+    let verdict = Case { id: here, diary: Some(&diary), ..case }.judge(chip, !rest.is_empty());
+    story.tell_looks(diary);
+    let Some((_, rest)) = rest.split_first() else { return Ok(verdict.violation) };
     let case = Case { floor: verdict.floor, ..Case::new(options, id.clone(), allowed) };
-    replay_from(case, id, event, rest)
+    replay_from(case, id, &verdict.events, rest, story)
 }

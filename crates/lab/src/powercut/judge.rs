@@ -1,12 +1,14 @@
 //! The judge: a chip after a power cut, what may be on it, and the verdict (spec: ubi 20).
 
-use super::model::{Allowed, Found, Model};
+use super::model::{Allowed, Found, Model, VolumeModel};
 use super::workload::open_options;
 use super::{Options, ReplayId, Violation};
+use crate::story::Diary;
 use eraseblock_base::{Leb, Peb};
 use eraseblock_mtd::{LebDevice, Mtd, MtdError};
 use eraseblock_nandsim::{Chip, Recorded, Variant};
 use eraseblock_ubi::{AttachOptions, Attachment, UbiDevice, Volume, VolumeInfo, attach};
+use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
 use eraseblock_ubi_format::{EraseCount, VolumeKind};
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ pub(crate) struct Case<'a> {
     pub(crate) allowed: &'a Allowed,
     /// The least each erase counter may be.
     pub(crate) floor: Arc<Vec<u32>>,
+    /// Takes down what every attach sees, if that is wanted.
+    pub(crate) diary: Option<&'a Diary>,
 }
 
 /// The verdict on a state.
@@ -34,7 +38,7 @@ pub(crate) struct Verdict {
 impl<'a> Case<'a> {
     /// The state after a cut of an operation.
     pub(crate) fn new(options: &'a Options, id: ReplayId, allowed: &'a Allowed) -> Self {
-        Self { options, id, allowed, floor: allowed.erase_counters.clone() }
+        Self { options, id, allowed, floor: allowed.erase_counters.clone(), diary: None }
     }
 
     /// Switches the chip on and judges what comes up.
@@ -65,13 +69,30 @@ impl<'a> Case<'a> {
     fn open(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
         let layout = self.options.shape.layout();
         let options = open_options(self.options);
-        UbiDevice::open_with_report(chip.clone(), &layout, &options)
-            .map_err(|error| ("attach-refused", error.to_string()))
+        let before = chip.next_event();
+        let opened = UbiDevice::open_with_report(chip.clone(), &layout, &options)
+            .map_err(|error| ("attach-refused", error.to_string()));
+        if let Some(diary) = self.diary {
+            let events = chip.next_event() - before;
+            diary.note([format!("{events} flash events while attaching, from {before} on")]);
+            match &opened {
+                Ok((ubi, attachment)) => diary.note(seen(ubi, attachment)),
+                Err((_, message)) => diary.note([format!("refused: {message}")]),
+            }
+        }
+        opened
+    }
+
+    fn begin(&self, by: &str) {
+        if let Some(diary) = self.diary {
+            diary.begin(by);
+        }
     }
 
     fn recover(&mut self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let compare = self.options.shape.uses_fastmap() && !self.is_unstable();
         let before = compare.then(|| self.scan(chip));
+        self.begin("first attach");
         let (ubi, attachment) = self.open(chip)?;
         ubi.check_invariants().map_err(|message| ("invariants", message))?;
         if !self.is_unstable() {
@@ -100,6 +121,7 @@ impl<'a> Case<'a> {
     /// Attaching once more: the same, and nothing is written.
     fn again(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let before = chip.next_event();
+        self.begin("second attach, with all work in the background done");
         let (ubi, _) = self.open(chip)?;
         if !self.is_unstable() && chip.next_event() != before {
             let events = chip.next_event() - before;
@@ -147,13 +169,19 @@ impl<'a> Case<'a> {
     fn check_volumes(&self, ubi: &UbiDevice) -> Result<(), Broken> {
         let found = ubi.volumes();
         let (before, after) = (&self.allowed.before, &self.allowed.after);
-        let marked = found.iter().find(|volume| volume.upd_marker).map(|volume| volume.id.get());
-        if marked.is_some() && marked != self.allowed.updating {
-            return Err(("update-marker", format!("volume {marked:?} is marked as damaged")));
+        let is_wrong = |volume: &&VolumeInfo| {
+            volume.upd_marker && Some(volume.id.get()) != self.allowed.updating
+        };
+        if let Some(marked) = found.iter().find(is_wrong) {
+            let updating = self.allowed.updating.map_or_else(
+                || "no volume was being updated".to_owned(),
+                |id| format!("volume {id} was being updated"),
+            );
+            let message = format!("volume {} is marked as damaged; {updating}", marked.id);
+            return Err(("update-marker", message));
         }
         if !same_table(&found, before) && !same_table(&found, after) {
-            let names: Vec<_> = found.iter().map(table_line).collect();
-            return Err(("volume-table", format!("neither old nor new: {names:?}")));
+            return Err(("volume-table", explain_table(&found, before, after)));
         }
         for volume in found.iter().filter(|volume| !volume.upd_marker) {
             self.check_volume(ubi, volume)?;
@@ -202,12 +230,21 @@ impl<'a> Case<'a> {
         let used = bytes.iter().rposition(|byte| *byte != 0xFF).map_or(0, |last| last + 1);
         let side = |model: &Model| {
             let leb = model.volumes.get(&id).and_then(|model| model.lebs.get(leb as usize));
-            leb.map(|leb| (leb.content.len(), leb.ghosts.len()))
+            leb.map_or_else(
+                || "no such LEB".to_owned(),
+                |leb| match leb.ghosts.len() {
+                    0 => format!("{} bytes", leb.content.len()),
+                    older => {
+                        format!("{} bytes, or one of {older} older contents", leb.content.len())
+                    }
+                },
+            )
         };
+        let start: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!(
-            "volume {id} LEB {leb} has {used} bytes starting {:02x?}; (bytes, older contents) \
-             before {:?}, after {:?}",
-            &bytes[..bytes.len().min(8)],
+            "volume {id} LEB {leb} has {used} bytes that begin with {}; before the operation it had \
+             {}, after it {}",
+            start.join(" "),
             side(&self.allowed.before),
             side(&self.allowed.after),
         )
@@ -251,12 +288,52 @@ fn table_line(volume: &VolumeInfo) -> (u32, String, bool, usize) {
     (volume.id.get(), volume.name.to_string(), is_static, volume.reserved_lebs as usize)
 }
 
+fn table_words(lines: impl Iterator<Item = (u32, String, bool, usize)>) -> String {
+    let words: Vec<String> = lines
+        .map(|(id, name, is_static, lebs)| {
+            let kind = if is_static { "static" } else { "dynamic" };
+            format!("{id} `{name}` ({kind}, {lebs} LEBs)")
+        })
+        .collect();
+    if words.is_empty() { "no volume".to_owned() } else { words.join(", ") }
+}
+
+fn explain_table(found: &[VolumeInfo], before: &Model, after: &Model) -> String {
+    format!(
+        "the table has {}; before the operation it had {}, after it {}",
+        table_words(found.iter().map(table_line)),
+        table_words(model_lines(before)),
+        table_words(model_lines(after)),
+    )
+}
+
+/// What an attach found, for people.
+fn seen(ubi: &UbiDevice, attachment: &Attachment) -> Vec<String> {
+    let how = if attachment.is_by_fastmap() { "by fastmap" } else { "by scan" };
+    let sqnum = attachment.max_sqnum;
+    let mut lines = vec![format!("attached {how}, highest sequence number {sqnum}")];
+    if let Some(map) = attachment.map(LAYOUT_VOLUME) {
+        let copies: Vec<String> =
+            map.iter().map(|(leb, peb)| format!("copy {leb} in peb {peb}")).collect();
+        lines.push(format!("volume table found: {}", copies.join(", ")));
+    }
+    lines.extend(ubi.volumes().iter().map(|volume| {
+        let marked = if volume.upd_marker { ", marked as damaged by an update" } else { "" };
+        format!("volume {}{marked}", table_words([table_line(volume)].into_iter()))
+    }));
+    lines.extend(attachment.findings.iter().map(|finding| format!("found: {finding}")));
+    lines
+}
+
+fn model_lines(model: &Model) -> impl Iterator<Item = (u32, String, bool, usize)> {
+    let line = |(id, volume): (&u32, &VolumeModel)| {
+        (*id, volume.name.clone(), volume.is_static, volume.lebs.len())
+    };
+    model.volumes.iter().map(line)
+}
+
 fn same_table(found: &[VolumeInfo], model: &Model) -> bool {
-    let expected = model
-        .volumes
-        .iter()
-        .map(|(id, volume)| (*id, volume.name.clone(), volume.is_static, volume.lebs.len()));
-    found.iter().map(table_line).eq(expected)
+    found.iter().map(table_line).eq(model_lines(model))
 }
 
 /// The LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one that

@@ -9,4 +9,5 @@ mod promises;
 mod report;
 mod semantics;
 mod side_by_side;
+mod story;
 mod ubifs;

@@ -11,6 +11,7 @@ impl Chip {
     /// the page that holds `peb`, `offset`; positions behind the data are out-of-band bits.
     pub fn flip_bits(&self, peb: Peb, offset: u32, bits: &[u32]) -> Result<(), MtdError> {
         self.check_peb(peb, "flip")?;
+        self.check_writable("flip")?;
         let page = (offset / self.config.page).min(self.config.pages_per_peb() - 1);
         let mut inner = self.exclusive();
         inner.state.add_flips(peb, page, bits.to_vec());
@@ -20,6 +21,7 @@ impl Chip {
     /// Changes bits so that error correction takes the result for right (silent corruption).
     pub fn corrupt_bits(&self, peb: Peb, offset: u32, bits: &[u32]) -> Result<(), MtdError> {
         self.check_peb(peb, "corrupt")?;
+        self.check_writable("corrupt")?;
         let page = (offset / self.config.page).min(self.config.pages_per_peb() - 1);
         let mut inner = self.exclusive();
         inner
@@ -32,6 +34,7 @@ impl Chip {
     /// them in a new block and up to ten times that in one at the end of its endurance
     /// (spec: mtd-nand 15.4).
     pub fn age(&self, per_million: u32, seed: u64) -> Result<(), MtdError> {
+        self.check_writable("ageing")?;
         let pebs: Vec<Peb> = self.config.geometry.pebs().collect();
         for peb in pebs {
             let mut inner = self.exclusive();
@@ -48,6 +51,7 @@ impl Chip {
     /// Makes a block bad as it may come from the factory: marker set, no event, no wear.
     pub fn set_factory_bad(&self, peb: Peb) -> Result<(), MtdError> {
         self.check_peb(peb, "mark bad")?;
+        self.check_writable("mark bad")?;
         if !self.config.is_nand() {
             return Err(MtdError::Unsupported { operation: "marking blocks bad" });
         }

@@ -27,6 +27,7 @@ impl Chip {
     /// rest erased. Everything on the chip before is gone, wear is kept, no event is counted.
     /// Returns the bytes read.
     pub fn import(&self, from: &mut dyn Read, oob: bool) -> Result<u64, MtdError> {
+        self.check_writable("import")?;
         let len = if oob { self.config.stride() } else { self.config.page as usize };
         let mut page = vec![0xFF; len];
         let mut total = 0;

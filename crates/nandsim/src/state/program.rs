@@ -29,7 +29,7 @@ impl PageWrite<'_> {
         and_into(cells, (page_size + self.oob_offset) as usize, self.oob);
     }
 
-    fn at(&self, page_size: u32) -> Location {
+    pub(crate) fn at(&self, page_size: u32) -> Location {
         Location::Peb(self.peb, self.page * page_size + self.column)
     }
 }

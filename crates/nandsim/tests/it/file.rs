@@ -45,9 +45,52 @@ fn a_file_opened_for_reading_is_not_written() {
     let reader = Chip::open_read_only(&path).unwrap();
     let before = std::fs::read(&path).unwrap();
     assert_eq!(read(&reader, 0, 2048).0, pattern(2048, 1));
-    assert!(matches!(reader.erase(P0), Err(MtdError::Io { .. })));
+    for refused in [
+        reader.erase(P0),
+        reader.program(4096, &pattern(2048, 2)),
+        reader.program_oob(4096, 2, &[1]),
+        reader.mark_bad(P1),
+        reader.arm_cut(None),
+        reader.set_retention(None),
+        reader.pass_time(1),
+        reader.flip_bits(P0, 0, &[1]),
+        reader.import(&mut &[0_u8; 2048][..], false).map(|_| ()),
+    ] {
+        assert!(matches!(refused, Err(MtdError::ReadOnly { .. })), "{refused:?}");
+    }
+    assert_eq!(reader.next_event(), writer.next_event(), "what is refused changes nothing");
+    assert!(reader.snapshot().same_flash(&writer.snapshot()));
+    reader.sync().unwrap();
     drop(reader);
     assert!(std::fs::read(&path).unwrap() == before);
+}
+
+/// Cells that decay change the chip when they are read, and that was written at once: every reader
+/// of a file it might not write ended with `write failed: Bad file descriptor`.
+#[test]
+fn cells_decay_in_memory_where_a_file_is_only_read() {
+    let variants = [Variant::P5 { good_reads: 1 }, Variant::E3, Variant::E4];
+    for variant in variants {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chip");
+        let writer = Chip::create(&path, large()).unwrap();
+        writer.program(32_768, &pattern(2048, 1)).unwrap();
+        writer.set_plan(FaultPlan::new(3).with(1, Fault::Cut(variant)));
+        let at = if matches!(variant, Variant::P5 { .. }) { 0 } else { 32_768 };
+        let cut = if at == 0 { writer.program(0, &pattern(2048, 2)) } else { writer.erase(P1) };
+        assert!(matches!(cut, Err(MtdError::PowerOff)));
+        drop(writer);
+        let before = std::fs::read(&path).unwrap();
+        let look = || {
+            let reader = Chip::open_read_only(&path).unwrap();
+            (0..8).map(|_| read(&reader, at, 2048).1).collect::<Vec<_>>()
+        };
+        let outcomes = look();
+        assert!(outcomes.last().unwrap().uncorrectable, "{variant}: {outcomes:?}");
+        assert!(outcomes.iter().any(|outcome| !outcome.uncorrectable), "{variant}: {outcomes:?}");
+        assert_eq!(look(), outcomes, "{variant}: every open begins where the file does");
+        assert!(std::fs::read(&path).unwrap() == before, "{variant}");
+    }
 }
 
 #[test]
@@ -80,6 +123,28 @@ fn a_reopened_chip_is_the_same_chip() {
     let loaded = Chip::load(&path).unwrap();
     loaded.erase(P0).unwrap();
     assert_eq!(read(&Chip::open(&path).unwrap(), 0, 4096).0, pattern(4096, 1));
+}
+
+#[test]
+fn a_snapshot_in_a_file_is_the_same_chip() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chip");
+    for config in [mini(), large(), nor()] {
+        let is_nand = config.is_nand();
+        let chip = Chip::new(config);
+        chip.program(0, &pattern(2048, 1)).unwrap();
+        chip.erase(P1).unwrap();
+        if is_nand {
+            chip.mark_bad(Peb::new(2)).unwrap();
+        }
+        chip.set_plan(FaultPlan::new(1).with(chip.next_event(), Fault::Cut(Variant::E4)));
+        assert!(chip.erase(P0).is_err());
+        let snapshot = chip.snapshot();
+        snapshot.save(&path).unwrap();
+        let opened = Chip::open(&path).unwrap();
+        assert!(opened.snapshot().same_flash(&snapshot));
+        assert_eq!((opened.counters(), opened.next_event()), (chip.counters(), chip.next_event()));
+    }
 }
 
 #[test]

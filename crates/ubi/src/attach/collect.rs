@@ -117,7 +117,7 @@ pub(super) struct Collected {
     /// Copies of the volume table as they were when they proved to be complete: unstable cells
     /// may not read so again.
     pub(super) tables: Vec<(Peb, Vec<u8>)>,
-    /// The newest of the other copies that proved to be complete.
+    /// The newest of all copies that proved to be complete.
     pub(super) newest_copy: Option<NewestCopy>,
     /// Super blocks of fastmaps that are not in use.
     pub(super) anchors: Vec<Peb>,

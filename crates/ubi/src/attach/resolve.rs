@@ -20,7 +20,8 @@ pub(super) fn resolve(
     let highest = candidates.iter().map(|one| one.sqnum).max().unwrap_or_default();
     collected.max_sqnum = highest.max(collected.sqnum_floor);
     candidates.sort_unstable_by_key(|one| (one.volume, one.leb, one.peb));
-    let mut resolver = Resolver { scanner, collected, report, data: Vec::new(), proved: None };
+    let (data, losers) = (Vec::new(), Vec::new());
+    let mut resolver = Resolver { scanner, collected, report, data, proved: None, losers };
     candidates
         .chunk_by(|a, b| a.volume == b.volume)
         .map(|volume| (volume[0].volume, resolver.resolve_volume(volume)))
@@ -44,6 +45,16 @@ struct Resolver<'a, 'b> {
     /// The copy of the LEB at hand that was found complete. It is not read again for a third block:
     /// unstable cells might tell another story, and the second block is given up by then.
     proved: Option<Peb>,
+    /// The blocks of the LEB at hand that are given up.
+    losers: Vec<Loser>,
+}
+
+/// A block that is given up.
+struct Loser {
+    sqnum: SqNum,
+    peb: Peb,
+    /// A copy that is not complete.
+    is_torn: bool,
 }
 
 impl Resolver<'_, '_> {
@@ -103,10 +114,25 @@ impl Resolver<'_, '_> {
         for leb in candidates.chunk_by(|a, b| a.leb == b.leb) {
             self.proved = None;
             let winner = leb[1..].iter().fold(leb[0], |winner, next| self.duel(winner, *next));
+            self.discard_losers();
             entries.push((winner.leb, winner.peb));
             last_data_size = winner.data_size;
         }
         ResolvedVolume { map: VolumeMap::new(entries), traits, last_data_size }
+    }
+
+    /// The older a block, the sooner it is erased. The winner may be a copy that cannot be read at
+    /// the next attach, if its cells decay: when the power goes off in between, the one that comes
+    /// back must be the one before, not one of long ago.
+    fn discard_losers(&mut self) {
+        self.losers.sort_unstable_by_key(|loser| loser.sqnum);
+        for loser in self.losers.drain(..) {
+            self.collected.discard(loser.peb, loser.is_torn);
+        }
+    }
+
+    fn give_up(&mut self, loser: &Candidate, is_torn: bool) {
+        self.losers.push(Loser { sqnum: loser.sqnum, peb: loser.peb, is_torn });
     }
 
     /// Which of two blocks is newer; the other one is given up (spec: ubi 9.3).
@@ -122,7 +148,7 @@ impl Resolver<'_, '_> {
         }
         let (old, new) = if current.sqnum < next.sqnum { (current, next) } else { (next, current) };
         if !new.copy_flag() {
-            self.collected.discard(old.peb, false);
+            self.give_up(&old, false);
             return new;
         }
         if self.proved == Some(new.peb) {
@@ -137,7 +163,7 @@ impl Resolver<'_, '_> {
             new.leb, new.volume, old.peb
         );
         self.report.findings.note(Location::peb(new.peb), "copy-incomplete", message);
-        self.collected.discard(new.peb, true);
+        self.give_up(&new, true);
         old
     }
 
@@ -153,7 +179,7 @@ impl Resolver<'_, '_> {
         if let Some(newest) = newest {
             newest.rivals.push(old.peb);
         }
-        self.collected.discard(old.peb, false);
+        self.give_up(old, false);
         new
     }
 
@@ -186,7 +212,8 @@ impl Resolver<'_, '_> {
         }
         if new.volume == LAYOUT_VOLUME {
             self.collected.tables.push((new.peb, self.data.clone()));
-        } else if self.is_newest(new.sqnum) {
+        }
+        if self.is_newest(new.sqnum) {
             let data = self.data.as_slice().into();
             let copy = NewestCopy { peb: new.peb, header, data, rivals: Vec::new() };
             self.collected.newest_copy = Some(copy);

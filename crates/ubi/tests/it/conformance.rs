@@ -67,6 +67,24 @@ fn an_incomplete_copy_loses_and_is_erased_first() {
     assert_eq!(ubi.attachment().max_sqnum, SqNum::new(11), "a loser counts as well");
 }
 
+/// They were erased in the order of their blocks: a cut in between left the oldest, which came back
+/// where the newest could not be read again.
+#[test]
+fn of_those_given_up_the_older_is_erased_first() {
+    for pebs in [[5, 6, 7], [5, 7, 6], [6, 5, 7], [6, 7, 5], [7, 5, 6], [7, 6, 5]] {
+        let mut flash = Flash::standard();
+        flash.put_leb(pebs[0], &dynamic(0, 10), &OLD);
+        flash.put_leb(pebs[1], &copy(0, 11, &OLD), &OLD);
+        flash.put_leb(pebs[2], &copy(0, 12, &NEW), &NEW);
+        check_duel(&flash, pebs[2], &pebs[..2], &NEW);
+        let ubi = flash.attach();
+        let ours = |peb: &&Peb| pebs.contains(&peb.get());
+        let order: Vec<u32> =
+            ubi.attachment().erase_order().iter().filter(ours).map(|peb| peb.get()).collect();
+        assert_eq!(order, pebs[..2], "{pebs:?}");
+    }
+}
+
 #[test]
 fn a_newer_first_write_wins_without_a_look_at_its_data() {
     let mut flash = Flash::standard();

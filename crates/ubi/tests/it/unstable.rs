@@ -2,7 +2,7 @@
 
 use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};
 use eraseblock_mtd::LebDevice;
-use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Snapshot, Variant};
+use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, EventKind, Recorded, Snapshot, Variant};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
@@ -18,20 +18,23 @@ fn open(chip: &Arc<Chip>) -> UbiDevice {
     UbiDevice::open(chip.clone(), &layout(), &OpenOptions::default()).unwrap()
 }
 
-/// A chip with a volume whose LEB 0 is old.
-fn begun() -> Snapshot {
-    let geometry = Geometry::new(MediumKind::Nand, 16_384, 64, 512, 512, 16).unwrap();
-    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
-    let ubi = open(&chip);
-    let new = NewVolume {
-        id: Some(VolumeId::new(0)),
+fn new_volume(id: u32) -> NewVolume {
+    NewVolume {
+        id: Some(VolumeId::new(id)),
         name: VolumeName::new("data").unwrap(),
         kind: VolumeKind::Dynamic,
         lebs: 4,
         alignment: 1,
         flags: VolumeFlags::default(),
-    };
-    ubi.create_volume(&new).unwrap();
+    }
+}
+
+/// A chip with a volume whose LEB 0 is old.
+fn begun() -> Snapshot {
+    let geometry = Geometry::new(MediumKind::Nand, 16_384, 64, 512, 512, 16).unwrap();
+    let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+    let ubi = open(&chip);
+    ubi.create_volume(&new_volume(0)).unwrap();
     ubi.volume(VolumeId::new(0)).unwrap().change(Leb::new(0), &OLD).unwrap();
     ubi.flush().unwrap();
     drop(ubi);
@@ -110,4 +113,97 @@ fn what_one_attach_decides_holds_for_the_next() {
         }
         first
     });
+}
+
+/// A chip with two volumes, the first of which has just been updated. More changes before make the
+/// tables lie elsewhere.
+fn with_two_volumes(changes: u8) -> Snapshot {
+    let chip = Arc::new(begun().to_chip());
+    let ubi = open(&chip);
+    let name = VolumeName::new("other").unwrap();
+    ubi.create_volume(&NewVolume { name, ..new_volume(1) }).unwrap();
+    for change in 0..changes {
+        ubi.volume(VolumeId::new(0)).unwrap().change(Leb::new(1), &[change; 512]).unwrap();
+    }
+    ubi.flush().unwrap();
+    ubi.update_volume(VolumeId::new(0), 512, &mut &[1; 512][..]).unwrap();
+    chip.snapshot()
+}
+
+/// What is left of a chip when the power goes off during the `number`-th program that `act` makes,
+/// which then reads well once.
+fn cut_while(start: &Snapshot, number: usize, act: &dyn Fn(&UbiDevice)) -> Option<Chip> {
+    let chip = Arc::new(start.to_chip());
+    let ubi = open(&chip);
+    chip.set_recording(true);
+    act(&ubi);
+    let is_program = |event: &&Recorded| matches!(event.event.kind, EventKind::Program { .. });
+    let events = chip.take_recording();
+    let event = events.iter().filter(is_program).nth(number)?;
+    Some(event.cut(Variant::P5 { good_reads: 1 }, 1).unwrap())
+}
+
+/// An update of volume 1 was cut while copy 0 of the table was written; of copy 0 two older ones
+/// were still there, the oldest with the marker of an update of volume 0 that was long over. The
+/// attach found the newest copy good, and gave up the other two in the order of the blocks they
+/// were in: the power went off when the one before was erased and the oldest was not. By then the
+/// newest could not be read any more, and the next attach took the oldest: volume 0 was damaged.
+#[test]
+fn a_table_of_long_ago_does_not_come_back() {
+    // The first program is that of the VID header.
+    let last_of_copy_0 = (layout().table_size() / 512) as usize;
+    for changes in 40..60 {
+        let start = with_two_volumes(changes);
+        let update = |ubi: &UbiDevice| {
+            ubi.update_volume(VolumeId::new(1), 512, &mut &[7; 512][..]).unwrap();
+        };
+        let chip = Arc::new(cut_while(&start, last_of_copy_0, &update).unwrap());
+        chip.power_on();
+        chip.set_recording(true);
+        open(&chip).flush().unwrap();
+        let is_erase = |one: &Recorded| matches!(one.event.kind, EventKind::Erase { .. });
+        for erase in chip.take_recording().into_iter().filter(is_erase) {
+            let chip = Arc::new(erase.cut(Variant::E1, 1).unwrap());
+            chip.power_on();
+            let volumes = open(&chip).volumes();
+            let marked: Vec<u32> =
+                volumes.iter().filter(|one| one.upd_marker).map(|one| one.id.get()).collect();
+            let event = erase.event.number;
+            assert!(marked.is_empty() || marked == [1], "{changes}, {event}: {marked:?}");
+        }
+    }
+}
+
+/// A volume that one attach shows is there at the next one, with what was written to it meanwhile:
+/// the copy of the table in which it was found might have read well for the last time.
+#[test]
+fn a_volume_that_was_seen_keeps_what_is_written_to_it() {
+    let start = begun();
+    let name = VolumeName::new("other").unwrap();
+    let create = |ubi: &UbiDevice| {
+        ubi.create_volume(&NewVolume { name: name.clone(), ..new_volume(1) }).unwrap();
+    };
+    let mut seen = [0, 0];
+    for (number, chip) in
+        (0..).map_while(|number| Some((number, cut_while(&start, number, &create)?)))
+    {
+        let chip = Arc::new(chip);
+        chip.power_on();
+        let ubi = open(&chip);
+        let Ok(volume) = ubi.volume(VolumeId::new(1)) else {
+            seen[0] += 1;
+            continue;
+        };
+        seen[1] += 1;
+        volume.change(Leb::new(0), &NEW).unwrap();
+        // The power goes off again before any work in the background.
+        for _ in 0..4 {
+            chip.power_off();
+            chip.power_on();
+            let ubi = open(&chip);
+            let volume = ubi.volume(VolumeId::new(1)).expect("the volume is there");
+            assert!(content(&volume).unwrap().starts_with(&NEW), "cut at program {number}");
+        }
+    }
+    assert!(seen[0] > 20 && seen[1] > 20, "{seen:?}");
 }

@@ -94,6 +94,28 @@ fn damage_is_told_apart() {
     assert_eq!(error, FormatError::NotErased { at: Location::Leb(Leb::new(9), 9000) });
 }
 
+/// A page ended with 8, 16 or 24 bytes of padding, and the page after it was torn and began with
+/// the same byte, as one garbage page in 256 does. The run over both was no multiple of 8, so all of
+/// it was garbage: the tear seemed to begin in the first page, more than erased flash followed it,
+/// and the volume could not be mounted any more.
+#[test]
+fn padding_ends_where_a_torn_page_begins() {
+    for padded in [8, 16, 24] {
+        let good = sealed(4, 512 - padded, 0);
+        for (chance, more) in [(1, 0), (7, 0), (8, 8), (13, 8)] {
+            let mut torn = [0x31; 512];
+            torn[..chance].fill(PADDING_BYTE);
+            let bytes = leb(&[&good, &vec![PADDING_BYTE; padded], &torn]);
+            let (offsets, scanner) = scan(&bytes);
+            let case = format!("{padded} bytes of padding, then {chance}");
+            assert_eq!(offsets, [0], "{case}");
+            assert_eq!(scanner.stop(), Some(&Stop::Garbage), "{case}");
+            assert_eq!(scanner.offset(), 512 + more, "{case}");
+            assert!(scanner.is_torn(512), "{case}");
+        }
+    }
+}
+
 #[test]
 fn torn_is_what_ends_within_one_write_unit() {
     let good = sealed(4, 56, 0);

@@ -1,13 +1,13 @@
 //! Power cuts of file systems.
 
 use super::{
-    LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, verdict, violation,
+    LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, story, violation,
 };
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::fscut::{
-    CutId, FsOptions, FsReport, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explore,
-    jffs2_bugs, pair_count, replay as judge, single_count, tight_ubifs, ubifs, ubifs_bugs,
+    CutId, FsOptions, FsReport, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explain,
+    explore, jffs2_bugs, pair_count, single_count, tight_ubifs, ubifs, ubifs_bugs,
 };
 use eraseblock_lab::powercut::Shape;
 use serde::Serialize;
@@ -201,12 +201,10 @@ pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Fai
     let id: CutId = args.id.parse()?;
     let target = find(&id.target.0, Some(&id.target.1))?;
     let options = FsOptions { seed: args.seed, run_length: args.length, ..FsOptions::default() };
-    let found = judge(target.as_ref(), &id, &options)?;
-    if let Some(found) = found.as_ref().filter(|_| !session.options.json) {
-        session.lines(&found.operations)?;
-    }
-    let found = found.as_ref().map(|found| (found.rule, found.message.as_str()));
-    verdict(session, &args.id, found)
+    let explained = explain(target.as_ref(), &id, &options)?;
+    let found = explained.violation.as_ref();
+    let found = found.map(|found| (found.rule, found.message.as_str()));
+    story::tell(args, session, &explained.story, found)
 }
 
 #[cfg(test)]

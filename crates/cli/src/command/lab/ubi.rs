@@ -1,10 +1,10 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, verdict, violation};
+use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, story, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock_lab::powercut::{
-    Campaign, Options, ReplayId, Report, Shape, Summary, bugs, campaign, replay as judge, ubi,
+    Campaign, Options, ReplayId, Report, Shape, Summary, bugs, campaign, explain, ubi,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -182,7 +182,8 @@ fn catch(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
     let id: ReplayId = args.id.parse()?;
     let options = Options { seed: args.seed, ..Options::default() };
-    let found = judge(&id, &options)?;
-    let found = found.as_ref().map(|found| (found.rule, found.message.as_str()));
-    verdict(session, &args.id, found)
+    let explained = explain(&id, &options)?;
+    let found = explained.violation.as_ref();
+    let found = found.map(|found| (found.rule, found.message.as_str()));
+    story::tell(args, session, &explained.story, found)
 }

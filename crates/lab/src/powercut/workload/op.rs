@@ -100,7 +100,27 @@ impl Op {
             Self::Update { volume, data } => {
                 format!("update volume {volume} to {} bytes", data.len())
             }
-            other => format!("{other:?}"),
+            Self::Map { volume, leb } => format!("map volume {volume} LEB {leb}"),
+            Self::Unmap { volume, leb } => format!("unmap volume {volume} LEB {leb}"),
+            Self::Erase { volume, leb } => format!("erase volume {volume} LEB {leb}"),
+            Self::Read { volume, leb } => format!("read volume {volume} LEB {leb}"),
+            Self::Scrub { peb } => format!("ask for peb {peb} to be scrubbed"),
+            Self::Step => "one step of the work in the background".to_owned(),
+            Self::Flush => "all work in the background".to_owned(),
+            Self::Create { id, is_static, lebs } => {
+                let kind = if *is_static { "static" } else { "dynamic" };
+                format!("create {kind} volume {id} of {lebs} LEBs")
+            }
+            Self::Remove { volume } => format!("remove volume {volume}"),
+            Self::Resize { volume, lebs } => format!("resize volume {volume} to {lebs} LEBs"),
+            Self::Swap { volume, other } => {
+                format!("exchange the names of volumes {volume} and {other}")
+            }
+            Self::Replace { volume, other } => {
+                format!("rename volume {volume} over volume {other}")
+            }
+            Self::Reattach { detach: true } => "detach and attach again".to_owned(),
+            Self::Reattach { detach: false } => "close and attach again".to_owned(),
         }
     }
 }

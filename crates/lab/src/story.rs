@@ -1,0 +1,151 @@
+//! The story of a state: what was done before, where the power was cut, what that left, and what
+//! every attach or mount saw. For people, and for programs that sort violations.
+//!
+//! # Invariants
+//! 1. A story is a pure function of the id of its state, like the verdict on it.
+//! 2. Looking at a state does not change the verdict: what is noted was read by the judge anyhow.
+
+pub(crate) mod flash;
+mod rules;
+
+pub use rules::expected_by;
+
+use eraseblock_nandsim::{Recorded, Snapshot, Variant};
+use std::cell::RefCell;
+
+/// Flash events told before a cut, and after it.
+const BEFORE: usize = 8;
+/// Flash events that the cut kept from happening.
+const AFTER: usize = 3;
+/// Operations before the one that was cut.
+const OPERATIONS: usize = 12;
+/// Lines of one look at a state.
+const LINES: usize = 60;
+
+/// What led to a state, and what was seen of it.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Story {
+    /// The last operations, the interrupted one at the end.
+    pub operations: Vec<String>,
+    /// The cuts, in their order.
+    pub cuts: Vec<CutStory>,
+    /// The chip just before the last cut, and as the cut left it.
+    #[serde(skip)]
+    pub chips: Option<(Snapshot, Snapshot)>,
+}
+
+/// A power cut, and what came up afterwards.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct CutStory {
+    /// The id of the state it left.
+    pub id: String,
+    /// What the cut left of its event.
+    pub left: String,
+    /// The flash events around it.
+    pub events: Vec<FlashEvent>,
+    /// What each attach or mount since then saw, until the next cut.
+    pub looks: Vec<Sight>,
+}
+
+/// A flash event near a cut.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct FlashEvent {
+    /// Its number.
+    pub number: u64,
+    /// What it does.
+    pub what: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a flash event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It was complete before the cut.
+    Done,
+    /// The power went off during it.
+    Cut,
+    /// It would have come next.
+    Never,
+}
+
+/// What an attach or mount saw.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Sight {
+    /// Which one.
+    pub by: String,
+    /// What there was.
+    pub lines: Vec<String>,
+}
+
+impl Story {
+    /// The operations up to the one that was cut.
+    pub(crate) fn tell_operations(&mut self, operations: &[String]) {
+        let first = operations.len().saturating_sub(OPERATIONS);
+        self.operations = operations[first..].to_vec();
+    }
+
+    /// A cut during one of `events`, or before all of them if none has this number.
+    pub(crate) fn tell_cut(
+        &mut self,
+        id: String,
+        left: String,
+        events: &[Recorded],
+        number: u64,
+        words: &dyn Fn(&Recorded) -> String,
+    ) {
+        let at = events.iter().position(|event| event.event.number >= number);
+        let at = at.unwrap_or(events.len());
+        let near = &events[at.saturating_sub(BEFORE)..events.len().min(at + 1 + AFTER)];
+        let fate = |event: &Recorded| match event.event.number.cmp(&number) {
+            std::cmp::Ordering::Less => Fate::Done,
+            std::cmp::Ordering::Equal => Fate::Cut,
+            std::cmp::Ordering::Greater => Fate::Never,
+        };
+        let events = near
+            .iter()
+            .map(|event| FlashEvent {
+                number: event.event.number,
+                what: words(event),
+                fate: fate(event),
+            })
+            .collect();
+        self.cuts.push(CutStory { id, left, events, looks: Vec::new() });
+    }
+
+    /// What was seen since the last cut.
+    pub(crate) fn tell_looks(&mut self, diary: Diary) {
+        if let Some(cut) = self.cuts.last_mut() {
+            cut.looks = diary.0.into_inner();
+        }
+    }
+}
+
+/// What a cut left of its event, in words.
+pub(crate) fn left_by(variant: Variant) -> String {
+    format!("{variant}: {}", variant.meaning())
+}
+
+/// What the judge saw, as it went along.
+#[derive(Debug, Default)]
+pub(crate) struct Diary(RefCell<Vec<Sight>>);
+
+impl Diary {
+    /// Begins with an attach or mount.
+    pub(crate) fn begin(&self, by: impl Into<String>) {
+        self.0.borrow_mut().push(Sight { by: by.into(), lines: Vec::new() });
+    }
+
+    /// Adds to what it saw.
+    pub(crate) fn note(&self, lines: impl IntoIterator<Item = String>) {
+        if let Some(sight) = self.0.borrow_mut().last_mut() {
+            sight.lines.extend(lines);
+            let more = sight.lines.len().saturating_sub(LINES);
+            if more > 0 {
+                sight.lines.truncate(LINES);
+                sight.lines.push(format!("and {more} lines more"));
+            }
+        }
+    }
+}

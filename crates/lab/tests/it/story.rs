@@ -1,0 +1,133 @@
+//! Stories of states: what `lab replay` tells.
+
+use eraseblock_lab::fscut::{
+    self, CutId, FsOptions, Jffs2Target, Plan, Target, explore, sabotaged_ubifs,
+};
+use eraseblock_lab::powercut::{self, Options, Shape, ubi};
+use eraseblock_lab::story::{Fate, Story, expected_by};
+use eraseblock_ubi::sabotage::Sabotage;
+use eraseblock_ubifs::rw::sabotage::Sabotage as UbifsSabotage;
+
+/// Everything a story says.
+fn text(story: &Story) -> String {
+    let cuts = story.cuts.iter().flat_map(|cut| {
+        let events = cut.events.iter().map(|event| event.what.clone());
+        let looks = cut.looks.iter().flat_map(|look| look.lines.clone());
+        [cut.id.clone(), cut.left.clone()].into_iter().chain(events).chain(looks)
+    });
+    story.operations.iter().cloned().chain(cuts).collect::<Vec<_>>().join("\n")
+}
+
+/// One message said `volume Some(0) is marked as damaged`, operations were names of Rust.
+fn assert_is_prose(text: &str) {
+    for word in ["Some(", "None", "Ok(", "Err(", " { ", "::", "Object", "Place", "0x7f"] {
+        assert!(!text.contains(word), "`{word}` in: {text}");
+    }
+}
+
+/// Both chips are those before and after the last cut.
+fn assert_chips(story: &Story) {
+    let (before, after) = story.chips.as_ref().unwrap();
+    let cut = story.cuts.last().unwrap();
+    let event = cut.events.iter().find(|event| event.fate == Fate::Cut).unwrap();
+    assert_eq!(before.next_event(), event.number);
+    assert_eq!(after.next_event(), event.number + 1);
+}
+
+#[test]
+fn a_violation_of_ubi_is_told_from_its_operations_to_its_rule() {
+    for (sabotage, rule) in
+        [(Sabotage::UpdateWithoutMarker, "update-half-done"), (Sabotage::LazyErase, "leb-content")]
+    {
+        let options = Options {
+            shape: Shape::Mini,
+            budget_states: Some(4000),
+            nested_every: 0,
+            judge_every: 11,
+            sabotage,
+            ..Options::default()
+        };
+        let report = ubi(&options).unwrap();
+        let found = report.violations.iter().find(|found| found.rule == rule).unwrap();
+        let explained = powercut::explain(&found.id, &options).unwrap();
+        let again = explained.violation.unwrap();
+        assert_eq!((again.rule, &again.message), (rule, &found.message));
+        assert_is_prose(&again.message);
+        let story = explained.story;
+        assert_is_prose(&text(&story));
+        assert_eq!(story.operations.last(), Some(&found.operation));
+        assert_eq!(story.cuts.len(), 1);
+        assert!(text(&story).contains("volume table found: copy 0 in peb"), "{}", text(&story));
+        assert_chips(&story);
+    }
+}
+
+#[test]
+fn both_cuts_of_a_recovery_are_told() {
+    let options = Options::default();
+    // Program after program of copy 0 of the table, when the first volume is made.
+    let id = (210..230).map(|event| format!("ubi/mini/1@{event}.P5r1").parse().unwrap());
+    let ids = id.filter(|id| powercut::explain(id, &options).is_ok());
+    let mut told = 0;
+    for first in ids {
+        let next = first.cuts[0].0 + 1;
+        let Ok(explained) = powercut::explain(&first.then(next, "P3".parse().unwrap()), &options)
+        else {
+            continue;
+        };
+        assert!(explained.violation.is_none());
+        let story = explained.story;
+        assert_eq!(story.cuts.len(), 2);
+        assert_eq!(story.cuts[0].looks.len(), 2, "the recovery that was cut, uncut");
+        assert!(story.cuts[1].looks[0].by.contains("first"));
+        assert_eq!(story.cuts[1].events[0].number, next, "of the recovery alone");
+        assert_chips(&story);
+        told += 1;
+    }
+    assert!(told > 4, "{told}");
+}
+
+/// The first state of a sequence that there is, told.
+fn tell(target: &dyn Target, plan: Plan) -> Story {
+    let name = target.name();
+    let id = CutId { target: (name.0.into(), name.1.into()), plan, cuts: Vec::new() };
+    let options = FsOptions::default();
+    let whole = fscut::explain(target, &id, &options).unwrap();
+    assert!(whole.violation.is_none() && whole.story.cuts.is_empty());
+    let cut = |event: u64| id.then(event, "P3".parse().unwrap());
+    let mut stories =
+        (0..2000).filter_map(|event| fscut::explain(target, &cut(event), &options).ok());
+    let explained = stories.next().unwrap();
+    assert!(explained.violation.is_none());
+    explained.story
+}
+
+#[test]
+fn states_of_jffs2_are_told() {
+    for chip in ["nand", "nor"] {
+        let story = tell(&Jffs2Target::find(chip).unwrap(), Plan::Single(4));
+        let text = text(&story);
+        assert_is_prose(&text);
+        assert!(text.contains("the root: a directory, mode 0755"), "{text}");
+        assert!(chip == "nor" || text.contains("of its nodes begin"), "{text}");
+        assert_chips(&story);
+    }
+}
+
+#[test]
+fn a_violation_of_ubifs_is_told() {
+    let target = sabotaged_ubifs(UbifsSabotage::FsyncSkipsData);
+    let plans = vec![Plan::Single(320)];
+    let options = FsOptions { plans, nested_every: 0, ..FsOptions::default() };
+    let report = explore(&target, &options).unwrap();
+    let found = &report.violations[0];
+    let explained = fscut::explain(&target, &found.id, &options).unwrap();
+    let again = explained.violation.unwrap();
+    assert_eq!((again.rule, &again.message), (found.rule, &found.message));
+    assert_is_prose(&again.message);
+    assert_eq!(explained.story.operations.last(), again.operations.last());
+    let text = text(&explained.story);
+    assert_is_prose(&text);
+    assert!(text.contains("flash events while mounting"), "{text}");
+    assert_ne!(expected_by(again.rule), expected_by("no such rule"));
+}
