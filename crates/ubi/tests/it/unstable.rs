@@ -31,7 +31,11 @@ fn new_volume(id: u32) -> NewVolume {
 
 /// A chip with a volume whose LEB 0 is old.
 fn begun() -> Snapshot {
-    let geometry = Geometry::new(MediumKind::Nand, 16_384, 64, 512, 512, 16).unwrap();
+    begun_on(64, &open)
+}
+
+fn begun_on(pebs: u32, open: &dyn Fn(&Arc<Chip>) -> UbiDevice) -> Snapshot {
+    let geometry = Geometry::new(MediumKind::Nand, 16_384, pebs, 512, 512, 16).unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
     let ubi = open(&chip);
     ubi.create_volume(&new_volume(0)).unwrap();
@@ -186,8 +190,11 @@ fn a_volume_that_was_seen_keeps_what_is_written_to_it() {
     for fastmap in [false, true] {
         let options = OpenOptions { fastmap, ..OpenOptions::default() };
         let open = |chip: &Arc<Chip>| UbiDevice::open(chip.clone(), &layout(), &options).unwrap();
-        let start = Arc::new(begun().to_chip());
+        let start = Arc::new(begun_on(120, &open).to_chip());
         open(&start).detach().unwrap();
+        let opened = UbiDevice::open_with_report(start.clone(), &layout(), &options).unwrap();
+        assert_eq!(opened.1.is_by_fastmap(), fastmap);
+        drop(opened);
         let name = VolumeName::new("other").unwrap();
         let create = |ubi: &UbiDevice| {
             ubi.create_volume(&NewVolume { name: name.clone(), ..new_volume(1) }).unwrap();
