@@ -189,12 +189,16 @@ impl Early {
     /// been being written when the power went off, and have read well for the last time.
     fn settle_newest_copy(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         let Some(copy) = &attachment.newest_copy else { return Ok(()) };
-        // Copy 0 of the volume table decides. Once copy 1 is the same, copy 0 was complete before
-        // that was begun, or replaces one with the same table.
-        let is_twice = copy.header.volume == LAYOUT_VOLUME && attachment.tables_agree;
-        // To a fastmap the rivals stay what it says, whether they are erased or not: they would be
-        // rivals at every attach.
-        if is_twice || attachment.is_by_fastmap() || !self.is_last_written(copy) {
+        let is_settled = if copy.header.volume == LAYOUT_VOLUME {
+            // Copy 0 of the table decides. Once copy 1 is the same, copy 0 was complete before that
+            // was begun, or replaces one with the same table.
+            attachment.tables_agree
+        } else {
+            // To a fastmap the rivals stay what it says, whether they are erased or not: they would
+            // be rivals at every attach.
+            attachment.is_by_fastmap()
+        };
+        if is_settled || !self.is_last_written(copy) {
             return Ok(());
         }
         let is_rival = |peb: &Peb| copy.rivals.contains(peb);

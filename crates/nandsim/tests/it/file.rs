@@ -130,7 +130,7 @@ fn a_snapshot_in_a_file_is_the_same_chip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chip");
     for config in [mini(), large(), nor()] {
-        let is_nand = config.is_nand();
+        let is_nand = config.geometry().can_have_bad_blocks();
         let chip = Chip::new(config);
         chip.program(0, &pattern(2048, 1)).unwrap();
         chip.erase(P1).unwrap();

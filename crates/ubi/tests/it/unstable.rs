@@ -31,7 +31,11 @@ fn new_volume(id: u32) -> NewVolume {
 
 /// A chip with a volume whose LEB 0 is old.
 fn begun() -> Snapshot {
-    let geometry = Geometry::new(MediumKind::Nand, 16_384, 64, 512, 512, 16).unwrap();
+    begun_on(64, &open)
+}
+
+fn begun_on(pebs: u32, open: &dyn Fn(&Arc<Chip>) -> UbiDevice) -> Snapshot {
+    let geometry = Geometry::new(MediumKind::Nand, 16_384, pebs, 512, 512, 16).unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
     let ubi = open(&chip);
     ubi.create_volume(&new_volume(0)).unwrap();
@@ -132,7 +136,12 @@ fn with_two_volumes(changes: u8) -> Snapshot {
 
 /// What is left of a chip when the power goes off during the `number`-th program that `act` makes,
 /// which then reads well once.
-fn cut_while(start: &Snapshot, number: usize, act: &dyn Fn(&UbiDevice)) -> Option<Chip> {
+fn cut_while(
+    start: &Snapshot,
+    open: &dyn Fn(&Arc<Chip>) -> UbiDevice,
+    number: usize,
+    act: &dyn Fn(&UbiDevice),
+) -> Option<Chip> {
     let chip = Arc::new(start.to_chip());
     let ubi = open(&chip);
     chip.set_recording(true);
@@ -157,7 +166,7 @@ fn a_table_of_long_ago_does_not_come_back() {
         let update = |ubi: &UbiDevice| {
             ubi.update_volume(VolumeId::new(1), 512, &mut &[7; 512][..]).unwrap();
         };
-        let chip = Arc::new(cut_while(&start, last_of_copy_0, &update).unwrap());
+        let chip = Arc::new(cut_while(&start, &open, last_of_copy_0, &update).unwrap());
         chip.power_on();
         chip.set_recording(true);
         open(&chip).flush().unwrap();
@@ -178,32 +187,42 @@ fn a_table_of_long_ago_does_not_come_back() {
 /// the copy of the table in which it was found might have read well for the last time.
 #[test]
 fn a_volume_that_was_seen_keeps_what_is_written_to_it() {
-    let start = begun();
-    let name = VolumeName::new("other").unwrap();
-    let create = |ubi: &UbiDevice| {
-        ubi.create_volume(&NewVolume { name: name.clone(), ..new_volume(1) }).unwrap();
-    };
-    let mut seen = [0, 0];
-    for (number, chip) in
-        (0..).map_while(|number| Some((number, cut_while(&start, number, &create)?)))
-    {
-        let chip = Arc::new(chip);
-        chip.power_on();
-        let ubi = open(&chip);
-        let Ok(volume) = ubi.volume(VolumeId::new(1)) else {
-            seen[0] += 1;
-            continue;
+    for fastmap in [false, true] {
+        let options = OpenOptions { fastmap, ..OpenOptions::default() };
+        let open = |chip: &Arc<Chip>| UbiDevice::open(chip.clone(), &layout(), &options).unwrap();
+        let start = Arc::new(begun_on(120, &open).to_chip());
+        open(&start).detach().unwrap();
+        let opened = UbiDevice::open_with_report(start.clone(), &layout(), &options).unwrap();
+        assert_eq!(opened.1.is_by_fastmap(), fastmap);
+        drop(opened);
+        let name = VolumeName::new("other").unwrap();
+        let create = |ubi: &UbiDevice| {
+            ubi.create_volume(&NewVolume { name: name.clone(), ..new_volume(1) }).unwrap();
         };
-        seen[1] += 1;
-        volume.change(Leb::new(0), &NEW).unwrap();
-        // The power goes off again before any work in the background.
-        for _ in 0..4 {
-            chip.power_off();
+        let start = start.snapshot();
+        let cuts =
+            (0..).map_while(|number| Some((number, cut_while(&start, &open, number, &create)?)));
+        let mut seen = [0, 0];
+        for (number, chip) in cuts {
+            let chip = Arc::new(chip);
             chip.power_on();
             let ubi = open(&chip);
-            let volume = ubi.volume(VolumeId::new(1)).expect("the volume is there");
-            assert!(content(&volume).unwrap().starts_with(&NEW), "cut at program {number}");
+            let Ok(volume) = ubi.volume(VolumeId::new(1)) else {
+                seen[0] += 1;
+                continue;
+            };
+            seen[1] += 1;
+            volume.change(Leb::new(0), &NEW).unwrap();
+            // The power goes off again before any work in the background.
+            for _ in 0..4 {
+                chip.power_off();
+                chip.power_on();
+                let ubi = open(&chip);
+                let volume = ubi.volume(VolumeId::new(1)).expect("the volume is there");
+                let content = content(&volume).unwrap();
+                assert!(content.starts_with(&NEW), "fastmap {fastmap}, cut at program {number}");
+            }
         }
+        assert!(seen[0] > 20 && seen[1] > 20, "{seen:?}");
     }
-    assert!(seen[0] > 20 && seen[1] > 20, "{seen:?}");
 }
