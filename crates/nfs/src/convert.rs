@@ -101,18 +101,23 @@ fn given<
 
 /// The changes a client asks for.
 pub(crate) fn changes(wanted: &sattr3) -> SetAttr {
+    let touch = matches!(wanted.atime, set_atime::SET_TO_SERVER_TIME)
+        && matches!(wanted.mtime, set_mtime::SET_TO_SERVER_TIME);
     SetAttr {
         permissions: given(&wanted.mode).map(|mode| mode & 0o7777),
         uid: given(&wanted.uid),
         gid: given(&wanted.gid),
         size: given(&wanted.size),
+        touch,
         atime: match wanted.atime {
             set_atime::DONT_CHANGE => None,
+            set_atime::SET_TO_SERVER_TIME if touch => None,
             set_atime::SET_TO_SERVER_TIME => Some(now()),
             set_atime::SET_TO_CLIENT_TIME(time) => Some(timestamp(time)),
         },
         mtime: match wanted.mtime {
             set_mtime::DONT_CHANGE => None,
+            set_mtime::SET_TO_SERVER_TIME if touch => None,
             set_mtime::SET_TO_SERVER_TIME => Some(now()),
             set_mtime::SET_TO_CLIENT_TIME(time) => Some(timestamp(time)),
         },

@@ -249,8 +249,11 @@ fn immutable_and_append_only_files_keep_what_they_have() {
     let immutable = InodeFlags { immutable: true, ..none };
     let append = InodeFlags { append: true, ..none };
     let denied = FsErrorKind::NotPermitted;
+    let touch = SetAttr { touch: true, ..SetAttr::default() };
+    let explicit = SetAttr { atime: Some(at(9)), mtime: Some(at(9)), ..SetAttr::default() };
     let frozen = |fs: Fs<'_>, name: &[u8]| {
         let f = fs.resolve(name).unwrap();
+        assert_eq!(kind(fs.set_attr(f, &explicit, at(9))), denied);
         assert_eq!(kind(fs.write(f, 0, b"x", at(1))), denied);
         assert_eq!(kind(size(fs, f, 0)), denied);
         assert_eq!(kind(fs.unlink(fs.root(), name, at(1))), denied);
@@ -269,6 +272,8 @@ fn immutable_and_append_only_files_keep_what_they_have() {
                 if rules.flags {
                     changed.unwrap();
                     frozen(fs, name);
+                    let touched = fs.set_attr(f, &touch, at(7));
+                    assert_eq!(touched.is_ok(), flags.append);
                 } else {
                     assert_eq!(kind(changed), FsErrorKind::Unsupported);
                 }
@@ -279,6 +284,8 @@ fn immutable_and_append_only_files_keep_what_they_have() {
                 frozen(fs, b"i");
                 frozen(fs, b"a");
                 let a = fs.resolve(b"a").unwrap();
+                let attr = fs.attr(a).unwrap();
+                assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(7), at(7), at(7)));
                 fs.write(a, 2, b"z", at(1)).unwrap();
                 assert_eq!(kind(fs.write(fs.resolve(b"i").unwrap(), 2, b"z", at(1))), denied);
             }
