@@ -139,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn both_times_of_the_server_are_a_touch() {
+        let (atime, mtime) = (set_atime::SET_TO_SERVER_TIME, set_mtime::SET_TO_SERVER_TIME);
+        let both = changes(&sattr3 { atime, mtime, ..sattr3::default() });
+        assert_eq!(both, SetAttr { touch: true, ..SetAttr::default() });
+        let atime = set_atime::SET_TO_SERVER_TIME;
+        let one = changes(&sattr3 { atime, ..sattr3::default() });
+        assert!(!one.touch && one.atime.is_some() && one.mtime.is_none());
+    }
+
+    #[test]
     fn times_out_of_range_are_the_nearest() {
         let at = |seconds| time(Timestamp::from_seconds(seconds)).seconds;
         assert_eq!((at(-1), at(7), at(1 << 33)), (0, 7, u32::MAX));

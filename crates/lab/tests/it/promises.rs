@@ -179,6 +179,18 @@ fn times_follow_what_is_done() {
             let times = SetAttr { atime: Some(at(4)), mtime: Some(at(3)), ..SetAttr::default() };
             fs.set_attr(f, &times, at(8)).unwrap();
             assert_eq!(fs.attr(f).unwrap().ctime, at(8));
+            let d = folder(fs, fs.root(), b"d");
+            let target = NewKind::Symlink(b"target");
+            let l = fs.create(fs.root(), b"l", &new(target), at(1)).unwrap();
+            for ino in [f, d, l] {
+                let set = |time| fs.set_xattr(ino, b"trusted.a", b"1", XattrMode::Either, at(time));
+                set(12).unwrap();
+                assert_eq!(fs.attr(ino).unwrap().ctime, at(12));
+                set(13).unwrap();
+                assert_eq!(fs.attr(ino).unwrap().ctime, at(13), "the same value again");
+            }
+            fs.remove_xattr(f, b"trusted.a", at(14)).unwrap();
+            assert_eq!(fs.attr(f).unwrap().ctime, at(14));
             file(fs, fs.root(), b"g");
             fs.unlink(fs.root(), b"g", at(11)).unwrap();
             let root = fs.attr(fs.root()).unwrap();
@@ -186,7 +198,11 @@ fn times_follow_what_is_done() {
         },
         |fs, _| {
             let attr = fs.attr(fs.resolve(b"f").unwrap()).unwrap();
-            assert_eq!((attr.atime, attr.mtime), (at(4), at(3)));
+            assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(4), at(3), at(14)));
+            for name in [b"d", b"l"] {
+                assert_eq!(fs.attr(fs.resolve(name).unwrap()).unwrap().ctime, at(13));
+            }
+            assert_eq!(fs.read_link(fs.resolve(b"l").unwrap()).unwrap(), b"target");
             assert_eq!(fs.attr(fs.root()).unwrap().mtime, at(11));
         },
     );
