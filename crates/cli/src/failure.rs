@@ -42,6 +42,11 @@ impl Failure {
         Self { exit: Exit::Usage, ..Self::new(message) }
     }
 
+    /// It is done, and something went wrong with what it was done to.
+    pub(crate) fn finding(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Findings, ..Self::new(message) }
+    }
+
     /// The process that did the work has told everything.
     pub(crate) fn told_already(is_usage: bool) -> Self {
         let exit = if is_usage { Exit::Usage } else { Exit::Failed };

@@ -16,6 +16,8 @@ pub(crate) struct Mount {
     pub dir: PathBuf,
     /// The image of a mount of ours, by the path it was mounted with made absolute.
     pub image: Option<PathBuf>,
+    /// Nothing can be changed through it.
+    pub is_read_only: bool,
 }
 
 /// The FUSE mounts of the host, those that hide others behind these.
@@ -24,15 +26,16 @@ pub(crate) fn all() -> io::Result<Vec<Mount>> {
     Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }
 
-/// One line of the table: the fifth field is the place, and behind a lone dash stand kind and
-/// source.
+/// One line of the table: the fifth and sixth fields are the place and its options, and after a lone
+/// dash stand kind and source.
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let dir = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
+    let is_read_only = fields.next()?.split(|byte| *byte == b',').any(|option| option == b"ro");
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (fields.next()?, fields.next()?);
     let image = (kind == OURS).then(|| source_path(&unescaped(source)));
-    kind.starts_with(b"fuse").then_some(Mount { dir, image })
+    kind.starts_with(b"fuse").then_some(Mount { dir, image, is_read_only })
 }
 
 /// Undoes `\040` and its like.
@@ -56,9 +59,11 @@ mod tests {
         let dir = PathBuf::from("/mnt/a b");
         let image = Some(PathBuf::from("/i\\m"));
         let ours = mount(&line("fuse.eraseblock", "/i\\134m"));
-        assert_eq!(ours, Some(Mount { dir: dir.clone(), image }));
+        assert_eq!(ours, Some(Mount { dir: dir.clone(), image, is_read_only: false }));
         let other = mount(&line("fuse.sshfs", "host:"));
-        assert_eq!(other, Some(Mount { dir, image: None }));
+        assert_eq!(other, Some(Mount { dir, image: None, is_read_only: false }));
+        let read_only = b"36 35 0:39 / /m ro,noatime - fuse.eraseblock /i rw";
+        assert!(mount(read_only).is_some_and(|mount| mount.is_read_only));
         assert_eq!(mount(&line("ext4", "/dev/sda")), None);
         assert_eq!(mount(b"36 35"), None);
         assert_eq!(unescaped(b"a\\9\\04"), b"a\\9\\04");

@@ -7,8 +7,14 @@ use crate::target::held::Volume;
 use eraseblock_base::{Findings, Severity};
 use eraseblock_fuse::Served;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The next step where the process of a mount has died.
+pub(crate) fn dead_mount(dir: &Path) -> String {
+    format!("`eraseblock umount {}` takes the dead mount away", dir.display())
+}
 
 /// How a failure begins to tell why nothing more is written.
 pub(crate) const TURNED: &str = "the file system turned read-only";

@@ -59,6 +59,8 @@ pub(crate) struct Session {
     findings: Findings,
     /// Next steps, told at the end.
     steps: Vec<String>,
+    /// The last line for people.
+    conclusion: Option<&'static str>,
     /// Locks of what this run reads.
     locks: Vec<File>,
 }
@@ -70,7 +72,7 @@ impl Session {
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         let (findings, steps, locks) = (Findings::new(), Vec::new(), Vec::new());
-        Self { options, out, style, style_err, findings, steps, locks }
+        Self { options, out, style, style_err, findings, steps, conclusion: None, locks }
     }
 
     /// Keeps writers away from a file until the end of the run.
@@ -92,6 +94,11 @@ impl Session {
     /// Remembers next steps, to be told behind the findings.
     pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
         self.steps.extend(steps);
+    }
+
+    /// Remembers a remark that comes last, after findings and next steps.
+    pub(crate) fn conclude(&mut self, text: &'static str) {
+        self.conclusion = Some(text);
     }
 
     /// Remembers that something in a file system could not be delivered.
@@ -182,6 +189,7 @@ impl Session {
             self.print_findings();
             self.steps.iter().for_each(|step| self.print_hint(step));
         }
+        self.conclusion.into_iter().for_each(|text| self.remark(text));
         match result {
             Err(failure) => {
                 self.print_failure(&failure);

@@ -21,6 +21,7 @@ use crate::mount::Report;
 use crate::served::Served;
 use crate::status::{Status, Traffic};
 use eraseblock_vfs::caller::{self, Caller};
+use eraseblock_vfs::walk;
 use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use listing::Interest;
@@ -150,9 +151,16 @@ impl Adapter {
         Ok(())
     }
 
-    /// The entry of a name, or `None` if there is none.
+    /// The entry of a name, or `None` if there is none. Asked for a file handle whose inode it has
+    /// forgotten, the kernel looks up `.` in any inode, and `..` in a directory.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<FileAttr>, Fault> {
-        let ino = match self.served.reading().lookup(self.ino(dir), name) {
+        let (fs, dir) = (self.served.reading(), self.ino(dir));
+        let found = match name {
+            b"." => Ok(dir),
+            b".." => walk::parent(fs, dir),
+            name => fs.lookup(dir, name),
+        };
+        let ino = match found {
             Ok(ino) => ino,
             Err(error) if error.kind() == FsErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -173,13 +181,17 @@ impl Adapter {
             Some(Some(id)) => Ok(Some(id)),
             None => Ok(None),
         };
+        let both = (changes.atime, changes.mtime);
+        let touch = matches!(both, (Some(TimeOrNow::Now), Some(TimeOrNow::Now)));
+        let explicit = |time: Option<TimeOrNow>| time.filter(|_| !touch).map(timestamp);
         let wanted = SetAttr {
             permissions: changes.mode.map(|mode| mode & 0o7777),
             uid: stored(&self.manner.ids.uid, changes.uid)?,
             gid: stored(&self.manner.ids.gid, changes.gid)?,
             size: changes.size,
-            atime: changes.atime.map(timestamp),
-            mtime: changes.mtime.map(timestamp),
+            atime: explicit(changes.atime),
+            mtime: explicit(changes.mtime),
+            touch,
             flags: None,
         };
         let now = now();

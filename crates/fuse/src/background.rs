@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Quiet this long, background work begins.
 const QUIET: Duration = Duration::from_millis(500);
-/// After this long it begins in any case.
+/// Quiet this long after that, the file system gives back space that waits for it. It costs writes
+/// that the next changes would pay for anyway, so a pause between two of them does not start it.
+const IDLE: Duration = Duration::from_secs(3);
+/// After this long background work begins in any case.
 const LATEST: Duration = Duration::from_secs(5);
 /// So often what lies below the file system is looked after when nothing changes: reads alone can
 /// show that blocks are to be renewed.
@@ -36,7 +39,20 @@ impl fmt::Debug for Chore {
 struct State {
     /// When the first change since the last piece of work happened, and the latest.
     changed: Option<(Instant, Instant)>,
+    /// When the file system counts as idle, unless something changes before.
+    idle: Option<Instant>,
     stopping: bool,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    /// Background work.
+    Work,
+    /// What waits for idle moments.
+    Idle,
+    /// Nothing any more.
+    End,
 }
 
 /// Tells the thread what happens.
@@ -68,20 +84,24 @@ impl Activity {
         self.wake.notify_all();
     }
 
-    /// Waits until there is work to do; false when there never will be.
-    fn wait(&self) -> bool {
+    /// Waits until there is something to do.
+    fn wait(&self) -> Due {
         let round = Instant::now() + ROUND;
         let mut state = self.lock();
         loop {
             if state.stopping {
-                return false;
+                return Due::End;
             }
-            let due =
-                state.changed.map_or(round, |(first, last)| (last + QUIET).min(first + LATEST));
+            let due = match (state.changed, state.idle) {
+                (Some((first, last)), _) => (last + QUIET).min(first + LATEST),
+                (None, idle) => idle.map_or(round, |idle| idle.min(round)),
+            };
             let now = Instant::now();
             if due <= now {
+                let is_idle = state.changed.is_none() && state.idle.is_some_and(|idle| idle <= now);
                 state.changed = None;
-                return true;
+                state.idle = (!is_idle).then(|| now + IDLE);
+                return if is_idle { Due::Idle } else { Due::Work };
             }
             let waited = self.wake.wait_timeout(state, due - now);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -137,9 +157,14 @@ fn run(
     activity: &Activity,
     failed: impl Fn(&FsError),
 ) {
-    while activity.wait() {
-        let done =
-            step(fs, activity).and_then(|()| chore.map_or(Ok(()), |c| do_chore(c, activity)));
+    loop {
+        let done = match activity.wait() {
+            Due::Work => step(fs, activity),
+            Due::Idle => fs.give_back(),
+            Due::End => return,
+        };
+        // What the file system let go of is for the chore to erase.
+        let done = done.and_then(|()| chore.map_or(Ok(()), |c| do_chore(c, activity)));
         if let Err(error) = done {
             failed(&error);
         }
@@ -169,11 +194,26 @@ mod tests {
         let activity = Activity::default();
         activity.changed();
         let start = Instant::now();
-        assert!(activity.wait());
+        assert_eq!(activity.wait(), Due::Work);
         assert!(start.elapsed() >= QUIET / 2);
+        assert_eq!(activity.wait(), Due::Idle);
+        assert!(start.elapsed() >= QUIET / 2 + IDLE);
         activity.changed();
         activity.stop();
-        assert!(!activity.wait());
+        assert_eq!(activity.wait(), Due::End);
+    }
+
+    #[test]
+    fn a_change_puts_off_what_waits_for_idle_moments() {
+        let activity = Activity::default();
+        activity.changed();
+        assert_eq!(activity.wait(), Due::Work);
+        std::thread::sleep(IDLE / 2);
+        activity.changed();
+        assert_eq!(activity.wait(), Due::Work);
+        let start = Instant::now();
+        assert_eq!(activity.wait(), Due::Idle);
+        assert!(start.elapsed() > IDLE / 2);
     }
 
     #[test]

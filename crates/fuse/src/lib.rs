@@ -22,7 +22,7 @@ mod status;
 
 pub use background::Chore;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
-pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, mount};
+pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};
 pub use served::Served;
 pub use source::{decoded, source_name, source_path};
 pub use status::{STATUS, Status, Traffic};

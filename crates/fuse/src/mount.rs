@@ -110,6 +110,12 @@ pub enum MountError {
         /// What is wrong with it.
         source: io::Error,
     },
+    /// A mount is there whose process has died.
+    #[error("{}: the process of the mount on it has died", dir.display())]
+    Dead {
+        /// The place.
+        dir: PathBuf,
+    },
     /// The kernel or fusermount3 refuses.
     #[error("cannot mount on {}: {source}", dir.display())]
     Refused {
@@ -178,6 +184,9 @@ pub struct Mounted {
 /// Mounts `served` on `dir`; it can be used when this returns.
 pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     check_device()?;
+    if is_dead(dir) {
+        return Err(MountError::Dead { dir: dir.to_owned() });
+    }
     let place = |source| MountError::Place { dir: dir.to_owned(), source };
     let dir = dir.canonicalize().map_err(place)?;
     if !dir.is_dir() {
@@ -207,6 +216,13 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     let session = session.spawn().map_err(MountError::Session)?;
     let worker = start_worker(&served, activity, options)?;
     Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
+}
+
+/// Whether the process of the FUSE mount on `dir` has died without unmounting, be it while this asks.
+/// Asks for the space on the file system, which the kernel never answers from its caches.
+pub fn is_dead(dir: &Path) -> bool {
+    use rustix::io::Errno;
+    matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 fn start_worker(

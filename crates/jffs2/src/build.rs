@@ -216,9 +216,16 @@ fn count_links(tables: &mut Tables, findings: &mut Findings) {
     let is_orphan = |pair: &&[InodeInfo]| pair[0].links == 0 && pair[0].nodes < pair[1].nodes;
     let count = tables.inodes.windows(2).filter(is_orphan).count();
     if count > 0 {
-        let message = format!("{count} inodes without a name left out");
-        findings.note(Location::Whole, "orphans", message);
+        findings.note(Location::Whole, "orphans", deleted_inodes(count));
     }
+}
+
+/// What is said of inodes without a name.
+pub(crate) fn deleted_inodes(count: usize) -> String {
+    format!(
+        "inodes without a name: {count}; this is normal: what is deleted stays on the flash until \
+         its blocks are collected"
+    )
 }
 
 /// A directory with several names would make a tree without end of a damaged image: a few are

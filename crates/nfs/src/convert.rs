@@ -101,18 +101,23 @@ fn given<
 
 /// The changes a client asks for.
 pub(crate) fn changes(wanted: &sattr3) -> SetAttr {
+    let touch = matches!(wanted.atime, set_atime::SET_TO_SERVER_TIME)
+        && matches!(wanted.mtime, set_mtime::SET_TO_SERVER_TIME);
     SetAttr {
         permissions: given(&wanted.mode).map(|mode| mode & 0o7777),
         uid: given(&wanted.uid),
         gid: given(&wanted.gid),
         size: given(&wanted.size),
+        touch,
         atime: match wanted.atime {
             set_atime::DONT_CHANGE => None,
+            set_atime::SET_TO_SERVER_TIME if touch => None,
             set_atime::SET_TO_SERVER_TIME => Some(now()),
             set_atime::SET_TO_CLIENT_TIME(time) => Some(timestamp(time)),
         },
         mtime: match wanted.mtime {
             set_mtime::DONT_CHANGE => None,
+            set_mtime::SET_TO_SERVER_TIME if touch => None,
             set_mtime::SET_TO_SERVER_TIME => Some(now()),
             set_mtime::SET_TO_CLIENT_TIME(time) => Some(timestamp(time)),
         },
@@ -131,6 +136,16 @@ mod tests {
         assert_eq!(of(FsErrorKind::Corrupted), nfsstat3::NFS3ERR_IO);
         let gone = FsError::new(FsErrorKind::NotFound, "inode 7");
         assert_eq!(handle_status(&gone), nfsstat3::NFS3ERR_STALE);
+    }
+
+    #[test]
+    fn both_times_of_the_server_are_a_touch() {
+        let (atime, mtime) = (set_atime::SET_TO_SERVER_TIME, set_mtime::SET_TO_SERVER_TIME);
+        let both = changes(&sattr3 { atime, mtime, ..sattr3::default() });
+        assert_eq!(both, SetAttr { touch: true, ..SetAttr::default() });
+        let atime = set_atime::SET_TO_SERVER_TIME;
+        let one = changes(&sattr3 { atime, ..sattr3::default() });
+        assert!(!one.touch && one.atime.is_some() && one.mtime.is_none());
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use crate::convert::{attributes, changes, handle_status, now, status};
 use crate::listing::Listing;
 use eraseblock_vfs::{
-    FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr,
-    WritableFileSystem,
+    FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, walk,
 };
 use nfs3_server::nfs3_types::nfs3::{
     Nfs3Option, createverf3, fattr3, filename3, nfspath3, nfsstat3, sattr3, stable_how,
@@ -12,8 +11,6 @@ use nfs3_server::nfs3_types::nfs3::{
 use nfs3_server::vfs::{
     FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
 };
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A handle is an inode number.
@@ -99,35 +96,6 @@ impl Export {
     }
 }
 
-/// The directory that a directory is in. Inodes do not say: directories are searched from the root
-/// on, which clients do not often ask for.
-fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
-    let root = fs.root();
-    if dir == root {
-        return Ok(root);
-    }
-    if fs.attr(dir)?.kind != FileKind::Directory {
-        return Err(FsError::new(FsErrorKind::NotADirectory, "`..` of what is no directory"));
-    }
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
-    while let Some(candidate) = open.pop() {
-        let mut is_it = false;
-        let listed = fs.read_dir(candidate, 0, &mut |entry| {
-            is_it |= entry.ino == dir;
-            if entry.kind == FileKind::Directory && seen.insert(entry.ino) {
-                open.push(entry.ino);
-            }
-            if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        match listed {
-            Ok(()) if is_it => return Ok(candidate),
-            // What is damaged elsewhere does not matter.
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Err(FsError::new(FsErrorKind::NotFound, format!("inode {dir} is in no directory")))
-}
-
 /// Makes what an operation changed durable: NFS has no later moment for it.
 fn settle(fs: &dyn WritableFileSystem, inodes: &[u64]) -> Result<(), nfsstat3> {
     for ino in inodes {
@@ -148,7 +116,7 @@ impl NfsReadFileSystem for Export {
         let (fs, dir) = (self.exported.reading(), dirid.as_u64());
         let ino = match name {
             b"." => Ok(dir),
-            b".." => parent(fs, dir),
+            b".." => walk::parent(fs, dir),
             name => fs.lookup(dir, name),
         };
         ino.map(Handle::new).map_err(|error| status(&error))

@@ -130,13 +130,14 @@ pub fn check_write(attr: &Attr, offset: u64, len: usize, max_size: u64) -> Resul
 }
 
 /// What must hold before a change of attributes: immutable and append-only inodes keep all but
-/// their flags (EPERM); only regular files have a size to set (EISDIR, EINVAL), of at most
+/// their flags (EPERM), but append-only ones can be touched; only regular files have a size to set (EISDIR, EINVAL), of at most
 /// `max_size` bytes (EFBIG); `encrypted` stays as it is (EOPNOTSUPP).
 pub fn check_set_attr(attr: &Attr, changes: &SetAttr, max_size: u64) -> Result<(), FsError> {
     let ino = attr.ino;
     let frozen = attr.flags.immutable || attr.flags.append;
-    let only_flags = SetAttr { flags: changes.flags, ..SetAttr::default() };
-    if frozen && *changes != only_flags {
+    let touch = changes.touch && !attr.flags.immutable;
+    let allowed = SetAttr { flags: changes.flags, touch, ..SetAttr::default() };
+    if frozen && *changes != allowed {
         let message = format!("inode {ino}: is immutable or append-only");
         return refuse(FsErrorKind::NotPermitted, message);
     }
@@ -166,6 +167,9 @@ pub fn changed_attr(attr: &Attr, changes: &SetAttr, now: Timestamp) -> Attr {
     if let Some(size) = changes.size {
         next.size = size;
         next.mtime = now;
+    }
+    if changes.touch {
+        (next.atime, next.mtime) = (now, now);
     }
     next.permissions = changes.permissions.map_or(next.permissions, |bits| bits & 0o7777);
     next.uid = changes.uid.unwrap_or(next.uid);

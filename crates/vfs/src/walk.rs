@@ -1,7 +1,10 @@
 //! Walking a whole file system, depth first, parents before children, without recursion.
 
-use crate::error::FsError;
+use crate::attr::FileKind;
+use crate::error::{FsError, FsErrorKind};
 use crate::fs::{DirEntry, FileSystem, Ino};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 /// What a walk meets.
 #[derive(Debug)]
@@ -89,4 +92,34 @@ pub fn walk<E>(
         }
     }
     Ok(())
+}
+
+/// Returns the directory that directory `dir` is in; the root is in itself. Inodes do not record it,
+/// so this searches all directories from the root on. Fails with ENOTDIR if `dir` is no directory,
+/// and with ENOENT if no directory has it.
+pub fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
+    let root = fs.root();
+    if dir == root {
+        return Ok(root);
+    }
+    if fs.attr(dir)?.kind != FileKind::Directory {
+        return Err(FsError::new(FsErrorKind::NotADirectory, "`..` of what is no directory"));
+    }
+    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+    while let Some(candidate) = open.pop() {
+        let mut is_it = false;
+        let listed = fs.read_dir(candidate, 0, &mut |entry| {
+            is_it |= entry.ino == dir;
+            if entry.kind == FileKind::Directory && seen.insert(entry.ino) {
+                open.push(entry.ino);
+            }
+            if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match listed {
+            Ok(()) if is_it => return Ok(candidate),
+            // What is damaged elsewhere does not matter.
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Err(FsError::new(FsErrorKind::NotFound, format!("inode {dir} is in no directory")))
 }

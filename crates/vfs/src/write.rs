@@ -83,6 +83,9 @@ pub struct SetAttr {
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
+    /// Both times become the moment of the change, as utimes(2) without times does it. Append-only
+    /// inodes allow this and refuse explicit times, even if they are the same.
+    pub touch: bool,
     /// The flags of chattr; `encrypted` cannot be changed.
     pub flags: Option<InodeFlags>,
 }
@@ -202,6 +205,12 @@ pub trait WritableFileSystem: FileSystem {
 
     /// Does one bounded piece of background work: write-back, commit, garbage collection.
     fn background_step(&self) -> Result<Background, FsError>;
+
+    /// Gives back space that only waits for work the file system would otherwise do later, if that is
+    /// worth what it writes. For moments when nothing has changed for a while; bounded.
+    fn give_back(&self) -> Result<(), FsError> {
+        Ok(())
+    }
 
     /// Turns read-only after making everything durable and leaving the medium as a clean unmount
     /// does, or turns writable again.

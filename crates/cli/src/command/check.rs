@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
     }
     session.advise(next_steps);
     if consistent {
-        session.remark("consistent");
+        session.conclude("consistent");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ pub(crate) mod status;
 
 use crate::args::{TargetArgs, size64};
 use crate::failure::Failure;
-use crate::recovery::Alarm;
+use crate::recovery::{self, Alarm};
 use crate::session::{Session, say};
 use crate::target::held::{self, Held, Volume};
 use crate::target::writable::{Below, Mode};
@@ -208,7 +208,14 @@ fn report(alarm: Arc<Alarm>) -> Report {
 /// A mount's error, and what else there is where FUSE is out of reach.
 fn explained(error: MountError) -> Failure {
     let no_fuse = error.is_no_fuse();
+    let dead = match &error {
+        MountError::Dead { dir } => Some(recovery::dead_mount(dir)),
+        _ => None,
+    };
     let failure = Failure::from(error);
+    if let Some(step) = dead {
+        return failure.hint(step);
+    }
     if !no_fuse {
         return failure;
     }

@@ -2,9 +2,10 @@
 
 use crate::command::mount::status;
 use crate::failure::{Context, Failure};
-use crate::mounts;
+use crate::mounts::{self, Mount};
 use crate::recovery;
 use crate::session::Session;
+use eraseblock_fuse::is_dead;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::ffi::{OsStr, OsString};
@@ -26,13 +27,17 @@ pub(crate) struct UmountArgs {
 }
 
 /// Unmounts.
-pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failure> {
+pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let mut mounts = mounts::all().context("/proc/self/mountinfo")?;
     let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir) else {
         return Err(Failure::new(format!("{}: nothing of ours is mounted here", dir.display())));
     };
     let mount = mounts.swap_remove(place);
+    if is_dead(&dir) {
+        unmount(&dir).context(dir.display())?;
+        return after_death(&mount, session);
+    }
     // Before anything changes: whoever mounts another file system there may hide the image.
     let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
@@ -58,6 +63,23 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
             Err(failure.hint(recovery::after_read_only(OsStr::new(&target))))
         }
     }
+}
+
+/// Says what the death of the process behind a mount means. Nobody writes to the image any more, and
+/// another process may have it in use already: there is nothing to wait for.
+fn after_death(mount: &Mount, session: &Session) -> Result<(), Failure> {
+    let Some(image) = &mount.image else { return Ok(()) };
+    let died = format!("{}: unmounted; the process of the mount had died", mount.dir.display());
+    if mount.is_read_only {
+        session.remark(&format!("{died}, which wrote nothing: the image is as it was"));
+        return Ok(());
+    }
+    let message = format!("{died}, and changes that it had not made durable yet are lost");
+    Err(Failure::finding(message).hint(format!(
+        "what fsync made durable is there: the next mount repairs the rest, and `eraseblock check \
+         {}` shows what is left",
+        image.display()
+    )))
 }
 
 /// The path without symbolic links; of a mount whose process died, the name itself must do.

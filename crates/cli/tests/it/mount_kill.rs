@@ -91,13 +91,13 @@ fn kill(image: &Path) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// Unmounts. A process that another test begins has copies of our open files for a moment.
+/// Unmounts what a killed process left. A process that another test begins has copies of our open files for a moment.
 fn take_away(sample: &Sample) {
     let start = Instant::now();
     loop {
         let run = sample.run(&["umount", "m"]);
-        if run.code == 0 {
-            return;
+        if run.code == 1 {
+            return assert!(run.err.contains("had died"), "{}", run.err);
         }
         let is_busy = run.err.contains("is in use");
         assert!(is_busy && start.elapsed() < Duration::from_secs(10), "{}", run.err);
@@ -201,6 +201,46 @@ fn again(sample: &Sample, target: &str) {
     }
 }
 
+/// Kills the process of the mount on `dir` and waits until the kernel has noticed.
+fn killed_and_gone(image: &Path, dir: &Path) {
+    kill(image);
+    let start = Instant::now();
+    while !eraseblock_fuse::is_dead(dir) {
+        assert!(start.elapsed() < Duration::from_secs(10), "the mount lives on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `umount` was silent about it, and another mount said that the place is no directory.
+#[test]
+fn the_death_of_a_mount_is_reported() {
+    let sample = with_volumes();
+    let (image, dir) = (sample.path("c"), sample.path("m"));
+    if !mounted("a death", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+        return;
+    }
+    // What the kernel has cached of the root must not hide it.
+    assert!(fs::metadata(&dir).unwrap().is_dir());
+    fs::write(dir.join("lost"), "content").unwrap();
+    killed_and_gone(&image, &dir);
+    for arguments in [&["mount", "c:root", "m"][..], &["mount", "--stats", "m"]] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 3, "{arguments:?}: {}", run.err);
+        for word in ["has died", "eraseblock umount"] {
+            assert!(run.err.contains(word), "{arguments:?}: {}", run.err);
+        }
+    }
+    let run = sample.run(&["umount", "m"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    for word in ["had died", "not made durable", "eraseblock check"] {
+        assert!(run.err.contains(word), "{}", run.err);
+    }
+    sample.ok(&["mount", "c:root", "m"]);
+    killed_and_gone(&image, &dir);
+    let run = sample.ok(&["umount", "m"]);
+    assert!(run.err.contains("had died") && run.err.contains("as it was"), "{}", run.err);
+}
+
 /// A file without a name.
 fn unnamed(dir: &Path) -> std::io::Result<fs::File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
@@ -246,7 +286,7 @@ fn unnamed_files_go(sample: &Sample, target: &str) {
     named.sync_all().unwrap();
     kill(&image);
     drop((lost, named));
-    sample.ok(&["umount", "m"]);
+    take_away(sample);
     again(sample, target);
     assert!(is_back(), "{} of {before} are free", free());
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);

@@ -42,7 +42,8 @@ pub(crate) fn wait_until_free(image: &Path) {
 fn kill(sample: &Sample) {
     let pid = process_of(&sample.path("c")).to_string();
     Command::new("kill").args(["-KILL", &pid]).status().unwrap();
-    sample.ok(&["umount", "m"]);
+    let run = sample.run(&["umount", "m"]);
+    assert!(run.code == 1 && run.err.contains("not made durable"), "{}", run.err);
     wait_until_free(&sample.path("c"));
 }
 

@@ -29,13 +29,15 @@ const MAX_WRITE: u32 = 1 << 20;
 /// Inode numbers are never used again.
 const GENERATION: Generation = Generation(0);
 
-/// What the kernel may do where it can.
+/// What the kernel may do where it can. Not FUSE_ASYNC_DIO: with it, the kernel does not drop what a
+/// reader put into the page cache while an asynchronous direct write was under way, and serves that
+/// old content until the mount ends.
 const WANTED: [InitFlags; 6] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
 ];
 

@@ -5,5 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod cache;
+mod helper;
 mod model;
 mod stage;

@@ -221,6 +221,8 @@ fn access_lists_and_modes_go_together() {
         rustix::fs::setxattr(stage.path(name), attribute, value, XattrFlags::empty())
     };
     fs::write(stage.path("f"), "").unwrap();
+    let default = rustix::fs::getxattr(stage.path("f"), "system.posix_acl_default", &mut [0; 64]);
+    assert_eq!(default, Err(Errno::NODATA));
     set("f", "system.posix_acl_access", &list_with_user(1000, 7, 5)).unwrap();
     assert_eq!(mode("f"), 0o650);
     fs::set_permissions(stage.path("f"), fs::Permissions::from_mode(0o620)).unwrap();
@@ -256,6 +258,16 @@ fn chattr_flags_are_kept_and_obeyed() {
     rustix::fs::ioctl_setflags(&file, none | rustix::fs::IFlags::APPEND).unwrap();
     assert!(refused(File::options().write(true).open(stage.path("f"))));
     File::options().append(true).open(stage.path("f")).unwrap().write_all(b"x").unwrap();
+    let time = |tv_nsec| Timespec { tv_sec: 5, tv_nsec };
+    let set_times = |last_access, last_modification| {
+        let times = Timestamps { last_access, last_modification };
+        rustix::fs::utimensat(CWD, stage.path("f"), &times, AtFlags::empty())
+    };
+    let now = time(rustix::fs::UTIME_NOW);
+    set_times(now, now).unwrap();
+    assert!(fs::metadata(stage.path("f")).unwrap().mtime() > 5);
+    assert_eq!(set_times(time(0), time(0)), Err(Errno::PERM));
+    assert_eq!(set_times(now, time(rustix::fs::UTIME_OMIT)), Err(Errno::PERM));
     rustix::fs::ioctl_setflags(&file, none).unwrap();
     let compressed = none | rustix::fs::IFlags::NODUMP;
     assert_eq!(rustix::fs::ioctl_setflags(&file, compressed), Err(Errno::OPNOTSUPP));

@@ -10,6 +10,13 @@ use std::thread::JoinHandle;
 
 static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 
+/// Says past the capture of tests that one is left out.
+pub(crate) fn leave_out(test: &str, reason: impl std::fmt::Display) {
+    let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
+    let line = format!("left out ({count} so far): {test}: {reason}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
 /// A mount, and the thread that waits for its end.
 pub(crate) struct Stage {
     folder: tempfile::TempDir,
@@ -24,9 +31,7 @@ impl Stage {
         match mount(served, folder.path(), options) {
             Ok(mounted) => Some(Self::of(folder, mounted)),
             Err(error) if error.is_no_fuse() => {
-                let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
-                let line = format!("left out ({count} so far): {test}: {error}\n");
-                std::io::stderr().write_all(line.as_bytes()).unwrap();
+                leave_out(test, &error);
                 None
             }
             Err(error) => panic!("{test}: {error}"),

@@ -13,6 +13,7 @@ use super::summary::Collector;
 use super::suspect::Suspects;
 use super::wbuf::Wbuf;
 use super::xattr::Xattrs;
+use crate::build::deleted_inodes;
 use crate::error::Jffs2Error;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Location};
@@ -199,8 +200,7 @@ impl State {
             }
         }
         if !dead.is_empty() {
-            let message = format!("inodes without a name: {}", dead.len());
-            findings.note(Location::Whole, "orphans", message);
+            findings.note(Location::Whole, "orphans", deleted_inodes(dead.len()));
         }
         Ok(())
     }

@@ -130,11 +130,7 @@ impl State {
         if new.size > old.size {
             return self.grow(ino, new);
         }
-        let place = self.inode(ino).metadata.filter(|_| old.has_payload());
-        let payload = match place {
-            Some(place) => self.payload(place)?.1,
-            None => Vec::new(),
-        };
+        let payload = self.own_payload(ino)?;
         if new.size < old.size && self.is_sabotaged(Sabotage::TruncateUnwritten) {
             let loaded = self.inode_mut(ino);
             loaded.attributes = new;
@@ -146,6 +142,26 @@ impl State {
         let empties = new.size == 0 && old.size > 0 && old.is_regular();
         let alloc = if empties { Alloc::Deletion } else { Alloc::Normal };
         self.put_attributes(ino, new, &payload, alloc)
+    }
+
+    /// Writes the attributes of an inode with a new ctime, as something else of it has changed.
+    pub(crate) fn stamp(&mut self, ino: u32, now: u32) -> Result<(), FsError> {
+        let old = self.inode(ino).attributes;
+        if old.ctime == now {
+            return Ok(());
+        }
+        let payload = self.own_payload(ino)?;
+        // What it replaces dies: a full medium takes it as it takes a deletion.
+        self.put_attributes(ino, Attributes { ctime: now, ..old }, &payload, Alloc::Deletion)
+    }
+
+    /// What the node with the attributes of a link or device has to carry.
+    fn own_payload(&mut self, ino: u32) -> Result<Vec<u8>, FsError> {
+        let inode = self.inode(ino);
+        match inode.metadata.filter(|_| inode.attributes.has_payload()) {
+            Some(place) => Ok(self.payload(place)?.1),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Lengthens a file by a hole, which carries the new attributes.

@@ -372,22 +372,24 @@ impl WritableFileSystem for Jffs2Rw {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<(), FsError> {
         self.change(|state| {
             let ino = state.existing(ino)?;
             let (prefix, stored, value) = state.stored_xattr(ino, name, value)?;
-            state.put_xattr(ino, prefix, stored, &value, mode)
+            state.put_xattr(ino, prefix, stored, &value, mode)?;
+            state.stamp(ino, seconds(now))
         })
     }
 
-    fn remove_xattr(&self, ino: Ino, name: &[u8], _now: Timestamp) -> Result<(), FsError> {
+    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
         self.change(|state| {
             let ino = state.existing(ino)?;
             check_xattr_name(state.attr(ino.into())?.kind, name, true)?;
             let missing = || refuse(FsErrorKind::NoAttribute, ino, "no such attribute");
             let (prefix, stored) = split_name(name).ok_or_else(missing)?;
-            state.delete_xattr(ino, prefix, stored)
+            state.delete_xattr(ino, prefix, stored)?;
+            state.stamp(ino, seconds(now))
         })
     }
 

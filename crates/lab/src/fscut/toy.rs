@@ -259,6 +259,7 @@ impl Toy {
                     size: some(5),
                     atime: when(6),
                     mtime: when(7),
+                    touch: false,
                     flags: None,
                 };
                 fs.set_attr(n[0], &changes, time(1))
@@ -471,6 +472,8 @@ impl WritableFileSystem for Toy {
             return Ok(());
         }
         let none = u64::MAX;
+        // The log knows no flags, and so nothing that refuses explicit times.
+        let touched = changes.touch.then_some(now);
         let numbers = [
             ino,
             secs(now),
@@ -478,8 +481,8 @@ impl WritableFileSystem for Toy {
             changes.uid.map_or(none, u64::from),
             changes.gid.map_or(none, u64::from),
             changes.size.unwrap_or(none),
-            changes.atime.map_or(none, secs),
-            changes.mtime.map_or(none, secs),
+            changes.atime.or(touched).map_or(none, secs),
+            changes.mtime.or(touched).map_or(none, secs),
         ];
         self.log(record(b'a', &numbers, &[]));
         Ok(())

@@ -179,6 +179,18 @@ fn times_follow_what_is_done() {
             let times = SetAttr { atime: Some(at(4)), mtime: Some(at(3)), ..SetAttr::default() };
             fs.set_attr(f, &times, at(8)).unwrap();
             assert_eq!(fs.attr(f).unwrap().ctime, at(8));
+            let d = folder(fs, fs.root(), b"d");
+            let target = NewKind::Symlink(b"target");
+            let l = fs.create(fs.root(), b"l", &new(target), at(1)).unwrap();
+            for ino in [f, d, l] {
+                let set = |time| fs.set_xattr(ino, b"trusted.a", b"1", XattrMode::Either, at(time));
+                set(12).unwrap();
+                assert_eq!(fs.attr(ino).unwrap().ctime, at(12));
+                set(13).unwrap();
+                assert_eq!(fs.attr(ino).unwrap().ctime, at(13), "the same value again");
+            }
+            fs.remove_xattr(f, b"trusted.a", at(14)).unwrap();
+            assert_eq!(fs.attr(f).unwrap().ctime, at(14));
             file(fs, fs.root(), b"g");
             fs.unlink(fs.root(), b"g", at(11)).unwrap();
             let root = fs.attr(fs.root()).unwrap();
@@ -186,7 +198,11 @@ fn times_follow_what_is_done() {
         },
         |fs, _| {
             let attr = fs.attr(fs.resolve(b"f").unwrap()).unwrap();
-            assert_eq!((attr.atime, attr.mtime), (at(4), at(3)));
+            assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(4), at(3), at(14)));
+            for name in [b"d", b"l"] {
+                assert_eq!(fs.attr(fs.resolve(name).unwrap()).unwrap().ctime, at(13));
+            }
+            assert_eq!(fs.read_link(fs.resolve(b"l").unwrap()).unwrap(), b"target");
             assert_eq!(fs.attr(fs.root()).unwrap().mtime, at(11));
         },
     );
@@ -249,8 +265,11 @@ fn immutable_and_append_only_files_keep_what_they_have() {
     let immutable = InodeFlags { immutable: true, ..none };
     let append = InodeFlags { append: true, ..none };
     let denied = FsErrorKind::NotPermitted;
+    let touch = SetAttr { touch: true, ..SetAttr::default() };
+    let explicit = SetAttr { atime: Some(at(9)), mtime: Some(at(9)), ..SetAttr::default() };
     let frozen = |fs: Fs<'_>, name: &[u8]| {
         let f = fs.resolve(name).unwrap();
+        assert_eq!(kind(fs.set_attr(f, &explicit, at(9))), denied);
         assert_eq!(kind(fs.write(f, 0, b"x", at(1))), denied);
         assert_eq!(kind(size(fs, f, 0)), denied);
         assert_eq!(kind(fs.unlink(fs.root(), name, at(1))), denied);
@@ -269,6 +288,8 @@ fn immutable_and_append_only_files_keep_what_they_have() {
                 if rules.flags {
                     changed.unwrap();
                     frozen(fs, name);
+                    let touched = fs.set_attr(f, &touch, at(7));
+                    assert_eq!(touched.is_ok(), flags.append);
                 } else {
                     assert_eq!(kind(changed), FsErrorKind::Unsupported);
                 }
@@ -279,6 +300,8 @@ fn immutable_and_append_only_files_keep_what_they_have() {
                 frozen(fs, b"i");
                 frozen(fs, b"a");
                 let a = fs.resolve(b"a").unwrap();
+                let attr = fs.attr(a).unwrap();
+                assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(7), at(7), at(7)));
                 fs.write(a, 2, b"z", at(1)).unwrap();
                 assert_eq!(kind(fs.write(fs.resolve(b"i").unwrap(), 2, b"z", at(1))), denied);
             }

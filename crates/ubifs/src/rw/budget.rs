@@ -16,6 +16,9 @@ use eraseblock_vfs::caller::{self, Caller};
 /// Rounds of making space before giving up.
 const ROUNDS: u32 = 4;
 
+/// What part of all LEBs a commit must give back to be made for that alone.
+const WORTH_A_COMMIT: i64 = 100;
+
 /// The superuser, for whom all of the reserved pool is, and the group that no pool is for.
 const ROOT: u32 = 0;
 
@@ -102,10 +105,27 @@ impl Request {
 impl Core {
     /// LEBs the index may need (spec: ubifs-runtime 15.4).
     pub(super) fn min_idx_lebs(&self) -> i64 {
-        let Budget { index_growth, uncommitted_index, old_index, .. } = self.budget;
+        self.idx_lebs_after(&self.budget)
+    }
+
+    /// LEBs the index may need with these promises.
+    fn idx_lebs_after(&self, budget: &Budget) -> i64 {
+        let Budget { index_growth, uncommitted_index, old_index, .. } = *budget;
         let size = i64::from(self.flash.leb_size - self.flash.max_idx_node).max(1);
         let index = 3 * (old_index + index_growth + uncommitted_index);
         ((index + size - 1) / size + 1).max(2)
+    }
+
+    /// Whether a commit would give back enough space to be worth its writes. Until there is one, every
+    /// operation that ended counts as if it had lengthened the index, also if what it wrote is
+    /// deleted, and LEBs with nothing but dead inodes stay taken.
+    pub(super) fn is_space_waiting(&self) -> bool {
+        let dirty = self.tnc.dirty_count as u64 * u64::from(self.flash.max_idx_node);
+        let index = (self.tnc.index_size + dirty).cast_signed();
+        let committed = Budget { uncommitted_index: 0, old_index: index, ..self.budget };
+        let saved = self.min_idx_lebs() - self.idx_lebs_after(&committed);
+        let waiting = saved + self.held.len().cast_signed() as i64;
+        waiting > i64::from(self.flash.main_lebs()) / WORTH_A_COMMIT
     }
 
     /// Bytes that can be promised for content (spec: ubifs-runtime 15.5).

@@ -409,6 +409,13 @@ impl WritableFileSystem for UbifsMount {
         })
     }
 
+    fn give_back(&self) -> Result<(), FsError> {
+        self.change(|core| {
+            let may_write = !core.is_read_only && core.flash.why_read_only.is_none();
+            if may_write && core.is_space_waiting() { core.sync_all() } else { Ok(()) }
+        })
+    }
+
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         self.change(|core| match (core.is_read_only, read_only) {
             (false, true) => core.rest(),

@@ -293,6 +293,18 @@ fn immutable_and_append_only_inodes_stay() {
         assert_eq!(made.is_ok(), frozen.append);
         flags(&fs, d, NONE);
     }
+    let touch = SetAttr { touch: true, ..SetAttr::default() };
+    let explicit = SetAttr { atime: Some(at(9)), mtime: Some(at(9)), ..SetAttr::default() };
+    for ino in [d, f] {
+        flags(&fs, ino, IMMUTABLE);
+        assert_eq!(kind(fs.set_attr(ino, &touch, at(9))), denied);
+        flags(&fs, ino, APPEND);
+        assert_eq!(kind(fs.set_attr(ino, &explicit, at(9))), denied);
+        fs.set_attr(ino, &touch, at(9)).unwrap();
+        let attr = fs.attr(ino).unwrap();
+        assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(9), at(9), at(9)));
+        flags(&fs, ino, NONE);
+    }
     flags(&fs, f, IMMUTABLE);
     assert_eq!(kind(fs.write(f, 0, b"x", at(1))), denied);
     flags(&fs, f, APPEND);

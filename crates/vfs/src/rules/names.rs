@@ -45,7 +45,7 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
         return refuse(FsErrorKind::Invalid, format!("{} has a NUL byte", quoted(name)));
     }
     if acl::is_acl_name(name) {
-        return check_acl(kind, name);
+        return check_acl(kind, name, writing);
     }
     let Some((prefix, limited)) = NAMESPACES.iter().find(|row| name.starts_with(row.0)) else {
         let message = format!("{} is in no namespace that is stored", quoted(name));
@@ -61,13 +61,15 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
     Ok(())
 }
 
-/// Symbolic links have no lists, and only directories have default ones.
-fn check_acl(kind: FileKind, name: &[u8]) -> Result<(), FsError> {
+/// Symbolic links have no lists, and only directories have default ones: elsewhere EPERM when
+/// `writing`, else ENODATA.
+fn check_acl(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
     if kind == FileKind::Symlink {
         return refuse(FsErrorKind::Unsupported, "a symbolic link has no access control list");
     }
     if name == acl::DEFAULT && kind != FileKind::Directory {
-        return refuse(FsErrorKind::NotPermitted, "only directories have default access lists");
+        let refusal = if writing { FsErrorKind::NotPermitted } else { FsErrorKind::NoAttribute };
+        return refuse(refusal, "only directories have default access lists");
     }
     Ok(())
 }
@@ -116,6 +118,7 @@ mod tests {
         assert_eq!(kind(regular, acl::ACCESS, true), Ok(()));
         assert_eq!(kind(FileKind::Symlink, acl::ACCESS, true), Err(FsErrorKind::Unsupported));
         assert_eq!(kind(regular, acl::DEFAULT, true), Err(FsErrorKind::NotPermitted));
+        assert_eq!(kind(regular, acl::DEFAULT, false), Err(FsErrorKind::NoAttribute));
         assert_eq!(kind(FileKind::Directory, acl::DEFAULT, true), Ok(()));
     }
 }

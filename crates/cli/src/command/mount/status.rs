@@ -8,7 +8,7 @@ use crate::target::held::Volume;
 use crate::target::writable::Below;
 use crate::text;
 use eraseblock_base::size::format_size;
-use eraseblock_fuse::{STATUS, Served, Status, Traffic};
+use eraseblock_fuse::{STATUS, Served, Status, Traffic, is_dead};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,6 +183,10 @@ pub(super) fn ask(dir: &Path) -> Result<Figures, Failure> {
     let mut value = vec![0; MOST];
     let name = std::str::from_utf8(STATUS).unwrap_or_default();
     let len = rustix::fs::getxattr(dir, name, value.as_mut_slice()).map_err(|error| {
+        if is_dead(dir) {
+            let message = format!("{}: the process of the mount has died", dir.display());
+            return Failure::new(message).hint(recovery::dead_mount(dir));
+        }
         Failure::new(format!("{}: {error}: no mount of ours", dir.display()))
             .hint("--stats takes the directory on which a target is mounted")
     })?;
