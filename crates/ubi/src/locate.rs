@@ -10,8 +10,8 @@ use crate::detect::{self, Image};
 use eraseblock_base::{Leb, Location, VolumeId};
 use eraseblock_mtd::ReadAt;
 use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
-use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_ec, decode_vid};
-use eraseblock_ubi_format::{HeaderLayout, SqNum};
+use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_ec, decode_vid, salvage_vid};
+use eraseblock_ubi_format::{FormatError, HeaderLayout, SqNum};
 use std::collections::HashMap;
 use std::io;
 
@@ -71,7 +71,12 @@ impl Header {
             && at.saturating_add(HEADER_BYTES as u64) <= image.size()?
         {
             image.read_exact_at(&mut bytes, at)?;
-            let vid = decode_vid(&bytes, &layout, Location::Byte(at)).ok();
+            let vid = match decode_vid(&bytes, &layout, Location::Byte(at)) {
+                Ok(vid) => Some(vid),
+                // The checksum is right; the size of a LEB, by which sizes are judged, is not known.
+                Err(FormatError::Field { .. }) => salvage_vid(&bytes, &layout),
+                Err(_) => None,
+            };
             header.content = vid.map(|vid| (vid.volume, vid.leb, vid.sqnum));
         }
         Ok(Some(header))
@@ -86,12 +91,16 @@ impl Header {
         self.content.is_some_and(|(volume, ..)| volume == LAYOUT_VOLUME)
     }
 
+    fn is_first_of_table(&self) -> bool {
+        self.is_table() && self.content.is_some_and(|(_, leb, _)| leb.get() == 0)
+    }
+
     /// What no two blocks of one device have in common (spec: ubi 7): the sequence number, or in an
     /// image that was never attached, where all are 0, the LEB.
-    fn identity(&self) -> Option<(u64, u32, u32)> {
+    fn identity(&self) -> Option<(u32, u64, u32, u32)> {
         self.content.map(|(volume, leb, sqnum)| match sqnum.get() {
-            0 => (0, volume.get(), leb.get()),
-            number => (number, 0, 0),
+            0 => (self.image_seq, 0, volume.get(), leb.get()),
+            number => (self.image_seq, number, 0, 0),
         })
     }
 }
@@ -224,7 +233,7 @@ fn first_repeated(members: &[&Header]) -> Option<usize> {
         least = least.max(earlier);
     }
     let range = least + 1..=repeat?;
-    let table = range.clone().find(|index| members[*index].is_table());
+    let table = range.clone().find(|index| members[*index].is_first_of_table());
     let start = members.first()?.offset;
     table.or_else(|| range.max_by_key(|index| (members[*index].offset - start).trailing_zeros()))
 }

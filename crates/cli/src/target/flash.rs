@@ -345,6 +345,9 @@ fn open_image(
     if !write {
         return Ok(Found::plain(Arc::new(ImageFile::new(file, &shape)?)));
     }
+    if let Some(part) = part.filter(|part| !part.is_certain) {
+        return Err(is_guessed(path, part));
+    }
     let lock = lock(path, true)?;
     let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
     let wanted = wanted.map(u32::try_from).transpose();
@@ -404,6 +407,13 @@ fn known_blocks(
     let growth = needed.saturating_sub(u64::from(here)) * u64::from(shape.peb_size);
     let needed = u32::try_from(needed).ok().filter(|_| (1..=MOST_GROWTH).contains(&growth));
     Ok(needed)
+}
+
+/// Why nothing is written to a part whose end is not known.
+fn is_guessed(path: &Path, part: Span) -> Failure {
+    let (shown, Span { offset, length, .. }) = (path.display(), part);
+    Failure::new(format!("where the UBI at byte {offset} ends is a guess: nothing is written"))
+        .hint(format!("FILE@OFFSET+LENGTH says it: {shown}@{offset}+{length} if that is right"))
 }
 
 /// The shape of a flash that is a part of a file: no block lies outside, so that nothing that follows

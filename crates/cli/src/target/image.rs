@@ -84,7 +84,7 @@ impl UbiImage {
         if let Some(dump) = &self.dump {
             raw_dump::note(dump, &mut findings);
         }
-        session.report(findings);
+        session.report_aside(findings);
         match &self.attachment().linux_refuses {
             Some(why) if session.options.strict => {
                 let path = self.path.display();
@@ -208,7 +208,7 @@ fn open_flash(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
         let device = BlockDevice::open(path, false).map_err(device::failure)?;
         return attach(path, Arc::new(device), shape);
     }
-    let span = Span { offset: 0, length: ReadAt::size(&file)?, is_whole: true };
+    let span = Span { offset: 0, length: ReadAt::size(&file)?, is_whole: true, is_certain: true };
     open_file(path, span, shape)
 }
 

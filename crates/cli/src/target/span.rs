@@ -58,6 +58,8 @@ pub(crate) struct Span {
     pub length: u64,
     /// Whether there is nothing else in the file.
     pub is_whole: bool,
+    /// Whether its end is more than a guess: no other image in the file has the same number.
+    pub is_certain: bool,
 }
 
 impl Span {
@@ -67,6 +69,13 @@ impl Span {
             true => file,
             false => Arc::new(Slice::new(file, self.offset, self.length)?),
         })
+    }
+}
+
+impl From<&Part> for Span {
+    fn from(part: &Part) -> Self {
+        let Part { offset, length, .. } = *part;
+        Self { offset, length, is_whole: false, is_certain: false }
     }
 }
 
@@ -105,9 +114,9 @@ fn find(place: &Place, shape: &ShapeArgs) -> Result<Meant, Failure> {
     let file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
     let size = file.size()?;
     if let Some(at) = place.at {
-        return named(at, file.as_ref(), size).map(Meant::Span);
+        return named(place, at, shape, file.as_ref()).map(Meant::Span);
     }
-    let whole = Meant::Span(Span { offset: 0, length: size, is_whole: true });
+    let whole = Meant::Span(Span { offset: 0, length: size, is_whole: true, is_certain: true });
     if is_forced(shape) {
         return Ok(whole);
     }
@@ -117,7 +126,7 @@ fn find(place: &Place, shape: &ShapeArgs) -> Result<Meant, Failure> {
         [one] if is_found_anyway(one, file.as_ref())? => Ok(whole),
         [one] => {
             let (offset, length) = (one.offset, size - one.offset);
-            Ok(Meant::Span(Span { offset, length, is_whole: false }))
+            Ok(Meant::Span(Span { offset, length, is_whole: false, is_certain: true }))
         }
         // Out-of-band bytes between the pages make pieces of what is one image.
         _ if raw_dump::dump_of(&file, &shape.sizes)?.is_some() => Ok(whole),
@@ -159,37 +168,54 @@ fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Failure> {
     }
 }
 
-/// What the user named: with a length just that, else what begins there, else all there is.
-fn named(at: At, file: &dyn ReadAt, size: u64) -> Result<Span, Failure> {
+/// What the user named: with a length just that, else what begins there, or whatever the user says it
+/// is.
+fn named(place: &Place, at: At, shape: &ShapeArgs, file: &dyn ReadAt) -> Result<Span, Failure> {
+    let size = file.size()?;
     let offset = at.offset;
     if offset >= size {
         return Err(Failure::usage(format!("{at}: the file has {size} bytes")));
     }
     let rest = size - offset;
-    let length = match at.length {
+    let (length, is_certain) = match at.length {
         Some(length) if length == 0 || length > rest => {
             return Err(Failure::usage(format!("{at}: {rest} bytes follow in the file")));
         }
-        Some(length) => length,
+        Some(length) => (length, true),
         None => {
-            let parts = survey(file)?.parts;
-            parts.iter().find(|part| part.offset == offset).map_or(rest, |part| part.length)
+            let found = survey(file)?;
+            match found.parts.iter().find(|part| part.offset == offset) {
+                Some(part) => {
+                    let alike = found.parts.iter().filter(|other| part.is_like(other));
+                    (part.length, alike.count() == 1)
+                }
+                None if is_forced(shape) => (rest, false),
+                None => return Err(nothing_at(place, at, &found)),
+            }
         }
     };
-    Ok(Span { offset, length, is_whole: false })
+    Ok(Span { offset, length, is_whole: false, is_certain })
 }
 
 /// Parts that an error names.
 const MOST_NAMED: usize = 16;
 
+/// An error where nothing begins that a search finds.
+fn nothing_at(place: &Place, at: At, survey: &Survey) -> Failure {
+    let failure = Failure::new(format!("{at}: nothing that is known begins there"));
+    let targets = lines(place, survey);
+    let forced = "--format with --peb, or @OFFSET+LENGTH, takes what is there for an image";
+    if targets.is_empty() {
+        failure.hint(forced)
+    } else {
+        failure.hint(targets.join("; ")).also(forced)
+    }
+}
+
 /// An error that lists what there is, as targets.
 fn choose(place: &Place, survey: &Survey) -> Failure {
     let path = place.path.display();
-    let mut targets = lines(place, survey);
-    if targets.len() > MOST_NAMED {
-        targets.truncate(MOST_NAMED);
-        targets.push(format!("... (`eraseblock info {path}` lists all)"));
-    }
+    let targets = lines(place, survey);
     let count = text::count(survey.parts.len() as u64, "image", "images");
     let hint = format!("name one: {}", targets.join("; "));
     Failure::new(format!("{path}: there are {count} in the file")).hint(hint)
@@ -203,7 +229,10 @@ pub(crate) fn target(place: &Place, part: &Part) -> String {
 /// One line for each part: its target, and what it is.
 fn lines(place: &Place, survey: &Survey) -> Vec<String> {
     let line = |part: &Part| format!("{} ({})", target(place, part), part.describe());
-    let mut lines: Vec<String> = survey.parts.iter().map(line).collect();
+    let mut lines: Vec<String> = survey.parts.iter().take(MOST_NAMED).map(line).collect();
+    if survey.parts.len() > MOST_NAMED {
+        lines.push(format!("... (`eraseblock info {}` lists all)", place.path.display()));
+    }
     if survey.more {
         lines.push("there may be more: not every header was looked at".to_owned());
     }

@@ -80,6 +80,14 @@ impl Part {
         (self.offset..self.end()).contains(&offset)
     }
 
+    /// Whether the other is a UBI of the same number, or the same part.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self.kind, other.kind) {
+            (Kind::Ubi { image_seq: one, .. }, Kind::Ubi { image_seq: two, .. }) => one == two,
+            _ => self == other,
+        }
+    }
+
     /// What it is, in words.
     pub(crate) fn describe(&self) -> String {
         match self.kind {

@@ -399,7 +399,7 @@ fn read_ubifs(
     };
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
-    session.report(findings);
+    session.report_aside(findings);
     let (fs, below) = (Mounted::Ubifs(Arc::new(fs)), Arc::new(Below::default()));
     Ok(Writable { fs, below, volume: None, read_only: true, target: place.target() })
 }

@@ -93,7 +93,7 @@ fn every_command_takes_an_offset() {
     assert_eq!(sample.ok(&["ls", "o@1000"]).out, FILES);
     assert_eq!(sample.ok(&["cat", target, "etc/hosts"]).out, "127.0.0.1 localhost\n");
     assert!(sample.ok(&["tree", target]).out.contains("hosts"));
-    assert!(sample.ok(&["stat", target, "bin/tool"]).out.contains("70000"));
+    assert!(sample.ok(&["stat", target, "bin/tool"]).out.contains("regular"));
     assert!(sample.ok(&["info", "o@1000"]).out.contains("rootfs"));
     sample.ok(&["check", target]);
     sample.ok(&["get", target, "etc/hosts", "hosts"]);
@@ -106,7 +106,9 @@ fn every_command_takes_an_offset() {
     sample.ok(&["umount", "mnt"]);
     assert!(sample.run(&["ls", "o@99999999"]).err.contains("the file has"));
     let refused = sample.run(&["ls", "o@10"]);
-    assert_eq!(refused.code, 0, "what follows the offset is looked through: {}", refused.err);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("o@1000 (UBI"), "{}", refused.err);
+    assert_eq!(sample.ok(&["ls", "o@10+3000000"]).out, FILES);
 }
 
 /// Of two images in a file one came out, and no option selected the other.
@@ -159,11 +161,16 @@ fn what_follows_an_image_is_never_written_over() {
     let jffs2 = format!("aj@{second}");
     assert_eq!(sample.ok(&["ls", &jffs2]).out, FILES);
     assert!(sample.run(&["put", &jffs2, "new"]).err.contains("--start"), "the hint names the way");
-    // The last one in the file may grow.
+    // Where images of the same number meet is a guess once they are in use.
     let last = format!("ab@{second}:rootfs");
+    let guess = sample.run(&["put", &last, "new", "/", "--size", "16MiB"]);
+    assert!(guess.err.contains("@OFFSET+LENGTH"), "{}", guess.err);
+    // The last one in the file may grow.
+    join(&sample, "ac", &[&a, &other_ubi(&sample, 9)]);
+    let last = format!("ac@{second}:rootfs");
     sample.ok(&["put", &last, "new", "/", "--size", "16MiB", "-q"]);
     assert_eq!(sample.ok(&["ls", &last]).out, "new\nsecond\n");
-    assert_eq!(sample.ok(&["ls", "ab@0:rootfs"]).out, FILES);
+    assert_eq!(sample.ok(&["ls", "ac@0:rootfs"]).out, FILES);
 }
 
 #[test]
@@ -251,4 +258,36 @@ fn hostile_files_cost_little() {
     assert_eq!(run.code, 0, "{}", run.err);
     let seconds = started.elapsed().as_secs();
     assert!(seconds < 60, "{seconds} seconds");
+}
+
+/// `cat` of an intact file repeated every finding of the dump, 40 lines of them.
+#[test]
+fn findings_elsewhere_are_one_line() {
+    let sample = Sample::new();
+    let mut image = ubi(&sample);
+    // An image with this many stray blocks of another one.
+    let other = other_ubi(&sample, 9);
+    for block in 3..9 {
+        image.extend(&other[block * 131_072..(block + 1) * 131_072]);
+    }
+    fs::write(sample.path("strays"), &image).unwrap();
+    for arguments in [
+        &["cat", "strays:rootfs", "etc/hosts"][..],
+        &["ls", "strays:rootfs"],
+        &["stat", "strays:rootfs", "etc/hosts"],
+        &["get", "strays:rootfs", "etc/hosts", "hosts"],
+    ] {
+        let run = sample.run(arguments);
+        assert_eq!(run.code, 1, "{}", run.err);
+        assert_eq!(run.err.lines().count(), 1, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains("findings elsewhere in the image"), "{}", run.err);
+        assert!(run.err.contains("`eraseblock check strays:rootfs`"), "{}", run.err);
+        let all = sample.run(&[arguments, &["--all-findings"]].concat());
+        assert!(all.err.lines().count() >= 6, "{}", all.err);
+    }
+    let json = json(&sample.run(&["ls", "strays:rootfs", "--json"]));
+    assert!(json["findings"].as_array().unwrap().len() >= 6);
+    // What touches the question is told in full.
+    let failed = sample.run(&["cat", "strays:rootfs", "nope"]);
+    assert!(failed.err.lines().count() > 6, "{}", failed.err);
 }

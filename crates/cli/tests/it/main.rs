@@ -21,6 +21,7 @@ mod mount_posix;
 mod mount_rw;
 mod mount_users;
 mod read;
+mod readers;
 mod recovery;
 mod sample;
 mod serve;
