@@ -1,5 +1,5 @@
 //! Telling the UBI images in one file apart, by the erase-counter headers found in it
-//! (spec: ubi 21).
+//! (spec: ubi 25).
 //!
 //! # Invariants
 //! 1. Work and memory are bounded by the number of headers, whose checksums are right; at most
@@ -39,6 +39,8 @@ pub struct Extent {
     pub end: u64,
     /// Bytes in an eraseblock.
     pub peb_size: u32,
+    /// Bytes in an eraseblock before its data.
+    pub data_offset: u32,
     /// The image number in its headers.
     pub image_seq: u32,
     /// Whether a block of the volume table is among its blocks.
@@ -52,6 +54,16 @@ pub struct Located {
     pub images: Vec<Extent>,
     /// Whether headers are left that were not looked at, because too many belong to no image.
     pub more: bool,
+}
+
+impl Extent {
+    /// Whether the data of an eraseblock of this image begins at `offset`, also outside, where both
+    /// headers of the block are lost, if its data has `leb_size` bytes.
+    pub fn is_data_start(&self, offset: u64, leb_size: u32) -> bool {
+        let peb = u64::from(self.peb_size);
+        let phase = (self.start % peb + u64::from(self.data_offset)) % peb;
+        offset % peb == phase && self.data_offset.checked_add(leb_size) == Some(self.peb_size)
+    }
 }
 
 impl Header {
@@ -91,8 +103,10 @@ impl Header {
         self.content.is_some_and(|(volume, ..)| volume == LAYOUT_VOLUME)
     }
 
-    fn is_first_of_table(&self) -> bool {
-        self.is_table() && self.content.is_some_and(|(_, leb, _)| leb.get() == 0)
+    /// Whether the block is where image tools begin: the first LEB of a table that no device wrote.
+    fn begins_image(&self) -> bool {
+        let is_first = |(_, leb, sqnum): (VolumeId, Leb, SqNum)| leb.get() == 0 && sqnum.get() == 0;
+        self.is_table() && self.content.is_some_and(is_first)
     }
 
     /// What no two blocks of one device have in common (spec: ubi 7): the sequence number, or in an
@@ -131,8 +145,14 @@ pub fn only_image(image: &dyn ReadAt) -> io::Result<Option<Extent>> {
     let members: Vec<&Header> = headers.iter().collect();
     let is_one = headers.iter().all(same) && next_image(&members) == members.len();
     let has_table = members.iter().any(|one| one.is_table());
-    let (peb_size, image_seq) = (found.layout.peb_size(), found.image_seq);
-    Ok(is_one.then_some(Extent { start: 0, end: size, peb_size, image_seq, has_table }))
+    Ok(is_one.then_some(Extent {
+        start: 0,
+        end: size,
+        peb_size: found.layout.peb_size(),
+        data_offset: found.layout.data_offset(),
+        image_seq: found.image_seq,
+        has_table,
+    }))
 }
 
 /// Sorts the headers of a file, in ascending order, into images.
@@ -191,6 +211,7 @@ fn extent(file: &Image<'_>, headers: &[Header]) -> io::Result<(Extent, usize)> {
         start: first.offset,
         end: last.saturating_add(size).min(file.size),
         peb_size,
+        data_offset: first.data_offset,
         image_seq: detect::most_common(numbers()).unwrap_or(0),
         has_table: members.iter().any(|one| one.is_table()),
     };
@@ -214,8 +235,7 @@ fn next_image(members: &[&Header]) -> usize {
 }
 
 /// Where a second image with the same number begins: not after the first block that repeats one
-/// before it, and after all blocks that are repeated. In between, at the volume table where there is
-/// one, else at the roundest place, where partitions are.
+/// before it, and after all blocks that are repeated. In between, where an image tool began one, else at the roundest place, where partitions are.
 fn first_repeated(members: &[&Header]) -> Option<usize> {
     let mut seen = HashMap::new();
     let (mut repeat, mut least) = (None, 0);
@@ -233,7 +253,7 @@ fn first_repeated(members: &[&Header]) -> Option<usize> {
         least = least.max(earlier);
     }
     let range = least + 1..=repeat?;
-    let table = range.clone().find(|index| members[*index].is_first_of_table());
+    let table = range.clone().find(|index| members[*index].begins_image());
     let start = members.first()?.offset;
     table.or_else(|| range.max_by_key(|index| (members[*index].offset - start).trailing_zeros()))
 }

@@ -290,6 +290,13 @@ impl<'a> Search<'a> {
         let of_ubi =
             |one: &Extent| Part { offset: one.start, length: one.end - one.start, kind: ubi(one) };
         let mut parts: Vec<Part> = located.images.iter().map(of_ubi).collect();
+        // The first LEB of a volume whose block lost its headers is still no image of its own.
+        self.ubifs.retain(|part| match part.kind {
+            Kind::Ubifs { leb_size } => {
+                !located.images.iter().any(|ubi| ubi.is_data_start(part.offset, leb_size))
+            }
+            _ => true,
+        });
         for kind in [std::mem::take(&mut self.ubifs), std::mem::take(&mut self.jffs2)] {
             let found: Vec<Part> = kind
                 .into_iter()

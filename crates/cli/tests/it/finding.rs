@@ -232,6 +232,29 @@ fn strays_of_another_image_are_no_image() {
     assert_eq!(report["format"], "ubi");
 }
 
+/// A volume's first block without its headers still begins with a superblock.
+#[test]
+fn blocks_without_headers_are_no_image() {
+    let sample = Sample::new();
+    let image = ubi(&sample);
+    let blocks: Vec<&[u8]> = image.chunks(131_072).collect();
+    let mut lost = blocks[4].to_vec();
+    assert_eq!(lost[4096..4100], [0x31, 0x18, 0x10, 0x06], "LEB 0 of rootfs");
+    lost[..4096].fill(0);
+    let rest = [blocks[..4].concat(), blocks[5..].concat()].concat();
+    for (name, bytes) in
+        [("front", [&lost, &rest[..]].concat()), ("end", [&rest[..], &lost].concat())]
+    {
+        fs::write(sample.path(name), bytes).unwrap();
+        let run = sample.run(&["info", name, "--json"]);
+        assert_eq!(
+            (&json(&run)["format"], &json(&run)["start"]),
+            (&"ubi".into(), &0.into()),
+            "{name}"
+        );
+    }
+}
+
 /// A million magic numbers, with and without valid headers, end the search in bounded time.
 #[test]
 fn hostile_files_cost_little() {
