@@ -110,10 +110,7 @@ struct Numbers(BTreeSet<u32>);
 impl Numbers {
     fn name(&mut self, image: &UbiImage) -> String {
         let number = image.attachment().image_seq;
-        match self.0.insert(number) {
-            true => number.to_string(),
-            false => format!("{number}@{}", image.start),
-        }
+        if self.0.insert(number) { number.to_string() } else { format!("{number}@{}", image.start) }
     }
 }
 

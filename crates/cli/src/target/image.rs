@@ -175,7 +175,6 @@ pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
 
 /// Opens what the arguments point at.
 pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
-    refuse_folder(&place.path)?;
     let span = span::one(place, shape)?;
     open_span(place, span, shape)
 }

@@ -1,7 +1,7 @@
 //! Which bytes of a file a target means: `FILE@OFFSET[+LENGTH]`, or what a look through the file
 //! finds.
 
-use super::image::hints;
+use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, Survey, survey};
 use super::{Place, magic, raw_dump};
 use crate::args::ShapeArgs;
@@ -65,10 +65,10 @@ pub(crate) struct Span {
 impl Span {
     /// Its bytes.
     pub(crate) fn of(&self, file: Arc<dyn ReadAt>) -> Result<Arc<dyn ReadAt>, Failure> {
-        Ok(match self.is_whole {
-            true => file,
-            false => Arc::new(Slice::new(file, self.offset, self.length)?),
-        })
+        if self.is_whole {
+            return Ok(file);
+        }
+        Ok(Arc::new(Slice::new(file, self.offset, self.length)?))
     }
 }
 
@@ -92,6 +92,7 @@ pub(crate) enum Meant {
 
 /// Finds out what a target means. Sizes or a format that the user gives are not doubted.
 pub(crate) fn meant(place: &Place, shape: &ShapeArgs) -> Result<Meant, Failure> {
+    refuse_folder(&place.path)?;
     find(place, shape).context(place.path.display())
 }
 
