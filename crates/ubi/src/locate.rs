@@ -160,6 +160,11 @@ pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
     let file = Image { bytes: image, size: image.size()? };
     let (mut located, mut next, mut attempts) = (Located::default(), 0, 0);
     while next < headers.len() {
+        // A block that holds nothing proves nothing: what begins with free blocks is widened later.
+        if headers[next].content.is_none() {
+            next += 1;
+            continue;
+        }
         if attempts == MAX_ATTEMPTS {
             located.more = true;
             break;
@@ -185,7 +190,7 @@ pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
             .find(first)
             .and_then(|header| header.layout(located.images[index].peb_size));
         if let Some(layout) = layout {
-            widen(&file, &mut located.images[index], &layout, floor, limit)?;
+            widen(&file, headers, &mut located.images[index], &layout, floor, limit)?;
         }
     }
     Ok(located)
@@ -321,6 +326,7 @@ fn merged(images: Vec<Extent>) -> Vec<Extent> {
 /// Adds eraseblocks to both ends whose erase-counter headers are lost, and erased ones after the end.
 fn widen(
     file: &Image<'_>,
+    headers: &[Header],
     extent: &mut Extent,
     layout: &HeaderLayout,
     floor: u64,
@@ -331,9 +337,17 @@ fn widen(
     while inside(extent.end) && file.belongs(extent.end, layout)? {
         extent.end += size;
     }
-    while extent.start >= floor.saturating_add(size) && file.has_vid(extent.start - size, layout)? {
-        extent.start -= size;
+    let is_free = |at: u64| {
+        let found = headers.binary_search_by_key(&at, |one| one.offset).ok();
+        found.is_some_and(|index| headers[index].layout(extent.peb_size) == Some(*layout))
+    };
+    let mut start = extent.start;
+    while start >= floor.saturating_add(size)
+        && (is_free(start - size) || file.has_vid(start - size, layout)?)
+    {
+        start -= size;
     }
+    extent.start = start;
     extent.end = extent.end.min(limit);
     Ok(())
 }

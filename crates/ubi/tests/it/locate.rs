@@ -140,6 +140,17 @@ fn grids_and_gaps() {
     assert_eq!(blocks(&torn), [(0, 9)]);
 }
 
+/// Free blocks before the first one that holds something belong to the image.
+#[test]
+fn an_image_may_begin_with_free_blocks() {
+    let mut free = vec![(7, None); 3];
+    free.extend(image(7, 5, 100));
+    let file = [&vec![0x33; 1000][..], &bytes(&free)].concat();
+    let found = find(&file).images;
+    assert_eq!((found.len(), found[0].start, found[0].end), (1, 1000, file.len() as u64));
+}
+
+/// Headers planted at any distance, and none of them with a block: what follows them is found.
 #[test]
 fn lone_headers_are_no_image_and_work_is_bounded() {
     assert_eq!(find(&block((7, None))).images, []);
@@ -148,8 +159,11 @@ fn lone_headers_are_no_image_and_work_is_bounded() {
         file.extend(&block((7, None))[..64]);
         file.extend(vec![0x55; 4096 + index * 7919 % 1009]);
     }
+    assert_eq!(find(&file), Located::default());
+    let start = file.len() as u64;
+    file.extend(bytes(&image(7, 5, 0)));
     let located = find(&file);
-    assert!(located.more || located.images.len() < 200);
+    assert_eq!((located.images.len(), located.images[0].start), (1, start));
 }
 
 proptest! {
