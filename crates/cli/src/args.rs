@@ -22,7 +22,8 @@ use std::ffi::OsString;
                   forced. VOLUME is a UBI volume's name or number. Exit codes: 0 done, 1 done with findings,\n\
                   2 usage, 3 could not.\n\n\
                   The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
-                  or a symbolic link of that name."
+                  or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
+                  `ubireader_extract_files` and `jefferson`. `personalities` makes the links."
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     /// Print one canonical line for each file
     #[command(hide = true)]
     Manifest(command::manifest::ManifestArgs),
+    /// Make links by whose names the classic tools and the readers are reached
+    Personalities(command::personalities::PersonalitiesArgs),
     /// Print a completion script for a shell
     Completions(command::completions::CompletionsArgs),
     /// Write the manual pages into a folder
@@ -84,8 +87,9 @@ pub(crate) enum Command {
 /// A target and, perhaps, what it is to be taken for.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// Image file, chip file or device, and the UBI volume in it by name or number
-    #[arg(value_name = "TARGET[:VOLUME]")]
+    /// Image file, chip file or device; after an `@`, where in a file the image begins; after a
+    /// colon, the UBI volume by name or number
+    #[arg(value_name = "TARGET[@OFFSET][:VOLUME]")]
     pub target: OsString,
     /// How to look at it.
     #[command(flatten)]

@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod manifest;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
+pub(crate) mod personalities;
 pub(crate) mod put;
 pub(crate) mod serve;
 pub(crate) mod stat;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Get(args) => put::get(args, session),
         Command::Check(args) => check::run(args, session),
         Command::Lab(args) => lab::run(args, session),
+        Command::Personalities(args) => personalities::run(args, session),
         Command::Ubi(args) => ubi::run(args, session),
         Command::Manifest(args) => manifest::run(args, session),
         Command::Completions(args) => completions::run(args, session),

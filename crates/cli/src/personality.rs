@@ -2,10 +2,13 @@
 //! `eraseblock NAME ...`. They take the same arguments, write the same files and end with the same
 //! exit codes as the tools of that name, so that existing scripts work unchanged.
 
+mod jefferson;
 mod mkfs_jffs2;
 mod mkfs_ubifs;
+mod reader;
 mod sumtool;
 mod ubinize;
+mod ubireader;
 
 use crate::failure::Failure;
 use crate::session::{GlobalOptions, Session, say};
@@ -14,9 +17,11 @@ use clap::error::ErrorKind;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A classic tool.
+/// A classic tool, or one of the readers that programs for firmware analysis start by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Personality {
+    /// jefferson
+    Jefferson,
     /// mkfs.jffs2(1)
     MkfsJffs2,
     /// mkfs.ubifs(8)
@@ -25,24 +30,34 @@ pub(crate) enum Personality {
     Sumtool,
     /// ubinize(8)
     Ubinize,
+    /// ubireader_extract_files
+    UbireaderFiles,
+    /// ubireader_extract_images
+    UbireaderImages,
 }
 
 /// The exit code of the classic tools for everything that goes wrong.
 const CLASSIC_FAILURE: u8 = 255;
 
 impl Personality {
+    /// The tools that make images.
+    pub(crate) const CLASSIC: [Self; 4] =
+        [Self::MkfsJffs2, Self::MkfsUbifs, Self::Sumtool, Self::Ubinize];
+    /// The tools that take them apart.
+    pub(crate) const READERS: [Self; 3] =
+        [Self::Jefferson, Self::UbireaderFiles, Self::UbireaderImages];
+
     fn by_name(name: &OsStr) -> Option<Self> {
-        match name.to_str()? {
-            "mkfs.jffs2" => Some(Self::MkfsJffs2),
-            "mkfs.ubifs" => Some(Self::MkfsUbifs),
-            "sumtool" => Some(Self::Sumtool),
-            "ubinize" => Some(Self::Ubinize),
-            _ => None,
-        }
+        let mut all = Self::CLASSIC.into_iter().chain(Self::READERS);
+        all.find(|one| name == one.name())
     }
 
-    fn name(self) -> &'static str {
+    /// What the program is called.
+    pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Jefferson => "jefferson",
+            Self::UbireaderFiles => "ubireader_extract_files",
+            Self::UbireaderImages => "ubireader_extract_images",
             Self::MkfsJffs2 => "mkfs.jffs2",
             Self::MkfsUbifs => "mkfs.ubifs",
             Self::Sumtool => "sumtool",
@@ -55,7 +70,13 @@ impl Personality {
         match self {
             Self::MkfsJffs2 | Self::Sumtool => 1,
             Self::MkfsUbifs | Self::Ubinize => CLASSIC_FAILURE,
+            Self::Jefferson | Self::UbireaderFiles | Self::UbireaderImages => 2,
         }
+    }
+
+    /// The exit code for everything else that goes wrong.
+    fn failure(self) -> u8 {
+        if Self::READERS.contains(&self) { 1 } else { CLASSIC_FAILURE }
     }
 }
 
@@ -80,6 +101,9 @@ pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
         Personality::Sumtool => parse_and_run(personality, arguments, sumtool::run),
         Personality::MkfsUbifs => parse_and_run(personality, arguments, mkfs_ubifs::run),
         Personality::Ubinize => parse_and_run(personality, arguments, ubinize::run),
+        Personality::Jefferson => parse_and_run(personality, arguments, jefferson::run),
+        Personality::UbireaderFiles => parse_and_run(personality, arguments, ubireader::files),
+        Personality::UbireaderImages => parse_and_run(personality, arguments, ubireader::images),
     }
 }
 
@@ -106,11 +130,12 @@ fn parse_and_run<A: Parser>(
         }
         Err(failure) if failure.is_broken_pipe() => 0,
         Err(failure) => {
+            session.tell_findings();
             say(&format!("{}: error!: {}", personality.name(), failure.message()));
             if let Some(hint) = failure.next_step() {
                 say(&format!("hint: {hint}"));
             }
-            CLASSIC_FAILURE
+            personality.failure()
         }
     }
 }

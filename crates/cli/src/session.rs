@@ -8,11 +8,13 @@
 use crate::failure::{Exit, Failure};
 use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
+use crate::text;
 use eraseblock_base::{Finding, Findings, Location, Severity};
-use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_vfs::{FsError, FsErrorKind, Ino};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::Path;
@@ -29,7 +31,8 @@ pub(crate) struct GlobalOptions {
     /// Print no findings, no summary and no progress
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub quiet: bool,
-    /// Print every finding, not just the first ones of each kind
+    /// Print every finding: not just the first ones of each kind, nor only those that touch what was
+    /// asked for
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub all_findings: bool,
     /// When to use colours
@@ -46,6 +49,15 @@ pub(crate) struct GlobalOptions {
 /// How many findings of one code are printed without `--all-findings`.
 const SHOWN_PER_CODE: usize = 20;
 
+/// What a narrow question is about.
+#[derive(Debug)]
+struct Asked {
+    /// The target, as the user wrote it.
+    target: OsString,
+    /// The files.
+    inodes: BTreeSet<Ino>,
+}
+
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -57,6 +69,10 @@ pub(crate) struct Session {
     pub style: Style,
     style_err: Style,
     findings: Findings,
+    /// Found on the way, in parts of the image that nothing was asked of.
+    elsewhere: Findings,
+    /// What a narrow question is about.
+    asked: Option<Asked>,
     /// Next steps, told at the end.
     steps: Vec<String>,
     /// The last line for people.
@@ -71,8 +87,20 @@ impl Session {
         let style = Style::new(options.color, &io::stdout());
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        let (findings, steps, locks) = (Findings::new(), Vec::new(), Vec::new());
-        Self { options, out, style, style_err, findings, steps, conclusion: None, locks }
+        let (steps, locks) = (Vec::new(), Vec::new());
+        let (findings, elsewhere) = (Findings::new(), Findings::new());
+        Self {
+            options,
+            out,
+            style,
+            style_err,
+            findings,
+            elsewhere,
+            asked: None,
+            steps,
+            conclusion: None,
+            locks,
+        }
     }
 
     /// Keeps writers away from a file until the end of the run.
@@ -86,8 +114,42 @@ impl Session {
         self.findings.append(findings);
     }
 
+    /// Says what this run is about: findings that [`Session::report_aside`] gets and that touch
+    /// nothing of it become one line.
+    pub(crate) fn ask(&mut self, target: &OsStr, inodes: impl IntoIterator<Item = Ino>) {
+        let asked = self
+            .asked
+            .get_or_insert_with(|| Asked { target: target.to_owned(), inodes: BTreeSet::new() });
+        asked.inodes.extend(inodes);
+    }
+
+    /// Remembers findings of attaching and opening, which are about the whole image.
+    pub(crate) fn report_aside(&mut self, findings: Findings) {
+        self.elsewhere.append(findings);
+    }
+
+    /// Sorts the findings about the whole image into what was asked for and the rest.
+    fn sort_findings(&mut self) {
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        let Some(asked) = self.asked.as_ref().filter(|_| !self.options.all_findings) else {
+            let own = std::mem::replace(&mut self.findings, elsewhere);
+            self.findings.append(own);
+            return;
+        };
+        if elsewhere.dropped() > 0 {
+            self.elsewhere = elsewhere;
+            return;
+        }
+        for finding in &elsewhere {
+            let touches = matches!(finding.at, Location::Inode(ino) if asked.inodes.contains(&ino));
+            let list = if touches { &mut self.findings } else { &mut self.elsewhere };
+            list.push(finding.clone());
+        }
+    }
+
     /// What was found so far.
-    pub(crate) fn findings(&self) -> &Findings {
+    pub(crate) fn findings(&mut self) -> &Findings {
+        self.sort_findings();
         &self.findings
     }
 
@@ -126,10 +188,11 @@ impl Session {
             findings: Vec<&'a Finding>,
             findings_dropped: u64,
         }
+        let all = || self.elsewhere.iter().chain(&self.findings);
         let document = Document {
             result,
-            findings: self.findings.iter().collect(),
-            findings_dropped: self.findings.dropped(),
+            findings: all().collect(),
+            findings_dropped: self.elsewhere.dropped() + self.findings.dropped(),
         };
         serde_json::to_writer_pretty(&mut self.out, &document).map_err(io::Error::from)?;
         writeln!(self.out)?;
@@ -168,6 +231,7 @@ impl Session {
 
     /// Prints what was found so far, for a run that goes on for long, and forgets it.
     pub(crate) fn tell_findings(&mut self) {
+        self.sort_findings();
         if !self.options.quiet {
             self.print_findings();
         }
@@ -185,8 +249,14 @@ impl Session {
             let _ = self.out.into_parts();
             return Exit::Done;
         }
+        if result.is_err() {
+            // Any of them may be the reason.
+            self.asked = None;
+        }
+        self.sort_findings();
         if !(self.options.quiet || self.options.json && result.is_ok()) {
             self.print_findings();
+            self.print_elsewhere();
             self.steps.iter().for_each(|step| self.print_hint(step));
         }
         self.conclusion.into_iter().for_each(|text| self.remark(text));
@@ -200,8 +270,10 @@ impl Session {
     }
 
     fn verdict(&self) -> Exit {
-        let refused = self.findings.worst() == Some(Severity::Error);
-        match (self.findings.has_problems(), self.options.strict && refused) {
+        let lists = [&self.findings, &self.elsewhere];
+        let refused = lists.iter().any(|list| list.worst() == Some(Severity::Error));
+        let has_problems = lists.iter().any(|list| list.has_problems());
+        match (has_problems, self.options.strict && refused) {
             (_, true) => Exit::Failed,
             (true, false) => Exit::Findings,
             (false, false) => Exit::Done,
@@ -240,6 +312,22 @@ impl Session {
         if self.findings.dropped() > 0 {
             say(&format!("{} more findings were counted, not kept", self.findings.dropped()));
         }
+    }
+
+    /// One line about findings that touch nothing of what was asked for.
+    fn print_elsewhere(&self) {
+        let count = self.elsewhere.iter().count() as u64 + self.elsewhere.dropped();
+        let target = self.asked.as_ref().map(|asked| asked.target.display());
+        let (Some(target), true) = (target, count > 0) else { return };
+        if let (1, Some(finding)) = (count, self.elsewhere.iter().next()) {
+            say(&self.finding_line(finding));
+            return;
+        }
+        let count = text::count(count, "finding", "findings");
+        say(&format!(
+            "{count} elsewhere in the image; `eraseblock check {target}` lists them, and so does \
+             --all-findings"
+        ));
     }
 
     fn finding_line(&self, finding: &Finding) -> String {

@@ -14,6 +14,8 @@ pub(crate) mod magic;
 pub(crate) mod map;
 pub(crate) mod peek;
 mod raw_dump;
+pub(crate) mod span;
+pub(crate) mod survey;
 pub(crate) mod writable;
 
 use crate::args::TargetArgs;
@@ -22,47 +24,68 @@ use crate::session::Session;
 use eraseblock_base::VolumeId;
 use filesystem::Opened;
 use image::Image;
+use span::At;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A path, and the volume named behind it.
+/// A path, and what in it is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     /// The file or device node.
     pub path: PathBuf,
+    /// Which part of the file, if one was named.
+    pub at: Option<At>,
     /// The volume's name or number.
     pub volume: Option<Vec<u8>>,
 }
 
 impl Place {
-    /// Splits `TARGET[:VOLUME]`. A path that exists wins over splitting at the last colon. A volume
-    /// of a UBI device of the kernel becomes the node of that volume.
+    /// Splits `FILE[@OFFSET[+LENGTH]][:VOLUME]`. A path that exists wins over splitting, at a colon
+    /// and then at an `@`. A volume of a UBI device of the kernel becomes the node of that volume.
     pub(crate) fn parse(target: &OsStr) -> Result<Self, Failure> {
         let whole = Path::new(target);
         let nothing = || Failure::new(format!("{}: no such file", whole.display()));
         if whole.exists() {
-            return device::resolve(Self { path: whole.to_owned(), volume: None });
+            return device::resolve(Self { path: whole.to_owned(), at: None, volume: None });
         }
         let bytes = target.as_bytes();
-        let colon = bytes.iter().rposition(|byte| *byte == b':').ok_or_else(nothing)?;
-        let path = Path::new(OsStr::from_bytes(&bytes[..colon]));
-        if !path.exists() {
-            return Err(nothing());
+        let parted = |sign: u8| {
+            let places = (0..bytes.len()).rev().filter(move |at| bytes[*at] == sign);
+            let split = |at| (Path::new(OsStr::from_bytes(&bytes[..at])), &bytes[at + 1..]);
+            places.map(split).find(|(path, _)| path.exists())
+        };
+        if let Some((path, volume)) = parted(b':') {
+            let volume = Some(volume.to_vec());
+            return device::resolve(Self { path: path.to_owned(), at: None, volume });
         }
-        let volume = Some(bytes[colon + 1..].to_vec());
-        device::resolve(Self { path: path.to_owned(), volume })
+        let (path, rest) = parted(b'@').ok_or_else(nothing)?;
+        let mut rest = rest.splitn(2, |byte| *byte == b':');
+        let offset = rest.next().and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("?");
+        let at = Some(At::parse(offset)?);
+        Ok(Self { path: path.to_owned(), at, volume: rest.next().map(<[u8]>::to_vec) })
     }
 
-    /// `TARGET[:VOLUME]` as the user may write it again.
+    /// The target as the user may write it again.
     pub(crate) fn target(&self) -> OsString {
         let mut target = self.path.clone().into_os_string();
+        if let Some(at) = self.at {
+            target.push(at.to_string());
+        }
         if let Some(volume) = &self.volume {
             target.push(":");
             target.push(OsStr::from_bytes(volume));
         }
         target
+    }
+
+    /// Refuses a part of a file where only a whole one will do.
+    pub(crate) fn refuse_part(&self) -> Result<(), Failure> {
+        match &self.at {
+            None => Ok(()),
+            Some(at) => Err(Failure::usage(format!("{at}: this command takes the whole file"))),
+        }
     }
 
     /// Refuses a volume behind something that has none.
@@ -145,5 +168,31 @@ mod tests {
         std::fs::write(&colon, "").unwrap();
         assert_eq!(Place::parse(colon.as_os_str()).unwrap().volume, None);
         assert!(Place::parse(folder.path().join("x:y").as_os_str()).is_err());
+    }
+
+    #[test]
+    fn parts_of_a_file_are_named_by_offsets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "").unwrap();
+        let parse = |rest: &str| Place::parse(folder.path().join(rest).as_os_str());
+        for (rest, offset, length, volume) in [
+            ("a@0", 0, None, None),
+            ("a@0x10:b@1:c", 16, None, Some("b@1:c")),
+            ("a@4KiB+1MiB", 4096, Some(1 << 20), None),
+            ("a@74565:", 74_565, None, Some("")),
+        ] {
+            let place = parse(rest).unwrap();
+            assert_eq!((&place.path, place.at), (&path, Some(At { offset, length })), "{rest}");
+            assert_eq!(place.volume.as_deref(), volume.map(str::as_bytes), "{rest}");
+            assert_eq!(Place::parse(&place.target()).unwrap(), place);
+        }
+        assert!(parse("a@x").unwrap_err().message().contains("@x"));
+        assert!(parse("b@0").is_err());
+        let volume = parse("a:b@0").unwrap();
+        assert_eq!((volume.at, volume.volume), (None, Some(b"b@0".to_vec())));
+        std::fs::write(folder.path().join("a@0"), "").unwrap();
+        assert_eq!(parse("a@0").unwrap().at, None);
+        assert_eq!(parse("a@0:b").unwrap().volume, Some(b"b".to_vec()));
     }
 }

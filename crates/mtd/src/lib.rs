@@ -16,6 +16,7 @@ pub mod partition;
 pub mod raw_dump;
 pub mod read_at;
 mod redo;
+pub mod slice;
 pub mod verify;
 pub mod writable;
 
@@ -28,4 +29,5 @@ pub use leb_image::LebImage;
 pub use memory::MemoryMtd;
 pub use raw_dump::RawDump;
 pub use read_at::ReadAt;
+pub use slice::Slice;
 pub use writable::WritableImage;

@@ -93,13 +93,13 @@ const SEARCH_STEP: u64 = 4096;
 /// Headers are at multiples of this behind the first one.
 const HEADER_STEP: usize = 64;
 const MIN_PEB_SIZE: u32 = 4096;
-const MAX_PEB_SIZE: u32 = 4 << 20;
+pub(crate) const MAX_PEB_SIZE: u32 = 4 << 20;
 /// Bytes behind the first header in which others are looked for.
-const WINDOW: u64 = 2 * MAX_PEB_SIZE as u64;
+pub(crate) const WINDOW: u64 = 2 * MAX_PEB_SIZE as u64;
 /// Bytes behind the first header by which all candidates for the eraseblock size are judged.
 const JUDGED: u64 = 32 << 20;
 /// What a header at the right distance outweighs in damaged blocks.
-const FOR_A_HEADER: i64 = 4;
+pub(crate) const FOR_A_HEADER: i64 = 4;
 /// Blocks whose headers vote about the offsets.
 const SAMPLES: u64 = 128;
 /// Damaged blocks in front of the first header that still belong to the image.
@@ -173,7 +173,7 @@ impl ReadAt for DeviceBytes<'_> {
 /// The layout of an image whose headers state these offsets. The minimum I/O unit and the sub-page
 /// are stored nowhere: taken is the largest page that fits the offsets, which is right for all
 /// usual chips.
-fn layout_of(
+pub(crate) fn layout_of(
     peb_size: u32,
     vid: u32,
     data: u32,
@@ -213,7 +213,7 @@ fn guess_subpage(vid: u32, min_io: u32) -> u32 {
 }
 
 /// The value met most often, the earliest of several.
-fn most_common<T: Copy + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+pub(crate) fn most_common<T: Copy + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut all: Vec<(T, usize)> = values.zip(0..).collect();
     all.sort_unstable();
     let runs = all.chunk_by(|a, b| a.0 == b.0);
@@ -221,7 +221,7 @@ fn most_common<T: Copy + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T>
 }
 
 /// The possible eraseblock sizes: distances of neighbouring headers and what divides all of them.
-fn distances(hits: &[u64]) -> Vec<u32> {
+pub(crate) fn distances(hits: &[u64]) -> Vec<u32> {
     let neighbours = || hits.windows(2).map(|pair| pair[1] - pair[0]);
     let common = neighbours().fold(0, greatest_common_divisor);
     let mut sizes: Vec<u32> =
@@ -236,9 +236,9 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-struct Image<'a> {
-    bytes: &'a dyn ReadAt,
-    size: u64,
+pub(crate) struct Image<'a> {
+    pub(crate) bytes: &'a dyn ReadAt,
+    pub(crate) size: u64,
 }
 
 impl Image<'_> {
@@ -336,7 +336,7 @@ impl Image<'_> {
     }
 
     /// Whether the place of a header is erased or behind the end.
-    fn is_erased_at(&self, offset: u64) -> io::Result<bool> {
+    pub(crate) fn is_erased_at(&self, offset: u64) -> io::Result<bool> {
         let mut bytes = [0xFF; HEADER_BYTES];
         if offset.saturating_add(u64::from(HEADER_SIZE)) <= self.size {
             self.bytes.read_exact_at(&mut bytes, offset)?;
@@ -346,7 +346,7 @@ impl Image<'_> {
 
     /// With a single header: the whole image if that can be a block, else a power of two that
     /// divides it.
-    fn guess_peb_size(&self, first: u64) -> u32 {
+    pub(crate) fn guess_peb_size(&self, first: u64) -> u32 {
         let rest = self.size - first;
         match u32::try_from(rest) {
             Ok(rest) if rest <= MAX_PEB_SIZE => rest.max(1),
@@ -377,15 +377,24 @@ impl Image<'_> {
         Ok(if is_whole && in_front <= LEADING_DAMAGED { 0 } else { start })
     }
 
-    fn belongs(&self, offset: u64, layout: &HeaderLayout) -> io::Result<bool> {
+    /// Whether an eraseblock has a valid volume identifier header, or is erased.
+    pub(crate) fn belongs(&self, offset: u64, layout: &HeaderLayout) -> io::Result<bool> {
+        if self.has_vid(offset, layout)? {
+            return Ok(true);
+        }
+        let is_erased = self.is_erased_at(offset + u64::from(layout.vid_hdr_offset()))?;
+        Ok(is_erased && self.is_erased_at(offset)?)
+    }
+
+    /// Whether an eraseblock has a valid volume identifier header.
+    pub(crate) fn has_vid(&self, offset: u64, layout: &HeaderLayout) -> io::Result<bool> {
         let vid_offset = offset + u64::from(layout.vid_hdr_offset());
         let mut bytes = [0; HEADER_BYTES];
         self.bytes.read_exact_at(&mut bytes, vid_offset)?;
-        let has_vid = decode_vid(&bytes, layout, Location::Byte(vid_offset)).is_ok();
-        Ok(has_vid || (is_erased(&bytes) && self.is_erased_at(offset)?))
+        Ok(decode_vid(&bytes, layout, Location::Byte(vid_offset)).is_ok())
     }
 }
 
-fn is_plausible(vid: u32, data: u32) -> bool {
+pub(crate) fn is_plausible(vid: u32, data: u32) -> bool {
     vid >= 64 && data >= vid.saturating_add(64) && data < MAX_PEB_SIZE
 }

@@ -49,6 +49,7 @@ mod fastmap;
 pub mod format;
 pub mod image;
 mod io;
+pub mod locate;
 pub mod map;
 mod open;
 pub mod runtime;

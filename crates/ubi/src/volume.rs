@@ -47,6 +47,11 @@ impl Ubi {
         FastmapStatus::of(self.device.as_ref(), &self.attachment.layout)
     }
 
+    /// The device that it was attached to.
+    pub fn device(&self) -> &dyn Mtd {
+        self.device.as_ref()
+    }
+
     /// Opens the volume of this number.
     pub fn volume(&self, id: VolumeId) -> Result<UbiVolume, UbiError> {
         self.open(self.attachment.volume(id), || id.to_string())

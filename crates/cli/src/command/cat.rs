@@ -30,6 +30,7 @@ pub(crate) fn run(args: &CatArgs, session: &mut Session) -> Result<(), Failure> 
     let path = path_bytes(path);
     let shown = text::name(path);
     let ino = opened.fs().resolve(path).context(&shown)?;
+    session.ask(&args.target.target, [ino]);
     write_file(opened.fs(), ino, session).context(&shown)?;
     opened.finish(session);
     Ok(())

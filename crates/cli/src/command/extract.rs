@@ -286,7 +286,7 @@ fn raw_path(dest: &Path) -> PathBuf {
 }
 
 /// The name of a volume's folder: its own where that can be the name of a file.
-fn file_name(name: &[u8], id: VolumeId) -> OsString {
+pub(crate) fn file_name(name: &[u8], id: VolumeId) -> OsString {
     let is_usable = !matches!(name, b"" | b"." | b"..")
         && name.iter().all(|byte| *byte > b' ' && !matches!(*byte, b'/' | 0x7f));
     if is_usable { OsStr::from_bytes(name).to_owned() } else { format!("volume-{id}").into() }

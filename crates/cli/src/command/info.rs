@@ -2,13 +2,16 @@
 
 mod print;
 mod report;
+mod several;
 
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
+use crate::target::span::{self, Meant};
 use crate::target::{Place, filesystem, peek};
 use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Arguments of `info`.
@@ -22,7 +25,12 @@ pub(crate) struct InfoArgs {
 pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
     session.keep_still(&place.path)?;
-    let report = match image::open(&place, &args.target.shape)? {
+    let span = match span::meant(&place, &args.target.shape)? {
+        Meant::Device => None,
+        Meant::Span(span) => Some(span),
+        Meant::Several(survey) => return several::list(&place, &survey, session),
+    };
+    let report = match image::open_span(&place, span, &args.target.shape)? {
         Image::Ubi(image) => of_ubi(&image, place.volume.as_deref(), session)?,
         Image::Ubifs(image) => {
             place.refuse_volume()?;
@@ -33,11 +41,25 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
             of_jffs2(image, session)
         }
     };
+    let report = Located { offset: span.map_or(0, |span| span.offset), report };
     if session.options.json {
         return session.json(&report);
     }
-    let lines = print::lines(&report, session.style);
-    session.lines(lines)
+    let lines = print::lines(&report.report, session.style);
+    session.lines(lines)?;
+    if report.offset > 0 {
+        session.lines([format!("\n  begins at byte {} of the file", report.offset)])?;
+    }
+    Ok(())
+}
+
+/// What is in a file besides other things.
+#[derive(Debug, Serialize)]
+struct Located {
+    /// Where the part of the file begins that the report is about.
+    offset: u64,
+    #[serde(flatten)]
+    report: Report,
 }
 
 fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Result<Report, Failure> {

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &LsArgs, session: &mut Session) -> Result<(), Failure> {
     let fs = opened.fs();
     let path = args.path.as_ref().map_or(&b""[..], path_bytes);
     let ino = fs.resolve(path).context(crate::text::name(path))?;
+    session.ask(&args.target.target, [ino]);
     let listings = Lister { fs, args, session }.list(ino, path)?;
     opened.finish(session);
     if session.options.json {
@@ -92,6 +93,7 @@ impl Lister<'_> {
     /// The entries of a directory, or a file as its own single entry.
     fn entries(&mut self, ino: Ino, path: &str) -> Vec<Entry> {
         let is_directory = self.fs.attr(ino).is_ok_and(|attr| attr.kind == FileKind::Directory);
+        self.session.ask(&self.args.target.target, [ino]);
         if !is_directory {
             return vec![Entry::of(self.fs, ino, path.as_bytes())];
         }
@@ -104,6 +106,7 @@ impl Lister<'_> {
         };
         entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
+        self.session.ask(&self.args.target.target, entries.iter().map(|entry| entry.ino));
         let needs_attributes = self.args.long || self.session.options.json;
         let entry = |e: &eraseblock_vfs::DirEntry| {
             if needs_attributes { Entry::of(self.fs, e.ino, &e.name) } else { Entry::brief(e) }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::target::writable::{self, Mode};
 use eraseblock_tree::put::PutReport;
+use eraseblock_vfs::FileKind;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,6 +71,12 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
 /// Copies out of the image.
 pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> {
     let opened = writable::open(&args.target, Mode::READ_ONLY, session)?;
+    let source = opened.fs().resolve(path_bytes(&args.source));
+    if let Ok(ino) = source
+        && opened.fs().attr(ino).is_ok_and(|attr| attr.kind == FileKind::Regular)
+    {
+        session.ask(&args.target.target, [ino]);
+    }
     let mut editor = Editor::new(opened.fs());
     let done = editor.get(path_bytes(&args.source), &args.dest);
     let findings = editor.take_findings();

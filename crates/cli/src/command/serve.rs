@@ -5,7 +5,7 @@ use crate::command::mount::options;
 use crate::failure::{Context, Failure};
 use crate::recovery::Alarm;
 use crate::session::Session;
-use crate::target::held;
+use crate::target::held::{self, Held};
 use crate::target::writable::Mode;
 use clap::Subcommand;
 use eraseblock_base::VolumeId;
@@ -16,7 +16,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
         Served::ReadWrite(fs) => Exported::ReadWrite(fs.clone()),
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let generation = generation(&held.path, volume.id);
+    let generation = generation(&held, volume.id);
     let options = ServerOptions { address: args.listen, generation, owner };
     let mut server = Server::new(exported, &options).context("cannot serve")?;
     if let Some(below) = held.below.clone() {
@@ -89,13 +88,17 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     volume.close()
 }
 
-/// A number that stays the same for the same volume of the same file, however the target is spelled,
+/// A number that stays the same for the same volume of the same part of a file, however the target is spelled,
 /// so that handles do.
-fn generation(path: &Path, volume: Option<VolumeId>) -> u64 {
+fn generation(held: &Held, volume: Option<VolumeId>) -> u64 {
     let mut hash = Sha256::new();
-    hash.update(path.as_os_str().as_bytes());
+    hash.update(held.path.as_os_str().as_bytes());
     hash.update([0]);
     hash.update(volume.map_or(u32::MAX, VolumeId::get).to_le_bytes());
+    // Two images of one file are not to be taken for each other.
+    if let Some(at) = held.at {
+        hash.update(at.offset.to_le_bytes());
+    }
     let digest = hash.finalize();
     digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

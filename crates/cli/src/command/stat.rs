@@ -71,6 +71,7 @@ pub(crate) fn run(args: &StatArgs, session: &mut Session) -> Result<(), Failure>
     let path = path_bytes(&args.path);
     let shown = text::name(path);
     let ino = opened.fs().resolve(path).context(&shown)?;
+    session.ask(&args.target.target, [ino]);
     let report = FileReport::of(opened.fs(), ino, shown.clone()).context(&shown)?;
     opened.finish(session);
     if session.options.json { session.json(&report) } else { print(&report, session) }

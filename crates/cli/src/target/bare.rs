@@ -1,15 +1,16 @@
 //! A bare UBIFS image that is written to: a volume as large as its superblock lets it become.
 
-use super::{magic, peek};
+use super::span::Span;
+use super::{image, magic, peek};
 use crate::args::{Format, ShapeArgs};
 use crate::failure::Failure;
 use eraseblock_base::align::is_erased;
-use eraseblock_mtd::LebImage;
+use eraseblock_mtd::{LebImage, ReadAt};
 use eraseblock_ubifs_format::Superblock;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An image opened for writing.
 #[derive(Debug)]
@@ -26,6 +27,23 @@ pub(super) fn is_one(path: &Path, shape: &ShapeArgs) -> Result<bool, Failure> {
         Some(format) => format == Format::Ubifs,
         None => path.is_file() && magic::is_ubifs(&beginning(path)?),
     })
+}
+
+/// Whether a part of a file is a bare UBIFS image.
+pub(super) fn is_part(path: &Path, part: Span) -> Result<bool, Failure> {
+    let file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    Ok(magic::is_ubifs(&image::beginning(part.of(file)?.as_ref())?))
+}
+
+/// Why nothing is written to a part of a file.
+pub(super) fn can_only_be_read(path: &Path, part: Span) -> Failure {
+    let (path, Span { offset, length, .. }) = (path.display(), part);
+    Failure::new(format!("{path}: the file system at byte {offset} can only be read")).hint(
+        format!(
+            "cut it out to change it: `tail -c +{} {path} | head -c {length} >part`",
+            offset.saturating_add(1)
+        ),
+    )
 }
 
 /// Opens the image in a volume of `size` bytes, or of as many as it can have.
@@ -68,7 +86,7 @@ fn refuse_more(path: &Path, whole: u64, stored: u64) -> Result<(), Failure> {
     let mut offset = whole;
     while offset < stored {
         let len = usize::try_from(stored - offset).unwrap_or(usize::MAX).min(part.len());
-        file.read_exact_at(&mut part[..len], offset)?;
+        ReadAt::read_exact_at(&file, &mut part[..len], offset)?;
         if !is_erased(&part[..len]) {
             let behind = stored - whole;
             let hint = format!("`truncate -s {whole} {}` cuts it off", path.display());

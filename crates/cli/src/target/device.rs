@@ -15,7 +15,7 @@ pub(crate) fn resolve(place: Place) -> Result<Place, Failure> {
         return Ok(place);
     }
     let path = ubi_volume_node(&place.path, place.volume.as_deref()).map_err(failure)?;
-    Ok(Place { path, volume: None })
+    Ok(Place { path, at: None, volume: None })
 }
 
 /// Opens a device node read-only; `None` if the path is none, or a block device, which is read
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(failure.message(), "/dev/null: this device holds no file system");
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(open(file.path(), &shape).unwrap().is_none());
-        let place = Place { path: file.path().to_owned(), volume: Some(b"a".to_vec()) };
+        let place = Place { path: file.path().to_owned(), at: None, volume: Some(b"a".to_vec()) };
         assert_eq!(resolve(place.clone()).unwrap(), place);
     }
 }

@@ -62,15 +62,17 @@ impl Opened {
 
     /// Hands what it found over to the session.
     pub(crate) fn finish(self, session: &mut Session) {
-        let late = self.late_findings();
-        let mut findings = self.findings;
-        for finding in late.iter().skip(self.late_seen) {
-            findings.push(finding.clone());
+        let mut late = Findings::new();
+        for finding in self.late_findings().iter().skip(self.late_seen) {
+            late.push(finding.clone());
         }
-        session.report(match self.volume {
+        let located = |findings: Findings| match self.volume {
             Some(volume) => findings.relocate(|at| within(volume, at)),
             None => findings,
-        });
+        };
+        // What reading met touches what was read; opening is about everything.
+        session.report(located(late));
+        session.report_aside(located(self.findings));
     }
 }
 

@@ -2,9 +2,10 @@
 //! into one.
 
 use super::lock::{self, lock};
+use super::span::{self, At, Span};
 use super::{Place, device, image, raw_dump};
 use crate::accounting;
-use crate::args::{FlashTargetArgs, SizeArgs};
+use crate::args::{FlashTargetArgs, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::say;
 use eraseblock_base::align::is_erased;
@@ -40,6 +41,8 @@ fn size_hint(args: &FlashTargetArgs) -> &'static str {
 pub(crate) struct Flash {
     /// Where it is.
     pub path: PathBuf,
+    /// The part of the file, if one was named.
+    pub at: Option<At>,
     /// The volume's name or number.
     pub volume: Option<Vec<u8>>,
     /// The flash.
@@ -87,6 +90,7 @@ impl Flash {
     /// Makes an erased flash of the block device or plain file that the arguments point at.
     pub(crate) fn make(args: &FlashTargetArgs) -> Result<Self, Failure> {
         let place = Place::parse(&args.target)?;
+        place.refuse_part()?;
         let usual = BlockShape::default();
         let shape = BlockShape {
             peb_size: args.sizes.peb.unwrap_or(usual.peb_size),
@@ -98,8 +102,7 @@ impl Flash {
     }
 
     fn open_place(place: Place, args: &FlashTargetArgs, write: bool) -> Result<Self, Failure> {
-        let path = place.path.as_path();
-        let opened = open_device(path, args, write)?;
+        let opened = open_device(&place, args, write)?;
         let layout = image::layout(opened.device.as_ref(), &args.sizes)?;
         Ok(Self::of(place, opened, layout))
     }
@@ -108,6 +111,7 @@ impl Flash {
         let counted = Arc::new(CountedMtd::new(found.device));
         Self {
             path: place.path,
+            at: place.at,
             volume: place.volume,
             device: counted.clone(),
             counted,
@@ -265,7 +269,10 @@ impl Found {
     }
 }
 
-fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
+fn open_device(place: &Place, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
+    let path = place.path.as_path();
+    let shape = ShapeArgs { sizes: args.sizes.clone(), ..ShapeArgs::default() };
+    let span = span::one(place, &shape)?;
     if NodeKind::of(path).map_err(device::failure)? == Some(NodeKind::Mtd) {
         let options = MtdOptions { writable: write, ..MtdOptions::default() };
         let node = MtdChar::open(path, options).map_err(device::failure)?;
@@ -282,7 +289,7 @@ fn open_device(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found
         let device = BlockDevice::open(path, write).map_err(device::failure)?;
         return Ok(Found::plain(Arc::new(device)));
     }
-    open_image(path, args, write)
+    open_image(path, span.filter(|span| !span.is_whole), args, write)
 }
 
 /// Whether the file holds a simulated chip.
@@ -306,8 +313,17 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(start)
 }
 
-fn open_image(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found, Failure> {
+fn open_image(
+    path: &Path,
+    part: Option<Span>,
+    args: &FlashTargetArgs,
+    write: bool,
+) -> Result<Found, Failure> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    let file_size = file.size()?;
+    if let Some(part) = part {
+        file = part.of(file)?;
+    }
     let sizes = &args.sizes;
     if let Some(dump) = raw_dump::dump_of(&file, sizes)? {
         if write {
@@ -315,7 +331,7 @@ fn open_image(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found,
         }
         file = Arc::new(dump);
     }
-    let mut shape = match (detect(&file, &image::hints(sizes))?, sizes.peb, sizes.page) {
+    let mut shape = match (detect(file.as_ref(), &image::hints(sizes))?, sizes.peb, sizes.page) {
         (Some(found), ..) => found.shape(),
         (None, Some(peb_size), Some(min_io)) => {
             let subpage = sizes.subpage.unwrap_or(min_io);
@@ -329,14 +345,19 @@ fn open_image(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found,
     if !write {
         return Ok(Found::plain(Arc::new(ImageFile::new(file, &shape)?)));
     }
+    if let Some(part) = part.filter(|part| !part.is_certain) {
+        return Err(is_guessed(path, part));
+    }
     let lock = lock(path, true)?;
     let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
     let wanted = wanted.map(u32::try_from).transpose();
     let wanted = wanted.map_err(|_| Failure::usage("--size: too large"))?;
+    let is_last = part.is_none_or(|part| part.offset.saturating_add(part.length) >= file_size);
     let wanted = args.blocks.or(wanted);
     let is_asked = wanted.is_some();
     let wanted = match wanted {
-        None if !args.as_it_is => known_blocks(&file, &shape, args)?,
+        // Where something else follows, the flash is as large as the room before that.
+        None if !args.as_it_is && is_last => known_blocks(&file, &shape, args)?,
         wanted => wanted,
     };
     if args.fastmap && wanted.is_none() {
@@ -344,9 +365,12 @@ fn open_image(path: &Path, args: &FlashTargetArgs, write: bool) -> Result<Found,
             .hint(size_hint(args)));
     }
     shape.peb_count = wanted.or(shape.peb_count);
+    if let Some(part) = part {
+        shape = placed(shape, part, file_size)?;
+    }
     let image = WritableImage::open_undoable(path, &shape, tempfile::tempfile()?)?;
     let image = Arc::new(image);
-    let image_for_a_while = !is_asked && !args.as_it_is;
+    let image_for_a_while = !is_asked && !args.as_it_is && is_last;
     Ok(Found {
         image: Some(image.clone()),
         image_for_a_while,
@@ -383,4 +407,30 @@ fn known_blocks(
     let growth = needed.saturating_sub(u64::from(here)) * u64::from(shape.peb_size);
     let needed = u32::try_from(needed).ok().filter(|_| (1..=MOST_GROWTH).contains(&growth));
     Ok(needed)
+}
+
+/// Why nothing is written to a part whose end is not known.
+fn is_guessed(path: &Path, part: Span) -> Failure {
+    let (shown, Span { offset, length, .. }) = (path.display(), part);
+    Failure::new(format!("where the UBI at byte {offset} ends is a guess: nothing is written"))
+        .hint(format!("FILE@OFFSET+LENGTH says it: {shown}@{offset}+{length} if that is right"))
+}
+
+/// The shape of a flash that is a part of a file: no block lies outside, so that nothing that follows
+/// is written over.
+fn placed(mut shape: ImageShape, part: Span, file_size: u64) -> Result<ImageShape, Failure> {
+    shape.start = shape.start.saturating_add(part.offset);
+    let end = part.offset.saturating_add(part.length);
+    if end >= file_size {
+        return Ok(shape);
+    }
+    let blocks = end.saturating_sub(shape.start) / u64::from(shape.peb_size.max(1));
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    if shape.peb_count.is_some_and(|wanted| wanted > blocks) {
+        return Err(Failure::usage(format!(
+            "the flash cannot grow: something else begins at byte {end} of the file"
+        )));
+    }
+    shape.peb_count = Some(blocks);
+    Ok(shape)
 }

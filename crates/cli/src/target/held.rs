@@ -8,6 +8,7 @@ use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::target::lock::lock;
+use crate::target::span::At;
 use crate::target::writable::{self, Below, Mode, Writable};
 use crate::target::{self, Place};
 use eraseblock_base::VolumeId;
@@ -24,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) volumes: Vec<Volume>,
     /// The file or device, by its canonical path.
     pub(crate) path: PathBuf,
+    /// The part of the file, if one was named.
+    pub(crate) at: Option<At>,
     /// What writable file systems stand on.
     pub(crate) below: Option<Arc<Below>>,
     /// Keeps writers away from what is only read; what is written to is locked further down.
@@ -75,7 +78,7 @@ pub(crate) fn open(
     mode: Option<Mode>,
     session: &mut Session,
 ) -> Result<Held, Failure> {
-    let Place { path, volume } = Place::parse(&args.target)?;
+    let Place { path, at, volume } = Place::parse(&args.target)?;
     if !others.is_empty() && volume.is_none() {
         return Err(Failure::usage("several volumes of one target must all be named")
             .hint("TARGET:VOLUME names the first one"));
@@ -85,14 +88,14 @@ pub(crate) fn open(
     let Some(mode) = mode else {
         let lock = Some(lock(&canonical, false)?);
         let open = |name: Option<Vec<u8>>| {
-            let target = Place { path: path.clone(), volume: name.clone() }.target();
+            let target = Place { path: path.clone(), at, volume: name.clone() }.target();
             let args = TargetArgs { target: target.clone(), shape: args.shape.clone() };
             let (opened, id) = target::open_volume(&args, session)?;
             let served = Served::ReadOnly(opened.shared(session));
             Ok(Volume { served, name, id, target, writable: None })
         };
         let volumes = names.map(open).collect::<Result<_, Failure>>()?;
-        return Ok(Held { volumes, path: canonical, below: None, _lock: lock });
+        return Ok(Held { volumes, path: canonical, at, below: None, _lock: lock });
     };
     let names: Vec<Option<Vec<u8>>> = names.collect();
     let opened = writable::open_volumes(args, &names, mode, session)?;
@@ -102,5 +105,5 @@ pub(crate) fn open(
         let (id, target) = (writable.volume(), writable.target().to_owned());
         Volume { served, name, id, target, writable: Some(writable) }
     });
-    Ok(Held { volumes: volumes.collect(), path: canonical, below, _lock: None })
+    Ok(Held { volumes: volumes.collect(), path: canonical, at, below, _lock: None })
 }

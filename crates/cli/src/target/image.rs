@@ -1,6 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
+use super::span::{self, Span};
 use super::{Place, device, jffs2_image, magic, peek, raw_dump};
 use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
@@ -16,7 +17,6 @@ use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use eraseblock_ubi_format::HeaderLayout;
 use std::cmp::Reverse;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl UbiImage {
         if let Some(dump) = &self.dump {
             raw_dump::note(dump, &mut findings);
         }
-        session.report(findings);
+        session.report_aside(findings);
         match &self.attachment().linux_refuses {
             Some(why) if session.options.strict => {
                 let path = self.path.display();
@@ -175,20 +175,31 @@ pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
 
 /// Opens what the arguments point at.
 pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
-    let path = &place.path;
-    refuse_folder(path)?;
-    match device::open(path, shape)? {
-        Some(image) => Ok(image),
-        None => open_file(path, shape).context(path.display()),
-    }
+    let span = span::one(place, shape)?;
+    open_span(place, span, shape)
 }
 
-fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
+/// Opens a part of a file, or a device.
+pub(crate) fn open_span(
+    place: &Place,
+    span: Option<Span>,
+    shape: &ShapeArgs,
+) -> Result<Image, Failure> {
+    let path = &place.path;
+    let opened = match span {
+        Some(span) => open_file(path, span, shape),
+        None => match device::open(path, shape)? {
+            Some(image) => return Ok(image),
+            None => open_flash(path, shape),
+        },
+    };
+    opened.context(path.display())
+}
+
+/// A simulated chip, or a disk that was made a flash.
+fn open_flash(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
     let file = File::open(path)?;
-    let file_size = ReadAt::size(&file)?;
-    let mut start = vec![0; magic::LOOK];
-    let len = file.read_at(&mut start, 0)?;
-    start.truncate(len);
+    let start = beginning(&file)?;
     if eraseblock_nandsim::is_chip_file(&start) {
         return attach(path, Arc::new(Chip::open_read_only(path)?), shape);
     }
@@ -196,29 +207,46 @@ fn open_file(path: &Path, shape: &ShapeArgs) -> Result<Image, Failure> {
         let device = BlockDevice::open(path, false).map_err(device::failure)?;
         return attach(path, Arc::new(device), shape);
     }
+    let span = Span { offset: 0, length: ReadAt::size(&file)?, is_whole: true, is_certain: true };
+    open_file(path, span, shape)
+}
+
+/// The first bytes of something, as many as are looked at.
+pub(super) fn beginning(image: &dyn ReadAt) -> Result<Vec<u8>, Failure> {
+    let len = usize::try_from(image.size()?).unwrap_or(usize::MAX).min(magic::LOOK);
+    let mut start = vec![0; len];
+    image.read_exact_at(&mut start, 0)?;
+    Ok(start)
+}
+
+fn open_file(path: &Path, span: Span, shape: &ShapeArgs) -> Result<Image, Failure> {
+    let file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    let file_size = file.size()?;
+    let part = span.of(file)?;
+    let start = beginning(part.as_ref())?;
     let format = shape.format.or_else(|| match () {
         () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),
         () if magic::is_jffs2(&start) => Some(Format::Jffs2),
         () => None,
     });
     let unknown = || unknown(&start);
-    match format {
-        Some(Format::Ubifs) => open_bare(path, file, file_size, shape, &start).map(Image::Ubifs),
-        Some(Format::Jffs2) => {
-            let source = Source::Image(Arc::new(file));
-            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
+    let source = Source::Image(Arc::clone(&part));
+    let image = match format {
+        Some(Format::Ubifs) => {
+            open_bare(path, part, file_size, shape, &start).map(|bare| Some(Image::Ubifs(bare)))?
         }
-        Some(Format::Ubi) => {
-            open_ubi(path, file, file_size, shape)?.map(Image::Ubi).ok_or_else(unknown)
-        }
-        None => {
-            if let Some(image) = open_ubi(path, file.try_clone()?, file_size, shape)? {
-                return Ok(Image::Ubi(image));
-            }
-            let source = Source::Image(Arc::new(file));
-            open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2).ok_or_else(unknown)
-        }
+        Some(Format::Jffs2) => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
+        Some(Format::Ubi) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
+        None => match open_ubi(path, &part, file_size, shape)? {
+            Some(image) => Some(Image::Ubi(image)),
+            None => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
+        },
+    };
+    let mut image = image.ok_or_else(unknown)?;
+    if let Image::Ubi(image) = &mut image {
+        image.start += span.offset;
     }
+    Ok(image)
 }
 
 /// A JFFS2, opened or only looked at.
@@ -351,7 +379,7 @@ pub(super) fn usual_layout(device: &dyn Mtd, sizes: &SizeArgs) -> Result<HeaderL
 
 fn open_bare(
     path: &Path,
-    file: File,
+    file: Arc<dyn ReadAt>,
     file_size: u64,
     shape: &ShapeArgs,
     start: &[u8],
@@ -389,12 +417,11 @@ pub(super) fn hints(sizes: &SizeArgs) -> Hints {
 
 fn open_ubi(
     path: &Path,
-    file: File,
+    image: &Arc<dyn ReadAt>,
     file_size: u64,
     shape: &ShapeArgs,
 ) -> Result<Option<UbiImage>, Failure> {
-    let image: Arc<dyn ReadAt> = Arc::new(file);
-    let found = raw_dump::find_ubi(&image, &shape.sizes)?;
+    let found = raw_dump::find_ubi(image, &shape.sizes)?;
     Ok(found.map(|raw_dump::Found { ubi, start, dump }| {
         let path = path.to_owned();
         UbiImage { path, file_size, start, ubi, dump }

@@ -5,6 +5,7 @@
 //!    file system, unless the caller tells what is the file system's.
 
 use super::flash::SIZE_HINT;
+use super::span::Span;
 use super::{image, raw_dump};
 use crate::args::{Endian, ShapeArgs};
 use crate::failure::Failure;
@@ -18,7 +19,6 @@ use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,9 +33,8 @@ pub(crate) struct Jffs2Flash {
 }
 
 /// Whether there is a JFFS2 in a file that is nothing else we know.
-pub(crate) fn is_one(file: File, shape: &ShapeArgs) -> Result<bool, Failure> {
-    let source = Source::Image(Arc::new(file));
-    Ok(image::find_jffs2::<Survey>(source, &options(shape, false), None)?.is_some())
+pub(crate) fn is_one(file: Arc<dyn ReadAt>, shape: &ShapeArgs) -> Result<bool, Failure> {
+    Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape, false), None)?.is_some())
 }
 
 /// Bytes at the start of a block that are looked at.
@@ -72,15 +71,26 @@ pub(crate) fn order(shape: &ShapeArgs) -> Option<ByteOrder> {
     })
 }
 
-/// Opens the file; for writing with `size` bytes of flash behind its start, if they are told.
+/// Why nothing is written to a part of a file that was only named by an offset.
+pub(super) fn is_a_part(path: &Path, part: Span) -> Failure {
+    let (path, Span { offset, length, .. }) = (path.display(), part);
+    Failure::new(format!("{path}: a JFFS2 named by its offset can only be read"))
+        .hint(format!("--start {offset} --size {length} without the offset write to its blocks"))
+}
+
+/// Opens the file, or a part of it; for writing with `size` bytes of flash behind its start, if they are told.
 pub(crate) fn open(
     path: &Path,
+    part: Option<Span>,
     args: &ShapeArgs,
     size: Option<u64>,
     write: bool,
 ) -> Result<Jffs2Flash, Failure> {
-    let file = File::open(path)?;
-    let found = Source::Image(Arc::new(file.try_clone()?));
+    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    if let Some(part) = part {
+        file = part.of(file)?;
+    }
+    let found = Source::Image(Arc::clone(&file));
     let found = image::find_jffs2::<Survey>(found, &options(args, true), None)?;
     let Some((Survey { shape, node_bytes }, _, dump)) = found else {
         return Err(Failure::new("there is no JFFS2 in it"));
@@ -88,12 +98,12 @@ pub(crate) fn open(
     if dump.is_some() {
         return Err(raw_dump::only_read());
     }
-    let stored = stored_blocks(&file, &shape)?;
+    let stored = stored_blocks(file.as_ref(), &shape)?;
     let device: Arc<dyn Mtd> = if write {
         is_told(path, args, size, &shape)?;
         if let Some(told) = args.sizes.peb {
             let unforced = OpenOptions { erase_size: None, ..options(args, false) };
-            let found = Source::Image(Arc::new(file.try_clone()?));
+            let found = Source::Image(Arc::clone(&file));
             if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
                 agrees(told, &survey.shape)?;
             }
@@ -169,13 +179,13 @@ fn agrees(told: u32, found: &Shape) -> Result<(), Failure> {
 
 /// Blocks that the file has. It may end inside the last one, whose rest is erased; what follows the
 /// image and is none of it does not count.
-fn stored_blocks(file: &File, shape: &Shape) -> io::Result<u64> {
-    let (peb, bytes) = (u64::from(shape.erase_size), ReadAt::size(file)?);
+fn stored_blocks(file: &dyn ReadAt, shape: &Shape) -> io::Result<u64> {
+    let (peb, bytes) = (u64::from(shape.erase_size), file.size()?);
     let bytes = bytes.saturating_sub(shape.start);
     let whole = bytes / peb;
     let mut magic = [0; 2];
     if bytes % peb >= magic.len() as u64 {
-        FileExt::read_exact_at(file, &mut magic, shape.start + whole * peb)?;
+        file.read_exact_at(&mut magic, shape.start + whole * peb)?;
     }
     Ok(whole + u64::from(magic == shape.order.u16_bytes(MAGIC)))
 }
@@ -198,7 +208,7 @@ fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Failure>
 /// A file that is erased flash behind its end.
 #[derive(Debug)]
 struct Padded {
-    file: File,
+    file: Arc<dyn ReadAt>,
     size: u64,
 }
 
@@ -208,10 +218,10 @@ impl ReadAt for Padded {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let stored = ReadAt::size(&self.file)?.saturating_sub(offset);
+        let stored = self.file.size()?.saturating_sub(offset);
         let stored = usize::try_from(stored).unwrap_or(usize::MAX).min(buf.len());
         let (inside, behind) = buf.split_at_mut(stored);
         behind.fill(0xFF);
-        FileExt::read_exact_at(&self.file, inside, offset)
+        self.file.read_exact_at(inside, offset)
     }
 }

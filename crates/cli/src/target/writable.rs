@@ -4,6 +4,7 @@
 use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
+use super::span::{self, Span};
 use super::{Place, bare, device, jffs2_image, magic, peek};
 use crate::args::{FlashTargetArgs, Format, TargetArgs};
 use crate::failure::{Context, Failure};
@@ -11,7 +12,7 @@ use crate::recovery::{self, TURNED};
 use crate::session::Session;
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
-use eraseblock_mtd::{CountedMtd, LebDevice, Mtd};
+use eraseblock_mtd::{CountedMtd, LebDevice, Mtd, ReadAt};
 use eraseblock_mtd_host::{MtdChar, MtdOptions, NodeKind, UbiChar, is_block_flash};
 use eraseblock_nandsim::Chip;
 use eraseblock_ubi::detect::detect;
@@ -21,7 +22,6 @@ use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// How to open.
@@ -257,20 +257,26 @@ pub(crate) fn open_volumes(
         let message = format!("{}: --fastmap: there is no UBI in it", place.path.display());
         if mode.fastmap { Err(Failure::usage(message)) } else { Ok(()) }
     };
-    if holds_jffs2(&place, args)? {
+    let span = span::one(&place, &args.shape)?;
+    if holds_jffs2(&place, span, args)? {
         no_ubi()?;
-        let opened = open_jffs2(&place, args, mode, session).context(place.path.display())?;
+        let opened = open_jffs2(&place, span, args, mode, session).context(place.path.display())?;
         return alone(opened);
     }
     if mode.read_only {
-        return alone(read_ubifs(&place, args, session)?);
+        return alone(read_ubifs(&place, span, args, session)?);
     }
     if NodeKind::of(&place.path).map_err(device::failure)? == Some(NodeKind::UbiVolume) {
         no_ubi()?;
         let opened = open_volume_node(&place, mode, session).context(place.path.display())?;
         return alone(opened);
     }
-    if bare::is_one(&place.path, &args.shape)? {
+    if let Some(part) = span.filter(|span| !span.is_whole)
+        && bare::is_part(&place.path, part)?
+    {
+        return Err(bare::can_only_be_read(&place.path, part));
+    }
+    if place.at.is_none() && bare::is_one(&place.path, &args.shape)? {
         no_ubi()?;
         return alone(open_bare(&place, args, mode, session)?);
     }
@@ -278,7 +284,7 @@ pub(crate) fn open_volumes(
 }
 
 /// Whether there is a JFFS2, or an erased flash, on which one can be.
-fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
+fn holds_jffs2(place: &Place, span: Option<Span>, args: &TargetArgs) -> Result<bool, Failure> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);
     }
@@ -294,15 +300,16 @@ fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
         let chip = flash::open_chip(&place.path, false)?;
         return jffs2_image::is_on(&chip, &args.shape);
     }
-    let file = File::open(&place.path)?;
-    let mut start = vec![0; magic::LOOK];
-    let len = file.read_at(&mut start, 0)?;
-    start.truncate(len);
+    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
+    if let Some(span) = span {
+        file = span.of(file)?;
+    }
+    let start = image::beginning(file.as_ref())?;
     if magic::is_jffs2(&start) {
         return Ok(true);
     }
     let is_other = magic::is_ubifs(&start) || is_block_flash(&start) || args.shape.leb.is_some();
-    if is_other || detect(&file, &image::hints(&args.shape.sizes))?.is_some() {
+    if is_other || detect(file.as_ref(), &image::hints(&args.shape.sizes))?.is_some() {
         return Ok(false);
     }
     jffs2_image::is_one(file, &args.shape)
@@ -310,6 +317,7 @@ fn holds_jffs2(place: &Place, args: &TargetArgs) -> Result<bool, Failure> {
 
 fn open_jffs2(
     place: &Place,
+    span: Option<Span>,
     args: &TargetArgs,
     mode: Mode,
     session: &mut Session,
@@ -319,7 +327,7 @@ fn open_jffs2(
         return Err(Failure::new(format!("there is no volume `{volume}`: this is JFFS2")));
     }
     let mut options = RwOptions { order: jffs2_image::order(&args.shape), ..mode.jffs2()? };
-    let below = below_jffs2(place, args, mode, &mut options)?;
+    let below = below_jffs2(place, span, args, mode, &mut options)?;
     let device = below.device.clone().ok_or_else(|| Failure::new("no flash"))?;
     let (fs, report) = Jffs2Rw::mount(device, &options)?;
     session.report(report.findings);
@@ -331,6 +339,7 @@ fn open_jffs2(
 /// The flash under a JFFS2; of an image, `options` learns what its flash would tell.
 fn below_jffs2(
     place: &Place,
+    span: Option<Span>,
     args: &TargetArgs,
     mode: Mode,
     options: &mut RwOptions,
@@ -347,7 +356,11 @@ fn below_jffs2(
             Arc::clone(below.chip.insert(Arc::new(chip))) as Arc<dyn Mtd>
         } else {
             below.lock = if write { Some(lock(path, true)?) } else { None };
-            let image = jffs2_image::open(path, &args.shape, mode.size, write)?;
+            let part = span.filter(|span| !span.is_whole);
+            if write && let Some(part) = part {
+                return Err(jffs2_image::is_a_part(path, part));
+            }
+            let image = jffs2_image::open(path, part, &args.shape, mode.size, write)?;
             options.order = Some(image.order);
             options.cleanmarker = image.cleanmarker;
             image.device
@@ -361,10 +374,11 @@ fn below_jffs2(
 /// A UBIFS that is only read: repairs stay in memory.
 fn read_ubifs(
     place: &Place,
+    span: Option<Span>,
     args: &TargetArgs,
     session: &mut Session,
 ) -> Result<Writable, Failure> {
-    let device: Arc<dyn LebDevice> = match image::open(place, &args.shape)? {
+    let device: Arc<dyn LebDevice> = match image::open_span(place, span, &args.shape)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
             image.device
@@ -385,7 +399,7 @@ fn read_ubifs(
     };
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
-    session.report(findings);
+    session.report_aside(findings);
     let (fs, below) = (Mounted::Ubifs(Arc::new(fs)), Arc::new(Below::default()));
     Ok(Writable { fs, below, volume: None, read_only: true, target: place.target() })
 }
@@ -454,7 +468,8 @@ fn open_ubifs(
         let mounted = UbifsMount::mount(device, mode.ubifs());
         let (fs, findings) = mounted.context(flash.path.display())?;
         session.report(findings);
-        let target = Place { path: flash.path.clone(), volume: name.clone() }.target();
+        let at = flash.at;
+        let target = Place { path: flash.path.clone(), at, volume: name.clone() }.target();
         mounts.push((volume.id, Mounted::Ubifs(Arc::new(fs)), target));
     }
     // A fastmap says that free blocks have their headers.

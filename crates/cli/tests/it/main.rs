@@ -11,6 +11,7 @@ mod chip;
 mod classic;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
+mod finding;
 mod frame;
 mod jffs2;
 mod jffs2_change;
@@ -20,6 +21,7 @@ mod mount_posix;
 mod mount_rw;
 mod mount_users;
 mod read;
+mod readers;
 mod recovery;
 mod sample;
 mod serve;

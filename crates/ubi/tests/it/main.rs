@@ -8,6 +8,7 @@ mod detection;
 mod fastmap;
 mod image;
 mod image_fastmap;
+mod locate;
 mod mutation;
 mod random;
 mod retention;

@@ -1,0 +1,62 @@
+//! Several images in one file, as `info` lists them.
+
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::table::{Align, Table};
+use crate::target::Place;
+use crate::target::span;
+use crate::target::survey::{Part, Survey};
+use crate::text;
+use eraseblock_base::size::format_size;
+use serde::Serialize;
+
+/// Several things in one file, as JSON.
+#[derive(Debug, Serialize)]
+struct Several<'a> {
+    format: &'static str,
+    path: String,
+    file_size: u64,
+    images: Vec<Listed<'a>>,
+    more: bool,
+}
+
+/// One of them, and the target that names it.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    target: String,
+    #[serde(flatten)]
+    part: &'a Part,
+}
+
+/// Lists what there is in a file.
+pub(super) fn list(place: &Place, survey: &Survey, session: &mut Session) -> Result<(), Failure> {
+    let path = place.path.display().to_string();
+    let file_size = place.path.metadata()?.len();
+    if session.options.json {
+        let listed = |part| Listed { target: span::target(place, part), part };
+        let images = survey.parts.iter().map(listed).collect();
+        let more = survey.more;
+        return session.json(&Several { format: "several", path, file_size, images, more });
+    }
+    let count = text::count(survey.parts.len() as u64, "image", "images");
+    let size = format_size(file_size);
+    let mut table = Table::new(&[
+        ("offset", Align::Right),
+        ("length", Align::Right),
+        ("target", Align::Left),
+        ("", Align::Left),
+    ]);
+    for part in &survey.parts {
+        let numbers = [part.offset.to_string(), part.length.to_string()];
+        let [offset, length] = numbers;
+        table.row(vec![offset, length, span::target(place, part), part.describe()]);
+    }
+    session.lines([format!("{path}: {count} in {size}"), String::new()])?;
+    let lines = table.lines(2, session.style);
+    session.lines(lines)?;
+    if survey.more {
+        session.remark("there may be more: not every header was looked at");
+    }
+    session.advise([format!("`eraseblock info {path}@OFFSET` shows one of them")]);
+    Ok(())
+}
