@@ -9,6 +9,8 @@ mod args;
 mod builder;
 mod command;
 mod failure;
+mod inputs;
+mod interrupt;
 mod mounts;
 mod output;
 mod personality;

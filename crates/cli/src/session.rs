@@ -5,7 +5,9 @@
 //!    standard error: what is piped on is never mixed with remarks.
 //! 2. The exit code is decided here alone, from the findings and the failure.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Class, Context, Exit, Failure};
+use crate::inputs::Inputs;
+use crate::output::Output;
 use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
 use eraseblock_base::{Finding, Findings, Location, Severity};
@@ -16,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Options that every sub-command has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -46,6 +49,9 @@ pub(crate) struct GlobalOptions {
 /// How many findings of one code are printed without `--all-findings`.
 const SHOWN_PER_CODE: usize = 20;
 
+/// How often work that cannot be measured shows that it goes on.
+const TICK: Duration = Duration::from_millis(100);
+
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -61,6 +67,10 @@ pub(crate) struct Session {
     steps: Vec<String>,
     /// Locks of what this run reads.
     locks: Vec<File>,
+    /// The files that this run reads.
+    inputs: Inputs,
+    /// Whether standard output holds a document already, or the bytes of a file.
+    out_is_taken: bool,
 }
 
 impl Session {
@@ -69,13 +79,67 @@ impl Session {
         let style = Style::new(options.color, &io::stdout());
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        let (findings, steps, locks) = (Findings::new(), Vec::new(), Vec::new());
-        Self { options, out, style, style_err, findings, steps, locks }
+        Self {
+            options,
+            out,
+            style,
+            style_err,
+            findings: Findings::new(),
+            steps: Vec::new(),
+            locks: Vec::new(),
+            inputs: Inputs::default(),
+            out_is_taken: false,
+        }
     }
 
-    /// Keeps writers away from a file until the end of the run.
+    /// Remembers a file that is read, or changed in place: it cannot be an output.
+    pub(crate) fn reads(&mut self, path: &Path) {
+        self.inputs.add(path);
+    }
+
+    /// The files that this run reads.
+    pub(crate) fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// Keeps writers away from a file that is read until the end of the run.
     pub(crate) fn keep_still(&mut self, path: &Path) -> Result<(), Failure> {
         self.locks.extend(lock::reading(path)?);
+        self.reads(path);
+        Ok(())
+    }
+
+    /// Begins a file that will be at `path`, or goes to standard output for `-`. What is there is
+    /// replaced when the file is complete, unless it is one of the inputs.
+    pub(crate) fn create(&mut self, path: &Path) -> Result<Output, Failure> {
+        if path.as_os_str() == "-" {
+            self.take_out()?;
+            return Output::to_stdout();
+        }
+        self.create_named(path)
+    }
+
+    /// The same where `-` is the name of a file, as for the classic tools.
+    pub(crate) fn create_named(&self, path: &Path) -> Result<Output, Failure> {
+        self.inputs.refuse(path)?;
+        Output::create(path)
+    }
+
+    /// The same for a file that must not exist yet, unless replacing it was asked for.
+    pub(crate) fn create_new(&self, path: &Path, force: bool) -> Result<Output, Failure> {
+        self.inputs.refuse(path)?;
+        let is_there = path.symlink_metadata().is_ok() && path.metadata().map_or(true, |meta| meta.is_file());
+        if is_there && !force {
+            let message = format!("{}: exists already", path.display());
+            return Err(Failure::new(message).hint("--force replaces it"));
+        }
+        Output::create(path)
+    }
+
+    /// Takes standard output for the bytes of a file: no document follows them.
+    pub(crate) fn take_out(&mut self) -> Result<(), Failure> {
+        self.inputs.refuse_stdout()?;
+        self.out_is_taken = true;
         Ok(())
     }
 
@@ -110,8 +174,11 @@ impl Session {
     }
 
     /// Prints one JSON document: the fields of `result`, then `findings` and how many more there
-    /// were than are kept.
+    /// were than are kept. Nothing if standard output is taken by the bytes of a file.
     pub(crate) fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.out_is_taken, true) {
+            return Ok(());
+        }
         #[derive(Serialize)]
         struct Document<'a, T> {
             #[serde(flatten)]
@@ -147,16 +214,43 @@ impl Session {
         }
     }
 
-    /// A progress bar over `total` steps; invisible when standard error is not a terminal.
+    /// A progress bar over `total` steps, 0 for a number that is set later; invisible when standard
+    /// error is not a terminal.
     pub(crate) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
+        let template = "{msg:12} [{bar:40}] {percent:>3}% {eta}";
+        self.bar((total > 0).then_some(total), template, what)
+    }
+
+    /// The same for bytes whose number is not known: it counts.
+    pub(crate) fn counter(&self, what: &'static str) -> ProgressBar {
+        self.ticking("{msg:12} {spinner} {bytes}, {bytes_per_sec}, {elapsed}", what)
+    }
+
+    /// The same for work that cannot be measured: it shows the time.
+    pub(crate) fn busy(&self, what: &'static str) -> ProgressBar {
+        self.ticking("{msg:12} {spinner} {elapsed}", what)
+    }
+
+    fn ticking(&self, template: &str, what: &'static str) -> ProgressBar {
+        let bar = self.bar(None, template, what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        bar
+    }
+
+    fn bar(&self, total: Option<u64>, template: &str, what: &'static str) -> ProgressBar {
         if self.options.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        let template = "{msg:12} [{bar:40}] {percent:>3}% {eta}";
         let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        let bar = ProgressBar::new(total).with_message(what);
+        let bar = match total {
+            Some(total) => ProgressBar::new(total),
+            // Without a length the bar stays at 0 %; with one of 0 it would begin at 100 %.
+            None => ProgressBar::no_length(),
+        };
         bar.set_style(style.progress_chars("=> "));
-        bar
+        bar.with_message(what)
     }
 
     /// Prints what was found so far, for a run that goes on for long, and forgets it.
@@ -169,8 +263,8 @@ impl Session {
 
     /// Ends the run: prints findings and failure, and says how it went.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> Exit {
-        let flushed = self.out.flush().map_err(Failure::from);
-        let result = result.and(flushed);
+        let result = result.and_then(|()| self.out.flush().context("standard output"));
+        let result = result.map_err(|failure| self.document_of(failure));
         if let Err(failure) = &result
             && failure.is_broken_pipe()
         {
@@ -189,6 +283,31 @@ impl Session {
             }
             Ok(()) => self.verdict(),
         }
+    }
+
+    /// Prints a failure as the document, if one was asked for and there is none yet.
+    fn document_of(&mut self, failure: Failure) -> Failure {
+        #[derive(Serialize)]
+        struct Refusal<'a> {
+            class: Class,
+            message: &'a str,
+            place: Option<String>,
+            hint: Option<&'a str>,
+        }
+        let is_wanted = self.options.json && !self.out_is_taken && !failure.message().is_empty();
+        if is_wanted && !failure.is_broken_pipe() {
+            let places = failure.places();
+            let refusal = Refusal {
+                class: failure.class(),
+                message: failure.message(),
+                place: (!places.is_empty()).then(|| places.join(": ")),
+                hint: failure.next_step(),
+            };
+            let document = serde_json::json!({ "error": refusal });
+            // The failure itself is what the exit code is about.
+            let _ = self.json(&document).and_then(|()| Ok(self.out.flush()?));
+        }
+        failure
     }
 
     fn verdict(&self) -> Exit {
