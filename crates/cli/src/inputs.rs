@@ -60,11 +60,14 @@ impl Inputs {
         let identity = Identity::of(meta).filter(|_| !is_null(meta));
         let known = self.0.iter().find(|(known, _)| Some(*known) == identity);
         known.map_or(Ok(()), |(_, input)| {
-            let input = match input.as_os_str() == "-" {
-                true => "standard input".to_owned(),
-                false => input.display().to_string(),
+            let is_stdin = input.as_os_str() == "-";
+            let input =
+                if is_stdin { "standard input".into() } else { input.display().to_string() };
+            let same = if input == shown {
+                "it is read".to_owned()
+            } else {
+                format!("it is the same file as {input}, which is read")
             };
-            let same = if input == shown { "it is read".to_owned() } else { format!("it is the same file as {input}, which is read") };
             Err(Failure::new(format!("{shown}: cannot be the output: {same}"))
                 .hint("nothing was changed; write to another file"))
         })

@@ -53,7 +53,8 @@ fn with_list<T>(use_it: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
 /// (`nohup`) stays ignored.
 fn watch() {
     let ignored = ignored_signals();
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let wanted =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     // Without handlers a signal leaves the file; the command itself works all the same.
     let Ok(mut signals) = Signals::new(wanted) else { return };
     std::thread::spawn(move || {

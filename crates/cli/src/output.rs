@@ -5,6 +5,7 @@
 //! 1. A run that fails, or that a signal ends, leaves what was at the path before, and nothing else.
 
 use crate::failure::{Context, Failure};
+use crate::inputs::Inputs;
 use crate::interrupt::Partial;
 use crate::target::lock;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -69,6 +70,23 @@ impl Output {
         Ok(Self { path: path.to_owned(), state, file, _replaced: replaced })
     }
 
+    /// The same for a file that must not exist yet, unless replacing it was asked for.
+    pub(crate) fn create_new(path: &Path, force: bool, inputs: &Inputs) -> Result<Self, Failure> {
+        inputs.refuse(path)?;
+        let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+        let is_there = path.metadata().map_or(is_link, |meta| meta.is_file());
+        if is_there && !force && !is_stdout(path) {
+            let message = format!("{}: exists already", path.display());
+            return Err(Failure::new(message).hint("--force replaces it"));
+        }
+        Self::create(path)
+    }
+
+    /// Whether this will be a new regular file.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.state, State::Unnamed | State::Named(_))
+    }
+
     /// Begins what goes to standard output when it is complete.
     pub(crate) fn to_stdout() -> Result<Self, Failure> {
         let stdout = rustix::io::dup(io::stdout()).context("standard output")?;
@@ -122,9 +140,8 @@ fn descriptor(file: &File) -> PathBuf {
 /// Names an unnamed file. A link cannot replace a file, so that one which is there is replaced by
 /// renaming over it.
 fn link(file: &File, path: &Path) -> io::Result<()> {
-    let link = |to: &Path| {
-        rustix::fs::linkat(CWD, descriptor(file), CWD, to, AtFlags::SYMLINK_FOLLOW)
-    };
+    let link =
+        |to: &Path| rustix::fs::linkat(CWD, descriptor(file), CWD, to, AtFlags::SYMLINK_FOLLOW);
     match link(path) {
         Err(Errno::EXIST) => {
             let partial = Partial::new(&beside(path)?);

@@ -12,7 +12,7 @@ use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_vfs::{FsError, FsErrorKind};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -106,7 +106,7 @@ impl Session {
     pub(crate) fn keep_still(&mut self, path: &Path) -> Result<(), Failure> {
         self.locks.extend(lock::reading(path)?);
         self.reads(path);
-        Ok(())
+        if self.out_is_taken { self.inputs.refuse_stdout() } else { Ok(()) }
     }
 
     /// Begins a file that will be at `path`, or goes to standard output for `-`. What is there is
@@ -127,13 +127,7 @@ impl Session {
 
     /// The same for a file that must not exist yet, unless replacing it was asked for.
     pub(crate) fn create_new(&self, path: &Path, force: bool) -> Result<Output, Failure> {
-        self.inputs.refuse(path)?;
-        let is_there = path.symlink_metadata().is_ok() && path.metadata().map_or(true, |meta| meta.is_file());
-        if is_there && !force {
-            let message = format!("{}: exists already", path.display());
-            return Err(Failure::new(message).hint("--force replaces it"));
-        }
-        Output::create(path)
+        Output::create_new(path, force, &self.inputs)
     }
 
     /// Takes standard output for the bytes of a file: no document follows them.
@@ -176,15 +170,15 @@ impl Session {
     /// Prints one JSON document: the fields of `result`, then `findings` and how many more there
     /// were than are kept. Nothing if standard output is taken by the bytes of a file.
     pub(crate) fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
-        if std::mem::replace(&mut self.out_is_taken, true) {
-            return Ok(());
-        }
         #[derive(Serialize)]
         struct Document<'a, T> {
             #[serde(flatten)]
             result: &'a T,
             findings: Vec<&'a Finding>,
             findings_dropped: u64,
+        }
+        if std::mem::replace(&mut self.out_is_taken, true) {
+            return Ok(());
         }
         let document = Document {
             result,
@@ -250,7 +244,8 @@ impl Session {
             None => ProgressBar::no_length(),
         };
         bar.set_style(style.progress_chars("=> "));
-        bar.with_message(what)
+        // A run that fails leaves no half of a bar before its message.
+        bar.with_message(what).with_finish(ProgressFinish::AndClear)
     }
 
     /// Prints what was found so far, for a run that goes on for long, and forgets it.
@@ -264,7 +259,9 @@ impl Session {
     /// Ends the run: prints findings and failure, and says how it went.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> Exit {
         let result = result.and_then(|()| self.out.flush().context("standard output"));
-        let result = result.map_err(|failure| self.document_of(failure));
+        if let Err(failure) = &result {
+            self.refuse(failure);
+        }
         if let Err(failure) = &result
             && failure.is_broken_pipe()
         {
@@ -286,7 +283,7 @@ impl Session {
     }
 
     /// Prints a failure as the document, if one was asked for and there is none yet.
-    fn document_of(&mut self, failure: Failure) -> Failure {
+    pub(crate) fn refuse(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Refusal<'a> {
             class: Class,
@@ -307,7 +304,6 @@ impl Session {
             // The failure itself is what the exit code is about.
             let _ = self.json(&document).and_then(|()| Ok(self.out.flush()?));
         }
-        failure
     }
 
     fn verdict(&self) -> Exit {

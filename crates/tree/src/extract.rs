@@ -26,8 +26,8 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Whether the owners of the image are set on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -253,13 +253,16 @@ impl Report {
         let volumes: Vec<String> = self
             .volumes
             .iter()
-            .map(|v| format!("{} {} of {} LEBs", v.name, v.content_lebs, v.reserved_lebs))
+            .map(|v| {
+                let reserved = text::count(u64::from(v.reserved_lebs), "LEB", "LEBs");
+                format!("{} {} of {reserved}", v.name, text::grouped(u64::from(v.content_lebs)))
+            })
             .collect();
         format!(
-            "{}: {}, {} eraseblocks ({})",
+            "{}: {}, {} ({})",
             path.display(),
             format_size(self.image_size),
-            text::grouped(u64::from(self.blocks)),
+            text::count(u64::from(self.blocks), "eraseblock", "eraseblocks"),
             volumes.join(", ")
         )
     }

@@ -271,7 +271,8 @@ impl ExtractArgs {
     }
 }
 
-fn explain(error: TreeError) -> Failure {
+/// A refusal of [`to_dir`] with its next step.
+pub(crate) fn explain(error: TreeError) -> Failure {
     let is_occupied = matches!(error, TreeError::DestinationNotEmpty { .. });
     let failure = Failure::from(error);
     if is_occupied {

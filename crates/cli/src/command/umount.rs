@@ -26,7 +26,18 @@ pub(crate) struct UmountArgs {
 }
 
 /// Unmounts.
-pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failure> {
+pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failure> {
+    let image = unmount_and_wait(args)?;
+    if session.options.json {
+        let image = image.map(|path| path.display().to_string());
+        let dir = args.dir.display().to_string();
+        return session.json(&serde_json::json!({ "dir": dir, "image": image }));
+    }
+    Ok(())
+}
+
+/// Returns the image that was mounted, where that is known.
+fn unmount_and_wait(args: &UmountArgs) -> Result<Option<PathBuf>, Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let mut mounts = mounts::all().context("/proc/self/mountinfo")?;
     let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir) else {
@@ -37,7 +48,7 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
     let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
-    let Some((image, source)) = source else { return Ok(()) };
+    let Some((image, source)) = source else { return Ok(None) };
     // Another volume of the same image keeps it locked: its process tells when this one is at rest.
     let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
     let other = other.map(|other| other.dir.as_path());
@@ -50,7 +61,7 @@ pub(crate) fn run(args: &UmountArgs, _session: &mut Session) -> Result<(), Failu
         .hint("it is when the process behind the mount has ended")
     })?;
     match why_read_only {
-        None => Ok(()),
+        None => Ok(Some(source)),
         Some((reason, target)) => {
             let message = "unmounted, but not everything is in the image: the file system turned \
                            read-only";

@@ -95,10 +95,10 @@ fn own(error: &(dyn Error + 'static)) -> Option<Class> {
 
 /// Whether an error, or a cause of it, is that a disk of the host is full.
 fn is_host_full(error: &(dyn Error + 'static)) -> bool {
-    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    let full =
+        [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
     let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| full.contains(&error.kind()))
-        || error.source().is_some_and(is_host_full)
+    io.is_some_and(|error| full.contains(&error.kind())) || error.source().is_some_and(is_host_full)
 }
 
 #[cfg(test)]
