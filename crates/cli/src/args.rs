@@ -19,8 +19,9 @@ use std::ffi::OsString;
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "TARGET is an image file, a simulated chip or a device; what it is, is detected and can be\n\
-                  forced. VOLUME is a UBI volume's name or number. Exit codes: 0 done, 1 done with findings,\n\
-                  2 usage, 3 could not.\n\n\
+                  forced. VOLUME is a UBI volume's name or number. A file named by -o is replaced when the\n\
+                  new one is complete; any other file that exists, only with --force. Exit codes: 0 done,\n\
+                  1 done with findings, 2 usage, 3 could not.\n\n\
                   The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
                   or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
                   `ubireader_extract_files` and `jefferson`. `personalities` makes the links."

@@ -113,7 +113,7 @@ pub(crate) fn preflight_line(bounds: &Preflight) -> String {
     };
     format!(
         "preflight: {}, {} of content, {} LEBs of {} each, {} allowed: {verdict}",
-        text::count(bounds.nodes.inodes, "file", "files"),
+        text::count(bounds.nodes.inodes, "inode", "inodes"),
         format_size(bounds.content_bytes),
         text::range(bounds.image_lebs_least.into(), bounds.image_lebs_most.into()),
         format_size(u64::from(bounds.layout.leb_size)),
@@ -232,7 +232,7 @@ impl Summary {
         };
         format!(
             "{}, {} of content{ratio}, {} LEBs of at most {}, {} free",
-            text::count(self.inodes, "file", "files"),
+            text::count(self.inodes, "inode", "inodes"),
             format_size(self.content_bytes),
             text::grouped(u64::from(self.lebs)),
             text::grouped(u64::from(self.max_lebs)),

@@ -1,6 +1,9 @@
 //! Why a command could not do what was asked, ready to be shown: one message that names place,
 //! found and expected, and a hint where there is a next step.
 
+mod class;
+
+pub(crate) use class::Class;
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi::UbiError;
 use eraseblock_ubifs::UbifsError;
@@ -29,17 +32,27 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     broken_pipe: bool,
+    class: Class,
+    /// What was being done or looked at, outermost first.
+    places: Vec<String>,
 }
 
 impl Failure {
     /// Something could not be done.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into(), hint: None, broken_pipe: false }
+        Self {
+            exit: Exit::Failed,
+            message: message.into(),
+            hint: None,
+            broken_pipe: false,
+            class: Class::Refused,
+            places: Vec::new(),
+        }
     }
 
     /// The command line asks for something impossible.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, ..Self::new(message) }
+        Self { exit: Exit::Usage, class: Class::Usage, ..Self::new(message) }
     }
 
     /// It is done, and something went wrong with what it was done to.
@@ -84,7 +97,21 @@ impl Failure {
         if !self.message.starts_with(&begin) {
             self.message.insert_str(0, &begin);
         }
+        let place = what.to_string();
+        if self.places.first() != Some(&place) {
+            self.places.insert(0, place);
+        }
         self
+    }
+
+    /// What kind of failure it is.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// What was being done or looked at, outermost first.
+    pub(crate) fn places(&self) -> &[String] {
+        &self.places
     }
 
     /// How the run ends.
@@ -112,6 +139,10 @@ impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut failure = Self::new(chain(&error));
         failure.broken_pipe = is_broken_pipe(&error);
+        failure.class = Class::of(&error);
+        if failure.class == Class::HostFull {
+            failure = failure.hint("free some space, or write to another disk");
+        }
         if is_power_off(&error) {
             failure = failure
                 .hint("an armed power cut has come; whoever opens the chip now finds what it left");

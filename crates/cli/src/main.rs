@@ -9,6 +9,9 @@ mod args;
 mod builder;
 mod command;
 mod failure;
+mod help;
+mod inputs;
+mod interrupt;
 mod mounts;
 mod output;
 mod personality;
@@ -20,8 +23,9 @@ mod table;
 mod target;
 mod text;
 
-use clap::Parser;
-use session::Session;
+use clap::FromArgMatches;
+use failure::{Exit, Failure};
+use session::{GlobalOptions, Session};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -34,8 +38,28 @@ fn main() -> ExitCode {
     if let Some(personality) = personality::of(&mut arguments) {
         return ExitCode::from(personality::run(personality, &arguments));
     }
-    let cli = args::Cli::parse_from(arguments);
+    let matches = help::command().try_get_matches_from(&arguments);
+    let cli = match matches.and_then(|mut matches| args::Cli::from_arg_matches_mut(&mut matches)) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(usage(&error, &arguments) as u8),
+    };
     let mut session = Session::new(cli.global);
     let result = command::run(&cli.command, &mut session);
     ExitCode::from(session.finish(result) as u8)
+}
+
+/// Prints what clap has to say: help, the version, or why it does not understand the command line.
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    // A reader who leaves is no error.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done;
+    }
+    if arguments.iter().any(|argument| argument == "--json") {
+        let text = error.render().to_string();
+        let message = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
+        let options = GlobalOptions { json: true, ..GlobalOptions::default() };
+        Session::new(options).refuse(&Failure::usage(message));
+    }
+    Exit::Usage
 }

@@ -10,10 +10,10 @@ mod sumtool;
 mod ubinize;
 mod ubireader;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::session::{GlobalOptions, Session, say};
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -92,6 +92,17 @@ pub(crate) fn of(arguments: &mut Vec<OsString>) -> Option<Personality> {
     Some(personality)
 }
 
+/// The command lines of the classic tools.
+pub(crate) fn commands() -> Vec<clap::Command> {
+    let commands = [
+        mkfs_ubifs::MkfsUbifsArgs::command(),
+        ubinize::UbinizeArgs::command(),
+        mkfs_jffs2::MkfsJffs2Args::command(),
+        sumtool::SumtoolArgs::command(),
+    ];
+    commands.into_iter().map(crate::help::classic).collect()
+}
+
 /// Runs a classic tool and returns its exit code.
 pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
     match personality {
@@ -112,7 +123,8 @@ fn parse_and_run<A: Parser>(
     arguments: &[OsString],
     run: fn(&A, &mut Session) -> Result<(), Failure>,
 ) -> u8 {
-    let args = match A::try_parse_from(arguments) {
+    let matches = crate::help::classic(A::command()).try_get_matches_from(arguments);
+    let args = match matches.and_then(|mut matches| A::from_arg_matches_mut(&mut matches)) {
         Ok(args) => args,
         Err(error) => {
             let is_answer =
@@ -124,10 +136,11 @@ fn parse_and_run<A: Parser>(
     };
     let mut session = Session::new(GlobalOptions::default());
     match run(&args, &mut session) {
-        Ok(()) => {
-            session.finish(Ok(()));
-            0
-        }
+        // What `-v` prints may not reach a full disk.
+        Ok(()) => match session.finish(Ok(())) {
+            Exit::Failed => CLASSIC_FAILURE,
+            _ => 0,
+        },
         Err(failure) if failure.is_broken_pipe() => 0,
         Err(failure) => {
             session.tell_findings();

@@ -5,19 +5,22 @@
 //!    standard error: what is piped on is never mixed with remarks.
 //! 2. The exit code is decided here alone, from the findings and the failure.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Class, Context, Exit, Failure};
+use crate::inputs::Inputs;
+use crate::output::Output;
 use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
 use crate::text;
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Options that every sub-command has.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -58,6 +61,9 @@ struct Asked {
     inodes: BTreeSet<Ino>,
 }
 
+/// How often work that cannot be measured shows that it goes on.
+const TICK: Duration = Duration::from_millis(100);
+
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -79,6 +85,10 @@ pub(crate) struct Session {
     conclusion: Option<&'static str>,
     /// Locks of what this run reads.
     locks: Vec<File>,
+    /// The files that this run reads.
+    inputs: Inputs,
+    /// Whether standard output holds a document already, or the bytes of a file.
+    out_is_taken: bool,
 }
 
 impl Session {
@@ -87,25 +97,64 @@ impl Session {
         let style = Style::new(options.color, &io::stdout());
         let style_err = Style::new(options.color, &io::stderr());
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
-        let (steps, locks) = (Vec::new(), Vec::new());
-        let (findings, elsewhere) = (Findings::new(), Findings::new());
         Self {
             options,
             out,
             style,
             style_err,
-            findings,
-            elsewhere,
+            findings: Findings::new(),
+            elsewhere: Findings::new(),
             asked: None,
-            steps,
+            steps: Vec::new(),
             conclusion: None,
-            locks,
+            locks: Vec::new(),
+            inputs: Inputs::default(),
+            out_is_taken: false,
         }
     }
 
-    /// Keeps writers away from a file until the end of the run.
+    /// Remembers a file that is read, or changed in place: it cannot be an output.
+    pub(crate) fn reads(&mut self, path: &Path) {
+        self.inputs.add(path);
+    }
+
+    /// The files that this run reads.
+    pub(crate) fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// Keeps writers away from a file that is read until the end of the run.
     pub(crate) fn keep_still(&mut self, path: &Path) -> Result<(), Failure> {
         self.locks.extend(lock::reading(path)?);
+        self.reads(path);
+        if self.out_is_taken { self.inputs.refuse_stdout() } else { Ok(()) }
+    }
+
+    /// Begins a file that will be at `path`, or goes to standard output for `-`. What is there is
+    /// replaced when the file is complete, unless it is one of the inputs.
+    pub(crate) fn create(&mut self, path: &Path) -> Result<Output, Failure> {
+        if path.as_os_str() == "-" {
+            self.take_out()?;
+            return Output::to_stdout();
+        }
+        self.create_named(path)
+    }
+
+    /// The same where `-` is the name of a file, as for the classic tools.
+    pub(crate) fn create_named(&self, path: &Path) -> Result<Output, Failure> {
+        self.inputs.refuse(path)?;
+        Output::create(path)
+    }
+
+    /// The same for a file that must not exist yet, unless replacing it was asked for.
+    pub(crate) fn create_new(&self, path: &Path, force: bool) -> Result<Output, Failure> {
+        Output::create_new(path, force, &self.inputs)
+    }
+
+    /// Takes standard output for the bytes of a file: no document follows them.
+    pub(crate) fn take_out(&mut self) -> Result<(), Failure> {
+        self.inputs.refuse_stdout()?;
+        self.out_is_taken = true;
         Ok(())
     }
 
@@ -179,7 +228,7 @@ impl Session {
     }
 
     /// Prints one JSON document: the fields of `result`, then `findings` and how many more there
-    /// were than are kept.
+    /// were than are kept. Nothing if standard output is taken by the bytes of a file.
     pub(crate) fn json(&mut self, result: &impl Serialize) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Document<'a, T> {
@@ -187,6 +236,9 @@ impl Session {
             result: &'a T,
             findings: Vec<&'a Finding>,
             findings_dropped: u64,
+        }
+        if std::mem::replace(&mut self.out_is_taken, true) {
+            return Ok(());
         }
         let all = || self.elsewhere.iter().chain(&self.findings);
         let document = Document {
@@ -217,16 +269,44 @@ impl Session {
         }
     }
 
-    /// A progress bar over `total` steps; invisible when standard error is not a terminal.
+    /// A progress bar over `total` steps, 0 for a number that is set later; invisible when standard
+    /// error is not a terminal.
     pub(crate) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
+        let template = "{msg:12} [{bar:40}] {percent:>3}% {eta}";
+        self.bar((total > 0).then_some(total), template, what)
+    }
+
+    /// The same for bytes whose number is not known: it counts.
+    pub(crate) fn counter(&self, what: &'static str) -> ProgressBar {
+        self.ticking("{msg:12} {spinner} {bytes}, {bytes_per_sec}, {elapsed}", what)
+    }
+
+    /// The same for work that cannot be measured: it shows the time.
+    pub(crate) fn busy(&self, what: &'static str) -> ProgressBar {
+        self.ticking("{msg:12} {spinner} {elapsed}", what)
+    }
+
+    fn ticking(&self, template: &str, what: &'static str) -> ProgressBar {
+        let bar = self.bar(None, template, what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        bar
+    }
+
+    fn bar(&self, total: Option<u64>, template: &str, what: &'static str) -> ProgressBar {
         if self.options.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
-        let template = "{msg:12} [{bar:40}] {percent:>3}% {eta}";
         let style = ProgressStyle::with_template(template).expect("the template is well formed");
-        let bar = ProgressBar::new(total).with_message(what);
+        let bar = match total {
+            Some(total) => ProgressBar::new(total),
+            // Without a length the bar stays at 0 %; with one of 0 it would begin at 100 %.
+            None => ProgressBar::no_length(),
+        };
         bar.set_style(style.progress_chars("=> "));
-        bar
+        // A run that fails leaves no half of a bar before its message.
+        bar.with_message(what).with_finish(ProgressFinish::AndClear)
     }
 
     /// Prints what was found so far, for a run that goes on for long, and forgets it.
@@ -240,8 +320,10 @@ impl Session {
 
     /// Ends the run: prints findings and failure, and says how it went.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> Exit {
-        let flushed = self.out.flush().map_err(Failure::from);
-        let result = result.and(flushed);
+        let result = result.and_then(|()| self.out.flush().context("standard output"));
+        if let Err(failure) = &result {
+            self.refuse(failure);
+        }
         if let Err(failure) = &result
             && failure.is_broken_pipe()
         {
@@ -266,6 +348,30 @@ impl Session {
                 failure.exit()
             }
             Ok(()) => self.verdict(),
+        }
+    }
+
+    /// Prints a failure as the document, if one was asked for and there is none yet.
+    pub(crate) fn refuse(&mut self, failure: &Failure) {
+        #[derive(Serialize)]
+        struct Refusal<'a> {
+            class: Class,
+            message: &'a str,
+            place: Option<String>,
+            hint: Option<&'a str>,
+        }
+        let is_wanted = self.options.json && !self.out_is_taken && !failure.message().is_empty();
+        if is_wanted && !failure.is_broken_pipe() {
+            let places = failure.places();
+            let refusal = Refusal {
+                class: failure.class(),
+                message: failure.message(),
+                place: (!places.is_empty()).then(|| places.join(": ")),
+                hint: failure.next_step(),
+            };
+            let document = serde_json::json!({ "error": refusal });
+            // The failure itself is what the exit code is about.
+            let _ = self.json(&document).and_then(|()| Ok(self.out.flush()?));
         }
     }
 

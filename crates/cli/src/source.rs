@@ -70,6 +70,8 @@ pub(crate) fn load(
         exclude_inode: exclude.map(|file| (file.dev(), file.ino())),
         ..ReadOptions::default()
     };
+    session.reads(path);
+    session.inputs().refuse(output)?;
     let opened = source::open(path, &read).context(path.display())?;
     session.report(opened.findings);
     let mut tree = opened.tree;
@@ -105,6 +107,7 @@ pub(crate) fn adjust(
         squash(tree, options);
     }
     if let Some(path) = &options.devtable {
+        session.reads(path);
         let text = fs::read(path).context(path.display())?;
         session.report(devtable::apply(tree, &text).context(path.display())?);
     }
@@ -123,6 +126,7 @@ pub(crate) fn adjust(
         }
     }
     if let Some(path) = &options.selinux {
+        session.reads(path);
         let text = fs::read(path).context(path.display())?;
         FileContexts::parse(&text).context(path.display())?.apply(tree);
     }

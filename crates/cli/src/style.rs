@@ -73,7 +73,6 @@ impl Style {
     }
 
     /// No colours at all.
-    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { enabled: false };
 
     /// `text` in the look of `ink`.

@@ -5,6 +5,7 @@ pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod filesystem;
 pub(crate) mod filter;
+pub(crate) mod find;
 pub(crate) mod flash;
 pub(crate) mod held;
 pub(crate) mod image;

@@ -1,6 +1,9 @@
 //! How numbers, times and names are written for people.
 
+mod escape;
+
 use eraseblock_base::size::format_size;
+pub(crate) use escape::{escape, unescape};
 
 /// A size for people, with the exact number of bytes behind it where the short form is rounded.
 pub(crate) fn size(bytes: u64) -> String {

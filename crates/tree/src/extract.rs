@@ -18,14 +18,16 @@ use copy::{CHUNK, CopyError, Damage};
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino};
-use place::{Dir, Handle, Name};
+use place::{Dir, Force, Handle, Name};
 use rayon::prelude::*;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Whether the owners of the image are set on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,6 +47,8 @@ pub struct ExtractOptions {
     /// Extract into a directory that holds something already, and replace what is in the way
     /// (never a directory by anything else).
     pub force: bool,
+    /// Device and inode numbers of files that are never replaced: the image that is read.
+    pub kept: Vec<(u64, u64)>,
     /// Whose the files become.
     pub owners: Owners,
     /// Set extended attributes.
@@ -55,7 +59,19 @@ pub struct ExtractOptions {
 
 impl Default for ExtractOptions {
     fn default() -> Self {
-        Self { force: false, owners: Owners::IfRoot, xattrs: true, keep_damaged: false }
+        Self {
+            force: false,
+            kept: Vec::new(),
+            owners: Owners::IfRoot,
+            xattrs: true,
+            keep_damaged: false,
+        }
+    }
+}
+
+impl ExtractOptions {
+    fn replaces(&self) -> Force<'_> {
+        self.force.then_some(self.kept.as_slice())
     }
 }
 
@@ -95,7 +111,8 @@ pub struct Progress {
 /// attributes of `top`. `progress` is called from several threads, after each file.
 ///
 /// Errors: `top` is no readable directory, `dest` cannot be made, or holds something and
-/// [`ExtractOptions::force`] is off. Everything else is a finding.
+/// [`ExtractOptions::force`] is off; the disk of `dest` is full, or can no longer be written to.
+/// Everything else is a finding. After an error in the middle, what was extracted stays.
 pub fn to_dir(
     fs: &dyn FileSystem,
     top: Ino,
@@ -126,10 +143,8 @@ pub fn to_dir(
         report: ExtractReport::default(),
         remarks: Remarks::default(),
     };
-    let walked: Result<(), std::convert::Infallible> =
-        walk(fs, top, &mut |visit| Ok(extraction.visit(&visit)));
-    walked.unwrap_or_else(|never| match never {});
-    Ok(extraction.finish(keep_owners))
+    walk(fs, top, &mut |visit| extraction.visit(&visit))?;
+    extraction.finish(keep_owners)
 }
 
 /// Gives an open file of the host the attributes of inode `ino`, of any kind but a symbolic link.
@@ -260,19 +275,19 @@ struct Extraction<'a> {
 }
 
 impl Extraction<'_> {
-    fn visit(&mut self, visit: &Visit<'_>) -> Descend {
+    fn visit(&mut self, visit: &Visit<'_>) -> Result<Descend, TreeError> {
         match visit {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
                 let ino = self.levels.last().map_or(0, |folder| folder.attr.ino);
                 let message = format!("{}: cannot be listed whole: {error}", shown(path));
                 self.report.findings.error(Location::Inode(ino), "directory-unreadable", message);
-                Descend::No
+                Ok(Descend::No)
             }
         }
     }
 
-    fn entry(&mut self, path: &[u8], entry: &DirEntry) -> Descend {
+    fn entry(&mut self, path: &[u8], entry: &DirEntry) -> Result<Descend, TreeError> {
         // Only names that were checked are above this one, so slashes tell the depth.
         let above = &path[..path.len() - entry.name.len()];
         let depth = above.split(|byte| *byte == b'/').count() - 1;
@@ -280,18 +295,19 @@ impl Extraction<'_> {
             self.batch.complete.extend(self.levels.pop());
         }
         if self.batch.is_full() {
-            self.run_batch();
+            self.run_batch()?;
         }
         let folder = Arc::clone(self.levels.last().unwrap_or(&self.dest));
         let name = match Name::new(&entry.name) {
             Ok(name) => name,
-            Err(reason) => return self.leave_out(entry.ino, path, "unsafe-name", &reason),
+            Err(reason) => return Ok(self.leave_out(entry.ino, path, "unsafe-name", &reason)),
         };
         if entry.kind == FileKind::Directory {
-            return self.enter(&folder, &name, path, entry.ino);
+            let descend = self.enter(&folder, &name, path, entry.ino);
+            return self.worker.verdict().map(|()| descend);
         }
         self.batch.jobs.push(Job { folder, name, path: path.to_vec(), ino: entry.ino });
-        Descend::No
+        Ok(Descend::No)
     }
 
     fn enter(&mut self, folder: &Folder, name: &Name, path: &[u8], ino: Ino) -> Descend {
@@ -309,13 +325,16 @@ impl Extraction<'_> {
             let reason = "the directory has a second name";
             return self.leave_out(ino, path, "directory-named-twice", reason);
         }
-        match folder.dir.make_dir(name, self.worker.options.force) {
+        match folder.dir.make_dir(name, self.worker.options.replaces()) {
             Ok(dir) => {
                 self.batch.opened += 1;
                 self.levels.push(Arc::new(Folder { dir, path: path.to_vec(), attr }));
                 Descend::Yes
             }
-            Err(error) => self.leave_out(ino, path, "host-refused", &error.to_string()),
+            Err(error) => {
+                let (code, reason) = self.worker.host_refused(path, error);
+                self.leave_out(ino, path, code, &reason)
+            }
         }
     }
 
@@ -326,7 +345,7 @@ impl Extraction<'_> {
         Descend::No
     }
 
-    fn run_batch(&mut self) {
+    fn run_batch(&mut self) -> Result<(), TreeError> {
         let Batch { jobs, complete, .. } = std::mem::take(&mut self.batch);
         let fs = self.worker.fs;
         let attrs: Vec<_> = jobs.par_iter().with_min_len(16).map(|job| fs.attr(job.ino)).collect();
@@ -359,12 +378,14 @@ impl Extraction<'_> {
                 None => self.link(job),
             }
         }
+        self.worker.verdict()?;
         self.report.directories += complete.len() as u64;
         let finished: Vec<_> =
             complete.par_iter().map(|folder| self.worker.complete(folder)).collect();
         for outcome in finished {
             self.take_remarks(outcome);
         }
+        Ok(())
     }
 
     fn take(&mut self, job: &Job, outcome: Outcome) {
@@ -397,7 +418,7 @@ impl Extraction<'_> {
             self.leave_out(job.ino, &job.path, "link-left-out", "its first name was left out");
             return;
         };
-        match link_to(&self.dest.dir, first, job, self.worker.options.force) {
+        match link_to(&self.dest.dir, first, job, self.worker.options.replaces()) {
             Ok(()) => self.report.hard_links += 1,
             Err(reason) => {
                 self.leave_out(job.ino, &job.path, "host-refused", &reason);
@@ -406,18 +427,18 @@ impl Extraction<'_> {
         self.worker.advance(0);
     }
 
-    fn finish(mut self, keep_owners: bool) -> ExtractReport {
+    fn finish(mut self, keep_owners: bool) -> Result<ExtractReport, TreeError> {
         while let Some(folder) = self.levels.pop() {
             self.batch.complete.push(folder);
         }
-        self.run_batch();
+        self.run_batch()?;
         self.remarks.tell(keep_owners, &mut self.report.findings);
-        self.report
+        Ok(self.report)
     }
 }
 
 /// Links `job` to the file at path `first`, reached from the destination without following links.
-fn link_to(dest: &Dir, first: &[u8], job: &Job, force: bool) -> Result<(), String> {
+fn link_to(dest: &Dir, first: &[u8], job: &Job, force: Force<'_>) -> Result<(), String> {
     let mut parts: Vec<&[u8]> = first.split(|byte| *byte == b'/').collect();
     let old = Name::new(parts.pop().unwrap_or_default())?;
     let mut opened: Option<Dir> = None;
@@ -437,6 +458,8 @@ struct Worker<'a> {
     keep_owners: bool,
     progress: &'a (dyn Fn(Progress) + Sync),
     done: (AtomicU64, AtomicU64),
+    /// Where and why the destination takes nothing more.
+    stopped: OnceLock<(Vec<u8>, Errno)>,
 }
 
 impl<'a> Worker<'a> {
@@ -451,7 +474,23 @@ impl<'a> Worker<'a> {
             Owners::Skip => false,
         };
         let done = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { fs, options, keep_owners, progress, done }
+        Self { fs, options, keep_owners, progress, done, stopped: OnceLock::new() }
+    }
+
+    /// Notes an error of the host; one that every further file would meet as well ends the run.
+    fn host_refused(&self, path: &[u8], error: Errno) -> (&'static str, String) {
+        if matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) {
+            // The first of several threads reports it.
+            let _ = self.stopped.set((path.to_vec(), error));
+        }
+        ("host-refused", error.to_string())
+    }
+
+    /// Fails if the destination takes nothing more.
+    fn verdict(&self) -> Result<(), TreeError> {
+        self.stopped.get().map_or(Ok(()), |(path, error)| {
+            Err(TreeError::host("extract", Path::new(OsStr::from_bytes(path)), *error))
+        })
     }
 
     fn advance(&self, bytes: u64) {
@@ -463,6 +502,9 @@ impl<'a> Worker<'a> {
     /// Makes one entry that is not a directory.
     fn make(&self, job: &Job, attr: Result<Attr, FsError>, buf: &mut [u8]) -> Outcome {
         let mut outcome = Outcome::default();
+        if self.stopped.get().is_some() {
+            return outcome;
+        }
         let attr = match attr {
             Ok(attr) => attr,
             Err(error) => {
@@ -479,13 +521,13 @@ impl<'a> Worker<'a> {
             }
             kind => {
                 let dir = &job.folder.dir;
-                match dir.make_node(&job.name, kind, attr.rdev, self.options.force) {
+                match dir.make_node(&job.name, kind, attr.rdev, self.options.replaces()) {
                     Ok(()) => {
                         let handle = dir.entry(&job.name);
                         self.set_attributes(&handle, &attr, &job.path, &mut outcome);
                         Ok(())
                     }
-                    Err(error) => Err(host_refused(error)),
+                    Err(error) => Err(self.host_refused(&job.path, error)),
                 }
             }
         };
@@ -508,7 +550,8 @@ impl<'a> Worker<'a> {
         outcome: &mut Outcome,
     ) -> Result<(), (&'static str, String)> {
         let dir = &job.folder.dir;
-        let file = dir.make_file(&job.name, self.options.force).map_err(host_refused)?;
+        let file = dir.make_file(&job.name, self.options.replaces());
+        let file = file.map_err(|error| self.host_refused(&job.path, error))?;
         let keep = self.options.keep_damaged;
         let damage = match copy::copy(self.fs, attr.ino, attr.size, &file, keep, buf) {
             Ok(damage) => damage,
@@ -517,7 +560,10 @@ impl<'a> Worker<'a> {
                 let removed = dir.remove(&job.name);
                 let (code, reason) = match error {
                     CopyError::Read(error) => ("file-unreadable", error.to_string()),
-                    CopyError::Write(error) => ("host-refused", error.to_string()),
+                    CopyError::Write(error) => match Errno::from_io_error(&error) {
+                        Some(error) => self.host_refused(&job.path, error),
+                        None => ("host-refused", error.to_string()),
+                    },
                 };
                 return Err(match removed {
                     Ok(()) => (code, reason),
@@ -544,7 +590,8 @@ impl<'a> Worker<'a> {
         let target =
             self.fs.read_link(attr.ino).map_err(|error| ("file-unreadable", error.to_string()))?;
         let dir = &job.folder.dir;
-        dir.make_symlink(&job.name, &target, self.options.force).map_err(host_refused)?;
+        let made = dir.make_symlink(&job.name, &target, self.options.replaces());
+        made.map_err(|error| self.host_refused(&job.path, error))?;
         self.set_attributes(&dir.entry(&job.name), attr, &job.path, outcome);
         Ok(())
     }
@@ -611,10 +658,6 @@ impl<'a> Worker<'a> {
             }
         }
     }
-}
-
-fn host_refused(error: Errno) -> (&'static str, String) {
-    ("host-refused", error.to_string())
 }
 
 /// A path of the image for people: control characters escaped, `/` for the top.

@@ -10,6 +10,7 @@
 use crate::error::TreeError;
 use eraseblock_base::Location;
 use eraseblock_vfs::Content;
+use lzma_rust2::{LzmaReader, XzReader};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 
 /// Bytes moved at a time.
 const CHUNK: usize = 128 * 1024;
+
+/// Most memory that a decompressor may ask for, in KiB: three times what `xz -9` makes need.
+const MAX_DECODER_KIB: u32 = 200 << 10;
 
 /// More compressed archives within compressed ones than anybody means.
 const MAX_LAYERS: u32 = 4;
@@ -92,6 +96,9 @@ enum Compression {
     None,
     Gzip,
     Zstd,
+    Xz,
+    Lzma,
+    Bzip2,
     Foreign(&'static str),
 }
 
@@ -100,15 +107,28 @@ impl Compression {
         match head {
             [0x1F, 0x8B, ..] => Self::Gzip,
             [0x28, 0xB5, 0x2F, 0xFD, ..] => Self::Zstd,
-            [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Self::Foreign("xz compression"),
-            [b'B', b'Z', b'h', ..] => Self::Foreign("bzip2 compression"),
+            [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => Self::Bzip2,
             [0x02, 0x21, 0x4C, 0x18, ..] | [0x04, 0x22, 0x4D, 0x18, ..] => {
                 Self::Foreign("lz4 compression")
             }
             [0x89, b'L', b'Z', b'O', 0, ..] => Self::Foreign("lzop compression"),
-            [0x5D, 0, 0, ..] => Self::Foreign("lzma compression"),
+            [0x5D, 0, 0, ..] => Self::Lzma,
             _ => Self::None,
         }
+    }
+
+    /// The bytes that `packed` stands for.
+    fn reader(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+        let packed = io::BufReader::with_capacity(CHUNK, packed);
+        Ok(match self {
+            Self::None | Self::Foreign(_) => Box::new(packed),
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Self::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
+            Self::Xz => Box::new(XzReader::new_mem_limit(packed, true, MAX_DECODER_KIB)),
+            Self::Lzma => Box::new(LzmaReader::new_mem_limit(packed, MAX_DECODER_KIB, None)?),
+            Self::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(packed)),
+        })
     }
 }
 
@@ -152,7 +172,8 @@ impl Input {
         let at = self.here();
         let kind = Compression::detect(self.peek(6)?);
         if let Compression::Foreign(what) = kind {
-            return Err(TreeError::Unsupported { at, what, hint: "decompress it first" });
+            let hint = "decompress it first and give it as `-`, on standard input";
+            return Err(TreeError::Unsupported { at, what, hint });
         }
         if kind == Compression::None {
             return Ok(false);
@@ -171,11 +192,7 @@ impl Input {
             };
         let packed = head.chain(rest);
         let failed = |source| TreeError::Input { at, source };
-        let reader: Box<dyn Read + Send> = if kind == Compression::Gzip {
-            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(CHUNK, packed)))
-        } else {
-            Box::new(zstd::Decoder::new(packed).map_err(failed)?)
-        };
+        let reader = kind.reader(packed).map_err(failed)?;
         self.buffer.clear();
         self.start = 0;
         self.source = Source::Stream { reader, spool };

@@ -35,14 +35,17 @@ const CHUNK: usize = 64 << 10;
 const BLOCK: usize = 4096;
 
 /// Writes what is in `source` into directory `dir`, which gets the attributes of its root.
-/// `now` is the ctime of everything. What was written before an error stays.
+/// `now` is the ctime of everything. `progress` is called with the number of bytes of each piece of
+/// content that was written. What was written before an error stays.
 pub fn into_fs(
     fs: &dyn WritableFileSystem,
     dir: Ino,
     source: &SourceTree,
     now: Timestamp,
+    progress: &dyn Fn(u64),
 ) -> Result<PutReport, TreeError> {
-    let mut put = Put { fs, source, now, made: HashMap::new(), report: PutReport::default() };
+    let report = PutReport::default();
+    let mut put = Put { fs, source, now, made: HashMap::new(), report, progress };
     let mut finished = Vec::new();
     let mut waiting = vec![(NodeId::ROOT, dir)];
     while let Some((id, dir)) = waiting.pop() {
@@ -70,6 +73,7 @@ pub fn node_into_fs(
     name: &[u8],
     node: SourceNode,
     now: Timestamp,
+    progress: &dyn Fn(u64),
 ) -> Result<PutReport, TreeError> {
     let top = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut source = SourceTree::new(top);
@@ -77,7 +81,7 @@ pub fn node_into_fs(
         .add(NodeId::ROOT, name, node)
         .map_err(|error| TreeError::Fs(FsError::from_source(FsErrorKind::Invalid, error)))?;
     let report = PutReport::default();
-    let mut put = Put { fs, source: &source, now, made: HashMap::new(), report };
+    let mut put = Put { fs, source: &source, now, made: HashMap::new(), report, progress };
     put.entry(dir, name, id)?;
     Ok(put.report)
 }
@@ -89,6 +93,7 @@ struct Put<'a> {
     /// Inodes that have a name already, for hard links.
     made: HashMap<NodeId, Ino>,
     report: PutReport,
+    progress: &'a dyn Fn(u64),
 }
 
 impl Put<'_> {
@@ -159,6 +164,7 @@ impl Put<'_> {
             }
             self.chunk(ino, at, &chunk[..filled])?;
             at += filled as u64;
+            (self.progress)(filled as u64);
             if filled < CHUNK {
                 break;
             }
@@ -251,7 +257,7 @@ mod tests {
         let options = CompareOptions { times: true, holes: true, ..CompareOptions::BASIC };
         for links in [1, 1] {
             let now = Timestamp::from_seconds(9);
-            let report = into_fs(&fs, ModelFs::ROOT, &source(), now).unwrap();
+            let report = into_fs(&fs, ModelFs::ROOT, &source(), now, &|_| {}).unwrap();
             assert_eq!((report.files, report.directories, report.others), (1, 2, 2));
             assert_eq!((report.hard_links, report.bytes), (links, 200_000));
             assert_eq!(same_tree(&fs, &expected, &options), []);
@@ -263,9 +269,9 @@ mod tests {
         let fs = ModelFs::default();
         let now = Timestamp::default();
         fs.create(1, b"d", &new_inode(&SourceNode::new(SourceKind::Fifo, 0)), now).unwrap();
-        assert!(into_fs(&fs, 1, &source(), now).is_err());
+        assert!(into_fs(&fs, 1, &source(), now, &|_| {}).is_err());
         let fs = ModelFs::default();
         fs.create(1, b"g", &new_inode(&dir(0)), now).unwrap();
-        assert!(into_fs(&fs, 1, &source(), now).is_err());
+        assert!(into_fs(&fs, 1, &source(), now, &|_| {}).is_err());
     }
 }

@@ -33,7 +33,7 @@ pub struct Opened {
 }
 
 /// Reads the folder at `path`: a directory, a tar or a cpio archive, the latter two plain or
-/// compressed with gzip or zstd. `-` is an archive on standard input. `options` matter for
+/// compressed with gzip, zstd, xz, lzma or bzip2. `-` is an archive on standard input. `options` matter for
 /// directories only; archives deliver everything they hold.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened, TreeError> {
     let failed = |source: std::io::Error| TreeError::host("open", path, source);
@@ -83,7 +83,8 @@ mod tests {
         std::fs::write(dir.join("f"), b"content").unwrap();
         let shell = "tar -cf ../t.tar . && tar -czf ../t.gz . && tar --zstd -cf ../t.zst . && \
                      echo f | cpio -o -H newc --quiet > ../c.cpio && gzip -k ../c.cpio && \
-                     tar -cJf ../t.xz . && printf hello > ../text && : > ../empty && \
+                     tar -cJf ../t.xz . && tar -cjf ../t.bz2 . && xz -k -F lzma ../t.tar && \
+                     (cat ../t.xz ../t.xz >../two.xz) && tar -cf - . | xz --lzma2=dict=1GiB >../huge.xz && printf hello > ../text && : > ../empty && \
                      head -c 1024 /dev/zero > ../zeros";
         let made = Command::new("sh").args(["-ec", shell]).current_dir(&dir).status().unwrap();
         assert!(made.success());
@@ -92,6 +93,10 @@ mod tests {
             ("t.tar", SourceFormat::Tar),
             ("t.gz", SourceFormat::Tar),
             ("t.zst", SourceFormat::Tar),
+            ("t.xz", SourceFormat::Tar),
+            ("two.xz", SourceFormat::Tar),
+            ("t.bz2", SourceFormat::Tar),
+            ("t.tar.lzma", SourceFormat::Tar),
             ("c.cpio", SourceFormat::Cpio),
             ("c.cpio.gz", SourceFormat::Cpio),
         ] {
@@ -101,7 +106,14 @@ mod tests {
         }
         assert_eq!(open_at(&temp.path().join("zeros")).unwrap().tree.len(), 1);
         let message = |name| open_at(&temp.path().join(name)).unwrap_err().to_string();
-        assert!(message("t.xz").contains("xz compression is not supported; decompress it first"));
+        std::fs::write(temp.path().join("t.lz4"), b"\x04\x22\x4d\x18and more").unwrap();
+        assert!(message("t.lz4").contains("lz4 compression is not supported; decompress it first"));
+        // A dictionary of any size would be as much memory.
+        assert!(
+            message("huge.xz").contains("could not read the archive"),
+            "{}",
+            message("huge.xz")
+        );
         assert!(message("text").contains("begins with 68 65 6c 6c 6f"));
         assert!(message("empty").contains("begins with nothing"));
         assert!(message("none").contains("could not open"));

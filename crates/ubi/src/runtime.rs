@@ -130,7 +130,9 @@ impl fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Asked => "it was opened so",
-            Self::SharedHeaderUnit => "both headers share a header unit",
+            Self::SharedHeaderUnit => {
+                "the EC and VID headers lie in the same page or sub-page, and each is written alone"
+            }
             Self::InternalVolume => "an unknown internal volume wants it",
             Self::NotEnoughBlocks => "too few eraseblocks for volumes and reserves",
             Self::WriteFailed => "a write failed for good",

@@ -264,7 +264,11 @@ impl Layout {
             }
             first_round = false;
             if self.lpt(self.max_main_lebs).ltab_size > leb_size {
-                return Err(parameter("LEB size", leb_size, "room for the LPT's own table"));
+                return Err(parameter(
+                    "LEB size",
+                    leb_size,
+                    "larger: the table of the LPT area fits no LEB",
+                ));
             }
             let needed = (u128::from(size) * 4).div_ceil(u128::from(leb_size));
             if needed <= u128::from(self.lpt_lebs) {

@@ -157,7 +157,7 @@ impl Summary {
         };
         format!(
             "{}, {} of content{ratio}, {} in {}",
-            text::count(self.inodes, "file", "files"),
+            text::count(self.inodes, "inode", "inodes"),
             format_size(self.content_bytes),
             format_size(self.image_bytes),
             text::count(u64::from(self.blocks), "eraseblock", "eraseblocks"),

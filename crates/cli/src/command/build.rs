@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct BuildArgs {
     /// The layout file
     layout: PathBuf,
-    /// The image
+    /// The image; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Only check whether everything fits
@@ -57,6 +57,7 @@ struct VolumeReport {
 pub(crate) fn run(args: &BuildArgs, session: &mut Session) -> Result<(), Failure> {
     let shown = args.layout.display();
     let text = std::fs::read_to_string(&args.layout).context(&shown)?;
+    session.reads(&args.layout);
     let layout = Layout::parse(&text).context(&shown)?;
     let folder = args.layout.parent().unwrap_or(Path::new(""));
     let mut build = Build::new(&layout, folder, &args.output, session).context(&shown)?;
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &BuildArgs, session: &mut Session) -> Result<(), Failure
     if args.preflight {
         return if session.options.json { session.json(&plan) } else { Ok(()) };
     }
-    let output = Output::create(&args.output)?;
+    let output = session.create(&args.output)?;
     let report = build.write(&output, session)?;
     output.commit()?;
     session.remark(&report.line(&args.output));
@@ -252,13 +253,16 @@ impl Report {
         let volumes: Vec<String> = self
             .volumes
             .iter()
-            .map(|v| format!("{} {} of {} LEBs", v.name, v.content_lebs, v.reserved_lebs))
+            .map(|v| {
+                let reserved = text::count(u64::from(v.reserved_lebs), "LEB", "LEBs");
+                format!("{} {} of {reserved}", v.name, text::grouped(u64::from(v.content_lebs)))
+            })
             .collect();
         format!(
-            "{}: {}, {} eraseblocks ({})",
+            "{}: {}, {} ({})",
             path.display(),
             format_size(self.image_size),
-            text::grouped(u64::from(self.blocks)),
+            text::count(u64::from(self.blocks), "eraseblock", "eraseblocks"),
             volumes.join(", ")
         )
     }

@@ -27,10 +27,12 @@ struct Verdict {
 
 /// Checks.
 pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure> {
+    let bar = session.busy("check");
     let opened = open(args, session)?;
     let target = opened.target().to_owned();
     let (verdict, forbids) = (opened.check(), opened.fs().why_read_only());
     opened.close(session)?;
+    bar.finish_and_clear();
     let consistent = verdict.as_ref().is_ok_and(Findings::is_empty);
     match verdict {
         Ok(findings) => session.report(findings),

@@ -8,7 +8,10 @@ use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::{Session, say};
 use crate::target::writable::{self, Mode, Writable};
+use crate::text;
 use editor::Editor;
+use serde::Serialize;
+use serde_json::json;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 /// Arguments of `edit`.
@@ -34,28 +37,61 @@ pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure>
     let opened = writable::open(&args.target, mode, session)?;
     // What the commands before one that fails did is kept.
     opened.below().keep();
-    let done = commands(args, &opened, session).map_err(|failure| opened.explained(failure));
+    let ran = commands(args, &opened, session).map_err(|failure| opened.explained(failure));
     let closed = opened.close(session);
-    done.and(closed)
+    let commands = ran.and_then(|done| closed.map(|()| done))?;
+    if session.options.json { session.json(&json!({ "commands": commands })) } else { Ok(()) }
 }
 
-fn commands(args: &EditArgs, opened: &Writable, session: &mut Session) -> Result<(), Failure> {
-    let mut editor = Editor::new(opened.fs());
+fn commands(
+    args: &EditArgs,
+    opened: &Writable,
+    session: &mut Session,
+) -> Result<Vec<Done>, Failure> {
+    let mut done = Vec::new();
+    let mut editor = Editor::new(opened.fs()).reading(session.inputs());
     if !args.commands.is_empty() {
         for command in &args.commands {
-            line(&mut editor, opened, command.as_bytes(), session).context(command)?;
+            line(&mut editor, opened, command.as_bytes(), session, &mut done).context(command)?;
         }
-        return Ok(());
+        return Ok(done);
     }
     if io::stdin().is_terminal() {
-        return prompt(&mut editor, opened, session);
+        if session.options.json {
+            return Err(Failure::usage("--json: there is no document at a prompt")
+                .hint("-c COMMAND, or commands on standard input"));
+        }
+        return prompt(&mut editor, opened, session).map(|()| done);
     }
     for (number, command) in (1..).zip(io::stdin().lock().split(b'\n')) {
-        let goes_on = line(&mut editor, opened, &command?, session);
+        let goes_on = line(&mut editor, opened, &command?, session, &mut done);
         if !goes_on.context(format!("line {number}"))? {
             break;
         }
     }
+    Ok(done)
+}
+
+/// A command and what it printed, for the document.
+#[derive(Debug, Serialize)]
+struct Done {
+    command: String,
+    output: String,
+}
+
+/// Prints the output of a command, or keeps it for the document.
+fn deliver(
+    command: &[u8],
+    output: Vec<u8>,
+    session: &mut Session,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    if !session.options.json {
+        return Ok(session.out.write_all(&output)?);
+    }
+    let command = text::name(command.trim_ascii());
+    let output = String::from_utf8(output).unwrap_or_else(|error| text::name(error.as_bytes()));
+    done.push(Done { command, output });
     Ok(())
 }
 
@@ -64,6 +100,7 @@ fn prompt(
     opened: &Writable,
     session: &mut Session,
 ) -> Result<(), Failure> {
+    let done = &mut Vec::new();
     say("`help` lists the commands, `quit` or the end of the input leaves");
     loop {
         write!(session.out, "> ")?;
@@ -72,7 +109,7 @@ fn prompt(
         if io::stdin().lock().read_until(b'\n', &mut command)? == 0 {
             return Ok(());
         }
-        match line(editor, opened, &command, session) {
+        match line(editor, opened, &command, session, done) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(failure) => {
@@ -92,6 +129,7 @@ fn line(
     opened: &Writable,
     command: &[u8],
     session: &mut Session,
+    done: &mut Vec<Done>,
 ) -> Result<bool, Failure> {
     let words = words::split(command)?;
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -100,16 +138,15 @@ fn line(
         [b"quit" | b"exit"] => return Ok(false),
         [b"check"] => {
             let findings = opened.check()?;
-            if !findings.has_problems() {
-                session.lines(["consistent"])?;
-            }
+            let verdict = if findings.has_problems() { "" } else { "consistent\n" };
+            deliver(command, verdict.into(), session, done)?;
             session.report(findings);
         }
         words => {
-            let done = editor.run(words);
-            session.out.write_all(&editor.take_output())?;
+            let ran = editor.run(words);
+            deliver(command, editor.take_output(), session, done)?;
             session.report(editor.take_findings());
-            done?;
+            ran?;
         }
     }
     Ok(true)

@@ -1,8 +1,7 @@
 //! `eraseblock extract`: files out of an image, into a folder or a tar archive.
 
 use crate::args::{TargetArgs, path_bytes};
-use crate::failure::{Context, Failure};
-use crate::output::Output;
+use crate::failure::{Class, Context, Failure};
 use crate::session::Session;
 use crate::target::filesystem::{self, Opened};
 use crate::target::filter::Filter;
@@ -41,7 +40,7 @@ pub(crate) struct ExtractArgs {
     /// Deliver damaged files, too, with zeros for what cannot be read
     #[arg(long)]
     keep_damaged: bool,
-    /// Extract into a folder that holds something, and replace what is in the way
+    /// Extract into a folder that holds something, and replace what is in the way; replace FILE
     #[arg(short, long)]
     force: bool,
     /// Set the owners of the image, root or not
@@ -95,9 +94,10 @@ pub(crate) fn run(args: &ExtractArgs, session: &mut Session) -> Result<(), Failu
 }
 
 impl ExtractArgs {
-    fn options(&self) -> ExtractOptions {
+    fn options(&self, session: &Session) -> ExtractOptions {
         ExtractOptions {
             force: self.force,
+            kept: session.inputs().files(),
             owners: match (self.same_owner, self.no_same_owner) {
                 (true, _) => Owners::Keep,
                 (_, true) => Owners::Skip,
@@ -160,17 +160,22 @@ impl ExtractArgs {
             ..TarOptions::default()
         };
         let top = filter.root();
+        let bar = session.counter("extract");
         let report = if path == Path::new("-") {
-            tar_out::write(&filter, top, &mut session.out, &options)?
+            session.take_out()?;
+            let mut out = bar.wrap_write(&mut session.out);
+            tar_out::write(&filter, top, &mut out, &options)?
         } else {
-            let output = Output::create(path)?;
-            let mut out = BufWriter::with_capacity(1 << 20, &output.file);
+            let output = session.create_new(path, self.force)?;
+            let out = BufWriter::with_capacity(1 << 20, &output.file);
+            let mut out = bar.wrap_write(out);
             let report =
                 tar_out::write(&filter, top, &mut out, &options).context(path.display())?;
             drop(out);
             output.commit()?;
             report
         };
+        bar.finish_and_clear();
         opened.finish(session);
         let summary = VolumeSummary::of(&report, path);
         session.report(report.findings);
@@ -198,6 +203,8 @@ impl ExtractArgs {
             let below = dest.join(file_name(info.name.as_bytes(), info.id));
             match self.volume(volume, Some(info.id), &below, session) {
                 Ok(volume) => summary.volumes.push(volume),
+                // The next volume would not find more room.
+                Err(failure) if failure.class() == Class::HostFull => return Err(failure),
                 Err(failure) => session.refused(Location::Volume(info.id), failure.message()),
             }
         }
@@ -231,12 +238,13 @@ impl ExtractArgs {
         session: &mut Session,
     ) -> Result<VolumeSummary, Failure> {
         let filter = Filter::new(opened.fs(), &self.paths())?;
-        let bar = session.progress(0, "extract");
-        let report = to_dir(&filter, filter.root(), dest, &self.options(), &|done| {
+        let bar = session.counter("extract");
+        let options = self.options(session);
+        let report = to_dir(&filter, filter.root(), dest, &options, &|done| {
             bar.set_position(done.bytes);
         });
         bar.finish_and_clear();
-        let report = report.map_err(explain)?;
+        let report = report.map_err(|error| explain(error).context(dest.display()))?;
         opened.finish(session);
         let summary = VolumeSummary::of(&report, dest);
         session.report(report.findings);
@@ -251,22 +259,20 @@ impl ExtractArgs {
         session: &mut Session,
     ) -> Result<VolumeSummary, Failure> {
         let path = raw_path(dest);
-        if path.exists() && !self.force {
-            return Err(Failure::new(format!("{}: exists already", path.display()))
-                .hint("--force replaces it"));
-        }
         if !image::check_static(volume, session) && !self.keep_damaged {
             return Err(Failure::new("the volume is damaged").hint("--keep-damaged delivers it"));
         }
-        let mut output = Output::create(&path)?;
-        let bytes = io::copy(&mut volume.mapped_reader(), &mut output.file)?;
+        let mut output = session.create_new(&path, self.force)?;
+        let bytes = io::copy(&mut volume.mapped_reader(), &mut output.file);
+        let bytes = bytes.context(path.display())?;
         output.commit()?;
         let dest = path.display().to_string();
         Ok(VolumeSummary { dest, files: 1, bytes, ..VolumeSummary::default() })
     }
 }
 
-fn explain(error: TreeError) -> Failure {
+/// A refusal of [`to_dir`] with its next step.
+pub(crate) fn explain(error: TreeError) -> Failure {
     let is_occupied = matches!(error, TreeError::DestinationNotEmpty { .. });
     let failure = Failure::from(error);
     if is_occupied {

@@ -1,12 +1,13 @@
 //! `eraseblock ls`: directories as lists.
 
 use crate::args::{TargetArgs, path_bytes};
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::terminal_width;
 use crate::table::visible_width;
 use crate::target;
 use crate::target::entry::{Entry, paint_name};
+use crate::target::find::find_path;
 use eraseblock_vfs::{FileKind, FileSystem, Ino};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -42,8 +43,9 @@ pub(crate) fn run(args: &LsArgs, session: &mut Session) -> Result<(), Failure> {
     let opened = target::open_file_system(&args.target, session)?;
     let fs = opened.fs();
     let path = args.path.as_ref().map_or(&b""[..], path_bytes);
-    let ino = fs.resolve(path).context(crate::text::name(path))?;
+    let (ino, path) = find_path(fs, path)?;
     session.ask(&args.target.target, [ino]);
+    let path = path.as_slice();
     let listings = Lister { fs, args, session }.list(ino, path)?;
     opened.finish(session);
     if session.options.json {

@@ -7,7 +7,6 @@ use crate::args::size32;
 use crate::args::ubifs::UbifsOptions;
 use crate::builder::{self, Summary, VolumeShape};
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::Session;
 use crate::source;
 use clap::Subcommand;
@@ -15,7 +14,7 @@ use eraseblock_base::MediumKind;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::mkfs::FileSink;
 use serde::Serialize;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `mkfs`.
@@ -56,7 +55,7 @@ struct Jffs2Args {
 struct UbifsArgs {
     /// Folder, tar or cpio archive; `-` for an archive on standard input
     source: PathBuf,
-    /// The image
+    /// The image; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Only say how large the image will be
@@ -98,6 +97,7 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let limit = flash.chip_blocks.map(|blocks| u64::from(blocks) * u64::from(block_size));
     let options = builder::jffs2::options(block_size, marker, limit, &args.options)?;
     let adjustments = args.options.adjustments();
+    args.options.append_to.iter().for_each(|path| session.reads(path));
     let tree = source::load(&args.source, &adjustments, &args.output, session)?;
     if args.preflight {
         let report = builder::jffs2::build(&tree, &options, &mut io::sink(), session)?;
@@ -106,10 +106,13 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
         return if session.options.json { session.json(&summary) } else { Ok(()) };
     }
     if args.output == Path::new("-") {
-        builder::jffs2::build(&tree, &options, &mut io::stdout(), session)?;
+        session.take_out()?;
+        let report = builder::jffs2::build(&tree, &options, &mut std::io::stdout(), session)?;
+        let summary = builder::jffs2::Summary::of(&report);
+        session.remark(&format!("-: {}", summary.line()));
         return Ok(());
     }
-    let output = Output::create(&args.output)?;
+    let output = session.create(&args.output)?;
     let mut out = BufWriter::with_capacity(1 << 20, &output.file);
     let report = builder::jffs2::build(&tree, &options, &mut out, session)?;
     out.flush().context(args.output.display())?;
@@ -141,7 +144,7 @@ fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
         let bounds = Bounds { lebs_least, lebs_most, max_lebs: bounds.layout.max_leb_cnt };
         return if session.options.json { session.json(&bounds) } else { Ok(()) };
     }
-    let output = Output::create(&args.output)?;
+    let output = session.create(&args.output)?;
     let mut sink = FileSink::new(&output.file, shape.leb_size);
     let report = builder::build(&tree, &options, &mut sink, session)?;
     output.commit()?;

@@ -1,6 +1,6 @@
 //! `eraseblock put` and `eraseblock get`: files and whole folders into an image and out of it.
 
-use super::edit::editor::Editor;
+use super::edit::editor::{Editor, GetReport};
 use crate::args::{TargetArgs, path_bytes, size64};
 use crate::failure::Failure;
 use crate::session::Session;
@@ -37,13 +37,16 @@ pub(crate) struct GetArgs {
     target: TargetArgs,
     /// File or directory in the image
     source: OsString,
-    /// Where it goes on this machine
+    /// Where it goes on this machine: a file, into a folder that exists, or `-` for standard output
     dest: PathBuf,
+    /// Replace a file that exists; extract into a folder that holds something
+    #[arg(short, long)]
+    force: bool,
 }
 
-/// What was copied in, as JSON.
+/// What was copied, as JSON.
 #[derive(Debug, Serialize)]
-struct Put {
+struct Copied {
     files: u64,
     directories: u64,
     bytes: u64,
@@ -53,19 +56,21 @@ struct Put {
 pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
     let opened = writable::open(&args.target, mode, session)?;
-    let mut editor = Editor::new(opened.fs());
+    let bar = session.counter("put");
+    let mut editor = Editor::new(opened.fs()).reading(session.inputs()).showing(bar.clone());
     let done = editor.put(&args.source, path_bytes(&args.dest));
     let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
     let report = report.map_err(|failure| opened.explained(failure));
     let (lines, findings) = (editor.take_output(), editor.take_findings());
     let below = Arc::clone(opened.below());
     let closed = opened.close(session);
+    bar.finish_and_clear();
     session.report(findings);
     let PutReport { files, directories, bytes, .. } = report?;
     closed?;
     below.keep();
     session.remark(String::from_utf8_lossy(&lines).trim_end());
-    if session.options.json { session.json(&Put { files, directories, bytes }) } else { Ok(()) }
+    if session.options.json { session.json(&Copied { files, directories, bytes }) } else { Ok(()) }
 }
 
 /// Copies out of the image.
@@ -77,10 +82,17 @@ pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> 
     {
         session.ask(&args.target.target, [ino]);
     }
-    let mut editor = Editor::new(opened.fs());
-    let done = editor.get(path_bytes(&args.source), &args.dest);
-    let findings = editor.take_findings();
+    if args.dest.as_os_str() == "-" {
+        session.take_out()?;
+    }
+    let bar = session.counter("get");
+    let mut editor = Editor::new(opened.fs()).reading(session.inputs()).showing(bar.clone());
+    let done = editor.get(path_bytes(&args.source), &args.dest, args.force);
+    let (lines, findings) = (editor.take_output(), editor.take_findings());
+    bar.finish_and_clear();
     opened.close(session)?;
     session.report(findings);
-    done
+    let GetReport { files, directories, bytes } = done?;
+    session.remark(String::from_utf8_lossy(&lines).trim_end());
+    if session.options.json { session.json(&Copied { files, directories, bytes }) } else { Ok(()) }
 }

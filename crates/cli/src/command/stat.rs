@@ -6,6 +6,7 @@ use crate::session::Session;
 use crate::style::Ink;
 use crate::target;
 use crate::target::entry::kind_word;
+use crate::target::find::find;
 use crate::text;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino, Timestamp};
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &StatArgs, session: &mut Session) -> Result<(), Failure>
     let opened = target::open_file_system(&args.target, session)?;
     let path = path_bytes(&args.path);
     let shown = text::name(path);
-    let ino = opened.fs().resolve(path).context(&shown)?;
+    let ino = find(opened.fs(), path)?;
     session.ask(&args.target.target, [ino]);
     let report = FileReport::of(opened.fs(), ino, shown.clone()).context(&shown)?;
     opened.finish(session);

@@ -1,11 +1,12 @@
 //! `eraseblock tree`: directories as a drawing.
 
 use crate::args::{TargetArgs, path_bytes};
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::Ink;
 use crate::target;
 use crate::target::entry::{Entry, paint_name};
+use crate::target::find::find_path;
 use crate::text;
 use eraseblock_base::Location;
 use eraseblock_vfs::{FileSystem, Ino};
@@ -41,7 +42,8 @@ struct Branch {
 pub(crate) fn run(args: &TreeArgs, session: &mut Session) -> Result<(), Failure> {
     let opened = target::open_file_system(&args.target, session)?;
     let path = args.path.as_ref().map_or(&b"/"[..], path_bytes);
-    let ino = opened.fs().resolve(path).context(text::name(path))?;
+    let (ino, path) = find_path(opened.fs(), path)?;
+    let path = path.as_slice();
     let mut walker = Walker { fs: opened.fs(), args, session, files: 0, directories: 0 };
     if walker.session.options.json {
         let root = Entry::of(walker.fs, ino, path);

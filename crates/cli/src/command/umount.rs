@@ -28,6 +28,17 @@ pub(crate) struct UmountArgs {
 
 /// Unmounts.
 pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failure> {
+    let image = unmount_and_wait(args, session)?;
+    if session.options.json {
+        let image = image.map(|path| path.display().to_string());
+        let dir = args.dir.display().to_string();
+        return session.json(&serde_json::json!({ "dir": dir, "image": image }));
+    }
+    Ok(())
+}
+
+/// Returns the image that was mounted, where that is known.
+fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathBuf>, Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let mut mounts = mounts::all().context("/proc/self/mountinfo")?;
     let Some(place) = mounts.iter().rposition(|mount| mount.dir == dir) else {
@@ -36,13 +47,13 @@ pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failur
     let mount = mounts.swap_remove(place);
     if is_dead(&dir) {
         unmount(&dir).context(dir.display())?;
-        return after_death(&mount, session);
+        return after_death(mount, session);
     }
     // Before anything changes: whoever mounts another file system there may hide the image.
     let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
-    let Some((image, source)) = source else { return Ok(()) };
+    let Some((image, source)) = source else { return Ok(None) };
     // Another volume of the same image keeps it locked: its process tells when this one is at rest.
     let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
     let other = other.map(|other| other.dir.as_path());
@@ -55,7 +66,7 @@ pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failur
         .hint("it is when the process behind the mount has ended")
     })?;
     match why_read_only {
-        None => Ok(()),
+        None => Ok(Some(source)),
         Some((reason, target)) => {
             let message = "unmounted, but not everything is in the image: the file system turned \
                            read-only";
@@ -67,12 +78,12 @@ pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failur
 
 /// Says what the death of the process behind a mount means. Nobody writes to the image any more, and
 /// another process may have it in use already: there is nothing to wait for.
-fn after_death(mount: &Mount, session: &Session) -> Result<(), Failure> {
-    let Some(image) = &mount.image else { return Ok(()) };
+fn after_death(mount: Mount, session: &Session) -> Result<Option<PathBuf>, Failure> {
+    let Some(image) = mount.image else { return Ok(None) };
     let died = format!("{}: unmounted; the process of the mount had died", mount.dir.display());
     if mount.is_read_only {
         session.remark(&format!("{died}, which wrote nothing: the image is as it was"));
-        return Ok(());
+        return Ok(Some(image));
     }
     let message = format!("{died}, and changes that it had not made durable yet are lost");
     Err(Failure::finding(message).hint(format!(

@@ -3,7 +3,6 @@
 use super::refuse_device;
 use crate::builder::jffs2::{self, Summary};
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::{Session, say};
 use crate::source::{self, Adjustments, Xattrs};
 use clap::Parser;
@@ -210,11 +209,12 @@ pub(super) fn run(args: &MkfsJffs2Args, session: &mut Session) -> Result<(), Fai
     }
     let output = args.output.clone().unwrap_or_else(|| "/dev/stdout".into());
     refuse_device(&output)?;
+    args.incremental.iter().for_each(|path| session.reads(path));
     let tree = source::load(&args.root, &args.adjustments(), &output, session)?;
     let report = match &args.output {
         None => jffs2::build(&tree, &options, &mut std::io::stdout(), session)?,
         Some(path) => {
-            let file = Output::create(path)?;
+            let file = session.create_named(path)?;
             let mut out = BufWriter::with_capacity(1 << 20, &file.file);
             let report = jffs2::build(&tree, &options, &mut out, session)?;
             out.flush().context(path.display())?;

@@ -6,7 +6,6 @@ use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::args::{size32, size64};
 use crate::builder::{self, Summary, VolumeShape};
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::Session;
 use crate::source;
 use clap::Parser;
@@ -135,7 +134,7 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
     if args.verbose {
         session.remark(&builder::preflight_line(&bounds));
     }
-    let file = Output::create(output)?;
+    let file = session.create_named(output)?;
     let mut sink = FileSink::new(&file.file, shape.leb_size);
     let (report, numbers) = builder::build_numbered(&tree, &options, &mut sink, session)?;
     file.commit()?;

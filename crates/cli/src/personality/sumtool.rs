@@ -4,7 +4,6 @@
 use super::mkfs_jffs2::{at_least_minimum, erase_size, number};
 use super::refuse_device;
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::Session;
 use crate::text;
 use clap::Parser;
@@ -61,6 +60,7 @@ pub(super) fn run(args: &SumtoolArgs, session: &mut Session) -> Result<(), Failu
     };
     refuse_device(output)?;
     let file = File::open(input).context(input.display())?;
+    session.reads(input);
     let options = SummaryOptions {
         block_size: at_least_minimum(args.eraseblock),
         order: match (args.bigendian, args.littleendian) {
@@ -71,7 +71,7 @@ pub(super) fn run(args: &SumtoolArgs, session: &mut Session) -> Result<(), Failu
         cleanmarker: if args.no_cleanmarkers { 0 } else { args.cleanmarker },
         pad: args.pad,
     };
-    let made = Output::create(output)?;
+    let made = session.create_named(output)?;
     let mut out = BufWriter::with_capacity(1 << 20, &made.file);
     let source = Source::Image(Arc::new(file));
     let (report, findings) = summarise(&source, &options, &mut out).context(input.display())?;

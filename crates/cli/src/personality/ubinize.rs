@@ -3,7 +3,6 @@
 use super::refuse_device;
 use crate::args::size32;
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::Session;
 use crate::source;
 use clap::Parser;
@@ -82,7 +81,8 @@ pub(super) fn run(args: &UbinizeArgs, session: &mut Session) -> Result<(), Failu
         .ok_or_else(|| Failure::new(format!("bad erase counter {}", args.erase_counter)))?;
     let text = std::fs::read(ini).context(format_args!("cannot load `{}`", ini.display()))?;
     let sections = parse_volumes(&String::from_utf8_lossy(&text)).context(ini.display())?;
-    let mut contents = Contents::open(&sections)?;
+    session.reads(ini);
+    let mut contents = Contents::open(&sections, session)?;
     let volumes: Vec<VolumeSpec> =
         sections.iter().zip(&contents.sizes).map(|(s, size)| volume(s, *size)).collect();
     let image_seq = match args.image_seq {
@@ -93,7 +93,7 @@ pub(super) fn run(args: &UbinizeArgs, session: &mut Session) -> Result<(), Failu
     if args.verbose {
         session.lines(describe(&plan))?;
     }
-    contents.write(&plan, output)
+    contents.write(&plan, output, session)
 }
 
 impl UbinizeArgs {
@@ -128,7 +128,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn open(sections: &[VolumeSection]) -> Result<Self, Failure> {
+    fn open(sections: &[VolumeSection], session: &mut Session) -> Result<Self, Failure> {
         let (mut files, mut sizes) = (Vec::new(), Vec::new());
         for section in sections {
             let Some(path) = &section.image else {
@@ -138,6 +138,7 @@ impl Contents {
             };
             let what = format!("section `{}`: `{path}`", section.section);
             let file = File::open(path).context(&what)?;
+            session.reads(Path::new(path));
             let size = file.metadata().context(&what)?.len();
             if size == 0 {
                 return Err(Failure::new(format!("{what}: the file is empty")));
@@ -158,8 +159,8 @@ impl Contents {
         Ok(source::image_seq(hash, volumes))
     }
 
-    fn write(self, plan: &ImagePlan, path: &Path) -> Result<(), Failure> {
-        let output = Output::create(path)?;
+    fn write(self, plan: &ImagePlan, path: &Path, session: &Session) -> Result<(), Failure> {
+        let output = session.create_named(path)?;
         let mut sources: Vec<ReaderSource<Box<dyn Read>>> = Vec::new();
         for file in self.files {
             let reader: Box<dyn Read> = match file {

@@ -1,5 +1,7 @@
 //! A file system of which only some paths are seen.
 
+use super::find::find_path;
+use crate::failure::Failure;
 use eraseblock_vfs::{Attr, DirEntry, FileSystem, FsError, Ino, StatFs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -14,11 +16,12 @@ pub(crate) struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     /// Chooses paths; none means all.
-    pub(crate) fn new(inner: &'a dyn FileSystem, paths: &[&[u8]]) -> Result<Self, FsError> {
+    pub(crate) fn new(inner: &'a dyn FileSystem, paths: &[&[u8]]) -> Result<Self, Failure> {
         let mut ways: BTreeMap<Ino, BTreeSet<Vec<u8>>> = BTreeMap::new();
         let mut whole = BTreeSet::new();
         for path in paths {
-            whole.insert(inner.resolve(path)?);
+            let (ino, path) = find_path(inner, path)?;
+            whole.insert(ino);
             let mut dir = inner.root();
             for name in path.split(|byte| *byte == b'/').filter(|n| !matches!(*n, b"" | b".")) {
                 ways.entry(dir).or_default().insert(name.to_vec());

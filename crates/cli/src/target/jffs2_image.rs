@@ -194,7 +194,9 @@ fn stored_blocks(file: &dyn ReadAt, shape: &Shape) -> io::Result<u64> {
 fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Failure> {
     let peb = u64::from(shape.erase_size);
     let count = size.map_or(stored, |size| size / peb);
-    let are = |count| format!("{count} eraseblocks of {}", text::size(peb));
+    let are = |count| {
+        format!("{} of {}", text::count(count, "eraseblock", "eraseblocks"), text::size(peb))
+    };
     if count < MIN_BLOCKS.into() {
         let message = format!("the image has {}, expected at least {MIN_BLOCKS}", are(count));
         return Err(Failure::new(message).hint(SIZE_HINT));

@@ -246,6 +246,7 @@ pub(crate) fn open_volumes(
 ) -> Result<Vec<Writable>, Failure> {
     let place = Place::parse(&args.target)?;
     image::refuse_folder(&place.path)?;
+    session.reads(&place.path);
     if mode.read_only {
         session.keep_still(&place.path)?;
     }

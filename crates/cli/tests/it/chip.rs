@@ -314,7 +314,7 @@ fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
         sample.ok(&["ubi", "format", &chip]);
         sample.ok(&["ubi", "mkvol", &chip, "system", "--size", "8MiB"]);
         sample.ok(&["put", &format!("{chip}:system"), "src"]);
-        sample.ok(&["chip", "export", &chip, "dump", "--oob"]);
+        sample.ok(&["chip", "export", &chip, "dump", "--oob", "--force"]);
         let before = fs::read(sample.path("dump")).unwrap();
         let target = "dump:system";
         assert_eq!(sample.ok(&["cat", target, "etc/hosts"]).out, "127.0.0.1 localhost\n");

@@ -104,6 +104,28 @@ fn completions_and_manual_pages_are_written() {
     for page in ["eraseblock.1", "eraseblock-extract.1", "eraseblock-mkfs-ubifs.1"] {
         assert!(sample.path("man").join(page).exists(), "{page}");
     }
+    let pages: Vec<_> = fs::read_dir(sample.path("man")).unwrap().map(Result::unwrap).collect();
+    assert!(pages.len() > 40, "{}", pages.len());
+    for page in pages {
+        let text = fs::read_to_string(page.path()).unwrap();
+        for section in [".SH NAME", ".SH SYNOPSIS", ".SH \"EXIT STATUS\"", ".SH EXAMPLES"] {
+            assert_eq!(text.matches(section).count(), 1, "{:?}: {section}", page.file_name());
+        }
+        let examples = text.split(".SH EXAMPLES").nth(1).unwrap();
+        assert!(examples.contains(".RS"), "{:?}", page.file_name());
+    }
+    for (page, says) in [
+        ("mkfs.ubifs.8", "SOURCE_DATE_EPOCH"),
+        ("ubinize.8", "255"),
+        ("mkfs.jffs2.1", "SOURCE_DATE_EPOCH"),
+        ("sumtool.1", "255"),
+        ("eraseblock-build.1", "SOURCE_DATE_EPOCH"),
+    ] {
+        assert!(
+            fs::read_to_string(sample.path("man").join(page)).unwrap().contains(says),
+            "{page}"
+        );
+    }
 }
 
 #[test]

@@ -11,10 +11,14 @@ mod chip;
 mod classic;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
+mod documents;
 mod finding;
 mod frame;
 mod jffs2;
 mod jffs2_change;
+mod manners;
+mod manners_json;
+mod manners_output;
 mod mount;
 mod mount_kill;
 mod mount_posix;

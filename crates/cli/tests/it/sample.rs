@@ -124,6 +124,16 @@ size = "512KiB"
 flags = ["autoresize"]
 "#;
 
+/// Bytes that no compressor makes smaller.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
 pub(crate) fn finish(command: &mut Command, folder: &Path) -> Run {
     let Output { status, stdout, stderr } =
         command.current_dir(folder).env("COLUMNS", "80").output().unwrap();

@@ -30,6 +30,10 @@ impl Name {
     }
 }
 
+/// Whether what is in the way is replaced: `None` for no, else the device and inode numbers of the
+/// files that are not.
+pub(super) type Force<'a> = Option<&'a [(u64, u64)]>;
+
 /// A directory in the destination.
 #[derive(Debug)]
 pub(super) struct Dir(OwnedFd);
@@ -69,12 +73,12 @@ impl Dir {
 
     /// Makes a directory, private until its attributes are set, and opens it. With `force`, an
     /// existing directory is used and anything else in its place removed.
-    pub(super) fn make_dir(&self, name: &Name, force: bool) -> Result<Self, Errno> {
+    pub(super) fn make_dir(&self, name: &Name, force: Force<'_>) -> Result<Self, Errno> {
         match rustix::fs::mkdirat(&self.0, &name.0, mode(0o700)) {
-            Err(Errno::EXIST) if force => {
+            Err(Errno::EXIST) if force.is_some() => {
                 let stat = rustix::fs::statat(&self.0, &name.0, AtFlags::SYMLINK_NOFOLLOW)?;
                 if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-                    self.remove(name)?;
+                    self.make_way(name, force)?;
                     rustix::fs::mkdirat(&self.0, &name.0, mode(0o700))?;
                 }
             }
@@ -93,16 +97,23 @@ impl Dir {
         rustix::fs::unlinkat(&self.0, &name.0, AtFlags::empty())
     }
 
+    /// Removes what is in the way, unless it is a file that is read: EBUSY.
+    fn make_way(&self, name: &Name, force: Force<'_>) -> Result<(), Errno> {
+        let stat = rustix::fs::statat(&self.0, &name.0, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_kept = force.is_some_and(|kept| kept.contains(&(stat.st_dev, stat.st_ino)));
+        if is_kept { Err(Errno::BUSY) } else { self.remove(name) }
+    }
+
     /// Makes something exclusively, with `force` after removing what is in its place.
     fn exclusively<T>(
         &self,
         name: &Name,
-        force: bool,
+        force: Force<'_>,
         make: impl Fn() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match make() {
-            Err(Errno::EXIST) if force => {
-                self.remove(name)?;
+            Err(Errno::EXIST) if force.is_some() => {
+                self.make_way(name, force)?;
                 make()
             }
             made => made,
@@ -110,7 +121,7 @@ impl Dir {
     }
 
     /// Makes an empty regular file, private until its attributes are set.
-    pub(super) fn make_file(&self, name: &Name, force: bool) -> Result<File, Errno> {
+    pub(super) fn make_file(&self, name: &Name, force: Force<'_>) -> Result<File, Errno> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.exclusively(name, force, || {
@@ -123,7 +134,7 @@ impl Dir {
         &self,
         name: &Name,
         target: &[u8],
-        force: bool,
+        force: Force<'_>,
     ) -> Result<(), Errno> {
         self.exclusively(name, force, || rustix::fs::symlinkat(target, &self.0, &name.0))
     }
@@ -134,7 +145,7 @@ impl Dir {
         name: &Name,
         kind: FileKind,
         device: (u32, u32),
-        force: bool,
+        force: Force<'_>,
     ) -> Result<(), Errno> {
         let file_type = FileType::from_raw_mode(kind.mode_bits());
         let device = rustix::fs::makedev(device.0, device.1);
@@ -149,7 +160,7 @@ impl Dir {
         name: &Name,
         from: &Self,
         old: &Name,
-        force: bool,
+        force: Force<'_>,
     ) -> Result<(), Errno> {
         self.exclusively(name, force, || {
             rustix::fs::linkat(&from.0, &old.0, &self.0, &name.0, AtFlags::empty())

@@ -82,6 +82,7 @@ impl VolumeContent {
             Content::Empty => Ok(Self::Empty),
             Content::File(path) => {
                 let path = folder.join(path);
+                session.reads(&path);
                 let meta = std::fs::metadata(&path).context(path.display())?;
                 if !meta.is_file() || meta.len() == 0 {
                     let path = path.display();

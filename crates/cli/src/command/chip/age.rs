@@ -36,5 +36,5 @@ pub(super) fn run(args: &AgeArgs, session: &mut Session) -> Result<(), Failure> 
     if let Some(operations) = args.pass {
         chip.pass_time(operations).context(args.file.display())?;
     }
-    Report::of(&args.file, &chip).print(session)
+    Report::of(&args.file, &chip).print_change(session)
 }

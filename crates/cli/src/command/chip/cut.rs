@@ -40,7 +40,7 @@ pub(super) fn run(args: &CutArgs, session: &mut Session) -> Result<(), Failure> 
         seed: args.seed,
     });
     chip.arm_cut(cut).context(args.file.display())?;
-    Report::of(&args.file, &chip).print(session)
+    Report::of(&args.file, &chip).print_change(session)
 }
 
 fn check(option: &str, variant: Variant, letter: char) -> Result<(), Failure> {

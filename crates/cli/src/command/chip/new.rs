@@ -65,7 +65,7 @@ pub(super) fn run(args: &NewArgs, session: &mut Session) -> Result<(), Failure> 
     for peb in &args.bad {
         chip.set_factory_bad(Peb::new(*peb)).context(&path)?;
     }
-    Report::of(&args.file, &chip).print(session)
+    Report::of(&args.file, &chip).print_change(session)
 }
 
 impl NewArgs {

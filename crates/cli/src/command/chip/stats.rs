@@ -90,6 +90,12 @@ impl Report {
         }
     }
 
+    /// Shows what a change left; nothing with `--quiet`.
+    pub(super) fn print_change(&self, session: &mut Session) -> Result<(), Failure> {
+        let is_silent = session.options.quiet && !session.options.json;
+        if is_silent { Ok(()) } else { self.print(session) }
+    }
+
     pub(super) fn print(&self, session: &mut Session) -> Result<(), Failure> {
         if session.options.json {
             return session.json(self);

@@ -1,7 +1,6 @@
 //! `eraseblock chip export` and `chip import`: between a chip and an image of it.
 
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::Session;
 use crate::text;
 use eraseblock_mtd::ReadAt;
@@ -21,6 +20,9 @@ pub(super) struct ExportArgs {
     /// Let each page be followed by its out-of-band bytes
     #[arg(long)]
     oob: bool,
+    /// Replace a file that exists
+    #[arg(short, long)]
+    force: bool,
 }
 
 /// Arguments of `chip import`.
@@ -44,14 +46,19 @@ struct Transferred {
 pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
     let chip = super::open(&args.file, false)?;
+    let bar = session.progress(room(&chip, args.oob), "export");
     if args.out.as_os_str() == "-" {
-        return chip.export(&mut session.out, args.oob).context(args.file.display());
+        session.take_out()?;
+        let mut out = bar.wrap_write(&mut session.out);
+        return chip.export(&mut out, args.oob).context(args.file.display());
     }
-    let output = Output::create(&args.out)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, &output.file);
+    let output = session.create_new(&args.out, args.force)?;
+    let writer = BufWriter::with_capacity(1 << 20, &output.file);
+    let mut writer = bar.wrap_write(writer);
     chip.export(&mut writer, args.oob).context(args.file.display())?;
     writer.flush().context(args.out.display())?;
     drop(writer);
+    bar.finish_and_clear();
     let bytes = output.file.metadata()?.len();
     output.commit()?;
     tell(session, bytes, "written")
@@ -59,7 +66,10 @@ pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Fai
 
 /// Fills the chip.
 pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Failure> {
+    session.reads(&args.image);
+    session.inputs().refuse(&args.file)?;
     let chip = super::open(&args.file, true)?;
+    let bar = session.progress(room(&chip, args.oob), "import");
     let mut image: Box<dyn Read> = if args.image.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
@@ -72,7 +82,9 @@ pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Fai
         }
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
-    let bytes = chip.import(&mut *image, args.oob).context(args.image.display())?;
+    let mut image = bar.wrap_read(&mut *image);
+    let bytes = chip.import(&mut image, args.oob).context(args.image.display())?;
+    bar.finish_and_clear();
     tell(session, bytes, "read")
 }
 

@@ -1,41 +1,52 @@
 //! The commands of the editor, over any writable file system.
 
+mod copy;
+mod host;
+mod mode;
+
+pub(crate) use host::GetReport;
+
 use crate::failure::{Context, Failure};
+use crate::inputs::Inputs;
+use crate::style::Style;
+use crate::target::entry::{Entry, long_lines};
+use crate::target::find::find_path;
 use crate::text;
+use copy::copy_out;
 use eraseblock_base::Findings;
 use eraseblock_base::size::parse_size;
-use eraseblock_tree::dir::{self, ReadOptions};
-use eraseblock_tree::extract::{ExtractOptions, attributes_to, to_dir};
-use eraseblock_tree::put::{PutReport, into_fs, node_into_fs};
 use eraseblock_vfs::{
     FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
+use indicatif::ProgressBar;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the commands are.
 pub(crate) const HELP: &str = "Commands:
   put SRC DEST          copy a file or a folder's content in
-  get SRC DEST          copy a file or a directory out
-  ls [PATH]   cat PATH
-  mkdir [-p] PATH       rm [-r] PATH...     mv FROM TO
-  ln [-s] TARGET PATH   chmod OCTAL PATH    chown UID[:GID] PATH
+  get [-f] SRC DEST     copy a file or a directory out; -f replaces what exists
+  ls [-l] [PATH]        cat PATH
+  mkdir [-p] PATH       rm [-r] [-f] PATH...   mv FROM TO      cp [-r] FROM TO
+  ln [-s] TARGET PATH   chmod MODE PATH...     chown UID[:GID] PATH...
+  mknod PATH b|c|p [MAJOR MINOR]
   setfattr NAME VALUE PATH   setfattr -x NAME PATH
-  truncate SIZE PATH    touch PATH          sync   check   help   quit
-Words may be quoted; # begins a comment.";
+  truncate SIZE PATH    touch PATH             sync   check   help   quit
+MODE is octal, or a change such as u+x,go-w. Words may be quoted; # begins a comment. Names may be
+written with the escapes in which they are printed: \\n, \\xFF, \\u{1F}.";
 
 /// Commands done to a file system; what they print is collected.
 pub(crate) struct Editor<'a> {
     fs: &'a dyn WritableFileSystem,
     output: Vec<u8>,
     findings: Findings,
+    /// The image: it is neither copied into itself nor replaced by what is copied out of it.
+    inputs: Inputs,
+    bar: ProgressBar,
 }
 
 /// The directory part of a path and the name behind it.
@@ -62,7 +73,15 @@ fn number<T: std::str::FromStr>(word: &[u8], what: &str) -> Result<T, Failure> {
 impl<'a> Editor<'a> {
     /// An editor of a file system.
     pub(crate) fn new(fs: &'a dyn WritableFileSystem) -> Self {
-        Self { fs, output: Vec::new(), findings: Findings::new() }
+        let (inputs, bar) = (Inputs::default(), ProgressBar::hidden());
+        Self { fs, output: Vec::new(), findings: Findings::new(), inputs, bar }
+    }
+
+    /// Names the files that are read, or changed in place.
+    #[must_use]
+    pub(crate) fn reading(mut self, inputs: &Inputs) -> Self {
+        self.inputs = inputs.clone();
+        self
     }
 
     /// What was printed since the last call.
@@ -80,16 +99,19 @@ impl<'a> Editor<'a> {
         match words {
             [b"help"] => Ok(writeln!(self.output, "{HELP}")?),
             [b"put", source, dest] => self.put(host(source), dest).map(drop),
-            [b"get", source, dest] => self.get(source, host(dest)),
+            [b"get", b"-f", source, dest] => self.get(source, host(dest), true).map(drop),
+            [b"get", source, dest] => self.get(source, host(dest), false).map(drop),
             [b"ls"] => self.list(b"/"),
+            [b"ls", b"-l"] => self.list_long(b"/"),
+            [b"ls", b"-l", path] => self.list_long(path),
             [b"ls", path] => self.list(path),
             [b"cat", path] => self.print(path),
             [b"mkdir", b"-p", path] => self.make_path(path).map(|_| ()),
             [b"mkdir", path] => self.create(path, NewKind::Directory, 0o755),
-            [b"rm", b"-r", paths @ ..] => paths.iter().try_for_each(|path| self.remove(path, true)),
-            [b"rm", paths @ ..] if !paths.is_empty() => {
-                paths.iter().try_for_each(|path| self.remove(path, false))
-            }
+            [b"rm", rest @ ..] if !rest.is_empty() => self.remove_all(rest),
+            [b"cp", b"-r" | b"-a", from, to] => self.copy(from, to, true),
+            [b"cp", from, to] => self.copy(from, to, false),
+            [b"mknod", path, kind, numbers @ ..] => self.make_node(path, kind, numbers),
             [b"mv", from, to] => self.rename(from, to),
             [b"ln", b"-s", target, path] => self.create(path, NewKind::Symlink(target), 0o777),
             [b"ln", target, path] => self.link(target, path),
@@ -102,19 +124,19 @@ impl<'a> Editor<'a> {
     fn attributes(&mut self, words: &[&[u8]]) -> Result<(), Failure> {
         let none = SetAttr::default();
         let (path, changes) = match words {
-            [b"chmod", mode, path] => {
-                let text = String::from_utf8_lossy(mode);
-                let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o7777);
-                let wrong = || Failure::new(format!("`{text}` is not an octal mode"));
-                (path, SetAttr { permissions: Some(mode.ok_or_else(wrong)?), ..none })
+            [b"chmod", mode, paths @ ..] if !paths.is_empty() => {
+                return paths.iter().try_for_each(|path| self.change_mode(mode, path));
             }
-            [b"chown", owner, path] => {
+            [b"chown", owner, paths @ ..] if !paths.is_empty() => {
                 let mut ids = owner.splitn(2, |byte| *byte == b':');
                 let mut id = || {
                     let word = ids.next().filter(|word| !word.is_empty());
                     word.map(|word| number(word, "a number of an owner")).transpose()
                 };
-                (path, SetAttr { uid: id()?, gid: id()?, ..none })
+                let changes = SetAttr { uid: id()?, gid: id()?, ..none };
+                return paths.iter().try_for_each(|path| {
+                    Ok(self.fs.set_attr(self.find(path)?, &changes, now())?)
+                });
             }
             [b"truncate", size, path] => {
                 let size = parse_size(&String::from_utf8_lossy(size))?;
@@ -137,7 +159,18 @@ impl<'a> Editor<'a> {
     }
 
     fn find(&self, path: &[u8]) -> Result<Ino, Failure> {
-        self.fs.resolve(path).context(text::name(path))
+        find_path(self.fs, path).map(|(ino, _)| ino)
+    }
+
+    fn change_mode(&self, mode: &[u8], path: &[u8]) -> Result<(), Failure> {
+        let ino = self.find(path)?;
+        let attr = self.fs.attr(ino)?;
+        let text = String::from_utf8_lossy(mode);
+        let changed = mode::changed(&text, attr.permissions, attr.kind == FileKind::Directory);
+        let wrong = || Failure::new(format!("`{text}` is not a mode")).hint("e.g. 755 or u+x,go-w");
+        let permissions = Some(changed.ok_or_else(wrong)?);
+        let changes = SetAttr { permissions, ..SetAttr::default() };
+        Ok(self.fs.set_attr(ino, &changes, now())?)
     }
 
     /// The directory and the name of a path; the last component need not exist.
@@ -158,6 +191,49 @@ impl<'a> Editor<'a> {
             }
             _ => self.place(path),
         }
+    }
+
+    fn make_node(&self, path: &[u8], kind: &[u8], numbers: &[&[u8]]) -> Result<(), Failure> {
+        let kind = match (kind, numbers) {
+            (b"p", []) => NewKind::Fifo,
+            (b"b" | b"c" | b"u", [major, minor]) => {
+                let number = |word| number::<u32>(word, "a device number");
+                let (major, minor) = (number(major)?, number(minor)?);
+                if kind == b"b" {
+                    NewKind::BlockDevice(major, minor)
+                } else {
+                    NewKind::CharDevice(major, minor)
+                }
+            }
+            _ => {
+                return Err(Failure::new("expected PATH p, or PATH b|c MAJOR MINOR"));
+            }
+        };
+        self.create(path, kind, 0o644)
+    }
+
+    fn remove_all(&self, words: &[&[u8]]) -> Result<(), Failure> {
+        let is_option = |word: &&&[u8]| word.starts_with(b"-") && word.len() > 1;
+        let options = words.iter().take_while(is_option).count();
+        let letters: Vec<u8> =
+            words[..options].iter().flat_map(|word| word[1..].to_vec()).collect();
+        if let Some(letter) = letters.iter().find(|letter| !b"rRf".contains(letter)) {
+            let letter = char::from(*letter);
+            return Err(Failure::new(format!("rm: no option `{letter}`")).hint("-r, -f"));
+        }
+        if options == words.len() {
+            return Err(Failure::new("rm: which file?"));
+        }
+        let recursive = letters.iter().any(|letter| matches!(letter, b'r' | b'R'));
+        let force = letters.contains(&b'f');
+        for path in &words[options..] {
+            // With -f, what does not exist is removed already.
+            if force && self.find(path).is_err() {
+                continue;
+            }
+            self.remove(path, recursive)?;
+        }
+        Ok(())
     }
 
     fn create(&self, path: &[u8], kind: NewKind<'_>, permissions: u32) -> Result<(), Failure> {
@@ -252,6 +328,25 @@ impl<'a> Editor<'a> {
         entries.iter().try_for_each(|entry| self.list_one(entry.ino, &entry.name))
     }
 
+    fn list_long(&mut self, path: &[u8]) -> Result<(), Failure> {
+        let ino = self.find(path)?;
+        let mut entries = match self.fs.attr(ino)?.kind {
+            FileKind::Directory => self.fs.entries(ino)?,
+            _ => return self.write_long(&[Entry::of(self.fs, ino, path)]),
+        };
+        entries.sort_by(|one, two| one.name.cmp(&two.name));
+        let entries: Vec<Entry> =
+            entries.iter().map(|entry| Entry::of(self.fs, entry.ino, &entry.name)).collect();
+        self.write_long(&entries)
+    }
+
+    fn write_long(&mut self, entries: &[Entry]) -> Result<(), Failure> {
+        for line in long_lines(entries, Style::PLAIN) {
+            writeln!(self.output, "{line}")?;
+        }
+        Ok(())
+    }
+
     fn list_one(&mut self, ino: Ino, name: &[u8]) -> Result<(), Failure> {
         let attr = self.fs.attr(ino)?;
         let (letter, bits) = (attr.kind.letter(), attr.permissions);
@@ -263,75 +358,8 @@ impl<'a> Editor<'a> {
 
     fn print(&mut self, path: &[u8]) -> Result<(), Failure> {
         let ino = self.find(path)?;
-        copy_out(self.fs, ino, &mut self.output).context(text::name(path))
+        copy_out(self.fs, ino, &mut self.output).context(text::name(path)).map(drop)
     }
-
-    /// Copies a file or a folder's content in.
-    pub(crate) fn put(&mut self, source: &Path, dest: &[u8]) -> Result<PutReport, Failure> {
-        let meta = source.symlink_metadata().context(source.display())?;
-        let options = ReadOptions::default();
-        let report = if meta.is_dir() {
-            let (tree, findings) = dir::read(source, &options)?;
-            self.findings.append(findings);
-            into_fs(self.fs, self.make_path(dest)?, &tree, now())?
-        } else {
-            let (dir, name) = self.place_or_into(dest, source.as_os_str().as_bytes())?;
-            let (node, findings) = dir::read_node(source, &options)?;
-            self.findings.append(findings);
-            node_into_fs(self.fs, dir, name, node, now())?
-        };
-        let files = text::count(report.files, "file", "files");
-        let directories = text::count(report.directories, "directory", "directories");
-        let bytes = text::count(report.bytes, "byte", "bytes");
-        writeln!(self.output, "{files}, {directories}, {bytes}")?;
-        Ok(report)
-    }
-
-    /// Copies a file or a directory out.
-    pub(crate) fn get(&mut self, source: &[u8], dest: &Path) -> Result<(), Failure> {
-        let ino = self.find(source)?;
-        let options = ExtractOptions { force: true, ..ExtractOptions::default() };
-        match self.fs.attr(ino)?.kind {
-            FileKind::Directory => {
-                let report = to_dir(self.fs, ino, dest, &options, &|_| {})?;
-                self.findings.append(report.findings);
-                Ok(())
-            }
-            FileKind::Regular => {
-                let mut file = destination(dest)?;
-                copy_out(self.fs, ino, &mut file).context(dest.display())?;
-                if file.metadata().context(dest.display())?.is_file() {
-                    let file = file.as_fd();
-                    self.findings.append(attributes_to(self.fs, ino, file, source, &options)?);
-                }
-                Ok(())
-            }
-            kind => {
-                let name = text::name(source);
-                Err(Failure::new(format!("{name}: a single {kind:?} is not copied out")))
-            }
-        }
-    }
-}
-
-fn copy_out(fs: &dyn WritableFileSystem, ino: Ino, to: &mut dyn Write) -> Result<(), Failure> {
-    let mut buf = vec![0; 1 << 16];
-    let mut at = 0;
-    loop {
-        let count = fs.read(ino, at, &mut buf)?;
-        if count == 0 {
-            return Ok(());
-        }
-        to.write_all(&buf[..count])?;
-        at += count as u64;
-    }
-}
-
-/// The file of the host that is copied to, private until its attributes are set.
-fn destination(path: &Path) -> Result<File, Failure> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path).context(path.display())
 }
 
 /// The wall clock.
@@ -380,6 +408,14 @@ mod tests {
                 "truncate 2 a/b/x",
                 "cat a/b/c/y",
                 "touch new",
+                "chmod u+w,o-x a/b/x",
+                "mknod n c 5 1",
+                "mknod p p",
+                "cp -r a a/copy",
+                "cp a/b/x new",
+                "ls -l",
+                "rm -rf p /none",
+                "rm -f n",
                 "sync",
                 &get,
                 "rm l",
@@ -390,21 +426,45 @@ mod tests {
         let printed = printed.unwrap();
         assert!(printed.starts_with("1 file, 2 directories, 4 bytes\nte"), "{printed}");
         assert!(printed.ends_with(" new\n"), "{printed}");
+        assert!(
+            printed.contains("crw-r--r-- 1 0 0 5,1 ") && printed.contains("-rws--x--- 1 7 8 "),
+            "{printed}"
+        );
         assert_eq!(fs.inode_count(), 2);
         assert_eq!(std::fs::read(out.join("b/x")).unwrap(), b"te");
         assert!(out.join("b/sub").is_dir());
+        assert_eq!(std::fs::read(out.join("copy/b/c/y")).unwrap(), b"te");
+        assert!(!out.join("copy/copy").exists());
     }
 
     #[test]
     fn wrong_commands_are_told() {
         let fs = ModelFs::default();
-        for line in
-            ["fly", "mkdir", "chmod 9 /", "chown x /", "cat /none", "rm /", "put /nonexistent /a"]
-        {
+        for line in [
+            "fly",
+            "mkdir",
+            "chmod 9 /",
+            "chown x /",
+            "cat /none",
+            "rm /",
+            "put /nonexistent /a",
+            "rm -x /",
+            "rm -r",
+            "mknod a c",
+            "mknod a q 1 1",
+            "cp / /a",
+            "chmod",
+            "ls -x /",
+        ] {
             assert!(script(&fs, &[line]).is_err(), "{line}");
         }
         script(&fs, &["mkdir a", "mkdir a/b"]).unwrap();
         assert!(script(&fs, &["rm a"]).is_err());
+        script(&fs, &["touch f", "ln f g"]).unwrap();
+        for line in ["cp f f", "cp f g", "cp a c"] {
+            assert!(script(&fs, &[line]).is_err(), "{line}");
+        }
+        script(&fs, &["rm f g"]).unwrap();
         assert_eq!(fs.entries(1).unwrap().len(), 1);
     }
 }

@@ -1,19 +1,24 @@
-//! A line of a script taken apart as a shell would: words, quotes, backslashes, comments.
+//! A line of a script taken apart as a shell would: words, quotes, backslashes, comments. Outside
+//! single quotes the escapes in which names are printed are read back, too.
 
 use crate::failure::Failure;
+use crate::text;
 
 /// The words of a line.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
     let mut quote = None;
-    let mut bytes = line.iter().copied();
-    while let Some(byte) = bytes.next() {
+    let mut rest = line;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
         match (quote, byte) {
             (Some(open), byte) if byte == open => quote = None,
             (Some(b'"') | None, b'\\') => {
-                let next = bytes.next().ok_or_else(|| Failure::new("ends with a backslash"))?;
-                word.get_or_insert_default().push(next);
+                let next = rest.first().ok_or_else(|| Failure::new("ends with a backslash"))?;
+                let (meant, len) = text::escape(rest).unwrap_or_else(|| (vec![*next], 1));
+                word.get_or_insert_default().extend(meant);
+                rest = &rest[len..];
             }
             (None, b'"' | b'\'') => {
                 quote = Some(byte);
@@ -46,6 +51,7 @@ mod tests {
         assert_eq!(words("ls # all"), ["ls"]);
         assert_eq!(words("ls a#b"), ["ls", "a#b"]);
         assert_eq!(words(""), Vec::<String>::new());
+        assert_eq!(words(r#"a\u{1b}\n "b\x41" 'c\n' \q"#), ["a\x1b\n", "bA", "c\\n", "q"]);
         assert!(split(b"a \"b").is_err());
         assert!(split(b"a \\").is_err());
     }

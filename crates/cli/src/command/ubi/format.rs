@@ -60,9 +60,9 @@ pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failur
     let blocks = text::count(u64::from(report.formatted), "block", "blocks");
     session.remark(&format!(
         "{blocks} formatted, {} of them with their erase counter kept; {} bad, {} of them new",
-        report.counters_kept,
-        report.bad + report.newly_bad,
-        report.newly_bad
+        text::grouped(u64::from(report.counters_kept)),
+        text::grouped(u64::from(report.bad + report.newly_bad)),
+        text::grouped(u64::from(report.newly_bad))
     ));
     Ok(())
 }

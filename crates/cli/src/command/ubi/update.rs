@@ -4,6 +4,7 @@ use super::{open, settle};
 use crate::args::FlashTargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use crate::target::Place;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -23,6 +24,10 @@ pub(super) struct UpdateArgs {
 
 /// Updates.
 pub(super) fn run(args: &UpdateArgs, session: &mut Session) -> Result<(), Failure> {
+    if let Some(content) = &args.content {
+        session.reads(content);
+        session.inputs().refuse(&Place::parse(&args.flash.target)?.path)?;
+    }
     let (flash, ubi) = open(&args.flash)?;
     let info = flash.named_volume(&ubi)?;
     let (len, content) = match &args.content {

@@ -1,0 +1,118 @@
+//! Copies within the image, and the content of a file.
+
+use super::{Editor, now};
+use crate::failure::{Context, Failure};
+use crate::text;
+use eraseblock_vfs::{FileKind, Ino, NewInode, NewKind, SetAttr, WritableFileSystem, XattrMode};
+use std::collections::HashSet;
+use std::io::Write;
+
+impl Editor<'_> {
+    /// Copies within the image: a file or, with `recursive`, a directory and what is below it.
+    pub(super) fn copy(&self, from: &[u8], to: &[u8], recursive: bool) -> Result<(), Failure> {
+        let ino = self.find(from)?;
+        let (dir, name) = self.place_or_into(to, from)?;
+        let is_directory = self.fs.attr(ino)?.kind == FileKind::Directory;
+        if is_directory && !recursive {
+            return Err(Failure::new("is a directory").hint("cp -r").context(text::name(from)));
+        }
+        match self.fs.lookup(dir, name) {
+            Err(_) => {}
+            // Removing the destination would remove what is to be copied.
+            Ok(existing) if existing == ino => {
+                let message = format!("is the same file as {}", text::name(from));
+                return Err(Failure::new(message).context(text::name(to)));
+            }
+            Ok(_) if is_directory => {
+                return Err(Failure::new("exists already").context(text::name(to)));
+            }
+            Ok(_) => self.fs.unlink(dir, name, now()).context(text::name(to))?,
+        }
+        let mut made = HashSet::new();
+        let mut waiting = vec![(ino, dir, name.to_vec())];
+        while let Some((ino, dir, name)) = waiting.pop() {
+            let copy = self.copy_one(ino, dir, &name).context(text::name(&name))?;
+            made.insert(copy);
+            if self.fs.attr(ino)?.kind != FileKind::Directory {
+                continue;
+            }
+            for entry in self.fs.entries(ino)? {
+                // A directory that is copied into itself is not copied without end.
+                if !made.contains(&entry.ino) {
+                    waiting.push((entry.ino, copy, entry.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies one inode with its attributes, without what is below it.
+    fn copy_one(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Ino, Failure> {
+        let attr = self.fs.attr(ino)?;
+        let target;
+        let kind = match attr.kind {
+            FileKind::Regular => NewKind::Regular,
+            FileKind::Directory => NewKind::Directory,
+            FileKind::Symlink => {
+                target = self.fs.read_link(ino)?;
+                NewKind::Symlink(&target)
+            }
+            FileKind::BlockDevice => NewKind::BlockDevice(attr.rdev.0, attr.rdev.1),
+            FileKind::CharDevice => NewKind::CharDevice(attr.rdev.0, attr.rdev.1),
+            FileKind::Fifo => NewKind::Fifo,
+            FileKind::Socket => NewKind::Socket,
+        };
+        let (permissions, uid, gid) = (attr.permissions, attr.uid, attr.gid);
+        let copy = self.fs.create(dir, name, &NewInode { kind, permissions, uid, gid }, now())?;
+        if attr.kind == FileKind::Regular {
+            let mut to = At { fs: self.fs, ino: copy, offset: 0 };
+            copy_out(self.fs, ino, &mut to)?;
+        }
+        for name in self.fs.list_xattrs(ino)? {
+            let value = self.fs.xattr(ino, &name)?;
+            self.fs.set_xattr(copy, &name, &value, XattrMode::Either, now())?;
+        }
+        let times =
+            SetAttr { atime: Some(attr.atime), mtime: Some(attr.mtime), ..SetAttr::default() };
+        self.fs.set_attr(copy, &times, now())?;
+        Ok(copy)
+    }
+}
+
+/// A regular file of the image that is written front to back.
+struct At<'a> {
+    fs: &'a dyn WritableFileSystem,
+    ino: Ino,
+    offset: u64,
+}
+
+impl Write for At<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.fs.write(self.ino, self.offset, bytes, now());
+        written.map_err(std::io::Error::other)?;
+        self.offset += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Copies the content of a file; returns its length.
+pub(super) fn copy_out(
+    fs: &dyn WritableFileSystem,
+    ino: Ino,
+    to: &mut dyn Write,
+) -> Result<u64, Failure> {
+    let mut buf = vec![0; 1 << 16];
+    let mut at = 0;
+    loop {
+        let count = fs.read(ino, at, &mut buf)?;
+        if count == 0 {
+            return Ok(at);
+        }
+        to.write_all(&buf[..count])?;
+        at += count as u64;
+    }
+}

@@ -1,0 +1,191 @@
+//! Examples of every command line: shown by `--help` and in the manual pages.
+
+/// A command line, and what it is for.
+pub(crate) type Example = (&'static str, &'static str);
+
+/// The examples of a command, by its words without `eraseblock`, or by the name of a classic tool.
+pub(crate) fn of(command: &str) -> &'static [Example] {
+    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+}
+
+/// All examples.
+pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "info",
+        &[
+            ("eraseblock info board.ubi", "What is in this image?"),
+            ("eraseblock info dump.bin --json | jq '.volumes[].name'", "The same for a program"),
+        ],
+    ),
+    ("ls", &[("eraseblock ls -l board.ubi:rootfs /etc", "A directory of the volume `rootfs`")]),
+    ("tree", &[("eraseblock tree board.ubi:rootfs --depth 2", "Two levels of directories")]),
+    ("stat", &[("eraseblock stat board.ubi:rootfs /bin/true", "All attributes of a file")]),
+    (
+        "cat",
+        &[
+            ("eraseblock cat board.ubi:rootfs /etc/motd", "A file"),
+            ("eraseblock cat board.ubi:env > env.bin", "The raw content of a volume"),
+        ],
+    ),
+    (
+        "extract",
+        &[
+            ("eraseblock extract board.ubi out", "All volumes into a folder"),
+            ("eraseblock extract board.ubi:rootfs etc-only /etc", "One directory of one volume"),
+            (
+                "eraseblock extract board.ubi:rootfs --tar - | zstd > rootfs.tar.zst",
+                "An archive with owners and devices, without root",
+            ),
+            (
+                "eraseblock extract dump.bin:rootfs saved --keep-damaged",
+                "Everything that can be read, with zeros for the rest",
+            ),
+        ],
+    ),
+    (
+        "mount",
+        &[
+            ("eraseblock mount board.ubi:rootfs mnt", "Look into an image"),
+            (
+                "eraseblock mount board.ubi:rootfs mnt --rw --size 128MiB",
+                "Change it, as on a flash of 128 MiB",
+            ),
+            ("eraseblock mount mnt --stats", "What the mount has written"),
+        ],
+    ),
+    ("umount", &[("eraseblock umount mnt", "End the mount and wait for the image")]),
+    (
+        "serve nfs",
+        &[("eraseblock serve nfs board.ubi:rootfs --listen 127.0.0.1:11111", "Until Ctrl-C")],
+    ),
+    (
+        "mkfs ubifs",
+        &[
+            (
+                "eraseblock mkfs ubifs rootfs -o root.ubifs --flash W29N01HV --compressor zstd",
+                "For the whole of a chip of the part database",
+            ),
+            (
+                "eraseblock mkfs ubifs rootfs.tar.xz -o root.ubifs --leb 126976 --min-io 2048 --max-lebs 400",
+                "From an archive, with the sizes of the volume",
+            ),
+            (
+                "eraseblock mkfs ubifs rootfs -o root.ubifs --flash W29N01HV --preflight",
+                "How large will it be?",
+            ),
+        ],
+    ),
+    (
+        "mkfs jffs2",
+        &[
+            ("eraseblock mkfs jffs2 rootfs -o root.jffs2 --peb 64KiB --pad", "For NOR flash"),
+            (
+                "eraseblock mkfs jffs2 rootfs -o root.jffs2 --peb 128KiB --page 2048 --summary",
+                "For NAND flash, to be mounted quickly",
+            ),
+        ],
+    ),
+    (
+        "build",
+        &[
+            ("eraseblock build board.toml -o board.ubi", "An image as the layout file says"),
+            ("eraseblock build board.toml -o board.ubi --preflight", "Does everything fit?"),
+        ],
+    ),
+    (
+        "put",
+        &[
+            ("eraseblock put board.ubi:rootfs motd /etc/motd --size 128MiB", "A file"),
+            ("eraseblock put board.jffs2 overlay /", "What is in a folder"),
+        ],
+    ),
+    (
+        "get",
+        &[
+            ("eraseblock get board.ubi:rootfs /etc/motd motd", "A file"),
+            ("eraseblock get board.ubi:rootfs /etc etc --force", "A directory, over an old copy"),
+        ],
+    ),
+    (
+        "edit",
+        &[
+            (
+                "eraseblock edit board.ubi:rootfs -c 'rm -rf /var/log' -c 'chmod u+x /bin/tool'",
+                "Two changes",
+            ),
+            ("eraseblock edit board.jffs2 < changes.txt", "A script, one command on a line"),
+        ],
+    ),
+    ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
+    ("chip parts", &[("eraseblock chip parts winbond", "The parts of one vendor")]),
+    (
+        "chip new",
+        &[
+            ("eraseblock chip new board.chip --part W25N01GV", "A part of the database"),
+            (
+                "eraseblock chip new small.chip --size 8MiB --peb 16KiB --page 512 --bad 3,77",
+                "Any other, with two bad blocks",
+            ),
+        ],
+    ),
+    (
+        "chip export",
+        &[("eraseblock chip export board.chip board.bin --oob", "As a programmer reads it")],
+    ),
+    ("chip import", &[("eraseblock chip import board.chip dump.bin", "As a programmer writes it")]),
+    ("chip stats", &[("eraseblock chip stats board.chip", "Operations and wear so far")]),
+    (
+        "chip cut",
+        &[(
+            "eraseblock chip cut board.chip --after 100 --program P2half",
+            "Cut the power at the 101st write",
+        )],
+    ),
+    (
+        "chip age",
+        &[(
+            "eraseblock chip age board.chip --leak 20 --pass 1000000",
+            "Bits leak, and time passes",
+        )],
+    ),
+    ("ubi format", &[("eraseblock ubi format board.chip", "Empty UBI, erase counters kept")]),
+    ("ubi mkvol", &[("eraseblock ubi mkvol board.chip rootfs --size 40MiB", "A dynamic volume")]),
+    ("ubi rmvol", &[("eraseblock ubi rmvol board.chip old older", "Two volumes")]),
+    ("ubi rsvol", &[("eraseblock ubi rsvol board.chip rootfs --all", "All that is free")]),
+    ("ubi rename", &[("eraseblock ubi rename board.chip a b b a", "Two volumes swap their names")]),
+    ("ubi update", &[("eraseblock ubi update board.chip:rootfs root.ubifs", "New content")]),
+    ("ubi wear", &[("eraseblock ubi wear board.chip", "Erase counters as a histogram")]),
+    (
+        "lab powercut",
+        &[
+            (
+                "eraseblock lab powercut --target ubifs --budget 1m",
+                "A minute of power cuts, judged",
+            ),
+            ("eraseblock lab powercut --target ubi --chip mini --states 5000", "On one chip"),
+        ],
+    ),
+    ("lab replay", &[("eraseblock lab replay ubi/mini/1@57.P3", "One state again")]),
+    ("lab figures", &[("eraseblock lab figures --target fs", "UBIFS and JFFS2 side by side")]),
+    (
+        "completions",
+        &[("eraseblock completions bash > /etc/bash_completion.d/eraseblock", "For all users")],
+    ),
+    ("man", &[("eraseblock man man1 && man -l man1/eraseblock.1", "Write the pages, read one")]),
+    (
+        "mkfs.ubifs",
+        &[(
+            "mkfs.ubifs -r rootfs -m 2048 -e 126976 -c 400 -x zstd -o root.ubifs",
+            "A bare image; `ubinize` puts it into a volume",
+        )],
+    ),
+    (
+        "ubinize",
+        &[("ubinize -p 128KiB -m 2048 -o board.ubi board.ini", "The volumes of the ini file")],
+    ),
+    (
+        "mkfs.jffs2",
+        &[("mkfs.jffs2 -r rootfs -e 128KiB -l -n --pad -o root.jffs2", "Little-endian, padded")],
+    ),
+    ("sumtool", &[("sumtool -i root.jffs2 -o root.sum.jffs2 -e 128KiB -p", "With summaries")]),
+];
