@@ -100,7 +100,7 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     args.options.append_to.iter().for_each(|path| session.reads(path));
     let tree = source::load(&args.source, &adjustments, &args.output, session)?;
     if args.preflight {
-        let report = builder::jffs2::build(&tree, &options, &mut io::sink(), session)?;
+        let report = builder::jffs2::build(&tree, &options, &mut std::io::sink(), session)?;
         let summary = builder::jffs2::Summary::of(&report);
         session.remark(&format!("preflight: {}: fits", summary.line()));
         return if session.options.json { session.json(&summary) } else { Ok(()) };
