@@ -16,7 +16,7 @@ help:
 	@echo "make cuts    power cuts of every layer, judged (part of the tests; after a release build)"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
-	@echo "make bench   compare with the peer tools side by side"
+	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
 
@@ -78,7 +78,7 @@ demo:
 bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
-	target/release/xtask bench
+	target/release/xtask bench $(if $(STRICT),--strict)
 
 fuzz:
 	./fuzz/run.sh

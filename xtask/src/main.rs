@@ -22,8 +22,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
                                    real Linux judges what is written and read here
-  bench [--tree DIR] [--rounds N] [--only PART]
-                                   our command against its peers in one run
+  bench [--tree DIR] [--rounds N] [--only PART] [--strict]
+                                   our command against its peers in one run; --strict fails when
+                                   a figure is missed
   cuts [--only LAYER]              power cuts of UBI, JFFS2 and UBIFS, judged
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
