@@ -10,6 +10,7 @@ mod mutate;
 mod oracle;
 mod posix;
 mod subject;
+mod suite;
 mod tidy;
 mod turns;
 
@@ -21,15 +22,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
+         [--rounds N] [--prepare]
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
-  cuts [--only LAYER]              power cuts of UBI, JFFS2 and UBIFS, judged
+  cuts [--only LAYER] [--full] [--bin FILE]
+                                   power cuts of UBI, JFFS2 and UBIFS, judged
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
   subject ...                      what the oracle judges and the command cannot show
+  test [--full] [--list]           every step of make test or make test-full, with times and counts
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         "cuts" => cuts::run(rest),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
+        "test" => suite::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {
