@@ -4,6 +4,7 @@
 mod bench;
 mod command;
 mod cuts;
+mod dist;
 mod guest;
 mod kernel;
 mod mutate;
@@ -29,6 +30,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    a figure is missed
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
+  dist                             a static program and what belongs to it, in target/dist
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
         "cuts" => cuts::run(rest),
+        "dist" => dist::run(),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
         "test" => suite::run(rest),

@@ -200,6 +200,25 @@ fn blocks() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![few, any, copies]
 }
 
+/// The tables of the dense encoders are emptied once in several blocks: more blocks than their
+/// positions can count, each like those before it and none the same.
+#[test]
+fn many_blocks_before_do_not_matter() {
+    let letters: Vec<u8> = noise(300_000).into_iter().map(|byte| byte & 0x1F).collect();
+    for spec in SPECS {
+        let mut compressor = Compressor::new(spec).unwrap();
+        let mut out = Vec::new();
+        for (number, block) in letters.chunks(4093).enumerate() {
+            compressor.compress(block, &mut out).unwrap();
+            assert_eq!(out, compressed(spec, block), "{spec:?}, block {number}");
+        }
+        for block in [&letters[..MAX_BLOCK], &letters[MAX_BLOCK..][..MAX_BLOCK], &letters[..1]] {
+            compressor.compress(block, &mut out).unwrap();
+            assert_eq!(out, compressed(spec, block), "{spec:?}, {} bytes", block.len());
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn round_trips_of_any_block(block in blocks()) {

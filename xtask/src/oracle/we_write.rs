@@ -168,7 +168,7 @@ fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Resul
 
 /// Turns of each side. Those with out-of-band areas take their time.
 fn rounds(game: &Game, case: &Case) -> u32 {
-    if case.played.has_oob() { game.rounds / 2 } else { game.rounds }
+    if case.played.has_oob() { game.rounds.div_ceil(2) } else { game.rounds }
 }
 
 fn batch_case(game: &Game, case: &Case) -> BatchCase {

@@ -90,7 +90,7 @@ const ROWS: [Row; 14] = [
     },
     Row {
         name: "oracle",
-        short: "{xtask} oracle --bin {bin} --rounds 4",
+        short: "{xtask} oracle --bin {bin} --rounds 3",
         full: "{xtask} oracle --bin {bin}",
         after: &["guest"],
         counts: counts::last_line,
