@@ -35,7 +35,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
   subject ...                      what the oracle judges and the command cannot show
-  test [--full] [--list]           every step of make test or make test-full, with times and counts
+  test [--full] [--list] [--only STEP]
+                                   every step of make test or make test-full, with times and counts
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ mod plan;
 mod step;
 
 use crate::command::repository;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use plan::Step;
 use std::fmt::Write as _;
 use std::fs;
@@ -42,13 +42,14 @@ struct Outcome {
 }
 
 /// Runs the steps of `make test`, or with `--full` those of `make test-full`. `--list` prints what
-/// would be run; `--since SECONDS`, seconds since 1970, is when the run began that this is part of.
+/// would be run; `--only STEP` runs one, what it needs left aside; `--since SECONDS`, seconds since 1970, is when the run began that this is part of.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (mut is_full, mut is_listed, mut since) = (false, false, Duration::ZERO);
-    let mut rest = args.iter();
+    let (mut only, mut rest) = (None, args.iter());
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--full" => is_full = true,
+            "--only" => only = Some(rest.next().context("--only needs a value")?),
             "--list" => is_listed = true,
             "--since" => {
                 let begun: u64 = rest.next().context("--since needs a value")?.parse()?;
@@ -57,7 +58,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
             other => bail!("unknown argument {other}"),
         }
     }
-    let steps = plan::steps(is_full)?;
+    let mut steps = plan::steps(is_full)?;
+    steps.retain(|step| only.is_none_or(|only| step.name == only));
+    ensure!(!steps.is_empty(), "no step is called that (hint: --list)");
     if is_listed {
         steps.iter().for_each(|step| println!("{:<8} {}", step.name, step.command.join(" ")));
         return Ok(true);
