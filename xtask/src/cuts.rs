@@ -32,9 +32,9 @@ const LAYERS: [Layer; 3] = [
         target: "jffs2",
         least: [30_000, 100_000],
         campaigns: &[
-            Campaign("--chip nand --sequences single --thorough", ["--every 8", ""]),
-            Campaign("--chip nosum --sequences single --thorough", ["--every 8", ""]),
-            Campaign("--chip nor --sequences single --thorough", ["--every 8", ""]),
+            Campaign("--chip nand --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nosum --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nor --sequences single --thorough", ["--every 5", ""]),
             Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nor --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nand --sequences random", ["--states 1000", "--states 3000"]),
@@ -52,9 +52,10 @@ const LAYERS: [Layer; 3] = [
                 "--chip mini --sequences pair --nested 211",
                 ["--states 5000", "--states 50000"],
             ),
+            // Few states of each sequence, but of many: what happens now and then is seen in these.
             Campaign(
-                "--chip mini-tight --sequences aged --every 7 --nested 211 --thorough",
-                ["--states 8000", "--states 50000"],
+                "--chip mini-tight --sequences aged --thorough",
+                ["--every 31 --nested 2003 --states 6000", "--every 7 --nested 211 --states 50000"],
             ),
             Campaign(
                 "--chip mini-tight --sequences aged --every 11 --nested 2003 --seed 11040",

@@ -86,6 +86,7 @@ impl Checks {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 struct Options {
     only: Option<String>,
     list: bool,

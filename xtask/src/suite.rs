@@ -62,7 +62,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     steps.retain(|step| only.is_none_or(|only| step.name == only));
     ensure!(!steps.is_empty(), "no step is called that (hint: --list)");
     if is_listed {
-        steps.iter().for_each(|step| println!("{:<8} {}", step.name, step.command.join(" ")));
+        for step in &steps {
+            println!("{:<8} {}", step.name, step.command.join(" "));
+        }
         return Ok(true);
     }
     let logs = repository().join("target/test-logs");
