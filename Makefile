@@ -69,7 +69,7 @@ target/tools/bin/pjdfstest:
 
 # Needs no root and nothing but a Rust toolchain.
 demo:
-	$(CARGO) build --quiet --release --package eraseblock
+	$(CARGO) build --quiet --profile demo --package eraseblock
 	./demo.sh
 
 bench: setup
