@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup demo test test-posix bench fuzz cuts deny advisories
+.PHONY: help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -10,13 +10,18 @@ POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs squashfs-tools
 
+# One build for all steps of the tests. What serves a debugger and the next build only is left out.
+TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
-	@echo "make test    everything a change must pass"
-	@echo "make cuts    power cuts of every layer, judged (part of the tests; after a release build)"
+	@echo "make test    everything a change must pass, with times and counts (cargo xtask test --list)"
+	@echo "make test-full   the same with all repetitions and states, on the release build"
+	@echo "make cuts    power cuts of every layer, judged, with all states"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
-	@echo "make bench   compare with the peer tools side by side"
+	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
+	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
 
@@ -39,26 +44,17 @@ endef
 setup:
 	$(call install,$(PACKAGES))
 
-test: setup
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps
-	$(CARGO) test --quiet --workspace
-	$(CARGO) xtask tidy
-	$(MAKE) target/tools/bin/pjdfstest
+test test-full: setup
 	$(call install,$(POSIX_PACKAGES))
-	$(CARGO) build --quiet --package eraseblock
-	$(CARGO) build --quiet --package eraseblock-fuse --example model
-	$(CARGO) xtask posix --short
-	$(MAKE) deny
-	$(CARGO) build --quiet --release --package eraseblock --package xtask
-	target/release/xtask mutate --count 100000
-	$(MAKE) cuts
-	target/release/xtask oracle
+	@begun=$$(date +%s); export $(TEST_BUILD); $(CARGO) build --quiet --package xtask && \
+	    target/debug/xtask test --since $$begun $(if $(filter test-full,$@),--full)
+
+tools: target/tools/bin/pjdfstest
 
 # Power cuts of each layer, all judged; the bugs planted in it must be found.
 cuts:
-	target/release/xtask cuts
+	$(CARGO) build --quiet --release --package eraseblock
+	$(CARGO) xtask cuts --full
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest
@@ -67,18 +63,26 @@ test-posix: setup target/tools/bin/pjdfstest
 	$(CARGO) build --quiet --package eraseblock-fuse --example model
 	$(CARGO) xtask posix
 
+# They mostly wait for the mounts that they judge.
 target/tools/bin/pjdfstest:
-	$(CARGO) install --quiet pjdfstest@0.2.2 fsx@0.3.2 --locked --root target/tools
+	$(CARGO) install --quiet --debug pjdfstest@0.2.2 fsx@0.3.2 --locked --root target/tools
 
 # Needs no root and nothing but a Rust toolchain.
 demo:
-	$(CARGO) build --quiet --release --package eraseblock
+	$(CARGO) build --quiet --profile demo --package eraseblock
 	./demo.sh
 
 bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
-	target/release/xtask bench
+	target/release/xtask bench $(if $(STRICT),--strict)
+
+# One static program that runs anywhere, and what belongs to it, in target/dist; the same bytes for
+# the same commit.
+dist:
+	$(call install,musl-tools binutils)
+	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
+	$(CARGO) xtask dist
 
 fuzz:
 	./fuzz/run.sh

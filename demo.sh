@@ -2,7 +2,7 @@
 # The main job in one run: a real folder becomes a UBI image, and the image a folder again. No root.
 set -euo pipefail
 cd "$(dirname "$0")"
-eraseblock=$PWD/target/release/eraseblock
+eraseblock=$PWD/target/demo/eraseblock
 folder=${1:-/usr/share/doc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
-//! `cargo xtask cuts`: power cuts of every layer, judged by the laboratory of the release build, and
-//! the hunts for the bugs planted in it.
+//! `cargo xtask cuts`: power cuts of every layer, judged by the laboratory of the command, and the
+//! hunts for the bugs planted in it.
 //!
 //! A layer passes when no state broke a rule, every bug was found, and enough states were judged:
 //! a campaign that shrinks by mistake is a failure, too.
@@ -7,55 +7,83 @@
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What is cut.
 struct Layer {
     /// As `--target` names it.
     target: &'static str,
-    /// States that all campaigns together must judge.
-    least: u64,
-    /// Arguments of each campaign.
-    campaigns: &'static [&'static str],
+    /// States that all campaigns together must judge: the few of `make test`, and all.
+    least: [u64; 2],
+    campaigns: &'static [Campaign],
 }
+
+/// Arguments of a campaign: those that it always has, and what is added for few and for all states.
+struct Campaign(&'static str, [&'static str; 2]);
 
 const LAYERS: [Layer; 3] = [
     Layer {
         target: "ubi",
-        least: 100_000,
-        campaigns: &["--chip all --states 100000 --nested 512"],
+        least: [20_000, 100_000],
+        campaigns: &[Campaign("--chip all --nested 512", ["--states 20000", "--states 100000"])],
     },
     Layer {
         target: "jffs2",
-        least: 100_000,
+        least: [30_000, 100_000],
         campaigns: &[
-            "--chip nand --sequences single --thorough",
-            "--chip nosum --sequences single --thorough",
-            "--chip nor --sequences single --thorough",
-            "--chip nand --sequences pair --states 14000",
-            "--chip nor --sequences pair --states 14000",
-            "--chip nand --sequences random --states 3000",
-            "--chip nor --sequences random --states 3000",
+            Campaign("--chip nand --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nosum --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nor --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
+            Campaign("--chip nor --sequences pair", ["--states 1400", "--states 14000"]),
+            Campaign("--chip nand --sequences random", ["--states 1000", "--states 3000"]),
+            Campaign("--chip nor --sequences random", ["--states 1000", "--states 3000"]),
         ],
     },
     // Every cut of every single operation, a sample of those of pairs, and of old file systems on
     // which everything happens that a file system does now and then.
     Layer {
         target: "ubifs",
-        least: 200_000,
+        least: [50_000, 200_000],
         campaigns: &[
-            "--chip mini --sequences single --nested 101",
-            "--chip mini --sequences pair --nested 211 --states 50000",
-            "--chip mini-tight --sequences aged --every 7 --nested 211 --states 50000 --thorough",
-            "--chip mini-tight --sequences aged --every 11 --nested 2003 --states 40000 --seed 11040",
-            "--chip mini-big --sequences aged --every 7 --nested 211 --states 5000",
-            "--chip mini-big --sequences aged --every 11 --nested 2003 --states 20000 --seed 12080",
-            "--chip nor --sequences single --every 5 --nested 211",
-            "--chip nor --sequences aged --every 11 --nested 2003 --states 10000 --seed 13010",
-            "--chip nor-wide --sequences aged --every 11 --nested 211 --states 5000",
-            "--chip subpage --sequences single --every 3 --nested 0",
-            "--chip subpage --sequences aged --every 11 --nested 2003 --states 20000 --seed 21000",
-            "--chip large --sequences single --every 5 --nested 0",
+            Campaign("--chip mini --sequences single --nested 101", ["--every 16", ""]),
+            Campaign(
+                "--chip mini --sequences pair --nested 211",
+                ["--states 5000", "--states 50000"],
+            ),
+            // Few states of each sequence, but of many: what happens now and then is seen in these.
+            Campaign(
+                "--chip mini-tight --sequences aged --thorough",
+                ["--every 31 --nested 2003 --states 6000", "--every 7 --nested 211 --states 50000"],
+            ),
+            Campaign(
+                "--chip mini-tight --sequences aged --every 11 --nested 2003 --seed 11040",
+                ["--states 2000", "--states 40000"],
+            ),
+            Campaign(
+                "--chip mini-big --sequences aged --every 7 --nested 211",
+                ["--states 1000", "--states 5000"],
+            ),
+            Campaign(
+                "--chip mini-big --sequences aged --every 11 --nested 2003 --seed 12080",
+                ["--states 1000", "--states 20000"],
+            ),
+            Campaign("--chip nor --sequences single --nested 211", ["--every 80", "--every 5"]),
+            Campaign(
+                "--chip nor --sequences aged --every 11 --nested 2003 --seed 13010",
+                ["--states 1000", "--states 10000"],
+            ),
+            Campaign(
+                "--chip nor-wide --sequences aged --every 11 --nested 211",
+                ["--states 1000", "--states 5000"],
+            ),
+            Campaign("--chip subpage --sequences single --nested 0", ["--every 24", "--every 3"]),
+            Campaign(
+                "--chip subpage --sequences aged --every 11 --nested 2003 --seed 21000",
+                ["--states 1000", "--states 20000"],
+            ),
+            Campaign("--chip large --sequences single --nested 0", ["--every 50", "--every 5"]),
         ],
     },
 ];
@@ -67,40 +95,53 @@ struct Report {
     processor_seconds: f64,
 }
 
-/// Runs every layer, or the one after `--only`.
+/// Runs every layer, or the one after `--only`, with few states or with `--full` all of them, by
+/// the release build or the command after `--bin`.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let only = match args {
-        [] => None,
-        [option, target] if option == "--only" => Some(target.as_str()),
-        _ => bail!("expected nothing or --only and a layer"),
-    };
+    let (mut only, mut extent) = (None, 0);
+    let mut program = command::repository().join("target/release/eraseblock");
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--only" => only = Some(value()?.as_str()),
+            "--bin" => program = value()?.into(),
+            "--full" => extent = 1,
+            other => bail!("unknown argument {other}"),
+        }
+    }
+    ensure!(program.is_file(), "{} is not there: build it first", program.display());
     let layers: Vec<&Layer> =
         LAYERS.iter().filter(|layer| only.is_none_or(|only| only == layer.target)).collect();
     ensure!(!layers.is_empty(), "--only takes ubi, jffs2 or ubifs");
+    let mut judged_in_all = 0;
     let (mut passed, mut failed) = (0, 0);
     for layer in layers {
         let mut states = 0;
-        for campaign in layer.campaigns {
-            let judged = campaign_of(layer, campaign)?;
+        for Campaign(always, added) in layer.campaigns {
+            let campaign = format!("{always} {}", added[extent]);
+            let judged = campaign_of(&program, layer, campaign.trim_end())?;
             states += judged.unwrap_or(0);
             *(if judged.is_some() { &mut passed } else { &mut failed }) += 1;
         }
-        let is_enough = states >= layer.least;
+        judged_in_all += states;
+        let least = layer.least[extent];
+        let is_enough = states >= least;
         let word = if is_enough { "pass" } else { "FAIL" };
-        println!("{word}  {}: {states} states, wanted {}", layer.target, layer.least);
-        let found = laboratory(layer.target)?.arg("--bugs").status()?.success();
+        println!("{word}  {}: {states} states, wanted {least}", layer.target);
+        let found = laboratory(&program, layer.target).arg("--bugs").status()?.success();
         println!("{}  {}: planted bugs", if found { "pass" } else { "FAIL" }, layer.target);
         for is_good in [is_enough, found] {
             *(if is_good { &mut passed } else { &mut failed }) += 1;
         }
     }
-    println!("{passed} passed, {failed} failed");
+    println!("{judged_in_all} states; {passed} passed, {failed} failed");
     Ok(failed == 0)
 }
 
 /// The states a campaign judged; `None` when one of them, or the campaign, was not right.
-fn campaign_of(layer: &Layer, campaign: &str) -> Result<Option<u64>> {
-    let mut command = laboratory(layer.target)?;
+fn campaign_of(program: &Path, layer: &Layer, campaign: &str) -> Result<Option<u64>> {
+    let mut command = laboratory(program, layer.target);
     let done = command.args(campaign.split(' ')).arg("--json").stderr(Stdio::inherit()).output()?;
     let name = format!("{} {campaign}", layer.target);
     if !done.status.success() {
@@ -115,10 +156,8 @@ fn campaign_of(layer: &Layer, campaign: &str) -> Result<Option<u64>> {
     Ok(Some(report.states))
 }
 
-fn laboratory(target: &str) -> Result<Command> {
-    let program = command::repository().join("target/release/eraseblock");
-    ensure!(program.is_file(), "{} is not there: build it first", program.display());
+fn laboratory(program: &Path, target: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["lab", "powercut", "--target", target]).stdin(Stdio::null());
-    Ok(command)
+    command
 }

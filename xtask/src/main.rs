@@ -4,12 +4,14 @@
 mod bench;
 mod command;
 mod cuts;
+mod dist;
 mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
 mod posix;
 mod subject;
+mod suite;
 mod tidy;
 mod turns;
 
@@ -21,14 +23,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: cargo xtask TASK
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
+         [--rounds N] [--prepare]
                                    real Linux judges what is written and read here
-  bench [--tree DIR] [--rounds N] [--only PART]
-                                   our command against its peers in one run
-  cuts [--only LAYER]              power cuts of UBI, JFFS2 and UBIFS, judged
+  bench [--tree DIR] [--rounds N] [--only PART] [--strict]
+                                   our command against its peers in one run; --strict fails when
+                                   a figure is missed
+  cuts [--only LAYER] [--full] [--bin FILE]
+                                   power cuts of UBI, JFFS2 and UBIFS, judged
+  dist                             a static program and what belongs to it, in target/dist
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
   subject ...                      what the oracle judges and the command cannot show
+  test [--full] [--list] [--only STEP]
+                                   every step of make test or make test-full, with times and counts
   tidy                             the rules that neither compiler nor clippy checks";
 
 fn main() -> ExitCode {
@@ -45,8 +53,10 @@ fn main() -> ExitCode {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
         "cuts" => cuts::run(rest),
+        "dist" => dist::run(),
         "mutate" => mutate::run(rest),
         "posix" => posix::run(rest),
+        "test" => suite::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {

@@ -28,8 +28,10 @@ use crate::command::{find_program, repository};
 use crate::guest::Guest;
 use crate::kernel::{Kernel, cache_dir, missing_packages};
 use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Where everything is.
 #[derive(Debug)]
@@ -84,11 +86,14 @@ impl Checks {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 struct Options {
     only: Option<String>,
     list: bool,
     keep: bool,
     fresh: bool,
+    prepare: bool,
+    rounds: Option<u32>,
     ours: Option<PathBuf>,
     builder: mounts_ours::Builder,
 }
@@ -105,16 +110,19 @@ fn options(args: &[String]) -> Result<Options> {
             "--list" => options.list = true,
             "--keep" => options.keep = true,
             "--fresh" => options.fresh = true,
+            "--prepare" => options.prepare = true,
+            "--rounds" => options.rounds = Some(value()?.parse()?),
             other => bail!("unknown argument {other}"),
         }
     }
     Ok(options)
 }
 
-/// `cargo xtask oracle`: false when a check failed.
+/// `cargo xtask oracle`: false when a check failed. `--prepare` only fetches and builds what the
+/// guest is made of; `--rounds N` plays at most so many rounds of a file system written in turns.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = options(args)?;
-    let mut checks = Checks { only: options.only.clone(), ..Checks::default() };
+    let checks = Checks { only: options.only.clone(), ..Checks::default() };
     let mut names = linux_writes::names();
     names.extend(jffs2_writes::names());
     names.extend(we_read::names());
@@ -138,18 +146,64 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     let ours = our_command(options.ours.as_deref(), &names)?;
     let (guest, paths) = machine(ours, options.keep)?;
-    linux_writes::run(&guest, &paths, options.fresh, &mut checks)?;
-    jffs2_writes::run(&guest, &paths, options.fresh, &mut checks)?;
-    we_read::run(&paths, &mut checks);
-    host_devices::run(&guest, &paths, &mut checks)?;
-    host_mounts::run(&guest, &paths, &mut checks)?;
-    ubi_chips::run(&guest, &paths, &mut checks)?;
-    ubi_fastmap::run(&guest, &paths, &mut checks)?;
-    mounts_ours::run(&guest, &paths, options.builder, &mut checks)?;
-    jffs2_ours::run(&guest, &paths, &mut checks)?;
-    we_write::run(&guest, &paths, &mut checks)?;
+    if options.prepare {
+        return Ok(true);
+    }
+    let checks = in_lanes(jobs(&guest, &paths, &options), &checks)?;
     println!("{} passed, {} failed", checks.passed, checks.failed);
     Ok(checks.failed == 0)
+}
+
+/// Checks that share guests.
+type Job<'a> = Box<dyn FnOnce(&mut Checks) -> Result<()> + Send + 'a>;
+
+/// Guests at a time: each mostly keeps one processor busy, and has 2 GiB of memory.
+const LANES: usize = 2;
+
+/// All jobs, those that take longest first.
+fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job<'a>> {
+    let rounds = options.rounds.unwrap_or(u32::MAX);
+    vec![
+        Box::new(move |checks| {
+            linux_writes::run(guest, paths, options.fresh, checks)?;
+            jffs2_writes::run(guest, paths, options.fresh, checks)?;
+            // It reads what these wrote.
+            we_read::run(paths, checks);
+            Ok(())
+        }),
+        Box::new(move |checks| we_write::run(guest, paths, rounds, checks)),
+        Box::new(|checks| mounts_ours::run(guest, paths, options.builder, checks)),
+        Box::new(|checks| ubi_chips::run(guest, paths, checks)),
+        Box::new(|checks| ubi_fastmap::run(guest, paths, checks)),
+        Box::new(|checks| host_devices::run(guest, paths, checks)),
+        Box::new(|checks| host_mounts::run(guest, paths, checks)),
+        Box::new(|checks| jffs2_ours::run(guest, paths, checks)),
+    ]
+}
+
+/// Runs the jobs, [`LANES`] at a time, and adds up their checks.
+fn in_lanes(jobs: Vec<Job<'_>>, checks: &Checks) -> Result<Checks> {
+    let queue = Mutex::new(VecDeque::from(jobs));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let lane = || -> Result<Checks> {
+        let mut mine = Checks { only: checks.only.clone(), ..Checks::default() };
+        while let Some(job) = next() {
+            job(&mut mine)?;
+        }
+        Ok(mine)
+    };
+    let lanes: Vec<Result<Checks>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.map(|lane| lane.unwrap_or_else(|_| bail!("a lane panicked"))).collect()
+    });
+    let mut all = Checks::default();
+    for lane in lanes {
+        let lane = lane?;
+        all.passed += lane.passed;
+        all.failed += lane.failed;
+    }
+    Ok(all)
 }
 
 /// A guest for jobs with our command, and where everything is.
@@ -213,14 +267,12 @@ fn cargo() -> Result<PathBuf> {
     running.or_else(|| find_program("cargo")).context("cargo is not in PATH")
 }
 
-/// Builds `oracle-manifest` without shared libraries, so that it runs in the guest.
+/// Builds `oracle-manifest` without shared libraries, so that it runs in the guest. What hashes in
+/// it is optimised in tests, too (Cargo.toml).
 fn build_manifest_program() -> Result<PathBuf> {
     let target = "x86_64-unknown-linux-gnu";
-    let dir = cache_dir().join("build");
     let status = Command::new(cargo()?)
-        .args(["build", "--quiet", "--release", "--package", "oracle-manifest"])
-        .args(["--target", target, "--target-dir"])
-        .arg(&dir)
+        .args(["build", "--quiet", "--package", "oracle-manifest", "--target", target])
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .current_dir(repository())
@@ -228,5 +280,5 @@ fn build_manifest_program() -> Result<PathBuf> {
     if !status.success() {
         bail!("cannot build oracle-manifest");
     }
-    Ok(dir.join(target).join("release/oracle-manifest"))
+    Ok(repository().join("target").join(target).join("debug/oracle-manifest"))
 }

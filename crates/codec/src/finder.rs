@@ -7,7 +7,8 @@
 //! the position before found.
 //!
 //! # Invariants
-//! 1. Nothing of one block is seen by the next: the tables are emptied before each.
+//! 1. Nothing of one block is seen by the next: the tables are emptied before each, or what they
+//!    hold is farther back than the block begins.
 //! 2. A match lies inside the block and starts earlier than its position.
 #![expect(
     clippy::cast_possible_truncation,
@@ -87,7 +88,10 @@ pub(crate) struct Found {
 /// The finder with its tables.
 #[derive(Debug)]
 pub(crate) struct Finder<const NEAR: u16, const FAR: u16, const DEEP: bool> {
+    /// Where two bytes were last, counted from where the table was last emptied.
     pairs: Box<[u16; POSITIONS]>,
+    /// Where the block begins, counted in the same way.
+    start: u16,
     last_3: Box<[u16; 1 << BITS_3]>,
     last_4: Box<[u64; 1 << BITS_4]>,
     last_6: Box<[u32; 1 << BITS_6]>,
@@ -122,7 +126,14 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
     pub(crate) fn new() -> Self {
         let mut pairs = zeroed();
         pairs.fill(NONE);
-        Self { pairs, last_3: zeroed(), last_4: zeroed(), last_6: zeroed(), found: zeroed() }
+        Self {
+            pairs,
+            start: 0,
+            last_3: zeroed(),
+            last_4: zeroed(),
+            last_6: zeroed(),
+            found: zeroed(),
+        }
     }
 
     /// What was found, by position.
@@ -138,6 +149,7 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
         self.last_6.fill(u32::MAX);
         let len = text.block().len();
         assert!(len <= MAX_BLOCK, "the caller refuses larger blocks");
+        self.make_room_for_pairs(len as u16);
         let (mut near, mut far) = (Match::default(), Match::default());
         for at in 0..len as u16 {
             let limit = (len as u16).wrapping_sub(at);
@@ -157,14 +169,15 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
             let (near, far) = (near.worthwhile(), far.worthwhile());
             self.found[usize::from(at)] = Found { near, far, pair };
         }
-        self.forget_pairs(text.block());
+        self.start = self.start.wrapping_add(len as u16);
     }
 
     #[inline(always)]
     fn pair(&mut self, here: u64, at: u16, limit: u16) -> u16 {
         let last = &mut self.pairs[usize::from(here as u16)];
-        let back = at.wrapping_sub(*last);
-        *last = at;
+        let place = self.start.wrapping_add(at);
+        let back = place.wrapping_sub(*last);
+        *last = place;
         if back <= Self::PAIR.min(at) && limit >= 2 { back } else { 0 }
     }
 
@@ -184,13 +197,14 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
         candidates
     }
 
-    /// Empties the table of pairs: it is too large to be emptied as a whole for each block.
-    fn forget_pairs(&mut self, block: &[u8]) {
-        for pair in block.windows(2) {
-            self.pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] = NONE;
-        }
-        if let Some(last) = block.last() {
-            self.pairs[usize::from(*last)] = NONE;
+    /// Empties the table of pairs when a block of `len` bytes would no longer fit its count. It is
+    /// too large to be emptied for each block, and need not be: what it has of the blocks before
+    /// is farther back than this one's start, and so refused.
+    fn make_room_for_pairs(&mut self, len: u16) {
+        // The last position may not be NONE.
+        if self.start > NONE - len {
+            self.pairs.fill(NONE);
+            self.start = 0;
         }
     }
 }

@@ -200,6 +200,28 @@ fn blocks() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![few, any, copies]
 }
 
+/// The tables of the dense encoders are emptied once in several blocks: more blocks than their
+/// positions can count, each like those before it and none the same.
+#[test]
+fn many_blocks_before_do_not_matter() {
+    // Two bytes of four between phrases are worth a match wherever they were seen before; most
+    // pairs were seen last more blocks ago than the positions can count.
+    let letters: Vec<u8> =
+        noise(100_000).chunks(4).flat_map(|four| [&b"a phrase"[..], four].concat()).collect();
+    for spec in SPECS {
+        let mut compressor = Compressor::new(spec).unwrap();
+        let mut out = Vec::new();
+        for (number, block) in letters.chunks(4093).enumerate() {
+            compressor.compress(block, &mut out).unwrap();
+            assert_eq!(out, compressed(spec, block), "{spec:?}, block {number}");
+        }
+        for block in [&letters[..MAX_BLOCK], &letters[MAX_BLOCK..][..MAX_BLOCK], &letters[..1]] {
+            compressor.compress(block, &mut out).unwrap();
+            assert_eq!(out, compressed(spec, block), "{spec:?}, {} bytes", block.len());
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn round_trips_of_any_block(block in blocks()) {

@@ -47,6 +47,10 @@ pub(super) fn table(scores: &[Score]) -> String {
             let _ = writeln!(table, "{} on {}: {remark}", score.suite, score.kind.name());
         }
     }
+    let sum = |of: fn(&Score) -> u32| scores.iter().map(of).sum::<u32>();
+    let (passed, failed) = (sum(|score| score.passed), sum(|score| score.failed));
+    let excluded = sum(|score| score.excluded);
+    let _ = writeln!(table, "{passed} passed, {failed} failed, {excluded} excluded");
     table
 }
 
@@ -61,6 +65,9 @@ mod tests {
         let text = table(&[good, Score::stopped("load", Kind::Ubifs, &error)]);
         assert!(text.contains("fsx        model       2      0        0  seeds\n"), "{text}");
         assert!(text.contains("load       ubifs       0      1        0  \n"), "{text}");
-        assert!(text.ends_with("load on ubifs: failed: what: cause\n"), "{text}");
+        assert!(
+            text.ends_with("load on ubifs: failed: what: cause\n2 passed, 1 failed, 0 excluded\n"),
+            "{text}"
+        );
     }
 }

@@ -12,6 +12,7 @@
 use super::write::Writer;
 use crate::finder::Finder;
 use crate::text::{POSITIONS, Text, zeroed};
+use std::hint::select_unpredictable;
 
 /// Farthest match of a two-byte instruction.
 const NEAR: u16 = 2048;
@@ -94,7 +95,8 @@ impl<const DEEP: bool> Dense<DEEP> {
                 best = best.min(step(far, medium_cost(far))).min(step(MEDIUM, 3));
             }
             let pair = step(2, 2);
-            let best_after_few = if here.pair == 0 { best } else { best.min(pair) };
+            // As good as chance, so that a branch would cost more than both ways.
+            let best_after_few = best.min(select_unpredictable(here.pair == 0, best, pair));
 
             run_len = run_len.wrapping_add(1);
             let mut long = run.wrapping_add(run_len.wrapping_add(run_control(run_len)) << 16);

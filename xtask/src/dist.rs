@@ -1,0 +1,148 @@
+//! `cargo xtask dist`: what is handed out, under `target/dist`: the command as one static program,
+//! with completions, manual pages, licences, an SBOM and checksums of all of it.
+//!
+//! # Invariants
+//! 1. The same commit and toolchain make the same bytes, wherever the repository lies: paths of the
+//!    machine are replaced in the program, and the only time is that of the commit.
+
+mod sbom;
+
+use crate::command::{output, repository};
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is built for: no shared library, not even the C library, is needed.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+const SHELLS: [(&str, &str); 5] = [
+    ("bash", "eraseblock.bash"),
+    ("elvish", "eraseblock.elv"),
+    ("fish", "eraseblock.fish"),
+    ("powershell", "eraseblock.ps1"),
+    ("zsh", "_eraseblock"),
+];
+
+/// Builds everything in place of what an earlier run left.
+pub(crate) fn run() -> Result<bool> {
+    let program = build()?;
+    let dist = repository().join("target/dist");
+    let _ = fs::remove_dir_all(&dist);
+    fs::create_dir_all(dist.join("completions"))?;
+    let command = dist.join("eraseblock");
+    fs::copy(&program, &command)?;
+    ensure_static(&command)?;
+    for (shell, file) in SHELLS {
+        let script = output(Command::new(&command).args(["completions", shell]))?;
+        fs::write(dist.join("completions").join(file), script)?;
+    }
+    output(Command::new(&command).arg("man").arg(dist.join("man")))?;
+    for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
+        fs::copy(repository().join(name), dist.join(name))?;
+    }
+    fs::write(dist.join("eraseblock.spdx.json"), sbom::document(TARGET)?)?;
+    let sums = sums(&dist)?;
+    fs::write(dist.join("SHA256SUMS"), &sums)?;
+    print!("{sums}");
+    println!("{} files in {}", sums.lines().count() + 1, dist.display());
+    Ok(true)
+}
+
+fn build() -> Result<PathBuf> {
+    let root = repository();
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home =
+        home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+    let (root_text, home) = (root.display(), home.context("neither CARGO_HOME nor HOME is set")?);
+    let home = home.display();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--profile", "dist", "--target", TARGET])
+        .args(["--package", "eraseblock"])
+        .env("CARGO_INCREMENTAL", "0")
+        .env(
+            "RUSTFLAGS",
+            format!(
+                "--remap-path-prefix={root_text}=/eraseblock --remap-path-prefix={home}=/cargo"
+            ),
+        )
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("CFLAGS_x86_64_unknown_linux_musl", format!("-ffile-prefix-map={home}=/cargo"))
+        .current_dir(&root)
+        .status()?;
+    ensure!(
+        status.success(),
+        "cannot build for {TARGET} (hint: rustup target add {TARGET}, and musl-gcc of the Debian \
+         package musl-tools)"
+    );
+    Ok(root.join("target").join(TARGET).join("dist/eraseblock"))
+}
+
+/// Fails if the program asks for an interpreter or contains a path of this machine.
+fn ensure_static(program: &Path) -> Result<()> {
+    let headers =
+        output(Command::new("readelf").args(["--program-headers", "--wide"]).arg(program))?;
+    ensure!(!headers.contains("INTERP"), "{} is not static", program.display());
+    let bytes = fs::read(program)?;
+    let root = repository().display().to_string();
+    let is_there = bytes.windows(root.len()).any(|window| window == root.as_bytes());
+    ensure!(!is_there, "{} contains the path {root}", program.display());
+    Ok(())
+}
+
+/// A line as of sha256sum(1) for each file below `dir`, by name.
+fn sums(dir: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    collect(dir, dir, &mut files)?;
+    files.sort();
+    let mut text = String::new();
+    for file in files {
+        for byte in Sha256::digest(fs::read(dir.join(&file))?) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        let _ = writeln!(text, "  {}", file.display());
+    }
+    Ok(text)
+}
+
+fn collect(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else {
+            files.push(path.strip_prefix(root)?.to_path_buf());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_summed_as_sha256sum_does() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        for (name, content) in [("b", "two"), ("a/z", "one")] {
+            fs::write(dir.path().join(name), content).unwrap();
+        }
+        let text = sums(dir.path()).unwrap();
+        let names: Vec<&str> = text.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+        assert_eq!(names, ["a/z", "b"]);
+        fs::write(dir.path().join("SHA256SUMS"), text).unwrap();
+        let mut check = Command::new("sha256sum");
+        let said = output(check.args(["-c", "SHA256SUMS"]).current_dir(dir.path())).unwrap();
+        assert_eq!(said, "a/z: OK\nb: OK\n");
+    }
+
+    #[test]
+    fn a_program_that_needs_libraries_is_refused() {
+        let error = ensure_static(Path::new("/bin/sh")).unwrap_err().to_string();
+        assert!(error.ends_with("is not static"), "{error}");
+    }
+}

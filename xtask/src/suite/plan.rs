@@ -1,0 +1,191 @@
+//! What `make test` and `make test-full` run, and how much of it. CONTRIBUTING.md lists the same.
+
+use super::counts;
+use crate::command::repository;
+use anyhow::{Context, Result};
+
+/// A step: a command that passes or fails.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Its name, and that of its log.
+    pub(super) name: &'static str,
+    pub(super) command: Vec<String>,
+    /// Steps that must have passed before, which stand before it.
+    pub(super) after: &'static [&'static str],
+    /// Takes what it counted from its log.
+    pub(super) counts: fn(&str) -> Option<String>,
+}
+
+/// A step as a line of words; `{cargo}`, `{xtask}` and `{bin}` (our command) are filled in.
+struct Row {
+    name: &'static str,
+    /// Of `make test`; empty for a step of `make test-full` only.
+    short: &'static str,
+    /// Of `make test-full`; empty for the same as `short`.
+    full: &'static str,
+    after: &'static [&'static str],
+    counts: fn(&str) -> Option<String>,
+}
+
+/// In the order in which they begin. The short form uses one build for everything: tests, mounts,
+/// power cuts and the oracle's guest. Steps of cargo follow each other, since they would only wait
+/// for its lock.
+const ROWS: [Row; 14] = [
+    Row {
+        name: "format",
+        short: "{cargo} fmt --all --check",
+        full: "",
+        after: &[],
+        counts: counts::nothing,
+    },
+    Row { name: "rules", short: "{xtask} tidy", full: "", after: &[], counts: counts::last_line },
+    Row {
+        name: "tools",
+        short: "make --no-print-directory tools",
+        full: "",
+        after: &[],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "clippy",
+        short: "{cargo} clippy --quiet --workspace --all-targets -- -D warnings",
+        full: "",
+        after: &["format"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "docs",
+        short: "env RUSTDOCFLAGS=-Dwarnings {cargo} doc --quiet --workspace --no-deps",
+        full: "",
+        after: &["clippy"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "build",
+        short: "{cargo} test --quiet --workspace --no-run",
+        full: "",
+        after: &["docs"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "release",
+        short: "",
+        full: "{cargo} build --quiet --release --package eraseblock --package xtask",
+        after: &["build"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "guest",
+        short: "{xtask} oracle --prepare --bin {bin}",
+        full: "",
+        after: &["build", "release"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "tests",
+        short: "{cargo} test --quiet --workspace",
+        full: "",
+        after: &["guest"],
+        counts: counts::of_cargo,
+    },
+    Row {
+        name: "oracle",
+        short: "{xtask} oracle --bin {bin} --rounds 3",
+        full: "{xtask} oracle --bin {bin}",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "posix",
+        short: "{xtask} posix --short",
+        full: "",
+        after: &["guest", "tools"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "cuts",
+        short: "{xtask} cuts --bin {bin}",
+        full: "{xtask} cuts --bin {bin} --full",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "mutate",
+        short: "{xtask} mutate --count 20000",
+        full: "{xtask} mutate --count 100000",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "deny",
+        short: "",
+        full: "make --no-print-directory deny",
+        after: &[],
+        counts: counts::nothing,
+    },
+];
+
+/// All steps of the short or the full form.
+pub(super) fn steps(is_full: bool) -> Result<Vec<Step>> {
+    let target = repository().join("target").join(if is_full { "release" } else { "debug" });
+    let text = |name: &str| {
+        let path = target.join(name);
+        path.to_str().map(str::to_owned).context("the path of the repository is not UTF-8")
+    };
+    // The tidiness of the sources needs no release build.
+    let this = std::env::current_exe()?.display().to_string();
+    let (bin, built) = (text("eraseblock")?, text("xtask")?);
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let filled = |name: &str, word: &str| match word {
+        "{cargo}" => cargo.clone(),
+        "{xtask}" if name == "rules" || !is_full => this.clone(),
+        "{xtask}" => built.clone(),
+        "{bin}" => bin.clone(),
+        word => word.to_owned(),
+    };
+    let rows = ROWS.iter().filter(|row| is_full || !row.short.is_empty());
+    let step = |row: &Row| {
+        let words = if is_full && !row.full.is_empty() { row.full } else { row.short };
+        let command = words.split(' ').map(|word| filled(row.name, word)).collect();
+        Step { name: row.name, command, after: row.after, counts: row.counts }
+    };
+    Ok(rows.map(step).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_stands_after_those_that_it_needs() {
+        for is_full in [false, true] {
+            let steps = steps(is_full).unwrap();
+            let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+            for (index, step) in steps.iter().enumerate() {
+                assert!(step.command.len() > 1, "{step:?}");
+                for name in step.after {
+                    let is_before = names[..index].contains(name);
+                    assert!(is_before || !names.contains(name), "{} needs {name}", step.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_full_form_has_every_step_of_the_short_one() {
+        let names = |is_full| -> Vec<_> {
+            steps(is_full).unwrap().into_iter().map(|step| step.name).collect()
+        };
+        let (short, full) = (names(false), names(true));
+        assert!(short.iter().all(|name| full.contains(name)));
+        assert_eq!(full.len() - short.len(), 2);
+    }
+
+    #[test]
+    fn contributing_names_every_step() {
+        let page = std::fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
+        for row in &ROWS {
+            assert!(page.contains(&format!("| `{}` |", row.name)), "{}", row.name);
+        }
+    }
+}
