@@ -3,6 +3,7 @@
 
 use crate::sample::{Run, Sample, finish};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +26,7 @@ const BUILDS: &[Build] = &[
         name: "Yocto",
         lines: "
             printf '[ubifs]\\nmode=ubi\\nimage=image.ubifs\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nvol_flags=autoresize\\n' > ubinize-image.cfg
-            mkfs.ubifs -r rootfs -o image.ubifs -m 2048 -e 126976 -c 2047
+            mkfs.ubifs -r rootfs -o image.ubifs -m 2048 -e 129024 -c 2047
             ubinize -o image.ubi -m 2048 -p 128KiB -s 512 ubinize-image.cfg
             mkfs.jffs2 --root=rootfs --faketime --output=image.jffs2 --pad -l --eraseblock=0x40000 --no-cleanmarkers
             sumtool -i image.jffs2 -o image.jffs2.sum -e 0x40000 -l --no-cleanmarkers",
@@ -71,7 +72,7 @@ const BUILDS: &[Build] = &[
         name: "OpenWrt's own options",
         lines: "
             mkfs.ubifs -m 2048 -e 126976 -c 4096 --space-fixup --force-compr=none --jrn-size=1MiB --squash-uids -o root.ubifs -d rootfs
-            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nimage=root.ubifs\\n' > ubinize.conf
+            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nvol_size=4MiB\\nimage=root.ubifs\\n' > ubinize.conf
             ubinize -Q $SOURCE_DATE_EPOCH -o root.ubi -p 128KiB -m 2048 -s 2048 -E 5 ubinize.conf
             ubinize --eof-markers=5 -Q $SOURCE_DATE_EPOCH -o long.ubi -p 128KiB -m 2048 -s 2048 ubinize.conf
             cmp root.ubi long.ubi
@@ -183,19 +184,45 @@ fn end_marks_are_shown() {
 }
 
 const GENIMAGE: &str = r#"
-flash nand { pebsize = 131072; numpebs = 256; minimum-io-unit-size = 2048; sub-page-size = 512; vid-header-offset = 512 }
-image flash.ubi { flashtype = "nand"; ubi { }
-    partition rootfs { image = "rootfs.ubifs"; size = 8M }
-    partition data { image = "data.ubifs"; autoresize = true } }
-image rootfs.ubifs { flashtype = "nand"; ubifs { max-size = 8M } }
-image data.ubifs { flashtype = "nand"; empty = true; ubifs { max-size = 8M } }
-image rootfs.jffs2 { flashtype = "nand"; jffs2 { } }
+flash nand {
+    pebsize = 131072
+    numpebs = 256
+    minimum-io-unit-size = 2048
+    sub-page-size = 512
+    vid-header-offset = 512
+}
+image flash.ubi {
+    flashtype = "nand"
+    ubi { }
+    partition rootfs {
+        image = "rootfs.ubifs"
+        size = 8M
+    }
+    partition data {
+        image = "data.ubifs"
+        size = 4M
+        autoresize = true
+    }
+}
+image rootfs.ubifs {
+    flashtype = "nand"
+    ubifs { max-size = 8M }
+}
+image data.ubifs {
+    flashtype = "nand"
+    empty = true
+    ubifs { max-size = 8M }
+}
+image rootfs.jffs2 {
+    flashtype = "nand"
+    jffs2 { }
+}
 "#;
 
 #[test]
 fn genimage_works_with_our_tools() {
     if !Path::new("/usr/bin/genimage").exists() {
-        return eprintln!("left out: genimage is not installed");
+        return writeln!(std::io::stderr(), "left out: genimage is not installed").unwrap();
     }
     let sample = sample();
     fs::write(sample.path("genimage.cfg"), GENIMAGE).unwrap();

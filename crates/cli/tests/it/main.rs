@@ -10,6 +10,7 @@ mod build;
 mod builders;
 mod chip;
 mod classic;
+mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
 mod documents;
