@@ -61,7 +61,7 @@ const BUILDS: &[Build] = &[
         name: "OpenWrt",
         lines: "
             mkfs.ubifs -m 2048 -e 124KiB -c 4096 -U -F --squash-uids -o root.ubifs -d rootfs
-            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nimage=root.ubifs\\n[rootfs_data]\\nmode=ubi\\nvol_id=1\\nvol_type=dynamic\\nvol_name=rootfs_data\\nvol_size=1MiB\\nvol_flags=autoresize\\n' > ubinize.conf
+            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nvol_flags=autoresize\\nimage=root.ubifs\\n' > ubinize.conf
             ubinize -Q $SOURCE_DATE_EPOCH -o root.ubi -p 128KiB -m 2048 -s 2048 -O 2048 ubinize.conf
             mkfs.jffs2 --little-endian --squash-uids -v -X rtime -x zlib --pad -e 64KiB -o root.jffs2 -d rootfs -v
             mkfs.jffs2 --little-endian --squash-uids -v -X rtime -x lzo --no-cleanmarkers --pagesize=2048 --pad -e 128KiB -o root-nand.jffs2 -d rootfs -v",
@@ -72,7 +72,7 @@ const BUILDS: &[Build] = &[
         name: "OpenWrt's own options",
         lines: "
             mkfs.ubifs -m 2048 -e 126976 -c 4096 --space-fixup --force-compr=none --jrn-size=1MiB --squash-uids -o root.ubifs -d rootfs
-            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nvol_size=4MiB\\nimage=root.ubifs\\n' > ubinize.conf
+            printf '[rootfs]\\nmode=ubi\\nvol_id=0\\nvol_type=dynamic\\nvol_name=rootfs\\nvol_size=8MiB\\nimage=root.ubifs\\n' > ubinize.conf
             ubinize -Q $SOURCE_DATE_EPOCH -o root.ubi -p 128KiB -m 2048 -s 2048 -E 5 ubinize.conf
             ubinize --eof-markers=5 -Q $SOURCE_DATE_EPOCH -o long.ubi -p 128KiB -m 2048 -s 2048 ubinize.conf
             cmp root.ubi long.ubi
@@ -97,6 +97,14 @@ const BUILDS: &[Build] = &[
 fn sample() -> Sample {
     let sample = Sample::new();
     fs::rename(sample.path("src"), sample.path("rootfs")).unwrap();
+    // No volume of a tree is smaller than its journal.
+    let noise =
+        (0..3_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[n as usize % 3]);
+    fs::write(sample.path("rootfs/noise"), noise.collect::<Vec<u8>>()).unwrap();
+    // mtd-utils do not know SOURCE_DATE_EPOCH.
+    let mut touch = Command::new("find");
+    touch.args(["rootfs", "-exec", "touch", "-h", "-d", "@1600000000", "{}", "+"]);
+    assert_eq!(finish(&mut touch, &sample.path("")).code, 0);
     fs::create_dir(sample.path("tools")).unwrap();
     for tool in TOOLS {
         symlink(env!("CARGO_BIN_EXE_eraseblock"), sample.path("tools").join(tool)).unwrap();
@@ -140,7 +148,7 @@ fn lines_of_image_builders_make_equal_trees() {
         let expected: Vec<_> =
             build.made.iter().map(|image| tree(&sample, &format!("{ours}/{image}"))).collect();
         for (image, tree) in build.made.iter().zip(&expected) {
-            let files = if image.contains("data") { 0 } else { 7 };
+            let files = if image.contains("data") { 0 } else { 8 };
             assert_eq!(tree.len(), files, "{}: {image}: {tree:?}", build.name);
         }
         if !has_classic || !build.is_stock {
@@ -174,18 +182,22 @@ fn end_marks_are_shown() {
     let image = fs::read(sample.path("ours/root.ubi")).unwrap();
     let count = image.len() / (128 << 10);
     fs::write(sample.path("flash"), [image.clone(), image].concat()).unwrap();
-    let run = sample.run(&["info", "--json", "flash"]);
+    let run = sample.run(&["info", "flash"]);
     assert_eq!(run.code, 1, "{}", run.err);
     let marks = &json(&["info", "--json", "flash"])["end_marks"];
     assert_eq!(marks["pebs"].as_array().unwrap().len(), 10, "{marks}");
     assert_eq!(marks["hidden"].as_array().unwrap().len(), count - 5, "{marks}");
     assert!(run.err.contains("after-end-mark") && run.err.contains("--strict"), "{}", run.err);
-    assert!(json(&["info", "--json", "--strict", "flash"])["end_marks"].is_null());
+    // Linux finds two copies of everything, and does not know which to take.
+    let strict = sample.run(&["info", "--strict", "flash"]);
+    assert!(!strict.err.contains("after-end-mark"), "{}", strict.err);
+    assert!(json(&["info", "--json", "--strict", "ours/root.ubi"])["end_marks"].is_null());
 }
 
 const GENIMAGE: &str = r#"
 flash nand {
     pebsize = 131072
+    lebsize = 129024
     numpebs = 256
     minimum-io-unit-size = 2048
     sub-page-size = 512
@@ -238,7 +250,7 @@ fn genimage_works_with_our_tools() {
     let made = finish(&mut command, &sample.path(""));
     assert_eq!(made.code, 0, "{}{}", made.out, made.err);
     for image in ["out/flash.ubi:rootfs", "out/rootfs.ubifs", "out/rootfs.jffs2"] {
-        assert_eq!(tree(&sample, image).len(), 7, "{image}");
+        assert_eq!(tree(&sample, image).len(), 8, "{image}");
     }
     assert!(tree(&sample, "out/flash.ubi:data").is_empty());
 }
