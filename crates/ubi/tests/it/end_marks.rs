@@ -84,7 +84,7 @@ fn chip_of(flash: &Flash) -> Snapshot {
     let chip = Chip::new(ChipConfig::of_geometry(geometry.unwrap()).unwrap());
     for (number, bytes) in (0..).zip(flash.bytes.chunks(page as usize)) {
         if bytes.iter().any(|byte| *byte != 0xFF) {
-            chip.write(number * u64::from(page), bytes).unwrap();
+            chip.program(number * u64::from(page), bytes).unwrap();
         }
     }
     chip.snapshot()
