@@ -46,6 +46,7 @@ pub(crate) use volumes::bad_block_limit;
 pub const MAX_IMAGE_LEBS: u32 = 1 << 20;
 
 /// How to attach.
+#[allow(clippy::struct_excessive_bools, reason = "switches, each independent of the others")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachOptions {
     /// The device is a whole flash partition, not an image that may be smaller than the flash it is

@@ -266,10 +266,15 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        for option in ["-K", "-b", "-C", "--hash-algo", "--auth-key", "--auth-cert"] {
+        for option in ["-K", "-b", "--hash-algo", "--auth-key", "--auth-cert"] {
             let error = parse(&[option, "x"]).refuse_unsupported().unwrap_err();
             assert!(error.message().contains("not supported"), "{option}");
         }
+        // Without a key they change nothing.
+        parse(&["-C", "x", "-P", "4"]).refuse_unsupported().unwrap();
+        let args = parse(&["-c", "0xc8", "-p", "010", "-g", "0x1", "--force-compr=zlib"]);
+        assert_eq!((args.max_leb_cnt, args.orph_lebs), (Some(200), 8));
+        assert_eq!(args.compr, "zlib");
         assert!(parse(&["-x", "gzip"]).choices().is_err());
         assert!(parse(&["-k", "md5"]).choices().is_err());
     }

@@ -189,7 +189,7 @@ impl Sorter<'_> {
                 self.erase(bitflips, EcSummary::default());
             }
             PebReading::Headers { ec, vid, .. } if self.is_after_end(&ec, &vid) => {
-                self.erase_after_end(ec);
+                self.erase_after_end(&ec);
             }
             PebReading::Headers { ec, vid, data } => {
                 let ec = self.summarise_ec(ec);
@@ -209,13 +209,13 @@ impl Sorter<'_> {
 
     /// Only the erase counter counts here, not even the image number: the block may be of what was
     /// on the flash before the image.
-    fn erase_after_end(&mut self, ec: HeaderState<EcHeader>) {
+    fn erase_after_end(&mut self, ec: &HeaderState<EcHeader>) {
         let end = self.all.end_marks.get_or_insert_default();
-        let list = if is_marked(&ec) { &mut end.pebs } else { &mut end.hidden };
+        let list = if is_marked(ec) { &mut end.pebs } else { &mut end.hidden };
         list.push(self.peb);
         let header = match ec {
-            HeaderState::Ok(header) | HeaderState::Bitflips(header) => Some(header),
-            HeaderState::Illegal { salvage, .. } => salvage,
+            HeaderState::Ok(header) | HeaderState::Bitflips(header) => Some(*header),
+            HeaderState::Illegal { salvage, .. } => *salvage,
             _ => None,
         };
         let header = header.map(|header| EcHeader { image_seq: 0, ..header });
