@@ -5,7 +5,7 @@ use eraseblock_codec::{Codec, CompressSpec, Compressor};
 use eraseblock_fuzz::{LEB_SIZE, layout};
 use eraseblock_tree::tar_out::{self, TarOptions};
 use eraseblock_ubi::image::{
-    ContentSize, ImagePlan, ImageSpec, ReaderSource, VolumeSize, VolumeSpec,
+    ContentSize, ImagePlan, ImageSpec, ReaderSource, VERSION, VolumeSize, VolumeSpec,
 };
 use eraseblock_ubi_format::{EraseCount, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::mkfs::{self, FileSink, MkfsOptions, NoProgress};
@@ -108,6 +108,8 @@ fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
         layout: layout(),
         erase_count: EraseCount::default(),
         image_seq: 7,
+        version: VERSION,
+        end_marks: 0,
         volumes: vec![VolumeSpec {
             id: VolumeId::new(0),
             name: VolumeName::new("root").ok_or("the name is legal")?,

@@ -16,7 +16,7 @@ use eraseblock_jffs2_format::scan::header_order;
 use eraseblock_jffs2_format::{ByteOrder, NodeKind, crc32 as jffs2_crc};
 use eraseblock_mtd::{ImageFile, LebFile};
 use eraseblock_ubi::image::{
-    ContentSize, ImagePlan, ImageSpec, LebSource, ReaderSource, VolumeSize, VolumeSpec,
+    ContentSize, ImagePlan, ImageSpec, LebSource, ReaderSource, VERSION, VolumeSize, VolumeSpec,
 };
 use eraseblock_ubi::{AttachOptions, Hints, Ubi, detect};
 use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -273,6 +273,8 @@ fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
         layout,
         erase_count: EraseCount::new(1).expect("it is in range"),
         image_seq: 7,
+        version: VERSION,
+        end_marks: 0,
         volumes: vec![
             spec(0, "root", VolumeKind::Dynamic, volume),
             spec(1, "fixed", VolumeKind::Static, &fixed),

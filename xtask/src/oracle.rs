@@ -7,6 +7,7 @@
 //! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
 //! - `ubi-fastmap` has Linux attach images by the fastmap that we wrote.
 //! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
+//! - `linux-mounts-pretended` has Linux list images of trees that only fakeroot shows, ours and those of mtd-utils.
 //! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
 
 pub(crate) mod batch;
@@ -18,6 +19,7 @@ mod jffs2_ours;
 mod jffs2_writes;
 mod linux_writes;
 mod mounts_ours;
+mod pretended;
 mod ubi_chips;
 mod ubi_fastmap;
 mod views;
@@ -131,6 +133,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     names.extend(ubi_chips::names());
     names.extend(ubi_fastmap::names());
     names.extend(mounts_ours::names());
+    names.extend(pretended::names());
     names.extend(jffs2_ours::names());
     names.extend(we_write::names());
     names.retain(|name| checks.wants(name));
@@ -177,6 +180,7 @@ fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job
         Box::new(|checks| ubi_fastmap::run(guest, paths, checks)),
         Box::new(|checks| host_devices::run(guest, paths, checks)),
         Box::new(|checks| host_mounts::run(guest, paths, checks)),
+        Box::new(|checks| pretended::run(guest, paths, checks)),
         Box::new(|checks| jffs2_ours::run(guest, paths, checks)),
     ]
 }

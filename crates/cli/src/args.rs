@@ -59,6 +59,7 @@ pub(crate) enum Command {
     /// Make a file-system image from a folder or an archive
     Mkfs(command::mkfs::MkfsArgs),
     /// Make a whole UBI image from a layout file
+    #[command(after_help = command::mkfs::HEEDED)]
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
@@ -175,6 +176,9 @@ pub(crate) struct SizeArgs {
     /// Offset of the volume identifier header in an eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
     pub vid_offset: Option<u32>,
+    /// `--strict` of the whole command: end marks do not count, as for Linux.
+    #[arg(skip)]
+    pub ignore_end_marks: bool,
 }
 
 /// What a target can be.

@@ -15,6 +15,7 @@ mod interrupt;
 mod mounts;
 mod output;
 mod personality;
+mod preload;
 mod recovery;
 mod session;
 mod source;
@@ -34,6 +35,10 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(failure) = preload::refusal(preload::IS_STATIC, |name| std::env::var_os(name)) {
+        let session = Session::new(GlobalOptions::default());
+        return ExitCode::from(session.finish(Err(failure)) as u8);
+    }
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(personality) = personality::of(&mut arguments) {
         return ExitCode::from(personality::run(personality, &arguments));

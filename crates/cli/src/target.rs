@@ -116,7 +116,7 @@ pub(crate) fn open_volume(
 ) -> Result<(Opened, Option<VolumeId>), Failure> {
     let place = Place::parse(&args.target)?;
     session.keep_still(&place.path)?;
-    match image::open(&place, &args.shape)? {
+    match image::open(&place, &args.shape, session)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
             filesystem::open(image.device, None, session).map(|opened| (opened, None))
@@ -139,7 +139,7 @@ pub(crate) fn open_volume(
 pub(crate) fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target)?;
     session.keep_still(&place.path)?;
-    let Image::Ubi(image) = image::open(&place, &args.shape)? else {
+    let Image::Ubi(image) = image::open(&place, &args.shape, session)? else {
         return Err(Failure::usage(format!("{}: which file?", place.path.display()))
             .hint("there are no volumes in it; name a path"));
     };

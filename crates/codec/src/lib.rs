@@ -15,6 +15,7 @@ mod decompress;
 mod deflate;
 mod error;
 mod finder;
+pub mod lzma;
 pub mod lzo;
 pub mod rtime;
 pub mod rubin;

@@ -56,6 +56,8 @@ pub mod compression {
     pub const ZLIB: u8 = 6;
     /// Raw LZO1X.
     pub const LZO: u8 = 7;
+    /// Raw LZMA, of OpenWrt.
+    pub const LZMA: u8 = 8;
 }
 
 /// Inode number of the root directory.

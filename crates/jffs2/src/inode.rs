@@ -2,7 +2,7 @@
 
 use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
-use eraseblock_codec::{Codec, CodecError, rtime, rubin, zlib};
+use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression};
 use eraseblock_jffs2_format::{Inode, decode};
 use eraseblock_vfs::attr::InodeFlags;
@@ -288,6 +288,7 @@ pub(crate) fn decompress(number: u8, stored: &[u8], out: &mut [u8]) -> Result<()
         compression::RUBIN_FIXED => rubin::decompress(rubin::Table::Fixed, stored, out),
         compression::ZLIB => zlib::decompress(stored, out),
         compression::LZO => eraseblock_codec::decompress(Codec::Lzo, stored, out),
+        compression::LZMA => lzma::decompress(stored, out),
         _ => Err(CodecError::Stream { codec: "jffs2", problem: "unknown compressor" }),
     }
 }

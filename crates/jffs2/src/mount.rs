@@ -98,7 +98,7 @@ pub struct NodeCounts {
     /// Nodes of other types.
     pub unknown: u64,
     /// Nodes with data by their compressor's number; the last one counts unknown compressors.
-    pub compressors: [u64; 9],
+    pub compressors: [u64; 10],
 }
 
 impl NodeCounts {
@@ -128,6 +128,7 @@ pub fn compressor_name(number: u8) -> &'static str {
         compression::RUBIN_FIXED => "rubinmips",
         compression::ZLIB => "zlib",
         compression::LZO => "lzo",
+        compression::LZMA => "lzma",
         _ => "unknown",
     }
 }

@@ -123,6 +123,7 @@ mod tests {
             vid_hdr_offset: 512,
             data_offset: 2048,
             image_seq: 1,
+            end_mark: false,
         };
         let good = encode_ec(&header);
         let mut torn = good;

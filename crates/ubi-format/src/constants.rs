@@ -14,6 +14,9 @@ pub const VERSION: u8 = 1;
 /// Bytes in an erase-counter or volume identifier header.
 pub const HEADER_SIZE: u32 = 64;
 
+/// The first padding of an erase-counter header that ends the device (spec: ubi 4.1).
+pub const END_MARK: [u8; 3] = *b"EOF";
+
 /// Bytes of a header its CRC covers.
 pub const HEADER_CRC_SPAN: usize = 60;
 

@@ -3,7 +3,7 @@
 //! right and whose contents are not.
 
 use crate::constants::{
-    EC_MAGIC, HEADER_CRC_SPAN, HEADER_SIZE, MAX_ERASE_COUNT, MAX_NAME, MAX_VOLUMES,
+    EC_MAGIC, END_MARK, HEADER_CRC_SPAN, HEADER_SIZE, MAX_ERASE_COUNT, MAX_NAME, MAX_VOLUMES,
     RECORD_CRC_SPAN, RECORD_SIZE, VERSION, VID_MAGIC,
 };
 use crate::error::{Expected, FormatError};
@@ -110,6 +110,7 @@ pub fn decode_ec(bytes: &[u8], at: Location) -> Result<EcHeader, FormatError> {
         vid_hdr_offset: raw.vid_hdr_offset.get(),
         data_offset: raw.data_offset.get(),
         image_seq: raw.image_seq.get(),
+        end_mark: raw.padding1 == END_MARK,
     })
 }
 
@@ -135,6 +136,7 @@ pub fn salvage_ec(bytes: &[u8]) -> Option<EcHeader> {
         vid_hdr_offset: raw.vid_hdr_offset.get(),
         data_offset: raw.data_offset.get(),
         image_seq: raw.image_seq.get(),
+        end_mark: raw.padding1 == END_MARK,
     })
 }
 

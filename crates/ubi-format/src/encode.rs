@@ -1,11 +1,13 @@
 //! Checked types to bytes: the inverse of [`crate::decode`].
 
 use crate::constants::{
-    EC_MAGIC, HEADER_CRC_SPAN, HEADER_SIZE, RECORD_CRC_SPAN, RECORD_SIZE, VERSION, VID_MAGIC,
+    EC_MAGIC, END_MARK, HEADER_CRC_SPAN, HEADER_SIZE, RECORD_CRC_SPAN, RECORD_SIZE, VERSION,
+    VID_MAGIC,
 };
 use crate::raw::{RawEcHeader, RawVidHeader, RawVolumeRecord};
 use crate::types::{EcHeader, VidHeader, VolumeRecord};
 use eraseblock_base::crc::crc32;
+use std::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The 64 bytes of an erase-counter header (spec: ubi 4).
@@ -17,6 +19,9 @@ pub fn encode_ec(header: &EcHeader) -> [u8; HEADER_SIZE as usize] {
     raw.vid_hdr_offset.set(header.vid_hdr_offset);
     raw.data_offset.set(header.data_offset);
     raw.image_seq.set(header.image_seq);
+    if header.end_mark {
+        raw.padding1 = END_MARK;
+    }
     raw.hdr_crc.set(crc32(&raw.as_bytes()[..HEADER_CRC_SPAN]));
     zerocopy::transmute!(raw)
 }
@@ -38,6 +43,17 @@ pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
     raw.sqnum.set(header.sqnum.get());
     raw.hdr_crc.set(crc32(&raw.as_bytes()[..HEADER_CRC_SPAN]));
     zerocopy::transmute!(raw)
+}
+
+/// Returns a header of either kind with another version in it.
+pub fn with_version(
+    mut header: [u8; HEADER_SIZE as usize],
+    version: u8,
+) -> [u8; HEADER_SIZE as usize] {
+    header[offset_of!(RawEcHeader, version)] = version;
+    let crc = crc32(&header[..HEADER_CRC_SPAN]);
+    header[HEADER_CRC_SPAN..].copy_from_slice(&crc.to_be_bytes());
+    header
 }
 
 /// The 172 bytes of a record of the volume table; `None` is the empty record (spec: ubi 6.3).

@@ -139,6 +139,8 @@ pub struct EcHeader {
     pub data_offset: u32,
     /// Number of the image the block belongs to; 0 fits all.
     pub image_seq: u32,
+    /// Nothing after this block belongs to the device (spec: ubi 4.1).
+    pub end_mark: bool,
 }
 
 /// A checked volume identifier header.

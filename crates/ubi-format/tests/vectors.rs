@@ -49,6 +49,7 @@ fn ec_header() {
         vid_hdr_offset: 512,
         data_offset: 2048,
         image_seq: 305_419_896,
+        end_mark: false,
     };
     assert_eq!(decode_ec(&bytes, AT), Ok(expected));
     assert_eq!(encode_ec(&expected).as_slice(), bytes);
@@ -278,6 +279,7 @@ fn illegal_ec_headers_are_refused() {
         vid_hdr_offset: 512,
         data_offset: 2048,
         image_seq: 0,
+        end_mark: false,
     };
     for (offset, byte, field) in [(4, 2, "version"), (12, 0x80, "erase counter")] {
         let mut bytes = encode_ec(&good);
@@ -291,12 +293,14 @@ fn illegal_ec_headers_are_refused() {
 
 proptest! {
     #[test]
-    fn ec_headers_round_trip(ec in 0..=0x7FFF_FFFF_u64, vid: u32, data: u32, image_seq: u32) {
+    fn ec_headers_round_trip(ec in 0..=0x7FFF_FFFF_u64, vid: u32, data: u32,
+                             image_seq: u32, end_mark: bool) {
         let header = EcHeader {
             erase_count: EraseCount::new(ec).unwrap(),
             vid_hdr_offset: vid,
             data_offset: data,
             image_seq,
+            end_mark,
         };
         prop_assert_eq!(decode_ec(&encode_ec(&header), AT), Ok(header));
     }

@@ -46,6 +46,7 @@ pub(crate) use volumes::bad_block_limit;
 pub const MAX_IMAGE_LEBS: u32 = 1 << 20;
 
 /// How to attach.
+#[allow(clippy::struct_excessive_bools, reason = "switches, each independent of the others")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachOptions {
     /// The device is a whole flash partition, not an image that may be smaller than the flash it is
@@ -58,12 +59,31 @@ pub struct AttachOptions {
     /// Believe a fastmap if there is one (spec: ubi 16.3). What it says about the LEBs may be
     /// out of date until each is looked at, as [`UbiDevice`](crate::UbiDevice) does.
     pub fastmap: bool,
+    /// Eraseblocks after an end mark count as erased (spec: ubi 4.1). Linux without OpenWrt's
+    /// changes does not know the mark.
+    pub end_marks: bool,
 }
 
 impl Default for AttachOptions {
     fn default() -> Self {
-        Self { whole_device: false, verify_static: false, bitflip_threshold: 1, fastmap: false }
+        Self {
+            whole_device: false,
+            verify_static: false,
+            bitflip_threshold: 1,
+            fastmap: false,
+            end_marks: true,
+        }
     }
+}
+
+/// Where an image says that it ends (spec: ubi 4.1).
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct EndMarks {
+    /// The eraseblocks with a mark, ascending. Everything after the first is erased before use.
+    pub pebs: Vec<Peb>,
+    /// Eraseblocks after the first mark, with UBI headers but without a mark: what was on the flash
+    /// before the image.
+    pub hidden: Vec<Peb>,
 }
 
 /// What became of an eraseblock.
@@ -206,6 +226,8 @@ pub struct Attachment {
     pub available_lebs: Option<u32>,
     /// Everything worth saying, in the order in which it was met.
     pub findings: Findings,
+    /// Where the image says that it ends, if it does and the scan heeded it.
+    pub end_marks: Option<EndMarks>,
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
@@ -284,7 +306,7 @@ pub fn attach(
             }
         }
     }
-    let collected = collect::collect(&scanner, readings, &mut report);
+    let collected = collect::collect(&scanner, readings, options.end_marks, &mut report);
     Ok(settle(&scanner, *options, report, collected, None))
 }
 
@@ -345,6 +367,7 @@ fn assemble(
     let counts = collected.counts();
     let layout = scanner.layout;
     collected.report_garbage(&mut report);
+    collected.report_end_marks(&mut report);
     if is_empty {
         report.findings.note(
             eraseblock_base::Location::Whole,
@@ -371,6 +394,7 @@ fn assemble(
         newest_copy: collected.newest_copy.take(),
         fastmap: None,
         anchors: collected.anchors.clone(),
+        end_marks: collected.end_marks.take(),
         pebs: collected.into_pebs(),
         maps: volumes::into_maps(maps),
     }

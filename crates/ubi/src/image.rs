@@ -9,7 +9,8 @@
 //! 1. The image starts with the two copies of the volume table; the LEBs of the volumes follow in
 //!    the order of the specification, one eraseblock each, without gaps. With a fastmap, its blocks
 //!    and free ones lie between table and volumes and after the last volume.
-//! 2. Linux attaches what is written: whatever it would refuse is refused here.
+//! 2. Linux attaches what is written: whatever it would refuse is refused here, except another
+//!    version, which only a test of a reader asks for.
 //! 3. Same specification and contents, same bytes. Memory: one eraseblock and one volume table.
 
 mod fastmap;
@@ -23,6 +24,7 @@ pub use plan::{ImageError, ImagePlan};
 pub use source::{LebSource, ReaderSource};
 
 use eraseblock_base::VolumeId;
+pub use eraseblock_ubi_format::constants::VERSION;
 use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 
 /// What an image is to hold.
@@ -36,6 +38,10 @@ pub struct ImageSpec {
     pub image_seq: u32,
     /// The volumes in the order in which their LEBs are written.
     pub volumes: Vec<VolumeSpec>,
+    /// Version in all headers. Linux attaches [`VERSION`] alone.
+    pub version: u8,
+    /// Eraseblocks after the last volume that say that it is the last (spec: ubi 4.1).
+    pub end_marks: u32,
 }
 
 /// A volume to be written.

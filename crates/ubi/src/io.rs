@@ -114,6 +114,7 @@ impl Io {
             vid_hdr_offset: self.layout.vid_hdr_offset(),
             data_offset: self.layout.data_offset(),
             image_seq: self.image_seq,
+            end_mark: false,
         };
         self.write_header(peb, 0, &encode_ec(&header))
     }

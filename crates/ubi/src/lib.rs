@@ -5,7 +5,7 @@
 //! use eraseblock_base::VolumeId;
 //! use eraseblock_mtd::ImageFile;
 //! use eraseblock_ubi::image::{
-//!     ContentSize, ImagePlan, ImageSpec, ReaderSource, VolumeSize, VolumeSpec,
+//!     ContentSize, ImagePlan, ImageSpec, ReaderSource, VERSION, VolumeSize, VolumeSpec,
 //! };
 //! use eraseblock_ubi::{AttachOptions, Hints, Ubi, detect};
 //! use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -17,6 +17,8 @@
 //!     layout: HeaderLayout::new(131_072, 2048, 512, None)?,
 //!     erase_count: EraseCount::default(),
 //!     image_seq: 1,
+//!     version: VERSION,
+//!     end_marks: 0,
 //!     volumes: vec![VolumeSpec {
 //!         id: VolumeId::new(0),
 //!         name: VolumeName::new("kernel").expect("a short name"),
@@ -64,8 +66,8 @@ mod wl;
 
 pub use crate::core::Counters;
 pub use attach::{
-    AttachOptions, Attachment, EraseCounters, FastmapStatus, PebCounts, PebInfo, PebState, Refusal,
-    VolumeInfo, attach, described_peb_count,
+    AttachOptions, Attachment, EndMarks, EraseCounters, FastmapStatus, PebCounts, PebInfo,
+    PebState, Refusal, VolumeInfo, attach, described_peb_count,
 };
 pub use detect::{DetectError, Detected, Hints, detect, detect_layout};
 pub use error::UbiError;

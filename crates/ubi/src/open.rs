@@ -40,6 +40,7 @@ pub(crate) fn open(
         verify_static: false,
         bitflip_threshold: options.bitflip_threshold,
         fastmap: options.fastmap,
+        end_marks: true,
     };
     let mut attachment = attach(device.as_ref(), layout, &attach_options)?;
     if let Some(refusal) = &attachment.linux_refuses
@@ -58,6 +59,7 @@ pub(crate) fn open(
     let mut early = Early::new(io, &mut attachment, options);
     if early.core.read_only.is_none() {
         early.erase_anchors(&attachment)?;
+        early.erase_end_marks(&attachment)?;
         early.settle_newest_copy(&attachment)?;
         early.recover_table(&attachment)?;
     }
@@ -145,10 +147,19 @@ impl Early {
         if self.core.io.is_sabotaged(Sabotage::StaleAnchors) {
             return Ok(());
         }
-        attachment.anchors.iter().try_for_each(|peb| self.erase_anchor(*peb))
+        attachment.anchors.iter().try_for_each(|peb| self.erase_now(*peb))
     }
 
-    fn erase_anchor(&mut self, peb: Peb) -> Result<(), UbiError> {
+    /// What an end mark hides must be gone before the mark, or it would be there again after a
+    /// power cut; and the marks, the first one last, before anything is written: the next attach
+    /// would not see what is written after a mark (spec: ubi 4.1).
+    fn erase_end_marks(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
+        let Some(end) = &attachment.end_marks else { return Ok(()) };
+        end.hidden.iter().chain(end.pebs.iter().rev()).try_for_each(|peb| self.erase_now(*peb))
+    }
+
+    /// Erases a block before anything is written, whether it is free then or goes bad.
+    fn erase_now(&mut self, peb: Peb) -> Result<(), UbiError> {
         self.erase.retain(|one| *one != peb);
         match self.core.early_erase(peb) {
             Ok(()) => {
@@ -176,7 +187,7 @@ impl Early {
         let blocks = self.core.wl.line(Place::Fastmap).clone();
         for (index, peb) in (0..).zip(&blocks) {
             self.core.wl.take(*peb);
-            if index == 0 { self.erase_anchor(*peb)? } else { self.erase.push_back(*peb) }
+            if index == 0 { self.erase_now(*peb)? } else { self.erase.push_back(*peb) }
         }
         for peb in self.core.wl.free.pebs().collect::<Vec<_>>() {
             self.core.wl.take(peb);

@@ -13,7 +13,8 @@ use content::{ImageFile, VolumeContent};
 use eraseblock_base::VolumeId;
 use eraseblock_base::size::format_size;
 use eraseblock_ubi::image::{
-    ContentSize, FastmapPlace, ImagePlan, ImageSpec, VolumeSize, VolumeSpec, first_volume_peb,
+    ContentSize, FastmapPlace, ImagePlan, ImageSpec, VERSION, VolumeSize, VolumeSpec,
+    first_volume_peb,
 };
 use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -194,7 +195,8 @@ impl Build {
         let volumes: Vec<VolumeSpec> = self.volumes.iter().map(|v| v.spec.clone()).collect();
         let image_seq = self.image_seq.unwrap_or_else(|| file.image_seq(&volumes));
         let (layout, erase_count) = (self.header_layout, self.erase_count);
-        let spec = ImageSpec { layout, erase_count, image_seq, volumes };
+        let spec =
+            ImageSpec { layout, erase_count, image_seq, volumes, version: VERSION, end_marks: 0 };
         let plan = match self.fastmap {
             Some(flash) => ImagePlan::with_fastmap(spec, flash)?,
             None => ImagePlan::new(spec)?,

@@ -120,7 +120,7 @@ impl ExtractArgs {
     ) -> Result<(), Failure> {
         let place = Place::parse(&self.target.target)?;
         session.keep_still(&place.path)?;
-        let image = match image::open(&place, &self.target.shape)? {
+        let image = match image::open(&place, &self.target.shape, session)? {
             Image::Ubifs(image) => {
                 place.refuse_volume()?;
                 let opened = filesystem::open(image.device, None, session)?;

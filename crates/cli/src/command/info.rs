@@ -30,7 +30,7 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
         Meant::Span(span) => Some(span),
         Meant::Several(survey) => return several::list(&place, &survey, session),
     };
-    let report = match image::open_span(&place, span, &args.target.shape)? {
+    let report = match image::open_span(&place, span, &args.target.shape, session)? {
         Image::Ubi(image) => of_ubi(&image, place.volume.as_deref(), session)?,
         Image::Ubifs(image) => {
             place.refuse_volume()?;

@@ -17,6 +17,11 @@ use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+/// What commands that make images heed besides their arguments.
+pub(crate) const HEEDED: &str = "With SOURCE_DATE_EPOCH in the environment, no time in the image is \
+     later than that many seconds since 1970. Under fakeroot and pseudo, the image has the owners, \
+     devices and attributes that they show.";
+
 /// Arguments of `mkfs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MkfsArgs {
@@ -28,8 +33,10 @@ pub(crate) struct MkfsArgs {
 #[derive(Debug, Subcommand)]
 enum Kind {
     /// A UBIFS image, to be put into a UBI volume
+    #[command(after_help = HEEDED)]
     Ubifs(Box<UbifsArgs>),
     /// A JFFS2 image, to be put onto a flash
+    #[command(after_help = HEEDED)]
     Jffs2(Box<Jffs2Args>),
 }
 

@@ -143,6 +143,9 @@ pub(super) fn at_least_minimum(size: u32) -> u32 {
     size.max(MIN_BLOCK)
 }
 
+/// The compressor that OpenWrt adds. It is always off here.
+const LZMA: &str = "lzma";
+
 /// Options with a value, as letters.
 const WITH_VALUE: &[u8] = b"rdsecmxXyoDi";
 
@@ -290,8 +293,12 @@ impl MkfsJffs2Args {
             let found = rows.iter().position(|row| row.one.name() == name);
             found.ok_or_else(|| Failure::new(format!("Unknown compressor name {name}")))
         };
+        if self.enable_compressor.iter().any(|name| name == LZMA) {
+            return Err(Failure::new("LZMA nodes can be read, not written")
+                .hint("leave `-X lzma` out: zlib or lzo are read by every Linux with JFFS2"));
+        }
         for (names, is_on) in [(&self.disable_compressor, false), (&self.enable_compressor, true)] {
-            for name in names {
+            for name in names.iter().filter(|name| *name != LZMA) {
                 let index = find(&rows, name)?;
                 rows[index].is_on = is_on;
             }
@@ -299,8 +306,11 @@ impl MkfsJffs2Args {
         for text in &self.compressor_priority {
             let wrong = || Failure::new(format!("`{text}` is not PRIORITY:NAME"));
             let (priority, name) = text.split_once(':').ok_or_else(wrong)?;
-            let index = find(&rows, name)?;
-            rows[index].priority = priority.parse().map_err(|_| wrong())?;
+            let priority = priority.parse().map_err(|_| wrong())?;
+            if name != LZMA {
+                let index = find(&rows, name)?;
+                rows[index].priority = priority;
+            }
         }
         Ok(rows)
     }
@@ -370,6 +380,10 @@ mod tests {
         assert_eq!(on, ["lzo", "rtime"]);
         assert!(list(&rows).starts_with("\n     rtime priority:90 enabled\n       lzo"));
         assert!(parse(&["-x", "zip"]).compressors().is_err());
+        let rows = parse(&["-x", "lzma", "-y", "10:lzma"]).compressors().unwrap();
+        assert_eq!(rows.len(), Compressor::ALL.len());
+        let refused = parse(&["-X", "lzma"]).compressors().unwrap_err();
+        assert!(refused.message().contains("LZMA") && refused.next_step().is_some());
         assert!(parse(&["-m", "best"]).mode().is_err());
         assert!(parse(&["-c", "8"]).check_cleanmarker(65_536).is_err());
     }

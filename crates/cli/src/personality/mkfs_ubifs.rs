@@ -1,6 +1,7 @@
 //! mkfs.ubifs(8): a UBIFS image from a folder.
 
 use super::refuse_device;
+use super::ubinize::number32;
 use crate::args::source::SourceOptions;
 use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::args::{size32, size64};
@@ -12,7 +13,7 @@ use clap::Parser;
 use eraseblock_ubifs::mkfs::FileSink;
 use eraseblock_vfs::{SourceKind, SourceNode, SourceTree};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(super) struct MkfsUbifsArgs {
     #[arg(short = 'e', long, value_name = "SIZE", value_parser = size32)]
     leb_size: Option<u32>,
     /// Most logical eraseblocks the file system may grow to
-    #[arg(short = 'c', long, value_name = "COUNT")]
+    #[arg(short = 'c', long, value_name = "COUNT", value_parser = size32)]
     max_leb_cnt: Option<u32>,
     /// Output file
     #[arg(short, long, value_name = "FILE")]
@@ -43,13 +44,13 @@ pub(super) struct MkfsUbifsArgs {
     #[arg(short = 'R', long, value_name = "SIZE", value_parser = size64)]
     reserved: Option<u64>,
     /// lzo, favor_lzo, zlib, zstd or none
-    #[arg(short = 'x', long, value_name = "TYPE", default_value = "lzo")]
+    #[arg(short = 'x', long, alias = "force-compr", value_name = "TYPE", default_value = "lzo")]
     compr: String,
     /// With favor_lzo: how many percent better zlib must be to be taken
-    #[arg(short = 'X', long, value_name = "PERCENT", default_value = "20")]
+    #[arg(short = 'X', long, value_name = "PERCENT", default_value = "20", value_parser = number32)]
     favor_percent: u32,
     /// Fanout of the index tree
-    #[arg(short, long, value_name = "NUM", default_value = "8")]
+    #[arg(short, long, value_name = "NUM", default_value = "8", value_parser = number32)]
     fanout: u32,
     /// Have the free space fixed up on the first mount
     #[arg(short = 'F', long)]
@@ -58,7 +59,7 @@ pub(super) struct MkfsUbifsArgs {
     #[arg(short, long, value_name = "TYPE", default_value = "r5")]
     keyhash: String,
     /// Eraseblocks for orphans
-    #[arg(short = 'p', long, value_name = "COUNT", default_value = "1")]
+    #[arg(short = 'p', long, value_name = "COUNT", default_value = "1", value_parser = number32)]
     orph_lebs: u32,
     /// Device table
     #[arg(short = 'D', long, value_name = "FILE")]
@@ -67,7 +68,7 @@ pub(super) struct MkfsUbifsArgs {
     #[arg(short = 'U', long)]
     squash_uids: bool,
     /// Eraseblocks for the log
-    #[arg(short, long, value_name = "COUNT")]
+    #[arg(short, long, value_name = "COUNT", value_parser = number32)]
     log_lebs: Option<u32>,
     /// Answer "yes" to all questions (there are none)
     #[arg(short, long)]
@@ -76,7 +77,7 @@ pub(super) struct MkfsUbifsArgs {
     #[arg(short, long)]
     verbose: bool,
     /// Amount of debug information (there is none)
-    #[arg(short = 'g', long, value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(0..=3))]
+    #[arg(short = 'g', long, value_name = "LEVEL", value_parser = debug_level)]
     debug: Option<u32>,
     /// Note the inode number of each file in its user.image-inode-number attribute, in the folder
     #[arg(short = 'a', long)]
@@ -90,10 +91,10 @@ pub(super) struct MkfsUbifsArgs {
     /// Encryption key descriptor (not supported)
     #[arg(short = 'b', long, value_name = "HEX")]
     key_descriptor: Option<String>,
-    /// Padding of encrypted names (not supported)
+    /// Padding of encrypted names; nothing is encrypted without a key
     #[arg(short = 'P', long, value_name = "NUM")]
     padding: Option<u32>,
-    /// Cipher (not supported)
+    /// Cipher; nothing is encrypted without a key
     #[arg(short = 'C', long, value_name = "NAME")]
     cipher: Option<String>,
     /// Hash of signed images (not supported)
@@ -107,6 +108,13 @@ pub(super) struct MkfsUbifsArgs {
     auth_cert: Option<PathBuf>,
     /// Output file, when --output is not given
     target: Option<PathBuf>,
+    /// Ignored, as the classic tool does
+    #[arg(hide = true)]
+    others: Vec<OsString>,
+}
+
+fn debug_level(text: &str) -> Result<u32, String> {
+    number32(text).ok().filter(|level| *level <= 3).ok_or_else(|| "expected 0 to 3".to_owned())
 }
 
 /// Makes the image.
@@ -125,6 +133,14 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
     let tree = match &args.root {
         Some(root) if !root.is_dir() => {
             return Err(Failure::new(format!("bad root directory `{}`", root.display())));
+        }
+        Some(root) if is_below(output, root) => {
+            let (output, root) = (output.display(), root.display());
+            return Err(Failure::new(format!(
+                "the output file `{output}` is in the root directory `{root}`: the next image \
+                 would contain this one"
+            ))
+            .hint("write the image to a folder outside the root directory"));
         }
         Some(root) => source::load(root, &choices.adjustments(), output, session)?,
         None => empty_tree(&choices, session)?,
@@ -146,6 +162,13 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
         session.remark(&format!("{}: {}", output.display(), summary.line()));
     }
     Ok(())
+}
+
+/// Whether a file is, or would be made, in a folder or below it.
+fn is_below(file: &Path, folder: &Path) -> bool {
+    let above = file.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new(".")).canonicalize();
+    above.is_ok_and(|above| folder.canonicalize().is_ok_and(|folder| above.starts_with(folder)))
 }
 
 /// Writes the inode numbers into the folder the image was made of. Only files and directories can
@@ -181,12 +204,8 @@ impl MkfsUbifsArgs {
     /// What the classic tool can and we cannot.
     fn refuse_unsupported(&self) -> Result<(), Failure> {
         let refuse = |what: &str| Err(Failure::new(format!("{what} is not supported")));
-        let encrypts = self.key.is_some()
-            || self.key_descriptor.is_some()
-            || self.padding.is_some()
-            || self.cipher.is_some();
-        if encrypts {
-            return refuse("encryption (--key, --key-descriptor, --padding, --cipher)");
+        if self.key.is_some() || self.key_descriptor.is_some() {
+            return refuse("encryption (--key, --key-descriptor)");
         }
         if self.hash_algo.is_some() || self.auth_key.is_some() || self.auth_cert.is_some() {
             return refuse("signing (--hash-algo, --auth-key, --auth-cert)");
@@ -247,10 +266,15 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        for option in ["-K", "-b", "-C", "--hash-algo", "--auth-key", "--auth-cert"] {
+        for option in ["-K", "-b", "--hash-algo", "--auth-key", "--auth-cert"] {
             let error = parse(&[option, "x"]).refuse_unsupported().unwrap_err();
             assert!(error.message().contains("not supported"), "{option}");
         }
+        // Without a key they change nothing.
+        parse(&["-C", "x", "-P", "4"]).refuse_unsupported().unwrap();
+        let args = parse(&["-c", "0xc8", "-p", "010", "-g", "0x1", "--force-compr=zlib"]);
+        assert_eq!((args.max_leb_cnt, args.orph_lebs), (Some(200), 8));
+        assert_eq!(args.compr, "zlib");
         assert!(parse(&["-x", "gzip"]).choices().is_err());
         assert!(parse(&["-k", "md5"]).choices().is_err());
     }

@@ -60,7 +60,7 @@ pub(super) fn images(
     let several = spans.len() > 1;
     for span in spans {
         let offset = span.map_or(0, |span| span.offset);
-        match image::open_span(&place, span, &shape) {
+        match image::open_span(&place, span, &shape, session) {
             _ if several && offset < range.search => {}
             Ok(image) => found.push(Found { offset, image }),
             Err(failure) if several => {

@@ -38,12 +38,15 @@ pub(super) struct UbinizeArgs {
     /// Erase counter put into the EC headers
     #[arg(short, long, value_name = "NUMBER", default_value = "0", value_parser = number64)]
     erase_counter: u64,
-    /// UBI version put into the EC headers; only 1 exists
-    #[arg(short = 'x', long, value_name = "NUMBER", default_value = "1", value_parser = number32)]
-    ubi_ver: u32,
+    /// UBI version put into the headers; Linux reads 1 alone
+    #[arg(short = 'x', long, value_name = "NUMBER", default_value = "1", value_parser = number8)]
+    ubi_ver: u8,
     /// Image sequence number; made from the content when left out
     #[arg(short = 'Q', long, value_name = "NUMBER", value_parser = number32)]
     image_seq: Option<u32>,
+    /// OpenWrt: end the image with this many eraseblocks that mark everything after them as unused
+    #[arg(short = 'E', long, value_name = "NUMBER", default_value = "0", value_parser = number32)]
+    eof_markers: u32,
     /// Say what is done
     #[arg(short, long)]
     verbose: bool,
@@ -62,9 +65,14 @@ fn number64(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, radix).map_err(|_| format!("`{text}` is not a number"))
 }
 
-fn number32(text: &str) -> Result<u32, String> {
+pub(super) fn number32(text: &str) -> Result<u32, String> {
     let number = number64(text)?;
     u32::try_from(number).map_err(|_| format!("{number} does not fit into 32 bits"))
+}
+
+fn number8(text: &str) -> Result<u8, String> {
+    let number = number64(text)?;
+    u8::try_from(number).map_err(|_| format!("{number} does not fit into 8 bits"))
 }
 
 /// Makes the image.
@@ -74,22 +82,30 @@ pub(super) fn run(args: &UbinizeArgs, session: &mut Session) -> Result<(), Failu
     let layout = args.layout()?;
     let output = args.output.as_ref().ok_or_else(|| missing("output file"))?;
     refuse_device(output)?;
-    if args.ubi_ver != 1 {
-        return Err(Failure::new(format!("UBI version is {}, expected 1", args.ubi_ver)));
-    }
     let erase_count = EraseCount::new(args.erase_counter)
         .ok_or_else(|| Failure::new(format!("bad erase counter {}", args.erase_counter)))?;
     let text = std::fs::read(ini).context(format_args!("cannot load `{}`", ini.display()))?;
     let sections = parse_volumes(&String::from_utf8_lossy(&text)).context(ini.display())?;
     session.reads(ini);
     let mut contents = Contents::open(&sections, session)?;
+    sections
+        .iter()
+        .zip(&contents.sizes)
+        .try_for_each(|(section, size)| check_fits(section, *size, layout.leb_size()))?;
     let volumes: Vec<VolumeSpec> =
         sections.iter().zip(&contents.sizes).map(|(s, size)| volume(s, *size)).collect();
     let image_seq = match args.image_seq {
         Some(image_seq) => image_seq,
         None => contents.derive_image_seq(&volumes)?,
     };
-    let plan = ImagePlan::new(ImageSpec { layout, erase_count, image_seq, volumes })?;
+    let plan = ImagePlan::new(ImageSpec {
+        layout,
+        erase_count,
+        image_seq,
+        volumes,
+        version: args.ubi_ver,
+        end_marks: args.eof_markers,
+    })?;
     if args.verbose {
         session.lines(describe(&plan))?;
     }
@@ -107,6 +123,22 @@ impl UbinizeArgs {
         let offset = self.vid_hdr_offset.filter(|offset| *offset != 0);
         Ok(HeaderLayout::new(peb_size, min_io, header_unit, offset)?)
     }
+}
+
+/// Refuses an image that is larger than the LEBs of its volume.
+fn check_fits(section: &VolumeSection, found: Option<u64>, leb_size: u32) -> Result<(), Failure> {
+    let (Some(found), Some(given)) = (found, section.size) else { return Ok(()) };
+    let room = given.div_ceil(leb_size.into()).saturating_mul(leb_size.into());
+    if found <= room {
+        return Ok(());
+    }
+    let (name, file) = (&section.section, section.image.as_deref().unwrap_or_default());
+    let lebs = room / u64::from(leb_size);
+    let message = format!(
+        "section `{name}`: the image `{file}` has {found} bytes, which is larger than its volume: \
+         vol_size {given} gives {lebs} LEBs with {room} bytes"
+    );
+    Err(Failure::new(message).hint("raise vol_size, or leave it out for a volume of that size"))
 }
 
 fn volume(section: &VolumeSection, size: Option<u64>) -> VolumeSpec {
@@ -208,5 +240,7 @@ mod tests {
         assert_eq!(number32("0"), Ok(0));
         assert!(number32("0x100000000").is_err());
         assert!(number64("-1").is_err());
+        assert_eq!(number8("0xff"), Ok(255));
+        assert!(number8("256").is_err());
     }
 }

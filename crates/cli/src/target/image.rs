@@ -174,9 +174,9 @@ pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// Opens what the arguments point at.
-pub(crate) fn open(place: &Place, shape: &ShapeArgs) -> Result<Image, Failure> {
+pub(crate) fn open(place: &Place, shape: &ShapeArgs, session: &Session) -> Result<Image, Failure> {
     let span = span::one(place, shape)?;
-    open_span(place, span, shape)
+    open_span(place, span, shape, session)
 }
 
 /// Opens a part of a file, or a device.
@@ -184,8 +184,11 @@ pub(crate) fn open_span(
     place: &Place,
     span: Option<Span>,
     shape: &ShapeArgs,
+    session: &Session,
 ) -> Result<Image, Failure> {
     let path = &place.path;
+    let sizes = SizeArgs { ignore_end_marks: session.options.strict, ..shape.sizes.clone() };
+    let shape = &ShapeArgs { sizes, ..shape.clone() };
     let opened = match span {
         Some(span) => open_file(path, span, shape),
         None => match device::open(path, shape)? {
@@ -194,6 +197,11 @@ pub(crate) fn open_span(
         },
     };
     opened.context(path.display())
+}
+
+/// How UBI is attached only to be read.
+pub(super) fn attach_options(sizes: &SizeArgs) -> AttachOptions {
+    AttachOptions { end_marks: !sizes.ignore_end_marks, ..AttachOptions::default() }
 }
 
 /// A simulated chip, or a disk that was made a flash.
@@ -347,7 +355,7 @@ pub(super) fn attach(
     let (geometry, is_jffs2) = (*device.geometry(), shape.format == Some(Format::Jffs2));
     let layout = if is_jffs2 { None } else { layout(device.as_ref(), &shape.sizes)? };
     if let Some(layout) = layout {
-        let ubi = Ubi::attach(device, &layout, &AttachOptions::default())?;
+        let ubi = Ubi::attach(device, &layout, &attach_options(&shape.sizes))?;
         let (path, file_size) = (path.to_owned(), geometry.size());
         return Ok(Image::Ubi(UbiImage { path, file_size, start: 0, ubi, dump: None }));
     }

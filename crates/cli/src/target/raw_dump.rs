@@ -2,13 +2,13 @@
 //! like that, only its first header is where one is expected; read without those bytes, everything
 //! is.
 
-use super::image::hints;
+use super::image::{attach_options, hints};
 use crate::args::SizeArgs;
 use crate::failure::Failure;
 use eraseblock_base::{Findings, Location};
 use eraseblock_mtd::{ImageFile, RawDump, ReadAt};
+use eraseblock_ubi::Ubi;
 use eraseblock_ubi::detect::{Detected, detect};
-use eraseblock_ubi::{AttachOptions, Ubi};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) fn find_ubi(
     sizes: &SizeArgs,
 ) -> Result<Option<Found>, Failure> {
     let plain = match detect(image, &hints(sizes))? {
-        Some(detected) => Some(attach(Arc::clone(image), &detected, None)?),
+        Some(detected) => Some(attach(Arc::clone(image), &detected, sizes, None)?),
         None => None,
     };
     if plain.as_ref().is_some_and(|((volumes, whole, ..), _)| *volumes && *whole) {
@@ -67,7 +67,7 @@ fn find_raw(
         };
         let Some(detected) = detect(&dump, &hints(sizes))? else { continue };
         // What does not even attach is not it.
-        let attached = attach(Arc::new(dump.clone()), &detected, Some(dump));
+        let attached = attach(Arc::new(dump.clone()), &detected, sizes, Some(dump));
         let Ok((rank, found)) = attached else { continue };
         if rank.0 && best.as_ref().is_none_or(|(known, _)| rank > *known) {
             best = Some((rank, found));
@@ -79,10 +79,11 @@ fn find_raw(
 fn attach(
     image: Arc<dyn ReadAt>,
     detected: &Detected,
+    sizes: &SizeArgs,
     dump: Option<RawDump>,
 ) -> Result<(Rank, Found), Failure> {
     let device = Arc::new(ImageFile::new(image, &detected.shape())?);
-    let ubi = Ubi::attach(device, &detected.layout, &AttachOptions::default())?;
+    let ubi = Ubi::attach(device, &detected.layout, &attach_options(sizes))?;
     let attached = ubi.attachment();
     let findings = attached.findings.iter().count() as u64 + attached.findings.dropped();
     let has_volumes = !attached.volumes.is_empty();

@@ -379,7 +379,7 @@ fn read_ubifs(
     args: &TargetArgs,
     session: &mut Session,
 ) -> Result<Writable, Failure> {
-    let device: Arc<dyn LebDevice> = match image::open_span(place, span, &args.shape)? {
+    let device: Arc<dyn LebDevice> = match image::open_span(place, span, &args.shape, session)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
             image.device

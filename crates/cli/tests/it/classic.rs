@@ -65,7 +65,10 @@ fn ubinize_refuses_with_255() {
         (&["u.ini", "-o", "x", "-p", "128KiB", "-m", "2048"], "`nope`"),
         (&["no.ini", "-o", "x", "-p", "128KiB", "-m", "2048"], "cannot load `no.ini`"),
         (&["u.ini", "-o", "/dev/zero", "-p", "128KiB", "-m", "2048"], "device node"),
-        (&["u.ini", "-o", "x", "-p", "128KiB", "-m", "2048", "-x", "2"], "UBI version"),
+        (
+            &["u.ini", "-o", "x", "-p", "128KiB", "-m", "2048", "-x", "256"],
+            "does not fit into 8 bits",
+        ),
         (&["--bogus"], "unexpected argument"),
     ] {
         let run = sample.run(&[&["ubinize"], arguments].concat());

@@ -7,12 +7,15 @@
 mod acl;
 mod bare;
 mod build;
+mod builders;
 mod chip;
 mod classic;
+mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
 mod documents;
 mod finding;
+mod fakeroot;
 mod frame;
 mod jffs2;
 mod jffs2_change;

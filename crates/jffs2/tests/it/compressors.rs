@@ -19,6 +19,12 @@ const RUBIN_FIXED: [u8; 19] = [
 /// Thirty-two `a` with a table of their own (spec: jffs2 9.5).
 const RUBIN_DYNAMIC: [u8; 11] = [0xFF, 1, 1, 1, 1, 0xFF, 0xFF, 1, 0x3C, 0x83, 0x10];
 
+/// `abcabcab` a hundred times by liblzma, with the parameters of OpenWrt (spec: jffs2 9.8).
+const LZMA: [u8; 20] = [
+    0x00, 0x30, 0x99, 0xAB, 0xD7, 0xBD, 0xCE, 0x86, 0x3F, 0x5E, 0x6A, 0x2B, 0x6E, 0x15, 0x47, 0xFF,
+    0xFE, 0x22, 0x58, 0x00,
+];
+
 fn packed(number: u8, plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match number {
@@ -42,6 +48,7 @@ fn rows() -> Vec<(u8, Vec<u8>, Vec<u8>)> {
     let own = [compression::NONE, compression::RTIME, compression::ZLIB, compression::LZO];
     let own = own.into_iter().map(|number| (number, packed(number, &text), text.clone()));
     let others = [
+        (compression::LZMA, LZMA.to_vec(), text.clone()),
         (compression::ZERO, Vec::new(), vec![0; 500]),
         (compression::RUBIN_FIXED, RUBIN_FIXED.to_vec(), vec![b'a'; 16]),
         (compression::RUBIN_DYNAMIC, RUBIN_DYNAMIC.to_vec(), vec![b'a'; 32]),

@@ -6,6 +6,8 @@
 //!    following a symbolic link, so whatever is made below it lies in the destination.
 //! 2. New entries are made exclusively; what is there already is removed first, and only when
 //!    overwriting was asked for.
+//! 3. Owner, mode and attributes are set through functions of the C library, which fakeroot and
+//!    pseudo replace. rustix makes the system call itself for `fchown` and `fchmod`.
 
 use eraseblock_vfs::source::check_name;
 use eraseblock_vfs::{FileKind, Timestamp};
@@ -16,6 +18,7 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// One component of a path that cannot lead anywhere but into its directory.
@@ -43,6 +46,10 @@ const OPEN_DIR: OFlags =
 
 fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(bits)
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn timestamps(atime: Timestamp, mtime: Timestamp) -> Timestamps {
@@ -189,10 +196,13 @@ pub(super) enum Handle<'a> {
 
 impl Handle<'_> {
     pub(super) fn set_owner(&self, uid: u32, gid: u32) -> Result<(), Errno> {
-        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         match self {
-            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            // Not rustix's `fchown`: see invariant 3.
+            Self::Open(fd) => {
+                std::os::unix::fs::fchown(fd, Some(uid), Some(gid)).map_err(|e| errno(&e))
+            }
             Self::Entry(dir, name) => {
+                let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
                 rustix::fs::chownat(&dir.0, &name.0, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
             }
         }
@@ -201,7 +211,12 @@ impl Handle<'_> {
     /// Sets the mode of anything but a symbolic link, which has none.
     pub(super) fn set_mode(&self, permissions: u32) -> Result<(), Errno> {
         match self {
-            Self::Open(fd) => rustix::fs::fchmod(fd, mode(permissions)),
+            // Not rustix's `fchmod`: see invariant 3.
+            Self::Open(fd) => {
+                let file = fd.try_clone_to_owned().map(File::from).map_err(|e| errno(&e))?;
+                let permissions = std::fs::Permissions::from_mode(permissions);
+                file.set_permissions(permissions).map_err(|e| errno(&e))
+            }
             Self::Entry(dir, name) => {
                 // There is no call that changes a mode without following links on all kernels, but
                 // what a descriptor refers to stays the same.

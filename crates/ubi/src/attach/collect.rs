@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::scan::{DataState, PebReading, Scanner};
-use super::{EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
+use super::{EndMarks, EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, GUARD_VOLUME, LAYOUT_VOLUME};
 use eraseblock_ubi_format::types::is_internal_volume;
@@ -121,6 +121,8 @@ pub(super) struct Collected {
     pub(super) newest_copy: Option<NewestCopy>,
     /// Super blocks of fastmaps that are not in use.
     pub(super) anchors: Vec<Peb>,
+    /// Where the image ends, if it says so.
+    pub(super) end_marks: Option<EndMarks>,
     pub(super) erase_counters: EraseCounters,
     pub(super) read_only: bool,
     empty: u32,
@@ -130,23 +132,25 @@ pub(super) struct Collected {
 
 /// Reads all headers and sorts the blocks.
 ///
-/// `readings` are those of the first blocks, if they were read already.
+/// `readings` are those of the first blocks, if they were read already. What follows an end mark
+/// is to be erased, if the marks are `heeded`.
 pub(super) fn collect(
     scanner: &Scanner<'_>,
     readings: Vec<PebReading>,
+    heeded: bool,
     report: &mut Report,
 ) -> Collected {
     let count = scanner.device.geometry().peb_count();
     let mut collected = Collected::default();
     let mut start = 0;
     for reading in readings {
-        Sorter { all: &mut collected, report, peb: Peb::new(start) }.sort(reading);
+        Sorter { all: &mut collected, report, peb: Peb::new(start), heeded }.sort(reading);
         start += 1;
     }
     while start < count {
         let end = count.min(start + WINDOW);
         for (peb, reading) in (start..end).zip(scanner.read_range(start..end)) {
-            Sorter { all: &mut collected, report, peb: Peb::new(peb) }.sort(reading);
+            Sorter { all: &mut collected, report, peb: Peb::new(peb), heeded }.sort(reading);
         }
         start = end;
     }
@@ -158,6 +162,8 @@ struct Sorter<'a> {
     all: &'a mut Collected,
     report: &'a mut Report,
     peb: Peb,
+    /// Whether end marks count.
+    heeded: bool,
 }
 
 /// What the erase-counter header said.
@@ -182,11 +188,38 @@ impl Sorter<'_> {
                 self.all.empty += 1;
                 self.erase(bitflips, EcSummary::default());
             }
+            PebReading::Headers { ec, vid, .. } if self.is_after_end(&ec, &vid) => {
+                self.erase_after_end(&ec);
+            }
             PebReading::Headers { ec, vid, data } => {
                 let ec = self.summarise_ec(ec);
                 self.sort_headers(ec, vid, data);
             }
         }
+    }
+
+    /// Whether this block has an end mark or comes after one.
+    ///
+    /// A mark counts in a free block alone: one with a LEB was written by a Linux that does not
+    /// know the mark, and so may be everything after it.
+    fn is_after_end(&self, ec: &HeaderState<EcHeader>, vid: &HeaderState<VidHeader>) -> bool {
+        let is_mark = is_marked(ec) && *vid == HeaderState::Erased;
+        self.heeded && (is_mark || self.all.end_marks.is_some())
+    }
+
+    /// Only the erase counter counts here, not even the image number: the block may be of what was
+    /// on the flash before the image.
+    fn erase_after_end(&mut self, ec: &HeaderState<EcHeader>) {
+        let end = self.all.end_marks.get_or_insert_default();
+        let list = if is_marked(ec) { &mut end.pebs } else { &mut end.hidden };
+        list.push(self.peb);
+        let header = match ec {
+            HeaderState::Ok(header) | HeaderState::Bitflips(header) => Some(*header),
+            HeaderState::Illegal { salvage, .. } => *salvage,
+            _ => None,
+        };
+        let header = header.map(|header| EcHeader { image_seq: 0, ..header });
+        self.erase(false, EcSummary { header, ..EcSummary::default() });
     }
 
     fn summarise_ec(&mut self, state: HeaderState<EcHeader>) -> EcSummary {
@@ -345,6 +378,10 @@ impl Sorter<'_> {
     }
 }
 
+fn is_marked(ec: &HeaderState<EcHeader>) -> bool {
+    matches!(ec, HeaderState::Ok(header) | HeaderState::Bitflips(header) if header.end_mark)
+}
+
 impl EraseCounters {
     pub(super) fn add(&mut self, count: EraseCount) {
         let count = count.get();
@@ -453,6 +490,18 @@ impl Collected {
             }
             start += len;
         }
+    }
+
+    /// Says where the image ends, and what a Linux that does not know the mark would see there.
+    pub(super) fn report_end_marks(&self, report: &mut Report) {
+        let Some(EndMarks { pebs, hidden }) = &self.end_marks else { return };
+        let Some(first) = pebs.first().filter(|_| !hidden.is_empty()) else { return };
+        let message = format!(
+            "the image ends here; {} eraseblocks after it have older UBI headers and count as \
+             erased. Linux without OpenWrt's end marks reads them, as --strict does",
+            hidden.len()
+        );
+        report.findings.warn(Location::peb(*first), "after-end-mark", message);
     }
 
     /// The blocks to be erased; the ones put at the head of the list come last in, first out.

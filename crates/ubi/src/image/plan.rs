@@ -7,6 +7,7 @@ use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeRecord};
 use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 
 /// Why an image cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,12 @@ pub enum ImageError {
         found: String,
         /// What it must be.
         expected: String,
+    },
+    /// The end marks do not fit.
+    #[error("{end_marks} end marks are too many: expected an image of at most 2^31 eraseblocks")]
+    TooLong {
+        /// End marks asked for.
+        end_marks: u32,
     },
     /// The number of sources is not that of the volumes.
     #[error("{found} contents for {expected} volumes")]
@@ -143,6 +150,9 @@ impl ImagePlan {
             next_peb = next_peb.checked_add(planned.lebs).ok_or_else(|| too_large(volume))?;
             volumes.push(planned);
         }
+        if i32::try_from(u64::from(next_peb) + u64::from(spec.end_marks)).is_err() {
+            return Err(ImageError::TooLong { end_marks: spec.end_marks });
+        }
         Ok(Self { spec, volumes, fastmap: None })
     }
 
@@ -153,7 +163,16 @@ impl ImagePlan {
 
     /// Eraseblocks of the image.
     pub fn peb_count(&self) -> u32 {
-        self.fastmap.map_or_else(|| self.lebs_end(LAYOUT_LEBS), |fastmap| fastmap.end())
+        let marked = || self.lebs_end(LAYOUT_LEBS) + self.spec.end_marks;
+        self.fastmap.map_or_else(marked, |fastmap| fastmap.end())
+    }
+
+    /// The eraseblocks with end marks.
+    pub(super) fn end_marks(&self) -> Range<u32> {
+        match self.fastmap {
+            None => self.lebs_end(LAYOUT_LEBS)..self.peb_count(),
+            Some(_) => 0..0,
+        }
     }
 
     /// The block after the last LEB of the volumes, which begin at `first`.

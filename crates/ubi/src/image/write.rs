@@ -6,7 +6,7 @@ use super::source::LebSource;
 use eraseblock_base::crc::{crc32, crc32_continue};
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME};
-use eraseblock_ubi_format::encode::{encode_ec, encode_vid};
+use eraseblock_ubi_format::encode::{encode_ec, encode_vid, with_version};
 use eraseblock_ubi_format::table::encode_table;
 use eraseblock_ubi_format::{Compat, EcHeader, SqNum, VidHeader, VolumeKind};
 use std::fs::File;
@@ -52,6 +52,8 @@ impl ImagePlan {
         for extra in after {
             out.write_all(&self.extra_peb(extra))?;
         }
+        let mark = self.end_mark_peb();
+        self.end_marks().try_for_each(|_| out.write_all(&mark))?;
         Ok(out.flush()?)
     }
 
@@ -81,6 +83,10 @@ impl ImagePlan {
         for extra in self.extras()? {
             file.write_all_at(&self.extra_peb(&extra), self.peb_offset(extra.peb))?;
         }
+        let mark = self.end_mark_peb();
+        for peb in self.end_marks() {
+            file.write_all_at(&mark, self.peb_offset(peb))?;
+        }
         Ok(())
     }
 
@@ -91,7 +97,7 @@ impl ImagePlan {
 
     fn extra_peb(&self, extra: &Extra) -> Vec<u8> {
         let mut peb = self.empty_peb();
-        self.put_ec(&mut peb);
+        self.put_ec(&mut peb, false);
         if let Some(header) = &extra.header {
             self.put_headers(&mut peb, header);
         }
@@ -129,21 +135,30 @@ impl ImagePlan {
     }
 
     fn put_headers(&self, peb: &mut [u8], vid: &VidHeader) {
-        self.put_ec(peb);
-        let (vid, start) = (encode_vid(vid), self.spec.layout.vid_hdr_offset() as usize);
+        self.put_ec(peb, false);
+        let vid = with_version(encode_vid(vid), self.spec.version);
+        let start = self.spec.layout.vid_hdr_offset() as usize;
         peb[start..start + vid.len()].copy_from_slice(&vid);
     }
 
-    fn put_ec(&self, peb: &mut [u8]) {
+    fn put_ec(&self, peb: &mut [u8], end_mark: bool) {
         let layout = &self.spec.layout;
         let ec = EcHeader {
             erase_count: self.spec.erase_count,
             vid_hdr_offset: layout.vid_hdr_offset(),
             data_offset: layout.data_offset(),
             image_seq: self.spec.image_seq,
+            end_mark,
         };
-        let ec = encode_ec(&ec);
+        let ec = with_version(encode_ec(&ec), self.spec.version);
         peb[..ec.len()].copy_from_slice(&ec);
+    }
+
+    /// An eraseblock that says that nothing after it belongs to the device.
+    fn end_mark_peb(&self) -> Vec<u8> {
+        let mut peb = self.empty_peb();
+        self.put_ec(&mut peb, true);
+        peb
     }
 
     fn vid_header(&self, index: usize, leb: u32, data_crc: u32) -> VidHeader {

@@ -52,6 +52,7 @@ impl Flash {
             vid_hdr_offset: self.layout.vid_hdr_offset(),
             data_offset: self.layout.data_offset(),
             image_seq: 77,
+            end_mark: false,
         }
     }
 

@@ -15,6 +15,7 @@ fn image(layout: &HeaderLayout, count: u32) -> Vec<u8> {
             vid_hdr_offset: layout.vid_hdr_offset(),
             data_offset: layout.data_offset(),
             image_seq: 9,
+            end_mark: false,
         };
         let vid = VidHeader {
             kind: VolumeKind::Dynamic,

@@ -2,10 +2,12 @@
 //! what it wrote.
 
 use eraseblock_base::VolumeId;
+use eraseblock_base::crc::crc32;
 use eraseblock_mtd::ImageFile;
 use eraseblock_ubi::image::ini::parse_volumes;
 use eraseblock_ubi::image::{
-    ContentSize, ImageError, ImagePlan, ImageSpec, LebSource, ReaderSource, VolumeSize, VolumeSpec,
+    ContentSize, ImageError, ImagePlan, ImageSpec, LebSource, ReaderSource, VERSION, VolumeSize,
+    VolumeSpec,
 };
 use eraseblock_ubi::{AttachOptions, Hints, Ubi, detect};
 use eraseblock_ubi_format::*;
@@ -99,6 +101,8 @@ fn read_case(case: &Case) -> (ImageSpec, Vec<Vec<u8>>) {
         erase_count: EraseCount::new(case.ec.into()).unwrap(),
         image_seq: 305_419_896,
         volumes,
+        version: VERSION,
+        end_marks: 0,
     };
     (spec, contents)
 }
@@ -268,4 +272,33 @@ fn whole_lebs_can_be_given() {
     let ours = write(spec.clone(), &[padded]);
     spec.volumes[0].content = ContentSize::Bytes(300_000);
     assert!(ours == write(spec, &[content("r.bin")]));
+}
+
+/// The layout of OpenWrt's `ubinize -E 2`, byte for byte (spec: ubi 4.1).
+#[test]
+fn end_marks_follow_the_last_volume() {
+    let (plain, contents) = read_case(&CASES[0]);
+    let peb = plain.layout.peb_size() as usize;
+    let without = write(plain.clone(), &contents);
+    let with = write(ImageSpec { end_marks: 2, ..plain.clone() }, &contents);
+    assert_eq!(with.len(), without.len() + 2 * peb);
+    let (image, marks) = with.split_at(without.len());
+    assert!(image == without, "the volumes are as they were");
+    for mark in marks.chunks(peb) {
+        let mut expected = without[..64].to_vec();
+        expected[5..8].copy_from_slice(&[0x45, 0x4F, 0x46]);
+        let crc = crc32(&expected[..60]);
+        expected[60..].copy_from_slice(&crc.to_be_bytes());
+        assert_eq!(&mark[..64], expected);
+        assert!(mark[64..].iter().all(|byte| *byte == 0xFF));
+    }
+    let in_place = tempfile::tempfile().unwrap();
+    let plan = ImagePlan::new(ImageSpec { end_marks: 2, ..plain.clone() }).unwrap();
+    in_place.write_all_at(&without, 0).unwrap();
+    plan.finish_in_place(&in_place).unwrap();
+    let mut bytes = vec![0; with.len()];
+    in_place.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == with, "in place as in a stream");
+    let many = ImagePlan::new(ImageSpec { end_marks: u32::MAX, ..plain });
+    assert!(matches!(many, Err(ImageError::TooLong { .. })));
 }

@@ -4,7 +4,7 @@ use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};
 use eraseblock_ubi::image::{
     ContentSize, FastmapPlace, ImageError, ImagePlan, ImageSpec, LebSource, ReaderSource,
-    VolumeSize, VolumeSpec, first_volume_peb,
+    VERSION, VolumeSize, VolumeSpec, first_volume_peb,
 };
 use eraseblock_ubi::{
     AttachOptions, Attachment, FastmapStatus, OpenOptions, UbiDevice, attach, described_peb_count,
@@ -39,6 +39,8 @@ fn spec() -> ImageSpec {
         layout: layout(),
         erase_count: EraseCount::new(3).unwrap(),
         image_seq: 77,
+        version: VERSION,
+        end_marks: 0,
         volumes: vec![
             volume(5, "data", VolumeKind::Dynamic, 20, 40_000),
             volume(1, "kernel", VolumeKind::Static, 9, 100_000),

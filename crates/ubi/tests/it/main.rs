@@ -5,6 +5,7 @@ mod batches;
 mod builder;
 mod conformance;
 mod detection;
+mod end_marks;
 mod fastmap;
 mod image;
 mod image_fastmap;

@@ -172,6 +172,17 @@ impl Page {
         }
         self.field("blocks", counts.join(", "));
         self.field("fastmap", fastmap(&ubi.fastmap));
+        if let Some(end) = &ubi.end_marks {
+            let marks: Vec<String> = end.pebs.iter().map(ToString::to_string).collect();
+            let hidden = match end.hidden.len() as u64 {
+                0 => String::new(),
+                some => format!(
+                    "; {} after them count as erased",
+                    text::count(some, "eraseblock", "eraseblocks")
+                ),
+            };
+            self.field("end marks", format!("eraseblock {}{hidden}", marks.join(", ")));
+        }
         if let Some(lebs) = ubi.available_lebs {
             self.field("for new volumes", text::count(u64::from(lebs), "LEB", "LEBs"));
         }

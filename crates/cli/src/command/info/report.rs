@@ -10,7 +10,7 @@ use eraseblock_base::Peb;
 use eraseblock_jffs2::compressor_name;
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_ubi::{
-    Attachment, EraseCounters, FastmapStatus, PebCounts, PebState, VolumeInfo, VolumeMap,
+    Attachment, EndMarks, EraseCounters, FastmapStatus, PebCounts, PebState, VolumeInfo, VolumeMap,
 };
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
 use eraseblock_ubifs_format::constants::sb_flags;
@@ -75,6 +75,7 @@ pub(super) struct UbiReport {
     pub available_lebs: Option<u32>,
     /// Whether attaching can use a fastmap, and why not.
     pub fastmap: FastmapStatus,
+    pub end_marks: Option<EndMarks>,
     /// Why Linux would not attach it.
     pub linux_refuses: Option<String>,
     pub volumes: Vec<VolumeReport>,
@@ -181,6 +182,7 @@ impl UbiReport {
             blocks: found.counts,
             erase_counters: found.erase_counters,
             available_lebs: found.available_lebs,
+            end_marks: found.end_marks.clone(),
             linux_refuses: found.linux_refuses.as_ref().map(|why| why.message.clone()),
             volumes: Vec::new(),
             map: map_of(found),
