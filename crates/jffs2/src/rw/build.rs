@@ -42,6 +42,7 @@ pub(crate) fn mount(
         references,
         suspects,
         no_write,
+        unassigned,
         mut report,
         ..
     } = scan;
@@ -66,6 +67,7 @@ pub(crate) fn mount(
                 "{at}: a node of unknown type {node_type:#06x} forbids writing"
             ))
         }),
+        unassigned,
         late: Findings::new(),
         scratch: Vec::new(),
     };

@@ -6,6 +6,7 @@ use super::inodes::Inodes;
 use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
+use crate::damage::{Unassigned, is_remains};
 use crate::error::Jffs2Error;
 use crate::scan::make_room;
 use eraseblock_base::align::is_erased;
@@ -88,6 +89,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) references: Vec<u32>,
     /// Pages that were programmed last.
     pub(crate) suspects: Vec<Page>,
+    /// Damaged nodes that may be of any file.
+    pub(crate) unassigned: Unassigned,
     /// A node forbids writing.
     pub(crate) no_write: Option<(Location, u16)>,
     pub(crate) report: MountReport,
@@ -106,6 +109,7 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
         pairs: Vec::new(),
         references: Vec::new(),
         suspects: Vec::new(),
+        unassigned: Unassigned::default(),
         no_write: None,
         report: MountReport::default(),
     };
@@ -254,12 +258,18 @@ impl Scan<'_> {
                 Item::Node { offset, header, bytes } if offset + header.totlen <= end => {
                     self.node(block, offset, header, bytes)?;
                 }
-                Item::Dirt { offset, len, expected: false } => {
-                    dirt += u64::from(len);
-                    first_dirt = first_dirt.or(Some(offset));
+                Item::Dirt { offset, len, expected } => {
+                    let bytes = &bytes[offset as usize..][..len as usize];
+                    if is_remains(bytes, expected) {
+                        self.unassigned.add(Location::Peb(Peb::new(block), offset));
+                    }
+                    if !expected {
+                        dirt += u64::from(len);
+                        first_dirt = first_dirt.or(Some(offset));
+                    }
                 }
                 Item::Free { offset } => self.free_from(block, offset),
-                Item::Node { .. } | Item::Dirt { .. } | Item::Obsolete { .. } => {}
+                Item::Node { .. } | Item::Obsolete { .. } => {}
             }
         }
         if let Some(offset) = first_dirt {
@@ -306,6 +316,9 @@ impl Scan<'_> {
             NodeKind::Padding | NodeKind::Summary => Ok(()),
         };
         if let Err(error) = result {
+            if header.kind() == NodeKind::Inode {
+                self.unassigned.add(at);
+            }
             self.report.findings.note(at, "node-damaged", error.to_string());
         }
         Ok(())
