@@ -6,6 +6,7 @@
 //! 2. The exit code is decided here alone, from the findings and the failure.
 
 use crate::failure::{Exit, Failure};
+use crate::recovery::NOT_MOUNTABLE;
 use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
 use eraseblock_base::{Finding, Findings, Location, Severity};
@@ -102,6 +103,11 @@ impl Session {
     /// Remembers that a volume could not be opened, and goes on.
     pub(crate) fn refused(&mut self, at: Location, message: &str) {
         self.findings.error(at, "not-opened", message);
+    }
+
+    /// Remembers that no mount takes a file system, and goes on with what can be read of it.
+    pub(crate) fn not_mounted(&mut self, at: Location, message: &str) {
+        self.findings.error(at, NOT_MOUNTABLE, message);
     }
 
     /// The same as [`Session::trouble`] with a message of the caller's.

@@ -179,6 +179,8 @@ impl UbifsMount {
     /// Checks what must hold between two operations, in memory and on flash, without writing
     /// (spec: ubifs-format 21).
     pub fn check(&self) -> Result<Findings, UbifsError> {
-        self.lock().check().map_err(error::Fault::into_ubifs)
+        let verdict = self.lock().check().map_err(error::Fault::into_ubifs)?;
+        // The lock is free again: paths are looked up as any user does.
+        Ok(verdict.named(self))
     }
 }

@@ -67,10 +67,15 @@ impl Opened {
         for finding in late.iter().skip(self.late_seen) {
             findings.push(finding.clone());
         }
-        session.report(match self.volume {
-            Some(volume) => findings.relocate(|at| within(volume, at)),
-            None => findings,
-        });
+        session.report(placed(findings, self.volume));
+    }
+}
+
+/// Findings with their volume where there may be others.
+pub(crate) fn placed(findings: Findings, volume: Option<VolumeId>) -> Findings {
+    match volume {
+        Some(volume) => findings.relocate(|at| within(volume, at)),
+        None => findings,
     }
 }
 
@@ -82,8 +87,13 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let options = OpenOptions { strict: session.options.strict };
     let (ubifs, findings) = Ubifs::open(device, &options)?;
+    Ok(of_ubifs(ubifs, findings, volume))
+}
+
+/// A UBIFS that was opened, with what was found then.
+pub(crate) fn of_ubifs(ubifs: Ubifs, findings: Findings, volume: Option<VolumeId>) -> Opened {
     let late_seen = ubifs.late_findings().iter().count();
-    Ok(Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen })
+    Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen }
 }
 
 /// A JFFS2 that was opened, with what was found then.

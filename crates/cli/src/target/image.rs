@@ -1,7 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
 
 use super::filesystem::{self, Opened};
-use super::{Place, device, jffs2_image, magic, peek, raw_dump};
+use super::{Place, cut_short, device, jffs2_image, magic, peek, raw_dump};
 use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -81,8 +81,9 @@ impl UbiImage {
     /// refused.
     pub(crate) fn report(&self, session: &mut Session) -> Result<(), Failure> {
         let mut findings = self.attachment().findings.clone();
-        if let Some(dump) = &self.dump {
-            raw_dump::note(dump, &mut findings);
+        match &self.dump {
+            Some(dump) => raw_dump::note(dump, &mut findings),
+            None => cut_short::note(self, &mut findings),
         }
         session.report(findings);
         match &self.attachment().linux_refuses {

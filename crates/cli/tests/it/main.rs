@@ -11,6 +11,7 @@ mod chip;
 mod classic;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
+mod damage;
 mod frame;
 mod jffs2;
 mod jffs2_change;

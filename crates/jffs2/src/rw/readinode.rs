@@ -25,6 +25,8 @@ struct Found {
     dents: dents::Found,
     /// Version and value of the newest time that a name has.
     time: (u32, u32),
+    /// Nodes that turned out to be damaged now, and how.
+    dropped: Vec<(u32, FormatError)>,
     /// Nodes that lost against others.
     dead: Vec<u32>,
 }
@@ -68,10 +70,10 @@ impl State {
                     // It was good when it was checked: nothing else may shine through.
                     return Err(FsError::from_source(FsErrorKind::Corrupted, error));
                 }
-                self.late.note(error.at(), "node-dropped", error.to_string());
                 if node.kind() == RefKind::Dirent {
                     self.obsolete(place);
                 }
+                found.dropped.push((place, error));
             }
         }
         for place in std::mem::take(&mut found.dead) {
@@ -195,6 +197,11 @@ impl State {
         };
         self.lay_nodes(&mut loaded.fragments, &found.data);
         self.lay_lost(ino, &mut loaded, &found);
+        for (place, error) in &found.dropped {
+            if !self.node(*place).is_live() {
+                self.late.note(error.at(), "node-dropped", error.to_string());
+            }
+        }
         if loaded.attributes.is_directory() {
             loaded.attributes.size = 0;
             let mut dead = Vec::new();
