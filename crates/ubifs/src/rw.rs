@@ -51,6 +51,7 @@ mod wbuf;
 mod xattr;
 
 pub use self::activity::{Activity, BigLptActivity};
+pub use self::check::CHECK_INCOMPLETE;
 use self::core::Core;
 use self::flash::Flash;
 use self::sabotage::Sabotage;

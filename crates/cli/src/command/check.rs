@@ -36,6 +36,7 @@ struct Verdict {
 /// Checks.
 pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
+    image::refuse_folder(&place.path)?;
     session.keep_still(&place.path)?;
     let mut next_steps = Vec::new();
     if writable::holds_jffs2(&place, &args.target)? {

@@ -166,7 +166,7 @@ pub(crate) fn check_static(volume: &UbiVolume, session: &mut Session) -> bool {
 }
 
 /// Refuses a folder in the place of an image.
-pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
     if !path.is_dir() {
         return Ok(());
     }

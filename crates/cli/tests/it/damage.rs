@@ -119,6 +119,28 @@ fn a_check_of_a_device_looks_at_every_volume() {
     assert_eq!(damaged[0].code + damaged[1].code, 1, "one of them is damaged");
 }
 
+/// A check ended at an index node that cannot be read.
+#[test]
+fn a_check_goes_on_where_the_index_ends() {
+    let sample = Sample::new();
+    for number in 0..40 {
+        fs::write(sample.path(&format!("src/file-{number}")), noise(2000)).unwrap();
+    }
+    let image = sample.ubifs();
+    let content = fs::read(sample.path(image)).unwrap();
+    let starts = |at: &usize| content[*at..].starts_with(&[0x31, 0x18, 0x10, 0x06]);
+    let is_index = |at: &usize| starts(at) && content[at + 20] == 9;
+    let at = (0..content.len() - 24).step_by(8).filter(is_index).nth(2).unwrap();
+    spoil(&sample, image, at as u64 + 40, &[0xAA; 4]);
+    // What is below it is lost; a leaf elsewhere is damaged, too.
+    let at = content.windows(100).rposition(|window| window == &noise(2000)[..100]).unwrap();
+    spoil(&sample, image, at as u64, &[!content[at]]);
+    let run = sample.run(&["check", image]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert!(run.err.contains("[check-incomplete]"), "{}", run.err);
+    assert!(run.err.contains(": bytes 0 to 2000 are lost: "), "{}", run.err);
+}
+
 /// The block that was cut off was not mentioned.
 #[test]
 fn an_image_cut_short_is_said_to_be() {

@@ -32,6 +32,9 @@ use eraseblock_vfs::walk::paths;
 use eraseblock_vfs::{FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The code of the note that a check ended early.
+pub const CHECK_INCOMPLETE: &str = "check-incomplete";
+
 /// What does not hold, collected.
 #[derive(Debug, Default)]
 struct Breaches {
@@ -165,7 +168,11 @@ impl Core {
         let Some(committed) = self.check_areas(breaches)? else { return Ok(()) };
         breaches.is_clean = self.options.read_only && !committed.may_be_torn;
         // What leads to nothing, or in circles, is not followed any further.
-        let Some(places) = self.check_committed_index(&committed, breaches) else { return Ok(()) };
+        let Some(places) = self.check_committed_index(&committed, breaches) else {
+            let message = "the index cannot be followed: what it leads to was not checked";
+            breaches.findings.note(Location::Whole, CHECK_INCOMPLETE, message);
+            return Ok(());
+        };
         let nodes = self.all_nodes()?;
         let seen = self.check_main_area(&nodes, breaches)?;
         self.check_orphans_listed(&seen, &places, &committed, breaches);

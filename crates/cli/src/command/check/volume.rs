@@ -11,7 +11,7 @@ use eraseblock_base::{Findings, Location, VolumeId};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubi_format::VolumeKind;
-use eraseblock_ubifs::{Ubifs, UbifsMount};
+use eraseblock_ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
 use std::sync::Arc;
 
 /// Checks a volume of a UBI device. `id` names it where there are others.
@@ -54,30 +54,45 @@ fn data(volume: &UbiVolume, session: &mut Session) {
     session.report(findings);
 }
 
-/// Checks a UBIFS as a mount sees it. One that no mount takes is read as `extract` reads it.
+/// Checks a UBIFS as a mount sees it. One that no mount takes, or whose index cannot be followed, is
+/// read as `extract` reads it.
 pub(super) fn ubifs(
     device: Arc<dyn LebDevice>,
     id: Option<VolumeId>,
     session: &mut Session,
 ) -> Result<(), Failure> {
-    let refusal = match UbifsMount::mount(Arc::clone(&device), Mode::READ_ONLY.ubifs()) {
-        Ok((fs, mut findings)) => {
-            match fs.check() {
-                Ok(found) => findings.append(found),
-                Err(error) => findings.error(Location::Whole, "not-checked", error.to_string()),
-            }
+    let at = id.map_or(Location::Whole, Location::Volume);
+    match UbifsMount::mount(Arc::clone(&device), Mode::READ_ONLY.ubifs()) {
+        Ok((fs, findings)) => {
             session.report(filesystem::placed(findings, id));
-            return Ok(());
+            let found = match fs.check() {
+                Ok(found) => found,
+                Err(error) => {
+                    let mut found = Findings::new();
+                    found.error(at, CHECK_INCOMPLETE, error.to_string());
+                    found
+                }
+            };
+            let is_whole = !found.iter().any(|finding| finding.code == CHECK_INCOMPLETE);
+            session.report(filesystem::placed(found, id));
+            if !is_whole && let Ok(opened) = salvaged(device, id) {
+                scrubbed(opened, id, session);
+            }
+            Ok(())
         }
-        Err(refusal) => refusal,
-    };
-    let Ok((fs, findings)) = Ubifs::open(device, &eraseblock_ubifs::OpenOptions { strict: false })
-    else {
-        return Err(refusal.into());
-    };
-    session.not_mounted(id.map_or(Location::Whole, Location::Volume), &refusal.to_string());
-    scrubbed(filesystem::of_ubifs(fs, findings, id), id, session);
-    Ok(())
+        Err(refusal) => {
+            let Ok(opened) = salvaged(device, id) else { return Err(refusal.into()) };
+            session.not_mounted(at, &refusal.to_string());
+            scrubbed(opened, id, session);
+            Ok(())
+        }
+    }
+}
+
+/// A UBIFS opened so that everything is delivered that can be, also with `--strict`.
+fn salvaged(device: Arc<dyn LebDevice>, id: Option<VolumeId>) -> Result<Opened, UbifsError> {
+    let (fs, findings) = Ubifs::open(device, &OpenOptions { strict: false })?;
+    Ok(filesystem::of_ubifs(fs, findings, id))
 }
 
 /// Reads everything, and hands over what was found.
