@@ -37,13 +37,14 @@ const REPAIRED: [&str; 20] = [
 ];
 
 /// Content or names that are gone; nothing else hangs on them.
-const LOST: [&str; 18] = [
+const LOST: [&str; 19] = [
     "acl-damaged",
     "attributes-lost",
     "content-lost",
     "data-corrupt",
     "directory-unreadable",
     "entry-lost",
+    "image-cut-short",
     "inode-missing",
     "inode-unreadable",
     "leaf-lost",

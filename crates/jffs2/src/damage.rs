@@ -81,12 +81,16 @@ pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Ver
     }
     let range = |node: &Inode| (node.offset, node.offset.saturating_add(node.dsize));
     let mut held = Map::default();
-    valid.iter().for_each(|(node, place)| held.lay(range(node), Some(*place)));
+    for (node, place) in valid {
+        held.lay(range(node), Some(*place));
+    }
     let gaps = gaps(held.ranges().map(|part| part.0), size);
     // Nodes whose range is unknown can have been in any gap.
     let mut all = Map::default();
     if let Some(unknown) = (0..).zip(broken).find(|(_, broken)| broken.node.is_none()) {
-        gaps.iter().for_each(|gap| all.lay(*gap, Some(unknown.0)));
+        for gap in &gaps {
+            all.lay(*gap, Some(unknown.0));
+        }
     }
     // Of one version the valid node counts: it is a copy.
     let good = valid.iter().map(|(node, _)| (node, None));

@@ -181,7 +181,7 @@ impl Jffs2 {
             return Ok(loaded);
         }
         self.tables.inode(ino).ok_or_else(missing)?;
-        let loaded = Arc::new(self.resolve(ino, self.collect(ino)?)?);
+        let loaded = Arc::new(self.resolve(ino, &self.collect(ino)?)?);
         self.cache.put(ino, &loaded);
         Ok(loaded)
     }
@@ -224,14 +224,14 @@ impl Jffs2 {
     }
 
     /// What the nodes make of the inode.
-    fn resolve(&self, ino: u32, nodes: Nodes) -> Result<Loaded, FsError> {
+    fn resolve(&self, ino: u32, nodes: &Nodes) -> Result<Loaded, FsError> {
         let newest = nodes.data.last().map(|(node, _)| *node);
         let metadata =
             nodes.metadata.filter(|node| newest.is_none_or(|data| data.version <= node.version));
         // The fields of a node whose data is damaged are right: better than nothing.
         let broken = || nodes.broken.last().and_then(|broken| broken.node);
         if let Some(winner) = metadata.or(newest).or_else(broken) {
-            return self.finish(ino, &winner, metadata.is_some(), &nodes);
+            return self.finish(ino, &winner, metadata.is_some(), nodes);
         }
         let is_directory =
             self.tables.mctime(ino) != (0, 0) || !self.tables.entries(ino).is_empty();

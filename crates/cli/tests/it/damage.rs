@@ -155,6 +155,6 @@ fn an_image_cut_short_is_said_to_be() {
         assert!(run.err.contains("[image-cut-short]") && run.err.contains(&found), "{}", run.err);
     }
     // Bytes that are none of it are no block of it.
-    fs::write(sample.path("more.ubi"), [&whole[..], &[7; 50_000]].concat()).unwrap();
+    fs::write(sample.path("more.ubi"), [whole, vec![7; 50_000]].concat()).unwrap();
     assert!(!sample.run(&["info", "more.ubi"]).err.contains("cut short"));
 }

@@ -57,6 +57,7 @@ impl Attributes {
 
 /// Where the content of a fragment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_field_names, reason = "the place of a node, and what the node is")]
 pub(crate) struct Place {
     pub(crate) place: u32,
     /// The node is a hole: nothing is to be read.

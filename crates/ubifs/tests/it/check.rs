@@ -761,6 +761,9 @@ fn a_clean_volume_has_nothing_of_what_a_cut_leaves() {
             for garbage in [&[0x55; 8][..], &[0; 8], &[0xFE]] {
                 let mut bytes = base.clone();
                 bytes.put(at, garbage);
+                if bytes.0 == base.0 {
+                    continue;
+                }
                 let found = verdict(&bytes);
                 assert_ne!(found, Ok(Vec::new()), "leb {leb}: {} {garbage:x?}", at % LEB);
             }
