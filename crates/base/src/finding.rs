@@ -127,6 +127,17 @@ impl Findings {
         self
     }
 
+    /// Gives kept findings another message, where `message` has one, by their position.
+    #[must_use]
+    pub fn reword(mut self, message: impl Fn(usize, &Finding) -> Option<String>) -> Self {
+        for (index, finding) in self.kept.iter_mut().enumerate() {
+            if let Some(message) = message(index, finding) {
+                finding.message = message;
+            }
+        }
+        self
+    }
+
     /// The kept findings in the order they were met.
     pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
         self.kept.iter()

@@ -1,7 +1,6 @@
 //! The way back: what a user is told when a file system turned read-only, or a check found
 //! something. Each kind of trouble has one next step.
 
-use crate::failure::Failure;
 use crate::session::say;
 use crate::target::held::Volume;
 use eraseblock_base::{Findings, Severity};
@@ -20,7 +19,7 @@ pub(crate) fn dead_mount(dir: &Path) -> String {
 pub(crate) const TURNED: &str = "the file system turned read-only";
 
 /// What a power cut leaves, and the next writable mount repairs.
-const REPAIRED: [&str; 21] = [
+const REPAIRED: [&str; 20] = [
     "copy-incomplete",
     "dangling-name",
     "fastmap-unusable",
@@ -35,7 +34,6 @@ const REPAIRED: [&str; 21] = [
     "orphans-removed",
     "program-failed",
     "size-fixed",
-    "size-reduced",
     "summary-damaged",
     "table-copy-differs",
     "table-copy-lost",
@@ -45,19 +43,30 @@ const REPAIRED: [&str; 21] = [
 ];
 
 /// Content or names that are gone; nothing else hangs on them.
-const LOST: [&str; 11] = [
+const LOST: [&str; 19] = [
     "acl-damaged",
+    "attributes-lost",
+    "content-lost",
     "data-corrupt",
+    "directory-unreadable",
     "entry-lost",
+    "image-cut-short",
     "inode-missing",
+    "inode-unreadable",
     "leaf-lost",
     "no-node",
     "node-damaged",
+    "older-content",
     "peb-corrupted",
     "read-failed",
+    "size-reduced",
     "static-data-corrupt",
     "unreadable",
+    "xattr-lost",
 ];
+
+/// No mount takes the file system, but it can be read.
+pub(crate) const NOT_MOUNTABLE: &str = "not-mountable";
 
 /// What concerns the UBI device and its volumes, not a file system.
 const OF_UBI: [&str; 7] = [
@@ -83,6 +92,7 @@ pub(crate) fn after_read_only(target: &OsStr) -> String {
 pub(crate) fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
     let target = target.display();
     let has = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
+    let is_refused = has(&[NOT_MOUNTABLE]);
     let is_known = |code| [&REPAIRED[..], &LOST, &OF_UBI].iter().any(|codes| codes.contains(&code));
     let contradicts =
         findings.iter().any(|finding| finding.severity > Severity::Note && !is_known(finding.code));
@@ -106,22 +116,18 @@ pub(crate) fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if contradicts {
+    if is_refused {
+        steps.push(format!(
+            "no mount takes it, but it can still be read: `eraseblock extract {target} DIR` copies \
+             out what is left, `eraseblock mkfs` makes a file system of that"
+        ));
+    } else if contradicts {
         steps.push(format!(
             "a mount for writing may turn read-only over this: `eraseblock extract {target} DIR` \
              copies everything out, `eraseblock mkfs` makes a file system of it anew"
         ));
     }
     steps
-}
-
-/// Tells the next step where a file system is refused that can still be read.
-pub(crate) fn of_refusal(failure: Failure, target: &OsStr) -> Failure {
-    let target = target.display();
-    failure.also(format!(
-        "it can still be read: `eraseblock extract {target} DIR` copies out what is left, \
-         `eraseblock info {target}` tells about it"
-    ))
 }
 
 /// One file system in use.
@@ -198,6 +204,8 @@ mod tests {
         assert!(lost.len() == 1 && lost[0].contains("extract a.ubi:root DIR"), "{lost:?}");
         let device = of(&["table-record-damaged"]);
         assert!(device.len() == 1 && device[0].contains("ubi wear"), "{device:?}");
+        let refused = of(&["not-mountable", "master-lost"]);
+        assert!(refused.len() == 1 && refused[0].contains("can still be read"), "{refused:?}");
         let wrong = of(&["lpt-corrupt"]);
         assert!(wrong.len() == 1 && wrong[0].contains("mkfs"), "{wrong:?}");
         assert_eq!(of(&["journal-torn", "data-corrupt", "index-wrong"]).len(), 3);

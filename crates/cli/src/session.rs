@@ -8,6 +8,7 @@
 use crate::failure::{Class, Context, Exit, Failure};
 use crate::inputs::Inputs;
 use crate::output::Output;
+use crate::recovery::NOT_MOUNTABLE;
 use crate::style::{ColorChoice, Ink, Style};
 use crate::target::lock;
 use crate::text;
@@ -220,6 +221,11 @@ impl Session {
     /// Remembers that a volume could not be opened, and goes on.
     pub(crate) fn refused(&mut self, at: Location, message: &str) {
         self.findings.error(at, "not-opened", message);
+    }
+
+    /// Remembers that no mount takes a file system, and goes on with what can be read of it.
+    pub(crate) fn not_mounted(&mut self, at: Location, message: &str) {
+        self.findings.error(at, NOT_MOUNTABLE, message);
     }
 
     /// The same as [`Session::trouble`] with a message of the caller's.

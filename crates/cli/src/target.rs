@@ -1,6 +1,7 @@
 //! What a user points at: a file, perhaps with a volume in it, opened as what it is.
 
 pub(crate) mod bare;
+mod cut_short;
 pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod filesystem;

@@ -111,7 +111,7 @@ impl FileSystem for Jffs2 {
                 break;
             }
             let Some(place) = fragment.place else { continue };
-            let (start, data) = self.data(place)?;
+            let (start, data) = self.part(ino, (fragment.start, fragment.end), place)?;
             let first = u64::from(fragment.start).max(offset);
             let last = u64::from(fragment.end).min(end);
             let count = (last - first) as usize;

@@ -1,12 +1,13 @@
 //! One inode: its nodes read, the newest attributes chosen, its content mapped (spec: jffs2 8).
 
+use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
 use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
 use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression};
 use eraseblock_jffs2_format::{Inode, decode};
 use eraseblock_vfs::attr::InodeFlags;
-use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Timestamp};
+use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +31,17 @@ pub(crate) struct Loaded {
     pub(crate) attr: Attr,
     /// In ascending order without overlap; what is between them is a hole.
     pub(crate) fragments: Vec<Fragment>,
+}
+
+/// The place of a range that no known node held, though there are broken ones that can have.
+const UNKNOWN: u32 = u32::MAX;
+
+/// The nodes of an inode, oldest version first.
+#[derive(Debug, Default)]
+struct Nodes {
+    data: Vec<(Inode, u32)>,
+    metadata: Option<Inode>,
+    broken: Vec<Broken>,
 }
 
 /// Inodes looked at last.
@@ -58,11 +70,14 @@ fn damaged(ino: u32, message: &str) -> FsError {
 
 /// The map of a file while nodes are laid over each other.
 #[derive(Default)]
-struct Map(BTreeMap<u32, (u32, Option<u32>)>);
+pub(crate) struct Map(BTreeMap<u32, (u32, Option<u32>)>);
 
 impl Map {
     /// Lays [start, end) over what is there.
-    fn lay(&mut self, start: u32, end: u32, place: Option<u32>) {
+    pub(crate) fn lay(&mut self, (start, end): (u32, u32), place: Option<u32>) {
+        if start >= end {
+            return;
+        }
         let before = self.0.range(..start).next_back().map(|(at, part)| (*at, *part));
         if let Some((at, (part_end, part_place))) = before.filter(|part| part.1.0 > start) {
             self.0.insert(at, (start, part_place));
@@ -79,6 +94,11 @@ impl Map {
             }
         }
         self.0.insert(start, (end, place));
+    }
+
+    /// Ranges in ascending order, and whose they are.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = ((u32, u32), Option<u32>)> {
+        self.0.iter().map(|(start, (end, place))| ((*start, *end), *place))
     }
 
     fn end(&self) -> u32 {
@@ -125,8 +145,25 @@ impl Jffs2 {
         Ok((inode, bytes))
     }
 
+    /// The data of the node that holds a range of a file, as [`Self::data`]; the error names the
+    /// range.
+    pub(crate) fn part(
+        &self,
+        ino: Ino,
+        part: (u32, u32),
+        place: u32,
+    ) -> Result<(u32, Vec<u8>), FsError> {
+        if place == UNKNOWN {
+            return Err(unread(ino, part, &self.unassigned));
+        }
+        self.data(place).map_err(|error| match error.kind() {
+            FsErrorKind::Corrupted => unread(ino, part, &error),
+            _ => error,
+        })
+    }
+
     /// The data of the node at `place`, decompressed, and where it goes in the file.
-    pub(crate) fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
+    fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
         let (inode, stored) = self.payload(place)?;
         let mut out = vec![0; inode.dsize as usize];
         decompress(inode.compression, &stored, &mut out).map_err(|error| {
@@ -144,55 +181,94 @@ impl Jffs2 {
             return Ok(loaded);
         }
         self.tables.inode(ino).ok_or_else(missing)?;
-        let mut map = Map::default();
-        let (mut newest_data, mut metadata): (Option<Inode>, Option<Inode>) = (None, None);
-        let mut lost = None;
-        for place in self.tables.nodes(ino) {
-            if place & 1 != 0 {
-                continue;
-            }
-            let node = match self.node(*place) {
+        let loaded = Arc::new(self.resolve(ino, &self.collect(ino)?)?);
+        self.cache.put(ino, &loaded);
+        Ok(loaded)
+    }
+
+    /// Reads the nodes of an inode.
+    fn collect(&self, ino: u32) -> Result<Nodes, FsError> {
+        let (mut nodes, mut lost) = (Nodes::default(), None);
+        for entry in self.tables.nodes(ino) {
+            let place = entry & !1;
+            let node = match self.node(place) {
                 Ok(node) => node,
                 Err(error) => {
                     lost = Some(error);
                     continue;
                 }
             };
-            if node.dsize == 0 {
+            if entry & 1 != 0 {
+                nodes.broken.push(Broken {
+                    place,
+                    node: Some(node),
+                    is_torn: self.is_torn(&node, place)?,
+                });
+            } else if node.dsize > 0 {
+                nodes.data.push((node, place));
+            } else if nodes.metadata.is_none_or(|kept| kept.version < node.version) {
                 // The first one of a version is kept (spec: jffs2 8.1).
-                if metadata.is_none_or(|kept| kept.version < node.version) {
-                    metadata = Some(node);
-                }
-                continue;
+                nodes.metadata = Some(node);
             }
-            let is_hole = node.compression == compression::ZERO;
-            map.lay(
-                node.offset,
-                node.offset.saturating_add(node.dsize),
-                (!is_hole).then_some(*place),
-            );
-            newest_data = Some(node);
         }
+        lost.map_or(Ok(nodes), Err)
+    }
+
+    /// Whether a broken node looks torn.
+    fn is_torn(&self, node: &Inode, place: u32) -> Result<bool, FsError> {
+        let block = self.info.shape.erase_size;
+        let len = node.csize.min(block - place % block - INODE_LEN.min(block - place % block));
+        let mut bytes = vec![0; (INODE_LEN + len) as usize];
+        self.read_place(place, &mut bytes)?;
+        Ok(is_torn(&bytes))
+    }
+
+    /// What the nodes make of the inode.
+    fn resolve(&self, ino: u32, nodes: &Nodes) -> Result<Loaded, FsError> {
+        let newest = nodes.data.last().map(|(node, _)| *node);
         let metadata =
-            metadata.filter(|node| newest_data.is_none_or(|data| data.version <= node.version));
-        let loaded = match (metadata.or(newest_data), lost) {
-            (_, Some(error)) => return Err(error),
-            (Some(winner), None) => self.finish(ino, &winner, metadata.is_some(), map)?,
-            (None, None)
-                if ino == ROOT_INO
-                    || self.tables.mctime(ino) != (0, 0)
-                    || !self.tables.entries(ino).is_empty() =>
-            {
-                // Linux makes one up, whose times are 0 whatever the names say (spec: jffs2 6).
-                let version = u32::MAX;
-                let made_up = Inode { mode: 0o040_755, version, ..Inode::default() };
-                Loaded { attr: self.attributes(ino, &made_up)?, fragments: Vec::new() }
+            nodes.metadata.filter(|node| newest.is_none_or(|data| data.version <= node.version));
+        // The fields of a node whose data is damaged are right: better than nothing.
+        let broken = || nodes.broken.last().and_then(|broken| broken.node);
+        if let Some(winner) = metadata.or(newest).or_else(broken) {
+            return self.finish(ino, &winner, metadata.is_some(), nodes);
+        }
+        let is_directory =
+            self.tables.mctime(ino) != (0, 0) || !self.tables.entries(ino).is_empty();
+        if ino != ROOT_INO && !is_directory {
+            return Err(damaged(ino, "no usable node"));
+        }
+        if ino != ROOT_INO {
+            let message = "a directory without a node: mode 0755 and owner 0 are made up";
+            self.warn(Location::Inode(ino.into()), "attributes-lost", message.to_owned());
+        }
+        // Linux makes one up, whose times are 0 whatever the names say (spec: jffs2 6).
+        let made_up = Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() };
+        Ok(Loaded { attr: self.attributes(ino, &made_up)?, fragments: Vec::new() })
+    }
+
+    /// The ranges of a file and their nodes. What is lost is given to a node that cannot be read.
+    /// `size` is that of a regular file.
+    fn map(&self, ino: u32, nodes: &Nodes, size: Option<u32>) -> Map {
+        let mut map = Map::default();
+        for (node, place) in &nodes.data {
+            let is_hole = node.compression == compression::ZERO;
+            let end = node.offset.saturating_add(node.dsize);
+            map.lay((node.offset, end), (!is_hole).then_some(*place));
+        }
+        let verdict = judge(&nodes.data, &nodes.broken, size.unwrap_or(u32::MAX));
+        for part in &verdict.lost {
+            map.lay((part.start, part.end), Some(part.place));
+        }
+        if let Some((severity, message)) = verdict.doubt(|place| self.location(place)) {
+            self.say(severity, Location::Inode(ino.into()), OLDER_CONTENT, message);
+        }
+        if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
+            for gap in gaps(map.ranges().map(|part| part.0), size) {
+                map.lay(gap, Some(UNKNOWN));
             }
-            (None, None) => return Err(damaged(ino, "no usable node")),
-        };
-        let loaded = Arc::new(loaded);
-        self.cache.put(ino, &loaded);
-        Ok(loaded)
+        }
+        map
     }
 
     fn attributes(&self, ino: u32, winner: &Inode) -> Result<Attr, FsError> {
@@ -232,9 +308,11 @@ impl Jffs2 {
         ino: u32,
         winner: &Inode,
         by_metadata: bool,
-        map: Map,
+        nodes: &Nodes,
     ) -> Result<Loaded, FsError> {
         let mut attr = self.attributes(ino, winner)?;
+        let size = (attr.kind == FileKind::Regular).then_some(winner.isize);
+        let map = self.map(ino, nodes, size);
         let end = map.end();
         let mut fragments: Vec<Fragment> =
             map.0.into_iter().map(|(start, (end, place))| Fragment { start, end, place }).collect();

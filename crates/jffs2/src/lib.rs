@@ -11,6 +11,7 @@
 )]
 
 mod build;
+mod damage;
 mod detect;
 mod error;
 mod fs;

@@ -1,12 +1,13 @@
 //! Opening without writing.
 
 use crate::build::{self, Tables};
+use crate::damage::Unassigned;
 use crate::detect::{self, Shape};
 use crate::error::Jffs2Error;
 use crate::inode::Cache;
 use crate::medium::Source;
 use crate::scan::{self, Found};
-use eraseblock_base::{Findings, Location};
+use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use std::sync::{Mutex, PoisonError};
@@ -153,6 +154,8 @@ pub struct Jffs2 {
     pub(crate) info: Info,
     pub(crate) tables: Tables,
     pub(crate) cache: Cache,
+    /// Broken nodes that may be of any file.
+    pub(crate) unassigned: Unassigned,
     late: Mutex<Findings>,
 }
 
@@ -166,13 +169,14 @@ impl Jffs2 {
         let (shape, len) = extent(&source, options, &mut findings)?;
         let found = scan::scan(&source, &shape, len);
         let (node_bytes, nodes) = (found.live, found.counts);
-        let highest = Highest::of(&found);
+        let (highest, unassigned) = (Highest::of(&found), found.unassigned);
         let tables = build::build(found, &mut findings);
         let blocks = len.div_ceil(shape.erase_size.into()) as u32;
         let inodes = tables.live_inodes() as u64;
         let info = Info { shape, blocks, node_bytes, inodes, nodes, highest };
         let late = Mutex::new(Findings::new());
-        Ok((Self { source, info, tables, cache: Cache::default(), late }, findings))
+        let cache = Cache::default();
+        Ok((Self { source, info, tables, cache, unassigned, late }, findings))
     }
 
     /// Looks at what [`Self::open`] opens, without keeping anything of its nodes: what is found is
@@ -198,11 +202,22 @@ impl Jffs2 {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a late finding.
+    /// Adds a late finding that something is damaged.
     pub(crate) fn warn(&self, at: Location, code: &'static str, message: String) {
+        self.say(Severity::Warning, at, code, message);
+    }
+
+    /// Adds a late finding, the first of its place and kind.
+    pub(crate) fn say(
+        &self,
+        severity: Severity,
+        at: Location,
+        code: &'static str,
+        message: String,
+    ) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         if !late.iter().any(|finding| finding.at == at && finding.code == code) {
-            late.warn(at, code, message);
+            late.push(Finding { severity, at, code, message });
         }
     }
 }

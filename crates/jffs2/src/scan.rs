@@ -1,5 +1,6 @@
 //! One pass over all blocks: which nodes there are (spec: jffs2 12.2).
 
+use crate::damage::{Unassigned, is_remains};
 use crate::detect::Shape;
 use crate::medium::Source;
 use crate::mount::NodeCounts;
@@ -62,6 +63,8 @@ pub(crate) struct Found {
     pub(crate) xrefs: Vec<XrefRef>,
     pub(crate) live: u64,
     pub(crate) counts: NodeCounts,
+    /// Broken nodes that may be of any file.
+    pub(crate) unassigned: Unassigned,
     pub(crate) findings: Findings,
 }
 
@@ -97,6 +100,7 @@ impl Found {
         self.xrefs.extend(other.xrefs);
         self.live += other.live;
         self.counts.add(&other.counts);
+        self.unassigned.append(other.unassigned);
         self.findings.append(other.findings);
     }
 }
@@ -160,11 +164,17 @@ fn scan_block(source: &Source, shape: &Shape, peb: Peb, len: u64) -> Found {
                     Err(error) => report(&mut found.findings, &error),
                 }
             }
-            Item::Dirt { offset, len, expected: false } => {
-                dirt += u64::from(len);
-                first_dirt = first_dirt.or(Some(offset));
+            Item::Dirt { offset, len, expected } => {
+                let bytes = &block[offset as usize..][..len as usize];
+                if is_remains(bytes, expected) {
+                    found.unassigned.add(Location::Peb(peb, offset));
+                }
+                if !expected {
+                    dirt += u64::from(len);
+                    first_dirt = first_dirt.or(Some(offset));
+                }
             }
-            Item::Dirt { .. } | Item::Obsolete { .. } | Item::Free { .. } => {}
+            Item::Obsolete { .. } | Item::Free { .. } => {}
         }
     }
     if let Some(offset) = first_dirt {
@@ -222,7 +232,8 @@ fn node(
     count(&mut found.counts, kind);
     match kind {
         NodeKind::Inode => {
-            let inode = decode::inode(order, bytes, at)?;
+            let inode =
+                decode::inode(order, bytes, at).inspect_err(|_| found.unassigned.add(at))?;
             if inode.dsize > 0 {
                 let row = &mut found.counts.compressors;
                 row[usize::from(inode.compression).min(row.len() - 1)] += 1;

@@ -1,5 +1,7 @@
 //! Images made node by node, read back as Linux would read them.
 
+mod damaged;
+
 use crate::{Jffs2, Jffs2Error, Jffs2Rw, OpenOptions, RwOptions, Source};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Geometry, MediumKind};

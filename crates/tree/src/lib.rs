@@ -6,6 +6,7 @@
 //! [`times`] change it.
 //! Out: [`extract`] writes a directory and [`tar_out`] an archive from any
 //! [`FileSystem`](eraseblock_vfs::FileSystem).
+//! [`scrub`] reads all of one, to find what cannot be read.
 
 pub mod cpio;
 pub mod devtable;
@@ -16,6 +17,7 @@ pub mod extract;
 mod input;
 pub mod owners;
 pub mod put;
+pub mod scrub;
 pub mod selinux;
 pub mod source;
 pub mod tar;

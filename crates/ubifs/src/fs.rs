@@ -6,9 +6,10 @@ use crate::mount::Ubifs;
 use crate::names::{self, Wanted};
 use crate::statfs;
 use crate::tnc::{LeafError, OwnedDent, Window};
+use eraseblock_base::{Location, Severity};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_NAME_LEN, ROOT_INO};
 use eraseblock_ubifs_format::key::VALUE_MASK;
-use eraseblock_ubifs_format::{EntryKind, Key};
+use eraseblock_ubifs_format::{Branch, EntryKind, Key, KeyKind};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, StatFs};
 use std::ops::ControlFlow;
 
@@ -76,9 +77,12 @@ impl Ubifs {
         let mut window = Window::default();
         self.tnc.scan(from, to, &mut |branch| {
             let node = self.tnc.leaf_near(branch, &mut window);
-            let dent = node.and_then(|node| Ok(node.dent()?.into()));
+            let dent: Result<OwnedDent, _> = node.and_then(|node| Ok(node.dent()?.into()));
             match dent {
-                Ok(dent) => sink(dent),
+                Ok(dent) => {
+                    self.note_name(branch, &dent);
+                    sink(dent)
+                }
                 Err(error) => {
                     self.entry_lost(branch, &error);
                     ControlFlow::Continue(())
@@ -87,11 +91,31 @@ impl Ubifs {
         });
     }
 
-    fn entry_lost(&self, branch: &eraseblock_ubifs_format::Branch, error: &LeafError) {
-        let at = eraseblock_base::Location::Leb(branch.leb, branch.offset);
+    /// Says what an entry is shown as if its name cannot be that of a file.
+    fn note_name(&self, branch: &Branch, dent: &OwnedDent) {
+        let is_entry = branch.key.kind() == Some(KeyKind::Dent);
+        let dir = branch.key.ino();
+        if !is_entry
+            || names::is_plain(&dent.name)
+            || self.inode(dir.into()).is_ok_and(|info| info.attr.flags.encrypted)
+        {
+            return;
+        }
+        let (stored, shown) = (dent.name.escape_ascii(), names::shown(dent, false));
+        let message = format!(
+            "directory {dir}: `{stored}`, a name of inode {}, cannot be that of a file: shown as \
+             `{}`",
+            dent.ino,
+            shown.escape_ascii()
+        );
+        let at = Location::Leb(branch.leb, branch.offset);
+        self.tnc.volume.late.push(Severity::Warning, at, "name-not-allowed", message);
+    }
+
+    fn entry_lost(&self, branch: &Branch, error: &LeafError) {
+        let at = Location::Leb(branch.leb, branch.offset);
         let message = format!("{}: {error}", branch.key);
-        let severity = eraseblock_base::Severity::Error;
-        self.tnc.volume.late.push(severity, at, "entry-lost", message);
+        self.tnc.volume.late.push(Severity::Error, at, "entry-lost", message);
     }
 
     fn directory(&self, dir: Ino) -> Result<(u32, Attr), FsError> {

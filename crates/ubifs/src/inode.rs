@@ -65,17 +65,30 @@ impl Ubifs {
         if let Some(info) = self.inodes.get(number) {
             return Ok(info);
         }
-        let Some(branch) = self.tnc.find(Key::inode(number)) else {
-            return missing(number);
+        let info = match self.stored_inode(number) {
+            // Every entry below it is keyed to its number: they can be reached without it.
+            Err(_) if number == ROOT_INO => made_up_root(),
+            info => info?,
         };
+        let info = Arc::new(info);
+        self.inodes.put(number, &info);
+        Ok(info)
+    }
+
+    /// The inode with this number as it is stored. A root that is no directory is none.
+    pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
+        let branch = self.tnc.find(Key::inode(number)).ok_or_else(|| absent(number.into()))?;
         let mut buf = Vec::new();
         let node = self.tnc.leaf(&branch, &mut buf);
         let info = node.and_then(|node| {
             let inode = node.inode().map_err(LeafError::from)?;
-            Ok(Arc::new(self.info_of(&inode)))
+            Ok(self.info_of(&inode))
         });
         let info = info.map_err(|error| leaf_error(&format!("inode {number}"), error))?;
-        self.inodes.put(number, &info);
+        if number == ROOT_INO && info.attr.kind != FileKind::Directory {
+            let message = format!("inode {number}: the root is not a directory");
+            return Err(FsError::new(FsErrorKind::Corrupted, message));
+        }
         Ok(info)
     }
 
@@ -118,13 +131,10 @@ pub(crate) fn attr_of(inode: &Inode<'_>) -> Attr {
     }
 }
 
-/// A lost root directory is stood in for, so that what lies below it can be reached.
-fn missing(ino: u32) -> Result<Arc<InodeInfo>, FsError> {
-    if ino != ROOT_INO {
-        return Err(absent(ino.into()));
-    }
+/// What is assumed of a root directory that cannot be read.
+fn made_up_root() -> InodeInfo {
     let attr = Attr {
-        ino: ino.into(),
+        ino: ROOT_INO.into(),
         kind: FileKind::Directory,
         permissions: 0o755,
         nlink: 2,
@@ -137,5 +147,5 @@ fn missing(ino: u32) -> Result<Arc<InodeInfo>, FsError> {
         ctime: Timestamp::default(),
         flags: InodeFlags::default(),
     };
-    Ok(Arc::new(InodeInfo { attr, data: Vec::new() }))
+    InodeInfo { attr, data: Vec::new() }
 }

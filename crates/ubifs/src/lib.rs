@@ -33,4 +33,4 @@ mod volume;
 
 pub use error::UbifsError;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
-pub use rw::{MountOptions, UbifsMount};
+pub use rw::{CHECK_INCOMPLETE, MountOptions, UbifsMount};

@@ -17,11 +17,10 @@ use crate::rescue;
 use crate::sb;
 use crate::tnc::Tnc;
 use crate::volume::Volume;
-use eraseblock_base::{Findings, Location};
+use eraseblock_base::{Findings, Leb, Location};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::constants::{ROOT_INO, master_flags};
 use eraseblock_ubifs_format::{Master, Superblock};
-use eraseblock_vfs::{FileKind, FileSystem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,6 +53,19 @@ pub struct MountInfo {
     pub sizes_fixed: u64,
 }
 
+/// A superblock without anything to go with it: most of the image is missing.
+fn nothing_left(volume: &Volume) -> UbifsError {
+    let lebs = volume.sb.leb_cnt;
+    let is_mapped = |leb: &u32| volume.is_mapped(Leb::new(*leb)).unwrap_or(true);
+    let mapped = (0..volume.main_end()).filter(is_mapped).count();
+    let message = format!(
+        "the superblock describes {lebs} LEBs of {} bytes, of which {mapped} are there, and no node \
+         of a file: the image may be cut short",
+        volume.leb_size()
+    );
+    UbifsError::Refused { at: Location::Whole, code: "image-cut-short", message }
+}
+
 /// An opened file system.
 #[derive(Debug)]
 pub struct Ubifs {
@@ -76,11 +88,15 @@ impl Ubifs {
     ) -> Result<(Self, Findings), UbifsError> {
         let mut report = Report::new(options.strict);
         let found = sb::load(device, &mut report)?;
-        let volume = Arc::new(Volume::new(found.device, found.sb));
-        let selected = if found.is_guess { None } else { master::select(&volume, &mut report)? };
+        let (volume, is_guess) = (Arc::new(Volume::new(found.device, found.sb)), found.is_guess);
+        let selected = if is_guess { None } else { master::select(&volume, &mut report)? };
         let mut fs = match selected {
             Some(selected) => Self::mount(&volume, selected, &mut report)?,
-            None => Self::rescue(&volume, None)?,
+            None if is_guess => Self::rescue(&volume, None).ok_or(UbifsError::NotUbifs {
+                lebs: volume.main_end(),
+                leb_size: volume.leb_size(),
+            })?,
+            None => Self::rescue(&volume, None).ok_or_else(|| nothing_left(&volume))?,
         };
         fs.check_root_directory(&mut report)?;
         fs.note_what_happened(&mut report);
@@ -99,14 +115,11 @@ impl Ubifs {
         }
     }
 
-    /// Everything from a scan of all nodes.
-    fn rescue(volume: &Arc<Volume>, master: Option<Master>) -> Result<Self, UbifsError> {
+    /// Everything from a scan of all nodes; `None` if there is none.
+    fn rescue(volume: &Arc<Volume>, master: Option<Master>) -> Option<Self> {
         let rescued = rescue::collect(volume);
         if rescued.nodes == 0 {
-            return Err(UbifsError::NotUbifs {
-                lebs: volume.main_end(),
-                leb_size: volume.leb_size(),
-            });
+            return None;
         }
         let mut tnc = Tnc::new(Arc::clone(volume), None);
         tnc.overlay = rescued.overlay;
@@ -115,7 +128,7 @@ impl Ubifs {
         fs.info.replayed_nodes = rescued.nodes;
         fs.info.sizes_fixed = rescued.sizes.len() as u64;
         fs.sizes = rescued.sizes;
-        Ok(fs)
+        Some(fs)
     }
 
     fn mount(
@@ -129,7 +142,7 @@ impl Ubifs {
             Ok(sqnum) => sqnum,
             Err(error) => {
                 report.refuse_node("index-root-lost", error)?;
-                return Self::rescue(volume, Some(master));
+                return Self::rescue(volume, Some(master)).ok_or_else(|| nothing_left(volume));
             }
         };
         let need_recovery = selected.was_recovered || master.has(master_flags::DIRTY);
@@ -162,15 +175,9 @@ impl Ubifs {
 
     /// Linux reads the root directory last of all and fails when it cannot (5.1 step 19).
     fn check_root_directory(&self, report: &mut Report) -> Result<(), UbifsError> {
-        let at = Location::Inode(ROOT_INO.into());
-        if self.tnc.find(eraseblock_ubifs_format::Key::inode(ROOT_INO)).is_none() {
-            return report.refuse(at, "root-lost", "the root directory has no inode node");
-        }
-        match self.attr(ROOT_INO.into()) {
-            Ok(attr) if attr.kind == FileKind::Directory => Ok(()),
-            Ok(_) => report.refuse(at, "root-lost", "the root is not a directory"),
-            Err(error) => report.refuse(at, "root-lost", error.to_string()),
-        }
+        let Err(error) = self.stored_inode(ROOT_INO) else { return Ok(()) };
+        let message = format!("{error}; a directory with mode 0755 and owner 0 is assumed");
+        report.refuse(Location::Inode(ROOT_INO.into()), "root-lost", message)
     }
 
     fn note_what_happened(&mut self, report: &mut Report) {

@@ -51,6 +51,7 @@ mod wbuf;
 mod xattr;
 
 pub use self::activity::{Activity, BigLptActivity};
+pub use self::check::CHECK_INCOMPLETE;
 use self::core::Core;
 use self::flash::Flash;
 use self::sabotage::Sabotage;
@@ -179,6 +180,8 @@ impl UbifsMount {
     /// Checks what must hold between two operations, in memory and on flash, without writing
     /// (spec: ubifs-format 21).
     pub fn check(&self) -> Result<Findings, UbifsError> {
-        self.lock().check().map_err(error::Fault::into_ubifs)
+        let verdict = self.lock().check().map_err(error::Fault::into_ubifs)?;
+        // The lock is free again: paths are looked up as any user does.
+        Ok(verdict.named(self))
     }
 }

@@ -3,7 +3,7 @@
 use crate::attr::FileKind;
 use crate::error::{FsError, FsErrorKind};
 use crate::fs::{DirEntry, FileSystem, Ino};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// What a walk meets.
@@ -122,4 +122,27 @@ pub fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
         }
     }
     Err(FsError::new(FsErrorKind::NotFound, format!("inode {dir} is in no directory")))
+}
+
+/// The paths of inodes, without a leading slash; of several names the first. Inodes that no name
+/// leads to are missing.
+pub fn paths(fs: &dyn FileSystem, wanted: &BTreeSet<Ino>) -> BTreeMap<Ino, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut entered = BTreeSet::from([fs.root()]);
+    if wanted.contains(&fs.root()) {
+        found.insert(fs.root(), b"/".to_vec());
+    }
+    let _found_all = walk(fs, fs.root(), &mut |visit| {
+        let Visit::Entry { path, entry } = visit else { return Ok(Descend::No) };
+        if wanted.contains(&entry.ino) {
+            found.entry(entry.ino).or_insert_with(|| path.to_vec());
+        }
+        if found.len() == wanted.len() {
+            return Err(());
+        }
+        // Damage may name a directory more than once.
+        let is_new = entry.kind == crate::FileKind::Directory && entered.insert(entry.ino);
+        Ok(if is_new { Descend::Yes } else { Descend::No })
+    });
+    found
 }

@@ -1,13 +1,22 @@
-//! `eraseblock check`: every structure of a file system verified, nothing changed.
+//! `eraseblock check`: everything in a target verified, nothing changed: the UBI device, static
+//! volumes, and every structure and every byte of the file systems.
+
+mod volume;
 
 use crate::args::TargetArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Context, Failure};
 use crate::recovery;
 use crate::session::Session;
-use crate::target;
-use crate::target::writable::{self, Mode, Writable};
+use crate::target::image::{self, Image, UbiImage};
+use crate::target::span;
+use crate::target::writable::{self, Mode};
+use crate::target::{Place, open_file_system};
 use eraseblock_base::{Findings, Location};
+use eraseblock_tree::scrub::scrub;
+use eraseblock_vfs::FileSystem;
+use eraseblock_vfs::walk::paths;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -19,7 +28,7 @@ pub(crate) struct CheckArgs {
 /// What a check came to, as JSON.
 #[derive(Debug, Serialize)]
 struct Verdict {
-    /// Whether all structures agree.
+    /// Whether nothing is wrong.
     consistent: bool,
     /// What leads on from the findings, in words.
     next_steps: Vec<String>,
@@ -27,38 +36,115 @@ struct Verdict {
 
 /// Checks.
 pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure> {
-    let bar = session.busy("check");
-    let opened = open(args, session)?;
-    let target = opened.target().to_owned();
-    let (verdict, forbids) = (opened.check(), opened.fs().why_read_only());
-    opened.close(session)?;
-    bar.finish_and_clear();
-    let consistent = verdict.as_ref().is_ok_and(Findings::is_empty);
-    match verdict {
-        Ok(findings) => session.report(findings),
-        Err(error) => session.trouble(Location::Whole, &error),
+    let place = Place::parse(&args.target.target)?;
+    image::refuse_folder(&place.path)?;
+    session.keep_still(&place.path)?;
+    let mut next_steps = Vec::new();
+    let span = span::one(&place, &args.target.shape)?;
+    if writable::holds_jffs2(&place, span, &args.target)? {
+        let forbids = jffs2(args, session)?;
+        next_steps.extend(forbids.map(|reason| format!("it can only be read: {reason}")));
+    } else {
+        let shape = &args.target.shape;
+        let checked = match image::open_span(&place, span, shape, session)? {
+            Image::Ubifs(image) => {
+                place.refuse_volume().and_then(|()| volume::ubifs(image.device, None, session))
+            }
+            Image::Jffs2(image) => place.refuse_volume().map(|()| {
+                let found = all_of(image.opened.fs(), session);
+                session.report(found);
+                image.opened.finish(session);
+            }),
+            Image::Ubi(image) => device(&image, place.volume.as_deref(), session),
+        };
+        checked.context(place.path.display())?;
     }
-    let mut next_steps = recovery::steps(session.findings(), &target);
-    next_steps.extend(forbids.map(|reason| format!("it can only be read: {reason}")));
+    let consistent = !session.findings().has_problems();
+    let mut steps = recovery::steps(session.findings(), &place.target());
+    steps.append(&mut next_steps);
     if session.options.json {
-        return session.json(&Verdict { consistent, next_steps });
+        return session.json(&Verdict { consistent, next_steps: steps });
     }
-    session.advise(next_steps);
+    session.advise(steps);
     if consistent {
         session.conclude("consistent");
     }
     Ok(())
 }
 
-/// Opens what is to be checked. What a mount refuses may still be readable: then that is the hint.
-fn open(args: &CheckArgs, session: &mut Session) -> Result<Writable, Failure> {
-    writable::open(&args.target, Mode::READ_ONLY, session).map_err(|failure| {
-        // What it finds has been told already.
-        let mut aside = Session::new(session.options.clone());
-        let is_usage = failure.exit() == Exit::Usage;
-        if is_usage || target::open_file_system(&args.target, &mut aside).is_err() {
-            return failure;
+/// A JFFS2 on a flash; why it can only be read, if a node forbids more. One that no mount takes is
+/// read all the same.
+fn jffs2(args: &CheckArgs, session: &mut Session) -> Result<Option<String>, Failure> {
+    let failure = match writable::open(&args.target, Mode::READ_ONLY, session) {
+        Ok(opened) => {
+            match opened.check() {
+                Ok(findings) => session.report(findings),
+                Err(error) => session.trouble(Location::Whole, &error),
+            }
+            let found = all_of(opened.fs(), session);
+            let (forbids, late) = (opened.fs().why_read_only(), opened.late_findings());
+            session.report(named(late, opened.fs()));
+            session.report(found);
+            return Ok(forbids);
         }
-        recovery::of_refusal(failure, &args.target.target)
+        Err(failure) => failure,
+    };
+    // What the reader finds is told by it.
+    let mut aside = Session::new(session.options.clone());
+    let Ok(opened) = open_file_system(&args.target, &mut aside) else { return Err(failure) };
+    session.not_mounted(Location::Whole, failure.message());
+    let found = all_of(opened.fs(), session);
+    session.report(found);
+    opened.finish(session);
+    Ok(None)
+}
+
+/// A UBI device, and the volume that is named or all of them.
+fn device(image: &UbiImage, name: Option<&[u8]>, session: &mut Session) -> Result<(), Failure> {
+    image.report(session)?;
+    if let Some(name) = name {
+        return volume::check(image.named_volume(name)?, None, session);
+    }
+    let volumes = &image.attachment().volumes;
+    if volumes.is_empty() && session.findings().has_problems() {
+        return Err(image.choose("no volume holds a file system"));
+    }
+    for info in volumes {
+        let id = (volumes.len() > 1).then_some(info.id);
+        let checked = image.open(info).and_then(|opened| volume::check(opened, id, session));
+        match (checked, id) {
+            (Ok(()), _) => {}
+            (Err(failure), None) => return Err(failure),
+            // The others are checked all the same.
+            (Err(failure), Some(id)) => {
+                session.refused(Location::Volume(id), failure.message());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads every name, attribute and byte: what cannot be read is a finding.
+fn all_of(fs: &dyn FileSystem, session: &Session) -> Findings {
+    let bar = session.progress(0, "check");
+    let findings = scrub(fs, &|bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    findings
+}
+
+/// Findings about inodes get the paths of those.
+fn named(findings: Findings, fs: &dyn FileSystem) -> Findings {
+    let ino = |at| match at {
+        Location::Inode(ino) => Some(ino),
+        _ => None,
+    };
+    let wanted: BTreeSet<u64> = findings.iter().filter_map(|finding| ino(finding.at)).collect();
+    if wanted.is_empty() {
+        return findings;
+    }
+    let paths = paths(fs, &wanted);
+    findings.reword(|_, finding| {
+        let path = paths.get(&ino(finding.at)?)?;
+        Some(format!("{}: {}", crate::text::name(path), finding.message))
     })
 }

@@ -66,13 +66,17 @@ impl Opened {
         for finding in self.late_findings().iter().skip(self.late_seen) {
             late.push(finding.clone());
         }
-        let located = |findings: Findings| match self.volume {
-            Some(volume) => findings.relocate(|at| within(volume, at)),
-            None => findings,
-        };
         // What reading met touches what was read; opening is about everything.
-        session.report(located(late));
-        session.report_aside(located(self.findings));
+        session.report(placed(late, self.volume));
+        session.report_aside(placed(self.findings, self.volume));
+    }
+}
+
+/// Findings with their volume where there may be others.
+pub(crate) fn placed(findings: Findings, volume: Option<VolumeId>) -> Findings {
+    match volume {
+        Some(volume) => findings.relocate(|at| within(volume, at)),
+        None => findings,
     }
 }
 
@@ -84,8 +88,13 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let options = OpenOptions { strict: session.options.strict };
     let (ubifs, findings) = Ubifs::open(device, &options)?;
+    Ok(of_ubifs(ubifs, findings, volume))
+}
+
+/// A UBIFS that was opened, with what was found then.
+pub(crate) fn of_ubifs(ubifs: Ubifs, findings: Findings, volume: Option<VolumeId>) -> Opened {
     let late_seen = ubifs.late_findings().iter().count();
-    Ok(Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen })
+    Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen }
 }
 
 /// A JFFS2 that was opened, with what was found then.

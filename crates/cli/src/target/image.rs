@@ -2,7 +2,7 @@
 
 use super::filesystem::{self, Opened};
 use super::span::{self, Span};
-use super::{Place, device, jffs2_image, magic, peek, raw_dump};
+use super::{Place, cut_short, device, jffs2_image, magic, peek, raw_dump};
 use crate::args::{Format, ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -81,8 +81,9 @@ impl UbiImage {
     /// refused.
     pub(crate) fn report(&self, session: &mut Session) -> Result<(), Failure> {
         let mut findings = self.attachment().findings.clone();
-        if let Some(dump) = &self.dump {
-            raw_dump::note(dump, &mut findings);
+        match &self.dump {
+            Some(dump) => raw_dump::note(dump, &mut findings),
+            None => cut_short::note(self, &mut findings),
         }
         session.report_aside(findings);
         match &self.attachment().linux_refuses {
@@ -165,7 +166,7 @@ pub(crate) fn check_static(volume: &UbiVolume, session: &mut Session) -> bool {
 }
 
 /// Refuses a folder in the place of an image.
-pub(super) fn refuse_folder(path: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
     if !path.is_dir() {
         return Ok(());
     }

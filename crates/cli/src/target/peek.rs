@@ -5,6 +5,7 @@ use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::FormatError;
+use eraseblock_ubifs_format::constants::{MASTER_LEB, NODE_MAGIC, NodeType};
 use eraseblock_ubifs_format::decode::{self, Limits};
 use eraseblock_ubifs_format::node::Superblock;
 
@@ -61,11 +62,26 @@ impl Content {
 /// anywhere.
 pub(crate) fn content(device: &dyn LebDevice) -> Content {
     match first(device) {
+        Content::Empty | Content::Unknown | Content::Known(_) if holds_masters(device) => {
+            Content::DamagedUbifs
+        }
         Content::Empty | Content::Unknown | Content::Known(_) if holds_jffs2(device) => {
             Content::Jffs2
         }
         content => content,
     }
+}
+
+/// Whether there are the master nodes of a UBIFS, whose superblock is lost.
+fn holds_masters(device: &dyn LebDevice) -> bool {
+    let mut start = [0; 24];
+    [MASTER_LEB, MASTER_LEB + 1].map(Leb::new).iter().any(|leb| {
+        leb.get() < device.leb_count()
+            && device.is_mapped(*leb).unwrap_or(false)
+            && device.read(*leb, 0, &mut start).is_ok()
+            && start.starts_with(&NODE_MAGIC.to_le_bytes())
+            && start[20] == NodeType::Master as u8
+    })
 }
 
 /// Whether a LEB begins with a node of a JFFS2.

@@ -55,7 +55,8 @@ impl Mode {
         fastmap: false,
     };
 
-    fn ubifs(self) -> MountOptions {
+    /// The same for UBIFS.
+    pub(crate) fn ubifs(self) -> MountOptions {
         let usual = MountOptions::default();
         MountOptions {
             read_only: self.read_only,
@@ -202,11 +203,17 @@ impl Writable {
         }
     }
 
+    /// What was found since the mount.
+    pub(crate) fn late_findings(&self) -> Findings {
+        match &self.fs {
+            Mounted::Ubifs(_) => Findings::new(),
+            Mounted::Jffs2(fs) => fs.late_findings(),
+        }
+    }
+
     /// Unmounts and hands over what was found.
     pub(crate) fn close(self, session: &mut Session) -> Result<(), Failure> {
-        if let Mounted::Jffs2(fs) = &self.fs {
-            session.report(fs.late_findings());
-        }
+        session.report(self.late_findings());
         self.rest()
     }
 
@@ -285,7 +292,11 @@ pub(crate) fn open_volumes(
 }
 
 /// Whether there is a JFFS2, or an erased flash, on which one can be.
-fn holds_jffs2(place: &Place, span: Option<Span>, args: &TargetArgs) -> Result<bool, Failure> {
+pub(crate) fn holds_jffs2(
+    place: &Place,
+    span: Option<Span>,
+    args: &TargetArgs,
+) -> Result<bool, Failure> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);
     }

@@ -13,9 +13,10 @@ mod classic;
 mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
+mod damage;
 mod documents;
-mod finding;
 mod fakeroot;
+mod finding;
 mod frame;
 mod jffs2;
 mod jffs2_change;

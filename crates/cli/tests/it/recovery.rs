@@ -197,8 +197,10 @@ fn what_no_mount_takes_is_still_read() {
     content[leb_size..3 * leb_size].fill(0xFF);
     fs::write(sample.path(image), content).unwrap();
     let run = sample.run(&["check", image]);
-    assert_eq!(run.code, 3, "{}", run.err);
-    assert!(run.err.contains("hint: it can still be read"), "{}", run.err);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert!(run.err.contains("[not-mountable]") && run.err.contains("[master"), "{}", run.err);
+    assert!(run.err.contains("it can still be read"), "{}", run.err);
+    assert_eq!(sample.run(&["check", image, "--strict"]).code, 3);
     sample.run(&["extract", image, "out"]);
     assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);
     // What nobody can read is not said to be readable.

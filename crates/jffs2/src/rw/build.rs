@@ -43,6 +43,7 @@ pub(crate) fn mount(
         references,
         suspects,
         no_write,
+        unassigned,
         mut report,
         ..
     } = scan;
@@ -67,6 +68,7 @@ pub(crate) fn mount(
                 "{at}: a node of unknown type {node_type:#06x} forbids writing"
             ))
         }),
+        unassigned,
         late: Findings::new(),
         scratch: Vec::new(),
     };

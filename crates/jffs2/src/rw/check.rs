@@ -2,6 +2,7 @@
 //! is written.
 
 use super::Jffs2Rw;
+use super::inode::UNKNOWN;
 use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
 use super::state::State;
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
@@ -139,7 +140,8 @@ impl State {
     /// Every live node is named by its owner, and everything named is alive.
     fn check_nodes(&self) -> Result<(), String> {
         for (ino, loaded) in self.loaded.iter() {
-            let mut named: BTreeSet<u32> = loaded.fragments.nodes().collect();
+            let mut named: BTreeSet<u32> =
+                loaded.fragments.nodes().filter(|place| *place != UNKNOWN).collect();
             named.extend(loaded.metadata);
             named.extend(loaded.dents.iter().map(|dent| dent.place));
             let places = self.cache(ino).map_or(&[][..], |cache| cache.nodes.as_slice());
@@ -156,7 +158,7 @@ impl State {
             for node in block.refs.iter().filter(|node| node.is_live()) {
                 let place = node.place();
                 let is_known = match node.kind() {
-                    RefKind::Inode | RefKind::Dirent => {
+                    RefKind::Inode | RefKind::Dirent | RefKind::Broken => {
                         let cache = self.inodes.get(node.owner);
                         cache.is_some_and(|cache| cache.nodes.as_slice().contains(&place))
                     }

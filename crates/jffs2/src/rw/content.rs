@@ -172,7 +172,7 @@ impl State {
         let hole = Extent::hole(size, new.size);
         let place = self.put_inode(ino, version, &new, &hole, RefState::Normal)?;
         self.inode_mut(ino).attributes = new;
-        self.map_node(ino, size, new.size, Place { place, is_hole: true });
+        self.map_node(ino, size, new.size, Place::new(place, true));
         Ok(())
     }
 }

@@ -114,11 +114,8 @@ impl State {
 
     /// Takes the nodes of a block away from their owners.
     fn forget(&mut self, block: u32, refs: &[NodeRef]) {
-        let mut owners: Vec<u32> = refs
-            .iter()
-            .filter(|node| matches!(node.kind(), RefKind::Inode | RefKind::Dirent))
-            .map(|node| node.owner)
-            .collect();
+        let mut owners: Vec<u32> =
+            refs.iter().filter(|node| node.kind().is_of_inode()).map(|node| node.owner).collect();
         owners.sort_unstable();
         owners.dedup();
         let size = self.flash.block;

@@ -154,6 +154,8 @@ impl State {
                 Ok(())
             }
             RefKind::Copy => self.carry(node, &self.read_node(node)?).map(drop),
+            // What it held is lost, and has to stay so: not a hole.
+            RefKind::Broken => self.move_node(node.place()).map(drop),
             RefKind::Xattr => self.collect_pair(node),
             RefKind::Xref => self.collect_reference(node),
             RefKind::Inode | RefKind::Dirent => self.collect_of_inode(node),
@@ -334,6 +336,7 @@ impl State {
         let victim = place / self.flash.block;
         let absorbs = |touches_edge: bool, node: Option<Place>| match node {
             None => false,
+            Some(node) if node.is_lost => false,
             Some(_) if !touches_edge => true,
             Some(node) => {
                 let block = node.place / self.flash.block;

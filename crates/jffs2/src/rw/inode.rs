@@ -57,10 +57,28 @@ impl Attributes {
 
 /// Where the content of a fragment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_field_names, reason = "the place of a node, and what the node is")]
 pub(crate) struct Place {
     pub(crate) place: u32,
     /// The node is a hole: nothing is to be read.
     pub(crate) is_hole: bool,
+    /// The node is damaged: nothing can be read.
+    pub(crate) is_lost: bool,
+}
+
+/// The place of a range that no known node holds, though there are damaged ones that may have.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+
+impl Place {
+    /// A good node.
+    pub(crate) fn new(place: u32, is_hole: bool) -> Self {
+        Self { place, is_hole, is_lost: false }
+    }
+
+    /// A damaged one.
+    pub(crate) fn lost(place: u32) -> Self {
+        Self { place, is_hole: false, is_lost: true }
+    }
 }
 
 /// A range of a file, up to `end`.
@@ -163,6 +181,11 @@ impl Fragments {
         (fragment.end == end).then_some((*start, *fragment))
     }
 
+    /// The ranges that have a node.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.map.iter().map(|(start, fragment)| (*start, fragment.end))
+    }
+
     /// How many fragments a node has.
     pub(crate) fn count(&self, place: u32) -> u32 {
         self.counts.get(&place).map_or(0, |count| count.count)
@@ -253,7 +276,7 @@ mod tests {
                 } else {
                     cells.resize(cells.len().max(end as usize), None);
                     cells[start as usize..end as usize].fill(Some(number * 4));
-                    map.lay(start, end, Some(Place { place: number * 4, is_hole: false }))
+                    map.lay(start, end, Some(Place::new(number * 4, false)))
                 };
                 let after: std::collections::BTreeSet<u32> = cells.iter().flatten().copied().collect();
                 let lost: Vec<u32> = before.difference(&after).copied().collect();

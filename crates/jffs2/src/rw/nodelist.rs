@@ -38,15 +38,25 @@ pub(crate) enum RefKind {
     Copy,
     /// A cleanmarker or a summary: dropped by garbage collection.
     Filler,
+    /// An INODE node that cannot be used, kept because nothing else holds a part of its file.
+    Broken,
 }
 
-const KINDS: [RefKind; 6] = [
+impl RefKind {
+    /// Whether the node is in the list of an inode, its owner.
+    pub(crate) fn is_of_inode(self) -> bool {
+        matches!(self, Self::Inode | Self::Dirent | Self::Broken)
+    }
+}
+
+const KINDS: [RefKind; 7] = [
     RefKind::Inode,
     RefKind::Dirent,
     RefKind::Xattr,
     RefKind::Xref,
     RefKind::Copy,
     RefKind::Filler,
+    RefKind::Broken,
 ];
 const LEN_BITS: u32 = 28;
 
@@ -340,6 +350,15 @@ impl Blocks {
                 sizes.unchecked -= len;
                 sizes.used += len;
             });
+        }
+    }
+
+    /// The node cannot be used, but is kept.
+    pub(crate) fn set_broken(&mut self, place: u32) {
+        self.check_off(place, RefState::Normal);
+        if let Some((block, index)) = self.index(place) {
+            let node = &mut self.entries[block as usize].refs[index];
+            *node = NodeRef::new(place, node.len(), RefKind::Broken, node.owner, RefState::Normal);
         }
     }
 

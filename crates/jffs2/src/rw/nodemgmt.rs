@@ -211,7 +211,7 @@ impl State {
     /// A node has been copied to `place` as it was; `name` is that of a DIRENT node, if known.
     pub(crate) fn relocate(&mut self, old: NodeRef, place: u32, name: Option<&[u8]>) {
         match old.kind() {
-            RefKind::Inode | RefKind::Dirent => {
+            RefKind::Inode | RefKind::Dirent | RefKind::Broken => {
                 if let Some(loaded) = self.loaded.get_mut(old.owner) {
                     loaded.relocate(old.place(), place, name);
                 }

@@ -2,14 +2,15 @@
 //! 12.9).
 
 use super::dents::{self, Dent};
-use super::inode::{Attributes, Fragments, Loaded, Place};
+use super::inode::{Attributes, Fragments, Loaded, Place, UNKNOWN};
 use super::inodes::InodeCache;
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use super::write::PAGE;
+use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
 use crate::inode::decompress;
-use eraseblock_base::Location;
+use eraseblock_base::{Finding, Location};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression, pad};
 use eraseblock_jffs2_format::{FormatError, Inode, decode};
 use eraseblock_vfs::{FileKind, FsError, FsErrorKind};
@@ -19,9 +20,13 @@ use eraseblock_vfs::{FileKind, FsError, FsErrorKind};
 struct Found {
     data: Vec<(Inode, u32)>,
     metadata: Option<(Inode, u32)>,
+    /// Nodes that cannot be used.
+    broken: Vec<Broken>,
     dents: dents::Found,
     /// Version and value of the newest time that a name has.
     time: (u32, u32),
+    /// Nodes that turned out to be damaged now, and how.
+    dropped: Vec<(u32, FormatError)>,
     /// Nodes that lost against others.
     dead: Vec<u32>,
 }
@@ -53,6 +58,11 @@ impl State {
             };
             let taken = match node.kind() {
                 RefKind::Dirent => self.take_dirent(ino, node, &mut found)?,
+                RefKind::Broken => {
+                    let bytes = self.read_node(node)?;
+                    found.broken.push(self.broken(ino, place, &bytes));
+                    continue;
+                }
                 _ => self.take_inode(ino, node, &mut found)?,
             };
             if let Err(error) = taken {
@@ -60,8 +70,10 @@ impl State {
                     // It was good when it was checked: nothing else may shine through.
                     return Err(FsError::from_source(FsErrorKind::Corrupted, error));
                 }
-                self.late.note(error.at(), "node-dropped", error.to_string());
-                self.obsolete(place);
+                if node.kind() == RefKind::Dirent {
+                    self.obsolete(place);
+                }
+                found.dropped.push((place, error));
             }
         }
         for place in std::mem::take(&mut found.dead) {
@@ -95,7 +107,10 @@ impl State {
         };
         let inode = match check() {
             Ok(inode) => inode,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                found.broken.push(self.broken(ino, place, &bytes));
+                return Ok(Err(error));
+            }
         };
         if inode.dsize > 0 {
             found.data.push((inode, place));
@@ -110,6 +125,13 @@ impl State {
         };
         found.dead.extend(loser);
         Ok(Ok(()))
+    }
+
+    /// A node that cannot be used, with its fields if they are right.
+    fn broken(&self, ino: u32, place: u32, bytes: &[u8]) -> Broken {
+        let node = decode::inode(self.flash.order, bytes, self.flash.location(place)).ok();
+        let is_torn = is_torn(bytes);
+        Broken { place, node: node.filter(|node| node.ino == ino), is_torn }
     }
 
     fn take_dirent(
@@ -144,7 +166,10 @@ impl State {
             found.metadata = None;
             self.obsolete(place);
         }
-        let winner = found.metadata.map(|(inode, _)| inode).or(newest);
+        // The fields of a node whose data is damaged are right: better than nothing.
+        found.broken.sort_by_key(|broken| broken.node.map(|node| node.version));
+        let broken = found.broken.last().and_then(|broken| broken.node);
+        let winner = found.metadata.map(|(inode, _)| inode).or(newest).or(broken);
         let is_faked = ino == ROOT_INO || !found.dents.is_empty();
         let is_made_up = winner.is_none();
         let winner = match winner {
@@ -171,6 +196,12 @@ impl State {
             ..Loaded::default()
         };
         self.lay_nodes(&mut loaded.fragments, &found.data);
+        self.lay_lost(ino, &mut loaded, &found);
+        for (place, error) in &found.dropped {
+            if !self.node(*place).is_live() {
+                self.late.note(error.at(), "node-dropped", error.to_string());
+            }
+        }
         if loaded.attributes.is_directory() {
             loaded.attributes.size = 0;
             let mut dead = Vec::new();
@@ -198,10 +229,36 @@ impl State {
     fn lay_nodes(&mut self, fragments: &mut Fragments, data: &[(Inode, u32)]) {
         for (inode, place) in data {
             let is_hole = inode.compression == compression::ZERO;
-            let node = Place { place: *place, is_hole };
+            let node = Place::new(*place, is_hole);
             let gone = fragments.lay(inode.offset, inode.offset + inode.dsize, Some(node));
             for place in gone {
                 self.obsolete(place);
+            }
+        }
+    }
+
+    /// Gives what is lost of a file to the nodes that held it, which are kept; broken nodes that
+    /// nothing is lost with are dead (spec: jffs2 8.6).
+    fn lay_lost(&mut self, ino: u32, loaded: &mut Loaded, found: &Found) {
+        let size = loaded.attributes.is_regular().then_some(loaded.attributes.size);
+        let verdict = judge(&found.data, &found.broken, size.unwrap_or(u32::MAX));
+        for part in &verdict.lost {
+            loaded.fragments.lay(part.start, part.end, Some(Place::lost(part.place)));
+        }
+        for broken in &found.broken {
+            if loaded.fragments.count(broken.place) > 0 {
+                self.blocks.set_broken(broken.place);
+            } else {
+                self.obsolete(broken.place);
+            }
+        }
+        if let Some((severity, message)) = verdict.doubt(|place| self.flash.location(place)) {
+            let (at, code) = (Location::Inode(ino.into()), OLDER_CONTENT);
+            self.late.push(Finding { severity, at, code, message });
+        }
+        if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
+            for (start, end) in gaps(loaded.fragments.ranges(), size) {
+                loaded.fragments.lay(start, end, Some(Place::lost(UNKNOWN)));
             }
         }
     }
@@ -299,6 +356,17 @@ impl State {
         Ok((inode.offset, out))
     }
 
+    /// Why a range of a file is lost.
+    fn lost(&self, ino: u32, range: (u32, u32), place: u32) -> FsError {
+        if place == UNKNOWN {
+            return unread(ino.into(), range, &self.unassigned);
+        }
+        match self.payload(place) {
+            Err(error) => unread(ino.into(), range, &error),
+            Ok(_) => unread(ino.into(), range, &"the node was damaged when it was checked"),
+        }
+    }
+
     /// Fills `buf` with the content of a loaded file from `offset` on; holes, and what is behind
     /// the end, as zeros.
     pub(crate) fn read_content(
@@ -315,6 +383,9 @@ impl State {
                 break;
             }
             let Some(node) = fragment.node.filter(|node| !node.is_hole) else { continue };
+            if node.is_lost {
+                return Err(self.lost(ino, (start, fragment.end), node.place));
+            }
             if last.as_ref().is_none_or(|last| last.0 != node.place) {
                 let (at, data) = self.data(node.place)?;
                 last = Some((node.place, at, data));

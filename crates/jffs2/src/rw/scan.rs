@@ -6,10 +6,11 @@ use super::inodes::Inodes;
 use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
+use crate::damage::{Unassigned, is_remains, is_torn};
 use crate::error::Jffs2Error;
 use crate::scan::make_room;
 use eraseblock_base::align::is_erased;
-use eraseblock_base::{Location, Peb};
+use eraseblock_base::{Finding, Location, Peb, Severity};
 use eraseblock_jffs2_format::constants::{SUMMARY_MARKER_LEN, pad};
 use eraseblock_jffs2_format::scan::{Item, ScanRules, Scanner};
 use eraseblock_jffs2_format::summary::{self, RecordNode};
@@ -88,6 +89,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) references: Vec<u32>,
     /// Pages that were programmed last.
     pub(crate) suspects: Vec<Page>,
+    /// Damaged nodes that may be of any file.
+    pub(crate) unassigned: Unassigned,
     /// A node forbids writing.
     pub(crate) no_write: Option<(Location, u16)>,
     pub(crate) report: MountReport,
@@ -106,6 +109,7 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
         pairs: Vec::new(),
         references: Vec::new(),
         suspects: Vec::new(),
+        unassigned: Unassigned::default(),
         no_write: None,
         report: MountReport::default(),
     };
@@ -251,15 +255,24 @@ impl Scan<'_> {
         let (mut dirt, mut first_dirt) = (0_u64, None);
         for item in Scanner::new(Peb::new(block), bytes, rules) {
             match item {
-                Item::Node { offset, header, bytes } if offset + header.totlen <= end => {
-                    self.node(block, offset, header, bytes)?;
+                Item::Node { offset, header, bytes: node } if offset + header.totlen <= end => {
+                    if let Some(error) = self.node(block, offset, header, node)? {
+                        let behind = bytes.get(offset as usize + node.len()..).unwrap_or_default();
+                        self.damaged(&error, header.kind(), is_torn(node) || is_erased(behind));
+                    }
                 }
-                Item::Dirt { offset, len, expected: false } => {
-                    dirt += u64::from(len);
-                    first_dirt = first_dirt.or(Some(offset));
+                Item::Dirt { offset, len, expected } => {
+                    let bytes = &bytes[offset as usize..][..len as usize];
+                    if is_remains(bytes, expected) {
+                        self.unassigned.add(Location::Peb(Peb::new(block), offset));
+                    }
+                    if !expected {
+                        dirt += u64::from(len);
+                        first_dirt = first_dirt.or(Some(offset));
+                    }
                 }
                 Item::Free { offset } => self.free_from(block, offset),
-                Item::Node { .. } | Item::Dirt { .. } | Item::Obsolete { .. } => {}
+                Item::Node { .. } | Item::Obsolete { .. } => {}
             }
         }
         if let Some(offset) = first_dirt {
@@ -270,13 +283,25 @@ impl Scan<'_> {
         Ok(())
     }
 
+    /// A node whose header is good and whose fields or name are not. One that a power cut tore ends
+    /// in erased flash, or is the last of its block.
+    fn damaged(&mut self, error: &FormatError, kind: NodeKind, is_torn: bool) {
+        if kind == NodeKind::Inode {
+            self.unassigned.add(error.at());
+        }
+        let severity = if is_torn { Severity::Note } else { Severity::Warning };
+        let (at, code, message) = (error.at(), "node-damaged", error.to_string());
+        self.report.findings.push(Finding { severity, at, code, message });
+    }
+
+    /// Takes a node; the error is that of a damaged one.
     fn node(
         &mut self,
         block: u32,
         offset: u32,
         header: Header,
         bytes: &[u8],
-    ) -> Result<(), Jffs2Error> {
+    ) -> Result<Option<FormatError>, Jffs2Error> {
         let at = Location::Peb(Peb::new(block), offset);
         let place = self.flash.start(block) + offset;
         let room = self.flash.block - offset;
@@ -302,13 +327,12 @@ impl Scan<'_> {
                 self.add(block, place, len, RefKind::Filler, 0, true);
                 Ok(())
             }
-            NodeKind::Unknown(class) => return self.unknown(class, block, at, header, place, len),
+            NodeKind::Unknown(class) => {
+                return self.unknown(class, block, at, header, place, len).map(|()| None);
+            }
             NodeKind::Padding | NodeKind::Summary => Ok(()),
         };
-        if let Err(error) = result {
-            self.report.findings.note(at, "node-damaged", error.to_string());
-        }
-        Ok(())
+        Ok(result.err())
     }
 
     /// A node of unknown type (spec: jffs2 4.2).

@@ -18,6 +18,7 @@ use super::summary::Collector;
 use super::suspect::Suspects;
 use super::wbuf::Wbuf;
 use super::xattr::Xattrs;
+use crate::damage::Unassigned;
 use eraseblock_base::Findings;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_mtd::MtdError;
@@ -96,6 +97,8 @@ pub(crate) struct State {
     pub(crate) read_only: bool,
     /// Writing is over for good.
     pub(crate) closed: Option<Closed>,
+    /// Damaged nodes that may be of any file.
+    pub(crate) unassigned: Unassigned,
     /// What was found since mounting.
     pub(crate) late: Findings,
     /// A node being put together.

@@ -61,7 +61,7 @@ impl Collector {
 /// Bytes that the record of a node takes in a summary.
 pub(crate) fn record_len(kind: RefKind, name: usize) -> u32 {
     match kind {
-        RefKind::Inode | RefKind::Xattr => 18,
+        RefKind::Inode | RefKind::Broken | RefKind::Xattr => 18,
         RefKind::Dirent => 24 + name as u32,
         RefKind::Xref => 6,
         RefKind::Copy | RefKind::Filler => 0,

@@ -167,7 +167,8 @@ impl State {
         self.flush()
     }
 
-    fn move_node(&mut self, place: u32) -> Result<u32, FsError> {
+    /// Writes a node again as it is, listed in a summary if it can be. Returns its place.
+    pub(crate) fn move_node(&mut self, place: u32) -> Result<u32, FsError> {
         let node = self.node(place);
         let (bytes, order) = (self.read_node(node)?, self.flash.order);
         let header = decode::header(order, &bytes, self.flash.location(place));

@@ -98,7 +98,7 @@ impl State {
             }
             None => self.summary.stop(),
         }
-        if matches!(node.kind, RefKind::Inode | RefKind::Dirent) {
+        if node.kind.is_of_inode() {
             self.cache_mut(node.owner).nodes.push(place);
             let name = if node.kind == RefKind::Dirent { node.bytes.len() } else { 0 };
             self.loaded.grow(node.owner, name);
@@ -298,7 +298,7 @@ impl State {
         }
         let place = self.put_inode(ino, version, &written, extent, state)?;
         self.inode_mut(ino).attributes = changed;
-        self.map_node(ino, extent.offset, end, Place { place, is_hole });
+        self.map_node(ino, extent.offset, end, Place::new(place, is_hole));
         self.mix(ino, extent.offset);
         Ok(())
     }

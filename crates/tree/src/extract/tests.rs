@@ -292,6 +292,24 @@ fn damaged_files_are_kept_with_zeros_if_wanted() {
 }
 
 #[test]
+fn a_scrub_names_what_extract_would_leave_out() {
+    for blind in [false, true] {
+        let fs = Damaged { bad: 299_000..303_000, blind, ..one_big_file() };
+        let findings = crate::scrub::scrub(&fs, &|_| {});
+        let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let expected =
+            "error: inode 2: big: bytes 294912 to 303104 are lost: leb 5:0: CRC mismatch";
+        assert_eq!(found, [format!("{expected} [content-lost]")]);
+    }
+    let fs = Damaged { longer: 5, ..one_big_file() };
+    let findings = crate::scrub::scrub(&fs, &|_| {});
+    let found: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("big: bytes 600000 to 600005: the content ends"), "{found:?}");
+    assert!(crate::scrub::scrub(&one_big_file(), &|_| {}).is_empty());
+}
+
+#[test]
 fn contents_shorter_than_told_are_damaged() {
     let fs = Damaged { longer: 1 << 40, ..one_big_file() };
     let temp = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};
 use eraseblock_ubi::image::{
-    ContentSize, FastmapPlace, ImageError, ImagePlan, ImageSpec, LebSource, ReaderSource,
-    VERSION, VolumeSize, VolumeSpec, first_volume_peb,
+    ContentSize, FastmapPlace, ImageError, ImagePlan, ImageSpec, LebSource, ReaderSource, VERSION,
+    VolumeSize, VolumeSpec, first_volume_peb,
 };
 use eraseblock_ubi::{
     AttachOptions, Attachment, FastmapStatus, OpenOptions, UbiDevice, attach, described_peb_count,

@@ -8,6 +8,7 @@ use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::lpt::{LebProps, LptGeometry, LptInputs, Nnode, NnodeBranch, Pnode};
 use eraseblock_ubifs_format::{Limits, Superblock, decode};
 use eraseblock_vfs::{NewInode, NewKind, Timestamp, WritableFileSystem, XattrMode};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const LEB: usize = 15_872;
@@ -706,6 +707,68 @@ fn checking_goes_on_behind_leaves_that_do_not_decode() {
     let findings = verdict(&bytes).unwrap();
     let decoded = findings.iter().filter(|finding| finding.contains("(N3, N4)"));
     assert_eq!(decoded.count(), 3, "{findings:?}");
+}
+
+#[test]
+fn findings_about_leaves_name_path_and_range() {
+    let base = Bytes::of(&populated());
+    let lines = |damage: &dyn Fn(&mut Bytes)| {
+        let mut bytes = base.clone();
+        damage(&mut bytes);
+        verdict(&bytes).unwrap().join("\n")
+    };
+    let found = lines(&|b| {
+        let at = b.content();
+        b.put(at + 60, &[0xAA; 4]);
+    });
+    assert!(found.contains(": file: bytes 0 to 4096: data node CRC"), "{found}");
+    let found = lines(&|b| {
+        let at = b.entry(b"sub");
+        b.put(at + 50, &[0xAA; 2]);
+    });
+    assert!(found.contains(": dir: an entry with hash 0x"), "{found}");
+    let found = lines(&|b| {
+        let at = b.inode(b"pipe");
+        b.set(at, 92, &7_u32.to_le_bytes());
+    });
+    assert!(found.contains(": pipe: link count 7"), "{found}");
+}
+
+/// What a cut may leave is no longer tolerated once a mount has repaired it and ended well.
+#[test]
+fn a_clean_volume_has_nothing_of_what_a_cut_leaves() {
+    let longer = |b: &mut Bytes| {
+        let at = b.inode(b"file");
+        b.set(at, 48, &8990_u64.to_le_bytes());
+    };
+    let mut clean = Bytes::of(&populated());
+    longer(&mut clean);
+    let found = verdict(&clean).unwrap().join("\n");
+    assert!(found.contains("content up to 9000, but 8990 bytes long (X11)"), "{found}");
+    let mut torn = cut();
+    longer(&mut torn);
+    assert_eq!(verdict(&torn), Ok(Vec::new()));
+    // After the last node of an index LEB, in each of its units that are left.
+    let base = Bytes::of(&populated());
+    let lebs: BTreeSet<usize> =
+        base.nodes().iter().filter(|found| found.kind == 9).map(|found| found.at / LEB).collect();
+    for leb in lebs {
+        let nodes = base.nodes();
+        let last = nodes.iter().rfind(|found| found.at / LEB == leb).unwrap().at;
+        let end = (last + base.u32(last + 16) as usize).next_multiple_of(8);
+        let units = (end.next_multiple_of(512)..(leb + 1) * LEB).step_by(512);
+        for at in std::iter::once(end).chain(units) {
+            for garbage in [&[0x55; 8][..], &[0; 8], &[0xFE]] {
+                let mut bytes = base.clone();
+                bytes.put(at, garbage);
+                if bytes.0 == base.0 {
+                    continue;
+                }
+                let found = verdict(&bytes);
+                assert_ne!(found, Ok(Vec::new()), "leb {leb}: {} {garbage:x?}", at % LEB);
+            }
+        }
+    }
 }
 
 /// A commit that was cut in the gaps leaves nodes that were numbered behind all that the mount finds.

@@ -118,6 +118,22 @@ fn a_lost_root_directory_inode() {
     image.flip(10, 2500);
     let error = image.refused();
     assert!(matches!(error, UbifsError::Refused { code: "root-lost", .. }), "{error}");
+    // Every entry is there, keyed to the number of the root.
+    assert_eq!(complete(&image), ["root-lost"]);
+    let (fs, _) = image.open(false).unwrap();
+    let root = fs.attr(1).unwrap();
+    assert_eq!((root.permissions, root.uid, root.nlink), (0o755, 0, 2));
+}
+
+#[test]
+fn a_superblock_alone_is_an_image_cut_short() {
+    let mut image = Image::worked();
+    for leb in 1..30 {
+        image.erase(leb);
+    }
+    let error = image.open(false).unwrap_err();
+    assert!(matches!(error, UbifsError::Refused { code: "image-cut-short", .. }), "{error}");
+    assert!(error.to_string().contains("cut short"), "{error}");
 }
 
 #[test]
@@ -148,8 +164,18 @@ fn unsafe_names_are_shown_encoded() {
     let mut image = Image::worked();
     image.bud(BASE, 13, 0, &[entry(2, 1, b"../../etc", 73, 60, 2), entry(2, 1, b"..", 73, 61, 2)]);
     let fs = image.mount();
+    assert!(fs.late_findings().is_empty());
     let names = names(&fs);
     assert_eq!(names.iter().filter(|name| name.starts_with("_nokey_")).count(), 2);
+    let found: Vec<String> = fs.late_findings().iter().map(ToString::to_string).collect();
+    let tells = |stored: &str| {
+        let shown =
+            found.iter().find(|line| line.contains(&format!("`{stored}`, a name of inode 73")));
+        shown.is_some_and(|line| {
+            names.iter().any(|name| line.ends_with(&format!("`{name}` [name-not-allowed]")))
+        })
+    };
+    assert!(found.len() == 2 && tells("../../etc") && tells(".."), "{found:?}");
     for name in names {
         assert!(!name.contains('/') && name != "..");
         fs.lookup(1, name.as_bytes()).unwrap();

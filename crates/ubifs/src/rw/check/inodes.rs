@@ -23,7 +23,17 @@ struct About<'a> {
 
 impl About<'_> {
     fn wrong(&mut self, id: &str, message: impl std::fmt::Display) {
+        if let Location::Inode(ino) = self.place {
+            self.breaches.next_is_about(ino as u32);
+        }
         self.breaches.add(self.place, "inode-wrong", id, message);
+    }
+
+    fn note(&mut self, id: &str, message: impl std::fmt::Display) {
+        if let Location::Inode(ino) = self.place {
+            self.breaches.next_is_about(ino as u32);
+        }
+        self.breaches.note(self.place, "inode-wrong", id, message);
     }
 
     fn same<T: Copy + PartialEq + std::fmt::Display>(
@@ -135,10 +145,13 @@ impl Core {
                 // What was written may be longer than what the journal knows.
                 let known = self.inodes.get(ino).map_or(node.size, |known| known.size);
                 let known = known.max(node.size);
-                // A cut may leave content behind the end in its last block.
-                if inode.content_end > known.next_multiple_of(BLOCK_SIZE.into()) {
-                    let end = inode.content_end;
-                    about.wrong("X11", format!("content up to {end}, but {known} bytes long"));
+                // A cut may leave content after the end in its last block.
+                let end = inode.content_end;
+                let message = format!("content up to {end}, but {known} bytes long");
+                if end > known.next_multiple_of(BLOCK_SIZE.into()) {
+                    about.wrong("X11", message);
+                } else if end > known && about.breaches.is_clean {
+                    about.note("X11", message);
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use eraseblock_codec::Decompressor;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, sb_flags};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::node::file_type;
-use eraseblock_ubifs_format::{Data, Dent, EntryKind, FormatError, Inode, Key, KeyKind};
+use eraseblock_ubifs_format::{Data, Dent, EntryKind, FormatError, Inode, KeyKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What all leaves say about inodes.
@@ -123,7 +123,7 @@ impl Core {
             about.oldest = Some((sqnum, place));
         }
         let wrong = |id: &str, error: &FormatError, breaches: &mut Breaches| {
-            breaches.add(node.at, "leaf-wrong", id, error);
+            breaches.leaf(branch, "leaf-wrong", id, error);
         };
         match branch.key.kind() {
             Some(KeyKind::Inode) => match node.inode() {
@@ -131,7 +131,7 @@ impl Core {
                 Err(error) => wrong("N3, N4", &error, breaches),
             },
             Some(KeyKind::Data) => match node.data() {
-                Ok(data) => self.take_data(branch.key, &data, node, reader, breaches),
+                Ok(data) => self.take_data(branch, &data, reader, breaches),
                 Err(error) => wrong("N8", &error, breaches),
             },
             Some(KeyKind::Dent | KeyKind::Xent) => match node.dent() {
@@ -188,12 +188,12 @@ impl Core {
 
     fn take_data(
         &self,
-        key: Key,
+        branch: &Zbranch,
         data: &Data<'_>,
-        node: &Node<'_>,
         reader: &mut Reader,
         breaches: &mut Breaches,
     ) {
+        let key = branch.key;
         let end = u64::from(key.value()) * u64::from(BLOCK_SIZE) + u64::from(data.size);
         let inode = reader.seen.entry(key.ino()).or_default();
         inode.content_end = inode.content_end.max(end);
@@ -201,7 +201,7 @@ impl Core {
             // Encrypted: what is in it cannot be looked at.
             if !self.flash.sb.has(sb_flags::ENCRYPTION) {
                 let message = format!("compressed size {}, expected 0", data.compr_size);
-                breaches.add(node.at, "leaf-wrong", "N8", message);
+                breaches.leaf(branch, "leaf-wrong", "N8", message);
             }
             return;
         }
@@ -209,7 +209,7 @@ impl Core {
         let codec = codec_of(data.compression);
         if let Err(error) = reader.decompressor.decompress(codec, data.payload, block) {
             let message = format!("{} bytes of content: {error}", data.size);
-            breaches.add(node.at, "leaf-wrong", "N8", message);
+            breaches.leaf(branch, "leaf-wrong", "N8", message);
         }
     }
 

@@ -16,6 +16,9 @@ use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::scan::Scanner;
 
+/// Bytes of a padding node; zeros follow.
+const PADDING_LEN: u32 = 28;
+
 impl Core {
     /// P8 to P10, E4, I4, I7, L4, L7, Q3, and each leaf; gives what the leaves say.
     pub(super) fn check_main_area(
@@ -136,10 +139,7 @@ impl Core {
         for node in here.iter().filter(|node| !node.is_index) {
             match self.leaf(&node.branch, &mut buf) {
                 Ok(found) => self.take_leaf(&node.branch, &found, reader, breaches),
-                Err(fault) => {
-                    let place = at(node.branch.leb, node.branch.offset);
-                    breaches.fault(place, "leaf-lost", "N1", &fault);
-                }
+                Err(fault) => breaches.leaf(&node.branch, "leaf-lost", "N1", fault.describe()),
             }
         }
     }
@@ -160,7 +160,9 @@ impl Core {
         let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, self.flash.limits);
         let mut live = here.iter().peekable();
         let mut missed: Vec<&Placed> = Vec::new();
+        let mut last_end = 0;
         for (offset, node) in scanner.by_ref() {
+            last_end = offset + align8(node.header.len);
             while let Some(stray) = live.next_if(|placed| placed.branch.offset < offset) {
                 missed.push(stray);
             }
@@ -173,7 +175,7 @@ impl Core {
             {
                 match Reader::same(&placed.branch, &node) {
                     Ok(()) => self.take_leaf(&placed.branch, &node, reader, breaches),
-                    Err(message) => breaches.add(node.at, "leaf-lost", "N1, N9", message),
+                    Err(message) => breaches.leaf(&placed.branch, "leaf-lost", "N1, N9", message),
                 }
             }
         }
@@ -182,17 +184,19 @@ impl Core {
         for placed in missed.into_iter().filter(|placed| !placed.is_index) {
             let start = placed.branch.offset as usize;
             let leaf = bytes.get(start..start + placed.branch.len as usize).unwrap_or_default();
-            let place = at(leb, placed.branch.offset);
             match self.check_leaf(&placed.branch, leaf) {
                 Ok(node) => self.take_leaf(&placed.branch, &node, reader, breaches),
                 Err(fault) => {
                     is_told |= placed.branch.offset == scanner.offset();
-                    breaches.fault(place, "leaf-lost", "N1, N9", &fault);
+                    breaches.leaf(&placed.branch, "leaf-lost", "N1, N9", fault.describe());
                 }
             }
         }
         if let Some(journal) = journal {
             journal.end(at(leb, end), breaches);
+        }
+        if leb == self.master.ihead_lnum && breaches.is_clean {
+            check_padding(leb, bytes, last_end, scanner.offset(), breaches);
         }
         // Only the sum counts for index LEBs (spec: ubifs-format 12.3).
         let is_short = scanner.offset() != end && !lp.index;
@@ -227,6 +231,16 @@ impl Core {
     /// Whether a place is in the journal.
     pub(super) fn is_journal(&self, leb: u32, offset: u32) -> bool {
         self.log.buds.get(&leb).is_some_and(|bud| offset >= bud.start)
+    }
+}
+
+/// P8: nothing but padding lies between the last node of the index head and the end of its unit. What
+/// a commit that was cut leaves there does no harm.
+fn check_padding(leb: u32, bytes: &[u8], from: u32, end: u32, breaches: &mut Breaches) {
+    let filling = bytes.get((from + PADDING_LEN) as usize..end as usize).unwrap_or_default();
+    if let Some(index) = filling.iter().position(|byte| *byte != 0) {
+        let place = at(leb, from + PADDING_LEN + index as u32);
+        breaches.note(place, "padding-odd", "P8", "bytes that are no padding after the last node");
     }
 }
 

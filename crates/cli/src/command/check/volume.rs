@@ -1,0 +1,103 @@
+//! One volume, whatever is in it.
+
+use super::all_of;
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::target::filesystem::{self, Opened};
+use crate::target::image::check_static;
+use crate::target::peek;
+use crate::target::writable::Mode;
+use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubi::UbiVolume;
+use eraseblock_ubi_format::VolumeKind;
+use eraseblock_ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
+use std::sync::Arc;
+
+/// Checks a volume of a UBI device. `id` names it where there are others.
+pub(super) fn check(
+    volume: UbiVolume,
+    id: Option<VolumeId>,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let is_static = volume.info().kind == VolumeKind::Static;
+    if is_static {
+        check_static(&volume, session);
+    }
+    let content = peek::content(&volume);
+    if content.is_ubifs() {
+        return ubifs(Arc::new(volume), id, session);
+    }
+    if content.is_jffs2() {
+        scrubbed(filesystem::open_volume(volume, id, session)?, id, session);
+    } else if !is_static {
+        data(&volume, session);
+    }
+    Ok(())
+}
+
+/// Reads all of a volume without a file system: only the device can say that it is damaged.
+fn data(volume: &UbiVolume, session: &mut Session) {
+    let id = volume.info().id;
+    let mut findings = Findings::new();
+    let mut buf = vec![0; volume.leb_size() as usize];
+    for (leb, _) in volume.map().iter() {
+        let at = Location::VolumeLeb(id, leb, 0);
+        match LebDevice::read(volume, leb, 0, &mut buf) {
+            Ok(outcome) if outcome.uncorrectable => {
+                findings.error(at, "unreadable", "uncorrectable bit errors");
+            }
+            Ok(_) => {}
+            Err(error) => findings.error(at, "unreadable", error.to_string()),
+        }
+    }
+    session.report(findings);
+}
+
+/// Checks a UBIFS as a mount sees it. One that no mount takes, or whose index cannot be followed, is
+/// read as `extract` reads it.
+pub(super) fn ubifs(
+    device: Arc<dyn LebDevice>,
+    id: Option<VolumeId>,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    let at = id.map_or(Location::Whole, Location::Volume);
+    match UbifsMount::mount(Arc::clone(&device), Mode::READ_ONLY.ubifs()) {
+        Ok((fs, findings)) => {
+            session.report(filesystem::placed(findings, id));
+            let found = match fs.check() {
+                Ok(found) => found,
+                Err(error) => {
+                    let mut found = Findings::new();
+                    found.error(at, CHECK_INCOMPLETE, error.to_string());
+                    found
+                }
+            };
+            let is_whole = !found.iter().any(|finding| finding.code == CHECK_INCOMPLETE);
+            session.report(filesystem::placed(found, id));
+            if !is_whole && let Ok(opened) = salvaged(device, id) {
+                scrubbed(opened, id, session);
+            }
+            Ok(())
+        }
+        Err(refusal) => {
+            let Ok(opened) = salvaged(device, id) else { return Err(refusal.into()) };
+            session.not_mounted(at, &refusal.to_string());
+            scrubbed(opened, id, session);
+            Ok(())
+        }
+    }
+}
+
+/// A UBIFS opened so that everything is delivered that can be, also with `--strict`.
+fn salvaged(device: Arc<dyn LebDevice>, id: Option<VolumeId>) -> Result<Opened, UbifsError> {
+    let (fs, findings) = Ubifs::open(device, &OpenOptions { strict: false })?;
+    Ok(filesystem::of_ubifs(fs, findings, id))
+}
+
+/// Reads everything, and hands over what was found.
+fn scrubbed(opened: Opened, id: Option<VolumeId>, session: &mut Session) {
+    let found = all_of(opened.fs(), session);
+    session.report(filesystem::placed(found, id));
+    opened.finish(session);
+}

@@ -1,0 +1,245 @@
+//! Nodes that are on flash and broken, and the parts of files that are lost with them
+//! (spec: jffs2 8.6).
+//!
+//! Every writer covers a file up to its size with nodes, holes included, and a power cut leaves no
+//! gap: a torn node was never part of the file. So a gap is damage if a broken node can have filled
+//! it, and what a broken node says of a range that older nodes cover is undecided.
+
+use crate::inode::Map;
+use eraseblock_base::align::is_erased;
+use eraseblock_base::{Location, Severity};
+use eraseblock_jffs2_format::Inode;
+use eraseblock_jffs2_format::constants::INODE_LEN;
+use eraseblock_vfs::{FsError, FsErrorKind, Ino};
+use std::fmt;
+
+/// A node of an inode that cannot be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broken {
+    pub(crate) place: u32,
+    /// Its fields, if their checksum holds; then only its data is damaged.
+    pub(crate) node: Option<Inode>,
+    /// It looks like a program that a power cut ended.
+    pub(crate) is_torn: bool,
+}
+
+/// Whether the bytes of a node, with their alignment, end as those of a program that was cut: erased.
+pub(crate) fn is_torn(bytes: &[u8]) -> bool {
+    bytes.len() > TORN_TAIL && is_erased(&bytes[bytes.len() - TORN_TAIL..])
+}
+
+/// So many erased bytes at the end of a node are no accident.
+const TORN_TAIL: usize = 12;
+
+/// A range of a file and the broken node that held it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) place: u32,
+    is_torn: bool,
+}
+
+/// What broken nodes mean for a file.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Nothing else holds these.
+    pub(crate) lost: Vec<Part>,
+    /// Older nodes hold these, and are right if the broken ones were torn.
+    doubtful: Vec<Part>,
+}
+
+impl Verdict {
+    /// What is to be said of content that may be older than it should be: worth knowing where a
+    /// power cut explains all of it, suspicious otherwise. `location` makes a place readable.
+    pub(crate) fn doubt(&self, location: impl Fn(u32) -> Location) -> Option<(Severity, String)> {
+        let suspicious = self.doubtful.iter().find(|part| !part.is_torn);
+        let part = suspicious.or(self.doubtful.first())?;
+        let severity = if suspicious.is_some() { Severity::Warning } else { Severity::Note };
+        let (Part { start, end, .. }, at) = (*part, location(part.place));
+        let why = if part.is_torn {
+            "was torn by a power cut"
+        } else {
+            "is damaged, or was torn by a power cut"
+        };
+        let others = match self.doubtful.len() - 1 {
+            0 => String::new(),
+            count => format!("; {count} more ranges like it"),
+        };
+        let message = format!(
+            "bytes {start} to {end}: older content, as the newer node at {at} {why}{others}"
+        );
+        Some((severity, message))
+    }
+}
+
+/// Judges the broken nodes of a file of `size` bytes, of which `valid` are the other data nodes.
+pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Verdict {
+    let mut verdict = Verdict::default();
+    if broken.is_empty() {
+        return verdict;
+    }
+    let range = |node: &Inode| (node.offset, node.offset.saturating_add(node.dsize));
+    let mut held = Map::default();
+    for (node, place) in valid {
+        held.lay(range(node), Some(*place));
+    }
+    let gaps = gaps(held.ranges().map(|part| part.0), size);
+    // Nodes whose range is unknown can have been in any gap.
+    let mut all = Map::default();
+    if let Some(unknown) = (0..).zip(broken).find(|(_, broken)| broken.node.is_none()) {
+        for gap in &gaps {
+            all.lay(*gap, Some(unknown.0));
+        }
+    }
+    // Of one version the valid node counts: it is a copy.
+    let good = valid.iter().map(|(node, _)| (node, None));
+    let torn = (0..).zip(broken).filter_map(|(index, it)| Some((it.node.as_ref()?, Some(index))));
+    let mut nodes: Vec<(&Inode, Option<u32>)> = good.chain(torn).collect();
+    nodes.sort_by_key(|(node, index)| (node.version, index.is_none(), *index));
+    for (node, index) in nodes {
+        all.lay(range(node), index);
+    }
+    for ((start, end), index) in all.ranges() {
+        let Some(it) = index.and_then(|index| broken.get(index as usize)) else { continue };
+        let part = Part { start, end: end.min(size), place: it.place, is_torn: it.is_torn };
+        split(part, &gaps, &mut verdict);
+    }
+    verdict
+}
+
+/// Sorts a range into what is inside and what is outside of `gaps`, which are ascending.
+fn split(part: Part, gaps: &[(u32, u32)], verdict: &mut Verdict) {
+    let Part { start, end, .. } = part;
+    let mut position = start;
+    let first = gaps.partition_point(|gap| gap.1 <= start);
+    for gap in gaps[first..].iter().take_while(|gap| gap.0 < end) {
+        let (from, until) = (gap.0.max(position), gap.1.min(end));
+        if position < from {
+            verdict.doubtful.push(Part { start: position, end: from, ..part });
+        }
+        verdict.lost.push(Part { start: from, end: until, ..part });
+        position = until;
+    }
+    if position < end {
+        verdict.doubtful.push(Part { start: position, ..part });
+    }
+}
+
+/// Parts of [0, size) that `covered`, ascending ranges, leaves out.
+pub(crate) fn gaps(covered: impl IntoIterator<Item = (u32, u32)>, size: u32) -> Vec<(u32, u32)> {
+    let (mut gaps, mut position) = (Vec::new(), 0);
+    for (start, end) in covered.into_iter().chain([(size, size)]) {
+        let start = start.min(size);
+        if start > position {
+            gaps.push((position, start));
+        }
+        position = position.max(end);
+    }
+    gaps
+}
+
+/// Bytes that were a node and can be assigned to no file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Unassigned {
+    count: u64,
+    first: Option<Location>,
+}
+
+impl Unassigned {
+    /// Notes one more.
+    pub(crate) fn add(&mut self, at: Location) {
+        self.count += 1;
+        self.first.get_or_insert(at);
+    }
+
+    /// Adds those of a later part.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.or(other.first);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl fmt::Display for Unassigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, first) = (self.count, self.first.unwrap_or(Location::Whole));
+        write!(
+            f,
+            "no node, but damaged places that may have held one: {count}, the first at {first}"
+        )
+    }
+}
+
+/// Whether bytes that are no node can have been one: not what writers leave, or so many zeros that a
+/// node with data may lie below them.
+pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
+    !expected || bytes.len() > INODE_LEN as usize && bytes[..4] == [0; 4]
+}
+
+/// The code of the finding about [`Verdict::doubtful`].
+pub(crate) const OLDER_CONTENT: &str = "older-content";
+
+/// Why a range of a file cannot be read.
+pub(crate) fn unread(ino: Ino, (start, end): (u32, u32), why: &dyn fmt::Display) -> FsError {
+    FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: bytes {start} to {end}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(version: u32, offset: u32, dsize: u32) -> Inode {
+        Inode { version, offset, dsize, ..Inode::default() }
+    }
+
+    fn of(valid: &[Inode], broken: &[Option<Inode>], size: u32) -> Verdict {
+        let valid: Vec<(Inode, u32)> = valid.iter().copied().zip((400..).step_by(4)).collect();
+        let broken = broken.iter().zip((4..).step_by(4));
+        let broken: Vec<Broken> =
+            broken.map(|(node, place)| Broken { place, node: *node, is_torn: false }).collect();
+        judge(&valid, &broken, size)
+    }
+
+    #[test]
+    fn gaps_are_what_is_not_covered() {
+        assert_eq!(gaps([], 10), [(0, 10)]);
+        assert_eq!(gaps([(0, 4), (4, 10)], 10), []);
+        assert_eq!(gaps([(2, 4), (3, 5), (8, 20)], 10), [(0, 2), (5, 8)]);
+        assert_eq!(gaps([(0, 20)], 10), []);
+        assert_eq!(gaps([(12, 20)], 10), [(0, 10)]);
+    }
+
+    /// Start, end and place.
+    fn flat(parts: &[Part]) -> Vec<(u32, u32, u32)> {
+        parts.iter().map(|part| (part.start, part.end, part.place)).collect()
+    }
+
+    #[test]
+    fn a_gap_belongs_to_the_newest_node_that_can_have_filled_it() {
+        let broken = [None, Some(node(3, 0, 6)), Some(node(4, 4, 4))];
+        let verdict = of(&[node(1, 0, 2)], &broken, 10);
+        assert_eq!(flat(&verdict.lost), [(2, 4, 8), (4, 8, 12), (8, 10, 4)]);
+        assert_eq!(flat(&verdict.doubtful), [(0, 2, 8)]);
+    }
+
+    #[test]
+    fn what_newer_nodes_hold_is_not_in_doubt() {
+        let doubtful =
+            |broken, valid: &[Inode], size| flat(&of(valid, &[Some(broken)], size).doubtful);
+        assert_eq!(doubtful(node(2, 0, 8), &[node(1, 0, 8)], 8), [(0, 8, 4)]);
+        assert_eq!(doubtful(node(2, 0, 8), &[node(2, 0, 8)], 8), []);
+        assert_eq!(doubtful(node(2, 0, 8), &[node(3, 0, 4), node(4, 4, 4)], 8), []);
+        assert_eq!(doubtful(node(2, 0, 8), &[node(1, 4, 4), node(3, 0, 4)], 8), [(4, 8, 4)]);
+        assert_eq!(doubtful(node(2, 4, 8), &[node(1, 0, 4)], 4), []);
+    }
+
+    #[test]
+    fn broken_nodes_of_a_whole_file_lose_nothing() {
+        let verdict = of(&[node(5, 0, 9)], &[None, Some(node(1, 0, 9))], 9);
+        assert!(verdict.lost.is_empty() && verdict.doubtful.is_empty());
+    }
+}
