@@ -287,11 +287,6 @@ impl Session {
         self.ticking("{msg:12} {spinner} {bytes}, {bytes_per_sec}, {elapsed}", what)
     }
 
-    /// The same for work that cannot be measured: it shows the time.
-    pub(crate) fn busy(&self, what: &'static str) -> ProgressBar {
-        self.ticking("{msg:12} {spinner} {elapsed}", what)
-    }
-
     fn ticking(&self, template: &str, what: &'static str) -> ProgressBar {
         let bar = self.bar(None, template, what);
         if !bar.is_hidden() {
