@@ -4,6 +4,7 @@
 pub(crate) mod examples;
 
 use crate::args::Cli;
+use crate::personality::Personality;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -13,7 +14,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "lab"]),
-    ("The command itself", &["completions", "man"]),
+    ("The command itself", &["personalities", "completions", "man"]),
 ];
 
 const ROOT_TEMPLATE: &str =
@@ -36,7 +37,7 @@ const RARE: [&str; 12] = [
 ];
 
 /// How the command ends.
-pub(crate) const EXIT_STATUS: &[(&str, &str)] = &[
+const EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Done."),
     ("1", "Done, with warnings or errors among the findings."),
     ("2", "The command line makes no sense."),
@@ -44,10 +45,17 @@ pub(crate) const EXIT_STATUS: &[(&str, &str)] = &[
 ];
 
 /// How the classic tools end.
-pub(crate) const CLASSIC_EXIT_STATUS: &[(&str, &str)] = &[
+const CLASSIC_EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Done."),
     ("1", "mkfs.jffs2 and sumtool: the command line makes no sense."),
     ("255", "It could not be done. mkfs.ubifs and ubinize: also a wrong command line."),
+];
+
+/// How the readers end.
+const READER_EXIT_STATUS: &[(&str, &str)] = &[
+    ("0", "Something was written."),
+    ("1", "Nothing could be written."),
+    ("2", "The command line makes no sense."),
 ];
 
 /// Environment variables of commands that make images.
@@ -68,9 +76,21 @@ pub(crate) fn environment(command: &str) -> Vec<(&'static str, &'static str)> {
     all.into_iter().filter(|(_, matters)| *matters).map(|(variable, _)| variable).collect()
 }
 
-/// Whether this is the name of a classic tool.
+/// Whether this is the name of a classic tool or of a reader.
 pub(crate) fn is_classic(command: &str) -> bool {
-    ["mkfs.ubifs", "ubinize", "mkfs.jffs2", "sumtool"].contains(&command)
+    let mut all = Personality::CLASSIC.iter().chain(&Personality::READERS);
+    all.any(|one| one.name() == command)
+}
+
+/// How a command ends.
+pub(crate) fn exit_status(command: &str) -> &'static [(&'static str, &'static str)] {
+    if Personality::READERS.iter().any(|one| one.name() == command) {
+        READER_EXIT_STATUS
+    } else if is_classic(command) {
+        CLASSIC_EXIT_STATUS
+    } else {
+        EXIT_STATUS
+    }
 }
 
 /// The whole command line with everything `--help` says.
@@ -140,7 +160,7 @@ fn groups(root: &Command) -> String {
 fn sections(command: &str, already: Option<&str>) -> String {
     let mut text = already.map(|text| format!("{text}\n\n")).unwrap_or_default();
     let environment = environment(command);
-    if is_classic(command) || environment.len() > 1 {
+    if environment.len() > 1 {
         text.push_str("Environment:\n");
         for (name, meaning) in environment {
             let _ = writeln!(text, "  {name}  {meaning}");

@@ -92,13 +92,16 @@ pub(crate) fn of(arguments: &mut Vec<OsString>) -> Option<Personality> {
     Some(personality)
 }
 
-/// The command lines of the classic tools.
+/// The command lines of the classic tools and of the readers.
 pub(crate) fn commands() -> Vec<clap::Command> {
     let commands = [
         mkfs_ubifs::MkfsUbifsArgs::command(),
         ubinize::UbinizeArgs::command(),
         mkfs_jffs2::MkfsJffs2Args::command(),
         sumtool::SumtoolArgs::command(),
+        jefferson::Args::command(),
+        ubireader::FilesArgs::command(),
+        ubireader::ImagesArgs::command(),
     ];
     commands.into_iter().map(crate::help::classic).collect()
 }
@@ -138,7 +141,7 @@ fn parse_and_run<A: Parser>(
     match run(&args, &mut session) {
         // What `-v` prints may not reach a full disk.
         Ok(()) => match session.finish(Ok(())) {
-            Exit::Failed => CLASSIC_FAILURE,
+            Exit::Failed => personality.failure(),
             _ => 0,
         },
         Err(failure) if failure.is_broken_pipe() => 0,

@@ -2,7 +2,7 @@
 //! the classic tools.
 
 use crate::failure::{Context, Failure};
-use crate::help::{self, CLASSIC_EXIT_STATUS, EXIT_STATUS, examples};
+use crate::help::{self, examples};
 use crate::personality;
 use crate::session::Session;
 use clap::Command;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ManArgs, session: &mut Session) -> Result<(), Failure> 
     for command in personality::commands() {
         let name = command.get_name().to_owned();
         // The sections in which the tools of these names have theirs.
-        let section = if name.contains("jffs2") || name == "sumtool" { "1" } else { "8" };
+        let section = if ["mkfs.ubifs", "ubinize"].contains(&name.as_str()) { "8" } else { "1" };
         let page = page(command, &name, section).context(&name)?;
         let file = folder.join(format!("{name}.{section}"));
         fs::write(&file, page).context(file.display())?;
@@ -70,9 +70,8 @@ fn page(command: Command, path: &str, section: &str) -> io::Result<Vec<u8>> {
         }
         roff.control("fi", []);
     }
-    let is_classic = help::is_classic(path);
     terms(&mut roff, "ENVIRONMENT", &help::environment(path));
-    terms(&mut roff, "EXIT STATUS", if is_classic { CLASSIC_EXIT_STATUS } else { EXIT_STATUS });
+    terms(&mut roff, "EXIT STATUS", help::exit_status(path));
     roff.control("SH", ["EXAMPLES"]);
     let of_all = examples::EXAMPLES.iter().take(if path.is_empty() { 8 } else { 0 });
     let of_below = examples::EXAMPLES.iter().filter(|(name, _)| {

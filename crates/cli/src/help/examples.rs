@@ -168,6 +168,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ("lab replay", &[("eraseblock lab replay ubi/mini/1@57.P3", "One state again")]),
     ("lab figures", &[("eraseblock lab figures --target fs", "UBIFS and JFFS2 side by side")]),
     (
+        "personalities",
+        &[
+            ("eraseblock personalities --dir classic", "Links named mkfs.ubifs, ubinize, ..."),
+            ("eraseblock personalities --dir readers --readers", "Links for unblob, binwalk, ..."),
+        ],
+    ),
+    (
         "completions",
         &[("eraseblock completions bash > /etc/bash_completion.d/eraseblock", "For all users")],
     ),
@@ -186,6 +193,15 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "mkfs.jffs2",
         &[("mkfs.jffs2 -r rootfs -e 128KiB -l -n --pad -o root.jffs2", "Little-endian, padded")],
+    ),
+    ("jefferson", &[("jefferson -d out firmware.bin", "The files of each JFFS2")]),
+    (
+        "ubireader_extract_files",
+        &[("ubireader_extract_files -k -o out dump.bin", "With the owners of the image")],
+    ),
+    (
+        "ubireader_extract_images",
+        &[("ubireader_extract_images -o out dump.bin", "A file for each volume")],
     ),
     ("sumtool", &[("sumtool -i root.jffs2 -o root.sum.jffs2 -e 128KiB -p", "With summaries")]),
 ];

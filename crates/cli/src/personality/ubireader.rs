@@ -5,7 +5,6 @@ use super::reader::{self, Found, Range};
 use crate::args::{size32, size64};
 use crate::command::extract::file_name;
 use crate::failure::{Context, Failure};
-use crate::output::Output;
 use crate::session::{Session, say};
 use crate::target::image::{self, Image, UbiImage};
 use crate::target::{filesystem, peek};
@@ -126,7 +125,7 @@ pub(super) fn images(args: &ImagesArgs, session: &mut Session) -> Result<(), Fai
         let number = numbers.name(&image);
         std::fs::create_dir_all(&folder).context(folder.display())?;
         if args.image_type.eq_ignore_ascii_case("UBI") {
-            copy_image(&image, &folder.join(format!("img-{number}.ubi")))?;
+            copy_image(&image, &folder.join(format!("img-{number}.ubi")), session)?;
             written += 1;
             continue;
         }
@@ -139,25 +138,25 @@ pub(super) fn images(args: &ImagesArgs, session: &mut Session) -> Result<(), Fai
             if !image::check_static(&volume, session) && !common.warn_only_block_read_errors {
                 continue;
             }
-            copy_volume(&volume, &folder.join(file))?;
+            copy_volume(&volume, &folder.join(file), session)?;
             written += 1;
         }
     }
     if written == 0 { Err(common.nothing("volume of a UBI")) } else { Ok(()) }
 }
 
-fn copy_volume(volume: &UbiVolume, path: &Path) -> Result<(), Failure> {
-    let mut output = Output::create(path)?;
+fn copy_volume(volume: &UbiVolume, path: &Path, session: &Session) -> Result<(), Failure> {
+    let mut output = session.create_named(path)?;
     std::io::copy(&mut volume.mapped_reader(), &mut output.file).context(path.display())?;
     output.commit()
 }
 
 /// The eraseblocks of an image, one after the other.
-fn copy_image(image: &UbiImage, path: &Path) -> Result<(), Failure> {
+fn copy_image(image: &UbiImage, path: &Path, session: &Session) -> Result<(), Failure> {
     use std::io::Write;
     let device = image.ubi.device();
     let geometry = *device.geometry();
-    let mut output = Output::create(path)?;
+    let mut output = session.create_named(path)?;
     let mut block = vec![0; geometry.peb_size() as usize];
     for peb in 0..geometry.peb_count() {
         let at = u64::from(peb) * u64::from(geometry.peb_size());
@@ -238,6 +237,7 @@ impl FilesArgs {
         session.lines([format!("Extracting files to: {}", dest.display())])?;
         let options = ExtractOptions {
             force: true,
+            kept: session.inputs().files(),
             owners: if self.keep_permissions { Owners::Keep } else { Owners::Skip },
             xattrs: self.preserve_xattr,
             keep_damaged: self.common.warn_only_block_read_errors,

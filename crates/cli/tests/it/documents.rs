@@ -176,6 +176,11 @@ fn the_readme_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_analysis_does_what_it_says() {
+    check("docs/guide-analysis.md", 6);
+}
+
+#[test]
 fn the_guide_to_chips_does_what_it_says() {
     check("docs/guide-chips.md", 25);
 }
@@ -213,8 +218,8 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known =
-        ["chips", "devices", "jffs2", "lab", "mount"].map(|name| format!("guide-{name}.md"));
+    let known = ["analysis", "chips", "devices", "jffs2", "lab", "mount"]
+        .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }
 
