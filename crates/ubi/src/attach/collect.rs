@@ -125,6 +125,8 @@ pub(super) struct Collected {
     pub(super) end_marks: Option<EndMarks>,
     pub(super) erase_counters: EraseCounters,
     pub(super) read_only: bool,
+    /// Error correction gave up on a VID header: it may be readable another time.
+    pub(super) hides_header: bool,
     empty: u32,
     erase_first: Vec<Peb>,
     erase_last: Vec<Peb>,
@@ -247,6 +249,7 @@ impl Sorter<'_> {
         vid: HeaderState<VidHeader>,
         data: Option<DataState>,
     ) {
+        self.all.hides_header |= vid == HeaderState::BadUncorrectable;
         match vid {
             HeaderState::Ok(header) => self.sort_leb(ec, &header, false),
             HeaderState::Bitflips(header) => self.sort_leb(ec, &header, true),
