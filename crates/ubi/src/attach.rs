@@ -200,6 +200,7 @@ pub struct VolumeInfo {
 
 /// The result of attaching.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Attachment {
     /// Offsets and sizes.
     pub layout: HeaderLayout,

@@ -241,7 +241,6 @@ impl FilesArgs {
             owners: if self.keep_permissions { Owners::Keep } else { Owners::Skip },
             xattrs: self.preserve_xattr,
             keep_damaged: self.common.warn_only_block_read_errors,
-            kept: session.inputs().files(),
         };
         reader::extract(opened, dest, &options, session)
     }
