@@ -232,8 +232,8 @@ pub struct Attachment {
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
-    /// A VID header could not be read: there may be higher sequence numbers than the highest known.
-    pub(crate) hides_header: bool,
+    /// No sequence number in use is higher, in headers that cannot be read now either.
+    pub(crate) highest_sqnum: SqNum,
     /// Both copies of the volume table are good and the same.
     pub(crate) tables_agree: bool,
     /// The newest copy of a LEB that had a rival. It may have been being written when the power
@@ -393,7 +393,7 @@ fn assemble(
         available_lebs,
         findings,
         erase_order: collected.erase_order(),
-        hides_header: collected.hides_header,
+        highest_sqnum: collected.highest_sqnum(),
         tables_agree: false,
         newest_copy: collected.newest_copy.take(),
         fastmap: None,

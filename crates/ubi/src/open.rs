@@ -67,16 +67,6 @@ pub(crate) fn open(
     Ok((core, attachment))
 }
 
-/// Sequence numbers left out where a header with a higher one may be hidden.
-const HIDDEN: u64 = 1 << 32;
-
-/// The highest sequence number that may be in use. A header that cannot be read now may be readable
-/// at a later attach, where wrong bits fall elsewhere: what is written meanwhile must be newer.
-fn first_sqnum(attachment: &Attachment) -> u64 {
-    let known = attachment.max_sqnum.get();
-    if attachment.hides_header { known.saturating_add(HIDDEN) } else { known }
-}
-
 /// A device whose wear levelling does not work yet.
 struct Early {
     core: Core,
@@ -129,7 +119,7 @@ impl Early {
             io,
             wl,
             volumes,
-            sqnum: first_sqnum(attachment),
+            sqnum: attachment.highest_sqnum.get(),
             read_only,
             fastmap: None,
             counters: Counters::default(),
