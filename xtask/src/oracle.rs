@@ -176,7 +176,6 @@ fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job
         }),
         Box::new(move |checks| we_write::run(guest, paths, rounds, checks)),
         Box::new(|checks| mounts_ours::run(guest, paths, options.builder, checks)),
-        Box::new(|checks| pretended::run(guest, paths, checks)),
         Box::new(|checks| ubi_chips::run(guest, paths, checks)),
         Box::new(|checks| ubi_fastmap::run(guest, paths, checks)),
         Box::new(|checks| host_devices::run(guest, paths, checks)),
