@@ -108,8 +108,12 @@ impl WritableImage {
     pub fn cut(&self, is_unused: impl Fn(&[u8]) -> bool) -> io::Result<()> {
         let _alone = self.undo_log();
         let (start, size) = (self.image.start(), u64::from(self.geometry().peb_size()));
-        let mut bytes = vec![0; self.geometry().peb_size() as usize];
         let mut end = start + self.geometry().size();
+        // Undone changes took the blocks along, and data after the flash is none of ours.
+        if self.file.metadata()?.len() != end {
+            return Ok(());
+        }
+        let mut bytes = vec![0; self.geometry().peb_size() as usize];
         while end.saturating_sub(size) >= self.old_len.max(start) {
             self.file.read_exact_at(&mut bytes, end - size)?;
             if !is_unused(&bytes) {
@@ -117,9 +121,7 @@ impl WritableImage {
             }
             end -= size;
         }
-        let len = self.file.metadata()?.len();
-        // Data after the flash is none of ours.
-        if len == start + self.geometry().size() { self.file.set_len(end.min(len)) } else { Ok(()) }
+        self.file.set_len(end)
     }
 
     fn write(&self, addr: u64, data: &[u8], operation: &'static str) -> Result<(), MtdError> {

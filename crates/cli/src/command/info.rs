@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
 use crate::target::span::{self, Meant};
 use crate::target::{Place, filesystem, peek};
+use eraseblock_ubi_format::VolumeKind;
 use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
 use serde::Serialize;
 use std::sync::Arc;
@@ -71,6 +72,9 @@ fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Resul
             continue;
         }
         let volume = image.open(info)?;
+        if info.kind == VolumeKind::Static {
+            image::check_static(&volume, session);
+        }
         let content = peek::content(&volume);
         let mut row = VolumeReport::of(info, &content);
         if let peek::Content::Ubifs(superblock) = &content {

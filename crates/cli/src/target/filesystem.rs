@@ -108,19 +108,24 @@ pub(crate) fn open_volume(
     id: Option<VolumeId>,
     session: &Session,
 ) -> Result<Opened, Failure> {
-    match peek::content(&volume) {
-        peek::Content::Jffs2 => {}
-        // An image is meant for a flash on which the file system can grow.
-        peek::Content::Ubifs(sb) => {
-            return open(Arc::new(volume.resized(sb.max_leb_cnt)), id, session);
-        }
-        _ => return open(Arc::new(volume), id, session),
+    let content = peek::content(&volume);
+    if !content.is_jffs2() {
+        return open(grown(volume, &content), id, session);
     }
     // An erase block is what the volume has for a user in an eraseblock.
     let erase_size = Some(volume.info().usable_leb_size);
     let options = Jffs2Options { start: Some(0), erase_size, ..Jffs2Options::default() };
     let (jffs2, findings) = Jffs2::open(Source::Image(Arc::new(volume)), &options)?;
     Ok(Opened { volume: id, ..of_jffs2(jffs2, findings) })
+}
+
+/// The volume as its file system may use it: an image is meant for a flash on which a UBIFS can
+/// grow.
+pub(crate) fn grown(volume: UbiVolume, content: &peek::Content) -> Arc<UbiVolume> {
+    match content {
+        peek::Content::Ubifs(sb) => Arc::new(volume.resized(sb.max_leb_cnt)),
+        _ => Arc::new(volume),
+    }
 }
 
 /// The same; what is in the way becomes a finding.

@@ -100,8 +100,8 @@ fn a_check_of_a_device_looks_at_every_volume() {
     }
     let whole = fs::read(sample.path("all.ubi")).unwrap();
     flip(&sample, "all.ubi", &noise(200_000)[150_000..150_100]);
-    for target in ["all.ubi", "all.ubi:kernel"] {
-        let run = sample.run(&["check", target]);
+    for words in [["check", "all.ubi"], ["check", "all.ubi:kernel"], ["info", "all.ubi"]] {
+        let run = sample.run(&words);
         assert_eq!(run.code, 1, "{}", run.err);
         assert!(run.err.contains("[static-data-corrupt]"), "{}", run.err);
         assert!(!run.err.contains("consistent"), "{}", run.err);

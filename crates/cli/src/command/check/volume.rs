@@ -26,7 +26,7 @@ pub(super) fn check(
     }
     let content = peek::content(&volume);
     if content.is_ubifs() {
-        return ubifs(Arc::new(volume), id, session);
+        return ubifs(filesystem::grown(volume, &content), id, session);
     }
     if content.is_jffs2() {
         scrubbed(filesystem::open_volume(volume, id, session)?, id, session);
