@@ -62,7 +62,7 @@ struct Asked {
     inodes: BTreeSet<Ino>,
 }
 
-/// How often work that cannot be measured shows that it goes on.
+/// How often work of unknown length shows that it goes on.
 const TICK: Duration = Duration::from_millis(100);
 
 /// One run.
@@ -284,11 +284,7 @@ impl Session {
 
     /// The same for bytes whose number is not known: it counts.
     pub(crate) fn counter(&self, what: &'static str) -> ProgressBar {
-        self.ticking("{msg:12} {spinner} {bytes}, {bytes_per_sec}, {elapsed}", what)
-    }
-
-    fn ticking(&self, template: &str, what: &'static str) -> ProgressBar {
-        let bar = self.bar(None, template, what);
+        let bar = self.bar(None, "{msg:12} {spinner} {bytes}, {bytes_per_sec}, {elapsed}", what);
         if !bar.is_hidden() {
             bar.enable_steady_tick(TICK);
         }

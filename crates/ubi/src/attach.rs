@@ -200,7 +200,6 @@ pub struct VolumeInfo {
 
 /// The result of attaching.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Attachment {
     /// Offsets and sizes.
     pub layout: HeaderLayout,
@@ -232,8 +231,6 @@ pub struct Attachment {
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
-    /// No sequence number in use is higher, in headers that cannot be read now either.
-    pub(crate) highest_sqnum: SqNum,
     /// Both copies of the volume table are good and the same.
     pub(crate) tables_agree: bool,
     /// The newest copy of a LEB that had a rival. It may have been being written when the power
@@ -393,7 +390,6 @@ fn assemble(
         available_lebs,
         findings,
         erase_order: collected.erase_order(),
-        highest_sqnum: collected.highest_sqnum(),
         tables_agree: false,
         newest_copy: collected.newest_copy.take(),
         fastmap: None,

@@ -119,7 +119,7 @@ impl Early {
             io,
             wl,
             volumes,
-            sqnum: attachment.highest_sqnum.get(),
+            sqnum: attachment.max_sqnum.get(),
             read_only,
             fastmap: None,
             counters: Counters::default(),
