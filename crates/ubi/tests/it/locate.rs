@@ -19,6 +19,7 @@ fn block((number, content): Block) -> Vec<u8> {
         vid_hdr_offset: 512,
         data_offset: 1024,
         image_seq: number,
+        end_mark: false,
     };
     bytes[..64].copy_from_slice(&encode_ec(&ec));
     if let Some((volume, leb, sqnum)) = content {
