@@ -40,8 +40,8 @@ fn judge_cut(sample: &Sample) {
     if run.err == "consistent\n" {
         assert!(json["next_steps"].as_array().unwrap().is_empty(), "{json}");
     } else {
-        let hint = run.err.lines().last().unwrap();
-        assert!(hint.starts_with("hint: ") && hint.contains("edit c:root -c sync"), "{}", run.err);
+        let hint = run.err.lines().rfind(|line| line.starts_with("hint: ")).unwrap();
+        assert!(hint.contains("edit c:root -c sync"), "{}", run.err);
         assert!(json["next_steps"][0].as_str().unwrap().contains("-c sync"), "{json}");
     }
     sample.run(&["edit", "c:root", "-c", "sync"]);
