@@ -8,7 +8,7 @@ use super::nodelist::{NodeRef, RefKind, RefState};
 use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use super::write::PAGE;
-use crate::damage::{Broken, OLDER_CONTENT, Verdict, gaps, is_torn, judge, unread};
+use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
 use crate::inode::decompress;
 use eraseblock_base::{Finding, Location};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression, pad};
@@ -241,12 +241,8 @@ impl State {
     /// nothing is lost with are dead (spec: jffs2 8.6).
     fn lay_lost(&mut self, ino: u32, loaded: &mut Loaded, found: &Found) {
         let size = loaded.attributes.is_regular().then_some(loaded.attributes.size);
-        // A directory has no content: its broken nodes hold nothing that could show as a hole.
-        let verdict = if loaded.attributes.is_directory() {
-            Verdict::default()
-        } else {
-            judge(&found.data, &found.broken, size.unwrap_or(u32::MAX))
-        };
+        // Only a regular file has content that could show as a hole.
+        let verdict = size.map(|size| judge(&found.data, &found.broken, size)).unwrap_or_default();
         for part in &verdict.lost {
             loaded.fragments.lay(part.start, part.end, Some(Place::lost(part.place)));
         }
