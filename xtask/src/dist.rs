@@ -60,7 +60,7 @@ fn build() -> Result<PathBuf> {
     let home = home.display();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--profile", "dist", "--target", TARGET])
+        .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", TARGET])
         .args(["--package", "eraseblock"])
         .env("CARGO_INCREMENTAL", "0")
         .env(
@@ -78,7 +78,7 @@ fn build() -> Result<PathBuf> {
         "cannot build for {TARGET} (hint: rustup target add {TARGET}, and musl-gcc of the Debian \
          package musl-tools)"
     );
-    Ok(root.join("target").join(TARGET).join("dist/eraseblock"))
+    Ok(root.join("target").join(TARGET).join("portable/eraseblock"))
 }
 
 /// Fails if the program asks for an interpreter or contains a path of this machine.
