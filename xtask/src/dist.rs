@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what is handed out, under `target/dist`: the command as one static program,
-//! with completions, manual pages, licences, an SBOM and checksums of all of it.
+//! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, manual
+//! pages, licences, an SBOM and checksums of all files.
 //!
 //! # Invariants
 //! 1. The same commit and toolchain make the same bytes, wherever the repository lies: paths of the
