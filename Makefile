@@ -11,7 +11,7 @@ POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs squashfs-tools
 
-# One build for all steps of the tests. What serves a debugger and the next build only is left out.
+# All steps of the tests share one build, without debug information and incremental artefacts.
 TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 
 help:
@@ -64,7 +64,7 @@ test-posix: setup target/tools/bin/pjdfstest
 	$(CARGO) build --quiet --package eraseblock-fuse --example model
 	$(CARGO) xtask posix
 
-# They mostly wait for the mounts that they judge.
+# Not optimised: both programs spend their time waiting for the mount under test.
 target/tools/bin/pjdfstest:
 	$(CARGO) install --quiet --debug pjdfstest@0.2.2 fsx@0.3.2 --locked --root target/tools
 
@@ -78,8 +78,7 @@ bench: setup
 	$(CARGO) build --quiet --release --package eraseblock --package xtask
 	target/release/xtask bench $(if $(STRICT),--strict)
 
-# One static program that runs anywhere, and what belongs to it, in target/dist; the same bytes for
-# the same commit.
+# Fills target/dist; the same commit and toolchain give the same bytes.
 dist:
 	$(call install,musl-tools binutils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what is handed out, under `target/dist`: the command as one static program,
-//! with completions, manual pages, licences, an SBOM and checksums of all of it.
+//! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, manual
+//! pages, licences, an SBOM and checksums of all files.
 //!
 //! # Invariants
 //! 1. The same commit and toolchain make the same bytes, wherever the repository lies: paths of the
@@ -60,7 +60,7 @@ fn build() -> Result<PathBuf> {
     let home = home.display();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--profile", "dist", "--target", TARGET])
+        .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", TARGET])
         .args(["--package", "eraseblock"])
         .env("CARGO_INCREMENTAL", "0")
         .env(
@@ -78,7 +78,7 @@ fn build() -> Result<PathBuf> {
         "cannot build for {TARGET} (hint: rustup target add {TARGET}, and musl-gcc of the Debian \
          package musl-tools)"
     );
-    Ok(root.join("target").join(TARGET).join("dist/eraseblock"))
+    Ok(root.join("target").join(TARGET).join("portable/eraseblock"))
 }
 
 /// Fails if the program asks for an interpreter or contains a path of this machine.

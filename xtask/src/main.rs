@@ -30,7 +30,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    a figure is missed
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
-  dist                             a static program and what belongs to it, in target/dist
+  dist                             static program, completions, man pages, checksums and SBOM
   mutate [--count N] [--seed S]    damaged images of every format
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model

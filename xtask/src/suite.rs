@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every step that a change must pass, some of them at the same time.
 //!
-//! Each step writes a log of its own and prints one line when it has ended, with what it counted;
-//! a failed one prints the end of its log. A table of all steps ends the run. A step that counts
+//! Each step writes its own log and prints one line with its time and counts when it ends; a failed
+//! step also prints the end of its log. A table of all steps ends the run. A step that counts
 //! tests and reports none has failed: a suite that stopped running must not look like a pass.
 
 mod counts;

@@ -83,7 +83,7 @@ const ROWS: [Row; 14] = [
     },
     Row {
         name: "tests",
-        short: "{cargo} test --quiet --workspace",
+        short: "{cargo} test --quiet --workspace --no-fail-fast",
         full: "",
         after: &["guest"],
         counts: counts::of_cargo,
