@@ -192,8 +192,8 @@ fn attributes_that_are_made_up_are_a_finding() {
 #[test]
 fn broken_nodes_of_links_devices_and_directories_are_no_content() {
     let mut image = Image::new(ByteOrder::Little);
-    let broken = [(3, 10, 0o120_777), (4, 2, 0o020_600), (5, 4, 0o040_755)].map(
-        |(ino, file_type, mode)| {
+    let broken =
+        [(3, 10, 0o120_777), (4, 2, 0o020_600), (5, 4, 0o040_755)].map(|(ino, file_type, mode)| {
             image.name(1, ino, &format!("n{ino}"), ino, file_type);
             let data: &[u8] = if ino == 3 { b"target" } else { &[1, 3] };
             let data = if ino == 5 { &[] } else { data };
@@ -203,8 +203,7 @@ fn broken_nodes_of_links_devices_and_directories_are_no_content() {
             // A longer one, so that it would stand out.
             let dsize = dsize + 4;
             image.inode(Inode { version: 2, dsize, ..node }, &[data, &[9; 4]].concat())
-        },
-    );
+        });
     image.name(5, 9, "below", 6, 8);
     image.data(6, 1, 0, 5, b"below");
     for place in broken {
