@@ -107,7 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(is_success(&bench.rows, args.iter().any(|arg| arg == "--strict")))
 }
 
-/// The last lines: how many figures were met, and each that was not.
+/// Returns the last lines: how many figures were met, and each that was not.
 fn verdict(rows: &[Row]) -> String {
     let missed: Vec<&Row> = rows.iter().filter(|row| !row.met).collect();
     let mut text =
@@ -333,7 +333,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
+/// Returns a layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
 fn layout_toml(tree: &Path, compressor: &str, volumes: u32) -> String {
     let flash = "[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 20480\n";
     let volume = |number| {
@@ -414,7 +414,7 @@ pub(crate) fn source_tree(work: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// The peer reader, from PyPI, in an environment of its own.
+/// Returns the peer reader, from PyPI, in an environment of its own.
 fn ubi_reader(root: &Path) -> Result<PathBuf> {
     let venv = root.join("target/tools/ubi_reader");
     let program = venv.join("bin/ubireader_extract_files");

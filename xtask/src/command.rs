@@ -31,7 +31,7 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the repository").to_path_buf()

@@ -139,7 +139,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// The states a campaign judged; `None` when one of them, or the campaign, was not right.
+/// Returns the states a campaign judged; `None` when one of them, or the campaign, was not right.
 fn campaign_of(program: &Path, layer: &Layer, campaign: &str) -> Result<Option<u64>> {
     let mut command = laboratory(program, layer.target);
     let done = command.args(campaign.split(' ')).arg("--json").stderr(Stdio::inherit()).output()?;

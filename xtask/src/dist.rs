@@ -93,7 +93,7 @@ fn ensure_static(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line as of sha256sum(1) for each file below `dir`, by name.
+/// Returns a line as of sha256sum(1) for each file below `dir`, by name.
 fn sums(dir: &Path) -> Result<String> {
     let mut files = Vec::new();
     collect(dir, dir, &mut files)?;

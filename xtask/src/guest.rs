@@ -21,7 +21,7 @@ pub(crate) struct JobDir {
 }
 
 impl JobDir {
-    /// An empty job directory in place of whatever was there.
+    /// Creates an empty job directory in place of whatever was there.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let _ = fs::remove_dir_all(path);
         fs::create_dir_all(path.join("bin"))?;
@@ -121,7 +121,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// A guest with that kernel.
+    /// Creates a guest with that kernel.
     pub(crate) fn new(kernel: Kernel) -> Self {
         Self { kernel, timeout: Duration::from_mins(20) }
     }

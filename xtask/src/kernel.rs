@@ -133,7 +133,8 @@ impl Kernel {
     }
 }
 
-/// The unpacked kernel package and its release; an older one is kept as long as it is there.
+/// Returns the unpacked kernel package and its release; an older one is kept as long as it is
+/// there.
 fn unpacked(cache: &Path) -> Result<(PathBuf, String)> {
     let tree = cache.join("kernel");
     if let Some(release) = release_of(&tree) {
@@ -221,7 +222,7 @@ fn copy_tools(root: &Path, mut libraries: BTreeSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The shared libraries a program is linked to.
+/// Returns the shared libraries a program is linked to.
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = run("ldd", [program])?;
     let words = listed.split_whitespace().filter(|word| word.starts_with('/'));

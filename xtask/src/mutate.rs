@@ -68,7 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failures == 0)
 }
 
-/// How many of `count` images the format with this number gets.
+/// Returns how many of `count` images the format with this number gets.
 fn share(count: u64, formats: u64, number: u64) -> u64 {
     count / formats + u64::from(number < count % formats)
 }
@@ -159,7 +159,7 @@ fn formats() -> Result<Vec<Format>> {
     ])
 }
 
-/// A small folder with something of everything.
+/// Returns a small folder with something of everything.
 fn folder() -> Result<SourceTree> {
     let dir = || SourceNode::new(SourceKind::Directory(std::collections::BTreeMap::new()), 0o755);
     let file = |bytes: Vec<u8>| SourceNode::new(SourceKind::Regular(Arc::new(bytes)), 0o644);
@@ -256,7 +256,7 @@ fn read_jffs2(image: Vec<u8>) {
     }
 }
 
-/// A UBI image with the volume and a static one.
+/// Returns a UBI image with the volume and a static one.
 fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
     let layout = HeaderLayout::new(LEB_SIZE + 1024, MIN_IO, MIN_IO, None)?;
     let fixed = vec![0xA5; 40_000];
@@ -420,7 +420,7 @@ fn reset_peak_memory() -> Result<u64> {
     peak_memory()
 }
 
-/// The peak of resident memory since it was reset, in bytes.
+/// Returns the peak of resident memory since it was reset, in bytes.
 fn peak_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let Some(line) = status.lines().find(|line| line.starts_with("VmHWM:")) else {

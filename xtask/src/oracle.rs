@@ -67,7 +67,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Whether a check was asked for.
+    /// Returns whether a check was asked for.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
@@ -163,7 +163,7 @@ type Job<'a> = Box<dyn FnOnce(&mut Checks) -> Result<()> + Send + 'a>;
 /// Guests at a time: each mostly keeps one processor busy, and has 2 GiB of memory.
 const LANES: usize = 2;
 
-/// All jobs, those that take longest first.
+/// Returns all jobs, those that take longest first.
 fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job<'a>> {
     let rounds = options.rounds.unwrap_or(u32::MAX);
     vec![
@@ -210,7 +210,7 @@ fn in_lanes(jobs: Vec<Job<'_>>, checks: &Checks) -> Result<Checks> {
     Ok(all)
 }
 
-/// A guest for jobs with our command, and where everything is.
+/// Returns a guest for jobs with our command, and where everything is.
 pub(crate) fn machine(ours: PathBuf, keep: bool) -> Result<(Guest, Paths)> {
     let xtask = std::env::current_exe()?;
     let programs = [ours.as_path(), xtask.as_path()].into_iter().filter(|path| path.exists());

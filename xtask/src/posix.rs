@@ -140,12 +140,12 @@ fn on_new(kind: Kind, work: &Path, extent: Extent<'_>, suite: &str) -> Result<Sc
     Ok(score)
 }
 
-/// A program of the suites.
+/// Returns a program of the suites.
 fn tool(name: &str) -> Command {
     Command::new(repository().join("target/tools/bin").join(name))
 }
 
-/// The first of these that exists.
+/// Returns the first of these that exists.
 fn installed(name: &str) -> Result<PathBuf> {
     crate::command::find_program(name)
         .with_context(|| format!("{name} is not installed: `make test-posix` as root installs it"))

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// The view of an image or an MTD device.
+/// Returns the view of an image or an MTD device.
 pub(crate) fn of(target: &Path) -> Result<String> {
     lines(&attach(target)?)
 }
@@ -50,7 +50,7 @@ fn attach(target: &Path) -> Result<Ubi> {
     Ok(Ubi::attach(device, &layout, &AttachOptions::default())?)
 }
 
-/// The lines of an attached device.
+/// Returns the lines of an attached device.
 fn lines(ubi: &Ubi) -> Result<String> {
     let found = ubi.attachment();
     let bad = found.counts.bad;
@@ -100,7 +100,7 @@ fn lebs(volume: &UbiVolume, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// The line of a LEB; nothing if all of it is 0xFF.
+/// Returns the line of a LEB; nothing if all of it is 0xFF.
 pub(crate) fn leb_line(volume: u32, leb: u32, content: &[u8]) -> String {
     if content.iter().all(|byte| *byte == 0xFF) {
         return String::new();

@@ -126,7 +126,7 @@ fn leave_out(steps: &[Step], progress: &mut [Progress]) {
     }
 }
 
-/// The first step that waits for no other.
+/// Returns the first step that waits for no other.
 fn ready(steps: &[Step], progress: &[Progress]) -> Option<usize> {
     let has_passed = |place: usize| matches!(&progress[place], Progress::Ended(end) if end.is_good);
     (0..steps.len()).find(|index| {
@@ -170,7 +170,7 @@ fn line(name: &str, outcome: &Outcome) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The table of all steps, and how long everything took.
+/// Returns the table of all steps, and how long everything took.
 fn summary(steps: &[Step], progress: &[Progress], total: Duration) -> String {
     let mut text = format!("\n      {:<8} {:>9} {:>11}   counted\n", "step", "time", "processor");
     let (mut good, mut processor) = (0, Duration::ZERO);

@@ -79,7 +79,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// Every tracked file of ours that is text.
+/// Returns every tracked file of ours that is text.
 fn tracked() -> Result<Vec<Tracked>> {
     let root = repository();
     let root_text = root.to_str().context("the path of the repository is not UTF-8")?;
@@ -150,7 +150,7 @@ fn machine_paths(file: &Tracked) -> Vec<String> {
     })
 }
 
-/// Whether what stands before a slash is part of a longer path.
+/// Returns whether what stands before a slash is part of a longer path.
 fn continues_a_path(before: &str) -> bool {
     before.ends_with(|last: char| last.is_ascii_alphanumeric() || "._-$})".contains(last))
 }

@@ -98,7 +98,7 @@ pub(crate) enum Played {
 }
 
 impl Played {
-    /// Whether out-of-band areas are handed over.
+    /// Returns whether out-of-band areas are handed over.
     pub(crate) fn has_oob(self) -> bool {
         matches!(self, Self::Jffs2 { oob: true, .. })
     }
@@ -119,7 +119,7 @@ enum Mounted {
 }
 
 impl OurChip {
-    /// A new chip with an empty file system.
+    /// Creates a new chip with an empty file system.
     pub(crate) fn new(shape: Shape, played: Played) -> Result<Self> {
         let this = Self { chip: shape.chip()?, shape, played };
         match played {
@@ -164,14 +164,14 @@ impl OurChip {
         Ok(ubi.detach()?)
     }
 
-    /// A chip with the content of an image.
+    /// Creates a chip with the content of an image.
     pub(crate) fn of_image(shape: Shape, played: Played, image: &[u8]) -> Result<Self> {
         let chip = shape.chip()?;
         chip.import(&mut &*image, played.has_oob())?;
         Ok(Self { chip, shape, played })
     }
 
-    /// The same chip, to be tried something with.
+    /// Returns the same chip, to be tried something with.
     fn copy(&self) -> Self {
         let chip = Arc::new(self.chip.snapshot().to_chip());
         Self { chip, shape: self.shape, played: self.played }
@@ -211,15 +211,15 @@ impl OurChip {
         Ok(found)
     }
 
-    /// The place of the cleanmarker of the block at an address.
+    /// Returns the place of the cleanmarker of the block at an address.
     fn marker_at(&self, block: u64) -> Result<[u8; 8]> {
         let mut marker = [0; 8];
         self.chip.read_oob(block, self.shape.free_oob(), &mut marker)?;
         Ok(marker)
     }
 
-    /// The content with a tag in the out-of-band area of the last page of each erased block, which
-    /// no driver looks at and an erase takes away.
+    /// Returns the content with a tag in the out-of-band area of the last page of each erased
+    /// block, which no driver looks at and an erase takes away.
     pub(crate) fn tagged(&self) -> Result<Vec<u8>> {
         let copy = Self { chip: self.shape.chip()?, ..self.copy() };
         copy.chip.import(&mut self.image()?.as_slice(), true)?;

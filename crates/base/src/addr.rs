@@ -26,17 +26,17 @@ macro_rules! coordinate {
                 Self(number)
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> u32 {
                 self.0
             }
 
-            /// The number, for indexing a table.
+            /// Returns the number, for indexing a table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The next one, or `None` at the end of the number range.
+            /// Returns the next one, or `None` at the end of the number range.
             pub fn next(self) -> Option<Self> {
                 self.0.checked_add(1).map(Self)
             }
@@ -80,12 +80,12 @@ pub enum Location {
 }
 
 impl Location {
-    /// The start of a physical eraseblock.
+    /// Returns the start of a physical eraseblock.
     pub const fn peb(peb: Peb) -> Self {
         Self::Peb(peb, 0)
     }
 
-    /// The start of a logical eraseblock.
+    /// Returns the start of a logical eraseblock.
     pub const fn leb(leb: Leb) -> Self {
         Self::Leb(leb, 0)
     }

@@ -26,12 +26,12 @@ pub const fn bit_length(value: u32) -> u32 {
     u32::BITS - value.leading_zeros()
 }
 
-/// Whether every byte reads as erased flash (0xFF).
+/// Returns whether every byte reads as erased flash (0xFF).
 pub fn is_erased(bytes: &[u8]) -> bool {
     is_all(bytes, 0xFF)
 }
 
-/// Whether every byte is 0, as in a hole of a file.
+/// Returns whether every byte is 0, as in a hole of a file.
 pub fn is_zero(bytes: &[u8]) -> bool {
     is_all(bytes, 0)
 }

@@ -74,7 +74,7 @@ impl Findings {
     /// How many findings are kept; the rest is only counted.
     pub const CAPACITY: usize = 10_000;
 
-    /// An empty collection.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -138,27 +138,27 @@ impl Findings {
         self
     }
 
-    /// The kept findings in the order they were met.
+    /// Returns the kept findings in the order they were met.
     pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
         self.kept.iter()
     }
 
-    /// How many findings were counted but not kept.
+    /// Returns how many findings were counted but not kept.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The worst severity met, or `None` when there is no finding.
+    /// Returns the worst severity met, or `None` when there is no finding.
     pub fn worst(&self) -> Option<Severity> {
         self.worst
     }
 
-    /// Whether anything is a [`Severity::Warning`] or worse.
+    /// Returns whether anything is a [`Severity::Warning`] or worse.
     pub fn has_problems(&self) -> bool {
         self.worst >= Some(Severity::Warning)
     }
 
-    /// Whether there is no finding at all.
+    /// Returns whether there is no finding at all.
     pub fn is_empty(&self) -> bool {
         self.worst.is_none()
     }

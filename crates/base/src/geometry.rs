@@ -83,7 +83,7 @@ impl Geometry {
         Ok(Self { kind, peb_size, peb_count, min_io, subpage, oob_size, write_buffer })
     }
 
-    /// The same device, programmed in bursts of `write_buffer` bytes.
+    /// Returns the same device, programmed in bursts of `write_buffer` bytes.
     pub fn with_write_buffer(self, write_buffer: u32) -> Result<Self, GeometryError> {
         let is_possible = write_buffer.is_power_of_two()
             && write_buffer >= self.min_io
@@ -113,12 +113,13 @@ impl Geometry {
         self.peb_count
     }
 
-    /// The smallest unit that can be programmed: a NAND page, or 1 on NOR.
+    /// Returns the smallest unit that can be programmed: a NAND page, or 1 on NOR.
     pub const fn min_io(&self) -> u32 {
         self.min_io
     }
 
-    /// The unit in which UBI headers are written: the sub-page, or the page where there is none.
+    /// Returns the unit in which UBI headers are written: the sub-page, or the page where there is
+    /// none.
     pub const fn subpage(&self) -> u32 {
         self.subpage
     }
@@ -128,9 +129,9 @@ impl Geometry {
         self.oob_size
     }
 
-    /// The largest unit that is programmed in one go, and therefore torn as one by a power cut: the
-    /// page of a NAND, the program buffer of a NOR (spec: mtd-nand 1, `writebufsize`). Units lie
-    /// at its multiples.
+    /// Returns the largest unit that is programmed in one go, and therefore torn as one by a power
+    /// cut: the page of a NAND, the program buffer of a NOR (spec: mtd-nand 1, `writebufsize`).
+    /// Units lie at its multiples.
     pub const fn write_buffer(&self) -> u32 {
         self.write_buffer
     }
@@ -145,7 +146,7 @@ impl Geometry {
         self.peb_size as u64 * self.peb_count as u64
     }
 
-    /// Whether blocks of this medium may go bad.
+    /// Returns whether blocks of this medium may go bad.
     pub const fn can_have_bad_blocks(&self) -> bool {
         matches!(self.kind, MediumKind::Nand)
     }
@@ -155,7 +156,7 @@ impl Geometry {
         peb.get() as u64 * self.peb_size as u64
     }
 
-    /// All eraseblocks in ascending order.
+    /// Returns all eraseblocks in ascending order.
     pub fn pebs(&self) -> impl DoubleEndedIterator<Item = Peb> + use<> {
         (0..self.peb_count).map(Peb::new)
     }

@@ -85,7 +85,7 @@ fn measure(blocks: &[Vec<u8>], total: usize, spec: CompressSpec) {
     );
 }
 
-/// The least processor time of several rounds, in seconds.
+/// Returns the least processor time of several rounds, in seconds.
 fn best(mut round: impl FnMut()) -> f64 {
     let time = |()| {
         let start = processor_time();

@@ -129,8 +129,9 @@ impl fmt::Debug for Compressor {
     }
 }
 
-/// Whether LZO is to be taken although zlib gives `zlib_len` bytes where LZO gives `lzo_len`: zlib
-/// has to be shorter by at least `percent` (spec: ubifs-format 7.1; the tools' default is 20).
+/// Returns whether LZO is to be taken although zlib gives `zlib_len` bytes where LZO gives
+/// `lzo_len`: zlib has to be shorter by at least `percent` (spec: ubifs-format 7.1; the tools'
+/// default is 20).
 pub const fn favor_lzo(lzo_len: usize, zlib_len: usize, percent: u32) -> bool {
     let kept = 100_u64.saturating_sub(percent as u64);
     zlib_len as u64 * 100 > lzo_len as u64 * kept

@@ -12,7 +12,7 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// A decompressor without contexts yet.
+    /// Creates a decompressor without contexts yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -87,7 +87,7 @@ impl Token {
         self.0 >> 16
     }
 
-    /// How far back the match is.
+    /// Returns how far back the match is.
     #[inline(always)]
     const fn distance(self) -> u16 {
         self.0 as u16
@@ -110,7 +110,7 @@ pub(crate) struct Deflate {
 }
 
 impl Deflate {
-    /// An encoder of a level from 1 to 9.
+    /// Creates an encoder of a level from 1 to 9.
     pub(crate) fn new(level: u32) -> Self {
         Self {
             effort: Effort::of_level(level),
@@ -228,7 +228,7 @@ impl Search<'_> {
         Token::literal(self.text.load8(at) as u8)
     }
 
-    /// A match shortly after `at` that is better than `found` at `at`, and how far after.
+    /// Returns a match shortly after `at` that is better than `found` at `at`, and how far after.
     #[inline(always)]
     fn better(&self, at: u16, found: Token) -> Option<(u16, Token)> {
         if found.len() >= self.effort.doubt {
@@ -247,7 +247,7 @@ impl Search<'_> {
         None
     }
 
-    /// The longest match at `at`, if it has more than `beat` bytes.
+    /// Returns the longest match at `at`, if it has more than `beat` bytes.
     #[inline(always)]
     fn longest(&self, at: u16, beat: u32) -> Token {
         let here = self.text.load8(at);
@@ -295,14 +295,14 @@ impl Search<'_> {
         token
     }
 
-    /// The four bytes that end right after a match of `len`.
+    /// Returns the four bytes that end right after a match of `len`.
     #[inline(always)]
     fn tail(&self, at: u16, len: u32) -> u32 {
         self.text.load8(at.wrapping_add(len as u16).wrapping_sub(3)) as u32
     }
 }
 
-/// How much better `next` is than `found`, in quarters of a byte.
+/// Returns how much better `next` is than `found`, in quarters of a byte.
 #[inline(always)]
 fn gain(found: Token, next: Token) -> i32 {
     if next.len() == 0 {

@@ -49,25 +49,25 @@ impl Match {
         self.0 >> 16
     }
 
-    /// How far back the match is.
+    /// Returns how far back the match is.
     #[inline(always)]
     pub(crate) const fn distance(self) -> u16 {
         !(self.0 as u16)
     }
 
-    /// The same match one position on.
+    /// Returns the same match one position on.
     #[inline(always)]
     const fn next(self) -> Self {
         Self(self.0.saturating_sub(1 << 16))
     }
 
-    /// The match when `limit` bytes are left in the block.
+    /// Returns the match when `limit` bytes are left in the block.
     #[inline(always)]
     fn capped(self, limit: u32) -> Self {
         if self.len() <= limit { self } else { Self((limit << 16) | (self.0 & 0xFFFF)) }
     }
 
-    /// The match, or nothing if it has less than three bytes.
+    /// Returns the match, or nothing if it has less than three bytes.
     #[inline(always)]
     fn worthwhile(self) -> Self {
         select_unpredictable(self.0 >= 3 << 16, self, Self(0))
@@ -209,7 +209,7 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
     }
 }
 
-/// The greater of two, without a branch: which one it is cannot be predicted.
+/// Returns the greater of two, without a branch: which one it is cannot be predicted.
 #[inline(always)]
 fn greater(a: Match, b: Match) -> Match {
     select_unpredictable(a >= b, a, b)
@@ -253,7 +253,7 @@ fn look<const DEEP: bool>(
     (near, far)
 }
 
-/// The whole length of a match, if it is longer than `best`.
+/// Returns the whole length of a match, if it is longer than `best`.
 #[inline(always)]
 fn extend(text: &Text, at: u16, here: u64, candidate: u16, best: Match, far_limit: u16) -> Match {
     let back = at.wrapping_sub(candidate);

@@ -43,7 +43,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The name tools use: `none`, `lzo`, `zlib`, `zstd`.
+    /// Returns the name tools use: `none`, `lzo`, `zlib`, `zstd`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -65,7 +65,7 @@ impl<'a> Decoder<'a> {
         decoder
     }
 
-    /// The next bit, highest of a byte first; 0 behind the end.
+    /// Returns the next bit, highest of a byte first; 0 behind the end.
     fn bit(&mut self) -> u32 {
         let byte = self.bits.get(self.next / 8).copied().unwrap_or(0);
         let bit = byte >> (7 - self.next % 8) & 1;
@@ -91,7 +91,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The part of an interval of this width that stands for a zero bit: at least 1, less than all.
+/// Returns the part of an interval of this width that stands for a zero bit: at least 1, less than
+/// all.
 fn zero_width(width: u32, divider: u32, weight: u32) -> u32 {
     let share = divider.saturating_sub(weight) * width / divider;
     share.min(width.saturating_sub(1)).max(1)
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The encoder of section 9.5.
+    /// Returns the encoder of section 9.5.
     fn compress(table: Table, source: &[u8]) -> Vec<u8> {
         let (divider, weights) = match table {
             Table::Fixed => FIXED,

@@ -49,8 +49,8 @@ impl Text {
         u64::from_le_bytes(bytes)
     }
 
-    /// How many bytes are equal at `a` and `b`, of which `known` are already known to be, at most
-    /// `limit`. `b` is the later one and `b + limit` is at most the block's length.
+    /// Returns how many bytes are equal at `a` and `b`, of which `known` are already known to be,
+    /// at most `limit`. `b` is the later one and `b + limit` is at most the block's length.
     #[inline(always)]
     pub(crate) fn common(&self, a: u16, b: u16, known: u16, limit: u16) -> u16 {
         let mut len = known;
@@ -66,7 +66,7 @@ impl Text {
     }
 }
 
-/// A boxed array of default values, made without passing through the stack.
+/// Returns a boxed array of default values, made without passing through the stack.
 #[expect(clippy::unnecessary_box_returns, reason = "too large for the stack")]
 pub(crate) fn zeroed<T: Clone + Default, const N: usize>() -> Box<[T; N]> {
     let Ok(array) = vec![T::default(); N].into_boxed_slice().try_into() else {

@@ -47,7 +47,7 @@ impl Acl {
         Some(Self { entries: entries? })
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
@@ -58,13 +58,13 @@ impl Acl {
         value
     }
 
-    /// The same list with its users and groups as the host sees them.
+    /// Returns the same list with its users and groups as the host sees them.
     pub(crate) fn shown(self, ids: &IdMaps) -> Self {
         let shown = |map: &IdMap, id| Some(map.shown(id));
         self.mapped(ids, shown).expect("every id can be shown")
     }
 
-    /// The same list as the image keeps it; `None` if it names somebody who cannot be kept.
+    /// Returns the same list as the image keeps it; `None` if it names somebody who cannot be kept.
     pub(crate) fn stored(self, ids: &IdMaps) -> Option<Self> {
         self.mapped(ids, IdMap::stored)
     }
@@ -80,12 +80,12 @@ impl Acl {
         Some(self)
     }
 
-    /// Whether a mode says the same.
+    /// Returns whether a mode says the same.
     pub(crate) fn is_only_a_mode(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.tag, USER_OBJ | GROUP_OBJ | OTHER))
     }
 
-    /// The nine permission bits of an inode with this list; the mask stands for the group.
+    /// Returns the nine permission bits of an inode with this list; the mask stands for the group.
     pub(crate) fn permissions(&self) -> u32 {
         let owner = self.find(USER_OBJ);
         let group = self.find(MASK).or(self.find(GROUP_OBJ));
@@ -93,7 +93,7 @@ impl Acl {
         bits.iter().fold(0, |mode, bits| mode << 3 | u32::from(*bits))
     }
 
-    /// The list after chmod to these permission bits.
+    /// Returns the list after chmod to these permission bits.
     pub(crate) fn with_permissions(mut self, permissions: u32) -> Self {
         for (shift, entry) in self.of_mode() {
             entry.permissions = (permissions >> shift & 7) as u16;
@@ -112,8 +112,8 @@ impl Acl {
         Inherited { permissions: mode, access }
     }
 
-    /// The entries that a mode speaks of, each with the place of its bits there. The mask, if
-    /// there is one, stands for the group.
+    /// Returns the entries that a mode speaks of, each with the place of its bits there. The mask,
+    /// if there is one, stands for the group.
     fn of_mode(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
         let group = if self.find(MASK).is_some() { MASK } else { GROUP_OBJ };
         self.entries.iter_mut().filter_map(move |entry| {

@@ -101,7 +101,7 @@ impl Adapter {
         inode_number(node, self.root)
     }
 
-    /// The number for the kernel; tells the operator of trouble.
+    /// Returns the number for the kernel; tells the operator of trouble.
     fn errno(&self, fault: &Fault) -> Errno {
         if let (Some(report), Some(trouble)) = (&self.manner.report, fault.trouble()) {
             report.tell(&trouble);
@@ -114,7 +114,7 @@ impl Adapter {
         Ok(file_attr(node_number(ino, self.root), &attr, &self.manner.ids))
     }
 
-    /// The attributes of an inode for an answer that names it.
+    /// Returns the attributes of an inode for an answer that names it.
     fn named(&self, ino: Ino) -> Result<FileAttr, Fault> {
         let Served::ReadWrite(fs) = &self.served else { return self.attr(ino) };
         self.lookups.remember(fs.as_ref(), ino)?;
@@ -151,8 +151,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// The entry of a name, or `None` if there is none. Asked for a file handle whose inode it has
-    /// forgotten, the kernel looks up `.` in any inode, and `..` in a directory.
+    /// Returns the entry of a name, or `None` if there is none. Asked for a file handle whose inode
+    /// it has forgotten, the kernel looks up `.` in any inode, and `..` in a directory.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<FileAttr>, Fault> {
         let (fs, dir) = (self.served.reading(), self.ino(dir));
         let found = match name {
@@ -206,7 +206,7 @@ impl Adapter {
         self.attr(ino)
     }
 
-    /// The list that guards an inode, if it has one.
+    /// Returns the list that guards an inode, if it has one.
     fn access_list(&self, ino: Ino) -> Result<Option<Acl>, Fault> {
         self.acl(ino, acl::ACCESS)
     }
@@ -313,7 +313,7 @@ impl Adapter {
         }
     }
 
-    /// The flags of chattr, told or set; the answer's bytes.
+    /// Returns the flags of chattr, told or set; the answer's bytes.
     fn flags(&self, node: INodeNo, command: u32, data: &[u8]) -> Result<Vec<u8>, Fault> {
         let ino = self.ino(node);
         match flags::request(command, data).ok_or(Errno::ENOTTY)? {

@@ -112,7 +112,7 @@ impl Activity {
         self.lock().stopping
     }
 
-    /// Whether there is something better to do than what can wait.
+    /// Returns whether there is something better to do than what can wait.
     fn is_wanted(&self) -> bool {
         let state = self.lock();
         state.stopping || state.changed.is_some()

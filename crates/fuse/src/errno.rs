@@ -25,7 +25,7 @@ impl From<Errno> for Fault {
 }
 
 impl Fault {
-    /// The number the kernel is told.
+    /// Returns the number the kernel is told.
     pub(crate) fn errno(&self) -> Errno {
         match self {
             Self::Fs(error) => of_kind(error.kind()),
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// The error number of a kind of refusal.
+/// Returns the error number of a kind of refusal.
 fn of_kind(kind: FsErrorKind) -> Errno {
     match kind {
         FsErrorKind::NotFound => Errno::ENOENT,

@@ -39,7 +39,7 @@ pub(crate) fn request(command: u32, data: &[u8]) -> Option<Request> {
     Some(Request::Set(u32::from_ne_bytes(*bits)))
 }
 
-/// The bits of flags.
+/// Returns the bits of flags.
 pub(crate) fn bits(flags: InodeFlags) -> u32 {
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
     bit(flags.compress, COMPRESS)
@@ -50,7 +50,7 @@ pub(crate) fn bits(flags: InodeFlags) -> u32 {
         | bit(flags.dirsync, DIRSYNC)
 }
 
-/// The flags as a `struct fsxattr`: 28 bytes, of which only the first four say anything.
+/// Returns the flags as a `struct fsxattr`: 28 bytes, of which only the first four say anything.
 pub(crate) fn extended(flags: InodeFlags) -> [u8; 28] {
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
     let bits = bit(flags.immutable, 0x8) | bit(flags.append, 0x10) | bit(flags.sync, 0x20);
@@ -59,7 +59,7 @@ pub(crate) fn extended(flags: InodeFlags) -> [u8; 28] {
     answer
 }
 
-/// The flags of bits; `None` if there is one that no file system here keeps.
+/// Returns the flags of bits; `None` if there is one that no file system here keeps.
 pub(crate) fn flags(bits: u32) -> Option<InodeFlags> {
     let known = COMPRESS | SYNC | IMMUTABLE | APPEND | ENCRYPT | DIRSYNC;
     let has = |bit: u32| bits & bit != 0;

@@ -127,7 +127,7 @@ mod tests {
         assert!(inos.iter().all(|ino| fs.attr(*ino).is_err()));
     }
 
-    /// A file that only the table keeps alive.
+    /// Returns a file that only the table keeps alive.
     fn nameless(fs: &ModelFs, lookups: &Lookups) -> Ino {
         let ino = file(fs);
         lookups.remember(fs, ino).unwrap();

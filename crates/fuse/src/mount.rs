@@ -133,7 +133,7 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Whether FUSE as such is out of reach.
+    /// Returns whether FUSE as such is out of reach.
     pub fn is_no_fuse(&self) -> bool {
         match self {
             Self::NoDevice | Self::OtherDevice | Self::Closed(_) => true,
@@ -218,8 +218,9 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
 }
 
-/// Whether the process of the FUSE mount on `dir` has died without unmounting, be it while this asks.
-/// Asks for the space on the file system, which the kernel never answers from its caches.
+/// Returns whether the process of the FUSE mount on `dir` has died without unmounting, be it while
+/// this asks. Asks for the space on the file system, which the kernel never answers from its
+/// caches.
 pub fn is_dead(dir: &Path) -> bool {
     use rustix::io::Errno;
     matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
@@ -241,8 +242,8 @@ fn start_worker(
     Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
 }
 
-/// An error of mounting in one line: the words of fusermount3 end with a line feed. The place can be
-/// opened, so that what does not exist, or may not be used, is fusermount3.
+/// Returns an error of mounting in one line: the words of fusermount3 end with a line feed. The
+/// place can be opened, so that what does not exist, or may not be used, is fusermount3.
 fn one_line(error: &io::Error) -> io::Error {
     let said = error.to_string();
     match (error.raw_os_error(), error.kind()) {

@@ -14,7 +14,7 @@ pub enum Served {
 }
 
 impl Served {
-    /// The reading half.
+    /// Returns the reading half.
     pub fn reading(&self) -> &dyn FileSystem {
         match self {
             Self::ReadOnly(fs) => fs.as_ref(),
@@ -22,7 +22,7 @@ impl Served {
         }
     }
 
-    /// The writing half, or EROFS.
+    /// Returns the writing half, or EROFS.
     pub(crate) fn writing(&self) -> Result<&dyn WritableFileSystem, Fault> {
         match self {
             Self::ReadOnly(_) => {
@@ -32,7 +32,7 @@ impl Served {
         }
     }
 
-    /// Whether it can only be read.
+    /// Returns whether it can only be read.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::ReadOnly(_))
     }

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The name of an image's path: without commas, backslashes, control characters and what is no
-/// UTF-8.
+/// Returns the name of an image's path: without commas, backslashes, control characters and what is
+/// no UTF-8.
 pub fn source_name(path: &Path) -> String {
     let mut name = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -27,7 +27,7 @@ fn push_code(name: &mut String, byte: u8) {
     let _ = write!(name, "%{byte:02X}");
 }
 
-/// The path that [`source_name`] made this name of.
+/// Returns the path that [`source_name`] made this name of.
 pub fn source_path(name: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(decoded(name, b'%', 2, 16)))
 }

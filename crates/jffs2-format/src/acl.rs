@@ -10,7 +10,7 @@ const WIRE_VERSION: u32 = 2;
 /// The identifier of entries that have none.
 const NO_ID: u32 = u32::MAX;
 
-/// Whether entries with this tag carry an identifier; `None` for an unknown tag.
+/// Returns whether entries with this tag carry an identifier; `None` for an unknown tag.
 fn has_id(tag: u16) -> Option<bool> {
     match tag {
         0x02 | 0x08 => Some(true),
@@ -19,7 +19,7 @@ fn has_id(tag: u16) -> Option<bool> {
     }
 }
 
-/// The value of `system.posix_acl_*` from its stored form; `None` when that is not an ACL.
+/// Returns the value of `system.posix_acl_*` from its stored form; `None` when that is not an ACL.
 pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     let (version, mut rest) = stored.split_at_checked(4)?;
     if order.u32_at(version, 0) != STORED_VERSION {
@@ -43,7 +43,7 @@ pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
-/// The stored form of a value of `system.posix_acl_*`; `None` when that is not an ACL.
+/// Returns the stored form of a value of `system.posix_acl_*`; `None` when that is not an ACL.
 pub fn from_wire(order: ByteOrder, wire: &[u8]) -> Option<Vec<u8>> {
     const LE: ByteOrder = ByteOrder::Little;
     let (version, rest) = wire.split_at_checked(4)?;

@@ -125,7 +125,7 @@ pub fn inode_lengths(inode: &Inode, at: Location) -> Result<(), FormatError> {
     }
 }
 
-/// The stored data of the INODE node that starts `bytes`, its CRC checked. `inode` is what
+/// Returns the stored data of the INODE node that starts `bytes`, its CRC checked. `inode` is what
 /// [`inode`] made of it.
 pub fn inode_data<'a>(
     inode: &Inode,

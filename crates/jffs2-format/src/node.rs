@@ -46,7 +46,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether the node is valid: its ACCURATE bit is set.
+    /// Returns whether the node is valid: its ACCURATE bit is set.
     pub fn is_accurate(self) -> bool {
         self.node_type & ACCURATE != 0
     }
@@ -165,7 +165,7 @@ pub const PREFIX_ACL_ACCESS: u8 = 3;
 /// Number of the name space of default ACLs.
 pub const PREFIX_ACL_DEFAULT: u8 = 4;
 
-/// The full name of an attribute; `None` for an unknown name space (spec: jffs2 10).
+/// Returns the full name of an attribute; `None` for an unknown name space (spec: jffs2 10).
 pub fn full_name(prefix: u8, name: &[u8]) -> Option<Vec<u8>> {
     let (_, text, is_whole) = PREFIXES.iter().find(|row| row.0 == prefix)?;
     Some(if *is_whole { text.to_vec() } else { [*text, name].concat() })

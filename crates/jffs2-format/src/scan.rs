@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
         if run == rest.len() { self.free() } else { self.dirt(run, true) }
     }
 
-    /// Whether Linux would call the block empty here (spec: jffs2 12.2, steps 3 and 5b).
+    /// Returns whether Linux would call the block empty here (spec: jffs2 12.2, steps 3 and 5b).
     fn is_empty_start(&self) -> bool {
         let end = match self.offset {
             0 => FIRST_LOOK,
@@ -178,7 +178,7 @@ fn erased_run(bytes: &[u8]) -> usize {
 impl<'a> Iterator for Scanner<'a> {
     type Item = Item<'a>;
 
-    /// The next part; runs of bytes that are no node come as one.
+    /// Returns the next part; runs of bytes that are no node come as one.
     fn next(&mut self) -> Option<Item<'a>> {
         if self.offset >= self.block.len() {
             return None;
@@ -197,7 +197,7 @@ impl<'a> Iterator for Scanner<'a> {
     }
 }
 
-/// The byte orders in which a node header starts `bytes`.
+/// Returns the byte orders in which a node header starts `bytes`.
 pub fn header_order(bytes: &[u8]) -> Option<(ByteOrder, Header)> {
     let order = match bytes.first_chunk()? {
         magic if *magic == MAGIC.to_le_bytes() => ByteOrder::Little,

@@ -69,7 +69,7 @@ impl Record {
         false
     }
 
-    /// The record of a node that a scan found; `None` for nodes that have none.
+    /// Returns the record of a node that a scan found; `None` for nodes that have none.
     pub fn of(
         order: ByteOrder,
         kind: NodeKind,
@@ -153,7 +153,7 @@ pub struct Summary {
     pub records: Vec<Record>,
 }
 
-/// The place that the last 8 bytes of a block name as that of its summary.
+/// Returns the place that the last 8 bytes of a block name as that of its summary.
 pub fn marked_offset(order: ByteOrder, block: &[u8]) -> Option<u32> {
     let marker = block.len().checked_sub(SUMMARY_MARKER_LEN as usize)?;
     (order.u32_at(block, marker + 4) == SUMMARY_MARKER).then(|| order.u32_at(block, marker))

@@ -120,7 +120,7 @@ struct State {
     is_broken: bool,
 }
 
-/// Whether a disk begins like a flash of ours.
+/// Returns whether a disk begins like a flash of ours.
 pub fn is_block_flash(start: &[u8]) -> bool {
     start.starts_with(&layout::MAGIC)
 }
@@ -166,7 +166,7 @@ fn is_empty(disk: &HostDisk) -> Result<bool, BlockError> {
 }
 
 impl<B: Backing> BlockDevice<B> {
-    /// The flash on a disk. A superblock that is damaged is replaced by its copy.
+    /// Returns the flash on a disk. A superblock that is damaged is replaced by its copy.
     pub fn new(disk: B, writable: bool) -> Result<Self, BlockError> {
         let size = disk.size()?;
         if size < 2 * META as u64 {
@@ -201,7 +201,7 @@ impl<B: Backing> BlockDevice<B> {
         Self::new(disk, true)
     }
 
-    /// The disk below.
+    /// Returns the disk below.
     pub fn disk(&self) -> &B {
         &self.disk
     }
@@ -235,7 +235,7 @@ impl<B: Backing> BlockDevice<B> {
         self.commit(&mut state)
     }
 
-    /// Whether an eraseblock has a place on the disk.
+    /// Returns whether an eraseblock has a place on the disk.
     pub(crate) fn has_place(&self, peb: Peb) -> Result<bool, MtdError> {
         self.check_peb(peb, "mapping query")?;
         Ok(self.read_state().map.get(peb).is_some_and(|entry| entry.slot.is_some()))

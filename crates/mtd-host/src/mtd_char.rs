@@ -94,7 +94,7 @@ impl MtdChar {
         &self.facts
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     pub fn ecc_stats(&self) -> io::Result<EccStats> {
         let mut stats = EccStats::default();
         sys::call::<EccGetStats>(&self.file, &mut stats)?;
@@ -145,7 +145,7 @@ impl MtdChar {
         Err(MtdError::ReadOnly { at: locate(&self.geometry, addr), operation })
     }
 
-    /// The page that begins at `addr`, with `offset` out-of-band bytes left out.
+    /// Returns the page that begins at `addr`, with `offset` out-of-band bytes left out.
     fn oob_start(
         &self,
         addr: u64,

@@ -46,8 +46,8 @@ fn char_dir(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/char/{}:{}", major(device), minor(device)))
 }
 
-/// The node of a volume of the UBI device at `path`, named by its name or number; the only volume
-/// if none is named. The error lists what there is.
+/// Returns the node of a volume of the UBI device at `path`, named by its name or number; the only
+/// volume if none is named. The error lists what there is.
 pub fn ubi_volume_node(path: &Path, volume: Option<&[u8]>) -> Result<PathBuf, HostError> {
     let sysfs = Sysfs::of(path)?;
     let device = sysfs.name()?;
@@ -113,7 +113,7 @@ impl Sysfs {
         Some(link.file_name()?.to_str()?.to_owned())
     }
 
-    /// The kernel's name of the device: `mtd0`, `ubi0_1`.
+    /// Returns the kernel's name of the device: `mtd0`, `ubi0_1`.
     pub(crate) fn name(&self) -> Result<String, HostError> {
         let name = self.dir.file_name().and_then(|name| name.to_str());
         name.map(str::to_owned).ok_or_else(|| self.unexpected("the name in sysfs", "", "a name"))
@@ -123,14 +123,14 @@ impl Sysfs {
         self.dir.join(attribute).exists()
     }
 
-    /// An attribute as text, without the line feed.
+    /// Returns an attribute as text, without the line feed.
     pub(crate) fn text(&self, attribute: &'static str) -> Result<String, HostError> {
         let read = fs::read(self.dir.join(attribute));
         let bytes = read.map_err(|e| HostError::refused(&self.node, attribute, e))?;
         Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
     }
 
-    /// An attribute as a number, decimal or with 0x.
+    /// Returns an attribute as a number, decimal or with 0x.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(
         &self,
         attribute: &'static str,

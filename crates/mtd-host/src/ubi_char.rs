@@ -133,7 +133,7 @@ impl UbiChar {
         Err(MtdError::Range { at, operation: "write", len: len as u64, expected })
     }
 
-    /// A call that changes a LEB.
+    /// Returns a call that changes a LEB.
     fn command<R: crate::abi::Request>(
         &self,
         leb: Leb,
@@ -216,7 +216,7 @@ impl LebDevice for UbiChar {
         self.min_io
     }
 
-    /// The kernel does not tell it.
+    /// Returns the kernel does not tell it.
     fn max_write(&self) -> u32 {
         usual_max_write(self.min_io)
     }

@@ -112,7 +112,7 @@ impl BbtMtd {
         })
     }
 
-    /// The version of the table on flash.
+    /// Returns the version of the table on flash.
     pub fn version(&self) -> u8 {
         self.lock().version
     }
@@ -125,7 +125,7 @@ impl BbtMtd {
         self.inner.geometry().peb_count().saturating_sub(REGION)
     }
 
-    /// The region's blocks from the top.
+    /// Returns the region's blocks from the top.
     fn region(&self) -> impl Iterator<Item = Peb> + use<> {
         (self.region_start()..self.inner.geometry().peb_count()).rev().map(Peb::new)
     }
@@ -135,7 +135,7 @@ impl BbtMtd {
         if self.form == Some(TableForm::Data) { 5 } else { 0 }
     }
 
-    /// The first readable table of a kind, from the top of the region.
+    /// Returns the first readable table of a kind, from the top of the region.
     fn find(&self, kind: usize) -> Result<Option<(Peb, Found)>, MtdError> {
         for peb in self.region() {
             if self.inner.is_bad(peb)? {
@@ -272,7 +272,7 @@ impl BbtMtd {
     }
 }
 
-/// The newer of two tables with the marks of both; says which of them to write anew.
+/// Returns the newer of two tables with the marks of both; says which of them to write anew.
 ///
 /// A torn program of the newer table may pass for a correctable one under a weak code: its marks
 /// alone are not to be trusted.

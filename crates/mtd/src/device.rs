@@ -17,7 +17,7 @@ impl ReadOutcome {
     /// Everything read back as written.
     pub const CLEAN: Self = Self { corrected_bits: 0, uncorrectable: false };
 
-    /// The outcome of two reads taken together.
+    /// Returns the outcome of two reads taken together.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl ReadOutcome {
 /// Addresses are byte addresses on the device, out-of-band bytes not counted. Ranges that leave
 /// the device are [`MtdError::Range`] and touch nothing.
 pub trait Mtd: Send + Sync + Debug {
-    /// The shape of the device.
+    /// Returns the shape of the device.
     fn geometry(&self) -> &Geometry;
 
     /// Reads `buf.len()` bytes at `addr`; any address and length inside the device.
@@ -44,7 +44,7 @@ pub trait Mtd: Send + Sync + Debug {
     /// Erases one eraseblock: afterwards it reads as 0xFF.
     fn erase(&self, peb: Peb) -> Result<(), MtdError>;
 
-    /// Whether the block is marked bad; always `false` on media without bad blocks.
+    /// Returns whether the block is marked bad; always `false` on media without bad blocks.
     fn is_bad(&self, peb: Peb) -> Result<bool, MtdError>;
 
     /// Marks the block bad, for good.

@@ -96,7 +96,7 @@ impl<S: ReadAt> ImageFile<S> {
     }
 }
 
-/// The eraseblock and offset of a byte address of a device.
+/// Returns the eraseblock and offset of a byte address of a device.
 pub fn locate(geometry: &Geometry, addr: u64) -> Location {
     let size = u64::from(geometry.peb_size());
     match (u32::try_from(addr / size), u32::try_from(addr % size)) {
@@ -264,8 +264,8 @@ impl<S: ReadAt> LebDevice for LebFile<S> {
         Ok(ReadOutcome::CLEAN)
     }
 
-    /// Whether the LEB starts inside the file and is not erased throughout; reads until the first
-    /// byte that is not 0xFF.
+    /// Returns whether the LEB starts inside the file and is not erased throughout; reads until the
+    /// first byte that is not 0xFF.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         self.check(leb, 0, 0)?;
         let mut buf = [0_u8; 4096];

@@ -14,23 +14,24 @@ pub trait LebDevice: Send + Sync + Debug {
     /// Usable bytes in a LEB.
     fn leb_size(&self) -> u32;
 
-    /// The smallest unit that can be written; a power of two.
+    /// Returns the smallest unit that can be written; a power of two.
     fn min_io(&self) -> u32;
 
-    /// The unit in which the device writes best, and the most that a power cut can tear: a chunk at
-    /// a multiple of it (Linux: `max_write_size`). A power of two, a multiple of [`Self::min_io`].
+    /// Returns the unit in which the device writes best, and the most that a power cut can tear: a
+    /// chunk at a multiple of it (Linux: `max_write_size`). A power of two, a multiple of
+    /// [`Self::min_io`].
     fn max_write(&self) -> u32;
 
     /// LEBs in the volume, mapped or not.
     fn leb_count(&self) -> u32;
 
-    /// Whether writing is refused.
+    /// Returns whether writing is refused.
     fn is_read_only(&self) -> bool;
 
     /// Reads `buf.len()` bytes; an unmapped LEB reads as 0xFF.
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError>;
 
-    /// Whether the LEB is bound to a physical eraseblock.
+    /// Returns whether the LEB is bound to a physical eraseblock.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError>;
 
     /// Appends `data` to a LEB: `offset` and length are multiples of the minimum I/O unit, and
@@ -51,8 +52,8 @@ pub trait LebDevice: Send + Sync + Debug {
     fn sync(&self) -> Result<(), MtdError>;
 }
 
-/// The [`LebDevice::max_write`] of a device that does not tell: where the minimum I/O unit is that of
-/// a NOR, the largest program buffer that is usual.
+/// Returns the [`LebDevice::max_write`] of a device that does not tell: where the minimum I/O unit
+/// is that of a NOR, the largest program buffer that is usual.
 pub fn usual_max_write(min_io: u32) -> u32 {
     const SMALLEST_PAGE: u32 = 512;
     if min_io < SMALLEST_PAGE { min_io.max(Geometry::NOR_WRITE_BUFFER) } else { min_io }

@@ -166,7 +166,7 @@ impl LebDevice for LebImage {
         Ok(ReadOutcome::CLEAN)
     }
 
-    /// Whether the LEB starts inside the file and is not erased throughout.
+    /// Returns whether the LEB starts inside the file and is not erased throughout.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         let mut buf = [0_u8; 4096];
         let mut offset = 0;

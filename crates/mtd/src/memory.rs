@@ -24,12 +24,12 @@ struct State {
 }
 
 impl MemoryMtd {
-    /// An erased device.
+    /// Creates an erased device.
     pub fn new(geometry: Geometry) -> Self {
         Self::with_bytes(geometry, Vec::new())
     }
 
-    /// A device that starts with `bytes` and is erased behind them.
+    /// Creates a device that starts with `bytes` and is erased behind them.
     pub fn with_bytes(geometry: Geometry, mut bytes: Vec<u8>) -> Self {
         bytes.resize(usize::try_from(geometry.size()).expect("a test device fits in memory"), 0xFF);
         let state = State { bytes, bad: BTreeSet::new(), outcomes: BTreeMap::new() };
@@ -49,7 +49,7 @@ impl MemoryMtd {
         self.write_state().outcomes.insert(range.start, (range.end, outcome));
     }
 
-    /// A copy of all bytes.
+    /// Returns a copy of all bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.read_state().bytes.clone()
     }

@@ -26,14 +26,14 @@ pub struct BadMarker {
 }
 
 impl BadMarker {
-    /// The usual place for a shape: byte 5 of small pages, byte 0 of large ones, in the first two
-    /// pages.
+    /// Returns the usual place for a shape: byte 5 of small pages, byte 0 of large ones, in the
+    /// first two pages.
     pub fn usual(geometry: &Geometry) -> Self {
         let offset = if geometry.min_io() <= 512 { 5 } else { 0 };
         Self { offset, pages: MarkerPages::FirstTwo }
     }
 
-    /// The page numbers inside a block of `count` pages, ascending.
+    /// Returns the page numbers inside a block of `count` pages, ascending.
     pub fn page_numbers(self, count: u32) -> Vec<u32> {
         let last = count.saturating_sub(1);
         let mut pages = match self.pages {
@@ -67,7 +67,8 @@ pub struct OobLayout {
 }
 
 impl OobLayout {
-    /// The layout of Linux's software Hamming code for pages of `steps` steps, 3 bytes each.
+    /// Returns the layout of Linux's software Hamming code for pages of `steps` steps, 3 bytes
+    /// each.
     pub fn hamming(oob_size: u32, steps: u32) -> Result<Self, LayoutError> {
         let total = steps * 3;
         let fail = |available| LayoutError { scheme: "Hamming", needed: total, available };
@@ -90,7 +91,7 @@ impl OobLayout {
         Ok(Self { ecc, free })
     }
 
-    /// The layout of Linux's software BCH code: the last `total` bytes.
+    /// Returns the layout of Linux's software BCH code: the last `total` bytes.
     pub fn at_end(oob_size: u32, total: u32) -> Result<Self, LayoutError> {
         let available = oob_size.saturating_sub(2);
         if oob_size < 64 || total > available {
@@ -105,18 +106,18 @@ impl OobLayout {
         &self.ecc
     }
 
-    /// The bytes free for a user, ascending.
+    /// Returns the bytes free for a user, ascending.
     pub fn free_positions(&self) -> &[u32] {
         &self.free
     }
 
-    /// How many bytes are free for a user (`oobavail`).
+    /// Returns how many bytes are free for a user (`oobavail`).
     pub fn available(&self) -> usize {
         self.free.len()
     }
 }
 
-/// Whether a medium has out-of-band bytes at all.
+/// Returns whether a medium has out-of-band bytes at all.
 pub fn has_oob(geometry: &Geometry) -> bool {
     geometry.kind() == MediumKind::Nand && geometry.oob_size() > 0
 }

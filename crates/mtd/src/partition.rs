@@ -80,7 +80,7 @@ impl Partition {
         Ok(Self { inner, geometry, offset: place.offset, read_only: place.read_only })
     }
 
-    /// The address on the device below.
+    /// Returns the address on the device below.
     fn address(&self, addr: u64, len: usize, operation: &'static str) -> Result<u64, MtdError> {
         let len = len as u64;
         if addr.checked_add(len).is_some_and(|end| end <= self.geometry.size()) {
@@ -97,7 +97,7 @@ impl Partition {
         self.address(addr, len, operation)
     }
 
-    /// The eraseblock on the device below.
+    /// Returns the eraseblock on the device below.
     fn block(&self, peb: Peb, operation: &'static str) -> Result<Peb, MtdError> {
         let start = self.address(self.geometry.address_of(peb), 1, operation)?;
         let number = start / u64::from(self.geometry.peb_size());

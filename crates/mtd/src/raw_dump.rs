@@ -36,7 +36,7 @@ impl RawDump {
         Ok(fits.then_some(Self { inner, page, oob }))
     }
 
-    /// Whether the dump may consist of pages of one of the usual sizes.
+    /// Returns whether the dump may consist of pages of one of the usual sizes.
     pub fn could_be(image: &dyn ReadAt) -> io::Result<bool> {
         let size = image.size()?;
         let raw = |(page, oob): &(u32, u32)| u64::from(*page) + u64::from(*oob);

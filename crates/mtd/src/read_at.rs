@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A fixed-size run of bytes that many readers read at once.
 pub trait ReadAt: Send + Sync + Debug {
-    /// How many bytes there are.
+    /// Returns how many bytes there are.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf` from `offset`; leaving the end is [`io::ErrorKind::UnexpectedEof`].
@@ -16,7 +16,7 @@ pub trait ReadAt: Send + Sync + Debug {
 }
 
 impl ReadAt for File {
-    /// The length of the file; for a block device its size.
+    /// Returns the length of the file; for a block device its size.
     fn size(&self) -> io::Result<u64> {
         let metadata = self.metadata()?;
         if metadata.is_file() {

@@ -24,7 +24,7 @@ pub(crate) struct Redo {
     pub(crate) change: Option<(Leb, Vec<u8>)>,
 }
 
-/// The record of this change.
+/// Returns the record of this change.
 pub(crate) fn encode(leb: Leb, content: &[u8]) -> Vec<u8> {
     let len = u32::try_from(content.len()).expect("a LEB has a 32-bit size");
     let mut record = Vec::with_capacity(HEAD + content.len() + 4);

@@ -66,12 +66,12 @@ pub struct WearReport {
 }
 
 impl Chip {
-    /// A new chip in memory, erased, powered on.
+    /// Creates a new chip in memory, erased, powered on.
     pub fn new(config: ChipConfig) -> Self {
         Self::with_state(State::new(Arc::new(config)), &Counters::default())
     }
 
-    /// A new chip in a new sparse file; an existing file is replaced.
+    /// Creates a new chip in a new sparse file; an existing file is replaced.
     pub fn create(path: &Path, config: ChipConfig) -> Result<Self, ChipFileError> {
         let mut state = State::new(Arc::new(config));
         let file = ChipFile::create(path, &state.config)?;
@@ -81,14 +81,14 @@ impl Chip {
         Ok(chip)
     }
 
-    /// The chip in a file, powered on, without a fault plan but for an armed cut and retention.
-    /// Everything that happens to it from now on is in the file at once.
+    /// Returns the chip in a file, powered on, without a fault plan but for an armed cut and
+    /// retention. Everything that happens to it from now on is in the file at once.
     pub fn open(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, true)?;
         Self::from_file(file, config)
     }
 
-    /// The chip in a file that is only read: programs and erases are refused
+    /// Returns the chip in a file that is only read: programs and erases are refused
     /// ([`MtdError::ReadOnly`]). What reading changes, counts of reads and cells that decay, is
     /// forgotten when the chip is closed. Others may have it open.
     pub fn open_read_only(path: &Path) -> Result<Self, ChipFileError> {
@@ -96,7 +96,7 @@ impl Chip {
         Self::from_file(file, config)
     }
 
-    /// A copy in memory of the chip in a file, which is only read.
+    /// Returns a copy in memory of the chip in a file, which is only read.
     pub fn load(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, false)?;
         let chip = Self::from_file(file, config)?;
@@ -145,7 +145,7 @@ impl Chip {
         self.tally.get()
     }
 
-    /// How often a block has been erased.
+    /// Returns how often a block has been erased.
     pub fn erase_count(&self, peb: Peb) -> u32 {
         if peb.get() < self.config.geometry.peb_count() {
             self.shared().state.store.get(peb).erases
@@ -236,17 +236,17 @@ impl Chip {
         })
     }
 
-    /// The armed cut that has not come yet.
+    /// Returns the armed cut that has not come yet.
     pub fn armed_cut(&self) -> Option<ArmedCut> {
         self.shared().state.waiting_cut()
     }
 
-    /// The number the next event will have.
+    /// Returns the number the next event will have.
     pub fn next_event(&self) -> u64 {
         self.shared().state.events
     }
 
-    /// Whether the chip answers.
+    /// Returns whether the chip answers.
     pub fn is_powered(&self) -> bool {
         self.shared().state.powered
     }
@@ -266,14 +266,14 @@ impl Chip {
         self.exclusive().recording = on.then(Vec::new);
     }
 
-    /// The events kept since recording started or since the last call.
+    /// Returns the events kept since recording started or since the last call.
     pub fn take_recording(&self) -> Vec<Recorded> {
         let mut inner = self.exclusive();
         inner.recording.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The chip as it is now. A chip in memory shares its blocks, in constant time; a chip in a
-    /// file is read whole, and what cannot be read reads as erased.
+    /// Returns the chip as it is now. A chip in memory shares its blocks, in constant time; a chip
+    /// in a file is read whole, and what cannot be read reads as erased.
     pub fn snapshot(&self) -> Snapshot {
         self.try_snapshot().unwrap_or_else(|_| Snapshot {
             state: State { file: None, ..State::new(self.config.clone()) },
@@ -397,7 +397,7 @@ impl Inner {
     }
 }
 
-/// A copy of a state with its cells in memory.
+/// Returns a copy of a state with its cells in memory.
 fn in_memory(state: &State) -> Result<State, MtdError> {
     let mut copy = State { file: None, ..state.clone() };
     let stride = state.config.stride();

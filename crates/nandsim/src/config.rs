@@ -95,7 +95,7 @@ pub struct ChipConfig {
 }
 
 impl ChipConfig {
-    /// A chip of the part's shape, needs, limits and times; NAND corrects ideally.
+    /// Creates a chip of the part's shape, needs, limits and times; NAND corrects ideally.
     pub fn of_part(part: &Part) -> Self {
         let geometry = part.geometry();
         Self {
@@ -118,7 +118,8 @@ impl ChipConfig {
         }
     }
 
-    /// A chip of a free shape with the limits and times typical for it (spec: mtd-nand 12.1).
+    /// Creates a chip of a free shape with the limits and times typical for it (spec: mtd-nand
+    /// 12.1).
     ///
     /// Refuses NAND with more than 64 sub-pages a page.
     pub fn of_geometry(geometry: Geometry) -> Result<Self, GeometryError> {
@@ -152,8 +153,8 @@ impl ChipConfig {
         })
     }
 
-    /// The program buffer of a NOR, in bytes: a power of two that divides the eraseblock. NAND has
-    /// none but its page.
+    /// Returns the program buffer of a NOR, in bytes: a power of two that divides the eraseblock.
+    /// NAND has none but its page.
     pub fn with_buffer(mut self, bytes: u32) -> Result<Self, GeometryError> {
         self.geometry = self.geometry.with_write_buffer(bytes)?;
         if self.is_nand() && bytes != self.page {
@@ -201,7 +202,7 @@ impl ChipConfig {
         self
     }
 
-    /// Whether pages must be programmed in ascending order.
+    /// Returns whether pages must be programmed in ascending order.
     #[must_use]
     pub fn with_page_order(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
@@ -215,12 +216,12 @@ impl ChipConfig {
         self
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The part's name, when the chip was made from one.
+    /// Returns the part's name, when the chip was made from one.
     pub fn part(&self) -> Option<&'static str> {
         self.part
     }
@@ -240,7 +241,7 @@ impl ChipConfig {
         512.max(self.page / 64).min(self.page)
     }
 
-    /// The times.
+    /// Returns the times.
     pub fn timing(&self) -> Timing {
         self.timing
     }
@@ -274,7 +275,8 @@ fn default_correction(geometry: &Geometry) -> Correction {
     }
 }
 
-/// The largest power of two up to 256 bytes that divides the eraseblock, and at least one unit.
+/// Returns the largest power of two up to 256 bytes that divides the eraseblock, and at least one
+/// unit.
 fn nor_buffer(geometry: &Geometry) -> u32 {
     let divisor = 1 << geometry.peb_size().trailing_zeros();
     divisor.min(256).max(geometry.min_io())

@@ -39,7 +39,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The block concerned.
+    /// Returns the block concerned.
     pub fn peb(&self) -> Peb {
         match self {
             Self::Program { peb, .. } | Self::Erase { peb } | Self::MarkBad { peb } => *peb,
@@ -67,13 +67,13 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Every power-cut variant that applies here.
+    /// Returns every power-cut variant that applies here.
     pub fn variants(&self) -> Vec<Variant> {
         Variant::for_event(&self.event.kind, self.before.config())
     }
 
-    /// The chip after a power cut during this event: powered off, without a fault plan, ready
-    /// for [`Chip::power_on`]. The same `variant` and `seed` always give the same bytes.
+    /// Returns the chip after a power cut during this event: powered off, without a fault plan,
+    /// ready for [`Chip::power_on`]. The same `variant` and `seed` always give the same bytes.
     ///
     /// Errors only if the variant does not apply to the event ([`MtdError::Unsupported`]).
     pub fn cut(&self, variant: Variant, seed: u64) -> Result<Chip, MtdError> {

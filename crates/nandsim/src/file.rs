@@ -97,7 +97,7 @@ impl ChipFileError {
     }
 }
 
-/// Whether a file that begins like this is a chip file, of any version.
+/// Returns whether a file that begins like this is a chip file, of any version.
 pub fn is_chip_file(start: &[u8]) -> bool {
     start.starts_with(layout::MAGIC)
 }
@@ -158,7 +158,7 @@ impl ChipFile {
         Self { file, path: path.to_owned(), layout, writable, copies }
     }
 
-    /// Whether the file was opened for writing.
+    /// Returns whether the file was opened for writing.
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
@@ -187,7 +187,7 @@ impl ChipFile {
         Ok(counters)
     }
 
-    /// The newer of the two believable copies of a record; `None` if none was ever written.
+    /// Returns the newer of the two believable copies of a record; `None` if none was ever written.
     fn newest(
         &self,
         at: u64,

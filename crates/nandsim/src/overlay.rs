@@ -69,7 +69,8 @@ impl Unstable {
         Self { steps: self.steps | before.steps, ..first }
     }
 
-    /// The wrong bits of the next read: none, a correctable number, or too many, in each codeword.
+    /// Returns the wrong bits of the next read: none, a correctable number, or too many, in each
+    /// codeword.
     pub(crate) fn next_flips(&mut self, step_bits: u32, steps: u32, strength: u16) -> Vec<u32> {
         let good = u32::from(self.good_reads);
         let read = self.reads;
@@ -96,7 +97,8 @@ pub(crate) fn flip(bytes: &mut [u8], bit: u32) {
     }
 }
 
-/// The positions at which two byte strings differ, counted from `first_bit`, at most `limit + 1`.
+/// Returns the positions at which two byte strings differ, counted from `first_bit`, at most `limit
+/// + 1`.
 pub(crate) fn differing_bits(left: &[u8], right: &[u8], first_bit: u32, limit: usize) -> Vec<u32> {
     let mut bits = Vec::new();
     let mut at = first_bit;

@@ -57,7 +57,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The shape of the chip. NOR is programmed by the byte, through its buffer.
+    /// Returns the shape of the chip. NOR is programmed by the byte, through its buffer.
     pub fn geometry(&self) -> Geometry {
         let min_io = if self.kind == MediumKind::Nand { self.page } else { 1 };
         Geometry::new(self.kind, self.peb_size, self.peb_count, min_io, self.subpage, self.oob)
@@ -104,7 +104,7 @@ fn nearest(wanted: &str) -> &'static str {
         .map_or("", |part| part.name)
 }
 
-/// How many letters must be inserted, removed or replaced to make one word of the other.
+/// Returns how many letters must be inserted, removed or replaced to make one word of the other.
 fn edit_distance(from: &[u8], to: &[u8]) -> usize {
     let mut previous: Vec<usize> = (0..=to.len()).collect();
     for (row, left) in from.iter().enumerate() {

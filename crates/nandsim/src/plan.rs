@@ -29,7 +29,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether a driver stack must recover from it (see [`Variant::is_in_model`]).
+    /// Returns whether a driver stack must recover from it (see [`Variant::is_in_model`]).
     pub fn is_in_model(self) -> bool {
         match self {
             Self::Cut(variant) => variant.is_in_model(),
@@ -144,7 +144,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// A plan without faults.
+    /// Creates a plan without faults.
     pub fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -156,7 +156,7 @@ impl FaultPlan {
         self
     }
 
-    /// The fault for an event, if any. `wear` is in thousandths of the chip's endurance.
+    /// Returns the fault for an event, if any. `wear` is in thousandths of the chip's endurance.
     pub(crate) fn fault_at(&self, number: u64, on: Trigger, wear: u32) -> Option<Fault> {
         if let Some(cut) = self.cut.filter(|cut| cut.event == number) {
             return Some(Fault::Cut(match on {
@@ -180,7 +180,7 @@ impl FaultPlan {
         (worn && rng.chance(failures_per_billion(wear))).then_some(Fault::Fail)
     }
 
-    /// Whether a read may do more than copy bytes: then it needs the chip for itself.
+    /// Returns whether a read may do more than copy bytes: then it needs the chip for itself.
     pub(crate) fn touches_reads(&self) -> bool {
         !self.at_read.is_empty()
             || self.read_flips.is_some()
@@ -189,7 +189,7 @@ impl FaultPlan {
             || self.wear_out
     }
 
-    /// The transient faults of one page read of `bits` transferred bits.
+    /// Returns the transient faults of one page read of `bits` transferred bits.
     pub(crate) fn read_fault(&self, number: u64, bits: u32, wear: u32) -> Option<ReadFault> {
         if let Some(fault) = self.at_read.get(&number) {
             return Some(*fault);

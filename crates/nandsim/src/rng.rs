@@ -10,7 +10,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator for one purpose: the same `seed` and `number` give the same sequence.
+    /// Creates a generator for one purpose: the same `seed` and `number` give the same sequence.
     pub fn new(seed: u64, number: u64) -> Self {
         let mixed = SplitMix64::new(seed).next_u64();
         let sequence = SplitMix64::new(mixed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
@@ -22,7 +22,7 @@ impl Rng {
         self.sequence.next_u64()
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u32) -> u32 {
         let wide = (self.next_u64() >> 32) * u64::from(bound);
         u32::try_from(wide >> 32).unwrap_or(0)

@@ -17,7 +17,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A chip of its own that goes on from here, in memory.
+    /// Returns a chip of its own that goes on from here, in memory.
     pub fn to_chip(&self) -> Chip {
         Chip::from_snapshot(self)
     }
@@ -46,18 +46,18 @@ impl Snapshot {
         &self.state.config
     }
 
-    /// The number the next event will have.
+    /// Returns the number the next event will have.
     pub fn next_event(&self) -> u64 {
         self.state.events
     }
 
-    /// Whether cells, out-of-band bytes, bad-block marks, wear and fault states are equal.
+    /// Returns whether cells, out-of-band bytes, bad-block marks, wear and fault states are equal.
     pub fn same_flash(&self, other: &Self) -> bool {
         self.differing_pebs(other).is_empty()
     }
 
-    /// The blocks in which two states of one chip differ, ascending. Cost grows with what was
-    /// changed between them, not with the chip.
+    /// Returns the blocks in which two states of one chip differ, ascending. Cost grows with what
+    /// was changed between them, not with the chip.
     pub fn differing_pebs(&self, other: &Self) -> Vec<Peb> {
         let (left, right) = (&self.state.store, &other.state.store);
         let geometry = &self.state.config.geometry;

@@ -102,7 +102,7 @@ impl State {
         self.uses = Arc::default();
     }
 
-    /// The cut that is still to come.
+    /// Returns the cut that is still to come.
     pub(crate) fn waiting_cut(&self) -> Option<ArmedCut> {
         self.plan.cut.filter(|cut| cut.event >= self.events)
     }
@@ -145,7 +145,7 @@ impl State {
         Location::Peb(peb, page * self.config.page + column)
     }
 
-    /// The page's number over the whole chip.
+    /// Returns the page's number over the whole chip.
     pub(super) fn page_number(&self, peb: Peb, page: u32) -> u64 {
         u64::from(peb.get()) * u64::from(self.config.pages_per_peb()) + u64::from(page)
     }
@@ -271,7 +271,7 @@ impl State {
         tally.add(Count::VirtualNs, self.time_of(cycles, bytes, array_ns));
     }
 
-    /// The nanoseconds [`Self::charge`] charges.
+    /// Returns the nanoseconds [`Self::charge`] charges.
     pub(super) fn time_of(&self, cycles: u64, bytes: usize, array_ns: u32) -> u64 {
         let bus = u64::from(self.config.timing.bus_ns);
         (cycles + bytes as u64) * bus + u64::from(array_ns)

@@ -70,7 +70,8 @@ impl Slot {
         Arc::make_mut(self.faults.get_or_insert_default())
     }
 
-    /// The block for changing, grown to hold `page`; `stride` is 0 when cells are in a file.
+    /// Returns the block for changing, grown to hold `page`; `stride` is 0 when cells are in a
+    /// file.
     pub(crate) fn block_mut(&mut self, page: u32, stride: usize) -> &mut Block {
         let arc = self.block.get_or_insert_default();
         let pages = (page as usize + 1).max(arc.pages.len());
@@ -119,18 +120,18 @@ impl Store {
         Self { chunks: Arc::new(chunks) }
     }
 
-    /// The caller has checked the number against the geometry.
+    /// Returns the caller has checked the number against the geometry.
     pub(crate) fn get(&self, peb: Peb) -> &Slot {
         &self.chunks[peb.index() / CHUNK][peb.index() % CHUNK]
     }
 
-    /// The caller has checked the number against the geometry.
+    /// Returns the caller has checked the number against the geometry.
     pub(crate) fn get_mut(&mut self, peb: Peb) -> &mut Slot {
         let chunk = &mut Arc::make_mut(&mut self.chunks)[peb.index() / CHUNK];
         &mut Arc::make_mut(chunk)[peb.index() % CHUNK]
     }
 
-    /// Whether a block is the same in both by construction.
+    /// Returns whether a block is the same in both by construction.
     pub(crate) fn same_chunk(&self, other: &Self, peb: Peb) -> bool {
         let index = peb.index() / CHUNK;
         Arc::ptr_eq(&self.chunks[index], &other.chunks[index])

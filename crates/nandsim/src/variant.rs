@@ -68,7 +68,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Whether a driver stack must recover from it. Out of the model it must refuse or go
+    /// Returns whether a driver stack must recover from it. Out of the model it must refuse or go
     /// read-only; wrong data is never allowed.
     pub fn is_in_model(self) -> bool {
         // Erase pulses reach all pages of a block alike: a block in which pages decide for
@@ -76,7 +76,7 @@ impl Variant {
         self != Self::E2 { scattered: true }
     }
 
-    /// Whether what is read may change from read to read without another write.
+    /// Returns whether what is read may change from read to read without another write.
     pub fn is_unstable(self) -> bool {
         matches!(self, Self::P5 { .. } | Self::E3 | Self::E4 | Self::B1)
     }
@@ -117,7 +117,7 @@ impl Variant {
         fixed.to_owned()
     }
 
-    /// Every variant that applies to an event on a chip, in a fixed order.
+    /// Returns every variant that applies to an event on a chip, in a fixed order.
     pub fn for_event(event: &EventKind, config: &ChipConfig) -> Vec<Self> {
         match event {
             EventKind::Program { data, .. } if data.is_empty() => {
@@ -164,7 +164,7 @@ fn program_variants(len: usize, config: &ChipConfig) -> Vec<Variant> {
     variants
 }
 
-/// The bytes of `len` that arrive before the cut.
+/// Returns the bytes of `len` that arrive before the cut.
 pub(crate) fn prefix_len(prefix: Prefix, len: usize, config: &ChipConfig) -> usize {
     match prefix {
         Prefix::One => 1.min(len),

@@ -7,7 +7,7 @@ use nfs3_server::nfs3_types::nfs3::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The clock of the host.
+/// Returns the clock of the host.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp {
@@ -16,7 +16,7 @@ pub(crate) fn now() -> Timestamp {
     }
 }
 
-/// The status of a refusal.
+/// Returns the status of a refusal.
 pub(crate) fn status(error: &FsError) -> nfsstat3 {
     match error.kind() {
         FsErrorKind::NotFound => nfsstat3::NFS3ERR_NOENT,
@@ -38,7 +38,7 @@ pub(crate) fn status(error: &FsError) -> nfsstat3 {
     }
 }
 
-/// The status of a handle whose inode is gone.
+/// Returns the status of a handle whose inode is gone.
 pub(crate) fn handle_status(error: &FsError) -> nfsstat3 {
     match error.kind() {
         FsErrorKind::NotFound => nfsstat3::NFS3ERR_STALE,
@@ -99,7 +99,7 @@ fn given<
     }
 }
 
-/// The changes a client asks for.
+/// Returns the changes a client asks for.
 pub(crate) fn changes(wanted: &sattr3) -> SetAttr {
     let touch = matches!(wanted.atime, set_atime::SET_TO_SERVER_TIME)
         && matches!(wanted.mtime, set_mtime::SET_TO_SERVER_TIME);

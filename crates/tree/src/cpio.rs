@@ -31,7 +31,7 @@ pub fn read_stream(reader: Box<dyn Read + Send>) -> Result<(SourceTree, Findings
     read_input(Input::from_reader(reader)?)
 }
 
-/// Whether an archive begins like this.
+/// Returns whether an archive begins like this.
 pub(crate) fn is_cpio(head: &[u8]) -> bool {
     Dialect::of(head).is_some()
 }
@@ -123,7 +123,7 @@ impl Fields<'_> {
         })
     }
 
-    /// A field that is narrow enough for 32 bits.
+    /// Returns a field that is narrow enough for 32 bits.
     fn small(&mut self, width: usize, field: &'static str) -> Result<u32, TreeError> {
         Ok(u32::try_from(self.next(width, field)?).expect("8 hexadecimal or 6 octal digits"))
     }

@@ -193,7 +193,8 @@ fn parse_number(field: &[u8], name: &str) -> Result<u32, String> {
     })
 }
 
-/// The directory an entry lies in, and its name there; the root is in itself, without a name.
+/// Returns the directory an entry lies in, and its name there; the root is in itself, without a
+/// name.
 fn parent<'a>(tree: &SourceTree, path: &'a [u8]) -> Option<(NodeId, &'a [u8])> {
     let mut parts: Vec<&[u8]> = path[1..].split(|byte| *byte == b'/').collect();
     let name = parts.pop()?;

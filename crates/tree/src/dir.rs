@@ -150,7 +150,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The entries of a directory in the order of their names.
+    /// Returns the entries of a directory in the order of their names.
     fn directory(&self, path: &Path) -> Result<Vec<Found>, TreeError> {
         let fd = open_directory(path)?;
         let mut names = Vec::new();

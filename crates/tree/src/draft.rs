@@ -70,12 +70,12 @@ pub(crate) struct Draft {
     nodes: Vec<DraftNode>,
 }
 
-/// An empty directory.
+/// Returns an empty directory.
 pub(crate) fn directory(permissions: u32) -> SourceNode {
     SourceNode::new(SourceKind::Directory(BTreeMap::new()), permissions)
 }
 
-/// Whether an extended attribute has a place in an image: access control lists have, other
+/// Returns whether an extended attribute has a place in an image: access control lists have, other
 /// `system.*` attributes have none.
 pub(crate) fn is_kept_xattr(name: &[u8]) -> bool {
     let kept = [&b"user."[..], b"trusted.", b"security."];
@@ -187,7 +187,7 @@ impl Draft {
         Ok(self.name(dir, name, target))
     }
 
-    /// The node at a path.
+    /// Returns the node at a path.
     fn find(&self, path: &[u8]) -> Result<Option<DraftId>, PlaceError> {
         let mut at = Self::ROOT;
         for part in components(path)? {
@@ -244,7 +244,7 @@ impl Draft {
         self.nodes[id.0].node.file_kind() == FileKind::Directory
     }
 
-    /// The source tree of what is reachable (invariants 2 and 3).
+    /// Returns the source tree of what is reachable (invariants 2 and 3).
     pub(crate) fn finish(mut self) -> Result<SourceTree, SourceError> {
         let root = std::mem::replace(&mut self.nodes[0].node, directory(0));
         let mut tree = SourceTree::new(root);

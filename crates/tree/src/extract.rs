@@ -660,7 +660,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A path of the image for people: control characters escaped, `/` for the top.
+/// Returns a path of the image for people: control characters escaped, `/` for the top.
 pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() {
         return "/".to_owned();

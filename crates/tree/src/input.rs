@@ -118,7 +118,7 @@ impl Compression {
         }
     }
 
-    /// The bytes that `packed` stands for.
+    /// Returns the bytes that `packed` stands for.
     fn reader(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         let packed = io::BufReader::with_capacity(CHUNK, packed);
         Ok(match self {
@@ -199,7 +199,7 @@ impl Input {
         Ok(true)
     }
 
-    /// The next `count` bytes (fewer only at the end) without handing them out.
+    /// Returns the next `count` bytes (fewer only at the end) without handing them out.
     pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8], TreeError> {
         if self.buffer.len() - self.start < count {
             self.fill(count)?;
@@ -239,7 +239,7 @@ impl Input {
         self.pos += count as u64;
     }
 
-    /// The next `count` bytes; the caller has bounded them.
+    /// Returns the next `count` bytes; the caller has bounded them.
     pub(crate) fn take(&mut self, count: usize, what: &'static str) -> Result<Vec<u8>, TreeError> {
         let at = self.here();
         let bytes = self.peek(count)?;
@@ -375,13 +375,13 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// A content without holes.
+    /// Returns a content without holes.
     pub(crate) fn whole(extent: Extent) -> Self {
         Self { size: extent.len, pieces: vec![(0, extent)] }
     }
 
-    /// A content of `size` bytes whose parts at `map` (offset, length) lie in `stored` one after
-    /// the other. The map has been checked.
+    /// Returns a content of `size` bytes whose parts at `map` (offset, length) lie in `stored` one
+    /// after the other. The map has been checked.
     pub(crate) fn sparse(size: u64, map: &[(u64, u64)], stored: &Extent) -> Self {
         let mut at = stored.offset;
         let mut pieces = Vec::with_capacity(map.len());

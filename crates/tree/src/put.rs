@@ -122,7 +122,7 @@ impl Put<'_> {
         Ok(ino)
     }
 
-    /// A directory to go on in; anything else of that name is taken away.
+    /// Returns a directory to go on in; anything else of that name is taken away.
     fn existing(&self, dir: Ino, name: &[u8], node: &SourceNode) -> Result<Option<Ino>, TreeError> {
         let ino = match self.fs.lookup(dir, name) {
             Ok(ino) => ino,

@@ -52,7 +52,7 @@ impl FileContexts {
         Ok(Self { rules })
     }
 
-    /// The context of a path that begins with a slash; `None` when there is none for it.
+    /// Returns the context of a path that begins with a slash; `None` when there is none for it.
     pub fn context(&self, path: &[u8], kind: FileKind) -> Option<&[u8]> {
         self.rules.iter().rev().find(|rule| rule.fits(path, kind))?.context.as_deref()
     }
@@ -133,7 +133,7 @@ fn compile(expression: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The beginning that all matches of an expression have, and whether it is all of it.
+/// Returns the beginning that all matches of an expression have, and whether it is all of it.
 fn stem_of(expression: &str) -> (Vec<u8>, bool) {
     let mut stem = Vec::new();
     let mut rest = expression.bytes();
@@ -158,7 +158,7 @@ fn stem_of(expression: &str) -> (Vec<u8>, bool) {
     (stem, true)
 }
 
-/// The stem, unless the expression goes on with an alternative outside parentheses.
+/// Returns the stem, unless the expression goes on with an alternative outside parentheses.
 fn without_alternatives(stem: Vec<u8>, rest: std::str::Bytes<'_>) -> Vec<u8> {
     if rest.into_iter().any(|byte| byte == b'|') { Vec::new() } else { stem }
 }

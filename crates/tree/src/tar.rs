@@ -94,7 +94,7 @@ struct Member {
 }
 
 impl Reader {
-    /// The next header, or `None` at the end of the archive.
+    /// Returns the next header, or `None` at the end of the archive.
     fn header(&mut self) -> Result<Option<Header>, TreeError> {
         let at = self.input.here();
         let bytes = self.input.peek(BLOCK)?;
@@ -154,7 +154,7 @@ impl Reader {
         }
     }
 
-    /// The bytes of a member that only describes others.
+    /// Returns the bytes of a member that only describes others.
     fn metadata(&mut self, size: u64, max: u64, at: Location) -> Result<Vec<u8>, TreeError> {
         if size > max {
             let expected = "not more than a description of a member can need";

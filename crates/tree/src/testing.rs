@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// A PAX record with its length.
+/// Returns a PAX record with its length.
 pub(crate) fn pax_record(text: &str) -> Vec<u8> {
     let rest = text.len() + 2;
     let mut len = rest + 1;

@@ -47,12 +47,12 @@ pub enum HeaderState<T> {
 }
 
 impl<T> HeaderState<T> {
-    /// Whether the state is one of the two bad ones.
+    /// Returns whether the state is one of the two bad ones.
     pub fn is_bad(&self) -> bool {
         matches!(self, Self::Bad | Self::BadUncorrectable)
     }
 
-    /// The header as far as there is one, illegal contents included.
+    /// Returns the header as far as there is one, illegal contents included.
     pub fn usable(self) -> Option<T> {
         match self {
             Self::Ok(header) | Self::Bitflips(header) => Some(header),

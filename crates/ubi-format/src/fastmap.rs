@@ -94,7 +94,7 @@ pub fn fastmap_size(peb_count: u32, leb_size: u32) -> Option<usize> {
     blocks.checked_mul(leb_size as usize)
 }
 
-/// The largest sizes of the user pool and of the pool for moves (spec: ubi 16.4).
+/// Returns the largest sizes of the user pool and of the pool for moves (spec: ubi 16.4).
 pub fn pool_sizes(peb_count: u32) -> (u16, u16) {
     let user = (peb_count / 100 * 5).clamp(8, 256);
     let user = u16::try_from(user).expect("at most 256");
@@ -131,8 +131,8 @@ impl SuperBlock {
 }
 
 impl Fastmap {
-    /// The bytes, zero up to `size`. `None` if they do not fit, or there are too many blocks or
-    /// pool entries.
+    /// Returns the bytes, zero up to `size`. `None` if they do not fit, or there are too many
+    /// blocks or pool entries.
     pub fn encode(&self, size: usize) -> Option<Vec<u8>> {
         let fits = self.blocks.len() <= MAX_BLOCKS
             && [&self.user_pool, &self.wl_pool].iter().all(|pool| pool.pebs.len() <= MAX_POOL);

@@ -31,9 +31,10 @@ pub struct LayoutError {
 const MAX_PEB_SIZE: u32 = 1 << 30;
 
 impl HeaderLayout {
-    /// The layout Linux computes for a device of `peb_size` byte eraseblocks, programmed in units of
-    /// `min_io`, headers in units of `header_unit` (the sub-page), with the volume identifier
-    /// header at `vid_hdr_offset` (default: the first header unit behind the erase-counter header).
+    /// Returns the layout Linux computes for a device of `peb_size` byte eraseblocks, programmed in
+    /// units of `min_io`, headers in units of `header_unit` (the sub-page), with the volume
+    /// identifier header at `vid_hdr_offset` (default: the first header unit behind the
+    /// erase-counter header).
     pub fn new(
         peb_size: u32,
         min_io: u32,
@@ -54,7 +55,7 @@ impl HeaderLayout {
         Self::from_offsets(peb_size, min_io, header_unit, offset, data_offset)
     }
 
-    /// The layout with both offsets as an image states them.
+    /// Returns the layout with both offsets as an image states them.
     pub fn from_offsets(
         peb_size: u32,
         min_io: u32,
@@ -80,12 +81,12 @@ impl HeaderLayout {
         self.peb_size
     }
 
-    /// The smallest unit that can be programmed, in bytes.
+    /// Returns the smallest unit that can be programmed, in bytes.
     pub const fn min_io(&self) -> u32 {
         self.min_io
     }
 
-    /// The unit in which headers are written, in bytes.
+    /// Returns the unit in which headers are written, in bytes.
     pub const fn header_unit(&self) -> u32 {
         self.header_unit
     }
@@ -105,7 +106,8 @@ impl HeaderLayout {
         self.peb_size - self.data_offset
     }
 
-    /// Whether both headers share one header unit: such a device is read-only (spec: ubi 2).
+    /// Returns whether both headers share one header unit: such a device is read-only (spec: ubi
+    /// 2).
     pub const fn headers_share_a_unit(&self) -> bool {
         self.vid_hdr_offset + HEADER_SIZE <= self.header_unit
     }

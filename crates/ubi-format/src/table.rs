@@ -104,7 +104,7 @@ impl Reading {
     }
 }
 
-/// The bytes of a table: one record per slot, without the tail up to the minimum I/O unit.
+/// Returns the bytes of a table: one record per slot, without the tail up to the minimum I/O unit.
 ///
 /// Records with ids beyond the table are left out.
 pub fn encode_table(layout: &HeaderLayout, records: &[(VolumeId, VolumeRecord)]) -> Vec<u8> {

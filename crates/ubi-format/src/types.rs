@@ -10,12 +10,12 @@ use std::fmt;
 pub struct EraseCount(u32);
 
 impl EraseCount {
-    /// The counter, or `None` above the largest legal value.
+    /// Returns the counter, or `None` above the largest legal value.
     pub fn new(count: u64) -> Option<Self> {
         u32::try_from(count).ok().filter(|count| *count <= MAX_ERASE_COUNT).map(Self)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -38,7 +38,7 @@ impl SqNum {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -61,7 +61,7 @@ pub enum VolumeKind {
 }
 
 impl VolumeKind {
-    /// The kind a header or record states, 1 or 2.
+    /// Returns the kind a header or record states, 1 or 2.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Dynamic),
@@ -70,7 +70,7 @@ impl VolumeKind {
         }
     }
 
-    /// The number in headers and records.
+    /// Returns the number in headers and records.
     pub const fn code(self) -> u8 {
         match self {
             Self::Dynamic => 1,
@@ -104,7 +104,7 @@ pub enum Compat {
 }
 
 impl Compat {
-    /// The meaning of the number in a header.
+    /// Returns the meaning of the number in a header.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::None),
@@ -116,7 +116,7 @@ impl Compat {
         }
     }
 
-    /// The number in a header.
+    /// Returns the number in a header.
     pub const fn code(self) -> u8 {
         match self {
             Self::None => 0,
@@ -168,7 +168,7 @@ pub struct VidHeader {
     pub sqnum: SqNum,
 }
 
-/// Whether the id lies in the range of internal volumes.
+/// Returns whether the id lies in the range of internal volumes.
 pub const fn is_internal_volume(volume: VolumeId) -> bool {
     volume.get() >= FIRST_INTERNAL_VOLUME
 }
@@ -185,7 +185,7 @@ impl VolumeName {
         legal.then_some(Self(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -220,12 +220,12 @@ impl VolumeFlags {
     /// Do not check the checksums of the static volume when it is opened.
     pub const SKIP_CHECK: Self = Self(2);
 
-    /// The flags of a record.
+    /// Returns the flags of a record.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The flags as a record has them.
+    /// Returns the flags as a record has them.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -236,7 +236,7 @@ impl VolumeFlags {
         Self(self.0 | other.0)
     }
 
-    /// Whether all flags of `other` are set.
+    /// Returns whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

@@ -159,17 +159,17 @@ impl NodeType {
         Self::Signature,
     ];
 
-    /// The type with this number on flash, or `None` for a number that does not exist.
+    /// Returns the type with this number on flash, or `None` for a number that does not exist.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The name people use for it.
+    /// Returns the name people use for it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Inode => "inode node",

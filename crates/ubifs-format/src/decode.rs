@@ -28,7 +28,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits a superblock sets.
+    /// Returns the limits a superblock sets.
     pub fn of(superblock: &Superblock) -> Self {
         Self {
             leb_size: superblock.leb_size,
@@ -143,12 +143,12 @@ pub fn expect<'a>(
 }
 
 impl<'a> Node<'a> {
-    /// All its bytes, header included.
+    /// Returns all its bytes, header included.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The key of an inode, data or entry node; `None` for other types.
+    /// Returns the key of an inode, data or entry node; `None` for other types.
     pub fn key(&self) -> Option<Key> {
         let keyed = matches!(
             self.header.node_type,
@@ -206,7 +206,7 @@ impl<'a> Node<'a> {
         Ok(key)
     }
 
-    /// An inode node (4.2; 21.5 N3, N4; spec: ubifs-runtime 9.13).
+    /// Returns an inode node (4.2; 21.5 N3, N4; spec: ubifs-runtime 9.13).
     pub fn inode(&self) -> Result<Inode<'a>, FormatError> {
         let (raw, data) = self.split::<raw::InodeNode>(NodeType::Inode)?;
         let key = self.checked_key(raw.key, KeyKind::Inode)?;
@@ -271,7 +271,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A directory entry or extended-attribute entry (4.3; 21.5 N6; spec: ubifs-runtime 16.6).
+    /// Returns a directory entry or extended-attribute entry (4.3; 21.5 N6; spec: ubifs-runtime
+    /// 16.6).
     pub fn dent(&self) -> Result<Dent<'a>, FormatError> {
         let (node_type, kind) = match self.header.node_type {
             NodeType::Xent => (NodeType::Xent, KeyKind::Xent),
@@ -299,7 +300,7 @@ impl<'a> Node<'a> {
         Ok(Dent { key, ino, kind, cookie: raw.cookie.get(), name })
     }
 
-    /// A data node (4.4; 21.5 N8).
+    /// Returns a data node (4.4; 21.5 N8).
     pub fn data(&self) -> Result<Data<'a>, FormatError> {
         let (raw, payload) = self.split::<raw::DataNode>(NodeType::Data)?;
         let key = self.checked_key(raw.key, KeyKind::Data)?;
@@ -318,7 +319,7 @@ impl<'a> Node<'a> {
         Ok(Data { key, size, compression, compr_size, payload })
     }
 
-    /// A truncation node (4.5).
+    /// Returns a truncation node (4.5).
     pub fn truncation(&self) -> Result<Truncation, FormatError> {
         let (raw, _) = self.split::<raw::TruncationNode>(NodeType::Truncation)?;
         let (old_size, new_size) = (raw.old_size.get(), raw.new_size.get());
@@ -345,7 +346,7 @@ impl<'a> Node<'a> {
         Ok(pad_len)
     }
 
-    /// A bud reference (4.7). Its ranges depend on the volume and are the log's business.
+    /// Returns a bud reference (4.7). Its ranges depend on the volume and are the log's business.
     pub fn reference(&self) -> Result<Reference, FormatError> {
         let (raw, _) = self.split::<raw::ReferenceNode>(NodeType::Reference)?;
         Ok(Reference {
@@ -355,13 +356,13 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// A commit start node (4.8).
+    /// Returns a commit start node (4.8).
     pub fn commit_start(&self) -> Result<CommitStart, FormatError> {
         let (raw, _) = self.split::<raw::CommitStartNode>(NodeType::CommitStart)?;
         Ok(CommitStart { cmt_no: raw.cmt_no.get() })
     }
 
-    /// An orphan node (4.10).
+    /// Returns an orphan node (4.10).
     pub fn orphan(&self) -> Result<Orphan, FormatError> {
         let (raw, tail) = self.split::<raw::OrphanNode>(NodeType::Orphan)?;
         let (inos, rest) = tail.as_chunks::<8>();
@@ -374,7 +375,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// An index node; `main_first` and `leb_cnt` bound its branches (9.2).
+    /// Returns an index node; `main_first` and `leb_cnt` bound its branches (9.2).
     pub fn index(
         &self,
         limits: &Limits,
@@ -452,8 +453,8 @@ impl<'a> Node<'a> {
         Err(self.words("branch key", found, "keys in ascending order"))
     }
 
-    /// A superblock, as far as it is needed to find anything (13). What Linux refuses beyond that
-    /// is [`crate::verify::superblock`]'s business.
+    /// Returns a superblock, as far as it is needed to find anything (13). What Linux refuses
+    /// beyond that is [`crate::verify::superblock`]'s business.
     pub fn superblock(&self) -> Result<Superblock, FormatError> {
         let (raw, _) = self.split::<raw::SuperblockNode>(NodeType::Superblock)?;
         let key_hash = KeyHash::from_number(raw.key_hash)
@@ -519,7 +520,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// A master node; its ranges depend on the volume: [`crate::verify::master`] (14).
+    /// Returns a master node; its ranges depend on the volume: [`crate::verify::master`] (14).
     pub fn master(&self) -> Result<Master, FormatError> {
         let (raw, _) = self.split::<raw::MasterNode>(NodeType::Master)?;
         Ok(Master {

@@ -46,7 +46,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// A node that belongs to no group.
+    /// Returns a node that belongs to no group.
     pub const fn single(sqnum: u64) -> Self {
         Self { sqnum, group: group::NONE }
     }

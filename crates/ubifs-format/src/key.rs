@@ -17,7 +17,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are told apart by name.
     pub const fn is_hashed(self) -> bool {
         matches!(self, Self::Dent | Self::Xent)
     }
@@ -43,32 +43,32 @@ impl Key {
         Self { ino, word: ((kind as u32) << 29) | (value & VALUE_MASK) }
     }
 
-    /// The key of an inode.
+    /// Returns the key of an inode.
     pub const fn inode(ino: u32) -> Self {
         Self::new(ino, KeyKind::Inode, 0)
     }
 
-    /// The key of block `block` (below 2^29) of an inode's content.
+    /// Returns the key of block `block` (below 2^29) of an inode's content.
     pub const fn data(ino: u32, block: u32) -> Self {
         Self::new(ino, KeyKind::Data, block)
     }
 
-    /// The key of an entry with this name hash in directory `dir`.
+    /// Returns the key of an entry with this name hash in directory `dir`.
     pub const fn dent(dir: u32, hash: u32) -> Self {
         Self::new(dir, KeyKind::Dent, hash)
     }
 
-    /// The key of an extended attribute of inode `host` with this name hash.
+    /// Returns the key of an extended attribute of inode `host` with this name hash.
     pub const fn xent(host: u32, hash: u32) -> Self {
         Self::new(host, KeyKind::Xent, hash)
     }
 
-    /// The first possible key of inode `ino`.
+    /// Returns the first possible key of inode `ino`.
     pub const fn first_of(ino: u32) -> Self {
         Self { ino, word: 0 }
     }
 
-    /// The last possible key of inode `ino`.
+    /// Returns the last possible key of inode `ino`.
     pub const fn last_of(ino: u32) -> Self {
         Self { ino, word: u32::MAX }
     }
@@ -79,12 +79,12 @@ impl Key {
         Self { ino: (both & 0xFFFF_FFFF) as u32, word: (both >> 32) as u32 }
     }
 
-    /// The 8 bytes on flash.
+    /// Returns the 8 bytes on flash.
     pub fn to_bytes(self) -> [u8; 8] {
         (u64::from(self.word) << 32 | u64::from(self.ino)).to_le_bytes()
     }
 
-    /// The inode (for entries: the directory or host) the key belongs to.
+    /// Returns the inode (for entries: the directory or host) the key belongs to.
     pub const fn ino(self) -> u32 {
         self.ino
     }
@@ -100,17 +100,17 @@ impl Key {
         }
     }
 
-    /// The block number or name hash.
+    /// Returns the block number or name hash.
     pub const fn value(self) -> u32 {
         self.word & VALUE_MASK
     }
 
-    /// Whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are told apart by name.
     pub fn is_hashed(self) -> bool {
         self.kind().is_some_and(KeyKind::is_hashed)
     }
 
-    /// The key before this one in order, or `None` before the first.
+    /// Returns the key before this one in order, or `None` before the first.
     pub fn predecessor(self) -> Option<Self> {
         match self.word.checked_sub(1) {
             Some(word) => Some(Self { word, ..self }),
@@ -118,7 +118,7 @@ impl Key {
         }
     }
 
-    /// The next key in order, or `None` behind the last.
+    /// Returns the next key in order, or `None` behind the last.
     pub fn successor(self) -> Option<Self> {
         match self.word.checked_add(1) {
             Some(word) => Some(Self { word, ..self }),
@@ -158,7 +158,7 @@ pub enum KeyHash {
 }
 
 impl KeyHash {
-    /// The function with this number on flash.
+    /// Returns the function with this number on flash.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::R5),
@@ -167,7 +167,7 @@ impl KeyHash {
         }
     }
 
-    /// The 29-bit hash of a name as stored, never 0, 1 or 2.
+    /// Returns the 29-bit hash of a name as stored, never 0, 1 or 2.
     pub fn hash(self, name: &[u8]) -> u32 {
         let full = match self {
             Self::R5 => name.iter().fold(0_u32, |hash, byte| {

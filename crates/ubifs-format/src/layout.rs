@@ -87,7 +87,7 @@ pub struct LayoutOptions {
 }
 
 impl LayoutOptions {
-    /// The defaults for a volume of this shape.
+    /// Returns the defaults for a volume of this shape.
     pub const fn new(leb_size: u32, min_io: u32, max_leb_cnt: u32) -> Self {
         Self {
             leb_size,
@@ -149,7 +149,7 @@ impl Layout {
         Leb::new(LOG_FIRST + self.log_lebs + self.lpt_lebs + self.orph_lebs)
     }
 
-    /// The LPT geometry for a main area that has `main_lebs` LEBs now.
+    /// Returns the LPT geometry for a main area that has `main_lebs` LEBs now.
     pub fn lpt(&self, main_lebs: u32) -> LptGeometry {
         LptGeometry::new(LptInputs {
             leb_size: self.leb_size,
@@ -345,7 +345,7 @@ fn check_shape(options: &LayoutOptions) -> Result<(u32, u32), LayoutError> {
     Ok((unit, leb_size))
 }
 
-/// The default size of the journal (17.2 step 1).
+/// Returns the default size of the journal (17.2 step 1).
 fn default_journal(options: &LayoutOptions) -> u64 {
     let leb_size = u64::from(options.leb_size);
     let areas = options.orph_lebs.saturating_add(options.log_lebs.unwrap_or(2));

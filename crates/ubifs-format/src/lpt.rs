@@ -120,7 +120,7 @@ impl LptGeometry {
         }
     }
 
-    /// Whether every node and table fits a LEB.
+    /// Returns whether every node and table fits a LEB.
     pub fn fits(&self) -> bool {
         let leb_size = u64::from(self.inputs.leb_size);
         let lsave = if self.inputs.big { self.lsave_size } else { 0 };
@@ -151,13 +151,14 @@ impl LptGeometry {
         size + (full + 1) * per_leb + last
     }
 
-    /// How many inner nodes there are at each level, from the one above the leaves to the root.
+    /// Returns how many inner nodes there are at each level, from the one above the leaves to the
+    /// root.
     pub fn nnodes_per_level(&self) -> impl Iterator<Item = u32> {
         level_counts(self.pnode_cnt, self.height)
     }
 
-    /// The number of the `index`-th inner node of `level` (1 is just above the leaves; the root's
-    /// is [`LptGeometry::height`]), spec: ubifs-format 11.6.
+    /// Returns the number of the `index`-th inner node of `level` (1 is just above the leaves; the
+    /// root's is [`LptGeometry::height`]), spec: ubifs-format 11.6.
     pub fn nnode_number(&self, level: u32, index: u32) -> u32 {
         let depth = self.height.saturating_sub(level).min(MAX_HEIGHT - 1);
         let mut number = 1 << (2 * depth);

@@ -20,7 +20,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compressor with this number.
+    /// Returns the compressor with this number.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             0 => Some(Self::None),
@@ -31,12 +31,12 @@ impl Compression {
         }
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u16 {
         self as u16
     }
 
-    /// The name used in mount options.
+    /// Returns the name used in mount options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -68,7 +68,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Regular),
@@ -82,7 +82,7 @@ impl EntryKind {
         }
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -150,22 +150,23 @@ pub struct Inode<'a> {
 }
 
 impl Inode<'_> {
-    /// Whether it holds the value of an extended attribute.
+    /// Returns whether it holds the value of an extended attribute.
     pub const fn is_xattr(&self) -> bool {
         self.flags & inode_flags::XATTR != 0
     }
 
-    /// Whether content or names are encrypted.
+    /// Returns whether content or names are encrypted.
     pub const fn is_encrypted(&self) -> bool {
         self.flags & inode_flags::ENCRYPTED != 0
     }
 
-    /// The file type bits of the mode.
+    /// Returns the file type bits of the mode.
     pub const fn file_type(&self) -> u32 {
         self.mode & file_type::MASK
     }
 
-    /// The device number as (major, minor), for inodes with 4 or 8 bytes of inline data (6.5).
+    /// Returns the device number as (major, minor), for inodes with 4 or 8 bytes of inline data
+    /// (6.5).
     pub fn device(&self) -> Option<(u32, u32)> {
         let low: [u8; 4] = match self.data.len() {
             4 | 8 => self.data.first_chunk().copied()?,
@@ -176,7 +177,7 @@ impl Inode<'_> {
     }
 }
 
-/// A device number in the encoding of both widths (6.5).
+/// Returns a device number in the encoding of both widths (6.5).
 pub const fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12)
 }
@@ -354,7 +355,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Whether a flag of [`sb_flags`] is set.
+    /// Returns whether a flag of [`sb_flags`] is set.
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
@@ -364,8 +365,8 @@ impl Superblock {
         if self.has(sb_flags::AUTHENTICATION) { hash_len(self.hash_algo).unwrap_or(0) } else { 0 }
     }
 
-    /// The superblock as a mount sees it on a volume of `volume_lebs` LEBs: the file system takes
-    /// what it may of a larger volume (spec: ubifs-runtime 5.1 step 5).
+    /// Returns the superblock as a mount sees it on a volume of `volume_lebs` LEBs: the file system
+    /// takes what it may of a larger volume (spec: ubifs-runtime 5.1 step 5).
     #[must_use]
     pub fn grown(&self, volume_lebs: u32) -> Self {
         let mut grown = self.clone();
@@ -413,7 +414,7 @@ impl Superblock {
         self.main_lebs() as u64 * self.leb_size as u64
     }
 
-    /// Whether the LEB is in the main area.
+    /// Returns whether the LEB is in the main area.
     pub const fn is_main(&self, leb: u32) -> bool {
         leb >= self.main_first() && leb < self.leb_cnt
     }
@@ -496,7 +497,7 @@ pub struct Master {
 }
 
 impl Master {
-    /// Whether a flag of [`crate::constants::master_flags`] is set.
+    /// Returns whether a flag of [`crate::constants::master_flags`] is set.
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }

@@ -90,8 +90,9 @@ impl<'a> Scanner<'a> {
         Ok(Some(node))
     }
 
-    /// The error a strict scan ends with: anything but a clean end at a multiple of `min_io` with
-    /// erased flash behind it (spec: ubifs-runtime 3.9). To be asked when the scan has stopped.
+    /// Returns the error a strict scan ends with: anything but a clean end at a multiple of
+    /// `min_io` with erased flash behind it (spec: ubifs-runtime 3.9). To be asked when the scan
+    /// has stopped.
     pub fn strict_error(&self, min_io: u32) -> Option<FormatError> {
         let at = Location::Leb(self.leb, self.offset);
         let garbage = |found| FormatError::Magic { at, found };
@@ -112,8 +113,9 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether the damage at which the scan stopped is what a power cut leaves: nothing but erased
-    /// flash behind the write unit it lies in (spec: ubifs-runtime 17.2). True for a clean end.
+    /// Returns whether the damage at which the scan stopped is what a power cut leaves: nothing but
+    /// erased flash behind the write unit it lies in (spec: ubifs-runtime 17.2). True for a clean
+    /// end.
     pub fn is_torn(&self, max_write: u32) -> bool {
         let erased_from = |from: u64| {
             let from = checked_align_up(from, max_write.max(1).into()).unwrap_or(u64::MAX);

@@ -105,8 +105,8 @@ fn names(dir: &Path, rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// A name whose R5 hash (spec: ubifs-format 5.2) does not depend on `choice`: `BA` and `AL` add the
-/// same to it.
+/// Returns a name whose R5 hash (spec: ubifs-format 5.2) does not depend on `choice`: `BA` and `AL`
+/// add the same to it.
 fn colliding_name(group: u64, choice: u64) -> String {
     let blocks = (0..4).map(|bit| if choice >> bit & 1 == 0 { "BA" } else { "AL" });
     format!("group{group}-{}", blocks.collect::<String>())

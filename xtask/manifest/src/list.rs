@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Room for the names of an inode's extended attributes, as much as Linux returns at most.
 const NAMES_MAX: usize = 64 << 10;
 
-/// The lines of everything below `top`, without following symbolic links.
+/// Returns the lines of everything below `top`, without following symbolic links.
 pub(crate) fn list(top: &Path) -> io::Result<Vec<ManifestLine>> {
     let mut manifest = Manifest::default();
     let mut pending: Vec<(PathBuf, Vec<u8>)> = vec![(top.to_path_buf(), Vec::new())];

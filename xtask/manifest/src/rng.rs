@@ -17,12 +17,12 @@ impl Rng {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`, which is above zero.
+    /// Returns a number below `bound`, which is above zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// An index into a list of `len` > 0 entries.
+    /// Returns an index into a list of `len` > 0 entries.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("it is below a usize")
     }
@@ -32,7 +32,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// A number below `max` in which small ones are as likely as large ones.
+    /// Returns a number below `max` in which small ones are as likely as large ones.
     pub(crate) fn skewed(&mut self, max: u64) -> u64 {
         let bits = self.below(u64::from(max.max(1).ilog2()) + 1);
         self.below(2 << bits).min(max)

@@ -168,7 +168,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
 
 const TIME: u32 = 1_000_000_000;
 
-/// An image as a file system leaves it that has been in use.
+/// Returns an image as a file system leaves it that has been in use.
 fn history() -> Vec<u8> {
     let mut image = Vec::new();
     encode::cleanmarker(ByteOrder::Little, 12, &mut image);
@@ -259,7 +259,7 @@ fn history() -> Vec<u8> {
     image
 }
 
-/// The peer reader, from PyPI, in an environment of its own.
+/// Returns the peer reader, from PyPI, in an environment of its own.
 fn jefferson(root: &Path) -> Result<PathBuf> {
     let venv = root.join("target/tools/jefferson");
     let program = venv.join("bin/jefferson");

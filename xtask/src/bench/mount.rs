@@ -36,7 +36,7 @@ impl Mounted {
         Ok(Self { dir: dir.to_owned(), process })
     }
 
-    /// The most memory it had so far, in bytes.
+    /// Returns the most memory it had so far, in bytes.
     fn peak_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -162,7 +162,7 @@ impl Bench {
         self.add(Row { what, ours, peer, unit: "", ratio, wanted, met: ratio <= wanted });
     }
 
-    /// The entries as an archive.
+    /// Returns the entries as an archive.
     fn archive(&self, entries: &[Entry]) -> Result<PathBuf> {
         let (dir, archive) = (self.path("part"), self.path("part.tar"));
         super::remove(&dir)?;

@@ -88,7 +88,7 @@ pub(super) fn load(dir: &Path, entries: &mut Vec<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// A chip of 512 MiB with one volume.
+/// Returns a chip of 512 MiB with one volume.
 fn device() -> Result<UbiDevice> {
     let geometry = Geometry::new(MediumKind::Nand, 128 << 10, BLOCKS, 2048, 512, 64)?;
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?));

@@ -59,7 +59,7 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// The document for the command built for `target`, its time that of the commit.
+/// Returns the document for the command built for `target`, its time that of the commit.
 pub(super) fn document(target: &str) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

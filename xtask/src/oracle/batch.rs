@@ -73,7 +73,7 @@ impl Batch {
         self.report.elapsed.as_secs_f64()
     }
 
-    /// The directory of a case that ended well; otherwise what it printed last.
+    /// Returns the directory of a case that ended well; otherwise what it printed last.
     pub(crate) fn case_dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.job.path().join(name);
         let output = fs::read(dir.join("output")).unwrap_or_default();

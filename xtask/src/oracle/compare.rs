@@ -32,7 +32,7 @@ pub(crate) fn differences(expected: &str, found: &str, ignore: Ignore) -> Vec<St
     differences
 }
 
-/// The first few differences in one line, for a message.
+/// Returns the first few differences in one line, for a message.
 pub(crate) fn summary(differences: &[String]) -> String {
     let shown: Vec<String> = differences.iter().take(5).map(|text| shortened(text)).collect();
     format!("{} paths differ: {}", differences.len(), shown.join("; "))

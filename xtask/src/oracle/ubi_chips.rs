@@ -125,7 +125,7 @@ fn judge(dir: &Path) -> Result<()> {
     views::compare(&views::of_linux(&dir.join("linux"))?, &ours)
 }
 
-/// The image of a chip that our command formatted, wore and cut.
+/// Returns the image of a chip that our command formatted, wore and cut.
 fn make(case: &Case, paths: &Paths, dir: &Path) -> Result<PathBuf> {
     let maker = Maker { ours: &paths.ours, dir };
     maker.command(&[&["chip", "new", "chip", "--force"], case.chip.new].concat())?;

@@ -116,7 +116,7 @@ fn batch_case(case: &Case, paths: &Paths, sources: &Sources, dir: &Path) -> Resu
     Ok(BatchCase { name: case.name.to_owned(), script, variables, files })
 }
 
-/// The image that our command built, and changed.
+/// Returns the image that our command built, and changed.
 fn make(case: &Case, ours: &Path, sources: &Sources, dir: &Path) -> Result<PathBuf> {
     let chip = &CHIPS[case.chip];
     let layout = format!(

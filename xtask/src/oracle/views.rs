@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The view that `ubi_view` of the guest left in a directory.
+/// Returns the view that `ubi_view` of the guest left in a directory.
 pub(crate) fn of_linux(dir: &Path) -> Result<String> {
     let lines = fs::read_to_string(dir.join("lines"))?;
     let mut view = String::new();
@@ -46,7 +46,7 @@ pub(crate) fn compare(linux: &str, ours: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lines, and the highest erase counter taken out of them.
+/// Returns the lines, and the highest erase counter taken out of them.
 fn split(view: &str) -> (BTreeSet<&str>, Option<u32>) {
     let mut max = None;
     let mut lines = BTreeSet::new();

@@ -12,7 +12,7 @@ pub(crate) fn names() -> Vec<String> {
     images().map(|(image, _)| format!("we-read/{image}")).collect()
 }
 
-/// All images with the part of a target that names the volume in them.
+/// Returns all images with the part of a target that names the volume in them.
 fn images() -> impl Iterator<Item = (String, &'static str)> {
     let ubi = linux_writes::image_names().into_iter().map(|image| (image, ":data"));
     ubi.chain(jffs2_writes::image_names().into_iter().map(|image| (image, "")))

@@ -29,7 +29,7 @@ pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent<'_>) -> Re
     Ok(Score::passed("day", kind, 5, unit))
 }
 
-/// The tree that is moved around: this repository's sources.
+/// Returns the tree that is moved around: this repository's sources.
 fn sources(is_full: bool) -> Vec<&'static str> {
     if is_full { vec!["crates", "docs", "xtask", "fuzz"] } else { vec!["docs", "crates/fuse"] }
 }

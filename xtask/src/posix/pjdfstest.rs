@@ -156,7 +156,7 @@ fn part(
     Ok((passed.with_context(|| summary.to_owned())?, u32::try_from(failed.len())?))
 }
 
-/// The names of the tests that failed.
+/// Returns the names of the tests that failed.
 fn failed(log: &str) -> BTreeSet<&str> {
     let name = |line| str::strip_suffix(line, "FAILED").map(str::trim);
     log.lines().filter_map(|line: &str| name(line.trim_end())).collect()

@@ -30,7 +30,7 @@ impl Score {
     }
 }
 
-/// All of them, for people.
+/// Returns all of them, for people.
 pub(super) fn table(scores: &[Score]) -> String {
     let mut table = format!(
         "{:<10} {:<6} {:>6} {:>6} {:>8}  {}\n",

@@ -125,7 +125,7 @@ const ROWS: [Row; 14] = [
     },
 ];
 
-/// All steps of the short or the full form.
+/// Returns all steps of the short or the full form.
 pub(super) fn steps(is_full: bool) -> Result<Vec<Step>> {
     let target = repository().join("target").join(if is_full { "release" } else { "debug" });
     let text = |name: &str| {

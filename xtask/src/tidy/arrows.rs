@@ -84,7 +84,7 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// All wrong arrows of the workspace, in words.
+/// Returns all wrong arrows of the workspace, in words.
 pub(crate) fn check() -> Result<Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

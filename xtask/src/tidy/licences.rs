@@ -55,7 +55,7 @@ struct Package {
 /// Where packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// All faults, in words.
+/// Returns all faults, in words.
 pub(super) fn check() -> Result<Vec<String>> {
     let text = fs::read_to_string(repository().join("deny.toml"))?;
     let policy: Policy = toml::from_str(&text).context("deny.toml")?;
@@ -88,8 +88,8 @@ fn fault(policy: &Policy, package: &Package) -> Option<String> {
     (!is_good).then(|| format!("{name}: {declared} is not allowed"))
 }
 
-/// Whether an SPDX expression can be satisfied; a slash is an old form of OR. Parentheses hold one
-/// choice each in everything that is published: `(MIT OR Apache-2.0) AND Unicode-3.0`.
+/// Returns whether an SPDX expression can be satisfied; a slash is an old form of OR. Parentheses
+/// hold one choice each in everything that is published: `(MIT OR Apache-2.0) AND Unicode-3.0`.
 fn is_satisfied(expression: &str, is_allowed: &dyn Fn(&str) -> bool) -> bool {
     let mut depth = 0;
     let mut start = 0;

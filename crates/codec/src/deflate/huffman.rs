@@ -40,7 +40,7 @@ pub(super) fn lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) {
     }
 }
 
-/// How many leaves, sorted by frequency, are at each depth of their tree.
+/// Returns how many leaves, sorted by frequency, are at each depth of their tree.
 fn depths(leaves: &[u32]) -> [u32; DEPTHS] {
     let mut weights = [0; SYMBOLS];
     let mut parents = [0_u16; SYMBOLS];

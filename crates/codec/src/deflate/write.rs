@@ -120,7 +120,7 @@ struct Codes {
 }
 
 impl Codes {
-    /// The fixed codes (RFC 1951, 3.2.6).
+    /// Returns the fixed codes (RFC 1951, 3.2.6).
     const fn fixed() -> Self {
         let mut literals = [8; SYMBOLS];
         let mut symbol = 144;
@@ -131,7 +131,7 @@ impl Codes {
         Self { literals, distances: [5; 32] }
     }
 
-    /// The best codes for these frequencies.
+    /// Returns the best codes for these frequencies.
     fn dynamic(frequencies: &mut Frequencies) -> Self {
         let mut codes = Self { literals: [0; SYMBOLS], distances: [0; 32] };
         frequencies.literals[END] = 1;

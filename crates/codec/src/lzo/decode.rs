@@ -70,7 +70,7 @@ const MATCHES: [Match; 256] = {
 };
 
 impl Match {
-    /// The distance, and the number of trailing literals.
+    /// Returns the distance, and the number of trailing literals.
     #[inline(always)]
     fn operands(self, word: u64) -> (usize, usize) {
         let distance = (word >> self.distance_shift) as u16 & self.distance_mask;
@@ -182,7 +182,7 @@ impl Decoder<'_> {
         self.trailing_literals(trailing).map(Some)
     }
 
-    /// The literals that the first byte of a stream may announce.
+    /// Returns the literals that the first byte of a stream may announce.
     fn first_literals(&mut self) -> Result<After, LzoError> {
         let first = usize::from(self.input[0]);
         if first <= 17 {
@@ -207,8 +207,8 @@ impl Decoder<'_> {
         Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }
 
-    /// A length field; 0 stands for `all_ones` and an extension made of zero bytes, 255 each, and
-    /// one other byte.
+    /// Returns a length field; 0 stands for `all_ones` and an extension made of zero bytes, 255
+    /// each, and one other byte.
     #[inline(always)]
     fn extended(&mut self, field: usize, all_ones: usize) -> Result<usize, LzoError> {
         if field != 0 {

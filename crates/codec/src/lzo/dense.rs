@@ -53,7 +53,7 @@ pub(crate) struct Dense<const DEEP: bool> {
 }
 
 impl<const DEEP: bool> Dense<DEEP> {
-    /// An encoder with empty tables.
+    /// Creates an encoder with empty tables.
     pub(crate) fn new() -> Self {
         Self { text: Text::new(), finder: Finder::new(), cost: zeroed(), choices: zeroed() }
     }

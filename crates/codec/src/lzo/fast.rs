@@ -35,7 +35,7 @@ pub(crate) struct Fast {
 }
 
 impl Fast {
-    /// An encoder with an empty table.
+    /// Creates an encoder with an empty table.
     pub(crate) fn new() -> Self {
         Self { text: Text::new(), last: zeroed() }
     }
@@ -69,7 +69,7 @@ impl Fast {
         writer.end();
     }
 
-    /// The last position with the same four bytes as `at`, which is entered.
+    /// Returns the last position with the same four bytes as `at`, which is entered.
     #[inline(always)]
     fn look(&mut self, at: u16) -> Option<u16> {
         let word = self.text.load8(at) as u32;

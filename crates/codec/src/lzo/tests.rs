@@ -166,7 +166,7 @@ fn extended(
     }
 }
 
-/// The grammar once more, one byte at a time and without care for speed.
+/// Returns the grammar once more, one byte at a time and without care for speed.
 fn simple(stream: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut at, mut literals) = (Vec::new(), 0, 0);
     let mut next = || {

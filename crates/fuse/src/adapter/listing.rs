@@ -53,7 +53,7 @@ impl Interest {
         self.0.store(Self::DIRECTORIES, Ordering::Relaxed);
     }
 
-    /// Whether to tell the attributes; counts a directory where a listing `begins`.
+    /// Returns whether to tell the attributes; counts a directory where a listing `begins`.
     pub(super) fn in_attributes(&self, begins: bool) -> bool {
         let left = self.0.load(Ordering::Relaxed);
         if begins {
@@ -64,7 +64,7 @@ impl Interest {
 }
 
 impl Adapter {
-    /// The next entries behind `offset`, none at the end.
+    /// Returns the next entries behind `offset`, none at the end.
     pub(super) fn entries(&self, dir: INodeNo, offset: u64) -> Result<Vec<Listed>, Fault> {
         let dir = self.ino(dir);
         let mut listed = Vec::with_capacity(BATCH);
@@ -90,8 +90,9 @@ impl Adapter {
         Listed { node, kind, name, offset, ino }
     }
 
-    /// The attributes of an entry, which counts as an answer that names its inode. Nothing of `.` and
-    /// `..`, which the kernel knows, and of what cannot be read: whoever asks for it will be told.
+    /// Returns the attributes of an entry, which counts as an answer that names its inode. Nothing
+    /// of `.` and `..`, which the kernel knows, and of what cannot be read: whoever asks for it
+    /// will be told.
     pub(super) fn known(&self, listed: &Listed) -> Option<FileAttr> {
         if listed.offset <= DOTS {
             return None;

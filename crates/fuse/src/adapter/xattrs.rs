@@ -38,7 +38,7 @@ impl Adapter {
         Ok(list.shown(&self.manner.ids).encode())
     }
 
-    /// The names, each with a NUL behind it; `trusted.` ones for root only.
+    /// Returns the names, each with a NUL behind it; `trusted.` ones for root only.
     pub(super) fn xattr_names(&self, request: &Request, node: INodeNo) -> Result<Vec<u8>, Fault> {
         let mut list = Vec::new();
         for name in self.served.reading().list_xattrs(self.ino(node))? {

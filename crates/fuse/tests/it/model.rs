@@ -89,7 +89,7 @@ fn a_file_without_a_name_gets_one_or_goes() {
     assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "nobody knows");
 }
 
-/// Whether `count` comes down to `wanted`: the kernel forgets a moment later.
+/// Returns whether `count` comes down to `wanted`: the kernel forgets a moment later.
 fn falls_to(wanted: usize, count: impl Fn() -> usize) -> bool {
     (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -195,7 +195,7 @@ fn extended_attributes_are_kept() {
     assert_eq!(model.xattr(ino, b"user.a").unwrap_err().kind(), FsErrorKind::NoAttribute);
 }
 
-/// A list with a named user, as setxattr(2) takes it.
+/// Returns a list with a named user, as setxattr(2) takes it.
 fn list_with_user(user: u32, permissions: u16, mask: u16) -> Vec<u8> {
     let entries = [
         (1, 6, u32::MAX),

@@ -174,7 +174,7 @@ fn load_checkpoint(
     Ok(None)
 }
 
-/// A unit of this kind, number and predecessor; `None` if it is anything else.
+/// Returns a unit of this kind, number and predecessor; `None` if it is anything else.
 fn decode(
     layout: &Layout,
     magic: u32,

@@ -28,7 +28,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout for a new flash on a disk of `size` bytes.
+    /// Returns the layout for a new flash on a disk of `size` bytes.
     pub(super) fn for_disk(size: u64, peb_size: u32, unit: u32) -> Result<Self, BlockError> {
         let shape = |found: String, expected| BlockError::Shape { found, expected };
         let fits = unit.is_power_of_two() && peb_size.is_power_of_two();
@@ -112,13 +112,13 @@ impl Layout {
         self.data_start + u64::from(slot) * u64::from(self.peb_size)
     }
 
-    /// The flash's shape.
+    /// Returns the flash's shape.
     pub(super) fn geometry(&self) -> Result<Geometry, BlockError> {
         let (peb, count, unit) = (self.peb_size, self.peb_count, self.unit);
         Ok(Geometry::new(MediumKind::Nand, peb, count, unit, unit, 0)?)
     }
 
-    /// The bytes of a superblock.
+    /// Returns the bytes of a superblock.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; META];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -139,7 +139,7 @@ impl Layout {
         bytes
     }
 
-    /// The layout that a superblock tells; it lies on a disk of `size` bytes.
+    /// Returns the layout that a superblock tells; it lies on a disk of `size` bytes.
     pub(super) fn decode(bytes: &[u8], size: u64) -> Result<Self, BlockError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(BlockError::NoSuperblock);
@@ -181,7 +181,7 @@ impl Layout {
     }
 }
 
-/// A little-endian number; the slice has four bytes.
+/// Returns a little-endian number; the slice has four bytes.
 pub(super) fn le32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
@@ -193,7 +193,7 @@ pub(super) fn seal(unit: &mut [u8]) -> u32 {
     crc
 }
 
-/// Whether the checksum of a unit of metadata is right.
+/// Returns whether the checksum of a unit of metadata is right.
 pub(super) fn is_sealed(unit: &[u8]) -> bool {
     unit.len() == META && crc32(&unit[..META - 4]) == le32(&unit[META - 4..])
 }

@@ -23,7 +23,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether a unit is written; all others read as 0xFF.
+    /// Returns whether a unit is written; all others read as 0xFF.
     pub(super) fn is_written(&self, unit: u32) -> bool {
         let word = self.written.get((unit / 32) as usize).copied().unwrap_or(0);
         word & (1 << (unit % 32)) != 0
@@ -103,7 +103,7 @@ impl Map {
         Some(entry)
     }
 
-    /// All that are not simply erased.
+    /// Returns all that are not simply erased.
     pub(super) fn used(&self) -> impl Iterator<Item = (Peb, &Entry)> {
         let all = (0..).map(Peb::new).zip(&self.entries);
         all.filter(|(_, entry)| !entry.is_default())
@@ -137,12 +137,12 @@ impl Map {
         Ok(())
     }
 
-    /// How many slots could be taken now.
+    /// Returns how many slots could be taken now.
     pub(super) fn free_slots(&self) -> usize {
         self.free.len()
     }
 
-    /// A slot for an eraseblock without one.
+    /// Returns a slot for an eraseblock without one.
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         self.free.pop_front()
     }
@@ -157,7 +157,7 @@ impl Map {
         self.dirty.iter().copied().collect()
     }
 
-    /// The commit is done; answers the slots that are free from now on.
+    /// Returns the commit is done; answers the slots that are free from now on.
     pub(super) fn committed(&mut self) -> Vec<u32> {
         self.dirty.clear();
         let freed = std::mem::take(&mut self.given_up);

@@ -55,7 +55,7 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// The bytes after the power went.
+    /// Returns the bytes after the power went.
     fn after_cut(&self, keep: Keep) -> Vec<u8> {
         let sectors = self.lock();
         let mut bytes = sectors.durable.clone();

@@ -19,7 +19,7 @@ struct Piece<'a> {
 }
 
 impl<B: Backing> BlockDevice<B> {
-    /// The eraseblock of an address on the device, and the offset in it.
+    /// Returns the eraseblock of an address on the device, and the offset in it.
     fn split(&self, addr: u64) -> (Peb, u32) {
         let size = u64::from(self.layout.peb_size);
         let part = |value| u32::try_from(value).expect("the address was checked");
@@ -250,7 +250,7 @@ pub(super) fn in_flight<T: Sync>(jobs: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
-/// Whether two ranges have a byte in common.
+/// Returns whether two ranges have a byte in common.
 pub(super) fn overlap(ranges: &[(u64, &[u8])]) -> bool {
     let mut spans: Vec<(u64, u64)> =
         ranges.iter().map(|(addr, data)| (*addr, addr + data.len() as u64)).collect();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct BlockVolume<B: Backing = HostDisk>(Arc<BlockDevice<B>>);
 
 impl<B: Backing> BlockVolume<B> {
-    /// The volume; LEB n is eraseblock n.
+    /// Returns the volume; LEB n is eraseblock n.
     pub fn new(device: Arc<BlockDevice<B>>) -> Self {
         Self(device)
     }

@@ -38,7 +38,7 @@ pub struct Bch {
 }
 
 impl Bch {
-    /// The code for steps of 512 bytes (GF(2^13)) or 1024 bytes (GF(2^14)), 1 to 16 bits.
+    /// Returns the code for steps of 512 bytes (GF(2^13)) or 1024 bytes (GF(2^14)), 1 to 16 bits.
     pub fn new(step: usize, strength: u16) -> Result<Self, BchError> {
         let field_degree = match step {
             512 => 13,
@@ -143,7 +143,7 @@ impl Bch {
         u16::try_from(wrong.len()).ok()
     }
 
-    /// The difference polynomial at the powers 1 to 2t of the generator.
+    /// Returns the difference polynomial at the powers 1 to 2t of the generator.
     fn syndromes(&self, difference: &[u8]) -> Vec<u16> {
         let count = 2 * usize::from(self.strength);
         let mut syndromes = vec![0; count];
@@ -195,7 +195,8 @@ impl Bch {
         fits.then_some(current)
     }
 
-    /// The error positions, if the locator has as many roots inside the code word as its degree.
+    /// Returns the error positions, if the locator has as many roots inside the code word as its
+    /// degree.
     fn roots(&self, locator: &[u16]) -> Option<Vec<u32>> {
         let field = &self.field;
         let bits = self.step_bits + self.degree;
@@ -226,8 +227,8 @@ impl Bch {
     }
 }
 
-/// The generator polynomial, lowest coefficient first: the least common multiple of the minimal
-/// polynomials of the odd powers 1, 3, ..., 2t - 1.
+/// Returns the generator polynomial, lowest coefficient first: the least common multiple of the
+/// minimal polynomials of the odd powers 1, 3, ..., 2t - 1.
 fn generator(field: &Field, strength: u32) -> Vec<bool> {
     let mut product = vec![true];
     let mut covered = std::collections::BTreeSet::new();

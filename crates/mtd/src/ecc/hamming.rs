@@ -10,7 +10,7 @@ impl Hamming {
     /// ECC bytes a step.
     pub const ECC_BYTES: usize = 3;
 
-    /// The code for steps of 256 or 512 bytes; `None` for any other size.
+    /// Returns the code for steps of 256 or 512 bytes; `None` for any other size.
     pub fn new(step: usize) -> Option<Self> {
         matches!(step, 256 | 512).then_some(Self { step })
     }
@@ -20,7 +20,7 @@ impl Hamming {
         self.step
     }
 
-    /// The ECC of a step. Bytes beyond the step are not looked at; missing ones count as 0.
+    /// Returns the ECC of a step. Bytes beyond the step are not looked at; missing ones count as 0.
     pub fn encode(self, data: &[u8]) -> [u8; 3] {
         let (mut all, mut rows) = (0_u64, 0_u32);
         let words = data[..data.len().min(self.step)].chunks(8);

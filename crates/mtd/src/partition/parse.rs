@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         if self.take(word) { Ok(()) } else { self.fail(expected) }
     }
 
-    /// The id may hold colons: it ends at the last one before the first `(` of the spec.
+    /// Returns the id may hold colons: it ends at the last one before the first `(` of the spec.
     fn device(&mut self) -> Result<DeviceParts, PartitionError> {
         let rest = self.rest();
         let head = rest.split([';', '(']).next().unwrap_or_default();
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// A C integer (decimal, octal, hexadecimal) with an optional suffix.
+    /// Returns a C integer (decimal, octal, hexadecimal) with an optional suffix.
     fn number(&mut self) -> Result<u64, PartitionError> {
         let rest = self.rest();
         let (digits, radix) = match rest.as_bytes() {

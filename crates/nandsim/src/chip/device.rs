@@ -27,7 +27,7 @@ impl Chip {
         Ok(())
     }
 
-    /// The page at a byte address that has been checked, and the column in it.
+    /// Returns the page at a byte address that has been checked, and the column in it.
     fn locate(&self, addr: u64) -> (Peb, u32, u32) {
         let peb_size = u64::from(self.config.geometry.peb_size());
         let number = u32::try_from(addr / peb_size).unwrap_or(u32::MAX);

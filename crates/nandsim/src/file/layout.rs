@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// The error for a file that is something else.
+/// Returns the error for a file that is something else.
 pub(super) fn not_a_chip() -> ChipFileError {
     ChipFileError::Header { at: 0, field: "file size", found: 0, expected: "a chip file header" }
 }

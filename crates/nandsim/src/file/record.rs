@@ -39,7 +39,7 @@ pub(super) fn encode(sequence: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The payload's length, if the head may be that of a record in `area` bytes.
+/// Returns the payload's length, if the head may be that of a record in `area` bytes.
 pub(super) fn payload_len(head: &[u8; HEAD_SIZE], area: u64) -> Option<usize> {
     let mut input = Input(head);
     let sequence = input.u64()?;

@@ -180,7 +180,7 @@ impl State {
         self.note_marker(write)
     }
 
-    /// The page as it was, when a fault of it has to be carried over.
+    /// Returns the page as it was, when a fault of it has to be carried over.
     fn cells_under_flips(&self, write: &PageWrite) -> Result<Option<Vec<u8>>, MtdError> {
         if self.page_fault(write.peb, write.page).is_none() {
             return Ok(None);

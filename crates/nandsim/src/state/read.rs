@@ -170,7 +170,7 @@ impl State {
         *reads > good
     }
 
-    /// The wrong bits an unstable page shows in this read.
+    /// Returns the wrong bits an unstable page shows in this read.
     fn unstable_flips(&mut self, range: PageRange) -> Vec<u32> {
         let unstable = |fault: &crate::overlay::PageFault| fault.unstable.is_some();
         if !self.page_fault(range.peb, range.page).is_some_and(unstable) {

@@ -14,7 +14,7 @@ use eraseblock_mtd::MtdError;
 const BILLION: u128 = 1_000_000_000;
 
 impl State {
-    /// The age of the chip, in events.
+    /// Returns the age of the chip, in events.
     pub(crate) fn time(&self) -> u64 {
         self.events.saturating_add(self.idle)
     }
@@ -32,8 +32,8 @@ impl State {
         self.plan.retention.filter(|_| self.config.is_nand())
     }
 
-    /// The bits of a page that have leaked, in the codewords from `from` to before `end` and in the
-    /// out-of-band bytes if `end` is in them, ascending.
+    /// Returns the bits of a page that have leaked, in the codewords from `from` to before `end`
+    /// and in the out-of-band bytes if `end` is in them, ascending.
     pub(super) fn leaked_bits(
         &self,
         peb: Peb,
@@ -74,8 +74,8 @@ impl State {
     }
 }
 
-/// The cleared bits of `cells` that have leaked. In equal times equally many cells are hit, one
-/// after the other, always in the same order; some hold a 1 anyhow, some were hit before.
+/// Returns the cleared bits of `cells` that have leaked. In equal times equally many cells are hit,
+/// one after the other, always in the same order; some hold a 1 anyhow, some were hit before.
 fn leaks(cells: &[u8], mut rng: Rng, rate: u64, age: u64) -> Vec<u32> {
     let bits = u32::try_from(cells.len() * 8).unwrap_or(u32::MAX);
     // When the first cell is hit differs from group to group.

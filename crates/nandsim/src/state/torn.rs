@@ -98,7 +98,7 @@ impl State {
         held[start..end].copy_from_slice(&new[start..end]);
     }
 
-    /// The codewords the data touches, as a byte range of the page.
+    /// Returns the codewords the data touches, as a byte range of the page.
     fn touched_bytes(&self, write: &PageWrite) -> (usize, usize) {
         let step = self.config.ecc_step() as usize;
         let start = write.column as usize;
@@ -106,7 +106,7 @@ impl State {
         (start / step * step, end.next_multiple_of(step).min(self.config.page as usize))
     }
 
-    /// The codewords the data touches, one bit each; all of the page when there is no data.
+    /// Returns the codewords the data touches, one bit each; all of the page when there is no data.
     fn touched_steps(&self, write: &PageWrite) -> u64 {
         let step = self.config.ecc_step() as usize;
         let (start, end) = self.touched_bytes(write);

@@ -13,7 +13,7 @@ fn leaking(config: ChipConfig) -> Chip {
     chip
 }
 
-/// The time until a page reads with a corrected bit, and until it is lost.
+/// Returns the time until a page reads with a corrected bit, and until it is lost.
 fn life(chip: &Chip, page: u64) -> (u32, u32) {
     let (mut corrected, mut most) = (None, 0);
     for time in 0..1000 {

@@ -7,7 +7,7 @@ use eraseblock_nandsim::*;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// A chip cut with `variant` in the second page program, powered on again.
+/// Returns a chip cut with `variant` in the second page program, powered on again.
 fn cut_program(config: ChipConfig, variant: Variant, seed: u64) -> Chip {
     let page = config.page() as usize;
     let chip = Chip::new(config);

@@ -174,12 +174,12 @@ impl Dir {
         })
     }
 
-    /// The attributes of this directory itself.
+    /// Returns the attributes of this directory itself.
     pub(super) fn this(&self) -> Handle<'_> {
         Handle::Open(self.0.as_fd())
     }
 
-    /// The attributes of an entry that cannot be opened: a link, device, fifo or socket.
+    /// Returns the attributes of an entry that cannot be opened: a link, device, fifo or socket.
     pub(super) fn entry<'a>(&'a self, name: &'a Name) -> Handle<'a> {
         Handle::Entry(self, name)
     }

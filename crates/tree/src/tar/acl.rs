@@ -7,7 +7,7 @@ use eraseblock_vfs::rules::acl::{
 };
 use std::collections::BTreeMap;
 
-/// The attribute that a record with this key stands for.
+/// Returns the attribute that a record with this key stands for.
 pub(super) fn attribute_of(key: &[u8]) -> Option<&'static [u8]> {
     match key {
         b"SCHILY.acl.access" => Some(ACCESS),
@@ -40,7 +40,7 @@ impl Names {
     }
 }
 
-/// The value of the attribute `name`; `None` if the mode says as much.
+/// Returns the value of the attribute `name`; `None` if the mode says as much.
 ///
 /// Fails, with the reason, on text that is no list, and on users and groups by a name that `names`
 /// does not have: GNU tar stores no numbers.

@@ -77,7 +77,7 @@ impl Header {
         })
     }
 
-    /// Whether a block has a header's checksum.
+    /// Returns whether a block has a header's checksum.
     pub(crate) fn is_header(block: &[u8]) -> bool {
         <&[u8; BLOCK]>::try_from(block).is_ok_and(|block| check_sum(block, Location::Whole).is_ok())
     }
@@ -104,13 +104,13 @@ fn check_sum(block: &[u8; BLOCK], at: Location) -> Result<(), TreeError> {
     Err(TreeError::Checksum { at, what: "tar header", stored, computed })
 }
 
-/// A field up to its NUL.
+/// Returns a field up to its NUL.
 pub(crate) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A number field: octal digits between spaces and NULs, or GNU's base 256 (first bit set, two's
-/// complement). An empty field is 0.
+/// Returns a number field: octal digits between spaces and NULs, or GNU's base 256 (first bit set,
+/// two's complement). An empty field is 0.
 pub(crate) fn number(field: &[u8], name: &'static str, at: Location) -> Result<i64, TreeError> {
     let wrong = || TreeError::Field {
         at,

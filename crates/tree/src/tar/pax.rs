@@ -165,7 +165,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((&record[..equals], &record[equals + 1..], &bytes[len..]))
 }
 
-/// A decimal number below 2^63.
+/// Returns a decimal number below 2^63.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

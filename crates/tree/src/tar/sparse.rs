@@ -19,8 +19,8 @@ pub(super) struct Map {
     pub(super) pieces: Vec<(u64, u64)>,
 }
 
-/// The map of a member, or `None` if it is an ordinary one. Passes over a map that lies in the
-/// content.
+/// Returns the map of a member, or `None` if it is an ordinary one. Passes over a map that lies in
+/// the content.
 pub(super) fn map(member: &Member, input: &mut Input) -> Result<Option<Map>, TreeError> {
     let sparse = &member.pax.sparse;
     let at = member.at;

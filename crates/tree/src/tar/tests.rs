@@ -10,7 +10,7 @@ fn read_bytes(bytes: &[u8]) -> Result<(SourceTree, Findings), TreeError> {
     read_stream(Box::new(Cursor::new(bytes.to_vec())))
 }
 
-/// A header block with a right checksum.
+/// Returns a header block with a right checksum.
 fn raw(name: &str, flag: u8, size: &[u8], link: &str) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -32,7 +32,7 @@ fn seal(block: &mut [u8]) {
     block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
 }
 
-/// A member with content and padding.
+/// Returns a member with content and padding.
 fn member(name: &str, flag: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = raw(name, flag, format!("{:011o}", content.len()).as_bytes(), "");
     bytes.extend_from_slice(content);
@@ -104,7 +104,7 @@ fn gnu_tar_in_all_formats() {
     assert_eq!(listing(&got, true), listing(&tree.unwrap().0, true));
 }
 
-/// The attributes of a file that stands alone in the root.
+/// Returns the attributes of a file that stands alone in the root.
 fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = tree.entries(NodeId::ROOT);
     let (_, id) = entries.find(|(entry, _)| *entry == name.as_bytes()).unwrap();

@@ -24,7 +24,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// The header, with a PAX header in front of it if one is needed.
+    /// Returns the header, with a PAX header in front of it if one is needed.
     pub(super) fn encode(mut self) -> Vec<u8> {
         self.add_records();
         let mut bytes = Vec::new();

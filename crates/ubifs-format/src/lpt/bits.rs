@@ -10,7 +10,7 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
-    /// An empty row with room for `capacity` bytes.
+    /// Creates an empty row with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: Vec::with_capacity(capacity), ..Self::default() }
     }
@@ -27,7 +27,7 @@ impl BitWriter {
         }
     }
 
-    /// The bytes; unused high bits of the last one are 0.
+    /// Returns the bytes; unused high bits of the last one are 0.
     pub fn finish(mut self) -> Vec<u8> {
         if self.pending_bits > 0 {
             self.bytes.push(self.pending as u8);
@@ -49,7 +49,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// The next `bits` (at most 32), or `None` when fewer are left.
+    /// Returns the next `bits` (at most 32), or `None` when fewer are left.
     pub fn take(&mut self, bits: u32) -> Option<u32> {
         let first = self.position / 8;
         let shift = self.position % 8;

@@ -67,7 +67,7 @@ pub fn build(geometry: &LptGeometry, props: &[LebProps], main_first: Leb) -> Opt
     Some(FreshLpt { lebs: area.finish(), root, ltab, lsave, head })
 }
 
-/// The first LEBs of the main area, then the very first again: all of them exist.
+/// Returns the first LEBs of the main area, then the very first again: all of them exist.
 fn save_table(geometry: &LptGeometry, main_lebs: usize, main_first: Leb) -> SaveTable {
     let numbers = (0..geometry.inputs.lsave_cnt).map(|slot| {
         let offset = if (slot as usize) < main_lebs { slot } else { 0 };

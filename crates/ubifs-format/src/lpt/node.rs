@@ -94,7 +94,7 @@ pub struct LebProps {
 }
 
 impl LebProps {
-    /// An erased LEB of `leb_size` bytes.
+    /// Creates an erased LEB of `leb_size` bytes.
     pub const fn empty(leb_size: u32) -> Self {
         Self { free: leb_size, dirty: 0, index: false }
     }
@@ -208,7 +208,7 @@ impl<'a> Opened<'a> {
 }
 
 impl Pnode {
-    /// The node's bytes. Values are within the limits of [`Pnode::unpack`].
+    /// Returns the node's bytes. Values are within the limits of [`Pnode::unpack`].
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::Pnode, geometry.pnode_size as usize);
         if geometry.inputs.big {
@@ -249,7 +249,7 @@ impl Pnode {
 }
 
 impl Nnode {
-    /// The node's bytes.
+    /// Returns the node's bytes.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::Nnode, geometry.nnode_size as usize);
         if geometry.inputs.big {
@@ -298,7 +298,7 @@ impl Nnode {
 }
 
 impl SpaceTable {
-    /// The table's bytes; it has one row per LPT LEB.
+    /// Returns the table's bytes; it has one row per LPT LEB.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::SpaceTable, geometry.ltab_size as usize);
         for (free, dirty) in &self.lebs {
@@ -323,7 +323,7 @@ impl SpaceTable {
 }
 
 impl SaveTable {
-    /// The table's bytes; it has `lsave_cnt` entries.
+    /// Returns the table's bytes; it has `lsave_cnt` entries.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::SaveTable, geometry.lsave_size as usize);
         for leb in &self.lebs {

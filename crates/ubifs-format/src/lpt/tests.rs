@@ -8,7 +8,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
 }
 
-/// The worked image of the specification's section 19, at its size of 13 LEBs.
+/// Returns the worked image of the specification's section 19, at its size of 13 LEBs.
 fn worked() -> LptGeometry {
     LptGeometry::new(LptInputs {
         leb_size: 15360,

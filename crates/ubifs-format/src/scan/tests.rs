@@ -16,7 +16,8 @@ fn sealed(node_type: u8, len: usize, group: u8) -> Vec<u8> {
     node
 }
 
-/// A LEB with the given parts one behind the other, each padded to 8 with zeros, then erased.
+/// Returns a LEB with the given parts one behind the other, each padded to 8 with zeros, then
+/// erased.
 fn leb(parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {

@@ -84,7 +84,7 @@ fn score(kind: Kind, everything: &str, remounting: &str) -> Result<Score> {
     Ok(Score { excluded: u32::try_from(failed.len())?, remarks, ..score })
 }
 
-/// A number of the summary.
+/// Returns a number of the summary.
 fn count(log: &str, what: &str) -> Result<u32> {
     let summary = log.lines().find_map(|line| line.strip_prefix("Summary: ")).unwrap_or_default();
     let number = |part: &str| part.strip_suffix(what)?.trim().parse().ok();
