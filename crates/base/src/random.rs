@@ -1,5 +1,5 @@
-//! A small seeded generator. The core makes no randomness of its own: simulations, campaigns and
-//! tests pass a seed in, and the same seed gives the same numbers everywhere.
+//! A small seeded generator. The core generates no randomness of its own: simulations, campaigns
+//! and tests pass a seed, and the same seed gives the same numbers everywhere.
 
 /// The SplitMix64 sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,18 +20,18 @@ impl SplitMix64 {
         word ^ (word >> 31)
     }
 
-    /// Returns a number below `bound`, which is above zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
 
-    /// Returns an index into a list of `len` > 0 entries.
+    /// Returns an index into a list of `len` entries; `len` must not be zero.
     #[allow(clippy::cast_possible_truncation)] // it is below a usize
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// Returns a byte; every second one is a value at which rules tend to break: 0, 255, or a small
+    /// Returns a byte. Every second one has a value that often breaks rules: 0, 255, or a small
     /// number.
     pub fn interesting_byte(&mut self) -> u8 {
         let [byte, choice, ..] = self.next_u64().to_le_bytes();

@@ -45,7 +45,7 @@ pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
     zerocopy::transmute!(raw)
 }
 
-/// Returns a header of either kind with another version in it.
+/// Replaces the version of a header of either kind and updates its checksum.
 pub fn with_version(
     mut header: [u8; HEADER_SIZE as usize],
     version: u8,

@@ -1,4 +1,4 @@
-//! The checked types: what a header or record means, with native integers.
+//! The checked types: the meaning of a header or record, with native integers.
 
 use crate::constants::{FIRST_INTERNAL_VOLUME, MAX_ERASE_COUNT, MAX_NAME};
 use eraseblock_base::{Leb, VolumeId};
@@ -33,7 +33,7 @@ impl fmt::Display for EraseCount {
 pub struct SqNum(u64);
 
 impl SqNum {
-    /// Makes the number.
+    /// Creates a sequence number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -50,18 +50,18 @@ impl fmt::Display for SqNum {
     }
 }
 
-/// What a volume holds.
+/// The kind of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeKind {
-    /// LEBs written and erased at will.
+    /// LEBs are written and erased individually.
     Dynamic,
-    /// A blob written as a whole, every LEB with a checksum.
+    /// Content is written as a whole; every LEB has a checksum.
     Static,
 }
 
 impl VolumeKind {
-    /// Returns the kind a header or record states, 1 or 2.
+    /// Returns the kind for the number in a header or record, 1 or 2.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Dynamic),
@@ -70,7 +70,7 @@ impl VolumeKind {
         }
     }
 
-    /// Returns the number in headers and records.
+    /// Returns the number used in headers and records.
     pub const fn code(self) -> u8 {
         match self {
             Self::Dynamic => 1,
@@ -88,7 +88,7 @@ impl fmt::Display for VolumeKind {
     }
 }
 
-/// What to do with an internal volume one does not know (spec: ubi 6.2).
+/// The handling of an unknown internal volume (spec: ubi 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compat {
     /// 0: a user volume.
@@ -133,32 +133,33 @@ impl Compat {
 pub struct EcHeader {
     /// How often the block was erased.
     pub erase_count: EraseCount,
-    /// Where the volume identifier header starts.
+    /// Offset of the volume identifier header.
     pub vid_hdr_offset: u32,
-    /// Where the data area starts.
+    /// Offset of the data area.
     pub data_offset: u32,
-    /// Number of the image the block belongs to; 0 fits all.
+    /// Number of the image the block belongs to; 0 matches every image.
     pub image_seq: u32,
-    /// Nothing after this block belongs to the device (spec: ubi 4.1).
+    /// Whether blocks after this one do not belong to the device (spec: ubi 4.1).
     pub end_mark: bool,
 }
 
 /// A checked volume identifier header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VidHeader {
-    /// What the volume holds.
+    /// The kind of the volume.
     pub kind: VolumeKind,
-    /// Whether `data_size` and `data_crc` judge this block against an older one of the same LEB.
+    /// Whether `data_size` and `data_crc` decide between this block and an older one of the same
+    /// LEB.
     pub copy_flag: bool,
-    /// What to do if the volume is unknown.
+    /// The handling of the volume if it is unknown.
     pub compat: Compat,
     /// The volume.
     pub volume: VolumeId,
     /// The LEB of the volume.
     pub leb: Leb,
-    /// Bytes `data_crc` covers.
+    /// Bytes covered by `data_crc`.
     pub data_size: u32,
-    /// LEBs the data of a static volume occupies; 0 in dynamic volumes.
+    /// Number of LEBs occupied by the data of a static volume; 0 for dynamic volumes.
     pub used_lebs: u32,
     /// Unused bytes at the end of each LEB.
     pub data_pad: u32,
@@ -178,7 +179,7 @@ pub const fn is_internal_volume(volume: VolumeId) -> bool {
 pub struct VolumeName(Vec<u8>);
 
 impl VolumeName {
-    /// Takes the bytes if they are a legal name.
+    /// Creates a name from bytes, or returns `None` if they are not a legal name.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         let legal = (1..=MAX_NAME).contains(&bytes.len()) && !bytes.contains(&0);
@@ -215,22 +216,22 @@ impl serde::Serialize for VolumeName {
 pub struct VolumeFlags(u8);
 
 impl VolumeFlags {
-    /// Grow the volume over all free space at the next attach.
+    /// Grow the volume into all free space at the next attach.
     pub const AUTORESIZE: Self = Self(1);
     /// Do not check the checksums of the static volume when it is opened.
     pub const SKIP_CHECK: Self = Self(2);
 
-    /// Returns the flags of a record.
+    /// Creates flags from the bits of a record.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Returns the flags as a record has them.
+    /// Returns the bits for a record.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -251,9 +252,9 @@ pub struct VolumeRecord {
     pub alignment: u32,
     /// Unused bytes at the end of each LEB: LEB size modulo alignment.
     pub data_pad: u32,
-    /// What the volume holds.
+    /// The kind of the volume.
     pub kind: VolumeKind,
-    /// Whether an update was begun and not finished.
+    /// Whether an update was started and not finished.
     pub upd_marker: bool,
     /// The name.
     pub name: VolumeName,
