@@ -1,11 +1,10 @@
-//! Access control lists: JFFS2's short form and the form of Linux's extended attributes
-//! (spec: jffs2 10).
+//! ACLs: JFFS2's short form and the form of Linux's xattrs (spec: jffs2 10).
 
 use crate::order::ByteOrder;
 
-/// Version of the stored form.
+/// The version of the stored form.
 const STORED_VERSION: u32 = 1;
-/// Version of the form of extended attributes.
+/// The version of the xattr form.
 const WIRE_VERSION: u32 = 2;
 /// The identifier of entries that have none.
 const NO_ID: u32 = u32::MAX;
@@ -19,7 +18,8 @@ fn has_id(tag: u16) -> Option<bool> {
     }
 }
 
-/// Returns the value of `system.posix_acl_*` from its stored form; `None` when that is not an ACL.
+/// Converts the stored form to the value of `system.posix_acl_*`; returns `None` if it is not an
+/// ACL.
 pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     let (version, mut rest) = stored.split_at_checked(4)?;
     if order.u32_at(version, 0) != STORED_VERSION {
@@ -43,7 +43,7 @@ pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
-/// Returns the stored form of a value of `system.posix_acl_*`; `None` when that is not an ACL.
+/// Converts a value of `system.posix_acl_*` to the stored form; returns `None` if it is not an ACL.
 pub fn from_wire(order: ByteOrder, wire: &[u8]) -> Option<Vec<u8>> {
     const LE: ByteOrder = ByteOrder::Little;
     let (version, rest) = wire.split_at_checked(4)?;

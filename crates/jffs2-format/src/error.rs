@@ -1,12 +1,12 @@
-//! Bytes that are not what they should be.
+//! Errors of decoding.
 
 use eraseblock_base::{ErrorClass, Location};
 
-/// Bytes that are not the node they should be.
+/// Bytes that are not the expected node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// No node starts here.
+    /// The bytes are not the start of a node.
     #[error("{at}: no node: magic is {found:#06x}, expected 0x1985")]
     Magic {
         /// Where.
@@ -19,7 +19,7 @@ pub enum FormatError {
     Short {
         /// Where.
         at: Location,
-        /// What was to be read.
+        /// The structure to be read.
         what: &'static str,
         /// Bytes there are.
         found: u64,
@@ -55,8 +55,8 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// How the error is to be answered. A torn write is a node with a wrong CRC, so nothing tells
-    /// it from other damage.
+    /// Returns the class, which decides how to react. A torn write is a node with a wrong CRC, so
+    /// it cannot be distinguished from other damage.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Corruption
     }

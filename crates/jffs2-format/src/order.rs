@@ -3,7 +3,7 @@
 use eraseblock_base::crc::crc32_continue;
 use std::fmt;
 
-/// Returns the CRC of JFFS2: initial value 0, no inversion (spec: jffs2 3).
+/// Returns the CRC used by JFFS2: initial value 0, no inversion (spec: jffs2 3).
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc32_continue(0, bytes)
 }
@@ -19,7 +19,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// Both, the frequent one first.
+    /// Both, the more frequent one first.
     pub const ALL: [Self; 2] = [Self::Little, Self::Big];
 
     /// Returns the 16 bits at `offset`, 0 beyond the end.
@@ -56,7 +56,7 @@ impl ByteOrder {
         }
     }
 
-    /// Returns a device number from the payload of a device node: 2 or 4 bytes (spec: jffs2 6).
+    /// Returns the device number in the payload of a device node, 2 or 4 bytes (spec: jffs2 6).
     pub fn device(self, payload: &[u8]) -> Option<(u32, u32)> {
         match payload.len() {
             2 => {
@@ -71,7 +71,7 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the payload of a device node: 2 bytes where they are enough; `None` for numbers
+    /// Returns the payload of a device node: 2 bytes if possible, otherwise 4; `None` for numbers
     /// beyond 12 bits of major and 20 bits of minor.
     pub fn device_bytes(self, major: u32, minor: u32) -> Option<Vec<u8>> {
         match (major, minor) {

@@ -1,4 +1,4 @@
-//! A reader of valid DEFLATE streams that only looks at the distances (RFC 1951).
+//! A reader of valid DEFLATE streams that evaluates only the distances (RFC 1951).
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
