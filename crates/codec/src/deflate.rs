@@ -81,7 +81,7 @@ impl Token {
         Self((len << 16) | distance as u32)
     }
 
-    /// Bytes matched; 0 for a literal.
+    /// Returns the number of bytes matched; 0 for a literal.
     #[inline(always)]
     const fn len(self) -> u32 {
         self.0 >> 16

@@ -45,7 +45,7 @@ pub enum CodecError {
     /// Bytes follow the compressed stream.
     #[error("{count} bytes after the end of the stream")]
     BytesAfterEnd {
-        /// How many.
+        /// The number.
         count: usize,
     },
     /// The block is too large for the compressor.
@@ -114,7 +114,7 @@ pub enum LzoError {
     /// Bytes follow the end marker.
     #[error("{count} bytes after the end marker")]
     BytesAfterEnd {
-        /// How many.
+        /// The number.
         count: usize,
     },
     /// The stream ended before the data was complete.

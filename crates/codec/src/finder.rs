@@ -43,7 +43,7 @@ impl Match {
         Self((len << 16) | !distance as u32)
     }
 
-    /// Bytes that match; 0 if there is no match.
+    /// Returns the number of bytes that match; 0 if there is no match.
     #[inline(always)]
     pub(crate) const fn len(self) -> u32 {
         self.0 >> 16

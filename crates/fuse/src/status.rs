@@ -37,12 +37,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }

@@ -226,17 +226,19 @@ impl ChipConfig {
         self.part
     }
 
-    /// Bytes programmed by one event: the page of a NAND, the program buffer of a NOR.
+    /// Returns the number of bytes programmed by one event: the page of a NAND, the program buffer
+    /// of a NOR.
     pub fn page(&self) -> u32 {
         self.page
     }
 
-    /// Bits correctable in a codeword of [`Self::ecc_step`] bytes (0 on NOR).
+    /// Returns the number of bits correctable in a codeword of [`Self::ecc_step`] bytes (0 on NOR).
     pub fn ecc_bits(&self) -> u16 {
         self.ecc_bits
     }
 
-    /// Bytes in a codeword: 512, less on smaller pages, more where a page would have over 64.
+    /// Returns the number of bytes in a codeword: 512, less on smaller pages, more where a page
+    /// would have over 64.
     pub fn ecc_step(&self) -> u32 {
         512.max(self.page / 64).min(self.page)
     }
@@ -254,7 +256,7 @@ impl ChipConfig {
         self.geometry.oob_size()
     }
 
-    /// Bytes of a page with its out-of-band bytes.
+    /// Returns the number of bytes of a page with its out-of-band bytes.
     pub(crate) fn stride(&self) -> usize {
         (self.page + self.oob()) as usize
     }

@@ -60,7 +60,7 @@ impl Slot {
         meta.copied().unwrap_or_default()
     }
 
-    /// Pages stored: one more than the highest programmed one.
+    /// Returns the number of pages stored: one more than the highest programmed one.
     pub(crate) fn page_count(&self) -> u32 {
         let pages = self.block.as_ref().map_or(0, |block| block.pages.len());
         u32::try_from(pages).unwrap_or(u32::MAX)

@@ -40,7 +40,7 @@ pub enum Variant {
     },
     /// Program: as before, with a few bits of one codeword cleared.
     P6 {
-        /// How many.
+        /// The number.
         zero_bits: u16,
     },
     /// Program: the data is complete, the out-of-band bytes (and with them the ECC) are missing.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a key is for; the number is the one in bits 31-29 of its second word.
+/// The kind of a key; the number is the one in bits 31-29 of its second word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum KeyKind {
@@ -12,12 +12,12 @@ pub enum KeyKind {
     Data = 1,
     /// A directory entry.
     Dent = 2,
-    /// An extended-attribute entry.
+    /// An xattr entry.
     Xent = 3,
 }
 
 impl KeyKind {
-    /// Returns whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are distinguished by name.
     pub const fn is_hashed(self) -> bool {
         matches!(self, Self::Dent | Self::Xent)
     }
@@ -26,7 +26,7 @@ impl KeyKind {
 /// The value bits of a key's second word: hash or block number.
 pub const VALUE_MASK: u32 = 0x1FFF_FFFF;
 
-/// A simple key, 64 bits, ordered as the index orders it.
+/// A simple key, 64 bits, ordered as in the index.
 ///
 /// Every bit pattern is a key on flash; [`Key::kind`] says whether its type exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +58,7 @@ impl Key {
         Self::new(dir, KeyKind::Dent, hash)
     }
 
-    /// Returns the key of an extended attribute of inode `host` with this name hash.
+    /// Returns the key of an xattr of inode `host` with this name hash.
     pub const fn xent(host: u32, hash: u32) -> Self {
         Self::new(host, KeyKind::Xent, hash)
     }
@@ -73,7 +73,7 @@ impl Key {
         Self { ino, word: u32::MAX }
     }
 
-    /// Reads the first 8 of a key's bytes on flash.
+    /// Reads the first 8 bytes of a key on flash.
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         let both = u64::from_le_bytes(bytes);
         Self { ino: (both & 0xFFFF_FFFF) as u32, word: (both >> 32) as u32 }
@@ -89,7 +89,7 @@ impl Key {
         self.ino
     }
 
-    /// What the key is for, or `None` for a type that does not exist.
+    /// Returns the kind of the key, or `None` for a type that does not exist.
     pub const fn kind(self) -> Option<KeyKind> {
         match self.word >> 29 {
             0 => Some(KeyKind::Inode),
@@ -105,7 +105,7 @@ impl Key {
         self.word & VALUE_MASK
     }
 
-    /// Returns whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are distinguished by name.
     pub fn is_hashed(self) -> bool {
         self.kind().is_some_and(KeyKind::is_hashed)
     }
@@ -118,7 +118,7 @@ impl Key {
         }
     }
 
-    /// Returns the next key in order, or `None` behind the last.
+    /// Returns the next key in order, or `None` after the last.
     pub fn successor(self) -> Option<Self> {
         match self.word.checked_add(1) {
             Some(word) => Some(Self { word, ..self }),
@@ -146,14 +146,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// How names are hashed; the number is the superblock's `key_hash`.
+/// The hash function of names; the number is the superblock's `key_hash`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum KeyHash {
-    /// The hash every ordinary image uses.
+    /// The hash of all ordinary images.
     #[default]
     R5 = 0,
-    /// The first four bytes; for tests of collisions.
+    /// The first four bytes, for tests of collisions.
     Test = 1,
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A disk: offsets and lengths are whole sectors. What was written before a flush may reach the
 /// medium in any order, or not at all when the power goes.
 pub trait Backing: Send + Sync + Debug {
-    /// Bytes there are.
+    /// Bytes available.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf`.
@@ -67,7 +67,7 @@ impl HostDisk {
         Ok(Self { file, discards: AtomicBool::new(true) })
     }
 
-    /// Bytes of a logical sector: the least that a block device writes.
+    /// Returns the number of bytes of a logical sector: the least that a block device writes.
     pub fn sector(&self) -> u32 {
         let device = self.file.metadata().ok().filter(|m| m.file_type().is_block_device());
         let Some(device) = device.map(|m| m.rdev()) else { return 512 };

@@ -75,12 +75,12 @@ impl Layout {
         layout
     }
 
-    /// Bytes of the bits of an eraseblock.
+    /// Returns the number of bytes of the bits of an eraseblock.
     pub(super) fn bitmap_len(&self) -> usize {
         (self.peb_size / self.unit).div_ceil(32) as usize * 4
     }
 
-    /// Bytes of an entry of the map.
+    /// Returns the number of bytes of an entry of the map.
     pub(super) fn entry_len(&self) -> usize {
         12 + self.bitmap_len()
     }

@@ -1,4 +1,4 @@
-//! Decoding: the vectors of the specification, and what is refused.
+//! Decoding: the vectors of the specification, and invalid nodes.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn decode(node: &[u8]) -> Node<'_> {
     super::node(node, &LIMITS, AT).unwrap()
 }
 
-/// Makes the CRC of a patched node right again.
+/// Updates the CRC of a patched node.
 fn seal(mut node: Vec<u8>) -> Vec<u8> {
     let crc = crc32(&node[8..]);
     node[4..8].copy_from_slice(&crc.to_le_bytes());

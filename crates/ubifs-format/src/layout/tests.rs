@@ -87,8 +87,8 @@ fn dead_and_dark_space_follow_the_watermarks() {
     assert_eq!(layout.dead_and_dark(&index), (0, 0));
 }
 
-/// What mkfs.ubifs 2.1.5 chose: (min_io, LEB size, LEBs, fanout, orphan LEBs, reserved), log LEBs
-/// asked for, (max_bud_bytes, log LEBs, LPT LEBs, rp_size, big model).
+/// Choices of mkfs.ubifs 2.1.5: (min_io, LEB size, LEBs, fanout, orphan LEBs, reserved), requested
+/// log LEBs, (max_bud_bytes, log LEBs, LPT LEBs, rp_size, big model).
 type Chosen = ([u32; 6], Option<u32>, [u64; 5]);
 
 const CHOSEN: [Chosen; 12] = [
