@@ -1,4 +1,4 @@
-//! What a device node is, and what sysfs says about it (spec: mtd-nand 3.4, ubi 18.4).
+//! The kind of a device node, and its properties in sysfs (spec: mtd-nand 3.4, ubi 18.4).
 
 use crate::error::HostError;
 use rustix::fs::{major, minor};
@@ -7,12 +7,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What stands behind a path.
+/// The kind of file or device at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeKind {
     /// `/dev/mtdX`.
     Mtd,
-    /// `/dev/ubiX`: a UBI device, whose volumes have nodes of their own.
+    /// `/dev/ubiX`: a UBI device, whose volumes have their own nodes.
     UbiDevice,
     /// `/dev/ubiX_Y`.
     UbiVolume,
@@ -23,7 +23,11 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Looks at a path; `None` if it is no device node.
+    /// Determines the kind of a path; `None` if it is not a device node.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path or sysfs cannot be read.
     pub fn of(path: &Path) -> Result<Option<Self>, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         if metadata.file_type().is_block_device() {
@@ -46,8 +50,12 @@ fn char_dir(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/char/{}:{}", major(device), minor(device)))
 }
 
-/// Returns the node of a volume of the UBI device at `path`, named by its name or number; the only
-/// volume if none is named. The error lists what there is.
+/// Returns the node of a volume of the UBI device at `path`, named by its name or number, or the
+/// only volume if none is named.
+///
+/// # Errors
+///
+/// Fails if no volume matches; the error lists the existing ones.
 pub fn ubi_volume_node(path: &Path, volume: Option<&[u8]>) -> Result<PathBuf, HostError> {
     let sysfs = Sysfs::of(path)?;
     let device = sysfs.name()?;
@@ -91,7 +99,7 @@ pub(crate) struct Sysfs {
 }
 
 impl Sysfs {
-    /// Of the character device at `path`.
+    /// Returns the directory of the character device at `path`.
     pub(crate) fn of(path: &Path) -> Result<Self, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         let dir = char_dir(metadata.rdev());
@@ -103,7 +111,7 @@ impl Sysfs {
         Self { dir, node: node.to_owned() }
     }
 
-    /// Of the device this one belongs to: a volume's UBI device.
+    /// Returns the directory of the parent: for a volume, its UBI device.
     pub(crate) fn parent(&self) -> Self {
         Self::at(self.dir.parent().unwrap_or(&self.dir).to_owned(), &self.node)
     }
