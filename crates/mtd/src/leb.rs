@@ -33,26 +33,55 @@ pub trait LebDevice: Send + Sync + Debug {
     fn is_read_only(&self) -> bool;
 
     /// Reads `buf.len()` bytes; an unmapped LEB reads as 0xFF.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the transfer fails. Uncorrectable bits are not an error but part of the outcome.
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError>;
 
     /// Returns whether the LEB is mapped to a physical eraseblock.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the state cannot be read.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError>;
 
     /// Appends `data` to a LEB: `offset` and length are multiples of the minimum I/O unit, and
     /// `[offset, offset + data.len())` is erased.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the range is not aligned, if the volume is read-only, or if the device fails.
     fn write(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError>;
 
     /// Replaces the content of the LEB by `data` (a multiple of the minimum I/O unit) followed by
     /// erased bytes. After a power cut the LEB holds the old or the new content, never a mixture.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the length is not aligned, if the volume is read-only, or if the device fails; the
+    /// LEB then has the old content.
     fn change(&self, leb: Leb, data: &[u8]) -> Result<(), MtdError>;
 
     /// Maps an unmapped LEB to an erased block; afterwards the old content cannot reappear.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the volume is read-only or the device fails.
     fn map(&self, leb: Leb) -> Result<(), MtdError>;
 
     /// Unmaps the LEB, which then reads as 0xFF. After a power cut its old content may reappear.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the volume is read-only or the device fails.
     fn unmap(&self, leb: Leb) -> Result<(), MtdError>;
 
     /// Makes all completed writes durable.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the data cannot be made durable.
     fn sync(&self) -> Result<(), MtdError>;
 }
 

@@ -84,6 +84,10 @@ pub struct UnknownPart {
 /// let error = eraseblock_nandsim::parts::find("W25N01GX").unwrap_err();
 /// assert_eq!(error.nearest, "W25N01GV");
 /// ```
+///
+/// # Errors
+///
+/// Fails if no part has this name; the error suggests the nearest one.
 pub fn find(name: &str) -> Result<&'static Part, UnknownPart> {
     let wanted = name.trim().to_ascii_uppercase();
     if let Some(part) = PARTS.iter().find(|part| part.name == wanted) {

@@ -107,7 +107,7 @@ impl State {
         self.plan.cut.filter(|cut| cut.event >= self.events)
     }
 
-    /// Switches the power off, or on again, which rereads torn bad-block marks.
+    /// Switches the power on (again), which draws torn bad-block marks again.
     pub(crate) fn power_on(&mut self) {
         self.powered = true;
         self.boots += 1;

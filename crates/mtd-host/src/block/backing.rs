@@ -14,21 +14,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A disk; offsets and lengths are whole sectors. Until a flush, writes may reach the medium in any
 /// order, or not at all if the power is cut.
-///
-/// # Errors
-///
-/// Every fallible method fails with the error of the host.
 pub trait Backing: Send + Sync + Debug {
     /// Returns the size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
     /// Writes `data`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Makes all completed writes durable.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn flush(&self) -> io::Result<()>;
 
     /// Hints that the range is no longer needed; a disk may ignore it.

@@ -40,6 +40,10 @@ pub struct Bch {
 
 impl Bch {
     /// Returns the code for steps of 512 bytes (GF(2^13)) or 1024 bytes (GF(2^14)), 1 to 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// Fails for other steps or strengths.
     pub fn new(step: usize, strength: u16) -> Result<Self, BchError> {
         let field_degree = match step {
             512 => 13,

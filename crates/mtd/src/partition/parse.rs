@@ -55,6 +55,10 @@ pub struct PartitionError {
 /// assert_eq!(devices[0].device, "nand");
 /// assert_eq!(devices[0].parts[1].name.as_deref(), Some("rest"));
 /// ```
+///
+/// # Errors
+///
+/// Fails if the text does not follow the syntax; the error gives the position.
 pub fn parse(text: &str) -> Result<Vec<DeviceParts>, PartitionError> {
     let start = if text.starts_with("mtdparts=") { "mtdparts=".len() } else { 0 };
     let mut parser = Parser { text, at: start };
