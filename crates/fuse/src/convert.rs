@@ -1,14 +1,14 @@
-//! Attributes, times and device numbers: ours to the protocol's and back.
+//! Conversion of attributes, times and device numbers to and from the protocol.
 
 use crate::ids::IdMaps;
 use eraseblock_vfs::{Attr, FileKind, Ino, NewKind, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The unit in which regular files take space.
+/// The unit in which regular files occupy space.
 const BLOCK: u64 = 4096;
 
-/// Returns the clock of the host.
+/// Returns the current time of the host.
 pub(crate) fn now() -> Timestamp {
     let now = SystemTime::now();
     match now.duration_since(UNIX_EPOCH) {
@@ -33,7 +33,7 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
 }
 
 /// Returns a time from the kernel. Before 1970, fuser subtracts seconds and nanoseconds alike,
-/// while the kernel means nanoseconds past the second: undone here.
+/// while the kernel counts nanoseconds forward from the second: corrected here.
 pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     let time = match time {
         TimeOrNow::SpecificTime(time) => time,
@@ -47,7 +47,7 @@ pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     Timestamp { seconds: sign * seconds, nanoseconds: distance.subsec_nanos() }
 }
 
-/// What a file is, in the protocol's words.
+/// Returns the file type of the protocol.
 pub(crate) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::RegularFile,
@@ -60,7 +60,7 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// Returns the node to be made for a mode of mknod(2); `None` for kinds it does not make.
+/// Returns the node to create for a mode of mknod(2), or `None` for unsupported kinds.
 pub(crate) fn new_node(mode: u32, rdev: u32) -> Option<NewKind<'static>> {
     let (major, minor) = device(rdev);
     match FileKind::from_mode(mode)? {

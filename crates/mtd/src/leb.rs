@@ -59,8 +59,7 @@ pub trait LebDevice: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Fails if the length is not aligned, if the volume is read-only, or if the device fails; the
-    /// LEB then has the old content.
+    /// Fails if the length is not aligned, if the volume is read-only, or if the device fails.
     fn change(&self, leb: Leb, data: &[u8]) -> Result<(), MtdError>;
 
     /// Maps an unmapped LEB to an erased block; afterwards the old content cannot reappear.

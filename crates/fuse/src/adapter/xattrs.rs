@@ -1,4 +1,4 @@
-//! Extended attributes.
+//! Xattrs.
 
 use super::Adapter;
 use crate::acl::{self, Acl};
@@ -8,14 +8,14 @@ use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::{FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, INodeNo, Request};
 
-/// An answer of at most so many bytes, or the wish to know how many it would be.
+/// A reply of limited size, or only its size.
 #[derive(Debug)]
 pub(super) enum Sized {
     Bytes(Vec<u8>),
     Length(u32),
 }
 
-/// Fits a value into what the program has room for.
+/// Checks that a value fits into the buffer of the program.
 pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
     match u32::try_from(value.len()) {
         Ok(len) if room == 0 => Ok(Sized::Length(len)),
@@ -38,7 +38,7 @@ impl Adapter {
         Ok(list.shown(&self.manner.ids).encode())
     }
 
-    /// Returns the names, each with a NUL behind it; `trusted.` ones for root only.
+    /// Returns the names, each followed by a NUL; `trusted.` ones for root only.
     pub(super) fn xattr_names(&self, request: &Request, node: INodeNo) -> Result<Vec<u8>, Fault> {
         let mut list = Vec::new();
         for name in self.served.reading().list_xattrs(self.ino(node))? {
@@ -80,8 +80,8 @@ impl Adapter {
         self.changed(fs)
     }
 
-    /// Sets the list that guards an inode, and its mode with it. A list that says no more than a
-    /// mode is not kept.
+    /// Sets the ACL of an inode and updates its mode. An ACL that is equivalent to a mode is not
+    /// stored.
     fn set_access_list(
         &self,
         fs: &dyn WritableFileSystem,
@@ -91,7 +91,8 @@ impl Adapter {
     ) -> Result<(), Fault> {
         let attr = fs.attr(ino)?;
         let mut special = attr.permissions & 0o7000;
-        // Who is not in the group may not keep the set-group-id bit. Only the first group is told.
+        // A requester outside the group must not keep the set-group-id bit. Requests contain the
+        // first group only.
         if request.uid() != 0 && self.manner.ids.gid.shown(attr.gid) != request.gid() {
             special &= !0o2000;
         }

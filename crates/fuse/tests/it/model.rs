@@ -1,4 +1,4 @@
-//! What programs do, on the model.
+//! Operations of programs on the model.
 
 use crate::stage::Stage;
 use eraseblock_vfs::{FileSystem, FsErrorKind};
@@ -84,12 +84,12 @@ fn a_file_without_a_name_gets_one_or_goes() {
             (None, false) => fs::remove_file(stage.path("other")).unwrap(),
         }
     }
-    // The root and what was named.
+    // The root and the named inodes.
     assert!(falls_to(2, || model.inode_count()), "an inode was never released");
     assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "nobody knows");
 }
 
-/// Returns whether `count` comes down to `wanted`: the kernel forgets a moment later.
+/// Returns whether `count` drops to `wanted`: the kernel forgets with a delay.
 fn falls_to(wanted: usize, count: impl Fn() -> usize) -> bool {
     (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -195,7 +195,7 @@ fn extended_attributes_are_kept() {
     assert_eq!(model.xattr(ino, b"user.a").unwrap_err().kind(), FsErrorKind::NoAttribute);
 }
 
-/// Returns a list with a named user, as setxattr(2) takes it.
+/// Returns an ACL with a named user, in the format of setxattr(2).
 fn list_with_user(user: u32, permissions: u16, mask: u16) -> Vec<u8> {
     let entries = [
         (1, 6, u32::MAX),
@@ -273,7 +273,7 @@ fn chattr_flags_are_kept_and_obeyed() {
     assert_eq!(rustix::fs::ioctl_setflags(&file, compressed), Err(Errno::OPNOTSUPP));
 }
 
-/// Entries of a directory that needs many answers to be read.
+/// Number of entries of a directory that needs many replies.
 const NAMES: usize = 1000;
 
 #[test]

@@ -47,8 +47,8 @@ pub struct PartitionError {
     pub expected: &'static str,
 }
 
-/// Parses `mtdparts` syntax, with or without the `mtdparts=` in front. When an id occurs more
-/// than once, the later spec counts for it; the order is that of the text.
+/// Parses `mtdparts` syntax, with or without the leading `mtdparts=`. If an id occurs more than
+/// once, its last spec is used; the order is that of the text.
 ///
 /// ```
 /// let devices = eraseblock_mtd::partition::parse("mtdparts=nand:1m(boot)ro,-(rest)").unwrap();
