@@ -1,4 +1,4 @@
-//! Archives of GNU tar in all its formats; archives that mean harm.
+//! Archives of GNU tar in all its formats; malicious archives.
 
 use super::*;
 use crate::dir::{self, ReadOptions};
@@ -55,7 +55,7 @@ fn gnu_tar_in_all_formats() {
     if rustix::process::geteuid().is_root() {
         shell(&source, AS_ROOT);
     }
-    // A sparse file with more pieces than a header holds.
+    // A sparse file with more pieces than fit into a header.
     shell(
         &source,
         "for i in $(seq 1 40); do printf $i | dd of=pieces bs=1 seek=$((i*20000)) conv=notrunc \
@@ -97,14 +97,14 @@ fn gnu_tar_in_all_formats() {
             assert_eq!(got.len(), expected.len(), "{options} {name}");
         }
     }
-    // Ustar holds neither long names, large ids nor negative times.
+    // Ustar supports neither long names, large ids nor negative times.
     shell(&source, "rm -r link 0*; touch -d @5 d/f; touch -d @7 .; tar -cf ../t --format=ustar .");
     let tree = dir::read(&source, &ReadOptions { xattrs: false, ..ReadOptions::default() });
     let got = read(File::open(temp.path().join("t")).unwrap()).unwrap().0;
     assert_eq!(listing(&got, true), listing(&tree.unwrap().0, true));
 }
 
-/// Returns the attributes of a file that stands alone in the root.
+/// Returns the xattrs of the only file in the root.
 fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = tree.entries(NodeId::ROOT);
     let (_, id) = entries.find(|(entry, _)| *entry == name.as_bytes()).unwrap();
@@ -113,7 +113,7 @@ fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; no user has that number, so that GNU tar writes no name.
+/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; no user has that id, so GNU tar writes no name.
 fn list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (1, 6, u32::MAX),
@@ -263,7 +263,7 @@ fn truncated_archives_are_errors() {
     let bytes = ended(&[member("x", b'x', b"11 path=ab\n"), member("f", b'0', &[b'y'; 1000])]);
     for len in (1..bytes.len()).step_by(37) {
         let result = read_bytes(&bytes[..len]);
-        // Only the marker at the end may be missing, which a finding says.
+        // Only the marker at the end may be missing, which a finding reports.
         match result {
             Err(TreeError::Truncated { .. }) => {}
             Ok(_) if len >= bytes.len() - 2 * BLOCK => {}
@@ -312,7 +312,7 @@ fn mutated_archives_never_panic() {
         for _ in 0..=random.below(4) {
             let at = random.below(bytes.len());
             bytes[at] = random.byte();
-            // A right checksum lets the change through to where it matters.
+            // A right checksum lets the change reach the code under test.
             if random.below(8) > 0 && at < bytes.len() - 2 * BLOCK {
                 let start = at / BLOCK * BLOCK;
                 seal(&mut bytes[start..start + BLOCK]);
