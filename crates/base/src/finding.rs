@@ -196,8 +196,8 @@ mod tests {
         let at = Location::Byte(7);
         findings.note(at, "x", format!("{at}: bad"));
         findings.note(Location::Whole, "x", format!("{at}: bad"));
-        let told: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
-        assert_eq!(told, ["bad".to_owned(), format!("{at}: bad")]);
+        let messages: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert_eq!(messages, ["bad".to_owned(), format!("{at}: bad")]);
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let size = u64::from(dictionary).min(out.len() as u64);
     // lc, lp and pb are all 0.
     let reader = LzmaReader::new(input, size, 0, 0, 0, dictionary, None);
-    let mut reader = reader.map_err(|_| stream("the stream has no beginning"))?;
-    reader.read_exact(out).map_err(|_| stream("the stream is broken or too short"))
+    let mut reader = reader.map_err(|_| stream("the stream has no valid start"))?;
+    reader.read_exact(out).map_err(|_| stream("the stream is invalid or too short"))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
             return Err(broken("a run leaves the output"));
         }
         if run > 0 && back >= done {
-            return Err(broken("a run starts where nothing is yet"));
+            return Err(broken("a run starts beyond the data so far"));
         }
         // Byte by byte, because a run may repeat itself.
         for step in 0..run {

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// Settings for replies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct Settings {
     /// Maps between owners in the image and on the host.
     pub(crate) ids: IdMaps,
     /// Whether ACLs are kept consistent with modes.
@@ -52,7 +52,7 @@ pub(crate) struct Manner {
 pub(crate) struct Adapter {
     served: Served,
     root: Ino,
-    manner: Manner,
+    settings: Settings,
     lookups: Arc<Lookups>,
     activity: Arc<Activity>,
     interest: Interest,
@@ -81,14 +81,14 @@ struct Changes {
 impl Adapter {
     pub(crate) fn new(
         served: Served,
-        manner: Manner,
+        settings: Settings,
         lookups: Arc<Lookups>,
         activity: Arc<Activity>,
     ) -> Self {
         let root = served.reading().root();
         let interest = Interest::default();
         let operator = rustix::process::geteuid().as_raw();
-        Self { served, root, manner, lookups, activity, interest, operator, over: None }
+        Self { served, root, settings, lookups, activity, interest, operator, over: None }
     }
 
     /// Calls `over` after the last request.
@@ -103,15 +103,15 @@ impl Adapter {
 
     /// Returns the error number for the kernel; reports trouble to the operator.
     fn errno(&self, fault: &Fault) -> Errno {
-        if let (Some(report), Some(trouble)) = (&self.manner.report, fault.trouble()) {
-            report.tell(&trouble);
+        if let (Some(report), Some(trouble)) = (&self.settings.report, fault.trouble()) {
+            report.send(&trouble);
         }
         fault.errno()
     }
 
     fn attr(&self, ino: Ino) -> Result<FileAttr, Fault> {
         let attr = self.served.reading().attr(ino)?;
-        Ok(file_attr(node_number(ino, self.root), &attr, &self.manner.ids))
+        Ok(file_attr(node_number(ino, self.root), &attr, &self.settings.ids))
     }
 
     /// Returns the attributes of an inode for a reply that names it.
@@ -136,7 +136,7 @@ impl Adapter {
         if [0, self.operator].contains(&req.uid()) {
             return what();
         }
-        let IdMaps { uid, gid } = &self.manner.ids;
+        let IdMaps { uid, gid } = &self.settings.ids;
         let stored = |map: &IdMap, id| map.stored(id).unwrap_or(NOBODY);
         let caller = Caller { uid: stored(uid, req.uid()), gid: stored(gid, req.gid()) };
         caller::on_behalf(caller, what)
@@ -145,7 +145,7 @@ impl Adapter {
     /// Completes an operation that changed something.
     fn changed(&self, fs: &dyn WritableFileSystem) -> Result<(), Fault> {
         self.activity.changed();
-        if self.manner.sync {
+        if self.settings.sync {
             fs.flush()?;
         }
         Ok(())
@@ -186,8 +186,8 @@ impl Adapter {
         let explicit = |time: Option<TimeOrNow>| time.filter(|_| !touch).map(timestamp);
         let wanted = SetAttr {
             permissions: changes.mode.map(|mode| mode & 0o7777),
-            uid: stored(&self.manner.ids.uid, changes.uid)?,
-            gid: stored(&self.manner.ids.gid, changes.gid)?,
+            uid: stored(&self.settings.ids.uid, changes.uid)?,
+            gid: stored(&self.settings.ids.gid, changes.gid)?,
             size: changes.size,
             atime: explicit(changes.atime),
             mtime: explicit(changes.mtime),
@@ -196,7 +196,7 @@ impl Adapter {
         };
         let now = now();
         fs.set_attr(ino, &wanted, now)?;
-        if let (Some(mode), true) = (wanted.permissions, self.manner.acl)
+        if let (Some(mode), true) = (wanted.permissions, self.settings.acl)
             && let Some(list) = self.access_list(ino)?
         {
             let list = list.with_permissions(mode);
@@ -284,7 +284,7 @@ impl Adapter {
     fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let fs = self.served.writing()?;
         let done = fs.write_some(self.ino(node), offset, data, now())?;
-        self.manner.traffic.wrote(done);
+        self.settings.traffic.wrote(done);
         self.changed(fs)?;
         Ok(done)
     }

@@ -24,7 +24,7 @@ pub struct IdRange {
 /// An invalid range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is no range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
+    "`{text}` is not a range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
 )]
 pub struct IdMapError {
     text: String,

@@ -1,6 +1,6 @@
 //! Mounting and unmounting.
 
-use crate::adapter::{Adapter, Manner};
+use crate::adapter::{Adapter, Settings};
 use crate::background::{Activity, Chore, Worker};
 use crate::ids::IdMaps;
 use crate::lookups::Lookups;
@@ -40,7 +40,7 @@ impl Report {
         Self(Arc::new(hear))
     }
 
-    pub(crate) fn tell(&self, line: &str) {
+    pub(crate) fn send(&self, line: &str) {
         (self.0)(line);
     }
 }
@@ -97,7 +97,7 @@ pub enum MountError {
     #[error("{DEVICE}: does not exist: this host has no FUSE")]
     NoDevice,
     /// The node is another device, as in containers that hide FUSE.
-    #[error("{DEVICE}: is not the device of FUSE")]
+    #[error("{DEVICE}: is not the FUSE device")]
     OtherDevice,
     /// The FUSE device is not accessible.
     #[error("{DEVICE}: {0}: this user may not use FUSE")]
@@ -125,10 +125,10 @@ pub enum MountError {
         source: io::Error,
     },
     /// A thread cannot be started, or the session failed.
-    #[error("the mount broke down: {0}")]
+    #[error("the mount failed: {0}")]
     Session(io::Error),
     /// The file system could not be left clean.
-    #[error("what was written may not be durable: {0}")]
+    #[error("written data may not be durable: {0}")]
     Flush(#[from] FsError),
 }
 
@@ -202,7 +202,7 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     let activity = Arc::new(Activity::default());
     let (sender, ends) = channel();
     let over = sender.clone();
-    let manner = Manner {
+    let settings = Settings {
         ids: options.ids.clone(),
         acl: options.acl,
         enforces_acl: options.checks_permissions(),
@@ -211,11 +211,12 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
         traffic: Arc::clone(&options.traffic),
         status: options.status.clone(),
     };
-    let adapter = Adapter::new(served.clone(), manner, Arc::clone(&lookups), Arc::clone(&activity))
-        .when_over(move || {
-            // Sending fails only if the mount was dropped.
-            let _ = over.send(End::Over);
-        });
+    let adapter =
+        Adapter::new(served.clone(), settings, Arc::clone(&lookups), Arc::clone(&activity))
+            .when_over(move || {
+                // Sending fails only if the mount was dropped.
+                let _ = over.send(End::Over);
+            });
     let session = Session::new(adapter, &dir, &options.config(served.is_read_only()))
         .map_err(|source| MountError::Refused { dir: dir.clone(), source: one_line(&source) })?;
     let session = session.spawn().map_err(MountError::Session)?;
@@ -240,7 +241,7 @@ fn start_worker(
     let report = options.report.clone();
     let failed = move |error: &FsError| {
         if let Some(report) = &report {
-            report.tell(&format!("background work: {error}"));
+            report.send(&format!("background work: {error}"));
         }
     };
     let chore = options.chore.clone();

@@ -27,18 +27,18 @@ pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     }
     let mut wire = WIRE_VERSION.to_le_bytes().to_vec();
     while !rest.is_empty() {
-        let (entry, behind) = rest.split_at_checked(4)?;
+        let (entry, after) = rest.split_at_checked(4)?;
         let tag = order.u16_at(entry, 0);
-        let (id, behind) = if has_id(tag)? {
-            let (id, behind) = behind.split_at_checked(4)?;
-            (order.u32_at(id, 0), behind)
+        let (id, after) = if has_id(tag)? {
+            let (id, after) = after.split_at_checked(4)?;
+            (order.u32_at(id, 0), after)
         } else {
-            (NO_ID, behind)
+            (NO_ID, after)
         };
         wire.extend_from_slice(&tag.to_le_bytes());
         wire.extend_from_slice(&order.u16_at(entry, 2).to_le_bytes());
         wire.extend_from_slice(&id.to_le_bytes());
-        rest = behind;
+        rest = after;
     }
     Some(wire)
 }

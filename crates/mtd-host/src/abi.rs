@@ -9,7 +9,7 @@ use rustix::ioctl::{Opcode, opcode};
 ///
 /// The driver must read and write at most `size_of::<Self::Argument>()` bytes of the argument and
 /// leave a valid value in it.
-#[expect(unsafe_code, reason = "whoever adds a call vouches for the size of its argument")]
+#[expect(unsafe_code, reason = "each implementation guarantees the size of its argument")]
 pub(crate) unsafe trait Request {
     type Argument;
     const OPCODE: Opcode;

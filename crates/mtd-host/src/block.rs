@@ -42,7 +42,7 @@ pub enum BlockError {
     #[error("cannot read or write the disk: {0}")]
     Io(#[from] io::Error),
     /// The disk does not contain flash.
-    #[error("no flash was made on this disk")]
+    #[error("the disk does not contain an eraseblock flash")]
     NoSuperblock,
     /// The disk contains other data.
     #[error("the disk is not empty")]
@@ -80,8 +80,8 @@ impl BlockError {
     /// Suggests what to do about the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` makes one"),
-            Self::NotEmpty => Some("--force writes over what is there"),
+            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` creates one"),
+            Self::NotEmpty => Some("--force overwrites it"),
             _ => None,
         }
     }

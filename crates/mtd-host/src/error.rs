@@ -89,11 +89,11 @@ impl HostError {
                     Some("device nodes belong to root: run as root, or change the node's group")
                 }
                 Errno::NODEV | Errno::NXIO => {
-                    Some("no driver stands behind the node: is its module loaded?")
+                    Some("the node has no driver: load its kernel module")
                 }
-                Errno::NOENT => Some("/proc/mtd and /sys/class/ubi list what there is"),
-                Errno::NOTTY => Some("the running kernel does not know this call"),
-                Errno::BUSY => Some("somebody else has it open for writing, perhaps a mount"),
+                Errno::NOENT => Some("/proc/mtd and /sys/class/ubi list the devices"),
+                Errno::NOTTY => Some("the running kernel does not support this call"),
+                Errno::BUSY => Some("another process has it open for writing, perhaps a mount"),
                 Errno::ROFS => Some("the driver does not allow writing to this device"),
                 _ => None,
             },

@@ -86,7 +86,7 @@ pub fn ubi_volume_node(path: &Path, volume: Option<&[u8]>) -> Result<PathBuf, Ho
         path: path.to_owned(),
         field: "the list of volumes",
         found: if found.is_empty() { "empty".to_owned() } else { found.join(", ") },
-        expected: "the volume asked for, by name or number behind a colon",
+        expected: "the requested volume, by name or number after a colon",
     })
 }
 

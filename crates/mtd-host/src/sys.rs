@@ -15,7 +15,7 @@ struct Call<'a, T> {
     argument: &'a mut T,
 }
 
-#[expect(unsafe_code, reason = "how rustix is told about a call")]
+#[expect(unsafe_code, reason = "the interface of rustix for ioctls")]
 // SAFETY: the pointer is valid for reading and writing a T; the creator of a `Call` guarantees the
 // opcode (see `pointed`).
 unsafe impl<T> Ioctl for Call<'_, T> {
@@ -38,7 +38,7 @@ unsafe impl<T> Ioctl for Call<'_, T> {
 /// One ioctl with a number as argument.
 struct ByValue(Opcode, usize);
 
-#[expect(unsafe_code, reason = "how rustix is told about a call")]
+#[expect(unsafe_code, reason = "the interface of rustix for ioctls")]
 // SAFETY: the argument is a number and is never used as a pointer.
 unsafe impl Ioctl for ByValue {
     type Output = ();

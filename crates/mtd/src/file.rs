@@ -40,7 +40,7 @@ pub enum OpenError {
     #[error("impossible image geometry: {0}")]
     Geometry(#[from] GeometryError),
     /// The file has not even one whole eraseblock.
-    #[error("image has {found} bytes behind offset {start}, expected at least {expected}")]
+    #[error("image has {found} bytes after offset {start}, expected at least {expected}")]
     TooSmall {
         /// The start of the image in the file.
         start: u64,

@@ -73,11 +73,11 @@ impl ReadAt for RawDump {
         while !rest.is_empty() {
             let (number, inside) = (position / page, position % page);
             let room = usize::try_from(page - inside).map_err(io::Error::other)?;
-            let (part, behind) = rest.split_at_mut(room.min(rest.len()));
+            let (part, after) = rest.split_at_mut(room.min(rest.len()));
             let at = number.checked_mul(page + oob).and_then(|start| start.checked_add(inside));
             self.inner.read_exact_at(part, at.ok_or(io::ErrorKind::UnexpectedEof)?)?;
             position += part.len() as u64;
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

@@ -85,12 +85,12 @@ impl Variant {
     pub fn meaning(self) -> String {
         let fixed = match self {
             Self::P0 => "nothing was programmed",
-            Self::P1 => "everything was programmed, but the caller never heard",
+            Self::P1 => "everything was programmed, but success was not reported",
             Self::P2(Prefix::One) => "the first byte was programmed",
             Self::P2(Prefix::Subpage) => "the first sub-page was programmed",
             Self::P2(Prefix::Half) => "the first half was programmed",
             Self::P2(Prefix::AllButOne) => "all bytes but the last were programmed",
-            Self::P3 => "each bit to be cleared is cleared or is not",
+            Self::P3 => "each bit to be cleared was cleared or not, at random",
             Self::P4 => "garbage in every codeword touched",
             Self::P5 { good_reads } => {
                 return format!(
@@ -99,7 +99,7 @@ impl Variant {
                 );
             }
             Self::P6 { zero_bits } => {
-                return format!("as before, with {zero_bits} bits of one codeword cleared");
+                return format!("unchanged, except {zero_bits} cleared bits of one codeword");
             }
             Self::P7Data => "the data was programmed, its error correction code was not",
             Self::P7Oob => "the out-of-band bytes were programmed, the data was not",
@@ -108,7 +108,7 @@ impl Variant {
             Self::E2 { scattered: false } => {
                 "the first pages were erased, one is mixed, the rest is old"
             }
-            Self::E2 { scattered: true } => "every page is erased, mixed or old by itself",
+            Self::E2 { scattered: true } => "each page is erased, mixed or old, independently",
             Self::E3 => "it reads as erased at first, then bits appear; a program into it fails",
             Self::E4 => "the old content is readable at first, then decays",
             Self::E5 => "zero-filled from the end, not erased",

@@ -40,7 +40,7 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// The file system could not be left clean.
-    #[error("what was written may not be durable: {0}")]
+    #[error("written data may not be durable: {0}")]
     Flush(#[from] FsError),
 }
 

@@ -221,7 +221,7 @@ impl Reader {
         }
         let found = format!("`{}`", head.escape_ascii());
         if !is_first {
-            let message = format!("{found} behind the trailer is no archive and is not read");
+            let message = format!("{found} after the trailer is not an archive and was not read");
             self.findings.warn(at, "cpio-junk", message);
             return Ok(false);
         }
@@ -301,7 +301,7 @@ impl Reader {
             Some(FileKind::CharDevice) => SourceKind::CharDevice(device.0, device.1),
             Some(FileKind::Fifo) => SourceKind::Fifo,
             Some(FileKind::Socket) => SourceKind::Socket,
-            None => return Err(refused("its mode names no type of file")),
+            None => return Err(refused("its mode has no valid file type")),
         };
         if !matches!(kind, SourceKind::Regular(_) | SourceKind::Symlink(_)) {
             self.input.skip(header.size, "the content of a member")?;

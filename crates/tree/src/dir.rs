@@ -208,7 +208,7 @@ impl Reader<'_> {
             Some(FileKind::CharDevice) => SourceKind::CharDevice(device.0, device.1),
             Some(FileKind::Fifo) => SourceKind::Fifo,
             Some(FileKind::Socket) => SourceKind::Socket,
-            None => return Err(TreeError::host("tell the type", &path, Errno::INVAL)),
+            None => return Err(TreeError::host("determine the type of", &path, Errno::INVAL)),
         };
         let is_dir = matches!(kind, SourceKind::Directory(_));
         let mut node = node_of(&stat, kind);
@@ -246,7 +246,7 @@ impl Reader<'_> {
             if !is_kept_xattr(name) {
                 let attribute = String::from_utf8_lossy(name);
                 let message = format!(
-                    "{}: attribute `{attribute}` has no place in the image and is left out",
+                    "{}: attribute `{attribute}` cannot be stored in the image and is left out",
                     path.display()
                 );
                 remarks.push(Remark { ino: 0, message });
@@ -349,7 +349,7 @@ impl HostFile {
         let file = File::from(fd);
         let now = file.metadata().map_err(named)?;
         if (now.dev(), now.ino()) != self.inode {
-            return Err(named(io::Error::other("another file has taken its place meanwhile")));
+            return Err(named(io::Error::other("another file has replaced it in the meantime")));
         }
         Ok(file)
     }

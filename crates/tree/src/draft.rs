@@ -38,8 +38,8 @@ impl PlaceError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Name(reason) => reason,
-            Self::ThroughFile => "it lies below something that is not a directory",
-            Self::NoTarget => "it is a hard link to a member that has not come before",
+            Self::ThroughFile => "its parent is not a directory",
+            Self::NoTarget => "it is a hard link to a member that does not precede it",
             Self::DirectoryTarget => "it is a hard link to a directory",
             Self::RootKind => "the root can only be a directory",
         }

@@ -125,13 +125,13 @@ pub enum TreeError {
         source: SourceError,
     },
     /// The output file lies in the source directory.
-    #[error("{}: the output file lies inside the source folder", path.display())]
+    #[error("{}: the output file lies inside the source directory", path.display())]
     OutputInside {
         /// The output file.
         path: PathBuf,
     },
     /// The destination is not empty.
-    #[error("{}: the destination is not empty, and overwriting was not asked for", path.display())]
+    #[error("{}: the destination is not empty, and overwriting was not requested", path.display())]
     DestinationNotEmpty {
         /// The destination.
         path: PathBuf,

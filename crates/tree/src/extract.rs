@@ -168,7 +168,7 @@ pub fn attributes_to(
     worker.set_attributes(&Handle::Open(file), &fs.attr(ino)?, path, &mut outcome);
     let mut findings = Findings::new();
     outcome.findings.into_iter().for_each(|finding| findings.push(finding));
-    outcome.remarks.tell(worker.keep_owners, &mut findings);
+    outcome.remarks.report(worker.keep_owners, &mut findings);
     Ok(findings)
 }
 
@@ -217,9 +217,9 @@ struct Remarks {
 
 impl Remarks {
     /// Reports the counts.
-    fn tell(&self, keep_owners: bool, findings: &mut Findings) {
+    fn report(&self, keep_owners: bool, findings: &mut Findings) {
         if !keep_owners {
-            let message = "owners are not kept: that takes root";
+            let message = "owners are not kept: this requires root";
             findings.note(Location::Whole, "owners-not-kept", message);
         }
         if self.dropped_set_id > 0 {
@@ -285,7 +285,7 @@ impl Extraction<'_> {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
                 let ino = self.levels.last().map_or(0, |folder| folder.attr.ino);
-                let message = format!("{}: cannot be listed whole: {error}", shown(path));
+                let message = format!("{}: cannot be listed completely: {error}", shown(path));
                 self.report.findings.error(Location::Inode(ino), "directory-unreadable", message);
                 Ok(Descend::No)
             }
@@ -319,7 +319,7 @@ impl Extraction<'_> {
         let attr = match self.worker.fs.attr(ino) {
             Ok(attr) if attr.kind == FileKind::Directory => attr,
             Ok(attr) => {
-                let reason = format!("its entry says directory, its inode {:?}", attr.kind);
+                let reason = format!("its entry is a directory, its inode {:?}", attr.kind);
                 return self.leave_out(ino, path, "kind-mismatch", &reason);
             }
             Err(error) => {
@@ -437,7 +437,7 @@ impl Extraction<'_> {
             self.batch.complete.push(folder);
         }
         self.run_batch()?;
-        self.remarks.tell(keep_owners, &mut self.report.findings);
+        self.remarks.report(keep_owners, &mut self.report.findings);
         Ok(self.report)
     }
 }
@@ -521,9 +521,10 @@ impl<'a> Worker<'a> {
         let made = match attr.kind {
             FileKind::Regular => self.make_file(job, &attr, buf, &mut outcome),
             FileKind::Symlink => self.make_symlink(job, &attr, &mut outcome),
-            FileKind::Directory => {
-                Err(("kind-mismatch", "its entry says no directory, its inode says one".to_owned()))
-            }
+            FileKind::Directory => Err((
+                "kind-mismatch",
+                "its entry is not a directory, but its inode is one".to_owned(),
+            )),
             kind => {
                 let dir = &job.folder.dir;
                 match dir.make_node(&job.name, kind, attr.rdev, self.options.replaces()) {
@@ -572,7 +573,7 @@ impl<'a> Worker<'a> {
                 };
                 return Err(match removed {
                     Ok(()) => (code, reason),
-                    Err(error) => (code, format!("{reason}; a part of it stays: {error}")),
+                    Err(error) => (code, format!("{reason}; a part of it remains: {error}")),
                 });
             }
         };

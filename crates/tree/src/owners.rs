@@ -76,8 +76,8 @@ impl IdMap {
 
     /// Returns the id that an id is mapped to.
     pub fn translate(&self, id: u32) -> u32 {
-        let behind = self.ranges.partition_point(|range| range.from <= id);
-        match behind.checked_sub(1).map(|index| self.ranges[index]) {
+        let next = self.ranges.partition_point(|range| range.from <= id);
+        match next.checked_sub(1).map(|index| self.ranges[index]) {
             Some(range) if id - range.from < range.count => range.to + (id - range.from),
             _ => id,
         }

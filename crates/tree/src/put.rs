@@ -146,8 +146,7 @@ impl Put<'_> {
             }
             _ => {
                 let name = String::from_utf8_lossy(name);
-                let message =
-                    format!("`{name}` is in the way, and only one of them is a directory");
+                let message = format!("`{name}` exists, and only one of the two is a directory");
                 Err(FsError::new(FsErrorKind::Exists, message).into())
             }
         }

@@ -107,7 +107,7 @@ impl Reader {
         let at = self.input.here();
         let bytes = self.input.peek(BLOCK)?;
         if bytes.is_empty() {
-            let message = "the archive ends without the two blocks of zeros that end one";
+            let message = "the archive ends without the two blocks of zeros that mark its end";
             self.findings.warn(at, "tar-no-end", message);
             return Ok(None);
         }
@@ -126,7 +126,7 @@ impl Reader {
     fn check_end(&mut self, at: Location) -> Result<(), TreeError> {
         let second = self.input.peek(BLOCK)?;
         if second.iter().any(|byte| *byte != 0) {
-            let message = "one lone block of zeros ends the archive; what follows is not read";
+            let message = "a single block of zeros ends the archive; data after it was not read";
             self.findings.warn(at, "tar-lone-zero-block", message);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Reader {
                 if !matches!(flag, 0 | b'0' | b'7' | b'S') {
                     let path = String::from_utf8_lossy(&member.path);
                     let flag = char::from(flag).escape_default();
-                    let message = format!("`{path}`: unknown type `{flag}`, taken for a file");
+                    let message = format!("`{path}`: unknown type `{flag}`, treated as a file");
                     self.findings.warn(member.at, "tar-unknown-type", message);
                 }
                 SourceKind::Regular(Arc::new(self.content(member)?))
@@ -318,7 +318,7 @@ impl Reader {
         let path = String::from_utf8_lossy(&member.path);
         let name = String::from_utf8_lossy(name);
         let message =
-            format!("`{path}`: attribute `{name}` has no place in the image and is left out");
+            format!("`{path}`: attribute `{name}` cannot be stored in the image and is left out");
         self.findings.warn(member.at, "xattr-left-out", message);
     }
 
@@ -352,5 +352,5 @@ fn refused(member: &Member, reason: &'static str) -> TreeError {
 }
 
 fn unsupported(at: Location, what: &'static str) -> TreeError {
-    TreeError::Unsupported { at, what, hint: "write the archive anew with --format=pax" }
+    TreeError::Unsupported { at, what, hint: "create the archive again with --format=pax" }
 }

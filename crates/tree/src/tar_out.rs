@@ -109,7 +109,7 @@ impl Writer<'_> {
         match visit {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
-                let message = format!("{}: cannot be listed whole: {error}", shown(path));
+                let message = format!("{}: cannot be listed completely: {error}", shown(path));
                 self.report.findings.error(Location::Whole, "directory-unreadable", message);
                 Ok(Descend::No)
             }
@@ -462,7 +462,7 @@ fn data_map(fs: &dyn FileSystem, attr: &Attr) -> Result<Vec<(u64, u64)>, FsError
         };
         let end = fs.seek_hole(attr.ino, start)?.min(attr.size);
         if start < at || end <= start {
-            let message = format!("data and holes cannot be told apart at byte {at}");
+            let message = format!("data and holes cannot be distinguished at byte {at}");
             return Err(FsError::new(FsErrorKind::Corrupted, message));
         }
         map.push((start, end));

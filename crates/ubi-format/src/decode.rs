@@ -353,7 +353,7 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
     rule.check(usize::from(length) <= MAX_NAME, "name length", length, limit)?;
     let (name, rest) = raw.name.split_at(usize::from(length));
     let ended = rest.first() == Some(&0);
-    rule.check(ended, "name length", length, Expected::Words("the NUL behind the name"))?;
+    rule.check(ended, "name length", length, Expected::Words("the NUL after the name"))?;
     VolumeName::new(name).ok_or(FormatError::Field {
         at: rule.at,
         what: RECORD,

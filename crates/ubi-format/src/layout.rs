@@ -76,10 +76,10 @@ impl HeaderLayout {
             return fail("VID header offset", vid_hdr_offset, "at least 64, inside the eraseblock");
         }
         if data_offset < vid_hdr_offset + HEADER_SIZE {
-            return fail("data offset", data_offset, "behind the VID header");
+            return fail("data offset", data_offset, "after the VID header");
         }
         if data_offset > peb_size - HEADER_SIZE {
-            return fail("data offset", data_offset, "room for 64 bytes of data behind it");
+            return fail("data offset", data_offset, "space for 64 bytes of data after it");
         }
         Ok(Self { peb_size, min_io, header_unit, vid_hdr_offset, data_offset })
     }

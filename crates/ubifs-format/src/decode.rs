@@ -308,7 +308,7 @@ impl<'a> Node<'a> {
         }
         self.equal("length", self.bytes.len() as u64, 57 + nlen)?;
         let Some((0, name)) = tail.split_last() else {
-            return Err(self.words("byte behind the name", 1, "0"));
+            return Err(self.words("byte after the name", 1, "0"));
         };
         if kind == KeyKind::Xent && name.contains(&0) {
             return Err(self.words("name", 0, "no NUL in attribute names"));
@@ -411,7 +411,7 @@ impl<'a> Node<'a> {
     pub fn orphan(&self) -> Result<Orphan, FormatError> {
         let (raw, tail) = self.split::<raw::OrphanNode>(NodeType::Orphan)?;
         let (inos, rest) = tail.as_chunks::<8>();
-        self.equal("bytes behind the last inode number", rest.len() as u64, 0)?;
+        self.equal("bytes after the last inode number", rest.len() as u64, 0)?;
         let cmt_no = raw.cmt_no.get();
         Ok(Orphan {
             cmt_no: cmt_no & (u64::MAX >> 1),

@@ -93,7 +93,7 @@ pub enum FormatError {
         expected: Expected,
     },
     /// Programmed bytes follow the end of the nodes.
-    #[error("{at}: programmed bytes behind the last node, expected erased flash")]
+    #[error("{at}: programmed bytes after the last node, expected erased flash")]
     NotErased {
         /// The first such byte.
         at: Location,

@@ -382,13 +382,13 @@ fn check_fixed_areas(
         return Err(parameter("log area", log_lebs, format!("at least {least_log} LEBs")));
     }
     if log_lebs >= spare {
-        return Err(too_small("the log area leaves no room"));
+        return Err(too_small("the log area leaves no space"));
     }
     if u64::from(orph_lebs) >= spare {
-        return Err(too_small("the orphan area leaves no room"));
+        return Err(too_small("the orphan area leaves no space"));
     }
     if 3 + log_lebs + u64::from(orph_lebs) + 4 > u64::from(max_leb_cnt) {
-        return Err(too_small("log and orphan areas leave no room"));
+        return Err(too_small("log and orphan areas leave no space"));
     }
     Ok(())
 }

@@ -82,9 +82,9 @@ impl<'a> Scanner<'a> {
         let node = decode::node(rest, &self.limits, at).map_err(Stop::Corrupt)?;
         let len = node.header.len;
         if node.header.node_type == NodeType::Padding {
-            let behind =
+            let unused =
                 node.padding(self.offset, self.bytes.len() as u32).map_err(Stop::BadPadding)?;
-            self.offset += len + behind;
+            self.offset += len + unused;
             return Ok(None);
         }
         self.offset = (self.offset + len.next_multiple_of(NODE_ALIGN)).min(self.bytes.len() as u32);
@@ -103,8 +103,8 @@ impl<'a> Scanner<'a> {
                 Some(garbage(self.rest().first_chunk().map_or(0, |word| u32::from_le_bytes(*word))))
             }
             Stop::End if !is_erased(self.rest()) => {
-                let behind = self.rest().iter().position(|byte| *byte != 0xFF).unwrap_or(0);
-                let at = Location::Leb(self.leb, self.offset + behind as u32);
+                let after = self.rest().iter().position(|byte| *byte != 0xFF).unwrap_or(0);
+                let at = Location::Leb(self.leb, self.offset + after as u32);
                 Some(FormatError::NotErased { at })
             }
             Stop::End if !self.offset.is_multiple_of(min_io) => {

@@ -78,7 +78,7 @@ impl Adapter {
         mode: Mode,
     ) -> Result<(NewInode<'a>, Lists), Fault> {
         let (permissions, lists) = self.inherited(dir, kind, mode)?;
-        let ids = &self.manner.ids;
+        let ids = &self.settings.ids;
         let uid = ids.uid.stored(request.uid()).ok_or(Errno::EOVERFLOW)?;
         let gid = ids.gid.stored(request.gid()).ok_or(Errno::EOVERFLOW)?;
         Ok((NewInode { kind, permissions, uid, gid }, lists))
@@ -94,7 +94,7 @@ impl Adapter {
     ) -> Result<(u32, Lists), Fault> {
         let wanted = mode & 0o7777;
         let is_link = matches!(kind, NewKind::Symlink(_));
-        if !self.manner.acl || is_link {
+        if !self.settings.acl || is_link {
             return Ok((wanted & !umask, Lists::default()));
         }
         let Some(default) = self.acl(dir, acl::DEFAULT)? else {

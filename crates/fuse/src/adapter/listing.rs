@@ -97,10 +97,10 @@ impl Adapter {
         if listed.offset <= DOTS {
             return None;
         }
-        let told = self.named(listed.ino).inspect_err(|fault| {
+        let attr = self.named(listed.ino).inspect_err(|fault| {
             let _ = self.errno(fault);
         });
-        told.ok()
+        attr.ok()
     }
 }
 
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn attributes_are_told_as_long_as_they_are_looked_at() {
         let interest = Interest::default();
-        let told = || (0..200).take_while(|_| interest.in_attributes(true)).count();
-        assert_eq!(told(), 64);
+        let counted = || (0..200).take_while(|_| interest.in_attributes(true)).count();
+        assert_eq!(counted(), 64);
         assert!(!interest.in_attributes(false));
         interest.shown();
         assert!((0..200).all(|_| interest.in_attributes(false)));
-        assert_eq!(told(), 64);
+        assert_eq!(counted(), 64);
     }
 }

@@ -124,10 +124,10 @@ impl Filesystem for Adapter {
             let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT);
             let _ = config.add_capabilities(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         }
-        if self.manner.acl {
+        if self.settings.acl {
             let _ = config.add_capabilities(InitFlags::FUSE_DONT_MASK);
-            if self.manner.enforces_acl {
-                self.manner.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
+            if self.settings.enforces_acl {
+                self.settings.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
             }
         }
         let _ = config.set_max_write(MAX_WRITE);
@@ -297,7 +297,7 @@ impl Filesystem for Adapter {
             }
             match self.served.reading().read(self.ino(ino), offset, &mut buffer[..size]) {
                 Ok(len) => {
-                    self.manner.traffic.read(len);
+                    self.settings.traffic.read(len);
                     reply.data(&buffer[..len.min(size)]);
                 }
                 Err(error) => reply.error(self.errno(&error.into())),

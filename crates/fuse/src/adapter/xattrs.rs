@@ -27,7 +27,7 @@ pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
 
 impl Adapter {
     pub(super) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Fault> {
-        if let (Some(status), crate::STATUS, INodeNo(1)) = (&self.manner.status, name, node) {
+        if let (Some(status), crate::STATUS, INodeNo(1)) = (&self.settings.status, name, node) {
             return Ok(status.text().into_bytes());
         }
         let value = self.served.reading().xattr(self.ino(node), name)?;
@@ -35,7 +35,7 @@ impl Adapter {
             return Ok(value);
         }
         let list = Acl::decode(&value).ok_or(Errno::EIO)?;
-        Ok(list.shown(&self.manner.ids).encode())
+        Ok(list.shown(&self.settings.ids).encode())
     }
 
     /// Returns the names, each followed by a NUL; `trusted.` ones for root only.
@@ -71,8 +71,8 @@ impl Adapter {
             return self.changed(fs);
         }
         let list = Acl::decode(value).ok_or(Errno::EINVAL)?;
-        let list = list.stored(&self.manner.ids).ok_or(Errno::EINVAL)?;
-        if name == acl::ACCESS && self.manner.acl {
+        let list = list.stored(&self.settings.ids).ok_or(Errno::EINVAL)?;
+        if name == acl::ACCESS && self.settings.acl {
             self.set_access_list(fs, request, ino, &list)?;
         } else {
             fs.set_xattr(ino, name, &list.encode(), mode, now())?;
@@ -93,7 +93,7 @@ impl Adapter {
         let mut special = attr.permissions & 0o7000;
         // A requester outside the group must not keep the set-group-id bit. Requests contain the
         // first group only.
-        if request.uid() != 0 && self.manner.ids.gid.shown(attr.gid) != request.gid() {
+        if request.uid() != 0 && self.settings.ids.gid.shown(attr.gid) != request.gid() {
             special &= !0o2000;
         }
         let permissions = Some(special | list.permissions());

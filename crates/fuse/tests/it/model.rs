@@ -64,12 +64,12 @@ fn a_file_without_a_name_gets_one_or_goes() {
             .custom_flags(flags.bits().cast_signed())
             .open(stage.dir())
             .unwrap();
-        file.write_all(b"nobody knows").unwrap();
+        file.write_all(b"unnamed content").unwrap();
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
         let found = file.metadata().unwrap();
-        assert_eq!((text.as_str(), found.nlink()), ("nobody knows", 0));
+        assert_eq!((text.as_str(), found.nlink()), ("unnamed content", 0));
         assert_eq!(found.mode() & 0o7777, 0o640);
         let here = format!("/proc/self/fd/{}", file.as_raw_fd());
         let to = stage.path(name.unwrap_or("other"));
@@ -78,7 +78,7 @@ fn a_file_without_a_name_gets_one_or_goes() {
             (Some(name), _) => {
                 linked.unwrap();
                 assert_eq!(file.metadata().unwrap().nlink(), 1);
-                assert_eq!(fs::read_to_string(stage.path(name)).unwrap(), "nobody knows");
+                assert_eq!(fs::read_to_string(stage.path(name)).unwrap(), "unnamed content");
             }
             (None, true) => assert_eq!(linked, Err(Errno::NOENT)),
             (None, false) => fs::remove_file(stage.path("other")).unwrap(),
@@ -86,7 +86,7 @@ fn a_file_without_a_name_gets_one_or_goes() {
     }
     // The root and the named inodes.
     assert!(falls_to(2, || model.inode_count()), "an inode was never released");
-    assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "nobody knows");
+    assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "unnamed content");
 }
 
 /// Returns whether `count` drops to `wanted`: the kernel forgets with a delay.

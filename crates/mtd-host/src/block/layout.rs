@@ -35,7 +35,7 @@ impl Layout {
         if !fits || unit < 512 || unit > peb_size || peb_size / unit > MAX_UNITS {
             let found = format!("eraseblocks of {peb_size} bytes in units of {unit}");
             let expected =
-                "powers of two, units of 512 bytes at least, at most 8192 of them in a block";
+                "powers of two, units of at least 512 bytes, at most 8192 of them in a block";
             return Err(shape(found, expected));
         }
         // The largest number of slots that fits; more slots need more metadata.
@@ -53,7 +53,7 @@ impl Layout {
         if layout.peb_count >= 2 {
             return Ok(layout);
         }
-        let least = "room for the map and six eraseblocks at least";
+        let least = "space for the map and at least six eraseblocks";
         Err(shape(format!("a disk of {size} bytes"), least))
     }
 

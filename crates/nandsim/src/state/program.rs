@@ -72,7 +72,7 @@ impl State {
         self.judge(rules.bad_block, bad, at, "programming a block that is marked bad")?;
         let rule = "programming a block whose erase was interrupted";
         self.judge(rules.interrupted_erase, interrupted, at, rule)?;
-        self.judge(rules.overwrite, overwrites, at, "programming what is not erased")?;
+        self.judge(rules.overwrite, overwrites, at, "programming bytes that are not erased")?;
         let rule = "more programs of a page than the part allows";
         self.judge(rules.partial_programs, limit > 0 && used >= limit, at, rule)?;
         let rule = "programming a page below one that is already programmed";

@@ -30,9 +30,13 @@ type Act = fn(&Chip) -> Result<(), MtdError>;
 
 /// Every rule: its setup, the operation that breaks it, and the words of the refusal.
 const RULES: [(&str, Act, Act); 7] = [
-    ("programming what is not erased", |c| c.program(0, &[0; 512]), |c| c.program(0, &[0; 512])),
     (
-        "programming what is not erased",
+        "programming bytes that are not erased",
+        |c| c.program(0, &[0; 512]),
+        |c| c.program(0, &[0; 512]),
+    ),
+    (
+        "programming bytes that are not erased",
         |c| c.program_oob(0, 6, &[0x12]),
         |c| c.program_oob(0, 5, &[0xFF, 0x02]),
     ),

@@ -32,7 +32,7 @@ pub(crate) async fn names(
         let (dircount, maxcount) = (600, 900);
         let args = READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
         let READDIRPLUS3res::Ok(ok) = client.readdirplus(&args).await.unwrap() else {
-            panic!("no listing behind {cookie}")
+            panic!("no listing after {cookie}")
         };
         cookieverf = ok.cookieverf;
         for entry in ok.reply.entries.into_inner() {

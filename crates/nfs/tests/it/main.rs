@@ -202,7 +202,7 @@ fn files_get_more_names() {
 #[test]
 fn limits_and_space_are_those_of_the_file_system() {
     let fs = sample();
-    let told = fs.stat_fs().unwrap();
+    let stats = fs.stat_fs().unwrap();
     served(Exported::ReadOnly(fs), async |mut client| {
         let object = client.root_nfs_fh3();
         let PATHCONF3res::Ok(limits) =
@@ -215,8 +215,8 @@ fn limits_and_space_are_those_of_the_file_system() {
         else {
             panic!("no space")
         };
-        let bytes = |blocks: u64| blocks * u64::from(told.block_size);
-        assert_eq!((space.tbytes, space.fbytes), (bytes(told.blocks), bytes(told.blocks_free)));
+        let bytes = |blocks: u64| blocks * u64::from(stats.block_size);
+        assert_eq!((space.tbytes, space.fbytes), (bytes(stats.blocks), bytes(stats.blocks_free)));
     });
 }
 

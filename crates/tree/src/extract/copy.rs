@@ -115,7 +115,7 @@ impl<'a> DataReader<'a> {
     }
 
     /// Advances to the next data; returns false if only a hole follows. If the holes are unknown,
-    /// everything counts as data when damage is to be skipped.
+    /// everything counts as data when damage must be skipped.
     fn find_data(&mut self) -> Result<bool, FsError> {
         match self.fs.seek_data(self.ino, self.at) {
             Ok(None) => return Ok(false),

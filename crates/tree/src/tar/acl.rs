@@ -60,7 +60,7 @@ pub(super) fn value(name: &[u8], text: &[u8], names: &Names) -> Result<Option<Ve
         value.extend_from_slice(&id.to_le_bytes());
     }
     if !is_acl(&value) {
-        return Err(format!("`{}` is no access control list", shown(text)));
+        return Err(format!("`{}` is not an access control list", shown(text)));
     }
     let is_only_a_mode = name == ACCESS && entries.len() == 3;
     Ok((!is_only_a_mode).then_some(value))
@@ -69,7 +69,7 @@ pub(super) fn value(name: &[u8], text: &[u8], names: &Names) -> Result<Option<Ve
 /// Parses `user:1000:rw-`, `user:name:rw-:1000`, `mask::r--` or `mask:r--` into kind, id,
 /// permissions.
 fn entry(line: &[u8], names: &Names) -> Result<(u16, u32, u16), String> {
-    let wrong = || format!("`{}` is no entry of an access control list", shown(line));
+    let wrong = || format!("`{}` is not an entry of an access control list", shown(line));
     let line = line.strip_prefix(b"default:").unwrap_or(line);
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').map(<[u8]>::trim_ascii).collect();
     let (kind, whose, permissions, number) = match fields.as_slice() {
@@ -92,7 +92,7 @@ fn entry(line: &[u8], names: &Names) -> Result<(u16, u32, u16), String> {
     let tag = named.ok_or_else(wrong)?;
     let number = number.or(Some(whose)).and_then(decimal);
     let id = number.or_else(|| names.find(tag, whose).map(u64::from));
-    let id = id.ok_or_else(|| format!("`{}` names no number", shown(line)))?;
+    let id = id.ok_or_else(|| format!("`{}` has no id", shown(line)))?;
     Ok((tag, u32::try_from(id).map_err(|_| wrong())?, permissions))
 }
 

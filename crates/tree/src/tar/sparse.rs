@@ -92,7 +92,7 @@ fn add_pieces(fields: &[u8], pieces: &mut Vec<(u64, u64)>, at: Location) -> Resu
 
 fn unsigned(field: &[u8], at: Location) -> Result<u64, TreeError> {
     let found = number(field, "sparse map", at)?;
-    u64::try_from(found).map_err(|_| wrong(at, found.to_string(), "a number not below 0"))
+    u64::try_from(found).map_err(|_| wrong(at, found.to_string(), "a number of at least 0"))
 }
 
 /// Reads the map of version 1.0: the number of pieces, then offset and length of each, one decimal

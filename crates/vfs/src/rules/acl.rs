@@ -30,11 +30,11 @@ pub fn is_acl_name(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
 }
 
-/// Refuses a value that is no access control list for one of the two names of lists (EINVAL);
+/// Refuses a value that is not an access control list for one of the two names of lists (EINVAL);
 /// every value suits any other name.
 pub fn check_acl_value(name: &[u8], value: &[u8]) -> Result<(), FsError> {
     if is_acl_name(name) && !is_acl(value) {
-        let message = format!("the value for {} is no access control list", quoted(name));
+        let message = format!("the value for {} is not an access control list", quoted(name));
         return refuse(FsErrorKind::Invalid, message);
     }
     Ok(())
