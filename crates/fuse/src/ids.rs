@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Without ranges every id is mapped to itself.
-//! 2. With ranges, `stored` is the inverse of `shown`, except for ids that `shown` maps to `NOBODY`
+//! 2. With ranges, `stored` is the inverse of `shown`, except for ids that `shown` maps to 65534
 //!    because no range covers them; ids without a range cannot be stored.
 
 use std::str::FromStr;

@@ -80,7 +80,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     paths.finish(batch)
 }
 
-/// Runs the script under fakeroot, as nobody where the host's user is root.
+/// Runs the script under fakeroot, as an ordinary user if the host's user is root.
 fn build(folder: &Path, ours: &Path) -> Result<()> {
     let ours_here = folder.join("eraseblock");
     fs::copy(ours, &ours_here).with_context(|| format!("cannot copy {}", ours.display()))?;

@@ -1,4 +1,4 @@
-//! Comparing what Linux and we see of a UBI device, line by line: one for the device, one for
+//! Compares the views of a UBI device by Linux and by us, line by line: one for the device, one for
 //! each volume, one for each LEB that is not all 0xFF.
 
 use crate::subject;
@@ -33,8 +33,8 @@ pub(crate) fn of_linux(dir: &Path) -> Result<String> {
     Ok(view)
 }
 
-/// Compares two views. Linux erases blocks as soon as it is attached, so that its highest erase
-/// counter may have grown by one meanwhile.
+/// Compares two views. Linux erases blocks as soon as it is attached, so its highest erase counter
+/// may have grown by one.
 pub(crate) fn compare(linux: &str, ours: &str) -> Result<()> {
     let (linux, linux_max) = split(linux);
     let (ours, our_max) = split(ours);
