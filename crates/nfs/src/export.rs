@@ -12,6 +12,7 @@ use nfs3_server::vfs::{
     FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A handle is an inode number.
 pub(crate) type Handle = FileHandleU64;
@@ -56,11 +57,34 @@ pub(crate) struct Export {
     exported: Exported,
     /// Owner and group of new files.
     owner: (u32, u32),
+    changes: Changes,
+}
+
+/// Counts calls that may change the file system; clones share the number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes(Arc<AtomicU64>);
+
+impl Changes {
+    /// Returns the number so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Export {
-    pub(crate) fn new(exported: Exported, owner: (u32, u32)) -> Self {
-        Self { exported, owner }
+    pub(crate) fn new(exported: Exported, owner: (u32, u32), changes: Changes) -> Self {
+        Self { exported, owner, changes }
+    }
+
+    /// Returns the file system for a change, which is counted.
+    fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
+        let fs = self.exported.writing()?;
+        self.changes.add();
+        Ok(fs)
     }
 
     fn attr(&self, id: Handle) -> Result<fattr3, nfsstat3> {
@@ -76,7 +100,7 @@ impl Export {
         kind: NewKind<'_>,
         wanted: &SetAttr,
     ) -> Result<(Handle, fattr3), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let usual = if kind == NewKind::Directory { 0o755 } else { 0o644 };
         let inode = NewInode {
             kind,
@@ -175,7 +199,7 @@ impl NfsFileSystem for Export {
     }
 
     async fn setattr(&self, id: &Handle, setattr: sattr3) -> Result<fattr3, nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let ino = id.as_u64();
         fs.set_attr(ino, &changes(&setattr), now()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
@@ -191,7 +215,7 @@ impl NfsFileSystem for Export {
         data: &[u8],
         _stable: stable_how,
     ) -> Result<(fattr3, stable_how), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let ino = id.as_u64();
         fs.write(ino, offset, data, now()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
@@ -205,7 +229,7 @@ impl NfsFileSystem for Export {
         filename: &filename3<'_>,
         attr: sattr3,
     ) -> Result<(Handle, fattr3), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         match fs.lookup(dirid.as_u64(), filename.0.as_ref()) {
             Ok(ino) => {
                 let size = match attr.size {
@@ -246,14 +270,14 @@ impl NfsFileSystem for Export {
     }
 
     async fn remove(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let dir = dirid.as_u64();
         fs.unlink(dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
     }
 
     async fn rmdir(&self, dirid: &Handle, dirname: &filename3<'_>) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let dir = dirid.as_u64();
         fs.remove_dir(dir, dirname.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
@@ -265,7 +289,7 @@ impl NfsFileSystem for Export {
         dirid: &Handle,
         filename: &filename3<'_>,
     ) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let (ino, dir) = (id.as_u64(), dirid.as_u64());
         fs.link(ino, dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[ino, dir])
@@ -278,7 +302,7 @@ impl NfsFileSystem for Export {
         to_dirid: &Handle,
         to_filename: &filename3<'a>,
     ) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let from: (u64, &[u8]) = (from_dirid.as_u64(), from_filename.0.as_ref());
         let to: (u64, &[u8]) = (to_dirid.as_u64(), to_filename.0.as_ref());
         fs.rename(from, to, RenameMode::Replace, now()).map_err(|error| status(&error))?;
@@ -297,6 +321,6 @@ impl NfsFileSystem for Export {
     }
 
     async fn commit(&self, id: &Handle, _offset: u64, _count: u32) -> Result<(), nfsstat3> {
-        settle(self.exported.writing()?, &[id.as_u64()])
+        settle(self.writing()?, &[id.as_u64()])
     }
 }

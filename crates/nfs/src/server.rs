@@ -1,6 +1,6 @@
 //! The server: one listening socket, until it is stopped.
 
-use crate::export::{Export, Exported};
+use crate::export::{Changes, Export, Exported};
 use eraseblock_vfs::{Background, FsError, WritableFileSystem};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use std::net::SocketAddr;
@@ -11,6 +11,11 @@ use tokio::sync::Notify;
 
 /// Pause between pieces of background work.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Number of pauses without a change after which the file system frees space that waits for a
+/// commit. This costs writes that the next changes would cause anyway, so a short pause between two
+/// changes does not start it.
+const IDLE_PAUSES: u32 = 3;
 
 /// Pieces of work below the file system between two pauses.
 const STEPS: u32 = 16;
@@ -49,6 +54,7 @@ pub struct Server {
     runtime: Runtime,
     listener: NFSTcpListener<Export>,
     exported: Exported,
+    changes: Changes,
     address: SocketAddr,
     stop: Arc<Notify>,
     chore: Option<Box<Chore>>,
@@ -73,13 +79,14 @@ impl Server {
         let socket = |source| ServerError::Socket { address: options.address, source };
         let runtime =
             Builder::new_multi_thread().worker_threads(4).enable_all().build().map_err(socket)?;
-        let export = Export::new(exported.clone(), options.owner);
+        let changes = Changes::default();
+        let export = Export::new(exported.clone(), options.owner, changes.clone());
         let address = options.address.to_string();
         let bound = NFSTcpListener::bind_with_generation(&address, export, options.generation);
         let listener = runtime.block_on(bound).map_err(socket)?;
         let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
         let stop = Arc::new(Notify::new());
-        Ok(Self { runtime, listener, exported, address, stop, chore: None })
+        Ok(Self { runtime, listener, exported, changes, address, stop, chore: None })
     }
 
     /// Repeatedly runs `chore` in the background, too, until it returns that nothing is left.
@@ -109,12 +116,12 @@ impl Server {
     ///
     /// Fails if a thread cannot be started or the file system could not be flushed.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, exported, address, stop, chore } = self;
+        let Self { runtime, listener, exported, changes, address, stop, chore } = self;
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = listener.handle_forever() => ended,
                 () = stop.notified() => Ok(()),
-                () = background(&exported, chore.as_deref()) => Ok(()),
+                () = background(&exported, &changes, chore.as_deref()) => Ok(()),
             }
         });
         // Calls in progress are dropped: none has been answered.
@@ -127,16 +134,23 @@ impl Server {
     }
 }
 
-/// Steps background work forever. Errors will recur in the call that needs the work.
-async fn background(exported: &Exported, chore: Option<&Chore>) {
+/// Steps background work until the server stops. A failed step fails again in the call that needs
+/// it, which reports the error.
+async fn background(exported: &Exported, changes: &Changes, chore: Option<&Chore>) {
+    let (mut seen, mut quiet) = (changes.count(), 0_u32);
     loop {
         tokio::time::sleep(PAUSE).await;
-        if let Exported::ReadWrite(fs) = exported {
-            step(fs.as_ref());
-            for _ in 0..STEPS {
-                if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
-                    break;
-                }
+        let Exported::ReadWrite(fs) = exported else { continue };
+        step(fs.as_ref());
+        let count = changes.count();
+        quiet = if count == seen { quiet.saturating_add(1) } else { 0 };
+        seen = count;
+        if quiet == IDLE_PAUSES {
+            let _ = fs.give_back();
+        }
+        for _ in 0..STEPS {
+            if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
+                break;
             }
         }
     }

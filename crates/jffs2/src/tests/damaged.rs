@@ -186,3 +186,40 @@ fn attributes_that_are_made_up_are_a_finding() {
     assert_eq!((fs.attr(5).unwrap().permissions, content(&fs, "dir/f")), (0o755, b"x".to_vec()));
     assert_eq!(codes(&fs.late_findings()), ["attributes-lost"]);
 }
+
+/// Their nodes are written again as a whole: of a torn or decayed one nothing can show through, and
+/// it must not be taken for content.
+#[test]
+fn broken_nodes_of_links_devices_and_directories_are_no_content() {
+    let mut image = Image::new(ByteOrder::Little);
+    let broken =
+        [(3, 10, 0o120_777), (4, 2, 0o020_600), (5, 4, 0o040_755)].map(|(ino, file_type, mode)| {
+            image.name(1, ino, &format!("n{ino}"), ino, file_type);
+            let data: &[u8] = if ino == 3 { b"target" } else { &[1, 3] };
+            let data = if ino == 5 { &[] } else { data };
+            let (dsize, isize) = (data.len() as u32, if ino == 3 { 6 } else { 0 });
+            let node = Inode { ino, mode, isize, dsize, ..Inode::default() };
+            image.inode(Inode { version: 1, ..node }, data);
+            // A longer one, so that it would stand out.
+            let dsize = dsize + 4;
+            image.inode(Inode { version: 2, dsize, ..node }, &[data, &[9; 4]].concat())
+        });
+    image.name(5, 9, "below", 6, 8);
+    image.data(6, 1, 0, 5, b"below");
+    for place in broken {
+        image.bytes[place + 69] ^= 1;
+    }
+    let mounted = mount(&chip(&image));
+    let fs = image.open().0;
+    let seen = |fs: &dyn FileSystem| {
+        let link = fs.read_link(fs.resolve(b"n3").unwrap()).unwrap();
+        let device = fs.attr(fs.resolve(b"n4").unwrap()).unwrap();
+        let mut below = [0; 5];
+        fs.read(fs.resolve(b"n5/below").unwrap(), 0, &mut below).unwrap();
+        (link, device.rdev, below)
+    };
+    assert_eq!(seen(&fs), (b"target".to_vec(), (3, 1), *b"below"));
+    assert_eq!(seen(&mounted), seen(&fs));
+    assert!(!codes(&fs.late_findings()).contains(&"older-content"));
+    mounted.check().unwrap();
+}
