@@ -1,4 +1,4 @@
-//! What each call does to the file system.
+//! The effect of each call on the file system.
 
 use crate::convert::{attributes, changes, handle_status, now, status};
 use crate::listing::Listing;
@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A handle is an inode number.
 pub(crate) type Handle = FileHandleU64;
 
-/// The most bytes of one answer.
+/// The maximum length of one read.
 const MAX_READ: u32 = 1 << 20;
 
-/// Where a file system cannot say how long names may be.
+/// The maximum name length if the file system does not state one.
 const USUAL_NAME_MAX: u32 = 255;
 
-/// Neither file system has a limit of its own below that of the number's type.
+/// Neither file system has a limit below that of the number's type.
 const MAX_LINKS: u32 = i32::MAX.cast_unsigned();
 
-/// A file system to be served.
+/// A file system to serve.
 #[derive(Clone, Debug)]
 pub enum Exported {
-    /// Nothing is ever written.
+    /// A read-only file system.
     ReadOnly(Arc<dyn FileSystem>),
-    /// Everything is allowed.
+    /// A writable file system.
     ReadWrite(Arc<dyn WritableFileSystem>),
 }
 
@@ -51,11 +51,11 @@ impl Exported {
     }
 }
 
-/// The file system as calls see it.
+/// The exported file system.
 #[derive(Debug)]
 pub(crate) struct Export {
     exported: Exported,
-    /// Whom new files belong to.
+    /// Owner and group of new files.
     owner: (u32, u32),
     changes: Changes,
 }
@@ -92,7 +92,7 @@ impl Export {
         attr.map(|attr| attributes(&attr)).map_err(|error| handle_status(&error))
     }
 
-    /// Makes an inode, durable when this returns.
+    /// Creates an inode, durable when this returns.
     fn make(
         &self,
         dir: Handle,
@@ -120,7 +120,7 @@ impl Export {
     }
 }
 
-/// Makes what an operation changed durable: NFS has no later moment for it.
+/// Makes the changes of an operation durable: NFS has no later point for it.
 fn settle(fs: &dyn WritableFileSystem, inodes: &[u64]) -> Result<(), nfsstat3> {
     for ino in inodes {
         fs.sync_file(*ino).map_err(|error| status(&error))?;
@@ -206,7 +206,8 @@ impl NfsFileSystem for Export {
         self.attr(*id)
     }
 
-    /// Always durable: a restarted server would otherwise have to tell the client what it lost.
+    /// Every write is durable: otherwise a restarted server would have to report to the client
+    /// which writes it lost.
     async fn write(
         &self,
         id: &Handle,
@@ -221,7 +222,7 @@ impl NfsFileSystem for Export {
         Ok((self.attr(*id)?, stable_how::FILE_SYNC))
     }
 
-    /// Makes a file, or takes the one that is there.
+    /// Creates a file, or uses an existing one.
     async fn create(
         &self,
         dirid: &Handle,
@@ -248,7 +249,7 @@ impl NfsFileSystem for Export {
         }
     }
 
-    /// The verifier of such a call has no place in an image; clients fall back to another form.
+    /// An image cannot store the verifier of such a call; clients fall back to another form.
     async fn create_exclusive(
         &self,
         _dirid: &Handle,

@@ -1,6 +1,6 @@
 //! `linux-mounts-pretended`: images of a tree that only fakeroot shows, made with the command lines
 //! of Buildroot by an ordinary user, once with our tools first in PATH and once with mtd-utils; real
-//! Linux must see in all of them what was pretended.
+//! Linux must list in all of them the entries that fakeroot showed.
 
 use crate::command::{find_program, output};
 use crate::guest::{Guest, complaints};
@@ -111,7 +111,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     paths.finish(batch)
 }
 
-/// Runs the script under fakeroot, as nobody where the host's user is root.
+/// Runs the script under fakeroot, as an ordinary user if the host's user is root.
 fn build(folder: &Path, ours: &Path) -> Result<()> {
     let tools = folder.join("tools");
     fs::create_dir(&tools)?;
