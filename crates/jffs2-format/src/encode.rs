@@ -57,17 +57,13 @@ pub fn padding(order: ByteOrder, totlen: u32, out: &mut Vec<u8>) {
     writer.fill();
 }
 
-<<<<<<< HEAD
-/// A DAMAGE_MARKER node: a header alone (spec: jffs2 8.6).
+/// Appends a DAMAGE_MARKER node: a header alone (spec: jffs2 8.6).
 pub fn damage_marker(order: ByteOrder, out: &mut Vec<u8>) {
     Writer::new(order, node_type::DAMAGE_MARKER, HEADER_LEN, out);
 }
 
-/// An INODE node. Length and checksum of the stored `data` are taken from it, not from `inode`.
-=======
 /// Appends an INODE node. Length and checksum of the stored data are computed from `data`, not
 /// taken from `inode`.
->>>>>>> prose
 pub fn inode(order: ByteOrder, inode: &Inode, data: &[u8], out: &mut Vec<u8>) {
     let csize = data.len() as u32;
     let mut writer = Writer::new(order, node_type::INODE, INODE_LEN + csize, out);
