@@ -27,7 +27,6 @@ mod nodelist;
 mod nodemgmt;
 mod options;
 mod readinode;
-pub mod sabotage;
 mod scan;
 mod state;
 mod summary;

@@ -250,10 +250,6 @@ impl Inodes {
             .skip_while(move |(ino, _)| *ino < first)
     }
 
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut InodeCache> {
-        self.pages.values_mut().flat_map(|page| &mut page.entries)
-    }
-
     /// Gives memory back that growing took beyond the need.
     pub(crate) fn shrink(&mut self) {
         for page in self.pages.values_mut() {
