@@ -1,14 +1,10 @@
 //! The power cut at every event, in every way: what is mounted then is a state that the workload
 //! went through since it last asked for durability.
 
-use super::churn::fill_and_empty;
-use super::faults::one_fault;
-use super::markers::continued;
 use super::*;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{Recorded, Variant};
 use eraseblock_vfs::{Background, FsErrorKind, SetAttr, XattrMode, same_tree};
-use rayon::prelude::*;
 
 /// Few blocks, so that garbage is collected all the time.
 pub(super) fn mini(kind: MediumKind) -> Arc<Chip> {
@@ -248,8 +244,9 @@ fn a_cut_at_any_moment_leaves_a_state_that_was() {
 }
 
 /// A hole with data in it is still one when its nodes have been moved.
-fn hole_in_parts(options: &RwOptions) {
-    let (fs, _) = Jffs2Rw::mount(nor(), options).unwrap();
+#[test]
+fn a_hole_in_parts_is_one_when_its_nodes_have_moved() {
+    let (fs, _) = Jffs2Rw::mount(nor(), &RwOptions::default()).unwrap();
     let file = fs.create(1, b"file", &FILE, at(1)).unwrap();
     fs.set_attr(file, &SetAttr { size: Some(4000), ..SetAttr::default() }, at(1)).unwrap();
     let mut expected = vec![0; 4000];
