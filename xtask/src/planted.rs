@@ -8,7 +8,8 @@
 //! 1. The repository is only read; `--renew` alone writes, and only below `planted/`.
 //! 2. A file of the copy is rewritten only if its content changes, so that cargo builds as little
 //!    as after any other edit.
-//! 3. A patch that does not apply is a failure, never a bug left out.
+//! 3. A patch that does not apply is a failure, and so is a test that did not run: no bug is left
+//!    out by mistake.
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result, bail, ensure};
@@ -25,18 +26,21 @@ const PATCHES: [(&str, &[&str]); 4] = [
     ("lab", &["crates/lab"]),
 ];
 
-/// The tests that the patches add or extend; each must run and pass.
-const TESTS: [&str; 10] = [
-    "planted_bugs_are_caught_and_replayed",
-    "planted_bugs_are_caught",
-    "known_bugs_are_caught_and_replayed",
-    "flags_and_rarer_forms_survive_cuts",
-    "every_planted_bug_is_caught",
-    "nothing_is_caught_where_no_bug_is_planted",
-    "forgotten_buffers_and_torn_space_are_caught",
-    "a_stale_anchor_is_noticed",
-    "an_index_that_goes_into_gaps_survives_cuts",
+/// The tests that the patches add or extend, by the end of their paths; each must run and pass.
+const TESTS: [&str; 13] = [
+    "jffs2::planted_bugs_are_caught_and_replayed",
+    "ubifs::planted_bugs_are_caught",
+    "powercut::known_bugs_are_caught_and_replayed",
+    "ubifs::flags_and_rarer_forms_survive_cuts",
+    "story::a_violation_of_ubi_is_told_from_its_operations_to_its_rule",
+    "story::a_violation_of_ubifs_is_told",
+    "cuts::every_planted_bug_is_caught",
+    "cuts::nothing_is_caught_where_no_bug_is_planted",
+    "every_fault::forgotten_buffers_and_torn_space_are_caught",
+    "fastmap::a_stale_anchor_is_noticed",
+    "gaps::an_index_that_goes_into_gaps_survives_cuts",
     "a_reader_that_does_not_wait_for_the_lock_loses_its_request",
+    "no_scrub_request_is_lost",
 ];
 
 /// The packages that hold them.
@@ -49,13 +53,14 @@ const PACKAGES: [&str; 5] = [
 ];
 
 /// Makes the copy and runs its tests; `--table` prints how each bug showed, `--renew` writes the
-/// patches again from an edited copy instead.
+/// patches from an edited copy instead.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    let copies = Copies::new();
+    let copies = Copies::new(repository().join("target/planted"));
+    let patches = repository().join("planted");
     match args {
-        [] => copies.plant().and_then(|()| copies.test(false)),
-        [option] if option == "--table" => copies.plant().and_then(|()| copies.test(true)),
-        [option] if option == "--renew" => copies.renew().map(|()| true),
+        [] => copies.plant(&patches).and_then(|()| copies.test(false)),
+        [option] if option == "--table" => copies.plant(&patches).and_then(|()| copies.test(true)),
+        [option] if option == "--renew" => copies.renew(&patches).map(|()| true),
         _ => bail!("expected nothing, --table or --renew"),
     }
 }
@@ -63,7 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
 /// The folders under `target/planted`.
 struct Copies {
     root: PathBuf,
-    /// The sources as they are.
+    /// The sources as they were when the copy was made.
     clean: PathBuf,
     /// The sources with the patches.
     fresh: PathBuf,
@@ -72,41 +77,60 @@ struct Copies {
 }
 
 impl Copies {
-    fn new() -> Self {
-        let root = repository().join("target/planted");
+    fn new(root: PathBuf) -> Self {
         let [clean, fresh, tree] = ["clean", "fresh", "tree"].map(|name| root.join(name));
         Self { root, clean, fresh, tree }
     }
 
     /// Brings the copy up to date with the sources and the patches.
-    fn plant(&self) -> Result<()> {
-        export(&self.fresh)?;
-        for (name, _) in PATCHES {
-            let patch = repository().join("planted").join(name).with_extension("patch");
-            let applied =
-                output(self.git(&self.fresh).args(["apply", "--whitespace=nowarn"]).arg(&patch));
-            applied.with_context(|| {
-                format!(
-                    "{} no longer fits the sources; in {} run `git apply --reject` with it, mend \
-                     what is left over, copy the folder to {} and run `cargo xtask planted --renew`",
-                    patch.display(),
-                    self.fresh.display(),
-                    self.tree.display()
-                )
-            })?;
+    fn plant(&self, patches: &Path) -> Result<()> {
+        export(&self.clean)?;
+        self.apply(patches)
+    }
+
+    /// Makes the tree from the clean sources and the patches. Hunks that do not apply are left in
+    /// `.rej` files of the tree, where they can be merged by hand.
+    fn apply(&self, patches: &Path) -> Result<()> {
+        if self.fresh.exists() {
+            fs::remove_dir_all(&self.fresh)?;
         }
-        mirror(&self.fresh, &self.tree)
+        mirror(&self.clean, &self.fresh)?;
+        let mut failed = Vec::new();
+        for (name, _) in PATCHES {
+            let patch = patches.join(name).with_extension("patch");
+            let mut git = self.git(&self.fresh);
+            let applied =
+                output(git.args(["apply", "--whitespace=nowarn", "--reject"]).arg(&patch));
+            failed.extend(applied.err().map(|error| format!("{}: {error:#}", patch.display())));
+        }
+        mirror(&self.fresh, &self.tree)?;
+        ensure!(
+            failed.is_empty(),
+            "{}\nthe sources changed around these bugs. The parts that do not apply are in *.rej \
+             files below {}: merge each by hand into the file next to it, delete it, and run \
+             `cargo xtask planted --renew`",
+            failed.join("\n"),
+            self.tree.display()
+        );
+        Ok(())
     }
 
     /// Writes the patches that lead from the sources to the copy.
-    fn renew(&self) -> Result<()> {
-        export(&self.clean)?;
+    fn renew(&self, patches: &Path) -> Result<()> {
+        ensure!(
+            self.clean.is_dir() && self.tree.is_dir(),
+            "there is no copy below {}: run `cargo xtask planted` first",
+            self.root.display()
+        );
+        let left = rejected(&self.tree)?;
+        ensure!(left.is_empty(), "merge and delete these first: {}", left.join(", "));
         for (name, rooms) in PATCHES {
             let mut patch = String::new();
             for room in rooms {
                 patch += &self.difference(room)?;
             }
-            let file = repository().join("planted").join(name).with_extension("patch");
+            ensure!(!patch.is_empty(), "no bug of {name} is left in {}", self.tree.display());
+            let file = patches.join(name).with_extension("patch");
             fs::write(&file, patch).with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(())
@@ -114,9 +138,9 @@ impl Copies {
 
     fn difference(&self, room: &str) -> Result<String> {
         let mut git = self.git(&self.root);
-        git.args(["diff", "--no-index", "--no-color", "--no-renames"]);
+        git.args(["diff", "--no-index", "--no-color", "--no-ext-diff", "--no-renames"]);
         let done = git.args([format!("clean/{room}"), format!("tree/{room}")]).output()?;
-        // git says 1 where the folders differ.
+        // git exits with 1 if the folders differ.
         ensure!(done.status.code().is_some_and(|code| code <= 1), "git diff: {}", done.status);
         let text = String::from_utf8(done.stdout).context("a file that is no text")?;
         Ok(text.lines().filter(|line| !line.starts_with("index ")).map(in_the_sources).collect())
@@ -129,24 +153,33 @@ impl Copies {
         git
     }
 
-    /// Runs the tests of the copy. The build shares what is not ours with that of the sources.
+    /// Runs the tests of the copy. The build shares the crates of others with that of the sources.
     fn test(&self, table: bool) -> Result<bool> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut tests = Command::new(cargo);
         tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
-        tests.args(["test", "--quiet"]).args(PACKAGES.iter().flat_map(|name| ["--package", name]));
-        tests.args(["--lib", "--tests", "--"]).args(TESTS);
-        if table {
-            tests.arg("--nocapture");
-        }
-        let done = tests.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+        tests.args(["test", "--no-fail-fast", "--lib", "--tests"]);
+        tests.args(PACKAGES.iter().flat_map(|name| ["--package", name])).arg("--").args(TESTS);
+        // Not --nocapture: the panics of bugs would tear the lines of the results apart.
+        tests.arg("--show-output");
+        let done = tests.stdin(Stdio::null()).output()?;
         let text = String::from_utf8_lossy(&done.stdout);
+        if !done.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&done.stderr));
+        }
         if table || !done.status.success() {
             print!("{text}");
+        } else {
+            text.lines()
+                .filter(|line| line.starts_with("caught: "))
+                .for_each(|it| println!("{it}"));
         }
-        let passed = passed(&text);
-        println!("{passed} of {} tests of planted bugs passed", TESTS.len());
-        Ok(done.status.success() && passed == TESTS.len())
+        let missing = missing(&text);
+        for name in &missing {
+            println!("FAIL  {name} did not pass");
+        }
+        println!("{} passed, {} failed", TESTS.len() - missing.len(), missing.len());
+        Ok(done.status.success() && missing.is_empty())
     }
 }
 
@@ -160,11 +193,18 @@ fn in_the_sources(line: &str) -> String {
     names.iter().fold(format!("{line}\n"), |line, (copy, source)| line.replace(copy, source))
 }
 
-/// The tests that passed, over all summaries that the test harness prints.
-fn passed(text: &str) -> usize {
-    let counts = text.lines().filter_map(|line| line.strip_prefix("test result: "));
-    let counts = counts.filter_map(|line| line.split_once(". ")?.1.split_once(" passed"));
-    counts.filter_map(|(count, _)| count.parse::<usize>().ok()).sum()
+/// The tests that did not run, or failed, going by what the test harness prints.
+fn missing(text: &str) -> Vec<&'static str> {
+    let passed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"))
+        .collect();
+    let has_passed = |name: &str| {
+        passed.iter().any(|path| {
+            path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
+        })
+    };
+    TESTS.into_iter().filter(|name| !has_passed(name)).collect()
 }
 
 /// Copies every file of the sources, tracked or new, to an empty folder.
@@ -209,15 +249,80 @@ fn names(folder: &Path) -> Result<BTreeSet<std::ffi::OsString>> {
     entries.collect()
 }
 
+/// The files with parts of patches that did not apply.
+fn rejected(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for name in names(folder)? {
+        let path = folder.join(name);
+        if path.is_dir() {
+            found.extend(rejected(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rej") {
+            found.push(path.display().to_string());
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn summaries_are_added_up() {
-        let text = "test result: ok. 3 passed; 0 failed; 0 ignored\nnoise\n\
-                    test result: FAILED. 2 passed; 1 failed; 0 ignored\n";
-        assert_eq!(passed(text), 5);
+    fn every_test_must_run_and_pass() {
+        let lines = TESTS.map(|name| format!("test room::{name} ... ok\n"));
+        assert_eq!(missing(&lines.concat()), [""; 0]);
+        let failed = lines.concat().replacen("... ok", "... FAILED", 1);
+        assert_eq!(missing(&failed), TESTS[..1]);
+        // A longer name is another test.
+        let other = lines[1..].concat() + "test room::not_jffs2::planted_bugs ... ok\n";
+        assert_eq!(missing(&other), TESTS[..1]);
+    }
+
+    /// Copies with one line for each patch to change, and the patches.
+    fn planted(folder: &Path) -> (Copies, PathBuf) {
+        let (copies, patches) = (Copies::new(folder.join("copies")), folder.join("patches"));
+        fs::create_dir_all(&patches).unwrap();
+        for (_, rooms) in PATCHES {
+            for (tree, text) in [(&copies.clean, "a\nright\nb\n"), (&copies.tree, "a\nwrong\nb\n")]
+            {
+                fs::create_dir_all(tree.join(rooms[0])).unwrap();
+                fs::write(tree.join(rooms[0]).join("file"), text).unwrap();
+                rooms.iter().for_each(|room| fs::create_dir_all(tree.join(room)).unwrap());
+            }
+        }
+        copies.renew(&patches).unwrap();
+        (copies, patches)
+    }
+
+    #[test]
+    fn renewed_patches_lead_to_the_same_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copies, patches) = planted(folder.path());
+        let file = copies.tree.join("crates/lab/file");
+        fs::write(&file, "anything else").unwrap();
+        copies.apply(&patches).unwrap();
+        assert_eq!(fs::read(file).unwrap(), b"a\nwrong\nb\n");
+    }
+
+    /// Without the parts that were refused, the bug would be gone and nothing would miss it.
+    #[test]
+    fn a_patch_that_does_not_apply_is_a_failure_that_names_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copies, patches) = planted(folder.path());
+        fs::write(copies.clean.join("crates/ubifs/file"), "a\nrewritten\nb\n").unwrap();
+        let error = format!("{:#}", copies.apply(&patches).unwrap_err());
+        assert!(error.contains("ubifs.patch") && error.contains("--renew"), "{error}");
+        assert!(!error.contains("jffs2.patch"), "the others have been applied: {error}");
+        let left = copies.tree.join("crates/ubifs/file.rej");
+        assert!(left.is_file());
+        let refused = format!("{:#}", copies.renew(&patches).unwrap_err());
+        assert!(refused.contains("file.rej"), "{refused}");
+        fs::remove_file(left).unwrap();
+        let refused = format!("{:#}", copies.renew(&patches).unwrap_err());
+        assert!(refused.contains("no bug of ubifs"), "{refused}");
+        fs::write(copies.tree.join("crates/ubifs/file"), "a\nrewritten and wrong\nb\n").unwrap();
+        copies.renew(&patches).unwrap();
+        copies.apply(&patches).unwrap();
     }
 
     #[test]
