@@ -43,13 +43,12 @@ const TESTS: [&str; 13] = [
     "no_scrub_request_is_lost",
 ];
 
-/// The packages that hold them.
-const PACKAGES: [&str; 5] = [
-    "eraseblock-lab",
-    "eraseblock-jffs2",
-    "eraseblock-ubi",
-    "eraseblock-ubifs",
-    "eraseblock-ubi-schedule",
+/// What holds them, as arguments of `cargo test`. Naming the targets, in two builds, takes two thirds
+/// of the time that all targets of these crates take in one.
+const BUILDS: [&str; 2] = [
+    "--package eraseblock-jffs2 --lib",
+    "--package eraseblock-lab --package eraseblock-ubi --package eraseblock-ubifs \
+     --package eraseblock-ubi-schedule --test it --test schedule",
 ];
 
 /// Makes the copy and runs its tests; `--table` prints how each bug showed, `--renew` writes the
@@ -155,19 +154,21 @@ impl Copies {
 
     /// Runs the tests of the copy. The build shares the crates of others with that of the sources.
     fn test(&self, table: bool) -> Result<bool> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut tests = Command::new(cargo);
-        tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
-        tests.args(["test", "--no-fail-fast", "--lib", "--tests"]);
-        tests.args(PACKAGES.iter().flat_map(|name| ["--package", name])).arg("--").args(TESTS);
-        // Not --nocapture: the panics of bugs would tear the lines of the results apart.
-        tests.arg("--show-output");
-        let done = tests.stdin(Stdio::null()).output()?;
-        let text = String::from_utf8_lossy(&done.stdout);
-        if !done.status.success() {
-            eprint!("{}", String::from_utf8_lossy(&done.stderr));
+        let (mut text, mut is_good) = (String::new(), true);
+        for build in BUILDS {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut tests = Command::new(cargo);
+            tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
+            tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
+            // Not --nocapture: the panics of bugs would tear the lines of the results apart.
+            let done = tests.arg("--show-output").stdin(Stdio::null()).output()?;
+            if !done.status.success() {
+                eprint!("{}", String::from_utf8_lossy(&done.stderr));
+                is_good = false;
+            }
+            text += &String::from_utf8_lossy(&done.stdout);
         }
-        if table || !done.status.success() {
+        if table || !is_good {
             print!("{text}");
         } else {
             text.lines()
@@ -179,7 +180,7 @@ impl Copies {
             println!("FAIL  {name} did not pass");
         }
         println!("{} passed, {} failed", TESTS.len() - missing.len(), missing.len());
-        Ok(done.status.success() && missing.is_empty())
+        Ok(is_good && missing.is_empty())
     }
 }
 
