@@ -100,7 +100,7 @@ impl Copies {
             let mut git = self.git(&self.fresh);
             let applied =
                 output(git.args(["apply", "--whitespace=nowarn", "--reject"]).arg(&patch));
-            failed.extend(applied.err().map(|error| format!("{}: {error:#}", patch.display())));
+            failed.extend(applied.err().map(|error| refused(&patch, &format!("{error:#}"))));
         }
         mirror(&self.fresh, &self.tree)?;
         ensure!(
@@ -182,6 +182,14 @@ impl Copies {
         println!("{} passed, {} failed", TESTS.len() - missing.len(), missing.len());
         Ok(is_good && missing.is_empty())
     }
+}
+
+/// What `git` says about the parts of a patch that do not apply, without those that do.
+fn refused(patch: &Path, text: &str) -> String {
+    let lines = text.lines().filter(|line| line.starts_with("error: patch failed: "));
+    let lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("error: ")).collect();
+    let text = if lines.is_empty() { text.to_owned() } else { lines.join(", ") };
+    format!("{}: {text}", patch.display())
 }
 
 /// A line of a difference between the two folders, with the names that the sources have.
@@ -288,7 +296,9 @@ mod tests {
             {
                 fs::create_dir_all(tree.join(rooms[0])).unwrap();
                 fs::write(tree.join(rooms[0]).join("file"), text).unwrap();
-                rooms.iter().for_each(|room| fs::create_dir_all(tree.join(room)).unwrap());
+                for room in rooms {
+                    fs::create_dir_all(tree.join(room)).unwrap();
+                }
             }
         }
         copies.renew(&patches).unwrap();
