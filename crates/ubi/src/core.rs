@@ -12,7 +12,6 @@ use crate::error::UbiError;
 use crate::fastmap::FastmapState;
 use crate::io::Io;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use crate::wl::{Place, Wl};
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_ubi_format::{Compat, SqNum, VidHeader, VolumeKind, VolumeRecord};
@@ -111,9 +110,7 @@ impl Core {
     }
 
     pub(crate) fn next_sqnum(&mut self) -> SqNum {
-        if !self.io.is_sabotaged(Sabotage::SameSequence) || self.sqnum == 0 {
-            self.sqnum += 1;
-        }
+        self.sqnum += 1;
         SqNum::new(self.sqnum)
     }
 

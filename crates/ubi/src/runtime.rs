@@ -44,7 +44,6 @@ use crate::attach::{Attachment, VolumeInfo};
 use crate::core::Core;
 use crate::error::UbiError;
 use crate::open::open;
-use crate::sabotage::Sabotage;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::vmt::NewVolume;
 use eraseblock_base::{Peb, VolumeId};
@@ -77,9 +76,6 @@ pub struct OpenOptions {
     /// Use a fastmap to attach faster, and write one for the next time. Only on devices with more
     /// than 64 eraseblocks; without this, a fastmap that is found is erased (spec: ubi 16).
     pub fastmap: bool,
-    /// See [`Sabotage`].
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
 }
 
 impl Default for OpenOptions {
@@ -93,7 +89,6 @@ impl Default for OpenOptions {
             max_bad_blocks: None,
             image_seq: 1,
             fastmap: false,
-            sabotage: Sabotage::None,
         }
     }
 }

@@ -6,7 +6,6 @@
 
 use crate::core::Core;
 use crate::error::UbiError;
-use crate::sabotage::Sabotage;
 use crate::wl::mover::used_len;
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::VolumeRecord;
@@ -31,9 +30,7 @@ impl Core {
         if volume.openers > 0 {
             return Err(UbiError::Busy { id });
         }
-        if !self.io.is_sabotaged(Sabotage::UpdateWithoutMarker) {
-            self.mark_update(id, true)?;
-        }
+        self.mark_update(id, true)?;
         self.unmap_from(id, 0)?;
         self.flush_erasures(id, None)?;
         let lebs = u32::try_from(len.div_ceil(u64::from(usable))).expect("within the volume");
@@ -43,9 +40,6 @@ impl Core {
             let part = left.min(u64::from(usable));
             let mut data = vec![0; usize::try_from(part).expect("within a LEB")];
             content.read_exact(&mut data).map_err(UbiError::Content)?;
-            if self.io.is_sabotaged(Sabotage::MarkerClearedEarly) && left == part {
-                self.mark_update(id, false)?;
-            }
             self.write_part(id, leb, data, lebs)?;
             left -= part;
         }

@@ -7,7 +7,6 @@
 
 use crate::core::Core;
 use crate::error::UbiError;
-use crate::sabotage::Sabotage;
 use eraseblock_base::{Leb, Location, VolumeId};
 use eraseblock_ubi_format::VolumeRecord;
 use eraseblock_ubi_format::constants::{FIRST_INTERNAL_VOLUME, LAYOUT_LEBS, LAYOUT_VOLUME};
@@ -45,8 +44,7 @@ impl Core {
             return Err(problem.into());
         }
         bytes.resize(layout.table_size() as usize, 0);
-        let one_copy = self.io.is_sabotaged(Sabotage::OneTableCopy);
-        for copy in 0..if one_copy { 1 } else { LAYOUT_LEBS } {
+        for copy in 0..LAYOUT_LEBS {
             self.change_leb(LAYOUT_VOLUME, Leb::new(copy), &bytes)?;
         }
         Ok(())

@@ -12,7 +12,6 @@
 use super::inode::{Fragment, Place};
 use super::nodelist::{List, NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, NewNode, PAGE};
@@ -195,11 +194,6 @@ impl State {
     }
 
     fn collect_metadata(&mut self, ino: u32, place: u32) -> Result<(), FsError> {
-        if self.is_sabotaged(Sabotage::AttributesDropped) {
-            self.inode_mut(ino).metadata = None;
-            self.obsolete(place);
-            return Ok(());
-        }
         let attributes = self.inode(ino).attributes;
         let payload = if attributes.has_payload() { self.payload(place)?.1 } else { Vec::new() };
         self.put_attributes(ino, attributes, &payload, Alloc::Collection)
@@ -237,9 +231,6 @@ impl State {
     /// or in that of `node` while it is being erased. One that cannot be read may still be listed in
     /// the summary of a block whose erasure was interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
-        if self.is_sabotaged(Sabotage::DeletionDropped) {
-            return Ok(false);
-        }
         let places = self.cache(dir).map_or(&[][..], |cache| cache.nodes.as_slice());
         for place in places {
             let Some(other) = self.blocks.node(*place) else { continue };
@@ -312,10 +303,6 @@ impl State {
         if room < node.len() {
             return Ok(false);
         }
-        if self.is_sabotaged(Sabotage::CollectWithoutCopy) {
-            self.obsolete(node.place());
-            return Ok(true);
-        }
         let Inode { offset, dsize, compression, .. } = *inode;
         self.put_extent(ino, &Extent { offset, dsize, compression, stored }, None)?;
         Ok(true)
@@ -386,10 +373,7 @@ impl State {
         (start, end): (u32, u32),
     ) -> Result<(), FsError> {
         let parts = self.inode(ino).fragments.count(node.place());
-        if (2..=MOST_PARTS).contains(&parts)
-            && self.blocks.len(List::Free) > 1
-            && !self.is_sabotaged(Sabotage::HoleHidesData)
-        {
+        if (2..=MOST_PARTS).contains(&parts) && self.blocks.len(List::Free) > 1 {
             while let Some((at, part)) = self.fragment_of(ino, node.place(), start) {
                 self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
                 self.put_extent(ino, &Extent::hole(at, part.end), None)?;
@@ -398,7 +382,7 @@ impl State {
         }
         self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
         let alone = parts == 1;
-        if alone || self.is_sabotaged(Sabotage::HoleHidesData) {
+        if alone {
             return self.put_extent(ino, &Extent::hole(start, end), None);
         }
         let bytes = self.read_node(node)?;

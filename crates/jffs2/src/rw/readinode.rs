@@ -5,7 +5,6 @@ use super::dents::{self, Dent};
 use super::inode::{Attributes, Fragments, Loaded, Place, UNKNOWN};
 use super::inodes::InodeCache;
 use super::nodelist::{NodeRef, RefKind, RefState};
-use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use super::write::PAGE;
 use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
@@ -100,7 +99,7 @@ impl State {
             if !is_right {
                 return Err(not_as_listed(at, inode.ino));
             }
-            if !checked && !self.is_sabotaged(Sabotage::AcceptTornData) {
+            if !checked {
                 decode::inode_data(&inode, &bytes, at)?;
             }
             Ok(inode)
@@ -271,9 +270,6 @@ impl State {
         if end < loaded.attributes.size {
             let message = format!("file size {} reduced to {end}", loaded.attributes.size);
             self.late.warn(Location::Inode(ino.into()), "size-reduced", message);
-            loaded.attributes.size = end;
-        }
-        if self.is_sabotaged(Sabotage::SizeNotCut) {
             loaded.attributes.size = end;
         }
         for place in loaded.fragments.cut(loaded.attributes.size) {

@@ -2,7 +2,6 @@
 //! (spec: jffs2 5.7, 16).
 
 use super::nodelist::{NodeRef, RefKind, RefState};
-use super::sabotage::Sabotage;
 use super::state::State;
 use eraseblock_jffs2_format::summary::{self, Record, RecordNode, Summary};
 use eraseblock_mtd::MtdError;
@@ -78,10 +77,7 @@ impl State {
             return Ok(());
         }
         let offset = self.flash.block - free;
-        let mut records = std::mem::take(&mut self.summary.records);
-        if self.is_sabotaged(Sabotage::SummaryForgetsNode) {
-            records.pop();
-        }
+        let records = std::mem::take(&mut self.summary.records);
         let node = Summary { offset, cleanmarker: self.marker_of(block), records };
         self.summary.stop();
         let mut bytes = Vec::with_capacity(free as usize);

@@ -16,7 +16,6 @@
 
 use super::nodelist::{NodeRef, RefKind};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::write::NewNode;
 use eraseblock_jffs2_format::constants::DIRENT_LEN;
@@ -77,7 +76,7 @@ impl Suspects {
 impl State {
     /// Writes what lives in pages that may be unstable again. A full medium is left as it is.
     pub(crate) fn settle_suspects(&mut self) -> Result<(), FsError> {
-        if self.suspects.is_settling || self.is_sabotaged(Sabotage::TrustLastPage) {
+        if self.suspects.is_settling {
             return Ok(());
         }
         while let Some(page) = self.suspects.pages.first() {
@@ -130,8 +129,7 @@ impl State {
     pub(crate) fn is_proven(&self, block: u32) -> bool {
         let size = self.flash.block;
         let mut pages = self.suspects.pages.iter().filter(|page| page.place / size == block);
-        self.is_sabotaged(Sabotage::TrustLastPage)
-            || !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
+        !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
     }
 
     /// Moves what lives in a page as it is: a node that began in an earlier page first, then the

@@ -10,7 +10,6 @@
 use super::flash::Flash;
 use super::nodelist::{List, NodeRef, RefKind};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::{Closed, State, io};
 use super::write::NewNode;
 use eraseblock_base::{Location, Peb};
@@ -195,9 +194,6 @@ impl State {
         entry.failures = entry.failures.saturating_add(1);
         self.blocks.file(block, List::BadUsed);
         self.summary.stop();
-        if self.is_sabotaged(Sabotage::NoBufferRecovery) {
-            carried.clear();
-        }
         for (node, bytes) in carried {
             self.carry(node, &bytes)?;
         }

@@ -63,7 +63,6 @@ pub(crate) fn open_options(options: &Options) -> OpenOptions {
         wl_threshold: WL_THRESHOLD,
         image_seq: 0x1AB0_0001,
         fastmap: options.shape.uses_fastmap(),
-        sabotage: options.sabotage,
         ..OpenOptions::default()
     }
 }
@@ -74,8 +73,7 @@ impl Bench {
         let Options { shape, seed, .. } = *options;
         let chip = Arc::new(shape.chip());
         let layout = shape.layout();
-        let healthy = Options { sabotage: eraseblock_ubi::sabotage::Sabotage::None, ..*options };
-        let first = UbiDevice::open(chip.clone(), &layout, &open_options(&healthy))?;
+        let first = UbiDevice::open(chip.clone(), &layout, &open_options(options))?;
         first.flush()?;
         drop(first);
         let ubi = UbiDevice::open(chip.clone(), &layout, &open_options(options))?;

@@ -85,7 +85,6 @@ const OPTIONS: OpenOptions = OpenOptions {
     max_bad_blocks: None,
     image_seq: 9,
     fastmap: false,
-    sabotage: eraseblock_ubi::sabotage::Sabotage::None,
 };
 
 fn layout() -> HeaderLayout {

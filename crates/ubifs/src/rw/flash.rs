@@ -8,7 +8,6 @@
 use super::activity::{Activity, BigLptActivity};
 use super::bulk::Ahead;
 use super::error::{Fault, Step, at};
-use super::sabotage::Sabotage;
 use crate::error::UbifsError;
 use eraseblock_base::align::align_up;
 use eraseblock_base::{Leb, Location};
@@ -48,7 +47,6 @@ pub(super) struct Flash {
     /// What has happened.
     pub(super) activity: Activity,
     /// The bug to be found.
-    sabotage: Sabotage,
     /// What [`Flash::read_near`] read last.
     near: Mutex<Page>,
     /// What was read ahead.
@@ -65,7 +63,7 @@ struct Page {
 
 impl Flash {
     /// The volume of a verified superblock that has grown to it.
-    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock, sabotage: Sabotage) -> Self {
+    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
         let min_io = sb.min_io_size;
         let leb_size = sb.leb_size;
         let limits = Limits::of(&sb);
@@ -103,16 +101,10 @@ impl Flash {
                 big_lpt: sb.has(sb_flags::BIG_LPT).then(BigLptActivity::default),
                 ..Activity::default()
             },
-            sabotage,
             near: Mutex::default(),
             ahead: Mutex::default(),
             sb,
         }
-    }
-
-    /// Whether this bug is wanted.
-    pub(super) fn is_sabotaged(&self, bug: Sabotage) -> bool {
-        self.sabotage == bug
     }
 
     pub(super) fn main_lebs(&self) -> u32 {
@@ -221,9 +213,6 @@ impl Flash {
     pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         if data.is_empty() {
             return self.wipe(leb);
-        }
-        if self.is_sabotaged(Sabotage::RenewInTwoSteps) {
-            self.wipe(leb)?;
         }
         self.change(leb, data)
     }

@@ -9,7 +9,6 @@ use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::align8;
 use super::lprops::Category;
-use super::sabotage::Sabotage;
 use super::tnc::ZnodeId;
 use eraseblock_base::align::{align_up, align_up_usize};
 use eraseblock_ubifs_format::encode::{self, Seal, index_len};
@@ -169,8 +168,7 @@ impl Core {
         let mut kept = Vec::new();
         for (offset, level, key) in self.index_nodes(leb, &bytes)? {
             let Self { tnc, flash, .. } = self;
-            let is_old =
-                tnc.old.contains(&(leb, offset)) && !flash.is_sabotaged(Sabotage::GapsOverOldNodes);
+            let is_old = tnc.old.contains(&(leb, offset));
             let is_live = !is_old && tnc.find_clean(flash, level, key, (leb, offset))?.is_some();
             if is_old || is_live {
                 let len = node_len_at(&bytes, offset);

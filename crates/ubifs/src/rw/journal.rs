@@ -7,7 +7,6 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::align8;
-use super::sabotage::Sabotage;
 use super::wbuf::{BASE_HEAD, DATA_HEAD, GC_HEAD, Wbuf};
 use eraseblock_ubifs_format::constants::{SQNUM_LIMIT, group};
 use eraseblock_ubifs_format::encode::{self, Seal};
@@ -44,7 +43,6 @@ impl Group {
 
     fn seal(core: &mut Core, last: bool) -> Step<Seal> {
         let sqnum = core.next_sqnum()?;
-        let last = last || core.is_sabotaged(Sabotage::GroupsUnmarked);
         Ok(Seal { sqnum, group: if last { group::LAST } else { group::IN } })
     }
 
@@ -96,8 +94,7 @@ impl Core {
             self.flash.turn_read_only("sequence numbers are used up");
             self.flash.check_writable()?;
         }
-        let is_step = !self.is_sabotaged(Sabotage::SameSqnum);
-        self.max_sqnum += u64::from(is_step);
+        self.max_sqnum += 1;
         Ok(self.max_sqnum)
     }
 
@@ -131,9 +128,6 @@ impl Core {
         if self.heads[head].leb != 0 && self.heads[head].room(&self.flash) >= len {
             self.lprops.set_taken(&self.flash, leb, false)?;
             return Ok(());
-        }
-        if self.is_sabotaged(Sabotage::BufferDropped) {
-            self.heads[head].forget();
         }
         self.sync_head(head)?;
         if let Err(fault) = self.add_bud(head, leb, start) {

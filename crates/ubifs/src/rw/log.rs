@@ -8,7 +8,6 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, HEADS};
-use super::sabotage::Sabotage;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up_usize;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType};
@@ -109,10 +108,8 @@ impl Core {
         let reference = Reference { leb: Leb::new(leb), offset: start, head: head as u32 };
         encode::reference(&mut node, &reference, Seal::single(sqnum));
         encode::pad(&mut node, flash.min_io);
-        if !flash.is_sabotaged(Sabotage::BudUnlogged) {
-            flash.write(log.head, log.head_offset, &node)?;
-            log.head_offset += slot;
-        }
+        flash.write(log.head, log.head_offset, &node)?;
+        log.head_offset += slot;
         flash.activity.buds += 1;
         log.bud_bytes += added;
         log.buds.insert(leb, Bud { head, start });
@@ -184,16 +181,12 @@ impl Core {
     pub(super) fn log_start_commit(&mut self) -> Step<u32> {
         let mut nodes = Vec::new();
         let sqnum = self.next_sqnum()?;
-        let is_late = self.is_sabotaged(Sabotage::CommitStartOldNumber);
-        let start = CommitStart { cmt_no: self.cmt_no - u64::from(is_late) };
+        let start = CommitStart { cmt_no: self.cmt_no };
         encode::commit_start(&mut nodes, &start, Seal::single(sqnum));
         for head in 0..HEADS {
             let wbuf = &self.heads[head as usize];
             let (leb, offset) = (wbuf.leb, wbuf.offset);
-            let forgotten = self.is_sabotaged(Sabotage::CommitForgetsHeads);
-            if leb != 0 && offset < self.flash.leb_size && !forgotten {
-                let whole = self.is_sabotaged(Sabotage::BudFromStart);
-                let offset = if whole { 0 } else { offset };
+            if leb != 0 && offset < self.flash.leb_size {
                 let sqnum = self.next_sqnum()?;
                 let reference = Reference { leb: Leb::new(leb), offset, head };
                 encode::reference(&mut nodes, &reference, Seal::single(sqnum));
@@ -207,9 +200,6 @@ impl Core {
             if log.head == log.tail {
                 return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
             }
-        }
-        if flash.is_sabotaged(Sabotage::OldLogErasedEarly) {
-            flash.wipe(log.tail)?;
         }
         flash.unmap(log.head)?;
         flash.write(log.head, 0, &nodes)?;

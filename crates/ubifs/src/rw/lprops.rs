@@ -9,7 +9,6 @@
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};
 use super::lpt::Lpt;
-use super::sabotage::Sabotage;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::lpt::LebProps;
@@ -278,9 +277,6 @@ impl Lprops {
 
     /// Adds dirty bytes to a LEB: `len` on the grid of nodes.
     pub(super) fn add_dirt(&mut self, flash: &Flash, leb: u32, len: u32) -> Step<()> {
-        if flash.is_sabotaged(Sabotage::DirtNotCounted) {
-            return Ok(());
-        }
         self.update(flash, leb, |lp| lp.dirty += align8(len)).map(drop)
     }
 
