@@ -3,8 +3,9 @@
 use crate::addr::Peb;
 
 /// What the cells are, which decides how they may be programmed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum MediumKind {
     /// Pages, out-of-band bytes, bad blocks.
     Nand,
@@ -16,7 +17,8 @@ pub enum MediumKind {
 ///
 /// Made by [`Geometry::new`] and therefore always consistent: sizes are powers of two where the
 /// medium demands it, and no product of its fields overflows 64 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Geometry {
     kind: MediumKind,
     peb_size: u32,

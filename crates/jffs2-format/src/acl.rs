@@ -2,6 +2,7 @@
 //! (spec: jffs2 10).
 
 use crate::order::ByteOrder;
+use alloc::vec::Vec;
 
 /// Version of the stored form.
 const STORED_VERSION: u32 = 1;

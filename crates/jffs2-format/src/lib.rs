@@ -5,10 +5,13 @@
 //! The room does no input or output. Nothing on flash records the byte order, so every function
 //! takes a [`ByteOrder`]; it is chosen once for an image.
 
+#![cfg_attr(not(feature = "std"), no_std)]
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths are bounded by an erase block, which is below 4 GiB"
 )]
+
+extern crate alloc;
 
 pub mod acl;
 pub mod constants;

@@ -1,6 +1,7 @@
 //! Checked nodes (spec: jffs2 4, 5).
 
 use crate::constants::{ACCURATE, node_type};
+use alloc::vec::Vec;
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Why bytes are not what they claim to be.
 
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
-use std::fmt;
 
 /// What a field should have held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

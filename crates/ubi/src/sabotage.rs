@@ -2,7 +2,8 @@
 
 /// A mistake the run-time half of UBI makes on purpose. Only tests of the tests want one.
 #[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Sabotage {
     /// None: everything as it should be.

@@ -1,8 +1,8 @@
 //! Why bytes are not a node, with place, found and expected.
 
 use crate::constants::NodeType;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
-use std::fmt;
 
 /// What a field should have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

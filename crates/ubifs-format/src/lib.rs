@@ -5,8 +5,11 @@
 //! `key` the keys, `lpt` the bit-packed LEB properties tree, `layout` the areas of a volume and the
 //! formulas behind them.
 
+#![cfg_attr(not(feature = "std"), no_std)]
 // Lengths and offsets are those inside one LEB, which is at most 1 GiB.
 #![allow(clippy::cast_possible_truncation)]
+
+extern crate alloc;
 
 pub mod constants;
 pub mod decode;

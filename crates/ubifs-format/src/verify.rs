@@ -8,6 +8,7 @@ use crate::constants::{
 use crate::decode::Limits;
 use crate::error::{Expected, FormatError};
 use crate::node::{Master, Superblock};
+use alloc::vec;
 use eraseblock_base::Location;
 
 /// The shape of the volume a superblock is held against.

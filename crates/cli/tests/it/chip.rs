@@ -1,9 +1,9 @@
 //! Simulated chips in files, and UBI on them.
 
 use crate::sample::Sample;
-use eraseblock_base::{Leb, VolumeId};
-use eraseblock_ubi_format::encode::encode_vid;
-use eraseblock_ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
+use eraseblock::raw::base::{Leb, VolumeId};
+use eraseblock::raw::ubi_format::encode::encode_vid;
+use eraseblock::raw::ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
 use serde_json::Value;
 use std::fs;
 

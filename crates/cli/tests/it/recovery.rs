@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 /// Content that no compressor makes smaller.
 fn noise(path: &Path, len: u64) {
     let mut content = Vec::new();
-    let mut random = eraseblock_base::random::SplitMix64::new(len);
+    let mut random = eraseblock::raw::base::random::SplitMix64::new(len);
     while (content.len() as u64) < len {
         content.extend(random.next_u64().to_le_bytes());
     }
