@@ -1,4 +1,4 @@
-//! Whole JFFS2 images: opening, walking and reading end with a result, whatever the bytes.
+//! Whole JFFS2 images: opening, walking and reading end with a result, for all bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whole images: detecting, attaching and reading every volume ends with a result, whatever the bytes.
+//! Whole images: detecting, attaching and reading every volume ends with a result, for all bytes.
 #![no_main]
 
 use eraseblock_mtd::ImageFile;

@@ -1,4 +1,4 @@
-//! Whole volumes: opening, walking and reading end with a result, whatever the bytes.
+//! Whole volumes: opening, walking and reading end with a result, for all bytes.
 #![no_main]
 
 use eraseblock_fuzz::{LEB_SIZE, MIN_IO};

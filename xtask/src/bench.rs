@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: our command against its peers on the same tree in the same run.
+//! `cargo xtask bench`: compares the command with its peers on the same tree in the same run.
 //!
-//! Every figure is a ratio of wall times, image sizes or a peak of resident memory, measured here
-//! and now; nothing is compared with a number from elsewhere. Each pair of commands runs
-//! alternately, and the best of the rounds counts for both sides.
+//! Every figure is a ratio of wall times, image sizes or a peak of resident memory, measured in
+//! this run; nothing is compared with a number from elsewhere. Each pair of commands runs
+//! alternately, and the best round counts for both sides.
 
 mod jffs2;
 mod mount;
@@ -25,7 +25,7 @@ use std::time::Instant;
 const LEB_SIZE: &str = "129024";
 const MAX_LEBS: &str = "4000";
 const MIB: u64 = 1 << 20;
-/// What the tree must at least be.
+/// The minimum size of the tree.
 const TREE_FILES: u64 = 25_000;
 const TREE_BYTES: u64 = 200_000_000;
 
@@ -56,7 +56,7 @@ struct Bench {
     rows: Vec<Row>,
 }
 
-/// The parts of the bench that run unless one is asked for, in their order.
+/// The parts of the bench in order; all run unless one is requested.
 const PARTS: [&str; 10] = [
     "images",
     "jffs2",
@@ -70,9 +70,9 @@ const PARTS: [&str; 10] = [
     "mount",
 ];
 
-/// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`,
-/// `--only PART` and `--strict`. A missed figure is a verdict about this machine and this moment:
-/// only `--strict` makes it a failure.
+/// Runs every comparison and prints the table; `args` may be `--tree DIR`, `--rounds N`, `--only
+/// PART` and `--strict`. A missed figure is a verdict about this machine and this moment: only
+/// `--strict` makes it a failure.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let root = command::repository();
     let option = |name: &str| {
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(is_success(&bench.rows, args.iter().any(|arg| arg == "--strict")))
 }
 
-/// The last lines: how many figures were met, and each that was not.
+/// Returns the last lines: how many figures were met, and each one that was missed.
 fn verdict(rows: &[Row]) -> String {
     let missed: Vec<&Row> = rows.iter().filter(|row| !row.met).collect();
     let mut text =
@@ -291,7 +291,7 @@ impl Bench {
         self.add(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.0, met: ratio <= 1.0 });
     }
 
-    /// Prints a figure as soon as it is known: the whole run takes minutes.
+    /// Prints a figure as soon as it is known, because the whole run takes minutes.
     fn add(&mut self, row: Row) {
         if self.rows.is_empty() {
             println!("\n{:52} {:>9} {:>9}      {:>7} {:>7}", "", "ours", "peer", "ratio", "wanted");
@@ -333,7 +333,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
+/// Returns a layout with `volumes` UBIFS volumes of the tree on flash of 128 KiB blocks.
 fn layout_toml(tree: &Path, compressor: &str, volumes: u32) -> String {
     let flash = "[flash]\npeb = \"128KiB\"\npage = 2048\nsubpage = 512\nblocks = 20480\n";
     let volume = |number| {
@@ -346,7 +346,7 @@ fn layout_toml(tree: &Path, compressor: &str, volumes: u32) -> String {
     std::iter::once(flash.to_owned()).chain((0..volumes).map(volume)).collect()
 }
 
-/// Runs a command to its end and measures it with time(1); its output goes nowhere.
+/// Runs a command to its end and measures it with time(1); discards its output.
 fn timed(words: &[String]) -> Result<Measure> {
     let report = tempfile::NamedTempFile::new()?;
     let started = Instant::now();
@@ -395,7 +395,7 @@ fn measure_tree(dir: &Path) -> Result<(u64, u64)> {
     Ok((files, bytes))
 }
 
-/// Part of the kernel source that Debian packages: data like any other, unpacked once.
+/// Returns a part of the kernel source that Debian packages, used as plain data and unpacked once.
 pub(crate) fn source_tree(work: &Path) -> Result<PathBuf> {
     let tree = work.join("tree");
     if tree.exists() {
@@ -414,7 +414,7 @@ pub(crate) fn source_tree(work: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// The peer reader, from PyPI, in an environment of its own.
+/// Returns the peer reader, from PyPI, in its own environment.
 fn ubi_reader(root: &Path) -> Result<PathBuf> {
     let venv = root.join("target/tools/ubi_reader");
     let program = venv.join("bin/ubireader_extract_files");

@@ -1,11 +1,11 @@
-//! Running other programs and saying what went wrong when they fail.
+//! Runs other programs and reports why they failed.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a program to its end and returns what it printed; fails with its messages.
+/// Runs a program to its end and returns its output; if it fails, the error contains its messages.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done =
@@ -24,14 +24,14 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     output(Command::new(program).args(args))
 }
 
-/// Where a program lies, looking in the directories of the system administrator as well.
+/// Returns the path of a program, also searching the directories of the system administrator.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(crate) fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the repository").to_path_buf()

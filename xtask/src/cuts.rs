@@ -1,8 +1,8 @@
-//! `cargo xtask cuts`: power cuts of every layer, judged by the laboratory of the command, and the
-//! hunts for the bugs planted in it.
+//! `cargo xtask cuts`: power cuts of every layer, judged by the lab of the command, and the
+//! searches for planted bugs.
 //!
-//! A layer passes when no state broke a rule, every bug was found, and enough states were judged:
-//! a campaign that shrinks by mistake is a failure, too.
+//! A layer passes if no state broke a rule, every bug was found, and enough states were judged: a
+//! campaign that shrinks by mistake is a failure, too.
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
@@ -10,16 +10,17 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is cut.
+/// A layer to test.
 struct Layer {
-    /// As `--target` names it.
+    /// Its name for `--target`.
     target: &'static str,
-    /// States that all campaigns together must judge: the few of `make test`, and all.
+    /// The minimum number of states that all campaigns together must judge: for `make test`, and
+    /// for the full run.
     least: [u64; 2],
     campaigns: &'static [Campaign],
 }
 
-/// Arguments of a campaign: those that it always has, and what is added for few and for all states.
+/// Arguments of a campaign: the common ones, and those for few and for all states.
 struct Campaign(&'static str, [&'static str; 2]);
 
 const LAYERS: [Layer; 3] = [
@@ -41,8 +42,8 @@ const LAYERS: [Layer; 3] = [
             Campaign("--chip nor --sequences random", ["--states 1000", "--states 3000"]),
         ],
     },
-    // Every cut of every single operation, a sample of those of pairs, and of old file systems on
-    // which everything happens that a file system does now and then.
+    // Every cut of every single operation, a sample of those of pairs, and of old file systems with
+    // every occasional activity.
     Layer {
         target: "ubifs",
         least: [50_000, 200_000],
@@ -52,7 +53,7 @@ const LAYERS: [Layer; 3] = [
                 "--chip mini --sequences pair --nested 211",
                 ["--states 5000", "--states 50000"],
             ),
-            // Few states of each sequence, but of many: what happens now and then is seen in these.
+            // Few states of each sequence, but many sequences, so that occasional activities occur.
             Campaign(
                 "--chip mini-tight --sequences aged --thorough",
                 ["--every 31 --nested 2003 --states 6000", "--every 7 --nested 211 --states 50000"],
@@ -88,7 +89,7 @@ const LAYERS: [Layer; 3] = [
     },
 ];
 
-/// What a campaign reports, as far as it counts here.
+/// The evaluated parts of a campaign's report.
 #[derive(Deserialize)]
 struct Report {
     states: u64,
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// The states a campaign judged; `None` when one of them, or the campaign, was not right.
+/// Returns the states that a campaign judged, or `None` if one of them, or the campaign, failed.
 fn campaign_of(program: &Path, layer: &Layer, campaign: &str) -> Result<Option<u64>> {
     let mut command = laboratory(program, layer.target);
     let done = command.args(campaign.split(' ')).arg("--json").stderr(Stdio::inherit()).output()?;

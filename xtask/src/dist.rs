@@ -1,9 +1,10 @@
-//! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, manual
+//! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, man
 //! pages, licences, an SBOM and checksums of all files.
 //!
 //! # Invariants
-//! 1. The same commit and toolchain make the same bytes, wherever the repository lies: paths of the
-//!    machine are replaced in the program, and the only time is that of the commit.
+//! 1. The same commit and toolchain give the same bytes, regardless of the location of the
+//!    repository: paths of the machine are replaced in the program, and the only time is that of
+//!    the commit.
 
 mod sbom;
 
@@ -15,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is built for: no shared library, not even the C library, is needed.
+/// The build target: it needs no shared library, not even the C library.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 const SHELLS: [(&str, &str); 5] = [
@@ -26,7 +27,7 @@ const SHELLS: [(&str, &str); 5] = [
     ("zsh", "_eraseblock"),
 ];
 
-/// Builds everything in place of what an earlier run left.
+/// Builds everything and replaces the output of an earlier run.
 pub(crate) fn run() -> Result<bool> {
     let program = build()?;
     let dist = repository().join("target/dist");
@@ -93,7 +94,7 @@ fn ensure_static(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line as of sha256sum(1) for each file below `dir`, by name.
+/// Returns a line in the format of sha256sum(1) for each file in `dir`, by name.
 fn sums(dir: &Path) -> Result<String> {
     let mut files = Vec::new();
     collect(dir, dir, &mut files)?;

@@ -1,8 +1,8 @@
-//! Booting real Linux under QEMU's software emulation and running one job in it.
+//! Boots real Linux in QEMU's software emulation and runs one job in it.
 //!
 //! # Invariants
 //! 1. A guest never outlives [`Guest::run`]: it is killed with its process group at the time-out.
-//! 2. Jobs talk to the host through their directory only.
+//! 2. Jobs communicate with the host through their directory only.
 
 use crate::kernel::Kernel;
 use anyhow::{Context, Result};
@@ -13,33 +13,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A directory shared with the guest: `job.sh` is what it runs, `bin` is in its PATH; afterwards
-/// `output`, `status`, `dmesg` and whatever the job wrote are there, and `console`.
+/// A directory shared with the guest: it runs `job.sh`, and `bin` is in its PATH. Afterwards the
+/// directory has `output`, `status`, `dmesg`, `console` and the files that the job wrote.
 #[derive(Debug)]
 pub(crate) struct JobDir {
     path: PathBuf,
 }
 
 impl JobDir {
-    /// An empty job directory in place of whatever was there.
+    /// Creates an empty job directory and replaces an existing one.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let _ = fs::remove_dir_all(path);
         fs::create_dir_all(path.join("bin"))?;
         Ok(Self { path: path.to_path_buf() })
     }
 
-    /// Where it is on the host.
+    /// Returns its path on the host.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts a file into it.
+    /// Writes a file into it.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
         Ok(fs::write(self.path.join(name), content)?)
     }
 
-    /// Puts a program into the guest's PATH; it needs no libraries but those of [`crate::kernel`].
-    /// Without symbols it is copied into the guest's memory sooner.
+    /// Adds a program to the guest's PATH; it may need only the libraries of [`crate::kernel`].
+    /// Symbols are stripped, so that it is copied into the guest's memory faster.
     pub(crate) fn add_program(&self, program: &Path) -> Result<()> {
         let name = program.file_name().context("a program has a name")?;
         let place = self.path.join("bin").join(name);
@@ -56,21 +56,21 @@ impl JobDir {
     }
 }
 
-/// What a boot brought.
+/// The result of a boot.
 #[derive(Debug)]
 pub(crate) struct GuestReport {
-    /// Exit status of the job; `None` when it did not come to its end.
+    /// Exit status of the job; `None` if it did not finish.
     pub(crate) status: Option<i32>,
-    /// The time-out struck.
+    /// Whether the time-out expired.
     pub(crate) timed_out: bool,
     /// Wall-clock time from power on to power off.
     pub(crate) elapsed: Duration,
-    /// The last lines the job printed.
+    /// The last lines of the job's output.
     pub(crate) tail: String,
 }
 
 impl GuestReport {
-    /// Nothing, or why the job as a whole failed.
+    /// Returns why the job as a whole failed, or `None`.
     pub(crate) fn failure(&self) -> Option<String> {
         let reason = match (self.timed_out, self.status) {
             (true, _) => format!("timed out after {} s", self.elapsed.as_secs()),
@@ -82,7 +82,7 @@ impl GuestReport {
     }
 }
 
-/// Complaints of the kernel that no job should cause, in lower case.
+/// Kernel messages that no job should cause, in lower case.
 const COMPLAINTS: [&str; 12] = [
     "ubifs error",
     "ubi error",
@@ -98,10 +98,10 @@ const COMPLAINTS: [&str; 12] = [
     "general protection",
 ];
 
-/// How the simulator begins its own warnings, which every chip brings.
+/// The start of the simulator's own warnings, which every chip causes.
 const SIMULATOR: &str = "[nandsim] warning";
 
-/// Lines of a kernel log that complain and contain none of `allowed`.
+/// Returns the lines of a kernel log that complain and contain none of `allowed`.
 pub(crate) fn complaints(log: &str, allowed: &[&str]) -> Vec<String> {
     let is_bad = |line: &&str| {
         let lower = line.to_lowercase();
@@ -116,17 +116,17 @@ pub(crate) fn complaints(log: &str, allowed: &[&str]) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Guest {
     kernel: Kernel,
-    /// When a job is given up.
+    /// The time limit of a job.
     pub(crate) timeout: Duration,
 }
 
 impl Guest {
-    /// A guest with that kernel.
+    /// Creates a guest with that kernel.
     pub(crate) fn new(kernel: Kernel) -> Self {
         Self { kernel, timeout: Duration::from_mins(20) }
     }
 
-    /// What `uname -r` says in it.
+    /// Returns the output of `uname -r` in it.
     pub(crate) fn release(&self) -> &str {
         &self.kernel.release
     }
@@ -161,7 +161,7 @@ impl Guest {
     }
 }
 
-/// Waits until the machine is off, or kills it at the deadline and says false.
+/// Waits until the machine is off, or kills it at the deadline and returns false.
 fn wait(child: &mut Child, deadline: Instant) -> Result<bool> {
     loop {
         if child.try_wait()?.is_some() {

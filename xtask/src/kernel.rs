@@ -1,4 +1,4 @@
-//! The oracle's kernel: Debian's own, fetched as a package and unpacked without being installed,
+//! The kernel of the oracle: Debian's own, fetched as a package and unpacked without installation,
 //! with a small initial file system made of programs of the host.
 
 use crate::command::{find_program, output, repository, run};
@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 
 const INIT: &str = include_str!("../guest/init.sh");
 
-/// What the guest's kernel can load; what these need comes along.
+/// Modules that the guest's kernel can load; their dependencies are included.
 const MODULES: [&str; 23] = [
     "nandsim",
     "mtdram",
@@ -84,11 +84,12 @@ pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     /// The initial file system.
     pub(crate) initrd: PathBuf,
-    /// What `uname -r` says.
+    /// The output of `uname -r`.
     pub(crate) release: String,
 }
 
-/// Where the oracle keeps what it made: `target/oracle`, or below `ERASEBLOCK_CACHE`.
+/// Returns the directory for the files of the oracle: `target/oracle`, or a subdirectory of
+/// `ERASEBLOCK_CACHE`.
 pub(crate) fn cache_dir() -> PathBuf {
     match std::env::var_os("ERASEBLOCK_CACHE") {
         Some(dir) => PathBuf::from(dir).join("oracle"),
@@ -96,15 +97,15 @@ pub(crate) fn cache_dir() -> PathBuf {
     }
 }
 
-/// Debian packages that would have to be installed before the oracle can run.
+/// Returns the Debian packages that must be installed before the oracle can run.
 pub(crate) fn missing_packages() -> Vec<&'static str> {
     let missing = HOST_PROGRAMS.iter().filter(|row| find_program(row.0).is_none());
     missing.map(|row| row.1).collect()
 }
 
 impl Kernel {
-    /// Fetches, unpacks and builds whatever is not there yet.
-    /// `programs` are what jobs may run: the guest gets the libraries they are linked to.
+    /// Fetches, unpacks and builds everything that is missing. `programs` are those that jobs may
+    /// run: the guest gets the libraries they are linked to.
     pub(crate) fn prepare(programs: &[&Path]) -> Result<Self> {
         let missing = missing_packages();
         if !missing.is_empty() {
@@ -133,7 +134,7 @@ impl Kernel {
     }
 }
 
-/// The unpacked kernel package and its release; an older one is kept as long as it is there.
+/// Returns the unpacked kernel package and its release; an existing older one is kept.
 fn unpacked(cache: &Path) -> Result<(PathBuf, String)> {
     let tree = cache.join("kernel");
     if let Some(release) = release_of(&tree) {
@@ -169,7 +170,7 @@ fn release_of(tree: &Path) -> Option<String> {
     })
 }
 
-/// Everything the initrd is made of, in words.
+/// Returns a description of everything in the initrd.
 fn stamp(release: &str, libraries: &BTreeSet<PathBuf>) -> Result<String> {
     let mut stamp = format!("{release}\n{INIT}\n{MODULES:?}\n{libraries:?}\n");
     for tool in TOOLS.iter().chain(&["busybox"]) {
@@ -205,11 +206,11 @@ fn build_initrd(
     Ok(fs::remove_dir_all(root)?)
 }
 
-/// The tools, and the libraries they and `libraries` name.
+/// Copies the tools, and the libraries that they and `libraries` name.
 fn copy_tools(root: &Path, mut libraries: BTreeSet<PathBuf>) -> Result<()> {
     for tool in TOOLS {
         let path = find_program(tool).with_context(|| format!("{tool} is not installed"))?;
-        // A symbolic link (modprobe -> kmod) is copied as what it points to.
+        // A symbolic link (modprobe -> kmod) is copied as its target.
         fs::copy(&path, root.join("tools").join(tool))?;
         libraries.extend(libraries_of(&path)?);
     }
@@ -221,7 +222,7 @@ fn copy_tools(root: &Path, mut libraries: BTreeSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The shared libraries a program is linked to.
+/// Returns the shared libraries a program is linked to.
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = run("ldd", [program])?;
     let words = listed.split_whitespace().filter(|word| word.starts_with('/'));

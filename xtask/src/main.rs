@@ -17,7 +17,7 @@ mod turns;
 
 use std::process::ExitCode;
 
-/// What is measured in this process is measured as in the command.
+/// Measurements in this process use the same allocator as the command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,8 +1,9 @@
-//! `cargo xtask mutate`: damaged and forged images of every format, opened, listed and read whole.
+//! `cargo xtask mutate`: opens, lists and reads damaged and forged images of every format
+//! completely.
 //!
-//! Whatever the bytes are, the answer is a result with findings or an error: never a panic, never
-//! more than [`LIMIT`] for one image, never more memory than [`MEMORY_FACTOR`] times the image above
-//! what the caches are allowed. The same seed makes the same images.
+//! For any bytes, the result must be findings or an error: never a panic, never more than [`LIMIT`]
+//! for one image, never more memory than [`MEMORY_FACTOR`] times the image in addition to the
+//! allowed caches. The same seed gives the same images.
 
 use anyhow::{Context, Result, bail, ensure};
 use eraseblock_base::VolumeId;
@@ -30,11 +31,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most processor time that one image may take: a busy machine makes no failures.
+/// Maximum processor time for one image; wall time would fail on a busy machine.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Memory an image may cost, in multiples of its own size, above [`MEMORY_BASE`].
+/// Maximum memory for an image, in multiples of its own size, in addition to [`MEMORY_BASE`].
 const MEMORY_FACTOR: u64 = 4;
-/// What caches and buffers of fixed size may take.
+/// Memory allowed for caches and buffers of fixed size.
 const MEMORY_BASE: u64 = 64 << 20;
 /// LEB size and minimum I/O unit of the samples: the smallest UBIFS allows.
 const LEB_SIZE: u32 = 15_360;
@@ -46,12 +47,12 @@ const READ_MOST: u64 = 256 << 10;
 struct Format {
     name: &'static str,
     samples: Vec<Vec<u8>>,
-    /// Where checksums are, so that damage can be made to look right.
+    /// Repairs checksums, so that damage looks valid.
     forge: fn(&mut [u8], &mut SplitMix64),
     read: fn(Vec<u8>),
 }
 
-/// Runs `--count N` (100,000 unless given) images from `--seed S` on, spread over the formats.
+/// Runs `--count N` (default 100,000) images from `--seed S`, spread over the formats.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let option =
         |name: &str| args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1));
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(failures == 0)
 }
 
-/// How many of `count` images the format with this number gets.
+/// Returns how many of `count` images the format with this number gets.
 fn share(count: u64, formats: u64, number: u64) -> u64 {
     count / formats + u64::from(number < count % formats)
 }
@@ -105,7 +106,7 @@ fn campaign(format: &Format, seed: u64, count: u64) -> Result<u64> {
     Ok(failures)
 }
 
-/// Image number `round`: one to four damages to one of the samples.
+/// Creates image number `round`: one to four damages to one of the samples.
 fn damaged(format: &Format, seed: u64, round: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(seed ^ round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut image = format.samples[random.index(format.samples.len())].clone();
@@ -159,7 +160,7 @@ fn formats() -> Result<Vec<Format>> {
     ])
 }
 
-/// A small folder with something of everything.
+/// Returns a small tree with one entry of every kind.
 fn folder() -> Result<SourceTree> {
     let dir = || SourceNode::new(SourceKind::Directory(std::collections::BTreeMap::new()), 0o755);
     let file = |bytes: Vec<u8>| SourceNode::new(SourceKind::Regular(Arc::new(bytes)), 0o644);
@@ -209,7 +210,7 @@ fn jffs2() -> Result<Vec<Vec<u8>>> {
     Ok(samples)
 }
 
-/// Changes a byte of some JFFS2 node and makes its checksums right again.
+/// Changes a byte of some JFFS2 node and updates its checksums.
 fn forge_jffs2(image: &mut [u8], random: &mut SplitMix64) {
     let start = random.index(image.len()) & !3;
     let found = (start..image.len().saturating_sub(12))
@@ -219,7 +220,7 @@ fn forge_jffs2(image: &mut [u8], random: &mut SplitMix64) {
     let Some((at, (order, header))) = found else { return };
     let node = &mut image[at..];
     let len = (header.totlen as usize).min(node.len());
-    // Where each kind of node has its own checksum: what it covers comes before it or up to there.
+    // For each kind of node: the number of bytes that its checksum covers, and its position.
     let (covered, crc_at) = match header.kind() {
         NodeKind::Inode => (60, 64),
         NodeKind::Dirent => (32, 32),
@@ -256,7 +257,7 @@ fn read_jffs2(image: Vec<u8>) {
     }
 }
 
-/// A UBI image with the volume and a static one.
+/// Returns a UBI image with the volume and a static one.
 fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
     let layout = HeaderLayout::new(LEB_SIZE + 1024, MIN_IO, MIN_IO, None)?;
     let fixed = vec![0xA5; 40_000];
@@ -286,7 +287,7 @@ fn ubi(volume: &[u8]) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-/// Archives that the system's tar and cpio make of a small folder.
+/// Returns archives of a small directory, created by the system's tar and cpio.
 fn archives() -> Result<Vec<Vec<u8>>> {
     let dir = tempfile::tempdir()?;
     let script = "mkdir -p t/d && cd t && echo hello > d/a && ln d/a d/b && ln -s a d/c && \
@@ -303,7 +304,7 @@ fn archives() -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Changes a byte of some UBIFS node and makes its checksum right again.
+/// Changes a byte of some UBIFS node and updates its checksum.
 fn forge_ubifs(image: &mut [u8], random: &mut SplitMix64) {
     let magic = [0x31, 0x18, 0x10, 0x06];
     let start = random.index(image.len()) & !7;
@@ -321,7 +322,8 @@ fn forge_ubifs(image: &mut [u8], random: &mut SplitMix64) {
     image[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Changes a byte of an erase-counter or VID header, or of a UBIFS node inside, checksum made right.
+/// Changes a byte of an erase-counter or VID header, or of a UBIFS node inside, and updates the
+/// checksum.
 fn forge_ubi(image: &mut [u8], random: &mut SplitMix64) {
     if random.below(3) == 0 {
         return forge_ubifs(image, random);
@@ -355,7 +357,7 @@ fn read_ubifs(image: Vec<u8>) {
     }
 }
 
-/// Everything that a file system can be asked about everything in it.
+/// Performs every query of a file system on its whole tree.
 fn read_tree(fs: &dyn FileSystem) {
     let mut buf = vec![0; 64 << 10];
     let _ = fs.stat_fs();
@@ -414,13 +416,14 @@ fn processor_time() -> Duration {
     Duration::new(seconds.unwrap_or_default(), rest.unwrap_or_default())
 }
 
-/// Starts a new measurement of the peak of resident memory; the resident memory now, in bytes.
+/// Starts a new measurement of the peak of resident memory; returns the resident memory now, in
+/// bytes.
 fn reset_peak_memory() -> Result<u64> {
     std::fs::write("/proc/self/clear_refs", "5").context("resetting the peak of memory")?;
     peak_memory()
 }
 
-/// The peak of resident memory since it was reset, in bytes.
+/// Returns the peak of resident memory since it was reset, in bytes.
 fn peak_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let Some(line) = status.lines().find(|line| line.starts_with("VmHWM:")) else {

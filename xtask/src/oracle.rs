@@ -1,14 +1,16 @@
 //! The kernel oracle: real Linux decides whether images are right.
 //!
-//! - `linux-writes` makes images by real Linux, clean and cut off, and lists what Linux sees.
-//! - `we-read` compares what our reader sees in them.
-//! - `host-devices` has our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest, and mount
-//!   them in turns with Linux.
-//! - `ubi-chips` has Linux attach chips that we wore and cut, and us those that ubi-utils wore.
-//! - `ubi-fastmap` has Linux attach images by the fastmap that we wrote.
-//! - `linux-mounts-ours` has Linux check, list and use images that our builder made.
-//! - `linux-mounts-pretended` has Linux list images of trees that only fakeroot shows, ours and those of mtd-utils.
-//! - `we-write-ubifs` and `we-write-jffs2` have one file system written in turns by us and by Linux.
+//! - `linux-writes`: real Linux writes images, clean and cut off, and lists what it sees.
+//! - `we-read`: our reader reads these images, and the results are compared.
+//! - `host-devices`: our programs use `/dev/mtdX` and `/dev/ubiX_Y` inside the guest, and mount
+//!   them alternately with Linux.
+//! - `ubi-chips`: Linux attaches chips that we wore and cut, and we attach those that ubi-utils
+//!   wore.
+//! - `ubi-fastmap`: Linux attaches images by the fastmap that we wrote.
+//! - `linux-mounts-ours`: Linux checks, lists and uses images that our builder made.
+//! - `linux-mounts-pretended`: Linux lists images of trees that only fakeroot shows, ours and those
+//!   of mtd-utils.
+//! - `we-write-ubifs` and `we-write-jffs2`: we and Linux write one file system alternately.
 
 pub(crate) mod batch;
 pub(crate) mod compare;
@@ -35,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// Where everything is.
+/// The paths of everything.
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// Job directories of the guest.
@@ -52,7 +54,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Clears up behind a batch, unless everything is to be kept.
+    /// Removes the files of a batch, unless they are to be kept.
     pub(crate) fn finish(&self, batch: batch::Batch) -> Result<()> {
         if self.keep { Ok(()) } else { batch.remove() }
     }
@@ -67,7 +69,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Whether a check was asked for.
+    /// Returns whether a check was requested.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
@@ -120,8 +122,8 @@ fn options(args: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// `cargo xtask oracle`: false when a check failed. `--prepare` only fetches and builds what the
-/// guest is made of; `--rounds N` plays at most so many rounds of a file system written in turns.
+/// `cargo xtask oracle`: returns false if a check failed. `--prepare` only fetches and builds the
+/// parts of the guest; `--rounds N` limits the rounds of a file system that is written alternately.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = options(args)?;
     let checks = Checks { only: options.only.clone(), ..Checks::default() };
@@ -160,17 +162,17 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
 /// Checks that share guests.
 type Job<'a> = Box<dyn FnOnce(&mut Checks) -> Result<()> + Send + 'a>;
 
-/// Guests at a time: each mostly keeps one processor busy, and has 2 GiB of memory.
+/// Number of concurrent guests: each keeps about one processor busy, and has 2 GiB of memory.
 const LANES: usize = 2;
 
-/// All jobs, those that take longest first.
+/// Returns all jobs, the longest ones first.
 fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job<'a>> {
     let rounds = options.rounds.unwrap_or(u32::MAX);
     vec![
         Box::new(move |checks| {
             linux_writes::run(guest, paths, options.fresh, checks)?;
             jffs2_writes::run(guest, paths, options.fresh, checks)?;
-            // It reads what these wrote.
+            // It reads the images that these wrote.
             we_read::run(paths, checks);
             Ok(())
         }),
@@ -185,7 +187,7 @@ fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job
     ]
 }
 
-/// Runs the jobs, [`LANES`] at a time, and adds up their checks.
+/// Runs the jobs, [`LANES`] at a time, and sums up their checks.
 fn in_lanes(jobs: Vec<Job<'_>>, checks: &Checks) -> Result<Checks> {
     let queue = Mutex::new(VecDeque::from(jobs));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -210,7 +212,7 @@ fn in_lanes(jobs: Vec<Job<'_>>, checks: &Checks) -> Result<Checks> {
     Ok(all)
 }
 
-/// A guest for jobs with our command, and where everything is.
+/// Returns a guest for jobs with our command, and where everything is.
 pub(crate) fn machine(ours: PathBuf, keep: bool) -> Result<(Guest, Paths)> {
     let xtask = std::env::current_exe()?;
     let programs = [ours.as_path(), xtask.as_path()].into_iter().filter(|path| path.exists());
@@ -226,7 +228,8 @@ pub(crate) fn machine(ours: PathBuf, keep: bool) -> Result<(Guest, Paths)> {
     Ok((guest, paths))
 }
 
-/// Says which checks are left out when there is no oracle here, and whether that is accepted.
+/// Reports which checks are left out if the oracle is not available, and returns whether that is
+/// accepted.
 fn left_out(names: &[String]) -> Option<bool> {
     let accepted = std::env::var_os("ERASEBLOCK_NO_ORACLE").is_some_and(|value| value == "1");
     let missing = missing_packages();
@@ -250,7 +253,7 @@ fn left_out(names: &[String]) -> Option<bool> {
     Some(accepted)
 }
 
-/// Our command: the given one, or the release build, made now when a check needs it.
+/// Returns our command: the given one, or the release build, built now if a check needs it.
 fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
     if let Some(path) = given {
         return path.canonicalize().with_context(|| format!("no {}", path.display()));

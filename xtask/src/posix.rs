@@ -1,7 +1,7 @@
-//! Public suites that judge mounts: pjdfstest, fsx, loads of stress-ng, fio and dbench, and a
-//! user's day, on UBIFS and JFFS2 mounted by the command; the first two also on the model file
-//! system behind the same FUSE adapter. What a suite leaves out is printed with the reason; that
-//! the reason holds for Linux's own file systems, too, is tried in the oracle's guest.
+//! Public suites that test mounts: pjdfstest, fsx, loads of stress-ng, fio and dbench, and everyday
+//! programs, on UBIFS and JFFS2 mounted by the command; the first two also on the model file system
+//! through the same FUSE adapter. Tests that are left out are printed with the reason; the oracle's
+//! guest verifies that the reason applies to Linux's own file systems, too.
 
 mod day;
 mod fsx;
@@ -23,16 +23,16 @@ use std::time::Duration;
 /// Their names.
 const SUITES: [&str; 4] = ["pjdfstest", "fsx", "load", "day"];
 
-/// How much of everything is done.
+/// The extent of the tests.
 #[derive(Clone, Copy, Debug)]
 struct Extent<'a> {
     /// Seeds of fsx, and operations of each.
     fsx: (u32, u32),
     /// Time of each load.
     load: Duration,
-    /// Everything that takes minutes.
+    /// Whether to run everything that takes minutes.
     is_full: bool,
-    /// Part of a kernel's sources, to be unpacked in full.
+    /// Part of a kernel's sources, to unpack in full.
     kernel: Option<&'a Path>,
 }
 
@@ -43,10 +43,10 @@ impl Extent<'_> {
         Self { fsx: (10, 100_000), load: Duration::from_secs(200), is_full: true, kernel: None };
 }
 
-/// Runs the suites. `--short` takes about two minutes and may leave out what the host has no FUSE
-/// for, with the reason; otherwise what cannot run has failed. `--only ubifs|jffs2|model` takes one
-/// kind of mount, `--suite pjdfstest|fsx|load|day` one suite, `--suite linux` pjdfstest on Linux's
-/// own file systems, `--tree DIR` sources of a kernel that are at hand.
+/// Runs the suites. `--short` takes about two minutes and may skip tests, with the reason, if the
+/// host has no FUSE; otherwise a suite that cannot run has failed. `--only ubifs|jffs2|model`
+/// selects one kind of mount, `--suite pjdfstest|fsx|load|day` one suite, `--suite linux` pjdfstest
+/// on Linux's own file systems, `--tree DIR` local sources of a kernel.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let is_short = arguments.iter().any(|argument| argument == "--short");
     let value = |name: &str| {
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     if suite.is_some_and(|suite| suite != "linux" && !SUITES.contains(&suite)) {
         bail!("--suite takes {} or linux", SUITES.join(", "));
     }
-    // Most of the time of pjdfstest is sleep: the kinds run side by side.
+    // pjdfstest mostly sleeps, so the kinds run in parallel.
     let results: Vec<Result<Vec<Score>>> = std::thread::scope(|scope| {
         let job = |kind: Kind| {
             let work = work.join(kind.name());
@@ -96,13 +96,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     Ok(is_good(&scores))
 }
 
-/// Nothing failed, and something was tried.
+/// Returns whether something was tested and nothing failed.
 fn is_good(scores: &[Score]) -> bool {
     !scores.is_empty() && scores.iter().all(|score| score.failed == 0)
 }
 
-/// Suites that cannot run are no failure where the short form is one test of many, but they are
-/// where the suites themselves were asked for.
+/// A suite that cannot run is not a failure in the short form, which is one test of many; it is one
+/// if the suites themselves were requested.
 fn without_fuse(is_short: bool, error: &std::io::Error) -> Result<bool> {
     if is_short {
         eprintln!("left out: all suites: /dev/fuse: {error}");
@@ -126,7 +126,7 @@ fn judge(kind: Kind, work: &Path, extent: Extent<'_>, suite: Option<&str>) -> Re
     Ok(scores)
 }
 
-/// Runs one suite on a new file system, which must be in order afterwards.
+/// Runs one suite on a new file system and checks the file system afterwards.
 fn on_new(kind: Kind, work: &Path, extent: Extent<'_>, suite: &str) -> Result<Score> {
     let mount = Mount::new(kind, work, extent.is_full)?;
     let dir = mount.dir();
@@ -140,12 +140,12 @@ fn on_new(kind: Kind, work: &Path, extent: Extent<'_>, suite: &str) -> Result<Sc
     Ok(score)
 }
 
-/// A program of the suites.
+/// Returns the command for a program of the suites.
 fn tool(name: &str) -> Command {
     Command::new(repository().join("target/tools/bin").join(name))
 }
 
-/// The first of these that exists.
+/// Returns the first of these that exists.
 fn installed(name: &str) -> Result<PathBuf> {
     crate::command::find_program(name)
         .with_context(|| format!("{name} is not installed: `make test-posix` as root installs it"))

@@ -1,6 +1,6 @@
-//! What the kernel oracle judges where the command does not reach: our view of a UBI device, in the
-//! words of `ubi_view` in `xtask/guest/lib.sh`, and devices of the host driven through every call.
-//! The oracle runs this as a program in its guest.
+//! Checks for the kernel oracle that the command does not offer: our view of a UBI device, in the
+//! format of `ubi_view` in `xtask/guest/lib.sh`, and every call of the host's devices. The oracle
+//! runs this as a program in its guest.
 
 mod devices;
 
@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 /// `xtask subject`.
 ///
-/// - `view TARGET` prints what we see of a UBI device.
-/// - `mtd DEVICE OUT` drives every call of an MTD device; `OUT` gets what one block must hold.
-/// - `ubi VOLUME` drives every call of a UBI volume and prints the LEBs it must hold.
+/// - `view TARGET` prints our view of a UBI device.
+/// - `mtd DEVICE OUT` performs every call of an MTD device; `OUT` gets the expected content of one
+///   block.
+/// - `ubi VOLUME` performs every call of a UBI volume and prints the LEBs it must contain.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// The view of an image or an MTD device.
+/// Returns the view of an image or an MTD device.
 pub(crate) fn of(target: &Path) -> Result<String> {
     lines(&attach(target)?)
 }
@@ -50,7 +51,7 @@ fn attach(target: &Path) -> Result<Ubi> {
     Ok(Ubi::attach(device, &layout, &AttachOptions::default())?)
 }
 
-/// The lines of an attached device.
+/// Returns the lines of an attached device.
 fn lines(ubi: &Ubi) -> Result<String> {
     let found = ubi.attachment();
     let bad = found.counts.bad;
@@ -89,7 +90,7 @@ fn lebs(volume: &UbiVolume, out: &mut String) -> Result<()> {
     let mut buf = vec![0; info.usable_leb_size as usize];
     for leb in 0..info.reserved_lebs {
         volume.read(Leb::new(leb), 0, &mut buf)?;
-        // Behind the data of a static volume there is nothing to be read in Linux.
+        // Linux reads nothing after the data of a static volume.
         let start = u64::from(leb) * u64::from(info.usable_leb_size);
         let rest = usize::try_from(info.used_bytes.saturating_sub(start)).unwrap_or(usize::MAX);
         if let Some(behind) = buf.get_mut(rest..) {
@@ -100,7 +101,7 @@ fn lebs(volume: &UbiVolume, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// The line of a LEB; nothing if all of it is 0xFF.
+/// Returns the line of a LEB, or nothing if all of it is 0xFF.
 pub(crate) fn leb_line(volume: u32, leb: u32, content: &[u8]) -> String {
     if content.iter().all(|byte| *byte == 0xFF) {
         return String::new();
@@ -112,7 +113,7 @@ pub(crate) fn leb_line(volume: u32, leb: u32, content: &[u8]) -> String {
     line + "\n"
 }
 
-/// Content of `len` bytes; another `salt` makes another.
+/// Returns content of `len` bytes that depends on `salt`.
 pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
     let byte = |at: usize| u8::try_from((at / 3 + at / 251) % 256).unwrap_or(0) ^ salt;
     (0..len).map(byte).collect()

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: every step that a change must pass, some of them at the same time.
+//! `cargo xtask test`: every step that a change must pass, some of them concurrently.
 //!
 //! Each step writes its own log and prints one line with its time and counts when it ends; a failed
-//! step also prints the end of its log. A table of all steps ends the run. A step that counts
-//! tests and reports none has failed: a suite that stopped running must not look like a pass.
+//! step also prints the end of its log. A table of all steps ends the run. A step that counts tests
+//! and reports none has failed: a suite that stopped running must not look like a pass.
 
 mod counts;
 mod plan;
@@ -18,31 +18,32 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use step::Ran;
 
-/// Lines of a failed step's log that are printed.
+/// Number of lines printed of a failed step's log.
 const TAIL_LINES: usize = 40;
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Debug)]
 enum Progress {
     Waiting,
     Running,
     /// It ended, or could not be started.
     Ended(Outcome),
-    /// A step before it failed.
+    /// An earlier step that it needs failed.
     LeftOut,
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Debug)]
 struct Outcome {
     is_good: bool,
     ran: Ran,
-    /// What it counted, in words.
+    /// Its counts, as text.
     counts: String,
 }
 
-/// Runs the steps of `make test`, or with `--full` those of `make test-full`. `--list` prints what
-/// would be run; `--only STEP` runs one, what it needs left aside; `--since SECONDS`, seconds since 1970, is when the run began that this is part of.
+/// Runs the steps of `make test`, or with `--full` those of `make test-full`. `--list` prints the
+/// steps instead; `--only STEP` runs one, without those it needs; `--since SECONDS`, seconds since
+/// 1970, is the start of the whole run.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (mut is_full, mut is_listed, mut since) = (false, false, Duration::ZERO);
     let (mut only, mut rest) = (None, args.iter());
@@ -76,8 +77,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     Ok(progress.iter().all(|progress| matches!(progress, Progress::Ended(end) if end.is_good)))
 }
 
-/// Runs all steps in their order, each as soon as those before it have passed. One more than there
-/// are processors runs at a time: the public suites sleep most of theirs.
+/// Runs all steps in order, each as soon as those it needs have passed. One more step than there
+/// are processors runs at a time, because the public suites mostly sleep.
 fn run_all(steps: &[Step], logs: &Path) -> Vec<Progress> {
     let workers = std::thread::available_parallelism().map_or(2, |count| count.get() + 1);
     let waiting = steps.iter().map(|_| Progress::Waiting).collect();
@@ -110,7 +111,7 @@ fn work(steps: &[Step], logs: &Path, state: &Mutex<Vec<Progress>>, changed: &Con
     }
 }
 
-/// Marks the steps that cannot run any more. A step stands after those that it needs.
+/// Marks the steps that can no longer run. A step stands after those that it needs.
 fn leave_out(steps: &[Step], progress: &mut [Progress]) {
     for index in 0..steps.len() {
         let is_lost = |place: usize| match &progress[place] {
@@ -126,7 +127,7 @@ fn leave_out(steps: &[Step], progress: &mut [Progress]) {
     }
 }
 
-/// The first step that waits for no other.
+/// Returns the first step that can run now.
 fn ready(steps: &[Step], progress: &[Progress]) -> Option<usize> {
     let has_passed = |place: usize| matches!(&progress[place], Progress::Ended(end) if end.is_good);
     (0..steps.len()).find(|index| {
@@ -139,7 +140,7 @@ fn place(steps: &[Step], name: &str) -> Option<usize> {
     steps.iter().position(|step| step.name == name)
 }
 
-/// Runs one step and prints how it ended.
+/// Runs one step and prints its result.
 fn one(step: &Step, logs: &Path) -> Outcome {
     let file = logs.join(format!("{}.log", step.name));
     let ran = step::run(&step.command, &file).unwrap_or_else(|error| {
@@ -170,7 +171,7 @@ fn line(name: &str, outcome: &Outcome) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The table of all steps, and how long everything took.
+/// Returns the table of all steps, and the total time.
 fn summary(steps: &[Step], progress: &[Progress], total: Duration) -> String {
     let mut text = format!("\n      {:<8} {:>9} {:>11}   counted\n", "step", "time", "processor");
     let (mut good, mut processor) = (0, Duration::ZERO);

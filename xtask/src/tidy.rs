@@ -4,6 +4,7 @@ mod arrows;
 mod footprint;
 mod licences;
 mod source;
+mod words;
 
 use crate::command::{repository, run as run_program};
 use anyhow::{Context, Result};
@@ -19,7 +20,7 @@ const FUNCTION_MAX: usize = 100;
 struct Tracked {
     path: String,
     text: String,
-    /// Rust source without comments and without what is inside literals; the text itself for
+    /// Rust source without comments and without the contents of literals; the text itself for
     /// anything else.
     code: String,
 }
@@ -33,7 +34,7 @@ impl Tracked {
         ["rs", "toml", "sh"].iter().any(|extension| has_extension(&self.path, extension))
     }
 
-    /// `path:line` for every line of `text` that `is_bad` says is bad.
+    /// Returns `path:line` for every line of `text` for which `is_bad` returns true.
     fn lines(&self, text: &str, is_bad: impl Fn(&str) -> bool) -> Vec<String> {
         let numbered = text.lines().enumerate().filter(|(_, line)| is_bad(line));
         numbered.map(|(index, _)| format!("{}:{}", self.path, index + 1)).collect()
@@ -47,7 +48,7 @@ fn has_extension(path: &str, extension: &str) -> bool {
 type Rule = fn(&Tracked) -> Vec<String>;
 
 /// Rules about single files.
-const RULES: [(&str, Rule); 10] = [
+const RULES: [(&str, Rule); 11] = [
     ("unsafe code is in mtd-host only", unsafe_code),
     ("source is ASCII", ascii),
     ("Rust files open with //!", opening_docs),
@@ -58,6 +59,7 @@ const RULES: [(&str, Rule); 10] = [
     ("the project speaks of itself only", foreign_words),
     ("no notes to do something later", later),
     ("no ignored tests", ignored_tests),
+    ("words: prose names who acts", words::check),
 ];
 
 /// Runs all checks; false when one failed.
@@ -81,7 +83,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// Every tracked file of ours that is text.
+/// Returns every tracked text file, without vendored ones.
 fn tracked() -> Result<Vec<Tracked>> {
     let root = repository();
     let root_text = root.to_str().context("the path of the repository is not UTF-8")?;
@@ -141,7 +143,7 @@ fn function_length(file: &Tracked) -> Vec<String> {
     long.map(|found| format!("{}:{}: {} lines", file.path, found.line, found.lines)).collect()
 }
 
-// The words below are put together, so that this file does not contain what it forbids.
+// The words are concatenated, so that this file does not contain them.
 
 fn machine_paths(file: &Tracked) -> Vec<String> {
     let forbidden = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/tmp", "/eb")];
@@ -152,7 +154,7 @@ fn machine_paths(file: &Tracked) -> Vec<String> {
     })
 }
 
-/// Whether what stands before a slash is part of a longer path.
+/// Returns whether the text before a slash is part of a longer path.
 fn continues_a_path(before: &str) -> bool {
     before.ends_with(|last: char| last.is_ascii_alphanumeric() || "._-$})".contains(last))
 }
@@ -193,7 +195,7 @@ mod tests {
         let machine = format!("//! in {}x\n", concat!("/wo", "rk/"));
         let foreign = format!("//! an {}\n", concat!("Ag", "ent"));
         let later = format!("//! {}: x\n", concat!("TO", "DO"));
-        let faulty: [&str; 10] = [
+        let faulty: [&str; 11] = [
             "//! x\nunsafe { a() }",
             "//! \u{fc}",
             "fn f() {}",
@@ -204,6 +206,7 @@ mod tests {
             &foreign,
             &later,
             "//! x\n    #[ignore]\n",
+            "//! x\n/// whoever calls\n",
         ];
         for ((name, rule), text) in RULES.iter().zip(faulty) {
             let path = if *name == "no mod.rs" { "a/mod.rs" } else { "a.rs" };

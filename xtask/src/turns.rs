@@ -1,4 +1,4 @@
-//! Our turns at a file system that real Linux writes, too: random operations on a simulated chip,
+//! Our turns on a file system that real Linux writes, too: random operations on a simulated chip,
 //! through UBI for UBIFS, ended by an unmount or a power cut.
 
 use crate::oracle::compare::{Ignore, differences, summary};
@@ -28,11 +28,11 @@ use std::sync::Arc;
 const OPERATIONS: u64 = 700;
 /// A cleanmarker in an out-of-band area.
 const MARKER: [u8; 8] = [0x85, 0x19, 0x03, 0x20, 8, 0, 0, 0];
-/// What erased blocks are tagged with.
+/// The tag of erased blocks.
 const TAG: [u8; 2] = [0x5A, 0xA5];
-/// The most steps in the background before an unmount.
+/// Maximum number of background steps before an unmount.
 const BACKGROUND_STEPS: u32 = 10_000;
-/// Small files made at once in a turn.
+/// Number of small files created at once in a turn.
 const LITTER: u32 = 120;
 
 /// A chip that both sides simulate.
@@ -55,8 +55,8 @@ pub(crate) const NAND_512: Shape =
 pub(crate) const NOR: Shape =
     Shape { kind: MediumKind::Nor, peb: 64 << 10, pebs: 96, page: 1, unit: 1 };
 
-/// What Linux takes for the write-buffer of the guest's NOR: it mends no more than a power cut can
-/// tear of one program.
+/// The write buffer that Linux assumes for the guest's NOR: its recovery handles only tears of this
+/// size.
 const MTDRAM_BUFFER: u32 = 64;
 
 impl Shape {
@@ -70,7 +70,7 @@ impl Shape {
         Ok(Arc::new(Chip::new(config)))
     }
 
-    /// Where the bytes of the out-of-band area begin that no error correction takes.
+    /// Returns the offset of the first out-of-band bytes that ECC does not use.
     fn free_oob(self) -> u32 {
         if self.page < 2048 { 8 } else { 2 }
     }
@@ -85,20 +85,20 @@ impl Shape {
 pub(crate) enum Played {
     /// UBIFS on the only volume of UBI.
     Ubifs {
-        /// How data is compressed.
+        /// The compressor.
         compressor: &'static str,
     },
     /// JFFS2 on the bare chip.
     Jffs2 {
         /// Whether full blocks get a summary.
         summary: bool,
-        /// Whether the out-of-band areas are handed over, with the cleanmarkers in them.
+        /// Whether the out-of-band areas, with their cleanmarkers, are exchanged.
         oob: bool,
     },
 }
 
 impl Played {
-    /// Whether out-of-band areas are handed over.
+    /// Returns whether out-of-band areas are exchanged.
     pub(crate) fn has_oob(self) -> bool {
         matches!(self, Self::Jffs2 { oob: true, .. })
     }
@@ -112,14 +112,14 @@ pub(crate) struct OurChip {
     played: Played,
 }
 
-/// A file system mounted on it, and the device under it, which lives as long.
+/// A mounted file system, and the device below it, which lives as long.
 enum Mounted {
     Ubifs { fs: Box<UbifsMount>, ubi: UbiDevice },
     Jffs2(Box<Jffs2Rw>),
 }
 
 impl OurChip {
-    /// A new chip with an empty file system.
+    /// Creates a new chip with an empty file system.
     pub(crate) fn new(shape: Shape, played: Played) -> Result<Self> {
         let this = Self { chip: shape.chip()?, shape, played };
         match played {
@@ -129,8 +129,8 @@ impl OurChip {
         Ok(this)
     }
 
-    /// Writes a first file, so that no cut leaves a chip without any sign of JFFS2, and attributes
-    /// of the root, which has none of its own before.
+    /// Writes a first file, so that no cut leaves a chip without a sign of JFFS2, and attributes of
+    /// the root, which has no node before.
     fn begin_jffs2(&self) -> Result<()> {
         let mounted = self.mount()?;
         let (fs, now) = (mounted.fs(), time_of(0));
@@ -164,14 +164,14 @@ impl OurChip {
         Ok(ubi.detach()?)
     }
 
-    /// A chip with the content of an image.
+    /// Creates a chip with the content of an image.
     pub(crate) fn of_image(shape: Shape, played: Played, image: &[u8]) -> Result<Self> {
         let chip = shape.chip()?;
         chip.import(&mut &*image, played.has_oob())?;
         Ok(Self { chip, shape, played })
     }
 
-    /// The same chip, to be tried something with.
+    /// Returns an independent copy of the chip.
     fn copy(&self) -> Self {
         let chip = Arc::new(self.chip.snapshot().to_chip());
         Self { chip, shape: self.shape, played: self.played }
@@ -184,7 +184,8 @@ impl OurChip {
         Ok(image)
     }
 
-    /// Erased blocks by whether they have a cleanmarker in the out-of-band area (spec: jffs2 11.2).
+    /// Returns erased blocks, by whether they have a cleanmarker in the out-of-band area (spec:
+    /// jffs2 11.2).
     fn empty(&self, marked: bool) -> Result<BTreeSet<u32>> {
         let mut block = vec![0; self.shape.peb as usize];
         self.blocks_where(|at| {
@@ -194,12 +195,12 @@ impl OurChip {
         })
     }
 
-    /// Blocks with a cleanmarker, whatever is written in them.
+    /// Returns blocks with a cleanmarker, regardless of their content.
     fn marked(&self) -> Result<BTreeSet<u32>> {
         self.blocks_where(|at| Ok(self.marker_at(at)? == MARKER))
     }
 
-    /// Blocks of which, at this address, something is true.
+    /// Returns the blocks whose address satisfies a condition.
     fn blocks_where(&self, mut is_so: impl FnMut(u64) -> Result<bool>) -> Result<BTreeSet<u32>> {
         let geometry = *self.chip.geometry();
         let mut found = BTreeSet::new();
@@ -211,15 +212,15 @@ impl OurChip {
         Ok(found)
     }
 
-    /// The place of the cleanmarker of the block at an address.
+    /// Returns the place of the cleanmarker of the block at an address.
     fn marker_at(&self, block: u64) -> Result<[u8; 8]> {
         let mut marker = [0; 8];
         self.chip.read_oob(block, self.shape.free_oob(), &mut marker)?;
         Ok(marker)
     }
 
-    /// The content with a tag in the out-of-band area of the last page of each erased block, which
-    /// no driver looks at and an erase takes away.
+    /// Returns the content with a tag in the out-of-band area of the last page of each erased
+    /// block. No driver reads the tag, and an erase removes it.
     pub(crate) fn tagged(&self) -> Result<Vec<u8>> {
         let copy = Self { chip: self.shape.chip()?, ..self.copy() };
         copy.chip.import(&mut self.image()?.as_slice(), true)?;
@@ -233,8 +234,8 @@ impl OurChip {
         u64::from(peb + 1) * u64::from(self.shape.peb) - u64::from(self.shape.page)
     }
 
-    /// Erased blocks with a cleanmarker, from round 2 on by either side, are erased again neither by
-    /// Linux, which only mounted the tagged image and left `idle`, nor by us.
+    /// Checks that erased blocks with a cleanmarker, from round 2 by either side, are not erased
+    /// again, neither by Linux, which only mounted the tagged image and left `idle`, nor by us.
     pub(crate) fn judge_markers(&self, idle: &[u8]) -> Result<()> {
         let (marked, unmarked) = (self.empty(true)?, self.empty(false)?);
         ensure!(!marked.is_empty(), "no erased block has a cleanmarker");
@@ -249,10 +250,11 @@ impl OurChip {
         }
         let twice = marked.intersection(&erased).count();
         ensure!(twice == 0, "Linux erases {twice} of {} blocks with a cleanmarker", marked.len());
-        // The others show that it erases and that it is seen. It takes its time.
+        // The other blocks prove that Linux erases and that this is visible. It takes its time.
         let few = unmarked.len().min(8);
         ensure!(erased.len() >= few, "Linux erased {erased:?} only of {unmarked:?}");
-        // Into some it may have collected in the meantime: a program takes no marker away.
+        // Linux may have written to some of them in the meantime: a program does not remove a
+        // marker.
         let still_marked = idle.marked()?;
         let lost = marked.difference(&still_marked).collect::<Vec<_>>();
         ensure!(lost.is_empty(), "Linux took the cleanmarkers of blocks {lost:?} away");
@@ -284,7 +286,7 @@ impl OurChip {
         Ok(Mounted::Ubifs { fs: Box::new(fs), ubi })
     }
 
-    /// What is there for those who only look.
+    /// Returns the view of a read-only mount.
     fn look(&self) -> Result<String> {
         if let Played::Jffs2 { .. } = self.played {
             let source = Source::Device(self.chip.clone());
@@ -296,7 +298,8 @@ impl OurChip {
         list(&fs)
     }
 
-    /// What is in it must be this, for readers and for writers, and nothing may be wrong.
+    /// Compares its content with the expected one, for read-only and writable mounts, and checks
+    /// it.
     pub(crate) fn hold_against(&self, expected: &str) -> Result<()> {
         let copy = self.copy();
         let found = copy.look()?;
@@ -310,22 +313,22 @@ impl OurChip {
         Ok(())
     }
 
-    /// Our turn of a round. Says how it ended, and what is there now.
+    /// Performs our turn of a round. Returns how it ended, and the content now.
     pub(crate) fn work(&mut self, round: u32) -> Result<(String, String)> {
         let is_cut = !round.is_multiple_of(3);
         let how = if is_cut { self.cut(round)? } else { "after an unmount".to_owned() };
         if !is_cut {
             self.mount()?.turn(round, true).map_err(|error| anyhow!("{error}"))?;
         }
-        // As Linux will find it.
+        // The state that Linux will find.
         let found = Self::of_image(self.shape, self.played, &self.image()?)?;
         let listed = found.look().with_context(|| how.clone())?;
         found.hold_against(&listed).with_context(|| how.clone())?;
         Ok((how, listed))
     }
 
-    /// Does a turn that is cut off at any event, but for those from which the recovery of Linux 6.1
-    /// goes wrong.
+    /// Performs a turn that is cut off at a random event, except those from which the recovery of
+    /// Linux 6.1 goes wrong.
     fn cut(&mut self, round: u32) -> Result<String> {
         let trial = self.copy();
         let begin = trial.chip.next_event();
@@ -354,8 +357,8 @@ impl OurChip {
         Err(anyhow!("every cut leaves orphans with attributes"))
     }
 
-    /// Attributes of deleted files that were open, as the last commit lists these: the recovery of
-    /// Linux 6.1 leaves their inodes behind without a name, and its own check then complains.
+    /// Returns the number of xattrs of unlinked, open files in the orphans of the last commit: the
+    /// recovery of Linux 6.1 leaves their inodes without a name, and its own check then complains.
     fn attributes_of_orphans(&self) -> Result<u64> {
         if let Played::Jffs2 { .. } = self.played {
             return Ok(0);
@@ -386,7 +389,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Random operations, a third of them before the small files.
+    /// Performs random operations, a third of them before the small files.
     fn turn(self, round: u32, unmount: bool) -> Result<(), FsError> {
         let mut random = SplitMix64::new(u64::from(round) << 32);
         let mut slots = Slots::default();
@@ -411,7 +414,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Many small files, in the place of those of two rounds before.
+    /// Creates many small files, replacing those of two rounds before.
     fn litter(&self, round: u32) -> Result<(), FsError> {
         let fs = self.fs();
         let now = time_of(u64::from(round));
@@ -434,7 +437,7 @@ impl Mounted {
     }
 }
 
-/// Has everything done that is done in the background.
+/// Runs all background work.
 fn settle(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     for _ in 0..BACKGROUND_STEPS {
         if fs.background_step()? == Background::Idle {
@@ -444,7 +447,7 @@ fn settle(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Refusals are answers, too; a broken device is not.
+/// Accepts refusals; fails if the device is broken.
 fn accept(result: Result<(), FsError>) -> Result<(), FsError> {
     use FsErrorKind::{Corrupted, Io, ReadOnly};
     match result {

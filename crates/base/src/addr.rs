@@ -1,5 +1,5 @@
-//! Coordinates. Each one is a type of its own, so that a physical eraseblock number cannot be used
-//! where a logical one is meant; no arithmetic beyond what has a meaning is offered.
+//! Addresses. Each has its own type, so that a physical eraseblock number cannot be used as a
+//! logical one. Only meaningful arithmetic is offered.
 
 use core::fmt;
 
@@ -24,22 +24,22 @@ pub struct VolumeId(u32);
 macro_rules! coordinate {
     ($name:ident, $prefix:literal) => {
         impl $name {
-            /// Makes the coordinate from its number.
+            /// Creates the address from its number.
             pub const fn new(number: u32) -> Self {
                 Self(number)
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> u32 {
                 self.0
             }
 
-            /// The number, for indexing a table.
+            /// Returns the number, for indexing a table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The next one, or `None` at the end of the number range.
+            /// Returns the next number, or `None` at the end of the range.
             pub fn next(self) -> Option<Self> {
                 self.0.checked_add(1).map(Self)
             }
@@ -63,7 +63,7 @@ coordinate!(Peb, "peb");
 coordinate!(Leb, "leb");
 coordinate!(VolumeId, "volume");
 
-/// Where something was found: printed compactly, as in `leb 12:4096` or `peb 7:512`.
+/// Where a finding or error occurred. Prints compactly, as in `leb 12:4096` or `peb 7:512`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Location {
     /// The image, device or file system as a whole.
@@ -72,23 +72,23 @@ pub enum Location {
     Byte(u64),
     /// A byte offset inside a physical eraseblock.
     Peb(Peb, u32),
-    /// A byte offset inside a logical eraseblock of the volume at hand.
+    /// A byte offset inside a logical eraseblock of the current volume.
     Leb(Leb, u32),
     /// A byte offset inside a logical eraseblock of a named volume.
     VolumeLeb(VolumeId, Leb, u32),
     /// A volume as a whole.
     Volume(VolumeId),
-    /// An inode of the file system at hand.
+    /// An inode of the current file system.
     Inode(u64),
 }
 
 impl Location {
-    /// The start of a physical eraseblock.
+    /// Returns the start of a physical eraseblock.
     pub const fn peb(peb: Peb) -> Self {
         Self::Peb(peb, 0)
     }
 
-    /// The start of a logical eraseblock.
+    /// Returns the start of a logical eraseblock.
     pub const fn leb(leb: Leb) -> Self {
         Self::Leb(leb, 0)
     }

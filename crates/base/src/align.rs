@@ -1,44 +1,46 @@
-//! Rounding with a name. Alignments are powers of two unless a function says otherwise.
+//! Named rounding functions. Alignments are powers of two unless a function says otherwise.
 
-/// `value` rounded up to a multiple of `alignment` (any positive number), or `None` on overflow.
+/// Returns `value` rounded up to a multiple of `alignment` (any positive number), or `None` on
+/// overflow.
 pub const fn checked_align_up(value: u64, alignment: u64) -> Option<u64> {
     value.checked_next_multiple_of(alignment)
 }
 
-/// `value` rounded up to a multiple of `alignment`. The caller knows the result fits.
+/// Returns `value` rounded up to a multiple of `alignment`. The caller ensures that the result
+/// fits.
 pub const fn align_up(value: u32, alignment: u32) -> u32 {
     value.next_multiple_of(alignment)
 }
 
-/// `value` rounded up to a multiple of `alignment`, in the machine's own width.
+/// Returns `value` rounded up to a multiple of `alignment`, as a `usize`.
 pub const fn align_up_usize(value: usize, alignment: usize) -> usize {
     value.next_multiple_of(alignment)
 }
 
-/// `value` rounded down to a multiple of `alignment`.
+/// Returns `value` rounded down to a multiple of `alignment`.
 pub const fn align_down(value: u32, alignment: u32) -> u32 {
     value - value % alignment
 }
 
-/// Bits needed to write `value`: the index of its highest set bit counted from 1, and 0 for 0
-/// (the `fls` of the specifications).
+/// Returns the number of bits needed for `value`: the index of its highest set bit counted from 1,
+/// and 0 for 0 (the `fls` of the specifications).
 pub const fn bit_length(value: u32) -> u32 {
     u32::BITS - value.leading_zeros()
 }
 
-/// Whether every byte reads as erased flash (0xFF).
+/// Returns whether every byte reads as erased flash (0xFF).
 pub fn is_erased(bytes: &[u8]) -> bool {
     is_all(bytes, 0xFF)
 }
 
-/// Whether every byte is 0, as in a hole of a file.
+/// Returns whether every byte is 0, as in a hole of a file.
 pub fn is_zero(bytes: &[u8]) -> bool {
     is_all(bytes, 0)
 }
 
 fn is_all(bytes: &[u8], value: u8) -> bool {
     let [first, rest @ ..] = bytes else { return true };
-    // Each byte is like the one before: a comparison of memory, which no loop is faster than.
+    // Compares each byte with its predecessor: one memory comparison, which is faster than a loop.
     *first == value && rest == &bytes[..rest.len()]
 }
 

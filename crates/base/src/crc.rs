@@ -5,19 +5,19 @@
 //! initial value 0 and no inversion (spec: jffs2). The LPT of UBIFS uses CRC-16/MODBUS
 //! (spec: ubifs-format 11.2).
 
-/// CRC-32 as UBI and UBIFS store it.
+/// Returns the CRC-32 that UBI and UBIFS store.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !crc32fast::hash(bytes)
 }
 
-/// Continues a CRC-32 of [`crc32`]'s kind with more bytes; start with `0xFFFF_FFFF`.
+/// Continues a CRC-32 as computed by [`crc32`] with more bytes; start with `0xFFFF_FFFF`.
 pub fn crc32_continue(crc: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!crc);
     hasher.update(bytes);
     !hasher.finalize()
 }
 
-/// CRC-16/MODBUS as the LPT of UBIFS stores it.
+/// Returns the CRC-16/MODBUS that the LPT of UBIFS stores.
 pub fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0xFFFF, |crc, byte| {
         let index = usize::from((crc ^ u16::from(*byte)) & 0xFF);

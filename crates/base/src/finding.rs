@@ -1,9 +1,9 @@
-//! What a scan, a mount or a check has to say about an image besides its result.
+//! What a scan, a mount or a check reports about an image in addition to its result.
 //!
 //! # Invariants
-//! 1. A problem is located and never silently dropped: past [`Findings::CAPACITY`] findings are
-//!    counted, no longer kept, so that a hostile image cannot make them grow without bound.
-//! 2. Findings keep the order in which they were met.
+//! 1. A problem is located and never silently dropped. Beyond [`Findings::CAPACITY`], findings are
+//!    counted but not kept, so a hostile image cannot make memory grow without bound.
+//! 2. Findings keep the order in which they were found.
 
 use crate::addr::Location;
 use alloc::format;
@@ -11,31 +11,31 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How an error or finding is to be answered; recovery decides by class, never by text.
+/// How to react to an error or finding. Recovery decides by class, never by text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ErrorClass {
-    /// What an interrupted write or erase leaves; recovery may discard it.
+    /// The trace of an interrupted write or erase; recovery may discard it.
     TornByPowerCut,
     /// Bytes that no power cut explains.
     Corruption,
     /// The device failed to read, program or erase.
     Media,
-    /// No space is left.
+    /// No space left.
     NoSpace,
     /// A valid format that is not supported here.
     Unsupported,
-    /// The caller asked for something impossible.
+    /// The caller requested something impossible.
     Caller,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong (a journal was replayed, an orphan removed).
+    /// Information; nothing is wrong (a journal was replayed, an orphan removed).
     Note,
     /// Something is damaged or suspicious, but everything could be delivered.
     Warning,
@@ -43,15 +43,15 @@ pub enum Severity {
     Error,
 }
 
-/// One located remark.
+/// A located problem or note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// Where it is.
+    /// Its place.
     pub at: Location,
-    /// A stable kebab-case word that programs can match on (`vid-header-corrupt`).
+    /// A stable kebab-case identifier that programs can match on (`vid-header-corrupt`).
     pub code: &'static str,
     /// What was found and what was expected, for people.
     pub message: String,
@@ -77,15 +77,16 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// How many findings are kept; the rest is only counted.
+    /// The maximum number of findings kept; further ones are only counted.
     pub const CAPACITY: usize = 10_000;
 
-    /// An empty collection.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a finding. A message that begins with the place loses it: the place is told anyway.
+    /// Adds a finding. Removes the place from the start of the message, because it is printed
+    /// anyway.
     pub fn push(&mut self, mut finding: Finding) {
         self.worst = self.worst.max(Some(finding.severity));
         if self.kept.len() < Self::CAPACITY {
@@ -114,7 +115,7 @@ impl Findings {
         self.push(Finding { severity: Severity::Error, at, code, message: message.into() });
     }
 
-    /// Moves everything from `other` behind what is here.
+    /// Appends all findings of `other`.
     pub fn append(&mut self, other: Findings) {
         self.dropped += other.dropped;
         self.worst = self.worst.max(other.worst);
@@ -123,8 +124,8 @@ impl Findings {
         }
     }
 
-    /// Gives every kept finding another place: what a layer below knew as a LEB is one of a certain
-    /// volume to the layer above.
+    /// Replaces the place of every kept finding. A layer above uses this, for example, to turn the
+    /// LEB of a lower layer into a LEB of a certain volume.
     #[must_use]
     pub fn relocate(mut self, place: impl Fn(Location) -> Location) -> Self {
         for finding in &mut self.kept {
@@ -133,7 +134,8 @@ impl Findings {
         self
     }
 
-    /// Gives kept findings another message, where `message` has one, by their position.
+    /// Replaces the messages of kept findings for which `message`, called with the index, returns a
+    /// new one.
     #[must_use]
     pub fn reword(mut self, message: impl Fn(usize, &Finding) -> Option<String>) -> Self {
         for (index, finding) in self.kept.iter_mut().enumerate() {
@@ -144,27 +146,27 @@ impl Findings {
         self
     }
 
-    /// The kept findings in the order they were met.
+    /// Returns the kept findings in the order in which they were found.
     pub fn iter(&self) -> core::slice::Iter<'_, Finding> {
         self.kept.iter()
     }
 
-    /// How many findings were counted but not kept.
+    /// Returns how many findings were counted but not kept.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The worst severity met, or `None` when there is no finding.
+    /// Returns the worst severity so far, or `None` if there are no findings.
     pub fn worst(&self) -> Option<Severity> {
         self.worst
     }
 
-    /// Whether anything is a [`Severity::Warning`] or worse.
+    /// Returns whether any finding is a [`Severity::Warning`] or worse.
     pub fn has_problems(&self) -> bool {
         self.worst >= Some(Severity::Warning)
     }
 
-    /// Whether there is no finding at all.
+    /// Returns whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.worst.is_none()
     }
@@ -200,8 +202,8 @@ mod tests {
         let at = Location::Byte(7);
         findings.note(at, "x", format!("{at}: bad"));
         findings.note(Location::Whole, "x", format!("{at}: bad"));
-        let told: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
-        assert_eq!(told, ["bad".to_owned(), format!("{at}: bad")]);
+        let messages: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert_eq!(messages, ["bad".to_owned(), format!("{at}: bad")]);
     }
 
     #[test]

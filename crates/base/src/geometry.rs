@@ -1,8 +1,8 @@
-//! The shape of a flash device.
+//! The geometry of a flash device.
 
 use crate::addr::Peb;
 
-/// What the cells are, which decides how they may be programmed.
+/// The kind of cells, which determines how they can be programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -13,10 +13,10 @@ pub enum MediumKind {
     Nor,
 }
 
-/// The shape of a flash device: everything in bytes unless a name says otherwise.
+/// The geometry of a flash device, in bytes unless a name says otherwise.
 ///
-/// Made by [`Geometry::new`] and therefore always consistent: sizes are powers of two where the
-/// medium demands it, and no product of its fields overflows 64 bits.
+/// Only [`Geometry::new`] creates it, so it is always consistent: sizes are powers of two where the
+/// medium requires it, and no product of its fields overflows 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Geometry {
@@ -29,26 +29,31 @@ pub struct Geometry {
     write_buffer: u32,
 }
 
-/// Why a geometry is impossible.
+/// A geometry that is impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct GeometryError {
-    /// The field at fault.
+    /// The invalid field.
     pub field: &'static str,
     /// Its value.
     pub found: u64,
-    /// What it must be.
+    /// The rule it breaks.
     pub expected: &'static str,
 }
 
 impl Geometry {
-    /// What the program buffer of a NOR is taken to be that does not say it: the largest of the
-    /// usual ones. Whoever is ready for a program of this size to be torn is ready for smaller ones.
+    /// The program buffer size assumed for a NOR chip that does not state it: the largest of the
+    /// usual sizes. Code that handles a torn program of this size handles smaller ones, too.
     pub const NOR_WRITE_BUFFER: u32 = 1024;
 
     /// Describes a device of `peb_count` eraseblocks of `peb_size` bytes, programmed in units of
-    /// `min_io` bytes (the page of a NAND, 1 for NOR), with UBI headers in units of `subpage`
-    /// bytes and `oob_size` out-of-band bytes a page.
+    /// `min_io` bytes (the page of a NAND, 1 for NOR), with UBI headers in units of `subpage` bytes
+    /// and `oob_size` out-of-band bytes per page.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `min_io` or `subpage` is not a power of two, if `subpage` exceeds `min_io`, or if
+    /// `peb_size` is not a positive multiple of `min_io` of at most 1 GiB.
     pub fn new(
         kind: MediumKind,
         peb_size: u32,
@@ -85,7 +90,12 @@ impl Geometry {
         Ok(Self { kind, peb_size, peb_count, min_io, subpage, oob_size, write_buffer })
     }
 
-    /// The same device, programmed in bursts of `write_buffer` bytes.
+    /// Returns the same device with a program buffer of `write_buffer` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails unless `write_buffer` is a power of two, at least the minimum I/O unit, and divides
+    /// the eraseblock size.
     pub fn with_write_buffer(self, write_buffer: u32) -> Result<Self, GeometryError> {
         let is_possible = write_buffer.is_power_of_two()
             && write_buffer >= self.min_io
@@ -100,64 +110,65 @@ impl Geometry {
         })
     }
 
-    /// What the cells are.
+    /// Returns the kind of cells.
     pub const fn kind(&self) -> MediumKind {
         self.kind
     }
 
-    /// Bytes in a physical eraseblock.
+    /// Returns the size of a physical eraseblock in bytes.
     pub const fn peb_size(&self) -> u32 {
         self.peb_size
     }
 
-    /// Physical eraseblocks on the device.
+    /// Returns the number of physical eraseblocks on the device.
     pub const fn peb_count(&self) -> u32 {
         self.peb_count
     }
 
-    /// The smallest unit that can be programmed: a NAND page, or 1 on NOR.
+    /// Returns the smallest unit that can be programmed: a NAND page, or 1 on NOR.
     pub const fn min_io(&self) -> u32 {
         self.min_io
     }
 
-    /// The unit in which UBI headers are written: the sub-page, or the page where there is none.
+    /// Returns the unit in which UBI headers are written: the sub-page, or the page if there are
+    /// none.
     pub const fn subpage(&self) -> u32 {
         self.subpage
     }
 
-    /// Out-of-band bytes a page; 0 where there are none.
+    /// Returns the number of out-of-band bytes per page; 0 if there are none.
     pub const fn oob_size(&self) -> u32 {
         self.oob_size
     }
 
-    /// The largest unit that is programmed in one go, and therefore torn as one by a power cut: the
-    /// page of a NAND, the program buffer of a NOR (spec: mtd-nand 1, `writebufsize`). Units lie
-    /// at its multiples.
+    /// Returns the largest unit programmed at once, which a power cut therefore tears as a whole:
+    /// the page of a NAND, the program buffer of a NOR (spec: mtd-nand 1, `writebufsize`). Units
+    /// start at its multiples.
     pub const fn write_buffer(&self) -> u32 {
         self.write_buffer
     }
 
-    /// Pages in an eraseblock.
+    /// Returns the number of pages in an eraseblock.
     pub const fn pages_per_peb(&self) -> u32 {
         self.peb_size / self.min_io
     }
 
-    /// Bytes on the device, out-of-band bytes not counted.
+    /// Returns the size of the device in bytes, without out-of-band bytes.
     pub const fn size(&self) -> u64 {
         self.peb_size as u64 * self.peb_count as u64
     }
 
-    /// Whether blocks of this medium may go bad.
+    /// Returns whether blocks of this medium may go bad.
     pub const fn can_have_bad_blocks(&self) -> bool {
         matches!(self.kind, MediumKind::Nand)
     }
 
-    /// Byte address of an eraseblock on the device.
+    /// Returns the byte address of an eraseblock on the device.
     pub const fn address_of(&self, peb: Peb) -> u64 {
         peb.get() as u64 * self.peb_size as u64
     }
 
-    /// All eraseblocks in ascending order.
+    /// Returns all eraseblocks in ascending order.
     pub fn pebs(&self) -> impl DoubleEndedIterator<Item = Peb> + use<> {
         (0..self.peb_count).map(Peb::new)
     }

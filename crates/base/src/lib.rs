@@ -1,5 +1,5 @@
-//! What every other room needs and that knows no input or output: coordinates, geometry, checksums,
-//! named rounding, sizes as people write them, places and findings.
+//! Shared types without input or output: addresses, geometry, checksums, rounding, sizes in text
+//! form, places and findings.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -1,17 +1,17 @@
-//! A small seeded generator. The core makes no randomness of its own: simulations, campaigns and
-//! tests pass a seed in, and the same seed gives the same numbers everywhere.
+//! A small seeded generator. The core generates no randomness of its own: simulations, campaigns
+//! and tests pass a seed, and the same seed gives the same numbers everywhere.
 
 /// The SplitMix64 sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence of this seed.
+    /// Returns the sequence of this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
@@ -20,18 +20,19 @@ impl SplitMix64 {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`, which is above zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
 
-    /// An index into a list of `len` > 0 entries.
+    /// Returns an index into a list of `len` entries; `len` must not be zero.
     #[allow(clippy::cast_possible_truncation)] // it is below a usize
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A byte; every second one is a value at which rules tend to break: 0, 255, or a small number.
+    /// Returns a byte. Every second one has a value that often breaks rules: 0, 255, or a small
+    /// number.
     pub fn interesting_byte(&mut self) -> u8 {
         let [byte, choice, ..] = self.next_u64().to_le_bytes();
         match choice % 6 {

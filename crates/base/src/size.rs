@@ -1,9 +1,10 @@
-//! Sizes as people write them: `131072`, `128KiB`, `0x20000`, `2 MiB`.
+//! Sizes in text form: `131072`, `128KiB`, `0x20000`, `2 MiB`.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
-/// Why a text is not a size.
+
+/// A text that is not a size.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is not a size: expected a number with an optional KiB, MiB, GiB or TiB")]
 pub struct SizeError {
@@ -11,8 +12,12 @@ pub struct SizeError {
 }
 
 /// Parses a size in bytes: decimal, octal (`0` prefix) or hexadecimal (`0x` prefix), followed by an
-/// optional `KiB`, `MiB`, `GiB` or `TiB` (also `K`, `M`, `G`, `T`, any case, white space allowed
-/// between).
+/// optional `KiB`, `MiB`, `GiB` or `TiB` (also `K`, `M`, `G`, `T`, in any case, optionally after
+/// white space).
+///
+/// # Errors
+///
+/// Fails if the text does not have this form or the size exceeds 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let fail = || SizeError { text: text.to_owned() };
     let trimmed = text.trim();
@@ -36,7 +41,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or_else(fail)
 }
 
-/// Writes a size for people, exact when it is a whole number of binary units: `128 KiB`, `1.4 MiB`.
+/// Formats a size for messages: exactly if it is a whole number of binary units, otherwise with one
+/// decimal (`128 KiB`, `1.4 MiB`).
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     for (unit, shift) in UNITS {

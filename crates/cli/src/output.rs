@@ -249,7 +249,10 @@ mod tests {
         for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
             use std::os::unix::process::ExitStatusExt;
             let folder = tempfile::tempdir().unwrap();
-            let mut child = Command::new(std::env::current_exe().unwrap())
+            // A background job of a shell ignores SIGINT, and its children inherit that.
+            let mut child = Command::new("env")
+                .arg("--default-signal")
+                .arg(std::env::current_exe().unwrap())
                 .args(["--exact", "output::tests::write_half_and_wait", "--nocapture"])
                 .env("ERASEBLOCK_TEST_OUTPUT", folder.path().join("out"))
                 .stdout(Stdio::piped())

@@ -1,8 +1,8 @@
 //! Measures ratio and speed of each codec and level on the files of a directory.
 //!
-//! `measure DIRECTORY [MIB]`: the files, at most MIB of them, are cut into blocks of 4096 bytes and
-//! compressed on one core. Speed counts processor time and is the best of several rounds over small
-//! groups of blocks, so that other work on the machine disturbs it little.
+//! `measure DIRECTORY [MIB]` cuts the files, at most MIB of them, into blocks of 4096 bytes and
+//! compresses them on one core. Speed counts processor time and is the best of several rounds over
+//! small groups of blocks, so other work on the machine affects it little.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "a report for people")]
 
 use eraseblock_codec::{Codec, CompressSpec, Compressor, Decompressor};
@@ -85,7 +85,7 @@ fn measure(blocks: &[Vec<u8>], total: usize, spec: CompressSpec) {
     );
 }
 
-/// The least processor time of several rounds, in seconds.
+/// Returns the smallest processor time of several rounds, in seconds.
 fn best(mut round: impl FnMut()) -> f64 {
     let time = |()| {
         let start = processor_time();

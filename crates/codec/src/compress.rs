@@ -1,28 +1,29 @@
-//! Compression with any codec and level, with tables that are reused.
+//! Compression with any codec and level, with reusable tables.
 
 use crate::deflate::Deflate;
 use crate::lzo::{Dense, Fast};
 use crate::{Codec, CodecError, MAX_BLOCK};
 use std::fmt;
 
-/// The lowest level of the dense LZO1X encoder; those below are the fast one.
+/// The lowest level of the dense LZO1X encoder; lower ones use the fast encoder.
 const LZO_DENSE: i32 = 5;
 
-/// The lowest level of the dense LZO1X encoder that looks deep.
+/// The lowest level at which the dense LZO1X encoder searches deeply.
 const LZO_DEEP: i32 = 8;
 
-/// Which codec, and how hard it tries.
+/// A codec and its effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CompressSpec {
     /// The algorithm.
     pub codec: Codec,
-    /// LZO: 1 to 4 the fast encoder, 5 to 7 the dense one, 8 and 9 the dense one looking deeper.
-    /// zlib: 1 to 3 greedy, 4 to 9 lazy and looking ever deeper. zstd: 1 to 22. None: 0.
+    /// LZO: 1 to 4 the fast encoder, 5 to 7 the dense one, 8 and 9 the dense one with a deep
+    /// search. zlib: 1 to 3 greedy, 4 to 9 lazy with an increasingly deep search. zstd: 1 to 22.
+    /// None: 0.
     pub level: i32,
 }
 
 impl CompressSpec {
-    /// For images, which are made once: LZO dense, zlib 6, zstd 3.
+    /// Returns the setting for images, which are built once: LZO dense, zlib 6, zstd 3.
     pub const fn image(codec: Codec) -> Self {
         let level = match codec {
             Codec::None => 0,
@@ -33,7 +34,7 @@ impl CompressSpec {
         Self { codec, level }
     }
 
-    /// For file systems at work: as for images, but LZO fast.
+    /// Returns the setting for file systems in use: as for images, but LZO fast.
     pub const fn runtime(codec: Codec) -> Self {
         match codec {
             Codec::Lzo => Self { codec, level: 1 },
@@ -57,7 +58,7 @@ impl CompressSpec {
 /// A compressor with its tables; one per thread.
 ///
 /// # Invariants
-/// 1. The output depends on the block and the specification only, not on blocks before.
+/// 1. The output depends only on the block and the specification, not on earlier blocks.
 pub struct Compressor {
     spec: CompressSpec,
     engine: Engine,
@@ -73,7 +74,11 @@ enum Engine {
 }
 
 impl Compressor {
-    /// Makes the tables; fails if the codec has no such level.
+    /// Creates a compressor with its tables.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the codec has no such level.
     pub fn new(spec: CompressSpec) -> Result<Self, CodecError> {
         spec.check()?;
         let engine = match spec.codec {
@@ -90,7 +95,7 @@ impl Compressor {
         Ok(Self { spec, engine })
     }
 
-    /// What the compressor was made for.
+    /// Returns the specification of the compressor.
     pub fn spec(&self) -> CompressSpec {
         self.spec
     }
@@ -99,13 +104,17 @@ impl Compressor {
     /// [`MAX_BLOCK`] bytes.
     ///
     /// Incompressible data grows: if `out` is not shorter than `block`, the caller stores the block
-    /// as it is (spec: ubifs-format 7.1). Nothing is allocated once `out` is large enough.
+    /// uncompressed (spec: ubifs-format 7.1). Nothing is allocated once `out` is large enough.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the block is larger than [`MAX_BLOCK`], or if the compressor fails.
     pub fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         out.clear();
         if block.len() > MAX_BLOCK {
             return Err(CodecError::BlockTooLarge { found: block.len(), limit: MAX_BLOCK });
         }
-        // More than any of the formats needs for data it cannot compress.
+        // More than any format needs for incompressible data.
         out.reserve(block.len() + block.len() / 8 + 128);
         match &mut self.engine {
             Engine::Store => out.extend_from_slice(block),
@@ -129,8 +138,8 @@ impl fmt::Debug for Compressor {
     }
 }
 
-/// Whether LZO is to be taken although zlib gives `zlib_len` bytes where LZO gives `lzo_len`: zlib
-/// has to be shorter by at least `percent` (spec: ubifs-format 7.1; the tools' default is 20).
+/// Returns whether to choose LZO although zlib gives `zlib_len` bytes and LZO `lzo_len`: zlib must
+/// be shorter by at least `percent` (spec: ubifs-format 7.1; the tools' default is 20).
 pub const fn favor_lzo(lzo_len: usize, zlib_len: usize, percent: u32) -> bool {
     let kept = 100_u64.saturating_sub(percent as u64);
     zlib_len as u64 * 100 > lzo_len as u64 * kept

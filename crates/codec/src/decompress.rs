@@ -1,10 +1,10 @@
-//! Decompression of any codec with contexts that are reused.
+//! Decompression of any codec, with reusable contexts.
 
 use crate::{Codec, CodecError, lzo};
 use std::cell::RefCell;
 use std::fmt;
 
-/// The contexts of the algorithms that need one; made when first used.
+/// The contexts of the algorithms that need one; created on first use.
 #[derive(Default)]
 pub struct Decompressor {
     deflate: Option<libdeflater::Decompressor>,
@@ -12,15 +12,19 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// A decompressor without contexts yet.
+    /// Creates a decompressor without contexts.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Decompresses `input` into `out`, which it must fill exactly.
     ///
-    /// On an error, the content of `out`
-    /// is unspecified. Nothing is allocated once the context of the codec exists.
+    /// After an error, the content of `out` is unspecified. Nothing is allocated once the context
+    /// of the codec exists.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `input` is not a valid stream of exactly `out.len()` bytes.
     pub fn decompress(
         &mut self,
         codec: Codec,
@@ -80,7 +84,11 @@ impl fmt::Debug for Decompressor {
     }
 }
 
-/// [`Decompressor::decompress`] with the contexts of the calling thread.
+/// Calls [`Decompressor::decompress`] with the contexts of the current thread.
+///
+/// # Errors
+///
+/// Fails if `input` is not a valid stream of exactly `out.len()` bytes.
 pub fn decompress(codec: Codec, input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     thread_local! {
         static CONTEXTS: RefCell<Decompressor> = RefCell::new(Decompressor::new());

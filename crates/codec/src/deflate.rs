@@ -1,13 +1,13 @@
-//! Raw DEFLATE for single small blocks (RFC 1951; spec: ubifs-format 7), within the window of 2048
-//! bytes that the kernel's decompressor has.
+//! Raw DEFLATE for single small blocks (RFC 1951; spec: ubifs-format 7), within the 2048-byte
+//! window of the kernel's decompressor.
 //!
-//! First every position is linked to the last earlier one with the same three and the same four
-//! bytes. Then matches are chosen lazily along these links: one is taken unless the next position
-//! has a better one. Last, the whole block is coded at once with whichever of the dynamic and the
-//! fixed Huffman codes is shorter, or stored if neither makes it shorter.
+//! First, every position is linked to the last earlier one with the same three and the same four
+//! bytes. Then matches are chosen lazily along these links: a match is used unless the next
+//! position has a better one. Last, the whole block is coded with the shorter of the dynamic and
+//! the fixed Huffman codes, or stored if neither makes it shorter.
 //!
 //! # Invariants
-//! 1. Nothing of one block is seen by the next: the tables of the links are emptied before each.
+//! 1. A block does not affect the next one: the tables of the links are cleared before each block.
 //! 2. No distance exceeds [`WINDOW`].
 #![expect(
     clippy::cast_possible_truncation,
@@ -22,32 +22,32 @@ mod write;
 use crate::text::{MAX_BLOCK, POSITIONS, Text, zeroed};
 use write::{Frequencies, Writer};
 
-/// Farthest match.
+/// Longest distance of a match.
 const WINDOW: u16 = 2048;
 
-/// Farthest match of three bytes: literals are cheaper than a farther one.
+/// Longest distance of a three-byte match: literals are cheaper than a longer one.
 const NEAR: u16 = 512;
 
 /// Shortest and longest match.
 const SHORTEST: u32 = 3;
 const LONGEST: u32 = 258;
 
-/// No earlier position: later than every position, so never a match.
+/// No earlier position: greater than every position, so never a match.
 const NONE: u16 = u16::MAX;
 
 const BITS_3: u32 = 12;
 const BITS_4: u32 = 13;
 
-/// How hard matches are looked for.
+/// The effort of the match search.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     /// Positions compared per search.
     depth: u32,
-    /// A match this long is taken without looking further.
+    /// A match this long is used without a further search.
     enough: u32,
-    /// A match this long is not compared with those behind it.
+    /// A match this long is not compared with those of the next positions.
     doubt: u32,
-    /// Positions looked ahead for a better match.
+    /// Number of following positions searched for a better match.
     ahead: u32,
 }
 
@@ -81,13 +81,13 @@ impl Token {
         Self((len << 16) | distance as u32)
     }
 
-    /// Bytes matched; 0 for a literal.
+    /// Returns the number of bytes matched; 0 for a literal.
     #[inline(always)]
     const fn len(self) -> u32 {
         self.0 >> 16
     }
 
-    /// How far back the match is.
+    /// Returns the distance of the match.
     #[inline(always)]
     const fn distance(self) -> u16 {
         self.0 as u16
@@ -110,7 +110,7 @@ pub(crate) struct Deflate {
 }
 
 impl Deflate {
-    /// An encoder of a level from 1 to 9.
+    /// Creates an encoder of a level from 1 to 9.
     pub(crate) fn new(level: u32) -> Self {
         Self {
             effort: Effort::of_level(level),
@@ -136,7 +136,7 @@ impl Deflate {
     }
 }
 
-/// For every position the last one before with the same hash.
+/// For every position, the last earlier one with the same hash.
 #[derive(Debug)]
 struct Links {
     last_3: Box<[u16; 1 << BITS_3]>,
@@ -176,7 +176,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Takes the longest match wherever there is one; returns the number of tokens.
+    /// Uses the longest match at every position that has one; returns the number of tokens.
     #[inline(never)]
     fn greedily(&self, tokens: &mut [Token; POSITIONS], frequencies: &mut Frequencies) -> usize {
         let len = self.text.block().len() as u16;
@@ -192,7 +192,7 @@ impl Search<'_> {
         usize::from(count)
     }
 
-    /// Takes a match unless there is a better one right behind; returns the number of tokens.
+    /// Uses a match unless the next position has a better one; returns the number of tokens.
     #[inline(never)]
     fn lazily(&self, tokens: &mut [Token; POSITIONS], frequencies: &mut Frequencies) -> usize {
         let len = self.text.block().len() as u16;
@@ -228,7 +228,8 @@ impl Search<'_> {
         Token::literal(self.text.load8(at) as u8)
     }
 
-    /// A match shortly after `at` that is better than `found` at `at`, and how far after.
+    /// Returns a match shortly after `at` that is better than `found` at `at`, and its distance
+    /// from `at`.
     #[inline(always)]
     fn better(&self, at: u16, found: Token) -> Option<(u16, Token)> {
         if found.len() >= self.effort.doubt {
@@ -247,7 +248,7 @@ impl Search<'_> {
         None
     }
 
-    /// The longest match at `at`, if it has more than `beat` bytes.
+    /// Returns the longest match at `at` if it is longer than `beat` bytes.
     #[inline(always)]
     fn longest(&self, at: u16, beat: u32) -> Token {
         let here = self.text.load8(at);
@@ -295,14 +296,14 @@ impl Search<'_> {
         token
     }
 
-    /// The four bytes that end right after a match of `len`.
+    /// Returns the four bytes that end right after a match of `len`.
     #[inline(always)]
     fn tail(&self, at: u16, len: u32) -> u32 {
         self.text.load8(at.wrapping_add(len as u16).wrapping_sub(3)) as u32
     }
 }
 
-/// How much better `next` is than `found`, in quarters of a byte.
+/// Returns how much better `next` is than `found`, in quarters of a byte.
 #[inline(always)]
 fn gain(found: Token, next: Token) -> i32 {
     if next.len() == 0 {

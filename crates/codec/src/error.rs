@@ -1,15 +1,15 @@
-//! What can be wrong with compressed bytes.
+//! Errors of compression and decompression.
 
 use eraseblock_base::ErrorClass;
 use thiserror::Error;
 
-/// Why a block could not be decompressed or a compressor not be made.
+/// A block that could not be decompressed, or a compressor that could not be created.
 ///
-/// The room knows no flash: callers add the place of the node.
+/// This crate does not depend on flash: callers add the place of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The stored block is not as long as the data it stands for.
+    /// The length of a stored block differs from that of its data.
     #[error("stored block of {found} bytes, expected {expected}")]
     StoredLength {
         /// Bytes stored.
@@ -17,21 +17,21 @@ pub enum CodecError {
         /// Bytes of data.
         expected: usize,
     },
-    /// The LZO1X stream is broken.
+    /// The LZO1X stream is invalid.
     #[error("lzo: {0}")]
     Lzo(#[from] LzoError),
-    /// The DEFLATE stream is broken.
+    /// The DEFLATE stream is invalid.
     #[error("zlib: {0}")]
     Deflate(&'static str),
-    /// The zstd frame is broken.
+    /// The zstd frame is invalid.
     #[error("zstd: {0}")]
     Zstd(&'static str),
-    /// A stream of one of JFFS2's own codecs is broken.
+    /// A stream of one of JFFS2's own codecs is invalid.
     #[error("{codec}: {problem}")]
     Stream {
         /// The codec.
         codec: &'static str,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// The stream ended before the data was complete.
@@ -45,10 +45,10 @@ pub enum CodecError {
     /// Bytes follow the compressed stream.
     #[error("{count} bytes after the end of the stream")]
     BytesAfterEnd {
-        /// How many.
+        /// The number.
         count: usize,
     },
-    /// A block too large for the compressor.
+    /// The block is too large for the compressor.
     #[error("block of {found} bytes, expected at most {limit}")]
     BlockTooLarge {
         /// Bytes given.
@@ -59,7 +59,7 @@ pub enum CodecError {
     /// The codec has no such level.
     #[error("compression level {found}, expected {lowest} to {highest}")]
     Level {
-        /// The level asked for.
+        /// The requested level.
         found: i32,
         /// The lowest of the codec.
         lowest: i32,
@@ -69,7 +69,7 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::BlockTooLarge { .. } | Self::Level { .. } => ErrorClass::Caller,
@@ -78,11 +78,11 @@ impl CodecError {
     }
 }
 
-/// Why a stream is not LZO1X, or not of this data (spec: ubifs-format 7.2).
+/// A stream that is not LZO1X, or not of this data (spec: ubifs-format 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LzoError {
-    /// A stream has at least its end marker.
+    /// The stream is shorter than its end marker.
     #[error("stream of {found} bytes, expected at least 3")]
     TooShort {
         /// Bytes given.
@@ -91,13 +91,13 @@ pub enum LzoError {
     /// The stream ends within an instruction or its literals.
     #[error("stream ends before its end marker")]
     InputEnds,
-    /// The stream produces more than the data it stands for.
+    /// The stream produces more than the expected data.
     #[error("output exceeds {limit} bytes")]
     OutputOverrun {
         /// Bytes of data.
         limit: usize,
     },
-    /// A match reaches back before the start of the data.
+    /// A match refers to a position before the start of the data.
     #[error("match distance {distance} after {produced} bytes of output")]
     Distance {
         /// Distance of the match.
@@ -114,7 +114,7 @@ pub enum LzoError {
     /// Bytes follow the end marker.
     #[error("{count} bytes after the end marker")]
     BytesAfterEnd {
-        /// How many.
+        /// The number.
         count: usize,
     },
     /// The stream ended before the data was complete.

@@ -1,14 +1,14 @@
-//! The match finder of the dense encoders: for every position of a block the longest earlier
-//! match, the longest one nearby, and the nearest two equal bytes.
+//! The match finder of the dense encoders. For every position of a block it finds the longest
+//! earlier match, the longest nearby match, and the nearest two equal bytes.
 //!
-//! Blocks are small and the encoders price every position, so nothing is searched deeply: a
-//! position looks at the last three or, if deep, four positions with the same four bytes and the
-//! last one or two with the same six, all of them at once and without branches, and inherits what
-//! the position before found.
+//! Blocks are small and the encoders price every position, so the search is shallow. A position is
+//! compared with the last three or, if deep, four positions with the same four bytes, and with the
+//! last one or two with the same six, all at once and without branches. It also inherits the
+//! matches of the previous position.
 //!
 //! # Invariants
-//! 1. Nothing of one block is seen by the next: the tables are emptied before each, or what they
-//!    hold is farther back than the block begins.
+//! 1. A block does not affect the next one: the tables are cleared before each block, or their
+//!    entries are farther back than the start of the block.
 //! 2. A match lies inside the block and starts earlier than its position.
 #![expect(
     clippy::cast_possible_truncation,
@@ -19,22 +19,22 @@ use std::hint::select_unpredictable;
 
 use crate::text::{MAX_BLOCK, POSITIONS, Text, zeroed};
 
-/// No earlier position: later than every position, so never a match.
+/// No earlier position: greater than every position, so never a match.
 const NONE: u16 = u16::MAX;
 
-/// A match at least this long is not improved upon; what follows inherits it.
+/// Returns the length from which a match is not improved; the following positions inherit it.
 const fn long_enough(deep: bool) -> u32 {
     if deep { 16 } else { 12 }
 }
 
-/// Bytes up to which a first comparison of two positions is exact.
+/// Number of bytes for which the first comparison of two positions is exact.
 const LOOK: u32 = 8;
 
 const BITS_3: u32 = 11;
 const BITS_4: u32 = 11;
 const BITS_6: u32 = 11;
 
-/// A match as one number that orders by length, then by nearness; 0 is no match.
+/// A match as one number that orders by length, then by shorter distance; 0 is no match.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Match(u32);
 
@@ -43,41 +43,41 @@ impl Match {
         Self((len << 16) | !distance as u32)
     }
 
-    /// Bytes that match; 0 if there is no match.
+    /// Returns the number of bytes that match; 0 if there is no match.
     #[inline(always)]
     pub(crate) const fn len(self) -> u32 {
         self.0 >> 16
     }
 
-    /// How far back the match is.
+    /// Returns the distance of the match.
     #[inline(always)]
     pub(crate) const fn distance(self) -> u16 {
         !(self.0 as u16)
     }
 
-    /// The same match one position on.
+    /// Returns the same match for the next position.
     #[inline(always)]
     const fn next(self) -> Self {
         Self(self.0.saturating_sub(1 << 16))
     }
 
-    /// The match when `limit` bytes are left in the block.
+    /// Returns the match when `limit` bytes are left in the block.
     #[inline(always)]
     fn capped(self, limit: u32) -> Self {
         if self.len() <= limit { self } else { Self((limit << 16) | (self.0 & 0xFFFF)) }
     }
 
-    /// The match, or nothing if it has less than three bytes.
+    /// Returns the match, or no match if it has less than three bytes.
     #[inline(always)]
     fn worthwhile(self) -> Self {
         select_unpredictable(self.0 >= 3 << 16, self, Self(0))
     }
 }
 
-/// What was found at one position.
+/// The matches found at one position.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Found {
-    /// The longest match at a distance of at most `NEAR`, its length exact up to [`LOOK`] only.
+    /// The longest match at a distance of at most `NEAR`; its length is exact up to [`LOOK`] only.
     pub(crate) near: Match,
     /// The longest match at a distance of at most `FAR`.
     pub(crate) far: Match,
@@ -88,9 +88,9 @@ pub(crate) struct Found {
 /// The finder with its tables.
 #[derive(Debug)]
 pub(crate) struct Finder<const NEAR: u16, const FAR: u16, const DEEP: bool> {
-    /// Where two bytes were last, counted from where the table was last emptied.
+    /// The last position of two bytes, counted from when the table was last cleared.
     pairs: Box<[u16; POSITIONS]>,
-    /// Where the block begins, counted in the same way.
+    /// The start of the block, counted in the same way.
     start: u16,
     last_3: Box<[u16; 1 << BITS_3]>,
     last_4: Box<[u64; 1 << BITS_4]>,
@@ -98,7 +98,7 @@ pub(crate) struct Finder<const NEAR: u16, const FAR: u16, const DEEP: bool> {
     found: Box<[Found; POSITIONS]>,
 }
 
-/// The earlier positions that one position is compared with.
+/// The earlier positions with which one position is compared.
 struct Candidates {
     third: u16,
     four: u64,
@@ -120,7 +120,7 @@ impl Candidates {
 }
 
 impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> {
-    /// Farthest pair reported.
+    /// Longest distance of a reported pair.
     pub(crate) const PAIR: u16 = 1024;
 
     pub(crate) fn new() -> Self {
@@ -136,13 +136,13 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
         }
     }
 
-    /// What was found, by position.
+    /// Returns the matches found, by position.
     #[inline(always)]
     pub(crate) fn found(&self) -> &[Found; POSITIONS] {
         &self.found
     }
 
-    /// Looks for matches in `text`, a block of at most [`MAX_BLOCK`] bytes.
+    /// Finds the matches in `text`, a block of at most [`MAX_BLOCK`] bytes.
     pub(crate) fn find(&mut self, text: &Text) {
         self.last_3.fill(NONE);
         self.last_4.fill(u64::MAX);
@@ -181,7 +181,7 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
         if back <= Self::PAIR.min(at) && limit >= 2 { back } else { 0 }
     }
 
-    /// Enters a position into the tables and tells what was there before.
+    /// Enters a position into the tables and returns the previous entries.
     #[inline(always)]
     fn enter(&mut self, here: u64, at: u16) -> Candidates {
         const PRIME: u64 = 0x9E37_79B1_85EB_CA87;
@@ -197,11 +197,11 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
         candidates
     }
 
-    /// Empties the table of pairs when a block of `len` bytes would no longer fit its count. It is
-    /// too large to be emptied for each block, and need not be: what it has of the blocks before
-    /// is farther back than this one's start, and so refused.
+    /// Clears the table of pairs when the positions of a block of `len` bytes would overflow. The
+    /// table is too large to be cleared for each block. It need not be: entries of earlier blocks
+    /// are farther back than the start of this one, and therefore refused.
     fn make_room_for_pairs(&mut self, len: u16) {
-        // The last position may not be NONE.
+        // The last position must not be NONE.
         if self.start > NONE - len {
             self.pairs.fill(NONE);
             self.start = 0;
@@ -209,7 +209,7 @@ impl<const NEAR: u16, const FAR: u16, const DEEP: bool> Finder<NEAR, FAR, DEEP> 
     }
 }
 
-/// The greater of two, without a branch: which one it is cannot be predicted.
+/// Returns the greater of two matches without a branch, because the result is unpredictable.
 #[inline(always)]
 fn greater(a: Match, b: Match) -> Match {
     select_unpredictable(a >= b, a, b)
@@ -253,7 +253,7 @@ fn look<const DEEP: bool>(
     (near, far)
 }
 
-/// The whole length of a match, if it is longer than `best`.
+/// Returns the whole length of a match, if it is longer than `best`.
 #[inline(always)]
 fn extend(text: &Text, at: u16, here: u64, candidate: u16, best: Match, far_limit: u16) -> Match {
     let back = at.wrapping_sub(candidate);

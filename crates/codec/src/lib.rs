@@ -1,9 +1,10 @@
-//! The compression algorithms of flash file systems, one block at a time (spec: ubifs-format 7).
+//! The compression algorithms of flash file systems, for one block at a time (spec: ubifs-format
+//! 7).
 //!
-//! The room knows no flash: it turns a block of bytes into a shorter one and back. Every output is
-//! a pure function of the block and the [`CompressSpec`], so images are reproducible whichever
-//! thread compresses which block. Broken input is answered with an error, never with a panic, and
-//! memory is bounded by the output the caller provides.
+//! This crate does not depend on flash: it turns a block of bytes into a shorter one and back.
+//! Every output is a pure function of the block and the [`CompressSpec`], so images are
+//! reproducible regardless of which thread compresses which block. Invalid input causes an error,
+//! never a panic, and memory is bounded by the output that the caller provides.
 
 #![allow(
     clippy::inline_always,
@@ -32,7 +33,7 @@ pub use text::MAX_BLOCK;
 /// An algorithm for data blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// The bytes themselves.
+    /// No compression.
     None,
     /// LZO1X, a raw stream with its end marker (spec: ubifs-format 7.2).
     Lzo,
@@ -43,7 +44,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The name tools use: `none`, `lzo`, `zlib`, `zstd`.
+    /// Returns the name used by tools: `none`, `lzo`, `zlib`, `zstd`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -7,25 +7,29 @@ use std::io::Read;
 /// The dictionary of OpenWrt's encoder in bytes.
 const DICTIONARY: u32 = 8 << 10;
 
-/// Decodes the stream `input` into `out`, which it must fill exactly. An end marker and what
-/// follows it are not looked at: OpenWrt writes none.
+/// Decodes the stream `input` into `out`, which it must fill exactly. Ignores an end marker and the
+/// bytes after it: OpenWrt writes none.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid or ends before `out` is full.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let stream = |problem| CodecError::Stream { codec: "lzma", problem };
-    // No distance is longer than the output, so that memory is bounded by what the caller wants.
+    // No distance exceeds the output, so memory is bounded by the size that the caller requests.
     let dictionary = u32::try_from(out.len()).map_err(|_| stream("block too large"))?;
     let dictionary = dictionary.max(DICTIONARY);
     let size = u64::from(dictionary).min(out.len() as u64);
     // lc, lp and pb are all 0.
     let reader = LzmaReader::new(input, size, 0, 0, 0, dictionary, None);
-    let mut reader = reader.map_err(|_| stream("the stream has no beginning"))?;
-    reader.read_exact(out).map_err(|_| stream("the stream is broken or too short"))
+    let mut reader = reader.map_err(|_| stream("the stream has no valid start"))?;
+    reader.read_exact(out).map_err(|_| stream("the stream is invalid or too short"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `abcabcab` a hundred times, by liblzma with OpenWrt's parameters.
+    /// `abcabcab` a hundred times, encoded by liblzma with OpenWrt's parameters.
     const STREAM: [u8; 20] = [
         0x00, 0x30, 0x99, 0xAB, 0xD7, 0xBD, 0xCE, 0x86, 0x3F, 0x5E, 0x6A, 0x2B, 0x6E, 0x15, 0x47,
         0xFF, 0xFE, 0x22, 0x58, 0x00,
@@ -37,7 +41,7 @@ mod tests {
         let mut back = vec![0; block.len()];
         decompress(&STREAM, &mut back).unwrap();
         assert_eq!(back, block);
-        // A match of the stream goes beyond what is wanted.
+        // A match of the stream extends beyond the requested output.
         assert!(decompress(&STREAM, &mut back[..17]).is_err());
         assert!(decompress(&STREAM, &mut vec![0; 70_000]).is_err());
         assert!(decompress(&STREAM[..9], &mut back).is_err());

@@ -1,13 +1,13 @@
-//! rtime, JFFS2's own run-length codec: every literal is followed by the length of a run that
-//! repeats what came after the literal's last occurrence (spec: jffs2 9.4).
+//! rtime, JFFS2's own run-length codec: each literal is followed by the length of a run that
+//! repeats the bytes after the literal's last occurrence (spec: jffs2 9.4).
 
 use crate::CodecError;
 
-/// The longest run that one byte can name.
+/// The longest run that one byte can encode.
 const MAX_RUN: usize = 255;
 
 /// Replaces the content of `out` with the encoded form of `source`. Random data grows to twice its
-/// length: the caller compares.
+/// length, so the caller compares the lengths.
 pub fn compress(source: &[u8], out: &mut Vec<u8>) {
     let mut last = [0_usize; 256];
     out.clear();
@@ -28,6 +28,10 @@ pub fn compress(source: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Decodes `input` into `out`, which it must fill exactly.
+///
+/// # Errors
+///
+/// Fails if the input ends early, produces too much or continues after the end.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let broken = |problem| CodecError::Stream { codec: "rtime", problem };
     let mut last = [0_usize; 256];
@@ -45,9 +49,9 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
             return Err(broken("a run leaves the output"));
         }
         if run > 0 && back >= done {
-            return Err(broken("a run starts where nothing is yet"));
+            return Err(broken("a run starts beyond the data so far"));
         }
-        // Byte by byte: a run may repeat itself.
+        // Byte by byte, because a run may repeat itself.
         for step in 0..run {
             out[done + step] = out[back + step];
         }

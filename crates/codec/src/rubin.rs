@@ -1,12 +1,12 @@
-//! Rubin, JFFS2's binary arithmetic codec, in both its forms (spec: jffs2 9.5).
+//! Rubin, JFFS2's binary arithmetic codec, in both forms (spec: jffs2 9.5).
 //!
 //! Linux decodes compressor number 3 with a table from the payload and number 5 with the fixed
-//! table, against their names. Nobody writes either any more, so there is only a decoder; the
-//! encoder is the tests' own.
+//! table, contrary to their names. No current writer uses either, so this is only a decoder; the
+//! tests have an encoder.
 
 use crate::CodecError;
 
-/// Chances of a one bit, by position in the byte, of [`Table`]'s divider.
+/// The weight of a one bit by position in the byte, relative to the divider of [`Table`].
 type Weights = [u32; 8];
 
 /// The fixed table: divider and weights.
@@ -16,17 +16,21 @@ const DYNAMIC_DIVIDER: u32 = 256;
 /// Interval registers have 16 bits.
 const TOP: u32 = 0x8000;
 
-/// Where the weights come from.
+/// The source of the weights.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Table {
-    /// Those every decoder knows.
+    /// The fixed weights of every decoder.
     Fixed,
     /// The first 8 bytes of the payload.
     Dynamic,
 }
 
-/// Decodes `input` into `out`, which it fills whatever the bytes are: the code has no end mark and
-/// every sequence of bits means something. Only a missing table is refused.
+/// Decodes `input` into `out`, which it always fills: the code has no end mark and every sequence
+/// of bits is valid.
+///
+/// # Errors
+///
+/// Fails if the input is too short for its table.
 pub fn decompress(table: Table, input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let (divider, weights, bits) = match table {
         Table::Fixed => (FIXED.0, FIXED.1, input),
@@ -65,7 +69,7 @@ impl<'a> Decoder<'a> {
         decoder
     }
 
-    /// The next bit, highest of a byte first; 0 behind the end.
+    /// Returns the next bit, highest of a byte first; 0 after the end.
     fn bit(&mut self) -> u32 {
         let byte = self.bits.get(self.next / 8).copied().unwrap_or(0);
         let bit = byte >> (7 - self.next % 8) & 1;
@@ -91,7 +95,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The part of an interval of this width that stands for a zero bit: at least 1, less than all.
+/// Returns the part of an interval of this width that encodes a zero bit: at least 1, less than
+/// all.
 fn zero_width(width: u32, divider: u32, weight: u32) -> u32 {
     let share = divider.saturating_sub(weight) * width / divider;
     share.min(width.saturating_sub(1)).max(1)
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The encoder of section 9.5.
+    /// Encodes as in section 9.5.
     fn compress(table: Table, source: &[u8]) -> Vec<u8> {
         let (divider, weights) = match table {
             Table::Fixed => FIXED,
@@ -194,7 +199,7 @@ mod tests {
             ),
         ];
         for (source, table, encoded) in rows {
-            // The kernel's encoder appends one byte that no decoder needs.
+            // The kernel's encoder appends one byte that decoders do not need.
             assert_eq!(compress(table, &source), encoded[..encoded.len() - 1]);
             let mut back = vec![0; source.len()];
             decompress(table, encoded, &mut back).unwrap();

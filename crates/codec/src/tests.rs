@@ -1,4 +1,4 @@
-//! Round trips of every codec and level, and what each one refuses.
+//! Round trips of every codec and level, and the inputs that each one refuses.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -51,12 +51,12 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(step).collect()
 }
 
-/// Noise that repeats, and nowhere nearer than `period`.
+/// Noise that repeats with `period`, and not at shorter distances.
 fn periodic(len: usize, period: usize) -> Vec<u8> {
     noise(period).into_iter().cycle().take(len).collect()
 }
 
-/// Compresses and decompresses with everything there is.
+/// Compresses and decompresses with every codec and level.
 fn round_trips(block: &[u8]) {
     thread_local! {
         static COMPRESSORS: RefCell<Vec<Compressor>> =
@@ -93,7 +93,7 @@ fn round_trips_of_plain_and_odd_blocks() {
     }
 }
 
-/// The bytes after a match at the very end, and matches that would run over it.
+/// The bytes after a match at the very end, and matches that would extend beyond it.
 #[test]
 fn round_trips_where_the_block_ends_in_zeros() {
     for zeros in 0..20 {
@@ -136,7 +136,7 @@ fn deflate_distances_stay_within_2048() {
             assert!(farthest <= 2048, "level {level}, period {period}: {farthest}");
         }
     }
-    // The check itself tells a stream with larger distances.
+    // The check itself recognises a stream with larger distances.
     let mut wide = flate2::Compress::new(flate2::Compression::new(6), false);
     let mut stream = Vec::with_capacity(8192);
     wide.compress_vec(&periodic(4096, 2500), &mut stream, flate2::FlushCompress::Finish).unwrap();
@@ -200,12 +200,12 @@ fn blocks() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![few, any, copies]
 }
 
-/// The tables of the dense encoders are emptied once in several blocks: more blocks than their
-/// positions can count, each like those before it and none the same.
+/// The tables of the dense encoders are cleared once in several blocks. This test uses more blocks
+/// than their positions can count, all similar and none identical.
 #[test]
 fn many_blocks_before_do_not_matter() {
-    // Two bytes of four between phrases are worth a match wherever they were seen before; most
-    // pairs were seen last more blocks ago than the positions can count.
+    // Two of the four bytes between phrases are worth a match wherever they occurred before. For
+    // most pairs, the last occurrence is more blocks ago than the positions can count.
     let letters: Vec<u8> =
         noise(100_000).chunks(4).flat_map(|four| [&b"a phrase"[..], four].concat()).collect();
     for spec in SPECS {

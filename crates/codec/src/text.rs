@@ -1,4 +1,4 @@
-//! The block being compressed, laid out so that looking at it needs no bounds checks.
+//! The block being compressed, stored so that reads need no bounds checks.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -7,17 +7,16 @@
 /// Positions in a block: 0 to 65,535.
 pub(crate) const POSITIONS: usize = 1 << 16;
 
-/// The largest block an encoder takes: costs and positions then fit sixteen bits.
+/// The largest block of an encoder: costs and positions then fit into sixteen bits.
 pub const MAX_BLOCK: usize = 1 << 15;
 
-/// Bytes behind the last position, so that a wide load at any position stays inside.
+/// Bytes after the last position, so that a wide load at any position stays inside.
 const SLACK: usize = 16;
 
-/// A copy of the block with room behind it.
+/// A copy of the block with padding.
 ///
 /// # Invariants
-/// 1. Behind the block come [`SLACK`] zero bytes, so that loads there do not depend on the block
-///    before.
+/// 1. [`SLACK`] zero bytes follow the block, so loads there do not depend on the previous block.
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: Box<[u8; POSITIONS + SLACK]>,
@@ -29,7 +28,7 @@ impl Text {
         Self { bytes: zeroed(), len: 0 }
     }
 
-    /// Takes a block of at most [`POSITIONS`] bytes.
+    /// Copies a block of at most [`POSITIONS`] bytes.
     pub(crate) fn set(&mut self, block: &[u8]) {
         self.len = block.len();
         self.bytes[..block.len()].copy_from_slice(block);
@@ -40,7 +39,7 @@ impl Text {
         &self.bytes[..self.len]
     }
 
-    /// Eight bytes at `at`, the first one lowest.
+    /// Returns the eight bytes at `at`, the first one lowest.
     #[inline(always)]
     pub(crate) fn load8(&self, at: u16) -> u64 {
         let at = usize::from(at);
@@ -49,8 +48,9 @@ impl Text {
         u64::from_le_bytes(bytes)
     }
 
-    /// How many bytes are equal at `a` and `b`, of which `known` are already known to be, at most
-    /// `limit`. `b` is the later one and `b + limit` is at most the block's length.
+    /// Returns the number of equal bytes at `a` and `b`, at most `limit`; `known` of them are
+    /// already known to be equal. `b` is the later one and `b + limit` is at most the block's
+    /// length.
     #[inline(always)]
     pub(crate) fn common(&self, a: u16, b: u16, known: u16, limit: u16) -> u16 {
         let mut len = known;
@@ -66,7 +66,7 @@ impl Text {
     }
 }
 
-/// A boxed array of default values, made without passing through the stack.
+/// Returns a boxed array of default values without building it on the stack.
 #[expect(clippy::unnecessary_box_returns, reason = "too large for the stack")]
 pub(crate) fn zeroed<T: Clone + Default, const N: usize>() -> Box<[T; N]> {
     let Ok(array) = vec![T::default(); N].into_boxed_slice().try_into() else {

@@ -4,8 +4,12 @@
 use crate::{Codec, CodecError};
 use std::fmt;
 
-/// Decodes the stream `input` into `out`, which it must fill exactly. Like Linux, it does not look
-/// at the checksum behind the stream: nodes have their own.
+/// Decodes the stream `input` into `out`, which it must fill exactly. Like Linux, ignores the
+/// checksum after the stream: nodes have their own.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid or does not decode to exactly `out.len()` bytes.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let Some((&[method, flags], deflate)) = input.split_first_chunk::<2>() else {
         return Err(CodecError::Deflate("no zlib header"));
@@ -17,11 +21,15 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     crate::decompress(Codec::Zlib, deflate, out)
 }
 
-/// Makes zlib streams with a 32 KiB window.
+/// Creates zlib streams with a 32 KiB window.
 pub struct Encoder(libdeflater::Compressor);
 
 impl Encoder {
-    /// Levels 1 (fast) to 12 (dense).
+    /// Creates an encoder of level 1 (fast) to 12 (dense).
+    ///
+    /// # Errors
+    ///
+    /// Fails for any other level.
     pub fn new(level: u8) -> Result<Self, CodecError> {
         let wrong = CodecError::Level { found: level.into(), lowest: 1, highest: 12 };
         let level = libdeflater::CompressionLvl::new(level.into()).map_err(|_| wrong.clone())?;
@@ -31,8 +39,8 @@ impl Encoder {
         Ok(Self(libdeflater::Compressor::new(level)))
     }
 
-    /// Replaces the content of `out` with the stream of `block` if that has at most `limit` bytes;
-    /// else `out` is empty and the answer false.
+    /// Replaces the content of `out` with the stream of `block` and returns true, or clears `out`
+    /// and returns false if the stream would exceed `limit` bytes.
     pub fn compress(&mut self, block: &[u8], limit: usize, out: &mut Vec<u8>) -> bool {
         out.clear();
         out.resize(limit, 0);
@@ -62,7 +70,7 @@ mod tests {
             decompress(&out, &mut back).unwrap();
             assert_eq!(back, block);
             assert!(decompress(&out, &mut back[1..]).is_err());
-            // The checksum at the end is nobody's business.
+            // Decoders ignore the checksum at the end.
             let len = out.len();
             out[len - 1] ^= 1;
             decompress(&out, &mut back).unwrap();
@@ -78,7 +86,7 @@ mod tests {
         for input in [&[][..], &[0x78], &[0x78, 0x5F, 3, 0], &[0x78, 0x20 | 0x1C, 3, 0]] {
             assert!(decompress(input, &mut []).is_err());
         }
-        // An empty stream of another writer, level 3.
+        // An empty stream from another writer, level 3.
         decompress(&[0x78, 0x5E, 3, 0, 0, 0, 0, 1], &mut []).unwrap();
     }
 }

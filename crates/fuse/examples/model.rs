@@ -1,4 +1,4 @@
-//! Mounts the model file system, empty, for the suites that judge the adapter: until it is
+//! Mounts the model file system, empty, for the suites that test the adapter: until it is
 //! unmounted, for every user, as root.
 //!
 //! `cargo run --example model -- DIR [ubifs|jffs2|exact]`
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rules = match arguments.next().as_ref().map(|name| name.to_str()) {
         None | Some(Some("ubifs")) => ModelRules::UBIFS,
         Some(Some("jffs2")) => ModelRules::JFFS2,
-        // UBIFS with times to the nanosecond.
+        // UBIFS with nanosecond times.
         Some(Some("exact")) => ModelRules { granularity_ns: 1, ..ModelRules::UBIFS },
         Some(_) => return Err("expected ubifs, jffs2 or exact".into()),
     };

@@ -1,5 +1,5 @@
-//! POSIX access control lists. The kernel enforces them; what they do to a mode, and what a new
-//! inode inherits, is the work of the file system behind the mount (acl(5)).
+//! POSIX ACLs. The kernel enforces them; their effect on a mode, and inheritance by new inodes, are
+//! up to the mounted file system (acl(5)).
 
 use crate::ids::{IdMap, IdMaps};
 pub(crate) use eraseblock_vfs::rules::acl::{ACCESS, DEFAULT};
@@ -12,23 +12,23 @@ struct Entry {
     id: u32,
 }
 
-/// A list.
+/// An ACL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Acl {
     entries: Vec<Entry>,
 }
 
-/// What a new inode gets from the default list of its directory.
+/// What a new inode inherits from the default ACL of its directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Inherited {
     /// Its permission bits.
     pub(crate) permissions: u32,
-    /// Its own list, unless its mode says it all.
+    /// Its own ACL, unless its mode is equivalent.
     pub(crate) access: Option<Acl>,
 }
 
 impl Acl {
-    /// Reads the value of an attribute; `None` if it is no list.
+    /// Decodes the value of an xattr; returns `None` if it is not an ACL.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let (version, rest) = value.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != VERSION || !rest.len().is_multiple_of(8) {
@@ -47,7 +47,7 @@ impl Acl {
         Some(Self { entries: entries? })
     }
 
-    /// The value of an attribute.
+    /// Returns the value of the xattr.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
@@ -58,13 +58,14 @@ impl Acl {
         value
     }
 
-    /// The same list with its users and groups as the host sees them.
+    /// Returns the ACL with users and groups mapped to those of the host.
     pub(crate) fn shown(self, ids: &IdMaps) -> Self {
         let shown = |map: &IdMap, id| Some(map.shown(id));
         self.mapped(ids, shown).expect("every id can be shown")
     }
 
-    /// The same list as the image keeps it; `None` if it names somebody who cannot be kept.
+    /// Returns the ACL with users and groups mapped to those of the image, or `None` if one cannot
+    /// be mapped.
     pub(crate) fn stored(self, ids: &IdMaps) -> Option<Self> {
         self.mapped(ids, IdMap::stored)
     }
@@ -80,12 +81,13 @@ impl Acl {
         Some(self)
     }
 
-    /// Whether a mode says the same.
+    /// Returns whether a mode is equivalent.
     pub(crate) fn is_only_a_mode(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.tag, USER_OBJ | GROUP_OBJ | OTHER))
     }
 
-    /// The nine permission bits of an inode with this list; the mask stands for the group.
+    /// Returns the nine permission bits of an inode with this ACL; the mask takes the place of the
+    /// group.
     pub(crate) fn permissions(&self) -> u32 {
         let owner = self.find(USER_OBJ);
         let group = self.find(MASK).or(self.find(GROUP_OBJ));
@@ -93,7 +95,7 @@ impl Acl {
         bits.iter().fold(0, |mode, bits| mode << 3 | u32::from(*bits))
     }
 
-    /// The list after chmod to these permission bits.
+    /// Returns the ACL after chmod to these permission bits.
     pub(crate) fn with_permissions(mut self, permissions: u32) -> Self {
         for (shift, entry) in self.of_mode() {
             entry.permissions = (permissions >> shift & 7) as u16;
@@ -101,7 +103,7 @@ impl Acl {
         self
     }
 
-    /// What an inode made with these permission bits gets from this default list.
+    /// Returns what an inode created with these permission bits inherits from this default ACL.
     pub(crate) fn inherited(mut self, permissions: u32) -> Inherited {
         let mut mode = permissions;
         for (shift, entry) in self.of_mode() {
@@ -112,8 +114,8 @@ impl Acl {
         Inherited { permissions: mode, access }
     }
 
-    /// The entries that a mode speaks of, each with the place of its bits there. The mask, if
-    /// there is one, stands for the group.
+    /// Returns the entries that correspond to mode bits, each with the position of its bits. The
+    /// mask, if there is one, takes the place of the group.
     fn of_mode(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
         let group = if self.find(MASK).is_some() { MASK } else { GROUP_OBJ };
         self.entries.iter_mut().filter_map(move |entry| {

@@ -1,9 +1,9 @@
-//! What each request does to the file system; `protocol` takes requests and sends answers.
+//! The effect of each request on the file system; `protocol` receives requests and sends replies.
 //!
 //! # Invariants
-//! 1. Every answer that names an inode of a writable file system is counted in [`Lookups`] first.
+//! 1. Every reply that names an inode of a writable file system is counted in [`Lookups`] first.
 //! 2. Nothing of the file system is called from inside its own directory listing.
-//! 3. What may change anything is done on behalf of who asks ([`Adapter::on_behalf`]).
+//! 3. Operations that may change anything run on behalf of the requester ([`Adapter::on_behalf`]).
 
 mod create;
 mod listing;
@@ -29,34 +29,34 @@ use rustix::fs::OFlags;
 use std::fmt;
 use std::sync::Arc;
 
-/// How requests are answered.
+/// Settings for replies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manner {
-    /// Owners as the host sees them.
+pub(crate) struct Settings {
+    /// Maps between owners in the image and on the host.
     pub(crate) ids: IdMaps,
-    /// Access control lists are kept up to date with modes.
+    /// Whether ACLs are kept consistent with modes.
     pub(crate) acl: bool,
-    /// The kernel goes by access control lists.
+    /// Whether the kernel enforces ACLs.
     pub(crate) enforces_acl: bool,
-    /// Every change is durable before it is answered.
+    /// Whether every change is durable before the reply.
     pub(crate) sync: bool,
-    /// Who hears of trouble with the medium.
+    /// Receives reports of trouble with the medium.
     pub(crate) report: Option<Report>,
-    /// Where reads and writes are counted.
+    /// Counts reads and writes.
     pub(crate) traffic: Arc<Traffic>,
-    /// What can be asked about the mount.
+    /// Answers queries about the mount.
     pub(crate) status: Option<Status>,
 }
 
-/// A file system that answers requests.
+/// A file system that handles requests.
 pub(crate) struct Adapter {
     served: Served,
     root: Ino,
-    manner: Manner,
+    settings: Settings,
     lookups: Arc<Lookups>,
     activity: Arc<Activity>,
     interest: Interest,
-    /// Who mounts; nothing is kept back from whoever has the medium.
+    /// The user who mounts; the reserved space is available to this user, who has the medium.
     operator: u32,
     over: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
@@ -67,7 +67,7 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// The attributes a request wants changed.
+/// The attribute changes of a request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changes {
     mode: Option<u32>,
@@ -81,17 +81,17 @@ struct Changes {
 impl Adapter {
     pub(crate) fn new(
         served: Served,
-        manner: Manner,
+        settings: Settings,
         lookups: Arc<Lookups>,
         activity: Arc<Activity>,
     ) -> Self {
         let root = served.reading().root();
         let interest = Interest::default();
         let operator = rustix::process::geteuid().as_raw();
-        Self { served, root, manner, lookups, activity, interest, operator, over: None }
+        Self { served, root, settings, lookups, activity, interest, operator, over: None }
     }
 
-    /// Calls `over` when the last request has been answered.
+    /// Calls `over` after the last request.
     pub(crate) fn when_over(mut self, over: impl FnOnce() + Send + Sync + 'static) -> Self {
         self.over = Some(Box::new(over));
         self
@@ -101,20 +101,20 @@ impl Adapter {
         inode_number(node, self.root)
     }
 
-    /// The number for the kernel; tells the operator of trouble.
+    /// Returns the error number for the kernel; reports trouble to the operator.
     fn errno(&self, fault: &Fault) -> Errno {
-        if let (Some(report), Some(trouble)) = (&self.manner.report, fault.trouble()) {
-            report.tell(&trouble);
+        if let (Some(report), Some(trouble)) = (&self.settings.report, fault.trouble()) {
+            report.send(&trouble);
         }
         fault.errno()
     }
 
     fn attr(&self, ino: Ino) -> Result<FileAttr, Fault> {
         let attr = self.served.reading().attr(ino)?;
-        Ok(file_attr(node_number(ino, self.root), &attr, &self.manner.ids))
+        Ok(file_attr(node_number(ino, self.root), &attr, &self.settings.ids))
     }
 
-    /// The attributes of an inode for an answer that names it.
+    /// Returns the attributes of an inode for a reply that names it.
     fn named(&self, ino: Ino) -> Result<FileAttr, Fault> {
         let Served::ReadWrite(fs) = &self.served else { return self.attr(ino) };
         self.lookups.remember(fs.as_ref(), ino)?;
@@ -131,28 +131,28 @@ impl Adapter {
         self.activity.changed();
     }
 
-    /// Does something for who asks.
+    /// Runs an operation on behalf of the requester.
     fn on_behalf<T>(&self, req: &fuser::Request, what: impl FnOnce() -> T) -> T {
         if [0, self.operator].contains(&req.uid()) {
             return what();
         }
-        let IdMaps { uid, gid } = &self.manner.ids;
+        let IdMaps { uid, gid } = &self.settings.ids;
         let stored = |map: &IdMap, id| map.stored(id).unwrap_or(NOBODY);
         let caller = Caller { uid: stored(uid, req.uid()), gid: stored(gid, req.gid()) };
         caller::on_behalf(caller, what)
     }
 
-    /// Ends an operation that changed something.
+    /// Completes an operation that changed something.
     fn changed(&self, fs: &dyn WritableFileSystem) -> Result<(), Fault> {
         self.activity.changed();
-        if self.manner.sync {
+        if self.settings.sync {
             fs.flush()?;
         }
         Ok(())
     }
 
-    /// The entry of a name, or `None` if there is none. Asked for a file handle whose inode it has
-    /// forgotten, the kernel looks up `.` in any inode, and `..` in a directory.
+    /// Returns the entry of a name, or `None` if it does not exist. For a file handle whose inode
+    /// it has forgotten, the kernel looks up `.` in any inode, and `..` in a directory.
     fn lookup(&self, dir: INodeNo, name: &[u8]) -> Result<Option<FileAttr>, Fault> {
         let (fs, dir) = (self.served.reading(), self.ino(dir));
         let found = match name {
@@ -166,7 +166,7 @@ impl Adapter {
             Err(error) => return Err(error.into()),
         };
         let attr = self.named(ino)?;
-        // Directories are entered by those who look at names only, too.
+        // Programs that only list names also enter directories.
         if attr.kind != FileType::Directory {
             self.interest.shown();
         }
@@ -186,8 +186,8 @@ impl Adapter {
         let explicit = |time: Option<TimeOrNow>| time.filter(|_| !touch).map(timestamp);
         let wanted = SetAttr {
             permissions: changes.mode.map(|mode| mode & 0o7777),
-            uid: stored(&self.manner.ids.uid, changes.uid)?,
-            gid: stored(&self.manner.ids.gid, changes.gid)?,
+            uid: stored(&self.settings.ids.uid, changes.uid)?,
+            gid: stored(&self.settings.ids.gid, changes.gid)?,
             size: changes.size,
             atime: explicit(changes.atime),
             mtime: explicit(changes.mtime),
@@ -196,7 +196,7 @@ impl Adapter {
         };
         let now = now();
         fs.set_attr(ino, &wanted, now)?;
-        if let (Some(mode), true) = (wanted.permissions, self.manner.acl)
+        if let (Some(mode), true) = (wanted.permissions, self.settings.acl)
             && let Some(list) = self.access_list(ino)?
         {
             let list = list.with_permissions(mode);
@@ -206,7 +206,7 @@ impl Adapter {
         self.attr(ino)
     }
 
-    /// The list that guards an inode, if it has one.
+    /// Returns the ACL of an inode, if it has one.
     fn access_list(&self, ino: Ino) -> Result<Option<Acl>, Fault> {
         self.acl(ino, acl::ACCESS)
     }
@@ -244,7 +244,7 @@ impl Adapter {
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
             RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
-            // The kernel holds both directories: nobody makes the name meanwhile.
+            // The kernel holds both directories, so the name cannot be created in between.
             flags if flags == RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_WHITEOUT => {
                 if fs.lookup(self.ino(to.0), to.1).is_ok() {
                     return Err(Errno::EEXIST.into());
@@ -265,7 +265,7 @@ impl Adapter {
         self.named(ino)
     }
 
-    /// Refuses to open what may not be changed that way (EPERM), as open(2) does.
+    /// Refuses to open a file in a mode that its flags forbid (EPERM), as open(2) does.
     fn check_open(&self, node: INodeNo, flags: OpenFlags) -> Result<(), Fault> {
         if flags.acc_mode() == OpenAccMode::O_RDONLY {
             return Ok(());
@@ -280,11 +280,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Says how many bytes there was space for.
+    /// Writes data; returns the number of bytes that fit.
     fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let fs = self.served.writing()?;
         let done = fs.write_some(self.ino(node), offset, data, now())?;
-        self.manner.traffic.wrote(done);
+        self.settings.traffic.wrote(done);
         self.changed(fs)?;
         Ok(done)
     }
@@ -313,7 +313,7 @@ impl Adapter {
         }
     }
 
-    /// The flags of chattr, told or set; the answer's bytes.
+    /// Gets or sets the flags of chattr; returns the bytes of the reply.
     fn flags(&self, node: INodeNo, command: u32, data: &[u8]) -> Result<Vec<u8>, Fault> {
         let ino = self.ino(node);
         match flags::request(command, data).ok_or(Errno::ENOTTY)? {

@@ -1,5 +1,5 @@
-//! Background work: a thread that steps the file system when it has been quiet for a moment, and
-//! at the latest some seconds after a change, as the kernel's write-back does.
+//! Background work: a thread that steps the file system after a short idle time, and at the latest
+//! some seconds after a change, as the kernel's write-back does.
 
 use eraseblock_vfs::{Background, FsError, WritableFileSystem};
 use std::fmt;
@@ -7,23 +7,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Quiet this long, background work begins.
+/// Idle time before background work begins.
 const QUIET: Duration = Duration::from_millis(500);
-/// Quiet this long after that, the file system gives back space that waits for it. It costs writes
-/// that the next changes would pay for anyway, so a pause between two of them does not start it.
+/// Further idle time after which the file system frees space that waits for a commit. This costs
+/// writes that the next changes would cause anyway, so a short pause between two changes does not
+/// start it.
 const IDLE: Duration = Duration::from_secs(3);
-/// After this long background work begins in any case.
+/// Maximum delay of background work after a change.
 const LATEST: Duration = Duration::from_secs(5);
-/// So often what lies below the file system is looked after when nothing changes: reads alone can
-/// show that blocks are to be renewed.
+/// Interval of background work without changes: reads alone can show that blocks must be scrubbed.
 const ROUND: Duration = Duration::from_secs(30);
 
-/// Work below the file system that is done while it is quiet.
+/// Background work below the file system.
 #[derive(Clone)]
 pub struct Chore(Arc<dyn Fn() -> Result<bool, FsError> + Send + Sync>);
 
 impl Chore {
-    /// Calls `step` for one bounded piece of work; it says whether there is more.
+    /// Calls `step` for one bounded piece of work; it returns whether there is more.
     pub fn new(step: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(step))
     }
@@ -37,25 +37,25 @@ impl fmt::Debug for Chore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the first change since the last piece of work happened, and the latest.
+    /// The times of the first and the latest change since the last piece of work.
     changed: Option<(Instant, Instant)>,
-    /// When the file system counts as idle, unless something changes before.
+    /// The time at which the file system counts as idle if nothing changes before.
     idle: Option<Instant>,
     stopping: bool,
 }
 
-/// What there is to do.
+/// The next thing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
     /// Background work.
     Work,
-    /// What waits for idle moments.
+    /// Work for idle moments.
     Idle,
-    /// Nothing any more.
+    /// Terminate.
     End,
 }
 
-/// Tells the thread what happens.
+/// Notifies the thread of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     state: Mutex<State>,
@@ -67,7 +67,7 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a change of the file system.
+    /// Records a change of the file system.
     pub(crate) fn changed(&self) {
         let now = Instant::now();
         let mut state = self.lock();
@@ -84,7 +84,7 @@ impl Activity {
         self.wake.notify_all();
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is work.
     fn wait(&self) -> Due {
         let round = Instant::now() + ROUND;
         let mut state = self.lock();
@@ -112,14 +112,14 @@ impl Activity {
         self.lock().stopping
     }
 
-    /// Whether there is something better to do than what can wait.
+    /// Returns whether more urgent work is pending.
     fn is_wanted(&self) -> bool {
         let state = self.lock();
         state.stopping || state.changed.is_some()
     }
 }
 
-/// The thread; it ends when this is dropped.
+/// The thread; it terminates when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     activity: Arc<Activity>,
@@ -127,7 +127,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts stepping `fs`, and `chore` after it; `failed` hears of errors.
+    /// Starts stepping `fs`, followed by `chore`; errors are passed to `failed`.
     pub(crate) fn start(
         fs: Arc<dyn WritableFileSystem>,
         chore: Option<Chore>,
@@ -163,7 +163,7 @@ fn run(
             Due::Idle => fs.give_back(),
             Due::End => return,
         };
-        // What the file system let go of is for the chore to erase.
+        // The file system runs first: the chore erases the blocks that it released.
         let done = done.and_then(|()| chore.map_or(Ok(()), |c| do_chore(c, activity)));
         if let Err(error) = done {
             failed(&error);
@@ -171,13 +171,13 @@ fn run(
     }
 }
 
-/// Steps the file system until it has nothing to do.
+/// Steps the file system until it has no more work.
 fn step(fs: &dyn WritableFileSystem, activity: &Activity) -> Result<(), FsError> {
     while fs.background_step()? == Background::More && !activity.is_stopping() {}
     Ok(())
 }
 
-/// Goes on with the chore until there is nothing to do or something changes.
+/// Runs the chore until it has no more work or something changes.
 fn do_chore(chore: &Chore, activity: &Activity) -> Result<(), FsError> {
     while !activity.is_wanted() && (chore.0)()? {}
     Ok(())

@@ -1,14 +1,14 @@
-//! Attributes, times and device numbers: ours to the protocol's and back.
+//! Conversion of attributes, times and device numbers to and from the protocol.
 
 use crate::ids::IdMaps;
 use eraseblock_vfs::{Attr, FileKind, Ino, NewKind, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The unit in which regular files take space.
+/// The unit in which regular files occupy space.
 const BLOCK: u64 = 4096;
 
-/// The clock of the host.
+/// Returns the current time of the host.
 pub(crate) fn now() -> Timestamp {
     let now = SystemTime::now();
     match now.duration_since(UNIX_EPOCH) {
@@ -20,7 +20,7 @@ pub(crate) fn now() -> Timestamp {
     }
 }
 
-/// A time for the kernel.
+/// Returns a time for the kernel.
 pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {
@@ -32,8 +32,8 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time from the kernel. Before 1970, fuser subtracts seconds and nanoseconds alike, while the
-/// kernel means nanoseconds past the second: undone here.
+/// Returns a time from the kernel. Before 1970, fuser subtracts seconds and nanoseconds alike,
+/// while the kernel counts nanoseconds forward from the second: corrected here.
 pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     let time = match time {
         TimeOrNow::SpecificTime(time) => time,
@@ -47,7 +47,7 @@ pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
     Timestamp { seconds: sign * seconds, nanoseconds: distance.subsec_nanos() }
 }
 
-/// What a file is, in the protocol's words.
+/// Returns the file type of the protocol.
 pub(crate) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::RegularFile,
@@ -60,7 +60,7 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// The node to be made for a mode of mknod(2); `None` for kinds it does not make.
+/// Returns the node to create for a mode of mknod(2), or `None` for unsupported kinds.
 pub(crate) fn new_node(mode: u32, rdev: u32) -> Option<NewKind<'static>> {
     let (major, minor) = device(rdev);
     match FileKind::from_mode(mode)? {
@@ -108,12 +108,13 @@ pub(crate) fn file_attr(ino: INodeNo, attr: &Attr, ids: &IdMaps) -> FileAttr {
     }
 }
 
-/// The protocol's number of an inode: its root is always 1, so the two numbers change places.
+/// Returns the protocol's number of an inode: its root is always 1, so the two numbers change
+/// places.
 pub(crate) fn node_number(ino: Ino, root: Ino) -> INodeNo {
     INodeNo(exchanged(ino, root))
 }
 
-/// The inode of a protocol's number.
+/// Returns the inode of a protocol's number.
 pub(crate) fn inode_number(node: INodeNo, root: Ino) -> Ino {
     exchanged(node.0, root)
 }

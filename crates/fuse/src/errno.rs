@@ -25,7 +25,7 @@ impl From<Errno> for Fault {
 }
 
 impl Fault {
-    /// The number the kernel is told.
+    /// Returns the error number for the kernel.
     pub(crate) fn errno(&self) -> Errno {
         match self {
             Self::Fs(error) => of_kind(error.kind()),
@@ -33,7 +33,7 @@ impl Fault {
         }
     }
 
-    /// What the operator should hear: only trouble with the medium, not refusals.
+    /// Returns a report for the operator: only for trouble with the medium, not for refusals.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Self::Fs(error) if matches!(error.kind(), FsErrorKind::Io | FsErrorKind::Corrupted) => {
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// The error number of a kind of refusal.
+/// Returns the error number of a kind of error.
 fn of_kind(kind: FsErrorKind) -> Errno {
     match kind {
         FsErrorKind::NotFound => Errno::ENOENT,
@@ -65,7 +65,7 @@ fn of_kind(kind: FsErrorKind) -> Errno {
         FsErrorKind::TooManyLinks => Errno::EMLINK,
         FsErrorKind::TooManySymlinks => Errno::ELOOP,
         FsErrorKind::OutOfRange => Errno::ERANGE,
-        // `Io`, and kinds that are younger than this table.
+        // `Io`, and kinds added later.
         _ => Errno::EIO,
     }
 }

@@ -1,4 +1,5 @@
-//! The flags of chattr(1), through the ioctls of lsattr and chattr (spec: ubifs-runtime 9).
+//! The flags of chattr(1), accessed through the ioctls of lsattr and chattr (spec: ubifs-runtime
+//! 9).
 
 use eraseblock_vfs::attr::InodeFlags;
 
@@ -6,7 +7,7 @@ use eraseblock_vfs::attr::InodeFlags;
 const GET: [u32; 2] = [0x8008_6601, 0x8004_6601];
 const SET: [u32; 2] = [0x4008_6602, 0x4004_6602];
 
-/// `FS_IOC_FSGETXATTR`: the kernel asks for the flags in this form before it sets them.
+/// `FS_IOC_FSGETXATTR`: the kernel reads the flags in this form before it sets them.
 const GET_EXTENDED: u32 = 0x801C_581F;
 
 const SYNC: u32 = 0x8;
@@ -16,18 +17,18 @@ const APPEND: u32 = 0x20;
 const ENCRYPT: u32 = 0x800;
 const DIRSYNC: u32 = 0x1_0000;
 
-/// What an ioctl asks for.
+/// A supported ioctl.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
-    /// Tell the flags.
+    /// Get the flags.
     Get,
-    /// Tell them in the form of `struct fsxattr`.
+    /// Get them in the form of `struct fsxattr`.
     GetExtended,
     /// Set these bits.
     Set(u32),
 }
 
-/// Understands an ioctl; `None` for any other.
+/// Decodes an ioctl; returns `None` for any other.
 pub(crate) fn request(command: u32, data: &[u8]) -> Option<Request> {
     if GET.contains(&command) {
         return Some(Request::Get);
@@ -39,7 +40,7 @@ pub(crate) fn request(command: u32, data: &[u8]) -> Option<Request> {
     Some(Request::Set(u32::from_ne_bytes(*bits)))
 }
 
-/// The bits of flags.
+/// Returns the bits of flags.
 pub(crate) fn bits(flags: InodeFlags) -> u32 {
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
     bit(flags.compress, COMPRESS)
@@ -50,7 +51,7 @@ pub(crate) fn bits(flags: InodeFlags) -> u32 {
         | bit(flags.dirsync, DIRSYNC)
 }
 
-/// The flags as a `struct fsxattr`: 28 bytes, of which only the first four say anything.
+/// Returns the flags as a `struct fsxattr` of 28 bytes; only the first four are used.
 pub(crate) fn extended(flags: InodeFlags) -> [u8; 28] {
     let bit = |set: bool, bit: u32| if set { bit } else { 0 };
     let bits = bit(flags.immutable, 0x8) | bit(flags.append, 0x10) | bit(flags.sync, 0x20);
@@ -59,7 +60,7 @@ pub(crate) fn extended(flags: InodeFlags) -> [u8; 28] {
     answer
 }
 
-/// The flags of bits; `None` if there is one that no file system here keeps.
+/// Converts bits to flags; returns `None` if the file systems here do not support one of them.
 pub(crate) fn flags(bits: u32) -> Option<InodeFlags> {
     let known = COMPRESS | SYNC | IMMUTABLE | APPEND | ENCRYPT | DIRSYNC;
     let has = |bit: u32| bits & bit != 0;

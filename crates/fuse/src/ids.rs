@@ -1,30 +1,30 @@
-//! Owners and groups as the image has them, and as the host sees them.
+//! Owners and groups in the image and on the host.
 //!
 //! # Invariants
-//! 1. Without ranges every number is itself.
-//! 2. With ranges, `stored` is the inverse of `shown` wherever `shown` is not `NOBODY` for want
-//!    of a range; what no range covers cannot be stored.
+//! 1. Without ranges every id is mapped to itself.
+//! 2. With ranges, `stored` is the inverse of `shown`, except for ids that `shown` maps to 65534
+//!    because no range covers them; ids without a range cannot be stored.
 
 use std::str::FromStr;
 
-/// What the host sees of owners that no range covers.
+/// The owner on the host of files whose owner no range covers.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// `count` numbers from `inside` on in the image are numbers from `outside` on at the host.
+/// A mapping of `count` ids from `inside` in the image to ids from `outside` on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdRange {
-    /// First number in the image.
+    /// First id in the image.
     pub inside: u32,
-    /// First number at the host.
+    /// First id on the host.
     pub outside: u32,
-    /// How many; at least 1.
+    /// The number of ids; at least 1.
     pub count: u32,
 }
 
-/// Why a range makes no sense.
+/// An invalid range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is no range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
+    "`{text}` is not a range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
 )]
 pub struct IdMapError {
     text: String,
@@ -46,7 +46,7 @@ impl FromStr for IdRange {
     }
 }
 
-/// Ranges of one kind of id; the first that covers a number decides.
+/// Ranges of one kind of id; the first that covers an id is used.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IdMap {
     /// The ranges.
@@ -59,7 +59,7 @@ fn through(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
 }
 
 impl IdMap {
-    /// What the host sees of a number in the image.
+    /// Returns the id on the host for an id in the image.
     pub fn shown(&self, id: u32) -> u32 {
         if self.ranges.is_empty() {
             return id;
@@ -68,7 +68,7 @@ impl IdMap {
         ranges.find_map(|r| through(id, r.inside, r.outside, r.count)).unwrap_or(NOBODY)
     }
 
-    /// What the image keeps of a number at the host; `None` if no range covers it.
+    /// Returns the id in the image for an id on the host, or `None` if no range covers it.
     pub fn stored(&self, id: u32) -> Option<u32> {
         if self.ranges.is_empty() {
             return Some(id);
@@ -77,12 +77,12 @@ impl IdMap {
     }
 }
 
-/// The maps of owners and of groups.
+/// The maps of users and groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IdMaps {
-    /// Of owners.
+    /// The map of users.
     pub uid: IdMap,
-    /// Of groups.
+    /// The map of groups.
     pub gid: IdMap,
 }
 

@@ -1,11 +1,12 @@
-//! Mounts: a file system of ours behind `/dev/fuse`, for every program of the host.
+//! Mounts: makes a file system available to all programs of the host through `/dev/fuse`.
 //!
-//! [`mount`] takes a [`Served`] file system and a directory and gives a [`Mounted`]. Whoever holds
-//! it waits in [`Mounted::wait`] until the mount ends, from outside (`umount`, `fusermount3 -u`)
-//! or through a [`Stopper`]; everything is durable and the medium clean when that returns.
+//! [`mount`] takes a [`Served`] file system and a directory and returns a [`Mounted`]. Its owner
+//! calls [`Mounted::wait`], which waits until the mount is ended from outside (`umount`,
+//! `fusermount3 -u`) or through a [`Stopper`]; when it returns, everything is durable and the
+//! medium clean.
 //!
-//! This room and the NFS one are the only ones that know protocol error numbers, and among the
-//! few that read the clock.
+//! Only this crate and `nfs` use protocol error numbers; they are among the few that read the
+//! clock.
 
 mod acl;
 mod adapter;

@@ -1,25 +1,26 @@
-//! How often the kernel has been told of each inode. As long as it remembers one, the file system
-//! keeps it open, so that a file whose last name is gone lives on while a program has it open.
+//! Counts the replies that named each inode. While the kernel remembers an inode, the file system
+//! keeps it open, so that an unlinked file stays usable while a program has it open.
 //!
 //! # Invariants
-//! 1. An inode is in the table just when [`WritableFileSystem::open`] has been called for it once
+//! 1. An inode is in the table exactly if [`WritableFileSystem::open`] has been called for it once
 //!    more than `release`.
-//! 2. Its count is the number of answers that named it less what the kernel has forgotten.
-//! 3. The root is never in the table; it cannot go.
-//! 4. Counts lie in pages of 16 consecutive numbers, none of which is empty: whoever looks at a whole
-//!    file system has it take about 10 bytes an inode, and an inode far from all others less than 200.
+//! 2. Its count is the number of replies that named it minus those that the kernel has forgotten.
+//! 3. The root is never in the table; it cannot be deleted.
+//! 4. Counts lie in pages of 16 consecutive numbers, none of which is empty. A program that looks
+//!    at a whole file system uses about 10 bytes per inode, and an inode far from all others less
+//!    than 200.
 
 use eraseblock_vfs::{FsError, Ino, WritableFileSystem};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tables locked apart, so that parallel look-ups seldom wait for each other.
+/// Number of separately locked tables, so that parallel lookups rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// Numbers of a page.
+/// Inode numbers per page.
 const PAGE: usize = 16;
 
-/// Counts by the number of their page.
+/// Counts by page number.
 type Pages = HashMap<u64, Box<[u64; PAGE]>>;
 
 /// The table.
@@ -28,7 +29,7 @@ pub(crate) struct Lookups {
     shards: [Mutex<Pages>; SHARDS],
 }
 
-/// Page of an inode, and where its count is there.
+/// Returns the page of an inode and the index of its count in it.
 fn split(ino: Ino) -> (u64, usize) {
     (ino / PAGE as u64, usize::try_from(ino % PAGE as u64).unwrap_or(0))
 }
@@ -39,7 +40,7 @@ impl Lookups {
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one answer that names `ino`; fails when the inode is gone already.
+    /// Counts one reply that names `ino`; fails if the inode has already been deleted.
     pub(crate) fn remember(&self, fs: &dyn WritableFileSystem, ino: Ino) -> Result<(), FsError> {
         if ino == fs.root() {
             return Ok(());
@@ -56,7 +57,7 @@ impl Lookups {
         Ok(())
     }
 
-    /// Takes back `count` answers.
+    /// Subtracts `count` replies.
     pub(crate) fn forget(
         &self,
         fs: &dyn WritableFileSystem,
@@ -127,7 +128,7 @@ mod tests {
         assert!(inos.iter().all(|ino| fs.attr(*ino).is_err()));
     }
 
-    /// A file that only the table keeps alive.
+    /// Returns a file that exists only because the table keeps it open.
     fn nameless(fs: &ModelFs, lookups: &Lookups) -> Ino {
         let ino = file(fs);
         lookups.remember(fs, ino).unwrap();

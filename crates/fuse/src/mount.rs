@@ -1,6 +1,6 @@
-//! Mounting, and the end of a mount.
+//! Mounting and unmounting.
 
-use crate::adapter::{Adapter, Manner};
+use crate::adapter::{Adapter, Settings};
 use crate::background::{Activity, Chore, Worker};
 use crate::ids::IdMaps;
 use crate::lookups::Lookups;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Where the kernel's side of FUSE is.
+/// The device node of FUSE.
 const DEVICE: &str = "/dev/fuse";
 
 /// The device's number.
 const NUMBER: (u32, u32) = (10, 229);
 
-/// How an error begins that is about starting the helper of ordinary users.
+/// The start of the error message if the helper for ordinary users cannot be started.
 const HELPER_MISSING: &str = "fusermount3 cannot be started";
 
-/// How long a mount may take to end when it is asked to.
+/// Maximum time for a mount to end on request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Somebody who hears of trouble with the medium: one line each, from any thread.
+/// A receiver of reports of trouble with the medium: one line each, from any thread.
 #[derive(Clone)]
 pub struct Report(Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -40,7 +40,7 @@ impl Report {
         Self(Arc::new(hear))
     }
 
-    pub(crate) fn tell(&self, line: &str) {
+    pub(crate) fn send(&self, line: &str) {
         (self.0)(line);
     }
 }
@@ -51,94 +51,94 @@ impl fmt::Debug for Report {
     }
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // each is a mount option of its own
 pub struct MountOptions {
-    /// What the list of mounts says is mounted, if not empty; [`crate::source_name`] makes one of a
+    /// The source in the list of mounts, if not empty; [`crate::source_name`] makes one from a
     /// path. Commas and backslashes are replaced.
     pub source: String,
-    /// What the list of mounts says it is, behind `fuse.`, if not empty.
+    /// The file system type in the list of mounts, after `fuse.`, if not empty.
     pub kind: String,
-    /// Other users may come in; permissions are checked then.
+    /// Whether other users have access; permissions are then checked.
     pub allow_other: bool,
-    /// The kernel checks permissions.
+    /// Whether the kernel checks permissions.
     pub default_permissions: bool,
-    /// Access control lists and modes go together as on Linux; the lists count where permissions
-    /// are checked.
+    /// Whether ACLs and modes are kept consistent as on Linux; the ACLs apply if permissions are
+    /// checked.
     pub acl: bool,
-    /// Device nodes work.
+    /// Whether device nodes work.
     pub dev: bool,
-    /// Set-id bits work.
+    /// Whether set-id bits work.
     pub suid: bool,
-    /// Nothing can be executed.
+    /// Whether execution is forbidden.
     pub noexec: bool,
-    /// Every change is durable before it returns.
+    /// Whether every change is durable before it returns.
     pub sync: bool,
-    /// Owners as the host sees them.
+    /// Maps between owners in the image and on the host.
     pub ids: IdMaps,
-    /// Threads that answer requests; as many as the host has cores, 2 to 8, if not given.
+    /// Number of threads that handle requests; by default the number of cores, 2 to 8.
     pub threads: Option<usize>,
-    /// Who hears of trouble with the medium.
+    /// Receives reports of trouble with the medium.
     pub report: Option<Report>,
-    /// Work below the file system, done while it is quiet; for writable mounts.
+    /// Background work below the file system, for writable mounts.
     pub chore: Option<Chore>,
-    /// Where programs' reads and writes are counted; mounts may share it.
+    /// Counts reads and writes of programs; mounts may share it.
     pub traffic: Arc<Traffic>,
-    /// What the root directory's attribute [`crate::STATUS`] says.
+    /// The content of the root directory's xattr [`crate::STATUS`].
     pub status: Option<Status>,
 }
 
-/// Why there is no mount, or it did not end well.
+/// A mount that failed or did not end cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The host has no FUSE.
+    /// The host does not support FUSE.
     #[error("{DEVICE}: does not exist: this host has no FUSE")]
     NoDevice,
-    /// What is there is another device, as in containers that hide it.
-    #[error("{DEVICE}: is not the device of FUSE")]
+    /// The node is another device, as in containers that hide FUSE.
+    #[error("{DEVICE}: is not the FUSE device")]
     OtherDevice,
-    /// FUSE is there and not for us.
+    /// The FUSE device is not accessible.
     #[error("{DEVICE}: {0}: this user may not use FUSE")]
     Closed(io::Error),
-    /// The place is no directory, or cannot be entered.
+    /// The mount point is not a directory, or not accessible.
     #[error("{}: {source}", dir.display())]
     Place {
-        /// The place.
+        /// The mount point.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: io::Error,
     },
-    /// A mount is there whose process has died.
+    /// The mount point has a mount whose process has died.
     #[error("{}: the process of the mount on it has died", dir.display())]
     Dead {
-        /// The place.
+        /// The mount point.
         dir: PathBuf,
     },
-    /// The kernel or fusermount3 refuses.
+    /// The kernel or fusermount3 refused.
     #[error("cannot mount on {}: {source}", dir.display())]
     Refused {
-        /// The place.
+        /// The mount point.
         dir: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A thread cannot be started, or the session broke.
-    #[error("the mount broke down: {0}")]
+    /// A thread cannot be started, or the session failed.
+    #[error("the mount failed: {0}")]
     Session(io::Error),
     /// The file system could not be left clean.
-    #[error("what was written may not be durable: {0}")]
+    #[error("written data may not be durable: {0}")]
     Flush(#[from] FsError),
 }
 
 impl MountError {
-    /// Whether FUSE as such is out of reach.
+    /// Returns whether FUSE itself is unavailable.
     pub fn is_no_fuse(&self) -> bool {
         match self {
             Self::NoDevice | Self::OtherDevice | Self::Closed(_) => true,
-            // There is no fusermount3, or not for us, or it may not mount either: it says so in
-            // words alone.
+            // fusermount3 is missing, not accessible, or not permitted to mount: it reports this
+            // only as text.
             Self::Refused { source, .. } => {
                 let said = source.to_string();
                 said.starts_with(HELPER_MISSING) || said.contains("Operation not permitted")
@@ -148,12 +148,12 @@ impl MountError {
     }
 }
 
-/// Why a wait ends.
+/// The reason why a wait ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// The session is over: somebody unmounted.
+    /// The session is over: the mount was unmounted.
     Over,
-    /// A [`Stopper`] asked.
+    /// A [`Stopper`] requested it.
     Asked,
 }
 
@@ -162,14 +162,14 @@ enum End {
 pub struct Stopper(Sender<End>);
 
 impl Stopper {
-    /// Asks for the end. [`Mounted::wait`] does the work.
+    /// Requests the end. [`Mounted::wait`] does the work.
     pub fn stop(&self) {
-        // Nobody waits any more: it has ended.
+        // Sending fails only if the mount has already ended.
         let _ = self.0.send(End::Asked);
     }
 }
 
-/// A mount. Dropped without [`Mounted::wait`], it is unmounted and not flushed.
+/// A mount. Dropping it without [`Mounted::wait`] unmounts without flushing.
 #[derive(Debug)]
 pub struct Mounted {
     dir: PathBuf,
@@ -181,7 +181,12 @@ pub struct Mounted {
     stopper: Stopper,
 }
 
-/// Mounts `served` on `dir`; it can be used when this returns.
+/// Mounts `served` on `dir`; the mount is usable when this returns.
+///
+/// # Errors
+///
+/// Fails if FUSE is unavailable, if `dir` is not an accessible directory, or if the kernel or
+/// fusermount3 refuses.
 pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     check_device()?;
     if is_dead(dir) {
@@ -197,7 +202,7 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     let activity = Arc::new(Activity::default());
     let (sender, ends) = channel();
     let over = sender.clone();
-    let manner = Manner {
+    let settings = Settings {
         ids: options.ids.clone(),
         acl: options.acl,
         enforces_acl: options.checks_permissions(),
@@ -206,11 +211,12 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
         traffic: Arc::clone(&options.traffic),
         status: options.status.clone(),
     };
-    let adapter = Adapter::new(served.clone(), manner, Arc::clone(&lookups), Arc::clone(&activity))
-        .when_over(move || {
-            // Nobody waits any more: the mount was dropped.
-            let _ = over.send(End::Over);
-        });
+    let adapter =
+        Adapter::new(served.clone(), settings, Arc::clone(&lookups), Arc::clone(&activity))
+            .when_over(move || {
+                // Sending fails only if the mount was dropped.
+                let _ = over.send(End::Over);
+            });
     let session = Session::new(adapter, &dir, &options.config(served.is_read_only()))
         .map_err(|source| MountError::Refused { dir: dir.clone(), source: one_line(&source) })?;
     let session = session.spawn().map_err(MountError::Session)?;
@@ -218,8 +224,9 @@ pub fn mount(served: Served, dir: &Path, options: &MountOptions) -> Result<Mount
     Ok(Mounted { dir, served, lookups, worker, session, ends, stopper: Stopper(sender) })
 }
 
-/// Whether the process of the FUSE mount on `dir` has died without unmounting, be it while this asks.
-/// Asks for the space on the file system, which the kernel never answers from its caches.
+/// Returns whether the process of the FUSE mount on `dir` has died without unmounting, even during
+/// this call. Requests the free space of the file system, which the kernel never answers from its
+/// caches.
 pub fn is_dead(dir: &Path) -> bool {
     use rustix::io::Errno;
     matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
@@ -234,15 +241,15 @@ fn start_worker(
     let report = options.report.clone();
     let failed = move |error: &FsError| {
         if let Some(report) = &report {
-            report.tell(&format!("background work: {error}"));
+            report.send(&format!("background work: {error}"));
         }
     };
     let chore = options.chore.clone();
     Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
 }
 
-/// An error of mounting in one line: the words of fusermount3 end with a line feed. The place can be
-/// opened, so that what does not exist, or may not be used, is fusermount3.
+/// Turns an error of mounting into one line: the messages of fusermount3 end with a line feed. The
+/// mount point is accessible, so a file that is missing or forbidden is fusermount3.
 fn one_line(error: &io::Error) -> io::Error {
     let said = error.to_string();
     match (error.raw_os_error(), error.kind()) {
@@ -253,7 +260,7 @@ fn one_line(error: &io::Error) -> io::Error {
     }
 }
 
-/// Whether FUSE can be used at all.
+/// Checks whether FUSE is available at all.
 fn check_device() -> Result<(), MountError> {
     let device = match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         Ok(device) => device,
@@ -269,7 +276,7 @@ fn check_device() -> Result<(), MountError> {
 }
 
 impl MountOptions {
-    /// Who lets others in must check what they do.
+    /// Returns whether permissions are checked; required if other users have access.
     fn checks_permissions(&self) -> bool {
         self.default_permissions || self.allow_other
     }
@@ -303,22 +310,26 @@ impl MountOptions {
 }
 
 impl Mounted {
-    /// Where it is mounted: the directory's canonical path.
+    /// Returns the mount point: the directory's canonical path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Ends this mount from another thread.
+    /// Returns a handle that ends this mount from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
     /// Waits until the mount ends, then makes everything durable and leaves the medium clean.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session failed or the file system could not be flushed.
     pub fn wait(mut self) -> Result<(), MountError> {
         let mut end = self.ends.recv().unwrap_or(End::Over);
         if end == End::Asked {
             detach(&self.dir);
-            // Programs that still have files open keep the session alive; they lose it now.
+            // Programs with open files keep the session alive; end it anyway.
             if let Ok(over) = self.ends.recv_timeout(PATIENCE) {
                 end = over;
             }
@@ -338,8 +349,8 @@ impl Mounted {
     }
 }
 
-/// Takes a mount away: politely, so that the kernel writes back what it holds, and otherwise with
-/// what is still open. That it is gone already is no error.
+/// Unmounts, at first normally, so that the kernel writes back its caches, and otherwise with files
+/// still open. An already removed mount is not an error.
 fn detach(dir: &Path) {
     match rustix::mount::unmount(dir, UnmountFlags::empty()) {
         Err(rustix::io::Errno::BUSY) => {
@@ -361,7 +372,7 @@ fn detach(dir: &Path) {
     }
 }
 
-/// Has the kernel write back what it holds of mapped files.
+/// Makes the kernel write back its caches of mapped files.
 fn write_back(dir: &Path) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(dir) = rustix::fs::open(dir, flags, Mode::empty()) {

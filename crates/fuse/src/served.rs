@@ -1,20 +1,20 @@
-//! What is mounted: a file system that can only be read, or one that can be written, too.
+//! The mounted file system: read-only or writable.
 
 use crate::errno::Fault;
 use eraseblock_vfs::{FileSystem, FsError, FsErrorKind, WritableFileSystem};
 use std::sync::Arc;
 
-/// A file system to be mounted.
+/// A file system to mount.
 #[derive(Clone, Debug)]
 pub enum Served {
-    /// Nothing is ever written.
+    /// A read-only file system.
     ReadOnly(Arc<dyn FileSystem>),
-    /// Everything is allowed.
+    /// A writable file system.
     ReadWrite(Arc<dyn WritableFileSystem>),
 }
 
 impl Served {
-    /// The reading half.
+    /// Returns the read interface.
     pub fn reading(&self) -> &dyn FileSystem {
         match self {
             Self::ReadOnly(fs) => fs.as_ref(),
@@ -22,7 +22,7 @@ impl Served {
         }
     }
 
-    /// The writing half, or EROFS.
+    /// Returns the write interface, or EROFS.
     pub(crate) fn writing(&self) -> Result<&dyn WritableFileSystem, Fault> {
         match self {
             Self::ReadOnly(_) => {
@@ -32,7 +32,7 @@ impl Served {
         }
     }
 
-    /// Whether it can only be read.
+    /// Returns whether the file system is read-only.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::ReadOnly(_))
     }

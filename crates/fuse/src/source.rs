@@ -1,13 +1,13 @@
-//! The name of an image in the list of mounts: its path, so that whoever unmounts finds the image
-//! again. Bytes that the list, or fusermount3, would garble are written as `%` and two digits.
+//! The name of an image in the list of mounts: its path, so that `umount` finds the image again.
+//! Bytes that the list, or fusermount3, would garble are written as `%` and two digits.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The name of an image's path: without commas, backslashes, control characters and what is no
-/// UTF-8.
+/// Returns the name for the path of an image: without commas, backslashes, control characters and
+/// bytes that are not UTF-8.
 pub fn source_name(path: &Path) -> String {
     let mut name = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -27,12 +27,12 @@ fn push_code(name: &mut String, byte: u8) {
     let _ = write!(name, "%{byte:02X}");
 }
 
-/// The path that [`source_name`] made this name of.
+/// Returns the path for a name from [`source_name`].
 pub fn source_path(name: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(decoded(name, b'%', 2, 16)))
 }
 
-/// Text in which a mark and so many digits to a radix stand for a byte. What is no such code stands
+/// Decodes text in which a mark and this many digits of a radix encode a byte. Anything else stands
 /// for itself.
 pub fn decoded(text: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,19 +1,18 @@
-//! What can be asked about a mount while it is in use.
+//! Queries about a mount in use.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The extended attribute of a mount's root directory that tells its [`Status`]. It is not among
-/// those that are listed.
+/// The xattr of a mount's root directory that returns its [`Status`]. Listings do not contain it.
 pub const STATUS: &[u8] = b"user.eraseblock.status";
 
-/// Somebody who knows how a mount fares.
+/// The provider of a mount's status text.
 #[derive(Clone)]
 pub struct Status(Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Status {
-    /// Calls `tell` whenever somebody asks; from any thread. Less than 64 KiB.
+    /// Calls `tell` for every query, from any thread. The text must be shorter than 64 KiB.
     pub fn new(tell: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
@@ -29,7 +28,8 @@ impl fmt::Debug for Status {
     }
 }
 
-/// Bytes of file content that crossed the mount. What the kernel answers from its cache does not.
+/// Counts of file content bytes transferred through the mount, without those that the kernel serves
+/// from its cache.
 #[derive(Debug, Default)]
 pub struct Traffic {
     read: AtomicU64,
@@ -37,12 +37,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }

@@ -1,17 +1,16 @@
-//! Access control lists: JFFS2's short form and the form of Linux's extended attributes
-//! (spec: jffs2 10).
+//! ACLs: JFFS2's short form and the form of Linux's xattrs (spec: jffs2 10).
 
 use crate::order::ByteOrder;
 use alloc::vec::Vec;
 
-/// Version of the stored form.
+/// The version of the stored form.
 const STORED_VERSION: u32 = 1;
-/// Version of the form of extended attributes.
+/// The version of the xattr form.
 const WIRE_VERSION: u32 = 2;
 /// The identifier of entries that have none.
 const NO_ID: u32 = u32::MAX;
 
-/// Whether entries with this tag carry an identifier; `None` for an unknown tag.
+/// Returns whether entries with this tag carry an identifier; `None` for an unknown tag.
 fn has_id(tag: u16) -> Option<bool> {
     match tag {
         0x02 | 0x08 => Some(true),
@@ -20,7 +19,8 @@ fn has_id(tag: u16) -> Option<bool> {
     }
 }
 
-/// The value of `system.posix_acl_*` from its stored form; `None` when that is not an ACL.
+/// Converts the stored form to the value of `system.posix_acl_*`; returns `None` if it is not an
+/// ACL.
 pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     let (version, mut rest) = stored.split_at_checked(4)?;
     if order.u32_at(version, 0) != STORED_VERSION {
@@ -28,23 +28,23 @@ pub fn to_wire(order: ByteOrder, stored: &[u8]) -> Option<Vec<u8>> {
     }
     let mut wire = WIRE_VERSION.to_le_bytes().to_vec();
     while !rest.is_empty() {
-        let (entry, behind) = rest.split_at_checked(4)?;
+        let (entry, after) = rest.split_at_checked(4)?;
         let tag = order.u16_at(entry, 0);
-        let (id, behind) = if has_id(tag)? {
-            let (id, behind) = behind.split_at_checked(4)?;
-            (order.u32_at(id, 0), behind)
+        let (id, after) = if has_id(tag)? {
+            let (id, after) = after.split_at_checked(4)?;
+            (order.u32_at(id, 0), after)
         } else {
-            (NO_ID, behind)
+            (NO_ID, after)
         };
         wire.extend_from_slice(&tag.to_le_bytes());
         wire.extend_from_slice(&order.u16_at(entry, 2).to_le_bytes());
         wire.extend_from_slice(&id.to_le_bytes());
-        rest = behind;
+        rest = after;
     }
     Some(wire)
 }
 
-/// The stored form of a value of `system.posix_acl_*`; `None` when that is not an ACL.
+/// Converts a value of `system.posix_acl_*` to the stored form; returns `None` if it is not an ACL.
 pub fn from_wire(order: ByteOrder, wire: &[u8]) -> Option<Vec<u8>> {
     const LE: ByteOrder = ByteOrder::Little;
     let (version, rest) = wire.split_at_checked(4)?;

@@ -34,19 +34,22 @@ pub mod node_type {
     pub const PADDING: u16 = 0x2004;
     /// The list of a block's nodes.
     pub const SUMMARY: u16 = 0x2006;
-    /// Name and value of an extended attribute.
+    /// Name and value of an xattr.
     pub const XATTR: u16 = 0xE008;
-    /// Ties an extended attribute to an inode.
+    /// Connects an xattr to an inode.
     pub const XREF: u16 = 0xE009;
+    /// Content of an unknown file was lost. Our own; Linux keeps and copies it unread
+    /// (spec: jffs2 8.6).
+    pub const DAMAGE_MARKER: u16 = 0x6DA6;
 }
 
 /// Compressor numbers (spec: jffs2 9.1).
 pub mod compression {
-    /// The bytes themselves.
+    /// No compression.
     pub const NONE: u8 = 0;
     /// A hole: zeros without payload.
     pub const ZERO: u8 = 1;
-    /// Repeats found by the last position of a byte.
+    /// Repetitions found through the last position of a byte.
     pub const RTIME: u8 = 2;
     /// Decoded by Linux as Rubin with a table in the payload.
     pub const RUBIN_DYNAMIC: u8 = 3;
@@ -56,7 +59,7 @@ pub mod compression {
     pub const ZLIB: u8 = 6;
     /// Raw LZO1X.
     pub const LZO: u8 = 7;
-    /// Raw LZMA, of OpenWrt.
+    /// Raw LZMA, used by OpenWrt.
     pub const LZMA: u8 = 8;
 }
 
@@ -66,14 +69,14 @@ pub const ROOT_INO: u32 = 1;
 pub const MAX_NAME_LEN: usize = 254;
 /// The longest target of a symbolic link, in bytes.
 pub const MAX_TARGET_LEN: u32 = 254;
-/// The most data a compressed node may stand for, in bytes: the largest page of any writer.
+/// The maximum data length of a compressed node in bytes: the largest page of any writer.
 pub const MAX_NODE_DATA: u32 = 64 << 10;
-/// Dead bytes a block may have and still count as clean (spec: jffs2 12.1).
+/// The number of dead bytes up to which a block counts as clean (spec: jffs2 12.1).
 pub const DIRTY_LIMIT: u32 = INODE_LEN + 128;
-/// The smallest erase block of the tools, in bytes.
+/// The smallest eraseblock of the tools, in bytes.
 pub const MIN_BLOCK: u32 = 8 << 10;
 
-/// `length` rounded up to the grid of nodes, 4 bytes; `None` on overflow.
+/// Returns `length` rounded up to a multiple of 4 bytes, the grid of nodes, or `None` on overflow.
 pub const fn pad(length: u32) -> Option<u32> {
     length.checked_next_multiple_of(4)
 }

@@ -36,7 +36,7 @@ fn field(
     FormatError::Field { at, what, field, found: found.into(), expected }
 }
 
-/// CRC of the first `len` bytes of a node with its ACCURATE bit set (spec: jffs2 4.3).
+/// Returns the CRC of the first `len` bytes of a node with its ACCURATE bit set (spec: jffs2 4.3).
 fn crc_of_node(order: ByteOrder, bytes: &[u8], len: usize) -> u32 {
     let bytes = &bytes[..len.min(bytes.len())];
     let node_type = order.u16_at(bytes, 2);
@@ -48,8 +48,12 @@ fn crc_of_node(order: ByteOrder, bytes: &[u8], len: usize) -> u32 {
     crc32(&copy)
 }
 
-/// Checks the common header that starts `bytes`: magic, header CRC, a length of at least 12. The
-/// node itself may be longer than `bytes`.
+/// Checks the common header at the start of `bytes`: magic, header CRC, a length of at least 12.
+/// The node itself may be longer than `bytes`.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn header(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Header, FormatError> {
     let bytes = need(bytes, HEADER_LEN.into(), "node header", at)?;
     let magic = order.u16_at(bytes, 0);
@@ -68,8 +72,12 @@ pub fn header(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Header, Fo
     Ok(Header { node_type, totlen })
 }
 
-/// Checks the INODE node that starts `bytes`: node CRC, lengths (spec: jffs2 5.1, 8.1). The data
-/// may be missing; [`inode_data`] checks it.
+/// Checks the INODE node at the start of `bytes`: node CRC, lengths (spec: jffs2 5.1, 8.1). The
+/// data may be missing; [`inode_data`] checks it.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn inode(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Inode, FormatError> {
     const WHAT: &str = "inode node";
     let bytes = need(bytes, INODE_LEN.into(), WHAT, at)?;
@@ -95,7 +103,7 @@ pub fn inode(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Inode, Form
         data_crc: u32_at(60),
     };
     if inode.compression == compression::ZERO && inode.dsize == 0 && inode.csize != 0 {
-        // An old writer's mistake (spec: jffs2 8.1).
+        // A bug of an old writer (spec: jffs2 8.1).
         inode.dsize = core::mem::take(&mut inode.csize);
     }
     if inode.offset > inode.isize {
@@ -108,9 +116,13 @@ pub fn inode(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Inode, Form
     Ok(inode)
 }
 
-/// Checks the lengths an INODE node with data must have to be decompressed: no more than
-/// [`MAX_NODE_DATA`] bytes from a compressed one, equal lengths of a stored one, no payload of a
-/// hole, and an end below 4 GiB (spec: jffs2 9.1, 23).
+/// Checks that the lengths of an INODE node allow it to be decompressed: at most [`MAX_NODE_DATA`]
+/// bytes from compressed data, equal lengths if stored, no payload for a hole, and an end below 4
+/// GiB (spec: jffs2 9.1, 23).
+///
+/// # Errors
+///
+/// Fails if one of these rules is broken.
 pub fn inode_lengths(inode: &Inode, at: Location) -> Result<(), FormatError> {
     const WHAT: &str = "inode node";
     if inode.offset.checked_add(inode.dsize).is_none() {
@@ -125,8 +137,12 @@ pub fn inode_lengths(inode: &Inode, at: Location) -> Result<(), FormatError> {
     }
 }
 
-/// The stored data of the INODE node that starts `bytes`, its CRC checked. `inode` is what
-/// [`inode`] made of it.
+/// Returns the stored data of the INODE node at the start of `bytes`. `inode` is the result of
+/// [`inode`] for the same bytes.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or the CRC of the data is wrong.
 pub fn inode_data<'a>(
     inode: &Inode,
     bytes: &'a [u8],
@@ -140,8 +156,12 @@ pub fn inode_data<'a>(
     Ok(data)
 }
 
-/// Checks the DIRENT node that starts `bytes`: both CRCs, lengths, no NUL in the name
-/// (spec: jffs2 5.2, 12.2).
+/// Checks the DIRENT node at the start of `bytes`: both CRCs, lengths, no NUL in the name (spec:
+/// jffs2 5.2, 12.2).
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn dirent(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Dirent<'_>, FormatError> {
     const WHAT: &str = "directory entry node";
     let head = need(bytes, DIRENT_LEN.into(), WHAT, at)?;
@@ -173,8 +193,12 @@ pub fn dirent(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Dirent<'_>
     })
 }
 
-/// Checks the XATTR node that starts `bytes`: node CRC and lengths, but not its name and value
-/// (spec: jffs2 10). Gives (xid, version).
+/// Checks the XATTR node at the start of `bytes`: node CRC and lengths, but not its name and value
+/// (spec: jffs2 10). Returns (xid, version).
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn xattr_head(order: ByteOrder, bytes: &[u8], at: Location) -> Result<(u32, u32), FormatError> {
     const WHAT: &str = "xattr node";
     let head = need(bytes, XATTR_LEN.into(), WHAT, at)?;
@@ -187,7 +211,11 @@ pub fn xattr_head(order: ByteOrder, bytes: &[u8], at: Location) -> Result<(u32, 
     Ok((order.u32_at(head, 12), order.u32_at(head, 16)))
 }
 
-/// Checks the whole XATTR node that starts `bytes`, name and value included.
+/// Checks the whole XATTR node at the start of `bytes`, including name and value.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short, or if a CRC or a length is wrong.
 pub fn xattr(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Xattr<'_>, FormatError> {
     let (xid, version) = xattr_head(order, bytes, at)?;
     let name_len = usize::from(bytes[21]);
@@ -200,7 +228,11 @@ pub fn xattr(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Xattr<'_>, 
     Ok(Xattr { xid, version, prefix: bytes[20], name, value })
 }
 
-/// Checks the XREF node that starts `bytes` (spec: jffs2 5.6).
+/// Checks the XREF node at the start of `bytes` (spec: jffs2 5.6).
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or the CRC is wrong.
 pub fn xref(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Xref, FormatError> {
     const WHAT: &str = "xref node";
     let bytes = need(bytes, XREF_LEN.into(), WHAT, at)?;

@@ -1,5 +1,5 @@
 //! Checked nodes to bytes: the inverse of [`crate::decode`] (spec: jffs2 4, 5). Every function
-//! appends one node to `out` and fills it up to a multiple of 4 bytes with 0xFF.
+//! appends one node to `out`, padded with 0xFF to a multiple of 4 bytes.
 
 use crate::constants::{DIRENT_LEN, HEADER_LEN, INODE_LEN, MAGIC, XATTR_LEN, XREF_LEN, node_type};
 use crate::node::{Dirent, Inode, Xattr, Xref};
@@ -31,7 +31,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&self.order.u32_bytes(value));
     }
 
-    /// The CRC of everything so far.
+    /// Appends the CRC of everything so far.
     fn crc(&mut self) {
         let crc = crc32(&self.out[self.start..]);
         self.u32(crc);
@@ -43,14 +43,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A CLEANMARKER node of `totlen` bytes, at least 12 (spec: jffs2 5.3).
+/// Appends a CLEANMARKER node of `totlen` bytes, at least 12 (spec: jffs2 5.3).
 pub fn cleanmarker(order: ByteOrder, totlen: u32, out: &mut Vec<u8>) {
     let writer = Writer::new(order, node_type::CLEANMARKER, totlen, out);
     let end = writer.start + (totlen.max(HEADER_LEN) as usize).next_multiple_of(4);
     out.resize(end, 0xFF);
 }
 
-/// A PADDING node of `totlen` bytes, at least 12, filled with zeros (spec: jffs2 5.4).
+/// Appends a PADDING node of `totlen` bytes, at least 12, filled with zeros (spec: jffs2 5.4).
 pub fn padding(order: ByteOrder, totlen: u32, out: &mut Vec<u8>) {
     let writer = Writer::new(order, node_type::PADDING, totlen, out);
     let end = writer.start + totlen.max(HEADER_LEN) as usize;
@@ -58,7 +58,13 @@ pub fn padding(order: ByteOrder, totlen: u32, out: &mut Vec<u8>) {
     writer.fill();
 }
 
-/// An INODE node. Length and checksum of the stored `data` are taken from it, not from `inode`.
+/// Appends a DAMAGE_MARKER node: a header alone (spec: jffs2 8.6).
+pub fn damage_marker(order: ByteOrder, out: &mut Vec<u8>) {
+    Writer::new(order, node_type::DAMAGE_MARKER, HEADER_LEN, out);
+}
+
+/// Appends an INODE node. Length and checksum of the stored data are computed from `data`, not
+/// taken from `inode`.
 pub fn inode(order: ByteOrder, inode: &Inode, data: &[u8], out: &mut Vec<u8>) {
     let csize = data.len() as u32;
     let mut writer = Writer::new(order, node_type::INODE, INODE_LEN + csize, out);
@@ -81,7 +87,7 @@ pub fn inode(order: ByteOrder, inode: &Inode, data: &[u8], out: &mut Vec<u8>) {
     writer.fill();
 }
 
-/// A DIRENT node; the name has 1 to 255 bytes.
+/// Appends a DIRENT node; the name has 1 to 255 bytes.
 pub fn dirent(order: ByteOrder, dirent: &Dirent<'_>, out: &mut Vec<u8>) {
     let nsize = dirent.name.len() as u32;
     let mut writer = Writer::new(order, node_type::DIRENT, DIRENT_LEN + nsize, out);
@@ -95,7 +101,7 @@ pub fn dirent(order: ByteOrder, dirent: &Dirent<'_>, out: &mut Vec<u8>) {
     writer.fill();
 }
 
-/// An XATTR node; the name has at most 255 bytes, the value at most 65535.
+/// Appends an XATTR node; the name has at most 255 bytes, the value at most 65535.
 pub fn xattr(order: ByteOrder, xattr: &Xattr<'_>, out: &mut Vec<u8>) {
     let len = xattr_len(xattr.name.len(), xattr.value.len());
     let mut data = xattr.name.to_vec();
@@ -112,12 +118,12 @@ pub fn xattr(order: ByteOrder, xattr: &Xattr<'_>, out: &mut Vec<u8>) {
     writer.fill();
 }
 
-/// Bytes of an XATTR node with a name and a value of these lengths.
+/// Returns the length of an XATTR node with a name and a value of these lengths.
 pub const fn xattr_len(name: usize, value: usize) -> u32 {
     (XATTR_LEN as usize + name + 1 + value).next_multiple_of(4) as u32
 }
 
-/// An XREF node.
+/// Appends an XREF node.
 pub fn xref(order: ByteOrder, xref: &Xref, out: &mut Vec<u8>) {
     let mut writer = Writer::new(order, node_type::XREF, XREF_LEN, out);
     for word in [xref.ino, xref.xid, xref.xseqno] {

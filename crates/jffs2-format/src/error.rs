@@ -1,15 +1,15 @@
-//! Bytes that are not what they should be.
+//! Errors of decoding.
 
 use eraseblock_base::{ErrorClass, Location};
 
-/// Bytes that are not the node they should be.
+/// Bytes that are not the expected node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// No node starts here.
+    /// The bytes are not the start of a node.
     #[error("{at}: no node: magic is {found:#06x}, expected 0x1985")]
     Magic {
-        /// Where.
+        /// The place.
         at: Location,
         /// The first 16 bits.
         found: u16,
@@ -17,11 +17,11 @@ pub enum FormatError {
     /// Fewer bytes than the node needs.
     #[error("{at}: {what}: {found} bytes, expected at least {expected}")]
     Short {
-        /// Where.
+        /// The place.
         at: Location,
-        /// What was to be read.
+        /// The structure to be read.
         what: &'static str,
-        /// Bytes there are.
+        /// Bytes available.
         found: u64,
         /// Bytes needed.
         expected: u64,
@@ -29,7 +29,7 @@ pub enum FormatError {
     /// A checksum does not match.
     #[error("{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     Crc {
-        /// Where.
+        /// The place.
         at: Location,
         /// Which checksum.
         what: &'static str,
@@ -41,11 +41,11 @@ pub enum FormatError {
     /// A field has a value it cannot have.
     #[error("{at}: {what}: {field} is {found}, expected {expected}")]
     Field {
-        /// Where.
+        /// The place.
         at: Location,
         /// The kind of node.
         what: &'static str,
-        /// The field at fault.
+        /// The invalid field.
         field: &'static str,
         /// Its value.
         found: u64,
@@ -55,8 +55,8 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// How the error is to be answered. A torn write is a node with a wrong CRC, so nothing tells
-    /// it from other damage.
+    /// Returns the class, which decides how to react. A torn write is a node with a wrong CRC, so
+    /// it cannot be distinguished from other damage.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Corruption
     }

@@ -1,9 +1,9 @@
-//! JFFS2's bytes and their checked types: node framing, INODE, DIRENT, XATTR, XREF and SUMMARY
-//! nodes in both byte orders, the rules for scanning an erase block, and the stored form of ACLs
-//! (spec: jffs2 2 to 5, 10, 12.2).
+//! The on-flash structures of JFFS2 and their checked types: node framing, INODE, DIRENT, XATTR,
+//! XREF and SUMMARY nodes in both byte orders, the rules for scanning an eraseblock, and the stored
+//! form of ACLs (spec: jffs2 2 to 5, 10, 12.2).
 //!
-//! The room does no input or output. Nothing on flash records the byte order, so every function
-//! takes a [`ByteOrder`]; it is chosen once for an image.
+//! This crate does no input or output. Flash does not record the byte order, so every function
+//! takes a [`ByteOrder`], which is determined once per image.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![allow(

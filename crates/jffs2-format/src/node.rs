@@ -3,7 +3,7 @@
 use crate::constants::{ACCURATE, node_type};
 use alloc::vec::Vec;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NodeKind {
     /// One name in one directory.
@@ -16,28 +16,30 @@ pub enum NodeKind {
     Padding,
     /// The list of a block's nodes.
     Summary,
-    /// Name and value of an extended attribute.
+    /// Name and value of an xattr.
     Xattr,
-    /// Ties an extended attribute to an inode.
+    /// Connects an xattr to an inode.
     Xref,
+    /// Content of an unknown file was lost (spec: jffs2 8.6).
+    DamageMarker,
     /// None of these.
     Unknown(UnknownClass),
 }
 
-/// What to do about a node of unknown type (spec: jffs2 4.2).
+/// The handling of a node of unknown type (spec: jffs2 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnknownClass {
     /// The file system must not be mounted.
     Incompatible,
     /// It may be mounted read-only.
     ReadOnly,
-    /// The node is to be kept.
+    /// The node must be kept.
     Copy,
     /// The node may be dropped.
     Delete,
 }
 
-/// The common header of a node whose header CRC is good.
+/// The common header of a node; its header CRC is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The type as stored, ACCURATE bit included.
@@ -47,12 +49,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether the node is valid: its ACCURATE bit is set.
+    /// Returns whether the node is valid: its ACCURATE bit is set.
     pub fn is_accurate(self) -> bool {
         self.node_type & ACCURATE != 0
     }
 
-    /// What the node is, whether valid or not.
+    /// Returns the kind of the node, valid or not.
     pub fn kind(self) -> NodeKind {
         match self.node_type | ACCURATE {
             node_type::DIRENT => NodeKind::Dirent,
@@ -62,6 +64,7 @@ impl Header {
             node_type::SUMMARY => NodeKind::Summary,
             node_type::XATTR => NodeKind::Xattr,
             node_type::XREF => NodeKind::Xref,
+            node_type::DAMAGE_MARKER => NodeKind::DamageMarker,
             other => NodeKind::Unknown(match other >> 14 {
                 3 => UnknownClass::Incompatible,
                 2 => UnknownClass::ReadOnly,
@@ -77,7 +80,7 @@ impl Header {
 pub struct Inode {
     /// Inode number.
     pub ino: u32,
-    /// Counter of the inode's nodes.
+    /// Version: rises with each node of the inode.
     pub version: u32,
     /// POSIX mode: type and permissions.
     pub mode: u32,
@@ -93,7 +96,7 @@ pub struct Inode {
     pub mtime: u32,
     /// Last change of the inode, seconds since 1970.
     pub ctime: u32,
-    /// Where the data goes in the file.
+    /// The offset of the data in the file.
     pub offset: u32,
     /// Bytes stored.
     pub csize: u32,
@@ -103,7 +106,7 @@ pub struct Inode {
     pub compression: u8,
     /// Requested compressor; written as 0 and ignored.
     pub requested: u8,
-    /// Flags nobody uses; written as 0 and ignored.
+    /// Unused flags; written as 0 and ignored.
     pub flags: u16,
     /// Checksum of the stored bytes.
     pub data_crc: u32,
@@ -114,11 +117,11 @@ pub struct Inode {
 pub struct Dirent<'a> {
     /// Inode number of the directory.
     pub pino: u32,
-    /// Counter of the directory's nodes.
+    /// Version: rises with each node of the directory.
     pub version: u32,
-    /// The inode it names; 0 when the name is deleted.
+    /// The inode it names; 0 if the name is deleted.
     pub ino: u32,
-    /// New times of the directory in seconds since 1970; 0 says nothing.
+    /// New times of the directory in seconds since 1970; 0 for no change.
     pub mctime: u32,
     /// File type: type bits of the mode, shifted right by 12.
     pub file_type: u8,
@@ -131,7 +134,7 @@ pub struct Dirent<'a> {
 pub struct Xattr<'a> {
     /// Number of this pair of name and value.
     pub xid: u32,
-    /// Counter of the pair's copies.
+    /// Version: rises with each copy of the pair.
     pub version: u32,
     /// Name space (spec: jffs2 10).
     pub prefix: u8,
@@ -148,11 +151,11 @@ pub struct Xref {
     pub ino: u32,
     /// The pair of name and value.
     pub xid: u32,
-    /// Counter of the file system; an odd one deletes the reference.
+    /// Counter of the file system; an odd value deletes the reference.
     pub xseqno: u32,
 }
 
-/// Name spaces of extended attributes by their numbers; those of ACLs are whole names.
+/// Xattr name spaces by number; those of ACLs are whole names.
 const PREFIXES: [(u8, &[u8], bool); 5] = [
     (1, b"user.", false),
     (2, b"security.", false),
@@ -166,13 +169,14 @@ pub const PREFIX_ACL_ACCESS: u8 = 3;
 /// Number of the name space of default ACLs.
 pub const PREFIX_ACL_DEFAULT: u8 = 4;
 
-/// The full name of an attribute; `None` for an unknown name space (spec: jffs2 10).
+/// Returns the full name of an xattr, or `None` for an unknown name space (spec: jffs2 10).
 pub fn full_name(prefix: u8, name: &[u8]) -> Option<Vec<u8>> {
     let (_, text, is_whole) = PREFIXES.iter().find(|row| row.0 == prefix)?;
     Some(if *is_whole { text.to_vec() } else { [*text, name].concat() })
 }
 
-/// Name space and stored name of a full name; `None` when JFFS2 has no such name space.
+/// Splits a full name into name space and stored name; returns `None` if JFFS2 has no such name
+/// space.
 pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|(prefix, text, is_whole)| {
         let rest = full.strip_prefix(*text)?;

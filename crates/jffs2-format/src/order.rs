@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use eraseblock_base::crc::crc32_continue;
 
-/// The CRC of JFFS2: initial value 0, no inversion (spec: jffs2 3).
+/// Returns the CRC used by JFFS2: initial value 0, no inversion (spec: jffs2 3).
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc32_continue(0, bytes)
 }
@@ -20,10 +20,10 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// Both, the frequent one first.
+    /// Both, the more frequent one first.
     pub const ALL: [Self; 2] = [Self::Little, Self::Big];
 
-    /// The 16 bits at `offset`, 0 beyond the end.
+    /// Returns the 16 bits at `offset`, 0 beyond the end.
     pub(crate) fn u16_at(self, bytes: &[u8], offset: usize) -> u16 {
         let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
         match self {
@@ -32,7 +32,7 @@ impl ByteOrder {
         }
     }
 
-    /// The 32 bits at `offset`, 0 beyond the end.
+    /// Returns the 32 bits at `offset`, 0 beyond the end.
     pub(crate) fn u32_at(self, bytes: &[u8], offset: usize) -> u32 {
         let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
         match self {
@@ -41,7 +41,7 @@ impl ByteOrder {
         }
     }
 
-    /// A 16-bit value as stored.
+    /// Returns a 16-bit value as stored.
     pub const fn u16_bytes(self, value: u16) -> [u8; 2] {
         match self {
             Self::Little => value.to_le_bytes(),
@@ -49,7 +49,7 @@ impl ByteOrder {
         }
     }
 
-    /// A 32-bit value as stored.
+    /// Returns a 32-bit value as stored.
     pub const fn u32_bytes(self, value: u32) -> [u8; 4] {
         match self {
             Self::Little => value.to_le_bytes(),
@@ -57,7 +57,7 @@ impl ByteOrder {
         }
     }
 
-    /// A device number from the payload of a device node: 2 or 4 bytes (spec: jffs2 6).
+    /// Returns the device number in the payload of a device node, 2 or 4 bytes (spec: jffs2 6).
     pub fn device(self, payload: &[u8]) -> Option<(u32, u32)> {
         match payload.len() {
             2 => {
@@ -72,8 +72,8 @@ impl ByteOrder {
         }
     }
 
-    /// The payload of a device node: 2 bytes where they are enough; `None` for numbers beyond 12
-    /// bits of major and 20 bits of minor.
+    /// Returns the payload of a device node: 2 bytes if possible, otherwise 4; `None` for numbers
+    /// beyond 12 bits of major and 20 bits of minor.
     pub fn device_bytes(self, major: u32, minor: u32) -> Option<Vec<u8>> {
         match (major, minor) {
             (0..=0xFF, 0..=0xFF) => Some(self.u16_bytes((major << 8 | minor) as u16).to_vec()),

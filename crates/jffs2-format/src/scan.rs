@@ -1,8 +1,8 @@
-//! What lies one behind the other in an erase block, found exactly as Linux finds it
-//! (spec: jffs2 12.2), so that both see the same nodes.
+//! Finds the nodes of an eraseblock exactly as Linux does (spec: jffs2 12.2), so that both see the
+//! same nodes.
 //!
 //! # Invariants
-//! 1. A [`Scanner`] moves forward by at least 4 bytes with every step, so it ends.
+//! 1. A [`Scanner`] advances by at least 4 bytes with every step, so it terminates.
 //! 2. Every byte of the block belongs to exactly one [`Item`].
 
 use crate::constants::{HEADER_LEN, MAGIC, pad};
@@ -12,29 +12,30 @@ use crate::order::ByteOrder;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
 
-/// How far Linux looks before it calls a block empty, in bytes.
+/// The number of bytes that Linux checks before it treats a block as empty.
 const FIRST_LOOK: usize = 256;
-/// Up to here a block with a cleanmarker must be erased to be called empty.
+/// The number of bytes that must be erased in a block with a cleanmarker to treat it as empty.
 const MARKED_LOOK: usize = FIRST_LOOK / 8;
 
-/// What a scan has to know.
+/// The parameters of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanRules {
     /// The image's byte order.
     pub order: ByteOrder,
-    /// Length of the cleanmarkers of the medium, 0 for media without; `None` accepts any.
+    /// Length of the cleanmarkers of the medium, 0 if it has none; `None` accepts any.
     pub cleanmarker: Option<u32>,
-    /// Whether a block whose first bytes are erased is called empty without looking on, as Linux
-    /// does. Only right when the place of blocks is known.
+    /// Whether a block with erased first bytes is treated as empty without reading further, as
+    /// Linux does. Only correct if the positions of blocks are known.
     pub trust_empty_start: bool,
 }
 
 /// A part of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
-    /// A valid header, the whole node inside the block. Its other checksums are not looked at yet.
+    /// A node with a valid header that lies completely inside the block. Its other checksums are
+    /// not checked yet.
     Node {
-        /// Where it starts.
+        /// The offset of its start.
         offset: u32,
         /// Its header.
         header: Header,
@@ -43,28 +44,28 @@ pub enum Item<'a> {
     },
     /// A node whose ACCURATE bit is cleared.
     Obsolete {
-        /// Where it starts.
+        /// The offset of its start.
         offset: u32,
         /// Its length with alignment.
         len: u32,
     },
-    /// Nothing that can be used: bytes that are no node, padding, erased bytes before a node.
+    /// Unusable bytes: bytes that are not a node, padding, erased bytes before a node.
     Dirt {
-        /// Where it starts.
+        /// The offset of its start.
         offset: u32,
         /// Its length.
         len: u32,
-        /// Whether it is what writers leave: erased or zero bytes, padding nodes.
+        /// Whether writers leave such bytes: erased or zero bytes, padding nodes.
         expected: bool,
     },
     /// Erased up to the end of the block.
     Free {
-        /// Where it starts.
+        /// The offset of its start.
         offset: u32,
     },
 }
 
-/// Steps over one block.
+/// Iterates over one block.
 #[derive(Clone, Debug)]
 pub struct Scanner<'a> {
     peb: Peb,
@@ -74,7 +75,7 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans `block`, the whole erase block `peb`, or what there is of it.
+    /// Scans `block`, the eraseblock `peb` or its existing part.
     pub fn new(peb: Peb, block: &'a [u8], rules: ScanRules) -> Self {
         Self { peb, block, rules, offset: 0 }
     }
@@ -91,7 +92,7 @@ impl<'a> Scanner<'a> {
         Item::Free { offset: offset as u32 }
     }
 
-    /// Erased bytes from the current position on.
+    /// Returns the erased bytes from the current position.
     fn erased(&mut self) -> Item<'a> {
         let rest = &self.block[self.offset..];
         if self.rules.trust_empty_start && self.is_empty_start() {
@@ -101,7 +102,8 @@ impl<'a> Scanner<'a> {
         if run == rest.len() { self.free() } else { self.dirt(run, true) }
     }
 
-    /// Whether Linux would call the block empty here (spec: jffs2 12.2, steps 3 and 5b).
+    /// Returns whether Linux would treat the block as empty here (spec: jffs2 12.2, steps 3 and
+    /// 5b).
     fn is_empty_start(&self) -> bool {
         let end = match self.offset {
             0 => FIRST_LOOK,
@@ -161,7 +163,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Bytes of erased words that start `bytes`; all of them if a shorter erased rest follows.
+/// Returns the length of the erased words at the start of `bytes`; all of them if only a shorter
+/// erased rest follows.
 fn erased_run(bytes: &[u8]) -> usize {
     let mut run = 0;
     for chunk in bytes.chunks(1024) {
@@ -178,7 +181,7 @@ fn erased_run(bytes: &[u8]) -> usize {
 impl<'a> Iterator for Scanner<'a> {
     type Item = Item<'a>;
 
-    /// The next part; runs of bytes that are no node come as one.
+    /// Returns the next part; consecutive bytes that are not a node form one part.
     fn next(&mut self) -> Option<Item<'a>> {
         if self.offset >= self.block.len() {
             return None;
@@ -197,7 +200,7 @@ impl<'a> Iterator for Scanner<'a> {
     }
 }
 
-/// The byte orders in which a node header starts `bytes`.
+/// Returns the byte order and header if a node starts at `bytes`.
 pub fn header_order(bytes: &[u8]) -> Option<(ByteOrder, Header)> {
     let order = match bytes.first_chunk()? {
         magic if *magic == MAGIC.to_le_bytes() => ByteOrder::Little,

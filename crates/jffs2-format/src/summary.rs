@@ -17,11 +17,11 @@ pub struct Record {
     pub offset: u32,
     /// Length of the node without alignment.
     pub totlen: u32,
-    /// What the node is.
+    /// The contents of the record.
     pub node: RecordNode,
 }
 
-/// What the record of a node repeats from it.
+/// The fields of a node that its record repeats.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RecordNode {
     /// An INODE node.
@@ -56,7 +56,7 @@ pub enum RecordNode {
 }
 
 impl Record {
-    /// Bytes the record takes.
+    /// Returns the length of the record in bytes.
     pub fn len(&self) -> u32 {
         match &self.node {
             RecordNode::Inode { .. } | RecordNode::Xattr { .. } => 18,
@@ -65,12 +65,16 @@ impl Record {
         }
     }
 
-    /// Never: a record has its type.
+    /// Returns false: a record is never empty.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The record of a node that a scan found; `None` for nodes that have none.
+    /// Returns the record of a scanned node, or `None` for nodes without records.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the node is invalid.
     pub fn of(
         order: ByteOrder,
         kind: NodeKind,
@@ -138,7 +142,7 @@ impl Record {
     }
 }
 
-/// Bytes a summary of records of `records` bytes needs at least.
+/// Returns the minimum number of bytes of a summary with `records` bytes of records.
 pub const fn needed(records: u32) -> u32 {
     (SUMMARY_LEN + records + SUMMARY_MARKER_LEN).next_multiple_of(4)
 }
@@ -154,14 +158,14 @@ pub struct Summary {
     pub records: Vec<Record>,
 }
 
-/// The place that the last 8 bytes of a block name as that of its summary.
+/// Returns the offset of the summary stated in the last 8 bytes of a block.
 pub fn marked_offset(order: ByteOrder, block: &[u8]) -> Option<u32> {
     let marker = block.len().checked_sub(SUMMARY_MARKER_LEN as usize)?;
     (order.u32_at(block, marker + 4) == SUMMARY_MARKER).then(|| order.u32_at(block, marker))
 }
 
-/// Writes the summary node that fills a block of `block_size` bytes from `summary.offset` on, which
-/// leaves at least [`needed`] bytes.
+/// Appends the summary node that fills a block of `block_size` bytes from `summary.offset`, which
+/// must leave at least [`needed`] bytes.
 pub fn encode(order: ByteOrder, summary: &Summary, block_size: u32, out: &mut Vec<u8>) {
     let totlen = (block_size - summary.offset) as usize;
     let mut body = Vec::with_capacity(totlen);
@@ -186,8 +190,12 @@ pub fn encode(order: ByteOrder, summary: &Summary, block_size: u32, out: &mut Ve
     out.extend_from_slice(&body);
 }
 
-/// Checks the summary of a whole block, which must have one: checksums, and that its records are
-/// ascending, inside the block and exactly as many as it says (spec: jffs2 12.4).
+/// Decodes the summary of a whole block, which must have one. Checks the checksums, and that its
+/// records are ascending, inside the block and exactly as many as stated (spec: jffs2 12.4).
+///
+/// # Errors
+///
+/// Fails if one of these checks fails.
 pub fn decode(order: ByteOrder, block: &[u8], peb: Peb) -> Result<Summary, FormatError> {
     const WHAT: &str = "summary node";
     let offset = marked_offset(order, block).unwrap_or(0);
@@ -233,7 +241,7 @@ pub fn decode(order: ByteOrder, block: &[u8], peb: Peb) -> Result<Summary, Forma
     Ok(Summary { offset, cleanmarker, records })
 }
 
-/// Takes one record off `rest`.
+/// Splits one record off `rest`.
 fn record(order: ByteOrder, rest: &mut &[u8]) -> Option<Record> {
     let bytes = *rest;
     let word = |offset| order.u32_at(bytes, offset);

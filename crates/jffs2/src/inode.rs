@@ -256,7 +256,8 @@ impl Jffs2 {
             let end = node.offset.saturating_add(node.dsize);
             map.lay((node.offset, end), (!is_hole).then_some(*place));
         }
-        let verdict = judge(&nodes.data, &nodes.broken, size.unwrap_or(u32::MAX));
+        // Only a regular file has content that could show as a hole.
+        let verdict = size.map(|size| judge(&nodes.data, &nodes.broken, size)).unwrap_or_default();
         for part in &verdict.lost {
             map.lay((part.start, part.end), Some(part.place));
         }

@@ -1,15 +1,15 @@
-//! The calls of Linux's MTD and UBI drivers: their numbers, computed from their parts, and the
-//! structures that go with them (spec: mtd-nand 3.3, ubi 18.1).
+//! The ioctls of Linux's MTD and UBI drivers: their numbers, computed from their parts, and their
+//! structures (spec: mtd-nand 3.3, ubi 18.1).
 
 use rustix::ioctl::{Opcode, opcode};
 
-/// A call that takes a pointer to one plain structure without pointers in it.
+/// An ioctl that takes a pointer to one plain structure without pointers in it.
 ///
 /// # Safety
 ///
-/// The driver reads and writes at most `size_of::<Self::Argument>()` bytes of the argument, and
-/// leaves a valid value behind.
-#[expect(unsafe_code, reason = "whoever adds a call vouches for the size of its argument")]
+/// The driver must read and write at most `size_of::<Self::Argument>()` bytes of the argument and
+/// leave a valid value in it.
+#[expect(unsafe_code, reason = "each implementation guarantees the size of its argument")]
 pub(crate) unsafe trait Request {
     type Argument;
     const OPCODE: Opcode;
@@ -29,7 +29,7 @@ macro_rules! request {
     };
 }
 
-/// `mtd_info_user`: what MEMGETINFO answers.
+/// `mtd_info_user`: the result of MEMGETINFO.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MtdInfo {
@@ -51,7 +51,7 @@ pub(crate) struct EraseRange {
     pub(crate) length: u64,
 }
 
-/// `mtd_oob_buf64`: out-of-band bytes and where they belong.
+/// `mtd_oob_buf64`: out-of-band bytes and their position.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OobRequest {
@@ -133,11 +133,11 @@ pub(crate) struct VolumeProperty {
     pub(crate) value: u64,
 }
 
-/// What UBI's requests carry as data type: unknown.
+/// The data type in UBI's requests: unknown.
 pub(crate) const DATA_TYPE_UNKNOWN: i8 = 3;
 /// The property that allows writing into LEBs.
 pub(crate) const DIRECT_WRITE: u8 = 1;
-/// Placement of out-of-band bytes as they are given (spec: mtd-nand 1.3).
+/// Places out-of-band bytes unchanged (spec: mtd-nand 1.3).
 pub(crate) const MODE_PLACE: u8 = 0;
 /// The descriptor mode without error correction (spec: mtd-nand 3.2).
 pub(crate) const FILE_MODE_RAW: usize = 3;
@@ -151,7 +151,7 @@ request!(MemSetBadBlock, i64, opcode::write::<i64>(MTD, 12));
 request!(EccGetStats, EccStats, opcode::read::<EccStats>(MTD, 18));
 request!(MemErase64, EraseRange, opcode::write::<EraseRange>(MTD, 20));
 request!(
-    /// Its encoded size is that of the number alone, but there is a whole structure.
+    /// The encoded size is that of the number alone, but the argument is a whole structure.
     UbiLebChange, LebChange, opcode::write::<i32>(VOLUME, 2)
 );
 request!(UbiLebErase, i32, opcode::write::<i32>(VOLUME, 1));
@@ -162,7 +162,7 @@ request!(UbiSetProperty, VolumeProperty, opcode::write::<VolumeProperty>(VOLUME,
 
 /// Takes its argument by value.
 pub(crate) const MTD_FILE_MODE: Opcode = opcode::none(MTD, 19);
-/// These carry pointers; [`crate::sys`] makes them from slices.
+/// The arguments of these contain pointers; [`crate::sys`] creates them from slices.
 pub(crate) const MEM_WRITE_OOB64: Opcode = opcode::read_write::<OobRequest>(MTD, 21);
 pub(crate) const MEM_READ_OOB64: Opcode = opcode::read_write::<OobRequest>(MTD, 22);
 pub(crate) const MEM_WRITE: Opcode = opcode::read_write::<WriteRequest>(MTD, 24);

@@ -1,14 +1,14 @@
-//! A block device, or a plain file, used as flash (spec: block-device).
+//! A block device or a plain file used as flash (spec: block-device).
 //!
-//! Erased state is remembered, so that erased blocks are read without the disk and erasing writes
-//! nothing; units of 0xFF are not written. An eraseblock that is written again after an erasure lies
-//! elsewhere, which makes every change atomic up to the next sync.
+//! The map records which blocks are erased, so reading erased blocks needs no disk access and
+//! erasing writes nothing; units of 0xFF are not written. An eraseblock that is rewritten after an
+//! erase gets a new position, so every change is atomic until the next sync.
 //!
 //! # Invariants
-//! 1. After a power cut the device is as it was at some moment not before the last finished sync:
-//!    whatever was done until then is there, and nothing of what was done later.
-//! 2. A unit is written at most once between two erasures.
-//! 3. After a commit that failed nothing is written any more.
+//! 1. After a power cut the device has its state of some moment, no earlier than the last completed
+//!    sync: every operation until then is present, and no later one.
+//! 2. A unit is written at most once between two erases.
+//! 3. After a failed commit nothing is written.
 
 mod backing;
 mod journal;
@@ -34,40 +34,40 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use transfer::{in_flight, overlap};
 
-/// Why a disk cannot be used as flash.
+/// A disk that cannot be used as flash.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
     /// The disk fails.
     #[error("cannot read or write the disk: {0}")]
     Io(#[from] io::Error),
-    /// There is no flash on it.
-    #[error("no flash was made on this disk")]
+    /// The disk does not contain flash.
+    #[error("the disk does not contain an eraseblock flash")]
     NoSuperblock,
-    /// There is something else on it.
+    /// The disk contains other data.
     #[error("the disk is not empty")]
     NotEmpty,
-    /// What is on the disk is not what we wrote.
+    /// The metadata on the disk is damaged.
     #[error("{what} is damaged")]
     Damaged {
-        /// What.
+        /// The damaged structure.
         what: &'static str,
     },
-    /// Sizes that do not go together.
+    /// The sizes are inconsistent.
     #[error("found {found}, expected {expected}")]
     Shape {
         /// What was found.
         found: String,
-        /// What would have been right.
+        /// What was expected.
         expected: &'static str,
     },
-    /// The flash would have an impossible shape.
+    /// The flash would have an impossible geometry.
     #[error("impossible geometry: {0}")]
     Geometry(#[from] GeometryError),
 }
 
 impl BlockError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Io(_) => ErrorClass::Media,
@@ -77,22 +77,22 @@ impl BlockError {
         }
     }
 
-    /// What could be done about it.
+    /// Suggests what to do about the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` makes one"),
-            Self::NotEmpty => Some("--force writes over what is there"),
+            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` creates one"),
+            Self::NotEmpty => Some("--force overwrites it"),
             _ => None,
         }
     }
 }
 
-/// The shape of a new flash on a disk.
+/// The sizes of a new flash on a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockShape {
     /// Bytes in an eraseblock; a power of two.
     pub peb_size: u32,
-    /// Bytes that are written together; a power of two, 512 at least and not less than a sector.
+    /// Bytes written together; a power of two, at least 512 and at least the sector size.
     pub unit: u32,
 }
 
@@ -120,7 +120,7 @@ struct State {
     is_broken: bool,
 }
 
-/// Whether a disk begins like a flash of ours.
+/// Returns whether a disk begins like flash created by this module.
 pub fn is_block_flash(start: &[u8]) -> bool {
     start.starts_with(&layout::MAGIC)
 }
@@ -128,7 +128,10 @@ pub fn is_block_flash(start: &[u8]) -> bool {
 impl BlockDevice<HostDisk> {
     /// Opens the flash on a block device or in a plain file.
     ///
-    /// Errors: as of [`HostDisk::open`], and [`HostError::Block`] if there is none.
+    /// # Errors
+    ///
+    /// Fails as [`HostDisk::open`] does, and with [`HostError::Block`] if there is no flash or it
+    /// is damaged.
     pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
         let disk = HostDisk::open(path, writable)?;
         let sector = disk.sector();
@@ -136,7 +139,12 @@ impl BlockDevice<HostDisk> {
         device.map_err(|source| HostError::Block { path: path.to_owned(), source })
     }
 
-    /// Makes an erased flash. Unless `force`, the disk must begin with zeros or 0xFF.
+    /// Creates an erased flash. Without `force`, the disk must begin with zeros or 0xFF.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`HostDisk::open`] does, if the disk contains other data, if the sizes are
+    /// impossible, or if the disk fails.
     pub fn create(path: &Path, shape: &BlockShape, force: bool) -> Result<Self, HostError> {
         let disk = HostDisk::open(path, true)?;
         let sector = disk.sector();
@@ -166,7 +174,11 @@ fn is_empty(disk: &HostDisk) -> Result<bool, BlockError> {
 }
 
 impl<B: Backing> BlockDevice<B> {
-    /// The flash on a disk. A superblock that is damaged is replaced by its copy.
+    /// Opens the flash on a disk. Replaces a damaged superblock by its copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the disk fails, contains no flash or damaged metadata.
     pub fn new(disk: B, writable: bool) -> Result<Self, BlockError> {
         let size = disk.size()?;
         if size < 2 * META as u64 {
@@ -183,10 +195,14 @@ impl<B: Backing> BlockDevice<B> {
         Ok(Self { disk, layout, geometry, writable, state })
     }
 
-    /// Makes an erased flash, whatever is on the disk.
+    /// Creates an erased flash, regardless of the content of the disk.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sizes are impossible or the disk fails.
     pub fn make(disk: B, shape: &BlockShape) -> Result<Self, BlockError> {
         let layout = Layout::for_disk(disk.size()?, shape.peb_size, shape.unit)?;
-        // No unit of metadata of an earlier life may be taken for one of this.
+        // Metadata units of an earlier flash on the disk must not be taken for current ones.
         let zeros = vec![0; META];
         for offset in (0..layout.data_start).step_by(META) {
             disk.write(offset, &zeros)?;
@@ -201,14 +217,18 @@ impl<B: Backing> BlockDevice<B> {
         Self::new(disk, true)
     }
 
-    /// The disk below.
+    /// Returns the underlying disk.
     pub fn disk(&self) -> &B {
         &self.disk
     }
 
-    /// Replaces an eraseblock's content by `data`, whole units, behind which it is erased. It is
-    /// durable when the call returns, as is everything before; after a power cut the block has the
-    /// old or the new content.
+    /// Replaces the content of an eraseblock by `data`, whole units, followed by erased bytes. When
+    /// the call returns, this and all earlier operations are durable. After a power cut the block
+    /// has the old or the new content.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the range is invalid, the device is read-only or the disk fails.
     pub fn change(&self, peb: Peb, data: &[u8]) -> Result<(), MtdError> {
         let start = self.check_peb(peb, "change")?;
         if data.len() > self.layout.peb_size as usize {
@@ -216,7 +236,7 @@ impl<B: Backing> BlockDevice<B> {
         }
         self.check_program(start, data)?;
         let mut state = self.write_state(start, "change")?;
-        // No commit may come between the end of the old content and the new.
+        // No commit may happen between the end of the old content and the new one.
         if state.map.free_slots() == 0 {
             self.commit(&mut state)?;
         }
@@ -226,7 +246,7 @@ impl<B: Backing> BlockDevice<B> {
         self.commit(&mut state)
     }
 
-    /// Gives an erased eraseblock a place, durably: what it held before cannot come back.
+    /// Assigns a slot to an erased eraseblock, durably: its old content cannot reappear.
     pub(crate) fn claim(&self, peb: Peb) -> Result<(), MtdError> {
         let start = self.check_peb(peb, "map")?;
         self.check_writable(start, "map")?;
@@ -235,7 +255,7 @@ impl<B: Backing> BlockDevice<B> {
         self.commit(&mut state)
     }
 
-    /// Whether an eraseblock has a place on the disk.
+    /// Returns whether an eraseblock has a slot on the disk.
     pub(crate) fn has_place(&self, peb: Peb) -> Result<bool, MtdError> {
         self.check_peb(peb, "mapping query")?;
         Ok(self.read_state().map.get(peb).is_some_and(|entry| entry.slot.is_some()))
@@ -366,7 +386,7 @@ impl<B: Backing> Mtd for BlockDevice<B> {
         Ok(outcomes.collect())
     }
 
-    /// All ranges are checked before the first is written.
+    /// Check all ranges before writing the first.
     fn program_batch(&self, ranges: &[(u64, &[u8])]) -> Result<(), MtdError> {
         for (addr, data) in ranges {
             self.check_program(*addr, data)?;
@@ -382,7 +402,7 @@ impl<B: Backing> Mtd for BlockDevice<B> {
 }
 
 impl<B: Backing> Drop for BlockDevice<B> {
-    /// What nobody synced is made durable; nobody is there to hear of a failure.
+    /// Make unsynced data durable; drop cannot report a failure.
     fn drop(&mut self) {
         if self.writable {
             let _ = self.sync();

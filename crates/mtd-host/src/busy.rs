@@ -1,4 +1,4 @@
-//! Who else uses a device.
+//! Detects other users of a device.
 
 use crate::error::HostError;
 use rustix::fs::{FlockOperation, flock};
@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Locks an open node for as long as it is open: against everybody for writing, against writers
-/// for reading.
+/// Locks an open node while it is open: against all others for writing, against writers for
+/// reading.
 pub(crate) fn lock(file: &File, path: &Path, writable: bool) -> Result<(), HostError> {
     let operation = if writable {
         FlockOperation::NonBlockingLockExclusive
@@ -22,7 +22,7 @@ pub(crate) fn lock(file: &File, path: &Path, writable: bool) -> Result<(), HostE
     })
 }
 
-/// Refuses an MTD device that UBI is attached to or a file system is mounted from.
+/// Refuses an MTD device to which UBI is attached or from which a file system is mounted.
 pub(crate) fn refuse_used_mtd(path: &Path, mtd_name: &str, label: &str) -> Result<(), HostError> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let by = attached_as(mtd_name).or_else(|| mounted_at(&mounts, mtd_name, label));
@@ -43,7 +43,7 @@ fn attached_as(mtd_name: &str) -> Option<String> {
 
 fn mounted_at(mounts: &str, mtd_name: &str, label: &str) -> Option<String> {
     let number = mtd_name.strip_prefix("mtd")?;
-    // Blanks of a label are octal escapes in the list.
+    // The list shows spaces of a label as octal escapes.
     let label = format!("mtd:{}", label.replace(' ', "\\040"));
     let names = [mtd_name.to_owned(), format!("/dev/mtdblock{number}"), label];
     mounts.lines().find_map(|line| {

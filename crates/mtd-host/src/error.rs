@@ -1,4 +1,4 @@
-//! Why a device of the host cannot be opened.
+//! Errors of opening a device of the host.
 
 use crate::block::BlockError;
 use eraseblock_base::{ErrorClass, GeometryError};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The kernel refused to open the node or to answer a question about it.
+    /// The kernel refused to open the node or to answer a query about it.
     #[error("{path}: {what} failed: {source}", path = path.display())]
     Refused {
         /// The node.
@@ -20,7 +20,7 @@ pub enum HostError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// The node is something else.
+    /// The node is of another kind.
     #[error("{path}: this is not {expected}", path = path.display())]
     NotThat {
         /// The node.
@@ -28,40 +28,40 @@ pub enum HostError {
         /// What was expected.
         expected: &'static str,
     },
-    /// Somebody else uses the device.
+    /// The device is in use.
     #[error("{path}: in use: {by}", path = path.display())]
     Busy {
         /// The node.
         path: PathBuf,
-        /// By whom.
+        /// The user.
         by: String,
     },
-    /// What the driver says about the device makes no sense or is not supported.
+    /// The driver's description of the device is inconsistent or not supported.
     #[error("{path}: {field} is {found}, expected {expected}", path = path.display())]
     Unexpected {
         /// The node.
         path: PathBuf,
-        /// What was looked at.
+        /// The property.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         found: String,
-        /// What would have been right.
+        /// What was expected.
         expected: &'static str,
     },
-    /// The driver describes an impossible device.
+    /// The driver describes an impossible geometry.
     #[error("{path}: impossible geometry: {source}", path = path.display())]
     Geometry {
         /// The node.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: GeometryError,
     },
-    /// A disk that is to be used as flash.
+    /// A disk cannot be used as flash.
     #[error("{path}: {source}", path = path.display())]
     Block {
         /// The block device or file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: BlockError,
     },
 }
@@ -71,7 +71,7 @@ impl HostError {
         Self::Refused { path: path.to_owned(), what, source: source.into() }
     }
 
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused { .. } => ErrorClass::Media,
@@ -81,7 +81,7 @@ impl HostError {
         }
     }
 
-    /// What could be done about it.
+    /// Suggests what to do about the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Refused { source, .. } => match Errno::from_io_error(source)? {
@@ -89,11 +89,11 @@ impl HostError {
                     Some("device nodes belong to root: run as root, or change the node's group")
                 }
                 Errno::NODEV | Errno::NXIO => {
-                    Some("no driver stands behind the node: is its module loaded?")
+                    Some("the node has no driver: load its kernel module")
                 }
-                Errno::NOENT => Some("/proc/mtd and /sys/class/ubi list what there is"),
-                Errno::NOTTY => Some("the running kernel does not know this call"),
-                Errno::BUSY => Some("somebody else has it open for writing, perhaps a mount"),
+                Errno::NOENT => Some("/proc/mtd and /sys/class/ubi list the devices"),
+                Errno::NOTTY => Some("the running kernel does not support this call"),
+                Errno::BUSY => Some("another process has it open for writing, perhaps a mount"),
                 Errno::ROFS => Some("the driver does not allow writing to this device"),
                 _ => None,
             },

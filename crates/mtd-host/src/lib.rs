@@ -1,11 +1,11 @@
-//! The host's own devices behind the seams of `eraseblock-mtd`: MTD character devices
+//! Devices of the host with the interfaces of `eraseblock-mtd`: MTD character devices
 //! ([`MtdChar`]), UBI volumes of the kernel ([`UbiChar`]), and block devices used as flash
-//! ([`block`]). This is the only room that calls into drivers, and the only one with `unsafe`.
+//! ([`block`]). Only this crate calls drivers, and only this crate uses `unsafe`.
 //!
 //! # Invariants
-//! 1. A device opened for writing is opened by us alone: other openers, an attached UBI and a
-//!    mounted file system are refused ([`HostError::Busy`]).
-//! 2. Every buffer handed to a driver is at least as long as the length handed over with it.
+//! 1. A device opened for writing has no other user: other openers, an attached UBI and a mounted
+//!    file system are refused ([`HostError::Busy`]).
+//! 2. Every buffer passed to a driver is at least as long as the length passed with it.
 
 pub mod abi;
 pub mod block;

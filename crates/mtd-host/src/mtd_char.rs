@@ -1,8 +1,8 @@
-//! `/dev/mtdX`: a flash device behind Linux's driver (spec: mtd-nand 3).
+//! `/dev/mtdX`: a flash device with a Linux driver (spec: mtd-nand 3).
 //!
-//! Error correction is the driver's. Its report comes with each read where the kernel has MEMREAD
-//! (since 6.1); on older ones it is the difference of the device's counters, which reads of others
-//! may raise. A driver without error correction always reads cleanly.
+//! The driver corrects errors. With MEMREAD (since Linux 6.1) each read returns its report; on
+//! older kernels the report is the difference of the device's counters, which concurrent reads may
+//! raise. A driver without ECC always reports clean reads.
 
 use crate::abi::{
     EccGetStats, EccStats, EraseRange, MemErase64, MemGetBadBlock, MemGetInfo, MemSetBadBlock,
@@ -21,16 +21,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How to open a device.
+/// Options for opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MtdOptions {
-    /// Also for programming and erasing.
+    /// Open for programming and erasing, too.
     pub writable: bool,
-    /// Without error correction: bytes as they are in the cells.
+    /// Read without ECC: the raw bytes of the cells.
     pub raw: bool,
 }
 
-/// What the driver says about a device besides its geometry.
+/// The driver's description of a device, other than its geometry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MtdFacts {
     /// The kernel's name of the device, `mtd0`.
@@ -39,15 +39,15 @@ pub struct MtdFacts {
     pub label: String,
     /// `nand`, `nor`, `ram`, ...
     pub kind: String,
-    /// Out-of-band bytes of a page that are free for a user.
+    /// Free out-of-band bytes of a page.
     pub oob_available: u32,
-    /// Bits the driver corrects in a codeword; 0 without error correction.
+    /// Bits the driver corrects in a codeword; 0 without ECC.
     pub ecc_strength: u32,
-    /// Bytes of a codeword.
+    /// Size of a codeword.
     pub ecc_step: u32,
-    /// Corrected bits in a codeword that make the driver call for scrubbing.
+    /// Number of corrected bits in a codeword from which the driver requests scrubbing.
     pub bitflip_threshold: u32,
-    /// The driver takes writes.
+    /// Whether the driver accepts writes.
     pub writable: bool,
 }
 
@@ -58,18 +58,21 @@ pub struct MtdChar {
     geometry: Geometry,
     facts: MtdFacts,
     options: MtdOptions,
-    /// MEMREAD is not there: do not ask again.
+    /// Whether MEMREAD is missing and need not be tried again.
     without_reports: AtomicBool,
 }
 
-/// The driver takes writes (spec: mtd-nand 1.1).
+/// The driver accepts writes (spec: mtd-nand 1.1).
 const FLAG_WRITEABLE: u32 = 0x400;
 
 impl MtdChar {
     /// Opens `/dev/mtdX`.
     ///
-    /// Errors: [`HostError::Busy`] if it is to be written and UBI, a file system or another program
-    /// uses it; what the kernel refuses; geometries that do not exist here (mixed erase regions).
+    /// # Errors
+    ///
+    /// Fails with [`HostError::Busy`] if it is opened for writing while UBI, a file system or
+    /// another program uses it, with the error of the kernel, or if the geometry is not supported
+    /// (mixed erase regions).
     pub fn open(path: &Path, options: MtdOptions) -> Result<Self, HostError> {
         if NodeKind::of(path)? != Some(NodeKind::Mtd) {
             return Err(HostError::NotThat { path: path.to_owned(), expected: "an MTD device" });
@@ -89,12 +92,16 @@ impl MtdChar {
         Ok(Self { file, geometry, facts, options, without_reports: AtomicBool::new(false) })
     }
 
-    /// What the driver says about the device.
+    /// Returns the driver's description of the device.
     pub fn facts(&self) -> &MtdFacts {
         &self.facts
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the driver.
     pub fn ecc_stats(&self) -> io::Result<EccStats> {
         let mut stats = EccStats::default();
         sys::call::<EccGetStats>(&self.file, &mut stats)?;
@@ -107,7 +114,7 @@ impl MtdChar {
             && !self.without_reports.load(Ordering::Relaxed)
     }
 
-    /// MEMREAD; `None` where there is none.
+    /// Reads with MEMREAD; returns `None` if the kernel does not support it.
     fn read_reported(&self, addr: u64, buf: &mut [u8]) -> Result<Option<ReadOutcome>, MtdError> {
         let mut outcome = ReadOutcome::CLEAN;
         let mut done = 0;
@@ -128,7 +135,7 @@ impl MtdChar {
         Ok(Some(outcome))
     }
 
-    /// read(2), which hides the outcome: the counters tell.
+    /// Reads with read(2), which does not report the outcome: the counters show it.
     fn read_counted(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let stats = || self.ecc_stats().map_err(|e| self.io(addr, "ECCGETSTATS", e));
         let counts = self.facts.ecc_strength > 0 && !self.options.raw;
@@ -145,7 +152,7 @@ impl MtdChar {
         Err(MtdError::ReadOnly { at: locate(&self.geometry, addr), operation })
     }
 
-    /// The page that begins at `addr`, with `offset` out-of-band bytes left out.
+    /// Returns the address of the page at `addr`, skipping `offset` out-of-band bytes.
     fn oob_start(
         &self,
         addr: u64,
@@ -156,7 +163,8 @@ impl MtdChar {
         check_range(&self.geometry, operation, addr, 1)?;
         let page = u64::from(self.geometry.min_io());
         let inside = u64::from(offset) + len as u64 <= u64::from(self.geometry.oob_size());
-        // The low bits of the address are the offset: more than a page of it cannot be said.
+        // The low bits of the address are the offset, so offsets of a page or more cannot be
+        // expressed.
         if inside && u64::from(offset) < page {
             return Ok(addr / page * page + u64::from(offset));
         }
@@ -168,7 +176,7 @@ impl MtdChar {
         MtdError::Io { at: locate(&self.geometry, addr), operation, source }
     }
 
-    /// What a refusal of the driver means.
+    /// Converts an error of the driver.
     fn failed(&self, addr: u64, operation: &'static str, errno: Errno) -> MtdError {
         let at = locate(&self.geometry, addr);
         match errno {
@@ -189,7 +197,7 @@ impl MtdChar {
     }
 }
 
-/// The write-buffer of `block2mtd` (spec: mtd-nand 13).
+/// The write buffer of `block2mtd` (spec: mtd-nand 13).
 const MEMORY_PAGE: u32 = 4096;
 
 fn facts(sysfs: &Sysfs) -> Result<MtdFacts, HostError> {
@@ -244,8 +252,8 @@ fn geometry(
     };
     let oob = if kind == MediumKind::Nand { info.oob_size } else { 0 };
     let geometry = Geometry::new(kind, info.erase_size, count, info.write_size, subpage, oob);
-    // The kernel tells nobody the size of the write-buffer (spec: mtd-nand 1): for NOR the largest
-    // that is usual is taken, for what is memory or a disk, a page.
+    // The kernel does not export the size of the write buffer (spec: mtd-nand 1). For NOR, assume
+    // the largest usual size; for memory or a disk, a page.
     let geometry = geometry.map(|geometry| match facts.kind.as_str() {
         "ram" => geometry.with_write_buffer(MEMORY_PAGE).unwrap_or(geometry),
         _ => geometry,
@@ -253,7 +261,8 @@ fn geometry(
     geometry.map_err(|source| HostError::Geometry { path: path.to_owned(), source })
 }
 
-/// What counters of before and after a read say about it: never less than what happened.
+/// Derives the outcome of a read from the counters before and after it; never reports fewer errors
+/// than happened.
 fn outcome_between(before: EccStats, after: EccStats, strength: u32) -> ReadOutcome {
     let corrected = after.corrected.wrapping_sub(before.corrected).min(strength);
     ReadOutcome {
@@ -319,7 +328,7 @@ impl Mtd for MtdChar {
         marked.map(drop).map_err(|errno| self.failed(addr, "marking a block bad", errno))
     }
 
-    /// Nothing to do: a program or an erasure is over when the call returns.
+    /// Does nothing: programs and erases are complete when the call returns.
     fn sync(&self) -> Result<(), MtdError> {
         Ok(())
     }

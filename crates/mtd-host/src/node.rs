@@ -1,4 +1,4 @@
-//! What a device node is, and what sysfs says about it (spec: mtd-nand 3.4, ubi 18.4).
+//! The kind of a device node, and its properties in sysfs (spec: mtd-nand 3.4, ubi 18.4).
 
 use crate::error::HostError;
 use rustix::fs::{major, minor};
@@ -7,12 +7,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What stands behind a path.
+/// The kind of file or device at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeKind {
     /// `/dev/mtdX`.
     Mtd,
-    /// `/dev/ubiX`: a UBI device, whose volumes have nodes of their own.
+    /// `/dev/ubiX`: a UBI device, whose volumes have their own nodes.
     UbiDevice,
     /// `/dev/ubiX_Y`.
     UbiVolume,
@@ -23,7 +23,11 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Looks at a path; `None` if it is no device node.
+    /// Determines the kind of a path; `None` if it is not a device node.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path or sysfs cannot be read.
     pub fn of(path: &Path) -> Result<Option<Self>, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         if metadata.file_type().is_block_device() {
@@ -46,8 +50,12 @@ fn char_dir(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/char/{}:{}", major(device), minor(device)))
 }
 
-/// The node of a volume of the UBI device at `path`, named by its name or number; the only volume
-/// if none is named. The error lists what there is.
+/// Returns the node of a volume of the UBI device at `path`, named by its name or number, or the
+/// only volume if none is named.
+///
+/// # Errors
+///
+/// Fails if no volume matches; the error lists the existing ones.
 pub fn ubi_volume_node(path: &Path, volume: Option<&[u8]>) -> Result<PathBuf, HostError> {
     let sysfs = Sysfs::of(path)?;
     let device = sysfs.name()?;
@@ -78,7 +86,7 @@ pub fn ubi_volume_node(path: &Path, volume: Option<&[u8]>) -> Result<PathBuf, Ho
         path: path.to_owned(),
         field: "the list of volumes",
         found: if found.is_empty() { "empty".to_owned() } else { found.join(", ") },
-        expected: "the volume asked for, by name or number behind a colon",
+        expected: "the requested volume, by name or number after a colon",
     })
 }
 
@@ -91,7 +99,7 @@ pub(crate) struct Sysfs {
 }
 
 impl Sysfs {
-    /// Of the character device at `path`.
+    /// Returns the directory of the character device at `path`.
     pub(crate) fn of(path: &Path) -> Result<Self, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         let dir = char_dir(metadata.rdev());
@@ -103,7 +111,7 @@ impl Sysfs {
         Self { dir, node: node.to_owned() }
     }
 
-    /// Of the device this one belongs to: a volume's UBI device.
+    /// Returns the directory of the parent: for a volume, its UBI device.
     pub(crate) fn parent(&self) -> Self {
         Self::at(self.dir.parent().unwrap_or(&self.dir).to_owned(), &self.node)
     }
@@ -113,7 +121,7 @@ impl Sysfs {
         Some(link.file_name()?.to_str()?.to_owned())
     }
 
-    /// The kernel's name of the device: `mtd0`, `ubi0_1`.
+    /// Returns the kernel's name of the device: `mtd0`, `ubi0_1`.
     pub(crate) fn name(&self) -> Result<String, HostError> {
         let name = self.dir.file_name().and_then(|name| name.to_str());
         name.map(str::to_owned).ok_or_else(|| self.unexpected("the name in sysfs", "", "a name"))
@@ -123,14 +131,14 @@ impl Sysfs {
         self.dir.join(attribute).exists()
     }
 
-    /// An attribute as text, without the line feed.
+    /// Returns an attribute as text, without the line feed.
     pub(crate) fn text(&self, attribute: &'static str) -> Result<String, HostError> {
         let read = fs::read(self.dir.join(attribute));
         let bytes = read.map_err(|e| HostError::refused(&self.node, attribute, e))?;
         Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
     }
 
-    /// An attribute as a number, decimal or with 0x.
+    /// Returns an attribute as a number, decimal or with 0x.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(
         &self,
         attribute: &'static str,

@@ -1,4 +1,4 @@
-//! The calls themselves.
+//! The ioctls themselves.
 
 use crate::abi::{
     FILE_MODE_RAW, MEM_READ, MEM_READ_OOB64, MEM_WRITE, MEM_WRITE_OOB64, MODE_PLACE, MTD_FILE_MODE,
@@ -9,14 +9,14 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use std::ffi::c_void;
 use std::fs::File;
 
-/// One call with a pointer to a structure; answers what the driver returned.
+/// One ioctl with a pointer to a structure; returns the result of the driver.
 struct Call<'a, T> {
     opcode: Opcode,
     argument: &'a mut T,
 }
 
-#[expect(unsafe_code, reason = "how rustix is told about a call")]
-// SAFETY: the pointer is valid for reading and writing a T; whoever makes a `Call` vouches for the
+#[expect(unsafe_code, reason = "the interface of rustix for ioctls")]
+// SAFETY: the pointer is valid for reading and writing a T; the creator of a `Call` guarantees the
 // opcode (see `pointed`).
 unsafe impl<T> Ioctl for Call<'_, T> {
     type Output = i32;
@@ -35,11 +35,11 @@ unsafe impl<T> Ioctl for Call<'_, T> {
     }
 }
 
-/// One call whose argument is a number.
+/// One ioctl with a number as argument.
 struct ByValue(Opcode, usize);
 
-#[expect(unsafe_code, reason = "how rustix is told about a call")]
-// SAFETY: the argument is a number, never used as a pointer by anybody.
+#[expect(unsafe_code, reason = "the interface of rustix for ioctls")]
+// SAFETY: the argument is a number and is never used as a pointer.
 unsafe impl Ioctl for ByValue {
     type Output = ();
     const IS_MUTATING: bool = false;
@@ -57,14 +57,14 @@ unsafe impl Ioctl for ByValue {
     }
 }
 
-/// Makes a call of [`crate::abi`]; answers what the driver returned.
+/// Performs an ioctl of [`crate::abi`]; returns the result of the driver.
 #[expect(unsafe_code, reason = "a call into a driver")]
 pub(crate) fn call<R: Request>(file: &File, argument: &mut R::Argument) -> Result<i32> {
-    // SAFETY: by the contract of `Request` the driver keeps to the argument.
+    // SAFETY: by the contract of `Request` the driver accesses only the argument.
     unsafe { ioctl(file, Call { opcode: R::OPCODE, argument }) }
 }
 
-/// Turns error correction off for this descriptor.
+/// Turns off ECC for this descriptor.
 #[expect(unsafe_code, reason = "a call into a driver")]
 pub(crate) fn set_raw(file: &File) -> Result<()> {
     // SAFETY: MTDFILEMODE takes a number.
@@ -116,20 +116,20 @@ pub(crate) fn write_both(file: &File, start: u64, data: &[u8], oob: &[u8]) -> Re
     unsafe { ioctl(file, Call { opcode: MEM_WRITE, argument: &mut request }) }.map(drop)
 }
 
-/// What MEMREAD said besides the bytes.
+/// The report of MEMREAD about a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadReport {
     /// Bytes delivered.
     pub(crate) done: usize,
-    /// Most bits corrected in one codeword.
+    /// Maximum number of bits corrected in one codeword.
     pub(crate) max_bitflips: u32,
-    /// Codewords beyond repair.
+    /// Uncorrectable codewords.
     pub(crate) uncorrectable: u32,
     /// The result of the call.
     pub(crate) result: Result<()>,
 }
 
-/// Reads data together with what the error correction had to do.
+/// Reads data together with the ECC report.
 #[expect(unsafe_code, reason = "a call into a driver")]
 pub(crate) fn read_with_report(file: &File, start: u64, buf: &mut [u8]) -> ReadReport {
     let mut request = ReadRequest {

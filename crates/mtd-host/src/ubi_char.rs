@@ -1,7 +1,7 @@
 //! `/dev/ubiX_Y`: a volume of a UBI device that the kernel has attached (spec: ubi 18).
 //!
 //! # Invariants
-//! 1. A change is announced and delivered by one thread: the driver keeps its state per volume.
+//! 1. One thread announces and delivers a change, because the driver keeps this state per volume.
 
 use crate::abi::{
     DATA_TYPE_UNKNOWN, DIRECT_WRITE, LebChange, LebMap, UbiLebChange, UbiLebErase, UbiLebIsMapped,
@@ -20,22 +20,22 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What the driver says about a volume besides its LEBs.
+/// The driver's description of a volume, other than its LEBs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UbiFacts {
     /// The kernel's name of the volume, `ubi0_1`.
     pub device: String,
     /// The volume's name.
     pub name: Vec<u8>,
-    /// A static volume: LEBs cannot be written one by one.
+    /// Whether it is a static volume, whose LEBs cannot be written one by one.
     pub is_static: bool,
-    /// Bytes of data: of a dynamic volume all it can hold.
+    /// Bytes of data; for a dynamic volume its capacity.
     pub data_bytes: u64,
-    /// The volume starts at multiples of this in an eraseblock.
+    /// The volume starts at multiples of this value in an eraseblock.
     pub alignment: u32,
-    /// An update was interrupted: nothing can be read.
+    /// Whether an update was interrupted, so that nothing can be read.
     pub update_unfinished: bool,
-    /// The driver found the volume damaged.
+    /// Whether the driver found the volume damaged.
     pub corrupted: bool,
 }
 
@@ -52,9 +52,12 @@ pub struct UbiChar {
 }
 
 impl UbiChar {
-    /// Opens `/dev/ubiX_Y`, for writing as its only writer.
+    /// Opens `/dev/ubiX_Y`; for writing, as its only writer.
     ///
-    /// Errors: [`HostError::Busy`] if somebody else writes to it, and what the kernel refuses.
+    /// # Errors
+    ///
+    /// Fails with [`HostError::Busy`] if the volume has another writer, or with the error of the
+    /// kernel.
     pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
         if NodeKind::of(path)? != Some(NodeKind::UbiVolume) {
             return Err(HostError::NotThat { path: path.to_owned(), expected: "a UBI volume" });
@@ -78,7 +81,7 @@ impl UbiChar {
             writable,
             file,
         };
-        // The rules of a LEB are those of an eraseblock.
+        // LEBs follow the same size rules as eraseblocks.
         let unit = volume.min_io;
         Geometry::new(MediumKind::Nand, volume.leb_size, 1, unit, unit, 0)
             .map_err(|source| HostError::Geometry { path: path.to_owned(), source })?;
@@ -91,12 +94,16 @@ impl UbiChar {
         Ok(volume)
     }
 
-    /// What the driver says about the volume.
+    /// Returns the driver's description of the volume.
     pub fn facts(&self) -> &UbiFacts {
         &self.facts
     }
 
-    /// Unmaps a LEB and waits for the erasure: the old content cannot come back.
+    /// Unmaps a LEB and waits for the erase, so that the old content cannot reappear.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the LEB is not in the volume, or with the error of the driver.
     pub fn erase(&self, leb: Leb) -> Result<(), MtdError> {
         self.command::<UbiLebErase>(leb, "erase", &mut lnum(leb)).map(drop)
     }
@@ -133,7 +140,7 @@ impl UbiChar {
         Err(MtdError::Range { at, operation: "write", len: len as u64, expected })
     }
 
-    /// A call that changes a LEB.
+    /// Performs an ioctl that changes a LEB.
     fn command<R: crate::abi::Request>(
         &self,
         leb: Leb,
@@ -146,7 +153,7 @@ impl UbiChar {
             .map_err(|errno| failed(leb, 0, operation, errno.into()))
     }
 
-    /// Reads what can be read, unit by unit, after a read as a whole failed; the rest is 0.
+    /// Reads unit by unit after a read of the whole range failed; unreadable units are 0.
     fn read_in_pieces(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<(), MtdError> {
         let unit = self.min_io.max(512);
         let mut done = 0;
@@ -166,7 +173,7 @@ impl UbiChar {
         Ok(())
     }
 
-    /// Reads; behind the data of a static volume there is 0xFF.
+    /// Reads; after the data of a static volume everything is 0xFF.
     fn read_filled(&self, position: u64, buf: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -196,7 +203,7 @@ fn lnum(leb: Leb) -> i32 {
     leb.get().cast_signed()
 }
 
-/// What a refusal of the driver means.
+/// Converts an error of the driver.
 fn failed(leb: Leb, offset: u32, operation: &'static str, error: io::Error) -> MtdError {
     let at = Location::Leb(leb, offset);
     match Errno::from_io_error(&error) {
@@ -216,7 +223,7 @@ impl LebDevice for UbiChar {
         self.min_io
     }
 
-    /// The kernel does not tell it.
+    /// Returns a usual value, because the kernel does not export it.
     fn max_write(&self) -> u32 {
         usual_max_write(self.min_io)
     }
@@ -229,7 +236,7 @@ impl LebDevice for UbiChar {
         !self.writable || self.facts.is_static
     }
 
-    /// Corrected bits are the kernel's business: it scrubs by itself and does not tell.
+    /// The kernel handles corrected bits: it scrubs without reporting them.
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let position = self.position("read", leb, offset, buf.len())?;
         match self.read_filled(position, buf) {

@@ -1,11 +1,11 @@
-//! The bad-block table: in memory by scanning, or on flash, mirrored and versioned
-//! (spec: mtd-nand 10.3 to 10.6).
+//! The bad-block table: in memory by scanning, or on flash, mirrored and versioned (spec: mtd-nand
+//! 10.3 to 10.6).
 //!
 //! # Invariants
-//! 1. A mark is never taken back: entries are only OR-ed.
-//! 2. The main table is written before the mirror, each into an erased block of the region that
-//!    the other does not use: a power cut leaves at least one intact table.
-//! 3. Blocks of the region count as bad for everybody else and are erased only for the tables.
+//! 1. A mark is never removed: entries are only OR-ed.
+//! 2. The main table is written before the mirror, each into an erased block of the region that the
+//!    other does not use, so a power cut leaves at least one intact table.
+//! 3. Blocks of the region count as bad for all users and are erased only for the tables.
 
 use crate::device::Mtd;
 use crate::error::MtdError;
@@ -17,20 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const REGION: u32 = 4;
 /// The magic of main table and mirror.
 const MAGICS: [[u8; 4]; 2] = [*b"Bbt0", *b"1tbB"];
-/// Where magic and version are in the out-of-band bytes.
+/// The offset of magic and version in the out-of-band bytes.
 const OOB_AT: u32 = 8;
 
-/// How a table on flash looks.
+/// The form of a table on flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableForm {
     /// Magic and version in out-of-band bytes 8 to 12, which must be free of ECC; the table from
     /// the start of the page.
     Oob,
-    /// Magic and version in front of the table, no out-of-band bytes used.
+    /// Magic and version precede the table; no out-of-band bytes are used.
     Data,
 }
 
-/// What the table says of a block.
+/// The state of a block in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockState {
     /// Usable.
@@ -48,7 +48,7 @@ const WORN: u8 = 1;
 const RESERVED: u8 = 2;
 const FACTORY_BAD: u8 = 3;
 
-/// A device with a bad-block table over one whose blocks carry marks.
+/// A device with a bad-block table, on top of a device whose blocks carry marks.
 #[derive(Debug)]
 pub struct BbtMtd {
     inner: Arc<dyn Mtd>,
@@ -60,7 +60,7 @@ pub struct BbtMtd {
 struct Table {
     entries: Vec<u8>,
     version: u8,
-    /// Where main table and mirror are.
+    /// The blocks of main table and mirror.
     places: [Option<Peb>; 2],
 }
 
@@ -72,15 +72,23 @@ struct Found {
 }
 
 impl BbtMtd {
-    /// Builds the table by looking at the marks of all blocks; nothing is written.
+    /// Builds the table from the marks of all blocks, without writing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a mark cannot be read.
     pub fn scan(inner: Arc<dyn Mtd>) -> Result<Self, MtdError> {
         let entries = scan_marks(inner.as_ref())?;
         let table = Mutex::new(Table { entries, version: 0, places: [None; 2] });
         Ok(Self { inner, form: None, table })
     }
 
-    /// Reads the tables on flash and heals them: a missing, older or damaged one is written from
-    /// the other, both from the marks of all blocks if none is left (spec: mtd-nand 10.5).
+    /// Reads the tables on flash and repairs them: a missing, older or damaged one is written from
+    /// the other one, or both from the marks of all blocks if none is left (spec: mtd-nand 10.5).
+    ///
+    /// # Errors
+    ///
+    /// Fails if no good block is left in the region for a table, or if the device fails.
     pub fn on_flash(inner: Arc<dyn Mtd>, form: TableForm) -> Result<Self, MtdError> {
         let places = [None; 2];
         let table = Mutex::new(Table { entries: Vec::new(), version: 1, places });
@@ -102,7 +110,7 @@ impl BbtMtd {
         Ok(device)
     }
 
-    /// What the table says of a block; `None` outside the device.
+    /// Returns the state of a block, or `None` outside the device.
     pub fn state(&self, peb: Peb) -> Option<BlockState> {
         self.lock().entries.get(peb.index()).map(|entry| match *entry {
             GOOD => BlockState::Good,
@@ -112,7 +120,7 @@ impl BbtMtd {
         })
     }
 
-    /// The version of the table on flash.
+    /// Returns the version of the table on flash.
     pub fn version(&self) -> u8 {
         self.lock().version
     }
@@ -125,17 +133,17 @@ impl BbtMtd {
         self.inner.geometry().peb_count().saturating_sub(REGION)
     }
 
-    /// The region's blocks from the top.
+    /// Returns the blocks of the region, from the top.
     fn region(&self) -> impl Iterator<Item = Peb> + use<> {
         (self.region_start()..self.inner.geometry().peb_count()).rev().map(Peb::new)
     }
 
-    /// Bytes in front of the entries.
+    /// Returns the number of bytes before the entries.
     fn head_len(&self) -> usize {
         if self.form == Some(TableForm::Data) { 5 } else { 0 }
     }
 
-    /// The first readable table of a kind, from the top of the region.
+    /// Returns the first readable table of a kind, from the top of the region.
     fn find(&self, kind: usize) -> Result<Option<(Peb, Found)>, MtdError> {
         for peb in self.region() {
             if self.inner.is_bad(peb)? {
@@ -173,7 +181,7 @@ impl BbtMtd {
         Ok(Some(Found { version: head[4], entries, corrected: outcome.corrected_bits > 0 }))
     }
 
-    /// Takes over the newer table; says which tables must be written.
+    /// Takes over the newer table and returns which tables must be written.
     fn choose(
         &self,
         table: &mut Table,
@@ -206,7 +214,7 @@ impl BbtMtd {
         result
     }
 
-    /// Writes one table where it is, or into another block of the region (spec: mtd-nand 10.6).
+    /// Writes one table to its block, or to another block of the region (spec: mtd-nand 10.6).
     fn write_table(&self, table: &mut Table, kind: usize) -> Result<(), MtdError> {
         loop {
             let taken = table.places[1 - kind];
@@ -226,7 +234,7 @@ impl BbtMtd {
                 Err(MtdError::Failed { .. } | MtdError::Rule { .. }) => {
                     table.places[kind] = None;
                     table.entries[peb.index()] |= WORN;
-                    // The entry alone keeps the block out of use.
+                    // If the mark fails, the table entry alone keeps the block out of use.
                     if let Err(MtdError::PowerOff) = self.inner.mark_bad(peb) {
                         return Err(MtdError::PowerOff);
                     }
@@ -272,10 +280,10 @@ impl BbtMtd {
     }
 }
 
-/// The newer of two tables with the marks of both; says which of them to write anew.
+/// Returns the newer of two tables with the marks of both, and which of them to rewrite.
 ///
-/// A torn program of the newer table may pass for a correctable one under a weak code: its marks
-/// alone are not to be trusted.
+/// With a weak code, a torn program of the newer table may pass as correctable, so its marks alone
+/// are not trusted.
 fn merge(main: &Found, mirror: &Found) -> (Found, [bool; 2]) {
     let (age, same) = (main.version.wrapping_sub(mirror.version), main.entries == mirror.entries);
     let corrected = main.corrected || mirror.corrected;

@@ -1,4 +1,4 @@
-//! Counting what is done to a device.
+//! Counts the operations on a device.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
@@ -7,10 +7,10 @@ use eraseblock_base::Peb;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was done to a device, out-of-band bytes not counted.
+/// Counts of the operations on a device, without out-of-band bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Bytes asked for in reads that succeeded.
+    /// Bytes requested by successful reads.
     pub bytes_read: u64,
     /// Bytes programmed successfully.
     pub bytes_programmed: u64,
@@ -18,7 +18,7 @@ pub struct Counts {
     pub erases: u64,
 }
 
-/// A device that counts what is done to it.
+/// A device that counts its operations.
 #[derive(Debug)]
 pub struct CountedMtd {
     inner: Arc<dyn Mtd>,
@@ -28,7 +28,7 @@ pub struct CountedMtd {
 }
 
 impl CountedMtd {
-    /// Counts everything done through the result, from zero.
+    /// Wraps a device and counts all operations through the wrapper, from zero.
     pub fn new(inner: Arc<dyn Mtd>) -> Self {
         Self {
             inner,
@@ -38,7 +38,7 @@ impl CountedMtd {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let get = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
         Counts {

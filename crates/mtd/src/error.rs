@@ -1,16 +1,16 @@
-//! What can go wrong between a driver and a device.
+//! Errors of device operations.
 
 use eraseblock_base::{ErrorClass, Location};
 
-/// A device operation that failed. Corrected and uncorrectable bits are not errors: they are part
-/// of a [`crate::ReadOutcome`], next to the bytes.
+/// A device operation that failed. Corrected and uncorrectable bits are not errors;
+/// [`crate::ReadOutcome`] reports them together with the bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MtdError {
-    /// The host failed to read or write what backs the device.
+    /// The host failed to read or write the file or device that stores the flash.
     #[error("{at}: {operation} failed: {source}")]
     Io {
-        /// Where.
+        /// The place.
         at: Location,
         /// `read`, `program`, `erase`, ...
         operation: &'static str,
@@ -20,7 +20,7 @@ pub enum MtdError {
     /// The chip reported that a program or erase operation failed (status bit).
     #[error("{at}: {operation} failed: the chip reports a failed operation")]
     Failed {
-        /// Where.
+        /// The place.
         at: Location,
         /// `program` or `erase`.
         operation: &'static str,
@@ -28,52 +28,52 @@ pub enum MtdError {
     /// The range leaves the device or is not aligned to the unit of the operation.
     #[error("{at}: {operation} of {len} bytes is not possible: expected {expected}")]
     Range {
-        /// Where.
+        /// The place.
         at: Location,
-        /// The operation asked for.
+        /// The requested operation.
         operation: &'static str,
-        /// How many bytes.
+        /// The length in bytes.
         len: u64,
-        /// What would have been allowed.
+        /// The allowed range or alignment.
         expected: &'static str,
     },
-    /// A rule of the chip was broken: a driver's fault, reported with the address.
+    /// A rule of the chip was broken: a driver bug, reported with the address.
     #[error("{at}: chip rule broken: {rule}")]
     Rule {
-        /// Where.
+        /// The place.
         at: Location,
         /// The rule.
         rule: &'static str,
     },
-    /// The device was opened read-only, or switched to read-only for good.
+    /// The device was opened read-only, or switched permanently to read-only.
     #[error("{at}: {operation} refused: the device is read-only")]
     ReadOnly {
-        /// Where.
+        /// The place.
         at: Location,
-        /// The operation asked for.
+        /// The requested operation.
         operation: &'static str,
     },
-    /// The power went off at this operation (simulated); nothing works until it is back.
+    /// The simulated power went off at this operation; everything fails until the next power-on.
     #[error("power is off")]
     PowerOff,
     /// No eraseblock is left.
     #[error("{at}: no eraseblock is left for {operation}")]
     NoSpace {
-        /// Where.
+        /// The place.
         at: Location,
-        /// The operation asked for.
+        /// The requested operation.
         operation: &'static str,
     },
-    /// The operation does not exist on this device.
+    /// The device does not support the operation.
     #[error("{operation} is not supported by this device")]
     Unsupported {
-        /// The operation asked for.
+        /// The requested operation.
         operation: &'static str,
     },
 }
 
 impl MtdError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react to the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Io { .. } | Self::Failed { .. } | Self::PowerOff => ErrorClass::Media,

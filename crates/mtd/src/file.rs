@@ -1,8 +1,8 @@
-//! Plain image files as devices: [`ImageFile`], a dump of a flash device without out-of-band bytes,
-//! and [`LebFile`], a bare `.ubifs` image.
+//! Plain image files as devices: [`ImageFile`], a flash dump without out-of-band bytes, and
+//! [`LebFile`], a bare `.ubifs` image.
 //!
-//! Both are read-only ([`crate::WritableImage`] and [`crate::LebImage`] are not) and never look at
-//! what lies behind the last whole eraseblock of an image.
+//! Both are read-only ([`crate::WritableImage`] and [`crate::LebImage`] are not) and never read
+//! beyond the last whole eraseblock of an image.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
@@ -14,7 +14,7 @@ use eraseblock_base::{Geometry, GeometryError, Leb, Location, MediumKind, Peb};
 use std::fs::File;
 use std::path::Path;
 
-/// The shape of an image file, as far as the file cannot tell.
+/// The parameters of an image file that the file itself does not contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ImageShape {
     /// Byte offset of the first eraseblock in the file.
@@ -25,26 +25,26 @@ pub struct ImageShape {
     pub min_io: u32,
     /// The unit of UBI headers.
     pub subpage: u32,
-    /// Eraseblocks to use at most; `None` for as many as the file has.
+    /// The maximum number of eraseblocks; `None` for all in the file.
     pub peb_count: Option<u32>,
 }
 
-/// Why an image cannot be opened.
+/// An image that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The host failed to open or to measure the file.
+    /// The host failed to open the file or to determine its size.
     #[error("cannot open the image: {0}")]
     Io(#[from] std::io::Error),
-    /// The shape is impossible.
+    /// The geometry is impossible.
     #[error("impossible image geometry: {0}")]
     Geometry(#[from] GeometryError),
-    /// There is not one whole eraseblock.
-    #[error("image has {found} bytes behind offset {start}, expected at least {expected}")]
+    /// The file has not even one whole eraseblock.
+    #[error("image has {found} bytes after offset {start}, expected at least {expected}")]
     TooSmall {
-        /// Where the image starts in the file.
+        /// The start of the image in the file.
         start: u64,
-        /// Bytes from there to the end.
+        /// Bytes from there to the end of the file.
         found: u64,
         /// Bytes in one eraseblock.
         expected: u64,
@@ -61,13 +61,22 @@ pub struct ImageFile<S: ReadAt = File> {
 
 impl ImageFile<File> {
     /// Opens the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, or as [`ImageFile::new`] does.
     pub fn open(path: &Path, shape: &ImageShape) -> Result<Self, OpenError> {
         Self::new(File::open(path)?, shape)
     }
 }
 
 impl<S: ReadAt> ImageFile<S> {
-    /// Makes a device of an open file or of memory.
+    /// Creates a device on an open file or on memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the size of the source is unknown, if the shape is impossible, or if the source has
+    /// no whole eraseblock.
     pub fn new(source: S, shape: &ImageShape) -> Result<Self, OpenError> {
         let found = source.size()?.saturating_sub(shape.start);
         let expected = u64::from(shape.peb_size).max(1);
@@ -82,7 +91,7 @@ impl<S: ReadAt> ImageFile<S> {
         Ok(Self { source, start: shape.start, geometry })
     }
 
-    /// Byte offset of the first eraseblock in the file.
+    /// Returns the byte offset of the first eraseblock in the file.
     pub fn start(&self) -> u64 {
         self.start
     }
@@ -96,7 +105,7 @@ impl<S: ReadAt> ImageFile<S> {
     }
 }
 
-/// The eraseblock and offset of a byte address of a device.
+/// Returns the eraseblock and offset of a byte address of a device.
 pub fn locate(geometry: &Geometry, addr: u64) -> Location {
     let size = u64::from(geometry.peb_size());
     match (u32::try_from(addr / size), u32::try_from(addr % size)) {
@@ -106,6 +115,10 @@ pub fn locate(geometry: &Geometry, addr: u64) -> Location {
 }
 
 /// Checks that a range lies on the device.
+///
+/// # Errors
+///
+/// Fails with [`MtdError::Range`] if it does not.
 pub fn check_range(
     geometry: &Geometry,
     operation: &'static str,
@@ -156,8 +169,8 @@ impl<S: ReadAt> Mtd for ImageFile<S> {
     }
 }
 
-/// A bare `.ubifs` image: LEB after LEB, as `mkfs.ubifs` writes it. LEBs behind the end of the file,
-/// and the missing part of a LEB cut short, read as erased flash.
+/// A bare `.ubifs` image: consecutive LEBs, as `mkfs.ubifs` writes them. LEBs after the end of the
+/// file, and the missing part of a truncated LEB, read as erased flash.
 #[derive(Debug)]
 pub struct LebFile<S: ReadAt = File> {
     source: S,
@@ -165,12 +178,16 @@ pub struct LebFile<S: ReadAt = File> {
     leb_size: u32,
     min_io: u32,
     leb_count: u32,
-    /// A LEB that was being replaced when a writer died, as it is going to be.
+    /// The new content of a LEB whose replacement was interrupted.
     replaced: Option<(Leb, Vec<u8>)>,
 }
 
 impl LebFile<File> {
     /// Opens the file at `path`; parameters as in [`LebFile::new`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, or as [`LebFile::new`] does.
     pub fn open(
         path: &Path,
         leb_size: u32,
@@ -182,15 +199,20 @@ impl LebFile<File> {
 }
 
 impl<S: ReadAt> LebFile<S> {
-    /// Makes a volume of an image with LEBs of `leb_size` bytes. `leb_count` is the size of the
+    /// Creates a volume on an image with LEBs of `leb_size` bytes. `leb_count` is the size of the
     /// volume, usually larger than the image; without it the volume ends with the image.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the source cannot be read, if the sizes are impossible, or if the image has no
+    /// whole LEB.
     pub fn new(
         source: S,
         leb_size: u32,
         min_io: u32,
         leb_count: Option<u32>,
     ) -> Result<Self, OpenError> {
-        // The rules of a LEB are those of an eraseblock.
+        // LEBs follow the same size rules as eraseblocks.
         Geometry::new(MediumKind::Nand, leb_size, 1, min_io, min_io, 0)?;
         let mut size = source.size()?;
         let mut replaced = None;
@@ -264,8 +286,8 @@ impl<S: ReadAt> LebDevice for LebFile<S> {
         Ok(ReadOutcome::CLEAN)
     }
 
-    /// Whether the LEB starts inside the file and is not erased throughout; reads until the first
-    /// byte that is not 0xFF.
+    /// Returns whether the LEB starts inside the file and is not fully erased; reads up to the
+    /// first byte that is not 0xFF.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         self.check(leb, 0, 0)?;
         let mut buf = [0_u8; 4096];

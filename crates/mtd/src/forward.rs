@@ -1,6 +1,6 @@
-//! What a device that stands on another one (`self.inner`) hands down unchanged.
+//! Forwards methods of a wrapping device to the wrapped one (`self.inner`).
 
-/// Inside an `impl Mtd`: the named methods call the same method of `self.inner`.
+/// Implements the named methods inside an `impl Mtd` by calling the same method of `self.inner`.
 #[macro_export]
 macro_rules! forward {
     ($($method:ident),* $(,)?) => { $($crate::forward!(@ $method);)* };

@@ -1,10 +1,11 @@
-//! A bare `.ubifs` image that can be changed, as a volume.
+//! A bare `.ubifs` image as a writable volume.
 //!
 //! # Invariants
-//! 1. Nothing behind the last LEB of the volume is ever changed, but for the record of a replacement
-//!    that is under way, at the very end of the file.
-//! 2. A LEB that is being replaced has its old or its new content, also when the process dies in
-//!    the middle (not when the host does: nothing is flushed to the disk before [`LebDevice::sync`]).
+//! 1. Nothing after the last LEB of the volume is ever changed, except the record of a pending
+//!    replacement at the very end of the file.
+//! 2. A LEB that is being replaced has its old or its new content, even if the process dies during
+//!    the replacement. This does not hold if the host fails: nothing is flushed to the disk before
+//!    [`LebDevice::sync`].
 
 use crate::device::ReadOutcome;
 use crate::error::MtdError;
@@ -19,22 +20,26 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-/// A bare `.ubifs` image opened for reading and writing: LEB `n` lies at `n * leb_size`. LEBs behind
-/// the end of the file and erased ones are not mapped; writing makes the file grow, LEB by LEB, up
-/// to the size of the volume.
+/// A bare `.ubifs` image opened for reading and writing: LEB `n` starts at `n * leb_size`. Erased
+/// LEBs and LEBs after the end of the file are not mapped; writing makes the file grow, LEB by LEB,
+/// up to the size of the volume.
 #[derive(Debug)]
 pub struct LebImage {
     file: File,
     leb_size: u32,
     min_io: u32,
     leb_count: u32,
-    /// Where the file ends. Held for writing while the file changes.
+    /// The end of the file. Write-locked while the file changes.
     end: RwLock<u64>,
 }
 
 impl LebImage {
-    /// Opens the file at `path` as a volume of `leb_count` LEBs of `leb_size` bytes. A replacement
-    /// in the middle of which an earlier process died is finished.
+    /// Opens the file at `path` as a volume of `leb_count` LEBs of `leb_size` bytes, and finishes a
+    /// replacement during which an earlier process died.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, read or written, or if the sizes are impossible.
     pub fn open(
         path: &Path,
         leb_size: u32,
@@ -42,7 +47,7 @@ impl LebImage {
         leb_count: u32,
     ) -> Result<Self, OpenError> {
         let file = File::options().read(true).write(true).open(path)?;
-        // The same shapes are impossible.
+        // LebFile refuses the same impossible sizes.
         drop(LebFile::new(file.try_clone()?, leb_size, min_io, Some(leb_count))?);
         let mut end = file.metadata()?.len();
         if let Some(redo) = redo::find(&file, end, leb_size)? {
@@ -59,7 +64,7 @@ impl LebImage {
         Ok(Self { file, leb_size, min_io, leb_count, end: RwLock::new(end) })
     }
 
-    /// Bytes in the file.
+    /// Returns the size of the file in bytes.
     pub fn stored_bytes(&self) -> u64 {
         *self.end.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +98,7 @@ impl LebImage {
         })
     }
 
-    /// Changes the file, which ends at the given place.
+    /// Changes the file with a closure that gets, and may change, the end of the file.
     fn alter<T>(
         &self,
         at: Location,
@@ -104,7 +109,7 @@ impl LebImage {
         what(&mut end).map_err(|source| MtdError::Io { at, operation, source })
     }
 
-    /// Makes the file reach the end of this LEB, and end where a LEB does.
+    /// Extends the file to the end of this LEB, so that it ends at a LEB boundary.
     fn grow(&self, leb: Leb, end: &mut u64) -> io::Result<()> {
         let size = u64::from(self.leb_size);
         let wanted = (*end).max(self.start_of(leb) + size).next_multiple_of(size);
@@ -117,7 +122,7 @@ impl LebImage {
         Ok(())
     }
 
-    /// Reads; what the file does not have is erased.
+    /// Reads bytes; those beyond the end of the file read as erased.
     fn fetch(&self, end: u64, start: u64, buf: &mut [u8]) -> io::Result<()> {
         let in_file = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
         let (stored, missing) = buf.split_at_mut(in_file.min(buf.len()));
@@ -125,7 +130,7 @@ impl LebImage {
         self.file.read_exact_at(stored, start)
     }
 
-    /// Replaces a LEB, which is in the file, through a record behind everything.
+    /// Replaces a LEB of the file, through a record at the end of the file.
     fn replace(&self, leb: Leb, content: &[u8], end: u64) -> io::Result<()> {
         self.file.write_all_at(&redo::encode(leb, content), end)?;
         self.file.write_all_at(content, self.start_of(leb))?;
@@ -166,7 +171,7 @@ impl LebDevice for LebImage {
         Ok(ReadOutcome::CLEAN)
     }
 
-    /// Whether the LEB starts inside the file and is not erased throughout.
+    /// Returns whether the LEB starts inside the file and is not fully erased.
     fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         let mut buf = [0_u8; 4096];
         let mut offset = 0;
@@ -215,7 +220,7 @@ impl LebDevice for LebImage {
         self.unmap(leb)
     }
 
-    /// Erases the LEB; the last one of the file is cut off.
+    /// Erases the LEB; the last LEB of the file is removed instead.
     fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
         self.check(leb, 0, 0, 1, "unmap")?;
         let start = self.start_of(leb);

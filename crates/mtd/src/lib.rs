@@ -1,5 +1,5 @@
-//! The device seams: [`Mtd`], a flash device addressed by byte and eraseblock, and [`LebDevice`],
-//! the logical eraseblocks that UBIFS stands on; and the devices that are plain image files.
+//! The device interfaces: [`Mtd`], a flash device addressed by byte and eraseblock, and
+//! [`LebDevice`], the logical eraseblocks that UBIFS uses; and devices that are plain image files.
 
 pub mod bbt;
 pub mod counted;

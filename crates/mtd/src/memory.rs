@@ -1,4 +1,4 @@
-//! A device in memory: what tests and experiments use where no chip's rules matter.
+//! A device in memory, for tests and experiments that do not depend on the rules of a chip.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Flash in memory: programming clears bits, erasing sets them. Bad blocks and read outcomes can be
-/// planted. It keeps no other rule of a chip.
+/// Flash in memory: programming clears bits, erasing sets them. Tests can plant bad blocks and read
+/// outcomes. It enforces no other rule of a chip.
 #[derive(Debug)]
 pub struct MemoryMtd {
     geometry: Geometry,
@@ -24,12 +24,12 @@ struct State {
 }
 
 impl MemoryMtd {
-    /// An erased device.
+    /// Creates an erased device.
     pub fn new(geometry: Geometry) -> Self {
         Self::with_bytes(geometry, Vec::new())
     }
 
-    /// A device that starts with `bytes` and is erased behind them.
+    /// Creates a device that starts with `bytes`; the rest is erased.
     pub fn with_bytes(geometry: Geometry, mut bytes: Vec<u8>) -> Self {
         bytes.resize(usize::try_from(geometry.size()).expect("a test device fits in memory"), 0xFF);
         let state = State { bytes, bad: BTreeSet::new(), outcomes: BTreeMap::new() };
@@ -37,6 +37,10 @@ impl MemoryMtd {
     }
 
     /// Overwrites bytes without any rule, as a fault would.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`MtdError::Range`] if the range leaves the device.
     pub fn poke(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         check_range(&self.geometry, "poke", addr, data.len())?;
         let start = index(addr);
@@ -44,12 +48,12 @@ impl MemoryMtd {
         Ok(())
     }
 
-    /// From now on every read that touches the range has this outcome.
+    /// Gives this outcome to every later read that touches the range.
     pub fn plant_outcome(&self, range: Range<u64>, outcome: ReadOutcome) {
         self.write_state().outcomes.insert(range.start, (range.end, outcome));
     }
 
-    /// A copy of all bytes.
+    /// Returns a copy of all bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.read_state().bytes.clone()
     }

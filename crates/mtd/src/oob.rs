@@ -1,9 +1,9 @@
-//! What lies where in the out-of-band bytes of a page: bad-block marker, error correction bytes,
-//! and the bytes that are free for a user (spec: mtd-nand 6, 10.1).
+//! The layout of the out-of-band bytes of a page: bad-block marker, ECC bytes, and free bytes
+//! (spec: mtd-nand 6, 10.1).
 
 use eraseblock_base::{Geometry, MediumKind};
 
-/// In which pages of a block a bad-block marker is looked for.
+/// The pages of a block that may carry a bad-block marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkerPages {
     /// The first page only.
@@ -16,24 +16,25 @@ pub enum MarkerPages {
     Last,
 }
 
-/// Where a block says that it is bad: any value but 0xFF in this byte of any of these pages.
+/// The position of the bad-block marker: a value other than 0xFF in this byte of any of these
+/// pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadMarker {
     /// The byte in the out-of-band area.
     pub offset: u32,
-    /// The pages that carry it.
+    /// The pages that carry the marker.
     pub pages: MarkerPages,
 }
 
 impl BadMarker {
-    /// The usual place for a shape: byte 5 of small pages, byte 0 of large ones, in the first two
-    /// pages.
+    /// Returns the usual position for a geometry: byte 5 of small pages, byte 0 of large ones, in
+    /// the first two pages.
     pub fn usual(geometry: &Geometry) -> Self {
         let offset = if geometry.min_io() <= 512 { 5 } else { 0 };
         Self { offset, pages: MarkerPages::FirstTwo }
     }
 
-    /// The page numbers inside a block of `count` pages, ascending.
+    /// Returns the page numbers inside a block of `count` pages, ascending.
     pub fn page_numbers(self, count: u32) -> Vec<u32> {
         let last = count.saturating_sub(1);
         let mut pages = match self.pages {
@@ -47,19 +48,19 @@ impl BadMarker {
     }
 }
 
-/// Why error correction bytes do not fit.
+/// ECC bytes that do not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{scheme} needs {needed} out-of-band bytes a page, {available} can be used")]
 pub struct LayoutError {
-    /// The scheme asked for.
+    /// The requested scheme.
     pub scheme: &'static str,
     /// Bytes it needs.
     pub needed: u32,
-    /// Bytes there are.
+    /// Bytes available.
     pub available: u32,
 }
 
-/// The places of error correction bytes and free bytes in the out-of-band area.
+/// The positions of ECC bytes and free bytes in the out-of-band area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OobLayout {
     ecc: Vec<u32>,
@@ -67,7 +68,12 @@ pub struct OobLayout {
 }
 
 impl OobLayout {
-    /// The layout of Linux's software Hamming code for pages of `steps` steps, 3 bytes each.
+    /// Returns the layout of Linux's software Hamming code for pages of `steps` steps, 3 bytes
+    /// each.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ECC bytes do not fit into `oob_size` bytes.
     pub fn hamming(oob_size: u32, steps: u32) -> Result<Self, LayoutError> {
         let total = steps * 3;
         let fail = |available| LayoutError { scheme: "Hamming", needed: total, available };
@@ -90,7 +96,11 @@ impl OobLayout {
         Ok(Self { ecc, free })
     }
 
-    /// The layout of Linux's software BCH code: the last `total` bytes.
+    /// Returns the layout of Linux's software BCH code: the last `total` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ECC bytes do not fit into `oob_size` bytes.
     pub fn at_end(oob_size: u32, total: u32) -> Result<Self, LayoutError> {
         let available = oob_size.saturating_sub(2);
         if oob_size < 64 || total > available {
@@ -100,23 +110,23 @@ impl OobLayout {
         Ok(Self { ecc: (start..oob_size).collect(), free: (2..start).collect() })
     }
 
-    /// Where the error correction bytes are, in the order of the steps.
+    /// Returns the positions of the ECC bytes, in the order of the steps.
     pub fn ecc_positions(&self) -> &[u32] {
         &self.ecc
     }
 
-    /// The bytes free for a user, ascending.
+    /// Returns the positions of the free bytes, ascending.
     pub fn free_positions(&self) -> &[u32] {
         &self.free
     }
 
-    /// How many bytes are free for a user (`oobavail`).
+    /// Returns the number of free bytes (`oobavail`).
     pub fn available(&self) -> usize {
         self.free.len()
     }
 }
 
-/// Whether a medium has out-of-band bytes at all.
+/// Returns whether a medium has out-of-band bytes.
 pub fn has_oob(geometry: &Geometry) -> bool {
     geometry.kind() == MediumKind::Nand && geometry.oob_size() > 0
 }

@@ -8,21 +8,22 @@ use eraseblock_base::{Geometry, GeometryError, Location, Peb};
 pub use parse::{DeviceParts, PartSize, PartSpec, PartitionError, parse};
 use std::sync::Arc;
 
-/// A partition with its place decided for one device.
+/// A partition with its position on one device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// Its name.
     pub name: String,
-    /// Where it starts, in bytes.
+    /// The offset of its first byte.
     pub offset: u64,
-    /// Its length in bytes; 0 when its explicit offset lies behind the device.
+    /// Its length in bytes; 0 if its explicit offset is beyond the end of the device.
     pub size: u64,
-    /// It must not be written: asked for, or it does not start and end with an eraseblock.
+    /// Whether it is read-only: on request, or because it does not start and end at eraseblock
+    /// boundaries.
     pub read_only: bool,
 }
 
-/// Places the partitions of a `mtdparts` spec on a device of `size` bytes with eraseblocks of
-/// `peb_size` bytes (spec: mtd-nand 2.1, 2.2 rules 4, 6).
+/// Computes the positions of the partitions of a `mtdparts` spec on a device of `size` bytes with
+/// eraseblocks of `peb_size` bytes (spec: mtd-nand 2.1, 2.2 rules 4, 6).
 pub fn place(parts: &[PartSpec], size: u64, peb_size: u32) -> Vec<Placed> {
     let mut end = 0_u64;
     let mut placed = Vec::new();
@@ -55,8 +56,11 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Opens a placed partition. A part of an eraseblock at its end is left out, and one that
-    /// does not start with an eraseblock is refused.
+    /// Opens a partition. A partial eraseblock at its end is left out.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the partition does not start at an eraseblock boundary.
     pub fn new(inner: Arc<dyn Mtd>, place: &Placed) -> Result<Self, GeometryError> {
         let parent = *inner.geometry();
         let unit = u64::from(parent.peb_size());
@@ -80,7 +84,7 @@ impl Partition {
         Ok(Self { inner, geometry, offset: place.offset, read_only: place.read_only })
     }
 
-    /// The address on the device below.
+    /// Returns the address on the underlying device.
     fn address(&self, addr: u64, len: usize, operation: &'static str) -> Result<u64, MtdError> {
         let len = len as u64;
         if addr.checked_add(len).is_some_and(|end| end <= self.geometry.size()) {
@@ -97,7 +101,7 @@ impl Partition {
         self.address(addr, len, operation)
     }
 
-    /// The eraseblock on the device below.
+    /// Returns the eraseblock on the underlying device.
     fn block(&self, peb: Peb, operation: &'static str) -> Result<Peb, MtdError> {
         let start = self.address(self.geometry.address_of(peb), 1, operation)?;
         let number = start / u64::from(self.geometry.peb_size());

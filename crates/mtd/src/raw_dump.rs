@@ -1,12 +1,11 @@
-//! A raw dump of a NAND, in which the out-of-band bytes of each page follow the page: read without
-//! them.
+//! A raw NAND dump, in which the out-of-band bytes of each page follow the page: read without them.
 
 use crate::ReadAt;
 use std::io;
 use std::sync::Arc;
 
-/// The pages of a raw dump, one behind the other. What error correction would repair is delivered as
-/// it is.
+/// The pages of a raw dump, consecutively. Bit errors that ECC would correct are delivered
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct RawDump {
     inner: Arc<dyn ReadAt>,
@@ -15,7 +14,7 @@ pub struct RawDump {
 }
 
 impl RawDump {
-    /// Bytes of a page and of its out-of-band area, as chips usually have them.
+    /// Usual sizes of a page and of its out-of-band area, in bytes.
     pub const USUAL: [(u32, u32); 9] = [
         (512, 16),
         (2048, 64),
@@ -28,27 +27,35 @@ impl RawDump {
         (8192, 640),
     ];
 
-    /// Pages of `page` bytes with `oob` bytes behind each; `None` if the dump does not consist of
-    /// such, or of none.
+    /// Opens a dump of pages of `page` bytes, each followed by `oob` bytes; returns `None` if the
+    /// dump is empty or not a multiple of these.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the dump cannot be read.
     pub fn new(inner: Arc<dyn ReadAt>, page: u32, oob: u32) -> io::Result<Option<Self>> {
         let (size, raw) = (inner.size()?, u64::from(page) + u64::from(oob));
         let fits = page > 0 && size > 0 && size.is_multiple_of(raw);
         Ok(fits.then_some(Self { inner, page, oob }))
     }
 
-    /// Whether the dump may consist of pages of one of the usual sizes.
+    /// Returns whether the dump may consist of pages of one of the usual sizes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the dump cannot be read.
     pub fn could_be(image: &dyn ReadAt) -> io::Result<bool> {
         let size = image.size()?;
         let raw = |(page, oob): &(u32, u32)| u64::from(*page) + u64::from(*oob);
         Ok(size > 0 && Self::USUAL.iter().any(|shape| size.is_multiple_of(raw(shape))))
     }
 
-    /// Bytes of a page.
+    /// Returns the page size in bytes.
     pub fn page(&self) -> u32 {
         self.page
     }
 
-    /// Bytes behind each page.
+    /// Returns the number of out-of-band bytes after each page.
     pub fn oob(&self) -> u32 {
         self.oob
     }
@@ -66,11 +73,11 @@ impl ReadAt for RawDump {
         while !rest.is_empty() {
             let (number, inside) = (position / page, position % page);
             let room = usize::try_from(page - inside).map_err(io::Error::other)?;
-            let (part, behind) = rest.split_at_mut(room.min(rest.len()));
+            let (part, after) = rest.split_at_mut(room.min(rest.len()));
             let at = number.checked_mul(page + oob).and_then(|start| start.checked_add(inside));
             self.inner.read_exact_at(part, at.ok_or(io::ErrorKind::UnexpectedEof)?)?;
             position += part.len() as u64;
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

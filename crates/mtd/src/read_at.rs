@@ -6,17 +6,26 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// A fixed-size run of bytes that many readers read at once.
+/// A fixed-size sequence of bytes that supports concurrent reads.
 pub trait ReadAt: Send + Sync + Debug {
-    /// How many bytes there are.
+    /// Returns the size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host cannot determine it.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills `buf` from `offset`; leaving the end is [`io::ErrorKind::UnexpectedEof`].
+    /// Fills `buf` with the bytes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`io::ErrorKind::UnexpectedEof`] if the range ends after the last byte, or with
+    /// the error of the host.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
 impl ReadAt for File {
-    /// The length of the file; for a block device its size.
+    /// Returns the length of the file, or the size of the block device.
     fn size(&self) -> io::Result<u64> {
         let metadata = self.metadata()?;
         if metadata.is_file() {

@@ -1,5 +1,5 @@
-//! The replacement of a LEB of an image file that is under way: a record behind the last LEB of the
-//! file, from which it is finished when the process died in the middle of it.
+//! A pending replacement of a LEB in an image file: a record after the last LEB of the file. If a
+//! process dies during the replacement, the next one finishes it from this record.
 //!
 //! The record is a head (magic, LEB number, LEB size, CRC-32 of these), the new bytes of the whole
 //! LEB, and their CRC-32; numbers are little-endian. It starts at a multiple of the LEB size.
@@ -12,19 +12,20 @@ use std::io;
 const MAGIC: &[u8; 12] = b"EBLEBCHANGE1";
 /// Bytes before the content.
 const HEAD: usize = 24;
-/// Bytes behind it.
+/// Bytes after the content.
 const TAIL: usize = 4;
 
-/// A replacement that was being made.
+/// A pending replacement.
 #[derive(Debug)]
 pub(crate) struct Redo {
-    /// Where the record starts: the end of the LEBs.
+    /// The start of the record, which is the end of the LEBs.
     pub(crate) end: u64,
-    /// The LEB and its new content, if the record is whole; otherwise nothing was replaced yet.
+    /// The LEB and its new content if the record is complete; otherwise nothing has been replaced
+    /// yet.
     pub(crate) change: Option<(Leb, Vec<u8>)>,
 }
 
-/// The record of this change.
+/// Returns the record of a replacement.
 pub(crate) fn encode(leb: Leb, content: &[u8]) -> Vec<u8> {
     let len = u32::try_from(content.len()).expect("a LEB has a 32-bit size");
     let mut record = Vec::with_capacity(HEAD + content.len() + 4);

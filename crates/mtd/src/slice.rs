@@ -1,4 +1,4 @@
-//! A stretch of something larger, as if it were all there is.
+//! A part of a larger source as a source of its own.
 
 use crate::ReadAt;
 use std::io;
@@ -13,7 +13,11 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Takes `len` bytes from `start` on, or as many as there are.
+    /// Takes `len` bytes from `start`, or fewer if the source ends before.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the size of the source is unknown.
     pub fn new(inner: Arc<dyn ReadAt>, start: u64, len: u64) -> io::Result<Self> {
         let len = inner.size()?.saturating_sub(start).min(len);
         Ok(Self { inner, start, len })

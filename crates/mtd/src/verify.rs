@@ -1,4 +1,4 @@
-//! Reading back what was programmed (spec: mtd-nand 5, last paragraph).
+//! Verifies programs by reading back (spec: mtd-nand 5, last paragraph).
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
@@ -6,10 +6,10 @@ use crate::forward;
 use eraseblock_base::Location;
 use std::sync::Arc;
 
-/// A device that reads every program back, sub-pages and out-of-band bytes included, and fails it
-/// when the bytes differ or cannot be corrected. Corrected bits are no failure. Out-of-band bytes of
-/// 0xFF were not written (see [`Mtd::program_with_oob`]) and may hold anything; those that belong to
-/// error correction are left 0xFF by the caller.
+/// A device that reads back every program, including sub-pages and out-of-band bytes, and fails it
+/// if the bytes differ or cannot be corrected. Corrected bits are not a failure. Out-of-band bytes
+/// of 0xFF were not written (see [`Mtd::program_with_oob`]) and may have any value; callers leave
+/// those of the ECC as 0xFF.
 #[derive(Debug)]
 pub struct VerifyMtd {
     inner: Arc<dyn Mtd>,
@@ -28,18 +28,18 @@ impl VerifyMtd {
     }
 }
 
-/// Where data does not read as it was written.
+/// Returns the first position at which data differs from what was written.
 fn difference(read: &[u8], written: &[u8]) -> Option<usize> {
     read.iter().zip(written).position(|(read, written)| read != written)
 }
 
-/// Where out-of-band bytes do not read as they were written.
+/// Returns the first position at which out-of-band bytes differ from what was written.
 fn oob_difference(read: &[u8], written: &[u8]) -> Option<usize> {
     let differs = |(read, written): (&u8, &u8)| *written != 0xFF && read != written;
     read.iter().zip(written).position(differs)
 }
 
-/// Fails a program at `addr` whose bytes cannot be trusted or differ at `wrong`.
+/// Fails a program at `addr` whose bytes are uncorrectable or differ at `wrong`.
 fn judge(addr: u64, outcome: ReadOutcome, wrong: Option<usize>) -> Result<(), MtdError> {
     if !outcome.uncorrectable && wrong.is_none() {
         return Ok(());
@@ -60,7 +60,7 @@ impl Mtd for VerifyMtd {
         self.inner.program_oob(addr, offset, data)?;
         let mut back = vec![0; data.len()];
         let outcome = self.inner.read_oob(addr, offset, &mut back)?;
-        // Out-of-band bytes have no addresses: the place is that of their page.
+        // Out-of-band bytes have no addresses: report the address of their page.
         judge(addr, outcome, oob_difference(&back, data).map(|_| 0))
     }
 

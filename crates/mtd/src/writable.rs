@@ -1,10 +1,11 @@
-//! An image file that can be changed, as a flash device: programming clears bits, erasing sets them.
+//! An image file as a writable flash device: programming clears bits, erasing sets them.
 //!
 //! # Invariants
 //! 1. Nothing outside the eraseblocks of the device is ever changed.
-//! 2. A program operation never turns a 0 bit into a 1: the file stays what a chip could hold.
-//! 3. Opened [undoable](WritableImage::open_undoable) and dropped before [`WritableImage::keep`], the
-//!    file has its old bytes and length.
+//! 2. A program operation never turns a 0 bit into a 1, so the file always has a state that a chip
+//!    could have.
+//! 3. If it was opened [undoable](WritableImage::open_undoable) and is dropped before
+//!    [`WritableImage::keep`], the file gets its old bytes and length back.
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
@@ -22,30 +23,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct WritableImage {
     image: ImageFile<File>,
     file: File,
-    /// Length of the file before it was opened.
+    /// The length of the file before it was opened.
     old_len: u64,
-    /// Programming reads, combines and writes: one at a time.
+    /// Programming reads, combines and writes, so only one program runs at a time.
     writing: Mutex<Option<Undo>>,
 }
 
-/// What the file held before it was changed.
+/// The content of the file before the changes.
 #[derive(Debug)]
 struct Undo {
     log: File,
-    /// Blocks in the log, in the order of their first change; the log holds each in whole.
+    /// Blocks in the log, in the order of their first change; the log holds each block completely.
     saved: BTreeMap<Peb, u64>,
 }
 
 impl WritableImage {
-    /// Opens the file at `path`. If [`ImageShape::peb_count`] is more than the file has, erased
-    /// blocks are added at its end: an image is usually smaller than the flash it is made for. A
-    /// partial last block is then filled up.
+    /// Opens the file at `path`. If [`ImageShape::peb_count`] exceeds the blocks in the file,
+    /// erased blocks are added, because an image is usually smaller than its flash. This also fills
+    /// up a partial last block.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened or extended, or if the shape is impossible.
     pub fn open(path: &Path, shape: &ImageShape) -> Result<Self, OpenError> {
         Self::open_with(path, shape, None)
     }
 
-    /// The same, but all changes are undone when the image is dropped, unless they are
-    /// [kept](Self::keep). What is overwritten is saved in `log`, an empty file.
+    /// Opens the file so that all changes are undone when the image is dropped, unless they are
+    /// [kept](Self::keep). `log`, an empty file, stores overwritten blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`WritableImage::open`].
     pub fn open_undoable(path: &Path, shape: &ImageShape, log: File) -> Result<Self, OpenError> {
         Self::open_with(path, shape, Some(Undo { log, saved: BTreeMap::new() }))
     }
@@ -70,12 +79,16 @@ impl WritableImage {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps all changes so far and those to come.
+    /// Keeps all changes, past and future.
     pub fn keep(&self) {
         self.undo_log().take();
     }
 
-    /// Takes all changes back that are not [kept](Self::keep).
+    /// Undoes all changes that are not [kept](Self::keep).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host cannot restore the file.
     pub fn undo(&self) -> io::Result<()> {
         let Some(undo) = self.undo_log().take() else { return Ok(()) };
         let mut bytes = vec![0; self.geometry().peb_size() as usize];
@@ -84,7 +97,7 @@ impl WritableImage {
             let addr = self.image.start() + self.geometry().address_of(*peb);
             self.file.write_all_at(&bytes, addr)?;
         }
-        // Blocks that were added, and those that filled up a partial one.
+        // Removes added blocks, and those that filled up a partial one.
         self.file.set_len(self.old_len)
     }
 
@@ -103,13 +116,17 @@ impl WritableImage {
         Ok(())
     }
 
-    /// Cuts blocks off the end of the file that were not there when it was opened and of which
-    /// `is_unused` says that nothing is in them.
+    /// Removes trailing blocks of the file that were added after it was opened and that `is_unused`
+    /// accepts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host cannot read or truncate the file.
     pub fn cut(&self, is_unused: impl Fn(&[u8]) -> bool) -> io::Result<()> {
         let _alone = self.undo_log();
         let (start, size) = (self.image.start(), u64::from(self.geometry().peb_size()));
         let mut end = start + self.geometry().size();
-        // Undone changes took the blocks along, and data after the flash is none of ours.
+        // Undo removes added blocks itself, and data after the flash must stay.
         if self.file.metadata()?.len() != end {
             return Ok(());
         }
@@ -136,12 +153,12 @@ impl WritableImage {
 
 impl Drop for WritableImage {
     fn drop(&mut self) {
-        // An owner who wants to know calls `undo` itself.
+        // Drop cannot report an error; callers that need it call `undo` themselves.
         let _ = self.undo();
     }
 }
 
-/// Makes the file `size` bytes long at least, the new ones 0xFF.
+/// Extends the file to at least `size` bytes; new bytes are 0xFF.
 fn extend(file: &File, size: u64) -> io::Result<()> {
     let erased = vec![0xFF; 1 << 16];
     let mut end = file.metadata()?.len();
@@ -256,7 +273,7 @@ mod tests {
         let change = |image: &WritableImage| {
             image.program(8, &[0; 8]).unwrap();
             image.erase(Peb::new(0)).unwrap();
-            // Over the border of two blocks, into the partial one, and after the old end.
+            // Across the boundary of two blocks, into the partial one, and after the old end.
             image.program(120, &[0; 80]).unwrap();
             image.program(320, &[1; 8]).unwrap();
         };

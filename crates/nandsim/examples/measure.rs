@@ -1,4 +1,5 @@
-//! How fast the simulated chip is: `cargo run --release -p eraseblock-nandsim --example measure`.
+//! Measures the speed of the simulated chip: `cargo run --release -p eraseblock-nandsim --example
+//! measure`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use eraseblock_base::{Geometry, MediumKind, Peb};
@@ -13,7 +14,7 @@ fn chip(peb_size: u32, count: u32, page: u32, oob: u32) -> Chip {
     Chip::new(ChipConfig::of_geometry(geometry).unwrap())
 }
 
-/// Runs `work` `count` times; returns nanoseconds each.
+/// Runs `work` `count` times; returns the nanoseconds of each run.
 fn time(count: u32, mut work: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..count).for_each(|_| work());

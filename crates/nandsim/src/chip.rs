@@ -50,28 +50,32 @@ struct Inner {
     recording: Option<Vec<Recorded>>,
 }
 
-/// How erases are spread over the blocks of a chip that are not bad.
+/// The distribution of erases over the blocks of a chip that are not bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct WearReport {
     /// Blocks counted.
     pub blocks: u32,
     /// Blocks marked bad, not counted.
     pub bad_blocks: u32,
-    /// Erases of the block with the fewest.
+    /// The smallest number of erases of a block.
     pub min_erases: u32,
-    /// Erases of the block with the most.
+    /// The largest number of erases of a block.
     pub max_erases: u32,
-    /// Erases of all blocks.
+    /// The sum over all blocks.
     pub total_erases: u64,
 }
 
 impl Chip {
-    /// A new chip in memory, erased, powered on.
+    /// Creates a new chip in memory, erased and powered on.
     pub fn new(config: ChipConfig) -> Self {
         Self::with_state(State::new(Arc::new(config)), &Counters::default())
     }
 
-    /// A new chip in a new sparse file; an existing file is replaced.
+    /// Creates a new chip in a new sparse file; replaces an existing file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written or another process has it open.
     pub fn create(path: &Path, config: ChipConfig) -> Result<Self, ChipFileError> {
         let mut state = State::new(Arc::new(config));
         let file = ChipFile::create(path, &state.config)?;
@@ -81,22 +85,34 @@ impl Chip {
         Ok(chip)
     }
 
-    /// The chip in a file, powered on, without a fault plan but for an armed cut and retention.
-    /// Everything that happens to it from now on is in the file at once.
+    /// Opens the chip in a file, powered on, without a fault plan except an armed cut and
+    /// retention. Every change is written to the file at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, is in use, is not a chip file or is damaged.
     pub fn open(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, true)?;
         Self::from_file(file, config)
     }
 
-    /// The chip in a file that is only read: programs and erases are refused
-    /// ([`MtdError::ReadOnly`]). What reading changes, counts of reads and cells that decay, is
-    /// forgotten when the chip is closed. Others may have it open.
+    /// Opens the chip in a file for reading only: programs and erases are refused
+    /// ([`MtdError::ReadOnly`]). The effects of reads, such as counts and decaying cells, are lost
+    /// when the chip is closed. Other processes may have the file open.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, is not a chip file or is damaged.
     pub fn open_read_only(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, false)?;
         Self::from_file(file, config)
     }
 
-    /// A copy in memory of the chip in a file, which is only read.
+    /// Returns a copy in memory of the chip in a file, which is only read.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Chip::open_read_only`] does, or if the cells cannot be read.
     pub fn load(path: &Path) -> Result<Self, ChipFileError> {
         let (file, config) = ChipFile::open(path, false)?;
         let chip = Self::from_file(file, config)?;
@@ -125,7 +141,7 @@ impl Chip {
         }
     }
 
-    // A poisoned lock means a panic elsewhere in this process; the flash itself is still one of
+    // A poisoned lock means a panic elsewhere in this process; the flash itself still has one of
     // the states that a power cut leaves.
     fn shared(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
@@ -135,17 +151,17 @@ impl Chip {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the chip is.
+    /// Returns the configuration of the chip.
     pub fn config(&self) -> &ChipConfig {
         &self.config
     }
 
-    /// Operations, bytes and virtual time so far.
+    /// Returns the operations, bytes and virtual time so far.
     pub fn counters(&self) -> Counters {
         self.tally.get()
     }
 
-    /// How often a block has been erased.
+    /// Returns how often a block has been erased.
     pub fn erase_count(&self, peb: Peb) -> u32 {
         if peb.get() < self.config.geometry.peb_count() {
             self.shared().state.store.get(peb).erases
@@ -154,7 +170,7 @@ impl Chip {
         }
     }
 
-    /// How erases are spread.
+    /// Returns the distribution of erases.
     pub fn wear_report(&self) -> WearReport {
         let inner = self.shared();
         let mut report = WearReport {
@@ -179,18 +195,22 @@ impl Chip {
         report
     }
 
-    /// Rules broken where the policy is to report.
+    /// Returns the broken rules whose policy is to report.
     pub fn violations(&self) -> Findings {
         (*self.shared().state.violations).clone()
     }
 
-    /// Replaces the fault plan; its counts of good operations start anew.
+    /// Replaces the fault plan; its counts of good operations restart.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.exclusive().state.set_plan(plan);
     }
 
-    /// Makes the power go off at an event to come, also for those who open the chip's file later;
-    /// `None` takes that back. Replaces the fault plan but for retention.
+    /// Arms a power cut at a future event, also for later users of the chip's file; `None` disarms
+    /// it. Replaces the fault plan except retention.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chip's file cannot be written.
     pub fn arm_cut(&self, cut: Option<ArmedCut>) -> Result<(), MtdError> {
         self.check_writable("arming a power cut")?;
         let seed = cut.map_or(0, |cut| cut.seed);
@@ -199,8 +219,12 @@ impl Chip {
         self.save_whole()
     }
 
-    /// Makes bits leak, also for those who open the chip's file later; `None` makes the cells hold
-    /// for ever. The rest of the fault plan stays.
+    /// Makes bits leak, also for later users of the chip's file; `None` ends the leakage. The rest
+    /// of the fault plan stays.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chip's file cannot be written.
     pub fn set_retention(&self, retention: Option<Retention>) -> Result<(), MtdError> {
         self.check_writable("a change of retention")?;
         let mut inner = self.exclusive();
@@ -210,12 +234,16 @@ impl Chip {
         self.save_whole()
     }
 
-    /// How fast bits leak, if they do.
+    /// Returns the leakage rate, if bits leak.
     pub fn retention(&self) -> Option<Retention> {
         self.shared().state.plan.retention
     }
 
-    /// Lets as much time pass as `events` events take, without any.
+    /// Simulates the time of `events` events, without performing any.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chip's file cannot be written.
     pub fn pass_time(&self, events: u64) -> Result<(), MtdError> {
         self.check_writable("passing of time")?;
         let mut inner = self.exclusive();
@@ -236,44 +264,46 @@ impl Chip {
         })
     }
 
-    /// The armed cut that has not come yet.
+    /// Returns the armed cut if it has not happened yet.
     pub fn armed_cut(&self) -> Option<ArmedCut> {
         self.shared().state.waiting_cut()
     }
 
-    /// The number the next event will have.
+    /// Returns the number of the next event.
     pub fn next_event(&self) -> u64 {
         self.shared().state.events
     }
 
-    /// Whether the chip answers.
+    /// Returns whether the power is on.
     pub fn is_powered(&self) -> bool {
         self.shared().state.powered
     }
 
-    /// Cuts the power between two events: everything returns [`MtdError::PowerOff`] from now on.
+    /// Cuts the power between two events: every operation returns [`MtdError::PowerOff`] from now
+    /// on.
     pub fn power_off(&self) {
         self.exclusive().state.powered = false;
     }
 
-    /// Switches the power on (again). What an interrupted operation left is there.
+    /// Switches the power on (again). The effects of an interrupted operation remain.
     pub fn power_on(&self) {
         self.exclusive().state.power_on();
     }
 
-    /// Starts to keep every event together with the chip before it, or stops and forgets.
+    /// Starts to record every event together with the chip before it, or stops and discards the
+    /// recording.
     pub fn set_recording(&self, on: bool) {
         self.exclusive().recording = on.then(Vec::new);
     }
 
-    /// The events kept since recording started or since the last call.
+    /// Returns the events recorded since recording started or since the last call.
     pub fn take_recording(&self) -> Vec<Recorded> {
         let mut inner = self.exclusive();
         inner.recording.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The chip as it is now. A chip in memory shares its blocks, in constant time; a chip in a
-    /// file is read whole, and what cannot be read reads as erased.
+    /// Returns the current state of the chip. A chip in memory shares its blocks, in constant time;
+    /// a chip in a file is read completely, and unreadable parts count as erased.
     pub fn snapshot(&self) -> Snapshot {
         self.try_snapshot().unwrap_or_else(|_| Snapshot {
             state: State { file: None, ..State::new(self.config.clone()) },
@@ -281,7 +311,11 @@ impl Chip {
         })
     }
 
-    /// [`Self::snapshot`], but a file that cannot be read is an error.
+    /// Returns [`Self::snapshot`], or an error if a file cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the cells cannot be read from the chip's file.
     pub fn try_snapshot(&self) -> Result<Snapshot, MtdError> {
         let inner = self.shared();
         let counters = self.tally.get();
@@ -291,8 +325,12 @@ impl Chip {
         Ok(Snapshot { state: in_memory(&inner.state)?, counters })
     }
 
-    /// Goes back to a snapshot of this chip. Errors ([`MtdError::Unsupported`]) for a chip in a
-    /// file or a snapshot of a chip of another shape.
+    /// Restores a snapshot of this chip.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`MtdError::Unsupported`] for a chip in a file, or for a snapshot of a chip with
+    /// another geometry.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<(), MtdError> {
         let mut inner = self.exclusive();
         if inner.state.file.is_some() || *snapshot.config() != *self.config {
@@ -303,7 +341,11 @@ impl Chip {
         Ok(())
     }
 
-    /// Does once more what an event did.
+    /// Repeats an event.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the operation itself does.
     pub fn repeat(&self, event: &EventKind) -> Result<(), MtdError> {
         match event {
             EventKind::Erase { peb } => self.erase_peb(*peb),
@@ -387,7 +429,7 @@ impl Inner {
         Some(Snapshot { state, counters: tally.get() })
     }
 
-    /// Keeps the event that has just happened, if one has.
+    /// Records the latest event, if one has happened.
     fn record(&mut self, before: Option<Snapshot>, kind: impl FnOnce() -> EventKind) {
         let (Some(before), Some(recording)) = (before, self.recording.as_mut()) else { return };
         let number = before.state.events;
@@ -397,7 +439,7 @@ impl Inner {
     }
 }
 
-/// A copy of a state with its cells in memory.
+/// Returns a copy of a state with its cells in memory.
 fn in_memory(state: &State) -> Result<State, MtdError> {
     let mut copy = State { file: None, ..state.clone() };
     let stride = state.config.stride();

@@ -1,24 +1,24 @@
-//! What a simulated chip is: shape, error correction, datasheet times, limits and rules.
+//! The configuration of a simulated chip: geometry, ECC, datasheet times, limits and rules.
 
 use crate::parts::Part;
 use eraseblock_base::{Geometry, GeometryError, MediumKind};
 use eraseblock_mtd::oob::BadMarker;
 
-/// What to do when a client breaks a rule of the chip (spec: mtd-nand 16.8).
+/// The reaction to a client that breaks a rule of the chip (spec: mtd-nand 16.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// Let it pass, as hardware would.
+    /// Allow it, as hardware would.
     Off,
-    /// Let it pass and note it in [`crate::Chip::violations`].
+    /// Allow it and record it in [`crate::Chip::violations`].
     Report,
-    /// Refuse it with [`eraseblock_mtd::MtdError::Rule`]; nothing happens to the chip.
+    /// Refuse it with [`eraseblock_mtd::MtdError::Rule`]; the chip does not change.
     Refuse,
 }
 
 /// One policy per rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Programming sub-pages, or clearing NOR bits that are already clear to 1, without an erase.
+    /// Programming sub-pages again, or setting NOR bits from 0 to 1, without an erase.
     pub overwrite: Policy,
     /// More programs of one page than the part allows (NOP).
     pub partial_programs: Policy,
@@ -33,7 +33,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Everything refused except reading interrupted pages, which recovery must do.
+    /// Refuses everything except reading interrupted pages, which recovery must do.
     pub const STRICT: Self = Self {
         overwrite: Policy::Refuse,
         partial_programs: Policy::Refuse,
@@ -43,7 +43,7 @@ impl Rules {
         interrupted_read: Policy::Off,
     };
 
-    /// Everything passes in silence, as on hardware.
+    /// Allows everything silently, as hardware does.
     pub const OFF: Self = Self {
         overwrite: Policy::Off,
         partial_programs: Policy::Off,
@@ -67,18 +67,18 @@ pub struct Timing {
     pub bus_ns: u32,
 }
 
-/// Who corrects bit errors.
+/// Where bit errors are corrected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Correction {
-    /// Nobody: reads deliver the cells as they are, for software ECC above, and for NOR.
+    /// Not in the chip: reads deliver the raw cells, for software ECC, and for NOR.
     Raw,
-    /// The chip itself, ideally: a codeword with at most the part's number of wrong bits is
-    /// corrected, with more it is reported uncorrectable and delivered as it is.
+    /// In the chip, ideally: a codeword with at most the part's number of wrong bits is corrected;
+    /// with more it is reported uncorrectable and delivered uncorrected.
     Ideal,
 }
 
-/// Everything that makes a simulated chip what it is. Made from a part or a geometry, then
-/// adjusted with the `with_` functions.
+/// The complete configuration of a simulated chip. Created from a part or a geometry, then adjusted
+/// with the `with_` functions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChipConfig {
     pub(crate) geometry: Geometry,
@@ -95,7 +95,7 @@ pub struct ChipConfig {
 }
 
 impl ChipConfig {
-    /// A chip of the part's shape, needs, limits and times; NAND corrects ideally.
+    /// Returns the configuration of a part: geometry, ECC, limits and times; NAND corrects ideally.
     pub fn of_part(part: &Part) -> Self {
         let geometry = part.geometry();
         Self {
@@ -118,9 +118,12 @@ impl ChipConfig {
         }
     }
 
-    /// A chip of a free shape with the limits and times typical for it (spec: mtd-nand 12.1).
+    /// Returns the configuration of a chip with this geometry and typical limits and times (spec:
+    /// mtd-nand 12.1).
     ///
-    /// Refuses NAND with more than 64 sub-pages a page.
+    /// # Errors
+    ///
+    /// Fails for NAND with more than 64 sub-pages per page.
     pub fn of_geometry(geometry: Geometry) -> Result<Self, GeometryError> {
         let nand = geometry.kind() == MediumKind::Nand;
         let small = geometry.min_io() <= 512;
@@ -152,8 +155,12 @@ impl ChipConfig {
         })
     }
 
-    /// The program buffer of a NOR, in bytes: a power of two that divides the eraseblock. NAND has
-    /// none but its page.
+    /// Sets the program buffer of a NOR in bytes: a power of two that divides the eraseblock. NAND
+    /// has no buffer other than its page.
+    ///
+    /// # Errors
+    ///
+    /// Fails for any other size.
     pub fn with_buffer(mut self, bytes: u32) -> Result<Self, GeometryError> {
         self.geometry = self.geometry.with_write_buffer(bytes)?;
         if self.is_nand() && bytes != self.page {
@@ -164,14 +171,14 @@ impl ChipConfig {
         Ok(self)
     }
 
-    /// Leaves correction to software above: reads deliver the cells as they are.
+    /// Turns off correction: reads deliver the raw cells, for software ECC.
     #[must_use]
     pub fn with_raw_reads(mut self) -> Self {
         self.correction = Correction::Raw;
         self
     }
 
-    /// Bits the chip corrects in a codeword. No effect on NOR.
+    /// Sets the number of bits that the chip corrects in a codeword. No effect on NOR.
     #[must_use]
     pub fn with_ecc_bits(mut self, bits: u16) -> Self {
         if self.geometry.kind() == MediumKind::Nand {
@@ -180,67 +187,69 @@ impl ChipConfig {
         self
     }
 
-    /// Which rules are enforced.
+    /// Sets the enforced rules.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Program/erase cycles a block endures, for wear-out faults.
+    /// Sets the program/erase cycles that a block endures, for wear-out faults.
     #[must_use]
     pub fn with_endurance(mut self, cycles: u32) -> Self {
         self.endurance = cycles.max(1);
         self
     }
 
-    /// Programs of a page between erases; 0 lifts the limit.
+    /// Sets the number of programs of a page between erases; 0 removes the limit.
     #[must_use]
     pub fn with_partial_programs(mut self, limit: u8) -> Self {
         self.partial_programs = limit;
         self
     }
 
-    /// Whether pages must be programmed in ascending order.
+    /// Sets whether pages must be programmed in ascending order.
     #[must_use]
     pub fn with_page_order(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
         self
     }
 
-    /// Where blocks are marked bad.
+    /// Sets the position of bad-block markers.
     #[must_use]
     pub fn with_marker(mut self, marker: BadMarker) -> Self {
         self.marker = marker;
         self
     }
 
-    /// The shape.
+    /// Returns the geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The part's name, when the chip was made from one.
+    /// Returns the part's name if the configuration was created from a part.
     pub fn part(&self) -> Option<&'static str> {
         self.part
     }
 
-    /// Bytes programmed by one event: the page of a NAND, the program buffer of a NOR.
+    /// Returns the number of bytes programmed by one event: the page of a NAND, the program buffer
+    /// of a NOR.
     pub fn page(&self) -> u32 {
         self.page
     }
 
-    /// Bits correctable in a codeword of [`Self::ecc_step`] bytes (0 on NOR).
+    /// Returns the number of bits correctable in a codeword of [`Self::ecc_step`] bytes (0 on NOR).
     pub fn ecc_bits(&self) -> u16 {
         self.ecc_bits
     }
 
-    /// Bytes in a codeword: 512, less on smaller pages, more where a page would have over 64.
+    /// Returns the number of bytes in a codeword: 512, fewer on smaller pages, more on pages that
+    /// would otherwise have more than 64 codewords.
     pub fn ecc_step(&self) -> u32 {
         512.max(self.page / 64).min(self.page)
     }
 
-    /// The times.
+    /// Returns the times.
     pub fn timing(&self) -> Timing {
         self.timing
     }
@@ -253,7 +262,7 @@ impl ChipConfig {
         self.geometry.oob_size()
     }
 
-    /// Bytes of a page with its out-of-band bytes.
+    /// Returns the number of bytes of a page with its out-of-band bytes.
     pub(crate) fn stride(&self) -> usize {
         (self.page + self.oob()) as usize
     }
@@ -274,7 +283,8 @@ fn default_correction(geometry: &Geometry) -> Correction {
     }
 }
 
-/// The largest power of two up to 256 bytes that divides the eraseblock, and at least one unit.
+/// Returns the largest power of two up to 256 bytes that divides the eraseblock, and at least one
+/// unit.
 fn nor_buffer(geometry: &Geometry) -> u32 {
     let divisor = 1 << geometry.peb_size().trailing_zeros();
     divisor.min(256).max(geometry.min_io())

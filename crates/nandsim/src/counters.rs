@@ -1,9 +1,9 @@
-//! What a chip has been made to do, and how long it would have taken (spec: mtd-nand 12.2).
+//! The operations of a chip, and the time they would have taken (spec: mtd-nand 12.2).
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Operations, bytes and virtual time since the chip was made.
+/// Operations, bytes and virtual time since the chip was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Counters {
     /// Page reads, whole or in part.
@@ -26,13 +26,13 @@ pub struct Counters {
     pub virtual_ns: u64,
 }
 
-/// The counters while the chip is in use: readers add to them without excluding each other.
+/// The counters of a chip in use: readers add to them concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     cells: [AtomicU64; 9],
 }
 
-/// One counter, by its place in [`Counters`].
+/// A counter, by its position in [`Counters`].
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     PageReads,
@@ -46,7 +46,7 @@ pub(crate) enum Count {
     VirtualNs,
 }
 
-/// What reads cost that are not yet counted.
+/// The cost of reads that are not yet counted.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ReadCost {
     pub(crate) pages: u64,
@@ -63,7 +63,7 @@ impl AddAssign for ReadCost {
 }
 
 impl Tally {
-    /// Counts reads; returns the number of the first of them.
+    /// Counts reads; returns the number of the first one.
     pub(crate) fn add_reads(&self, cost: ReadCost) -> u64 {
         self.add(Count::VirtualNs, cost.ns);
         self.add(Count::BytesRead, cost.bytes);
@@ -85,7 +85,7 @@ impl Tally {
         Self { cells: values.map(AtomicU64::new) }
     }
 
-    /// Adds, and returns the value before.
+    /// Adds `amount` and returns the previous value.
     pub(crate) fn add(&self, count: Count, amount: u64) -> u64 {
         self.cells[count as usize].fetch_add(amount, Ordering::Relaxed)
     }

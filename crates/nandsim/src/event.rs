@@ -1,5 +1,5 @@
-//! Numbered flash events: every page program, block erase and bad-block mark, in the order the
-//! chip met them. Reads have a numbering of their own.
+//! Numbered flash events: every page program, block erase and bad-block mark, in the order in which
+//! the chip executes them. Reads have their own numbering.
 
 use crate::chip::Chip;
 use crate::plan::{Fault, FaultPlan};
@@ -9,19 +9,19 @@ use eraseblock_base::Peb;
 use eraseblock_mtd::MtdError;
 use std::sync::Arc;
 
-/// One change of the flash, with what it takes to do it again.
+/// A change of the flash, with everything needed to repeat it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    /// Programming bytes of one page and of its out-of-band bytes, either of which may be none.
+    /// Programming bytes of one page and of its out-of-band bytes; either may be empty.
     Program {
         /// The block.
         peb: Peb,
-        /// Where the data goes, in bytes from the start of the block; the start of the page when
-        /// there are only out-of-band bytes.
+        /// The offset of the data in the block in bytes; the start of the page if there are only
+        /// out-of-band bytes.
         offset: u32,
         /// The data.
         data: Arc<[u8]>,
-        /// Where the out-of-band bytes go.
+        /// The offset of the out-of-band bytes.
         oob_offset: u32,
         /// The out-of-band bytes.
         oob: Arc<[u8]>,
@@ -39,7 +39,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The block concerned.
+    /// Returns the affected block.
     pub fn peb(&self) -> Peb {
         match self {
             Self::Program { peb, .. } | Self::Erase { peb } | Self::MarkBad { peb } => *peb,
@@ -56,8 +56,8 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// An event together with the chip as it was just before: what a power-cut laboratory branches
-/// from. Made by [`Chip::set_recording`].
+/// An event together with the state of the chip just before it; power-cut tests branch from it.
+/// Recorded with [`Chip::set_recording`].
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The event.
@@ -67,15 +67,17 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Every power-cut variant that applies here.
+    /// Returns every power-cut variant that applies to the event.
     pub fn variants(&self) -> Vec<Variant> {
         Variant::for_event(&self.event.kind, self.before.config())
     }
 
-    /// The chip after a power cut during this event: powered off, without a fault plan, ready
-    /// for [`Chip::power_on`]. The same `variant` and `seed` always give the same bytes.
+    /// Returns the chip after a power cut during this event: powered off, without a fault plan,
+    /// ready for [`Chip::power_on`]. The same `variant` and `seed` always give the same bytes.
     ///
-    /// Errors only if the variant does not apply to the event ([`MtdError::Unsupported`]).
+    /// # Errors
+    ///
+    /// Fails with [`MtdError::Unsupported`] if the variant does not apply to the event.
     pub fn cut(&self, variant: Variant, seed: u64) -> Result<Chip, MtdError> {
         let chip = self.before.to_chip();
         chip.set_plan(FaultPlan::new(seed).with(self.event.number, Fault::Cut(variant)));

@@ -1,13 +1,13 @@
 //! A chip in one sparse file (layout: docs/format/chip-file.md).
 //!
 //! # Invariants
-//! 1. Cells are written before the record that makes them count, and a record is written to the
-//!    older of its two copies: a process killed anywhere leaves the chip before or after the
-//!    operation, or a page that was written but does not count yet, as a power cut does.
+//! 1. Cells are written before the record that makes them valid, and a record is written to the
+//!    older of its two copies. A process killed at any point leaves the chip before or after the
+//!    operation, or a page that was written but is not valid yet, as a power cut does.
 //! 2. Only one process has the file open for writing: it holds the file's lock.
-//! 3. Every record read is checked (sequence, length, checksum, ranges) before it is believed.
-//! 4. A file opened for reading is never written: what reading changes of a chip, such as cells
-//!    that decay, is kept in memory until it is closed.
+//! 3. Every record read is checked (sequence, length, checksum, ranges) before it is used.
+//! 4. A file opened for reading is never written: changes caused by reads, such as decaying cells,
+//!    stay in memory until it is closed.
 
 mod layout;
 mod record;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// Why a chip file could not be made, opened or read.
+/// A chip file that could not be created, opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChipFileError {
@@ -35,7 +35,7 @@ pub enum ChipFileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted operation.
         operation: &'static str,
         /// The host's reason.
         source: io::Error,
@@ -49,7 +49,7 @@ pub enum ChipFileError {
     /// Not a chip file, or one of another version.
     #[error("byte {at}: {field} is {found:#x}, expected {expected}")]
     Header {
-        /// Where in the file.
+        /// The offset in the file.
         at: u64,
         /// The field.
         field: &'static str,
@@ -65,16 +65,16 @@ pub enum ChipFileError {
         #[from]
         source: GeometryError,
     },
-    /// No copy of a record can be believed.
+    /// No copy of a record is valid.
     #[error("{at}: both copies of the record are damaged: expected one with a matching checksum")]
     Record {
-        /// Whose record.
+        /// The block of the record, or the chip as a whole.
         at: Location,
     },
     /// The cells could not be read.
     #[error("reading the chip's cells: {source}")]
     Cells {
-        /// Where and why.
+        /// The place and the reason.
         source: MtdError,
     },
 }
@@ -84,7 +84,7 @@ impl ChipFileError {
         Self::Io { path: path.to_owned(), operation, source }
     }
 
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Io { .. } | Self::Cells { .. } => ErrorClass::Media,
@@ -97,12 +97,12 @@ impl ChipFileError {
     }
 }
 
-/// Whether a file that begins like this is a chip file, of any version.
+/// Returns whether a file that begins with `start` is a chip file, of any version.
 pub fn is_chip_file(start: &[u8]) -> bool {
     start.starts_with(layout::MAGIC)
 }
 
-/// Which copy of each record is the newer one, and the number the next record gets.
+/// The newer copy of each record, and the number of the next record.
 #[derive(Debug)]
 struct Copies {
     sequence: u64,
@@ -134,7 +134,7 @@ impl ChipFile {
         Ok(Self::with(file, path, layout, config, true))
     }
 
-    /// Opens a chip file, for writing or only for reading, and says what chip is in it.
+    /// Opens a chip file, for writing or only for reading; returns it with its configuration.
     pub(crate) fn open(path: &Path, write: bool) -> Result<(Self, ChipConfig), ChipFileError> {
         let file = OpenOptions::new().read(true).write(write).open(path);
         let file = file.map_err(|source| ChipFileError::io(path, "open", source))?;
@@ -158,12 +158,12 @@ impl ChipFile {
         Self { file, path: path.to_owned(), layout, writable, copies }
     }
 
-    /// Whether the file was opened for writing.
+    /// Returns whether the file was opened for writing.
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Reads everything but the cells.
+    /// Reads everything except the cells.
     pub(crate) fn load_into(&self, state: &mut State) -> Result<Counters, ChipFileError> {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, area) = (self.layout.state_at(), self.layout.state_area());
@@ -187,7 +187,7 @@ impl ChipFile {
         Ok(counters)
     }
 
-    /// The newer of the two believable copies of a record; `None` if none was ever written.
+    /// Returns the newer valid copy of a record, or `None` if none was ever written.
     fn newest(
         &self,
         at: u64,
@@ -207,7 +207,7 @@ impl ChipFile {
                 }
             }
         }
-        // One damaged copy is the write that a failing host interrupted.
+        // One damaged copy is a write that a failure of the host interrupted.
         if damaged == 2 { Err(ChipFileError::Record { at: place }) } else { Ok(best) }
     }
 
@@ -221,7 +221,7 @@ impl ChipFile {
         Ok(record::check(&head, payload, copy))
     }
 
-    /// Writes a block's record to the older of its copies, if the file may be written.
+    /// Writes a block's record to the older of its copies, if the file is writable.
     pub(crate) fn write_slot(&self, peb: Peb, slot: &Slot) -> io::Result<()> {
         if !self.writable {
             return Ok(());
@@ -236,8 +236,7 @@ impl ChipFile {
         Ok(())
     }
 
-    /// Writes the record of the chip as a whole to the older of its copies, if the file may be
-    /// written.
+    /// Writes the record of the whole chip to the older of its copies, if the file is writable.
     pub(crate) fn write_state(&self, state: &State, counters: &Counters) -> io::Result<()> {
         if !self.writable {
             return Ok(());
@@ -266,8 +265,8 @@ impl ChipFile {
         self.file.write_all_at(cells, self.layout.cells_at(peb, page))
     }
 
-    /// Makes the cells of a block a hole. Where the host cannot, they stay: its record says that
-    /// they do not count.
+    /// Turns the cells of a block into a hole. If the host does not support this, they stay: the
+    /// record marks them as invalid.
     pub(crate) fn free_cells(&self, peb: Peb) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         {

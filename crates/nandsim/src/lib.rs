@@ -7,7 +7,7 @@
 //!
 //! let part = parts::find("W25N01GV")?;
 //! let chip = Chip::new(ChipConfig::of_part(part));
-//! // The fourth operation fails, the sixth is wrong without anybody noticing.
+//! // The fourth operation fails, the sixth silently stores wrong bits.
 //! chip.set_plan(FaultPlan::new(1).with(3, Fault::Fail).with(5, Fault::Silent { bits: 2 }));
 //! let before = chip.snapshot();
 //! for page in 0..3 {

@@ -1,8 +1,8 @@
-//! Faults as an overlay over the pristine truth.
+//! Faults as an overlay on the ideal content.
 //!
 //! # Invariants
-//! 1. The cells hold what error correction would deliver; the overlay says how the medium differs
-//!    from it. Where correction has nothing to stand on (`bad_steps`), the cells are what is read.
+//! 1. The cells hold the result of ECC; the overlay describes how the medium differs from it. Where
+//!    ECC does not match the data (`bad_steps`), reads return the cells.
 //! 2. A flip is a bit position in the page with its out-of-band bytes; a page holds each position
 //!    once, sorted, and at most [`MAX_FLIPS`] of them.
 //! 3. Reading changes only `Unstable::reads`.
@@ -10,25 +10,25 @@
 use crate::rng::Rng;
 use std::collections::BTreeMap;
 
-/// More wrong bits than this in a page make its codewords uncorrectable anyway.
+/// More wrong bits than this in a page make its codewords uncorrectable in any case.
 pub(crate) const MAX_FLIPS: usize = 256;
 
-/// Every codeword, however many a page has.
+/// Every codeword, regardless of their number.
 pub(crate) const ALL_STEPS: u64 = u64::MAX;
 
-/// Codewords of a page whose reads change.
+/// Codewords of a page that change between reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unstable {
-    /// Reads that go well, before one that is corrected and then none that succeeds.
+    /// Good reads before one that is corrected; later ones fail.
     pub(crate) good_reads: u16,
     /// Reads so far.
     pub(crate) reads: u32,
     pub(crate) seed: u64,
-    /// One bit per codeword that decays; [`ALL_STEPS`] when the whole page does.
+    /// One bit per codeword that decays; [`ALL_STEPS`] if the whole page does.
     pub(crate) steps: u64,
 }
 
-/// What is wrong with a page.
+/// The faults of a page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PageFault {
     pub(crate) flips: Vec<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct PageFault {
     pub(crate) unstable: Option<Unstable>,
 }
 
-/// What is wrong with a block.
+/// The faults of a block.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct BlockFaults {
     pub(crate) pages: BTreeMap<u32, PageFault>,
@@ -61,7 +61,8 @@ impl PageFault {
 }
 
 impl Unstable {
-    /// With what decayed before in the same page: the reads left are the fewer, since nothing recovers.
+    /// Combines with an earlier decay in the same page. The smaller number of remaining reads
+    /// applies, because cells do not recover.
     pub(crate) fn and(self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
         let left = |unstable: &Self| i64::from(unstable.good_reads) - i64::from(unstable.reads);
@@ -69,7 +70,8 @@ impl Unstable {
         Self { steps: self.steps | before.steps, ..first }
     }
 
-    /// The wrong bits of the next read: none, a correctable number, or too many, in each codeword.
+    /// Returns the wrong bits of the next read: none, a correctable number, or too many, in each
+    /// codeword.
     pub(crate) fn next_flips(&mut self, step_bits: u32, steps: u32, strength: u16) -> Vec<u32> {
         let good = u32::from(self.good_reads);
         let read = self.reads;
@@ -96,7 +98,8 @@ pub(crate) fn flip(bytes: &mut [u8], bit: u32) {
     }
 }
 
-/// The positions at which two byte strings differ, counted from `first_bit`, at most `limit + 1`.
+/// Returns the positions at which two byte strings differ, counted from `first_bit`, at most `limit
+/// + 1`.
 pub(crate) fn differing_bits(left: &[u8], right: &[u8], first_bit: u32, limit: usize) -> Vec<u32> {
     let mut bits = Vec::new();
     let mut at = first_bit;

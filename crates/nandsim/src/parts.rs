@@ -1,30 +1,30 @@
-//! The part database: the shape, the needs and the datasheet times of real flash chips.
+//! The part database: geometry, requirements and datasheet times of real flash chips.
 //!
-//! Values are those of public datasheets. Where a row is marked `approximate`, at least one
-//! value is the typical one of its class (spec: mtd-nand 12.1) rather than the part's own.
+//! The values come from public datasheets. In a row marked `approximate`, at least one value is the
+//! typical one of its class (spec: mtd-nand 12.1), not the part's own.
 
 mod table;
 
 use eraseblock_base::{Geometry, MediumKind};
 pub use table::PARTS;
 
-/// One flash chip as its datasheet describes it.
+/// A flash chip as described by its datasheet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Part {
-    /// The name that is looked up: the vendor's part number without package and speed codes.
+    /// The name for lookups: the vendor's part number without package and speed codes.
     pub name: &'static str,
-    /// Who makes it.
+    /// The vendor.
     pub vendor: &'static str,
     /// NAND or NOR.
     pub kind: MediumKind,
     /// NAND: bytes in a page. NOR: bytes in the program buffer, the largest single program.
     pub page: u32,
-    /// Out-of-band bytes a page; 0 for NOR.
+    /// Out-of-band bytes per page; 0 for NOR.
     pub oob: u32,
-    /// The unit in which UBI headers are written: `page` where sub-pages cannot be programmed,
-    /// 1 for NOR.
+    /// The unit in which UBI headers are written: `page` if sub-pages cannot be programmed, 1 for
+    /// NOR.
     pub subpage: u32,
-    /// Programs a page takes between erases (NOP); 0 where there is no limit (NOR).
+    /// Maximum number of programs of a page between erases (NOP); 0 for no limit (NOR).
     pub partial_programs: u8,
     /// Bytes in an eraseblock.
     pub peb_size: u32,
@@ -32,15 +32,15 @@ pub struct Part {
     pub peb_count: u32,
     /// Planes, over all dies.
     pub planes: u8,
-    /// Bits to be correctable in 512 bytes; 0 where no correction is needed.
+    /// Required correctable bits in 512 bytes; 0 if no correction is needed.
     pub ecc_bits: u8,
-    /// The chip corrects by itself (most serial NAND).
+    /// Whether the chip has its own ECC (most serial NAND).
     pub on_die_ecc: bool,
-    /// Pages of a block must be programmed in ascending order.
+    /// Whether pages of a block must be programmed in ascending order.
     pub ordered: bool,
-    /// Blocks that may be or go bad within the chip's life.
+    /// Maximum number of blocks that are or become bad within the chip's life.
     pub max_bad: u32,
-    /// Identification bytes, as far as they are known.
+    /// Identification bytes, as far as known.
     pub id: &'static [u8],
     /// Array read time (tR) in nanoseconds.
     pub read_ns: u32,
@@ -52,12 +52,12 @@ pub struct Part {
     pub bus_ns: u32,
     /// Program/erase cycles a block endures.
     pub endurance: u32,
-    /// Some value of the row is the typical one of its class, not the part's own.
+    /// Whether some value of the row is the typical one of its class, not the part's own.
     pub approximate: bool,
 }
 
 impl Part {
-    /// The shape of the chip. NOR is programmed by the byte, through its buffer.
+    /// Returns the geometry of the chip. NOR is programmed by the byte, through its buffer.
     pub fn geometry(&self) -> Geometry {
         let min_io = if self.kind == MediumKind::Nand { self.page } else { 1 };
         Geometry::new(self.kind, self.peb_size, self.peb_count, min_io, self.subpage, self.oob)
@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-/// Why a part was not found.
+/// A part that is not in the database.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no part is named `{name}`; the nearest name is `{nearest}`")]
 pub struct UnknownPart {
@@ -84,6 +84,10 @@ pub struct UnknownPart {
 /// let error = eraseblock_nandsim::parts::find("W25N01GX").unwrap_err();
 /// assert_eq!(error.nearest, "W25N01GV");
 /// ```
+///
+/// # Errors
+///
+/// Fails if no part has this name; the error suggests the nearest one.
 pub fn find(name: &str) -> Result<&'static Part, UnknownPart> {
     let wanted = name.trim().to_ascii_uppercase();
     if let Some(part) = PARTS.iter().find(|part| part.name == wanted) {
@@ -104,7 +108,7 @@ fn nearest(wanted: &str) -> &'static str {
         .map_or("", |part| part.name)
 }
 
-/// How many letters must be inserted, removed or replaced to make one word of the other.
+/// Returns the number of letters to insert, remove or replace to turn one word into the other.
 fn edit_distance(from: &[u8], to: &[u8]) -> usize {
     let mut previous: Vec<usize> = (0..=to.len()).collect();
     for (row, left) in from.iter().enumerate() {

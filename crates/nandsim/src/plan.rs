@@ -1,35 +1,35 @@
-//! What goes wrong and when: a plain description, consulted at every event.
+//! Which faults happen when: a plain description, evaluated at every event.
 
 use crate::rng::Rng;
 use crate::variant::Variant;
 use std::collections::BTreeMap;
 
-/// What happens at one flash event instead of plain success.
+/// The effect of a fault at one flash event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// The power goes off during the operation and leaves this variant.
+    /// The power is cut during the operation and leaves this variant.
     Cut(Variant),
     /// The chip reports a failed operation; the content is torn (program: P3, erase: E2).
     Fail,
-    /// The program succeeds, but some cells of one codeword come out wrong, for good.
+    /// The program succeeds, but some cells of one codeword are permanently wrong.
     Flips {
-        /// How many. Beyond the chip's strength the codeword is uncorrectable.
+        /// The number. Beyond the chip's strength the codeword is uncorrectable.
         bits: u16,
     },
-    /// The program succeeds with wrong data that error correction takes for right. Out of model:
-    /// only checksums above can find it.
+    /// The program succeeds with wrong data that ECC accepts. Out of the model: only checksums of
+    /// upper layers can detect it.
     Silent {
-        /// How many bits are wrong.
+        /// The number of wrong bits.
         bits: u16,
     },
-    /// The program or erase reports success, but nothing happened. Out of model.
+    /// The program or erase reports success, but has no effect. Out of the model.
     Lost,
-    /// The program reports success, but went to another page of the chip. Out of model.
+    /// The program reports success, but wrote another page of the chip. Out of the model.
     Misdirected,
 }
 
 impl Fault {
-    /// Whether a driver stack must recover from it (see [`Variant::is_in_model`]).
+    /// Returns whether a driver stack must recover from the fault (see [`Variant::is_in_model`]).
     pub fn is_in_model(self) -> bool {
         match self {
             Self::Cut(variant) => variant.is_in_model(),
@@ -39,32 +39,32 @@ impl Fault {
     }
 }
 
-/// What happens at one page read.
+/// The effect of a fault at one page read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadFault {
     /// This many bits of one codeword are wrong in this read only.
     Flips {
-        /// How many. Beyond the chip's strength the codeword is uncorrectable in this read.
+        /// The number. Beyond the chip's strength the codeword is uncorrectable in this read.
         bits: u16,
     },
-    /// The transfer fails: [`eraseblock_mtd::MtdError::Failed`], nothing is delivered.
+    /// The transfer fails with [`eraseblock_mtd::MtdError::Failed`]; nothing is delivered.
     Fail,
 }
 
-/// A power cut that waits for a flash event. Unlike the rest of a plan it is kept in a chip's file.
+/// A power cut that waits for a flash event. Unlike the rest of a plan, a chip's file stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArmedCut {
     /// The number of the event.
     pub event: u64,
-    /// What it leaves if it is a program.
+    /// The variant for a program.
     pub program: Variant,
-    /// What it leaves if it is an erase. A bad-block mark is torn.
+    /// The variant for an erase. A bad-block mark is torn.
     pub erase: Variant,
-    /// Seeds what is random in it.
+    /// The seed of its random parts.
     pub seed: u64,
 }
 
-/// The kind of event a [`Chance`] is about.
+/// The kind of event to which a [`Chance`] applies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
     /// Page programs.
@@ -75,53 +75,52 @@ pub enum Trigger {
     MarkBad,
 }
 
-/// A fault that comes with a probability.
+/// A fault with a probability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chance {
-    /// At which events.
+    /// The kind of event.
     pub on: Trigger,
-    /// How often, in one thousand million events.
+    /// The probability, in events per billion.
     pub per_billion: u32,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
 }
 
 /// Transient bit flips on reads of programmed pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadFlips {
-    /// How many of one thousand million page reads are hit.
+    /// The number of affected reads per billion page reads.
     pub per_billion: u32,
     /// Each hit flips between 1 and this many bits.
     pub max_bits: u16,
 }
 
-/// Charge that leaks out of the cells: cleared bits read as 1 in the end (spec: mtd-nand 15.4). Like
-/// an armed cut it is kept in a chip's file.
+/// Leaking charge: cleared bits eventually read as 1 (spec: mtd-nand 15.4). Like an armed cut, a
+/// chip's file stores it.
 ///
-/// The older a program is, the more of its bits have leaked, and never fewer: first as many as error
-/// correction makes good, then more. A page is as old as its last program, in events of the chip and
-/// those of [`crate::Chip::pass_time`]; pages programmed before there was any retention are as old
-/// as that. An erase makes the cells as new. No effect on NOR.
+/// The older a program is, the more of its bits have leaked, and never fewer: at first as many as
+/// ECC corrects, then more. The age of a page counts from its last program, in events of the chip
+/// and those of [`crate::Chip::pass_time`]; pages programmed before retention was enabled count
+/// from then. An erase makes the cells new. No effect on NOR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
-    /// How many of one thousand million cleared bits leak in each event, on a block that was never
+    /// The number of cleared bits per billion that leak in each event on a block that was never
     /// erased; ten times as many on one at the end of its endurance.
     pub per_billion: u32,
-    /// Chooses the bits.
+    /// The seed that selects the bits.
     pub seed: u64,
 }
 
-/// Everything that goes wrong on a chip. The same plan over the same operations gives the same
-/// bytes.
+/// All faults of a chip. The same plan with the same operations gives the same bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultPlan {
-    /// Seeds everything random.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// A power cut at an event of any kind; it comes before all other faults.
+    /// A power cut at an event of any kind; it takes precedence over all other faults.
     pub cut: Option<ArmedCut>,
     /// Faults by event number.
     pub at: BTreeMap<u64, Fault>,
-    /// Faults by probability; the first that hits counts.
+    /// Faults by probability; the first that occurs is used.
     pub chances: Vec<Chance>,
     /// Read faults by page-read number (counted from 0 over the life of the chip).
     pub at_read: BTreeMap<u64, ReadFault>,
@@ -132,19 +131,19 @@ pub struct FaultPlan {
     pub read_disturb: Option<u32>,
     /// Bits leak with the age of a page.
     pub retention: Option<Retention>,
-    /// Blocks that take this many erases from now and then fail every one.
+    /// Blocks that accept this many erases and then fail every one.
     pub weak_blocks: BTreeMap<u32, u32>,
-    /// Pages (numbered over the chip) that take this many programs and then fail every one.
+    /// Pages (numbered over the chip) that accept this many programs and then fail every one.
     pub weak_pages: BTreeMap<u64, u32>,
-    /// Pages (numbered over the chip) that take this many reads and then deliver random bytes.
+    /// Pages (numbered over the chip) that deliver this many reads and then random bytes.
     pub grave_pages: BTreeMap<u64, u32>,
-    /// Programs and erases fail with the wear of the block, and reads flip bits (spec: mtd-nand
-    /// 15.4), relative to the endurance of the chip.
+    /// Programs and erases fail depending on the wear of the block, and reads flip bits (spec:
+    /// mtd-nand 15.4), relative to the endurance of the chip.
     pub wear_out: bool,
 }
 
 impl FaultPlan {
-    /// A plan without faults.
+    /// Creates a plan without faults.
     pub fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -156,7 +155,7 @@ impl FaultPlan {
         self
     }
 
-    /// The fault for an event, if any. `wear` is in thousandths of the chip's endurance.
+    /// Returns the fault for an event, if any. `wear` is in thousandths of the chip's endurance.
     pub(crate) fn fault_at(&self, number: u64, on: Trigger, wear: u32) -> Option<Fault> {
         if let Some(cut) = self.cut.filter(|cut| cut.event == number) {
             return Some(Fault::Cut(match on {
@@ -180,7 +179,8 @@ impl FaultPlan {
         (worn && rng.chance(failures_per_billion(wear))).then_some(Fault::Fail)
     }
 
-    /// Whether a read may do more than copy bytes: then it needs the chip for itself.
+    /// Returns whether a read may do more than copy bytes, so that it needs exclusive access to the
+    /// chip.
     pub(crate) fn touches_reads(&self) -> bool {
         !self.at_read.is_empty()
             || self.read_flips.is_some()
@@ -189,7 +189,7 @@ impl FaultPlan {
             || self.wear_out
     }
 
-    /// The transient faults of one page read of `bits` transferred bits.
+    /// Returns the transient faults of one page read of `bits` transferred bits.
     pub(crate) fn read_fault(&self, number: u64, bits: u32, wear: u32) -> Option<ReadFault> {
         if let Some(fault) = self.at_read.get(&number) {
             return Some(*fault);
@@ -206,16 +206,16 @@ impl FaultPlan {
     }
 }
 
-/// Failure rate of programs and erases: 1e-7 new, 1e-4 at the end of the endurance, 1e-2 at twice
-/// that (spec: mtd-nand 15.4), in steps of a quarter.
+/// Returns the failure rate of programs and erases: 1e-7 when new, 1e-4 at the end of the
+/// endurance, 1e-2 at twice that (spec: mtd-nand 15.4), in steps of a quarter.
 fn failures_per_billion(wear_thousandths: u32) -> u32 {
     const RATES: [u32; 10] =
         [100, 562, 3_162, 17_783, 100_000, 316_228, 1_000_000, 3_162_278, 10_000_000, 10_000_000];
     interpolate(&RATES, wear_thousandths)
 }
 
-/// Bit error rate of reads: 1e-9 new, ten times that for each 30 % of the endurance used, in
-/// errors per 10^12 bits, in steps of a quarter.
+/// Returns the bit error rate of reads: 1e-9 when new, ten times as much for each 30 % of the
+/// endurance used, in errors per 10^12 bits, in steps of a quarter.
 fn flips_per_tera_bits(wear_thousandths: u32) -> u32 {
     const RATES: [u32; 10] = [
         1_000,

@@ -1,34 +1,34 @@
-//! The generator of everything random in a simulated chip: SplitMix64, seeded per event, so that
-//! the same plan gives the same bytes whatever else happened.
+//! The random generator of a simulated chip: SplitMix64, seeded per event, so that the same plan
+//! gives the same bytes regardless of other events.
 
 use eraseblock_base::random::SplitMix64;
 
-/// A small deterministic generator. Not for secrets.
+/// A small deterministic generator. Not for cryptography.
 #[derive(Clone, Debug)]
 pub struct Rng {
     sequence: SplitMix64,
 }
 
 impl Rng {
-    /// A generator for one purpose: the same `seed` and `number` give the same sequence.
+    /// Creates a generator for one purpose: the same `seed` and `number` give the same sequence.
     pub fn new(seed: u64, number: u64) -> Self {
         let mixed = SplitMix64::new(seed).next_u64();
         let sequence = SplitMix64::new(mixed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Self { sequence }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.sequence.next_u64()
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u32) -> u32 {
         let wide = (self.next_u64() >> 32) * u64::from(bound);
         u32::try_from(wide >> 32).unwrap_or(0)
     }
 
-    /// True in `per_billion` of 1,000,000,000 cases.
+    /// Returns true in `per_billion` of 1,000,000,000 cases.
     pub fn chance(&mut self, per_billion: u32) -> bool {
         self.below(1_000_000_000) < per_billion
     }
@@ -41,7 +41,7 @@ impl Rng {
         }
     }
 
-    /// `count` different numbers below `bound` (all of them when there are fewer), ascending.
+    /// Returns `count` distinct numbers below `bound`, or all if there are fewer, ascending.
     pub fn distinct(&mut self, count: u32, bound: u32) -> Vec<u32> {
         let mut chosen = std::collections::BTreeSet::new();
         // Floyd's sampling: exactly one draw per number, no rejection.

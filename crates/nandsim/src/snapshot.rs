@@ -1,4 +1,4 @@
-//! A chip at one moment: made in microseconds, whatever the size of the chip.
+//! The state of a chip at one moment, created in microseconds regardless of the size of the chip.
 
 use crate::chip::Chip;
 use crate::config::ChipConfig;
@@ -9,7 +9,7 @@ use crate::store::Slot;
 use eraseblock_base::Peb;
 use std::path::Path;
 
-/// Everything about a chip at one moment. It shares its blocks with the chip until either changes.
+/// The complete state of a chip. It shares its blocks with the chip until either changes.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) state: State,
@@ -17,19 +17,23 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A chip of its own that goes on from here, in memory.
+    /// Returns an independent chip in memory that continues from this state.
     pub fn to_chip(&self) -> Chip {
         Chip::from_snapshot(self)
     }
 
-    /// Writes the chip into a new file; an existing file is replaced.
+    /// Writes the chip to a new file; replaces an existing file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written or another process has it open.
     pub fn save(&self, path: &Path) -> Result<(), ChipFileError> {
         let file = ChipFile::create(path, &self.state.config)?;
         let stride = self.state.config.stride();
         let fail = |source| ChipFileError::io(path, "write", source);
         for peb in self.state.config.geometry.pebs() {
             let slot = self.state.store.get(peb);
-            // Cells count only when the record of their block is there.
+            // Cells are valid only if the record of their block is there.
             let cells = slot.block.as_ref().map_or(&[][..], |block| &block.cells);
             for (page, cells) in (0..).zip(cells.chunks(stride)) {
                 file.write_cells(peb, page, cells).map_err(fail)?;
@@ -41,23 +45,23 @@ impl Snapshot {
         file.write_state(&self.state, &self.counters).map_err(fail)
     }
 
-    /// What the chip is.
+    /// Returns the configuration of the chip.
     pub fn config(&self) -> &ChipConfig {
         &self.state.config
     }
 
-    /// The number the next event will have.
+    /// Returns the number of the next event.
     pub fn next_event(&self) -> u64 {
         self.state.events
     }
 
-    /// Whether cells, out-of-band bytes, bad-block marks, wear and fault states are equal.
+    /// Returns whether cells, out-of-band bytes, bad-block marks, wear and fault states are equal.
     pub fn same_flash(&self, other: &Self) -> bool {
         self.differing_pebs(other).is_empty()
     }
 
-    /// The blocks in which two states of one chip differ, ascending. Cost grows with what was
-    /// changed between them, not with the chip.
+    /// Returns the blocks in which two states of one chip differ, ascending. The cost grows with
+    /// the changes between them, not with the chip.
     pub fn differing_pebs(&self, other: &Self) -> Vec<Peb> {
         let (left, right) = (&self.state.store, &other.state.store);
         let geometry = &self.state.config.geometry;

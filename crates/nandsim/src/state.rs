@@ -1,13 +1,13 @@
-//! The chip's insides: everything a snapshot holds, and the primitive changes of it.
+//! The internal state of the chip: everything in a snapshot, and its primitive changes.
 //!
 //! # Invariants
 //! 1. An event gets its number before anything changes; a refused operation gets none.
-//! 2. While the power is off nothing changes but the fault plan.
-//! 3. `Slot::bad` agrees with the marker bytes on the medium, except for a torn mark, and except
-//!    on chips without out-of-band bytes, where it is the only record.
-//! 4. With a file behind the chip, every change is in the file before the operation returns. Where
-//!    the file may only be read, programs and erases are refused, and what reads change (cells that
-//!    decay) is kept in memory alone.
+//! 2. While the power is off only the fault plan can change.
+//! 3. `Slot::bad` agrees with the marker bytes on the medium, except for a torn mark, and except on
+//!    chips without out-of-band bytes, where it is the only record.
+//! 4. For a chip in a file, every change is in the file before the operation returns. If the file
+//!    is read-only, programs and erases are refused, and changes caused by reads (decaying cells)
+//!    stay in memory.
 
 mod damage;
 mod erase;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub(crate) use program::PageWrite;
 pub(crate) use read::PageRange;
 
-/// How often the weak and grave places of the plan have been used.
+/// How often the weak and grave blocks and pages of the plan have been used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uses {
     blocks: BTreeMap<u32, u32>,
@@ -47,11 +47,11 @@ pub(crate) struct State {
     pub(crate) events: u64,
     /// Time without events, in events.
     pub(crate) idle: u64,
-    /// Since when bits leak.
+    /// The time from which bits leak.
     pub(crate) leaks_since: u64,
     pub(crate) powered: bool,
     pub(crate) boots: u64,
-    /// How many blocks have a torn bad-block mark.
+    /// The number of blocks with a torn bad-block mark.
     pub(crate) torn_marks: u32,
     pub(crate) plan: Arc<FaultPlan>,
     pub(crate) uses: Arc<Uses>,
@@ -81,7 +81,7 @@ impl State {
         if self.powered { Ok(()) } else { Err(MtdError::PowerOff) }
     }
 
-    /// Refuses what changes a chip whose file may only be read.
+    /// Refuses changes of a chip whose file is read-only.
     pub(crate) fn check_writable(
         &self,
         at: Location,
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// Replaces the plan; its counts start anew, but not the age of the pages.
+    /// Replaces the plan; its counts restart, but the ages of pages remain.
     pub(crate) fn set_plan(&mut self, plan: FaultPlan) {
         if self.plan.retention.is_none() {
             self.leaks_since = self.time();
@@ -102,12 +102,12 @@ impl State {
         self.uses = Arc::default();
     }
 
-    /// The cut that is still to come.
+    /// Returns the cut that has not happened yet.
     pub(crate) fn waiting_cut(&self) -> Option<ArmedCut> {
         self.plan.cut.filter(|cut| cut.event >= self.events)
     }
 
-    /// Off, or on again: torn bad-block marks are read anew.
+    /// Switches the power on (again), which draws torn bad-block marks again.
     pub(crate) fn power_on(&mut self) {
         self.powered = true;
         self.boots += 1;
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Answers a broken rule by its policy.
+    /// Reacts to a broken rule by its policy.
     pub(super) fn judge(
         &mut self,
         policy: Policy,
@@ -140,24 +140,24 @@ impl State {
         }
     }
 
-    /// Where a page starts.
+    /// Returns the location of a byte of a page.
     pub(super) fn place(&self, peb: Peb, page: u32, column: u32) -> Location {
         Location::Peb(peb, page * self.config.page + column)
     }
 
-    /// The page's number over the whole chip.
+    /// Returns the page's number over the whole chip.
     pub(super) fn page_number(&self, peb: Peb, page: u32) -> u64 {
         u64::from(peb.get()) * u64::from(self.config.pages_per_peb()) + u64::from(page)
     }
 
-    /// Wear of a block in thousandths of the endurance.
+    /// Returns the wear of a block in thousandths of the endurance.
     pub(super) fn wear_of(&self, peb: Peb) -> u32 {
         let erases = u64::from(self.store.get(peb).erases);
         let wear = erases * 1000 / u64::from(self.config.endurance.max(1));
         u32::try_from(wear).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of the page (data, then out-of-band bytes) as the cells hold them, from `from` on.
+    /// Reads the cells of a page (data, then out-of-band bytes) from byte `from`.
     pub(crate) fn load(
         &self,
         peb: Peb,
@@ -168,7 +168,7 @@ impl State {
         self.load_from(self.store.get(peb), peb, page, from, buf)
     }
 
-    /// [`Self::load`] for a caller that has the eraseblock's slot at hand.
+    /// Like [`Self::load`], for a caller that already has the eraseblock's slot.
     pub(super) fn load_from(
         &self,
         slot: &Slot,
@@ -193,7 +193,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes the cells of a page and what is remembered of it.
+    /// Changes the cells of a page and its metadata.
     pub(super) fn with_page(
         &mut self,
         peb: Peb,
@@ -228,8 +228,8 @@ impl State {
         self.store.get_mut(peb).faults_mut().pages.entry(page).or_default()
     }
 
-    /// Writes what changed in a block, and the chip's own state, to the file behind the chip, unless
-    /// the file may only be read.
+    /// Writes the changes of a block and the chip's own state to the chip's file, unless it is
+    /// read-only.
     pub(crate) fn persist(&self, peb: Peb, tally: &Tally) -> Result<(), MtdError> {
         let Some(file) = &self.file else { return Ok(()) };
         let written = file
@@ -249,7 +249,7 @@ impl State {
         self.page_fault_mut(peb, page).add_flips(flips);
     }
 
-    /// Reads the marker bytes of a block and remembers whether it is bad.
+    /// Reads the marker bytes of a block and records whether it is bad.
     pub(crate) fn refresh_bad(&mut self, peb: Peb) -> Result<(), MtdError> {
         let marker = self.config.marker;
         if marker.offset >= self.config.oob() {
@@ -265,19 +265,19 @@ impl State {
         Ok(())
     }
 
-    /// Charges virtual time for an operation that moves `bytes` over the bus in `cycles` further
+    /// Adds the virtual time of an operation that moves `bytes` over the bus in `cycles` further
     /// bus cycles and then works for `array_ns` (spec: mtd-nand 12.2).
     pub(super) fn charge(&self, tally: &Tally, cycles: u64, bytes: usize, array_ns: u32) {
         tally.add(Count::VirtualNs, self.time_of(cycles, bytes, array_ns));
     }
 
-    /// The nanoseconds [`Self::charge`] charges.
+    /// Returns the nanoseconds that [`Self::charge`] adds.
     pub(super) fn time_of(&self, cycles: u64, bytes: usize, array_ns: u32) -> u64 {
         let bus = u64::from(self.config.timing.bus_ns);
         (cycles + bytes as u64) * bus + u64::from(array_ns)
     }
 
-    /// The block's slot for the file to load into.
+    /// Sets the block's slot as loaded from the file.
     pub(crate) fn set_slot(&mut self, peb: Peb, slot: Slot) {
         self.torn_marks += u32::from(slot.torn_mark);
         *self.store.get_mut(peb) = slot;

@@ -1,10 +1,10 @@
 //! The blocks of a chip as a persistent (structure-sharing) vector.
 //!
 //! # Invariants
-//! 1. Cloning a [`Store`] copies one pointer; changing a slot afterwards copies the list of
-//!    chunks, one chunk of slots and, when its cells change, one block.
-//! 2. A block without programmed pages has no [`Block`]; pages beyond the last programmed one are
-//!    not stored. Whatever is not stored reads as 0xFF.
+//! 1. Cloning a [`Store`] copies one pointer; a later change of a slot copies the list of chunks,
+//!    one chunk of slots and, if its cells change, one block.
+//! 2. A block without programmed pages has no [`Block`]; pages after the last programmed one are
+//!    not stored. Everything that is not stored reads as 0xFF.
 
 use crate::overlay::BlockFaults;
 use eraseblock_base::Peb;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 const CHUNK: usize = 32;
 
-/// What is remembered of a page besides its cells.
+/// The metadata of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PageMeta {
     /// Programs with data since the last erase.
     pub(crate) programs: u8,
-    /// Programs of out-of-band bytes alone since the last erase.
+    /// Programs of only out-of-band bytes since the last erase.
     pub(crate) oob_programs: u8,
     /// One bit per sub-page that has been programmed.
     pub(crate) mask: u64,
-    /// The time of the last program; only kept where bits leak.
+    /// The time of the last program; only stored if bits leak.
     pub(crate) born: u64,
 }
 
@@ -35,20 +35,20 @@ impl PageMeta {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Block {
     pub(crate) pages: Vec<PageMeta>,
-    /// Page after page, each with its out-of-band bytes; empty when the cells are in a file.
+    /// All pages, each with its out-of-band bytes; empty if the cells are in a file.
     pub(crate) cells: Vec<u8>,
 }
 
-/// Everything about one eraseblock.
+/// The state of one eraseblock.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) erases: u32,
-    /// Page reads since the last erase; only counted when reads disturb.
+    /// Page reads since the last erase; only counted if reads disturb.
     pub(crate) reads: u32,
     pub(crate) bad: bool,
-    /// The bad-block mark is torn: `bad` is drawn anew at every power-on.
+    /// Whether the bad-block mark is torn: `bad` is then drawn again at every power-on.
     pub(crate) torn_mark: bool,
-    /// An erase was interrupted and not repeated.
+    /// Whether an erase was interrupted and not repeated.
     pub(crate) interrupted: bool,
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) faults: Option<Arc<BlockFaults>>,
@@ -60,7 +60,7 @@ impl Slot {
         meta.copied().unwrap_or_default()
     }
 
-    /// Pages stored: one more than the highest programmed one.
+    /// Returns the number of pages stored: one more than the highest programmed one.
     pub(crate) fn page_count(&self) -> u32 {
         let pages = self.block.as_ref().map_or(0, |block| block.pages.len());
         u32::try_from(pages).unwrap_or(u32::MAX)
@@ -70,12 +70,13 @@ impl Slot {
         Arc::make_mut(self.faults.get_or_insert_default())
     }
 
-    /// The block for changing, grown to hold `page`; `stride` is 0 when cells are in a file.
+    /// Returns the block for modification, grown to hold `page`; `stride` is 0 if the cells are in
+    /// a file.
     pub(crate) fn block_mut(&mut self, page: u32, stride: usize) -> &mut Block {
         let arc = self.block.get_or_insert_default();
         let pages = (page as usize + 1).max(arc.pages.len());
         if Arc::get_mut(arc).is_none() {
-            // Copied with room for the page at once, not copied and then moved again.
+            // Allocate space for the page while copying, to avoid a second copy.
             let mut copy = Block {
                 pages: Vec::with_capacity(pages),
                 cells: Vec::with_capacity(pages * stride),
@@ -90,7 +91,7 @@ impl Slot {
         block
     }
 
-    /// Nothing is wrong with a page any more.
+    /// Removes all faults of a page.
     pub(crate) fn forget_page_fault(&mut self, page: u32) {
         if let Some(faults) = &mut self.faults {
             let faults = Arc::make_mut(faults);
@@ -119,18 +120,19 @@ impl Store {
         Self { chunks: Arc::new(chunks) }
     }
 
-    /// The caller has checked the number against the geometry.
+    /// Returns a slot. The caller must have checked the number against the geometry.
     pub(crate) fn get(&self, peb: Peb) -> &Slot {
         &self.chunks[peb.index() / CHUNK][peb.index() % CHUNK]
     }
 
-    /// The caller has checked the number against the geometry.
+    /// Returns a slot for modification. The caller must have checked the number against the
+    /// geometry.
     pub(crate) fn get_mut(&mut self, peb: Peb) -> &mut Slot {
         let chunk = &mut Arc::make_mut(&mut self.chunks)[peb.index() / CHUNK];
         &mut Arc::make_mut(chunk)[peb.index() % CHUNK]
     }
 
-    /// Whether a block is the same in both by construction.
+    /// Returns whether both share the chunk of a block, so that the block is the same.
     pub(crate) fn same_chunk(&self, other: &Self, peb: Peb) -> bool {
         let index = peb.index() / CHUNK;
         Arc::ptr_eq(&self.chunks[index], &other.chunks[index])

@@ -1,12 +1,12 @@
-//! What an interrupted operation may leave behind, as numbered variants (P program, E erase,
-//! B bad-block mark), each with a short code for replay identifiers.
+//! The states that an interrupted operation may leave, as numbered variants (P program, E erase, B
+//! bad-block mark), each with a short code for replay identifiers.
 
 use crate::config::ChipConfig;
 use crate::event::EventKind;
 use std::fmt;
 use std::str::FromStr;
 
-/// How far an interrupted program got.
+/// The extent of an interrupted program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Prefix {
     /// One byte.
@@ -24,23 +24,23 @@ pub enum Prefix {
 pub enum Variant {
     /// Program or mark: nothing happened.
     P0,
-    /// Program or mark: complete, but the caller never heard.
+    /// Program or mark: complete, but success was not reported.
     P1,
-    /// Program: a prefix is there, the rest is as before.
+    /// Program: a prefix is programmed, the rest is unchanged.
     P2(Prefix),
     /// Program: each bit to be cleared is cleared or not, at random.
     P3,
     /// Program: garbage in every codeword touched.
     P4,
     /// Program: complete, but every codeword touched (all of them, if only out-of-band bytes were
-    /// written) reads well this many times, then corrected once, then never again.
+    /// written) reads correctly this many times, then with a correction once, then never again.
     P5 {
-        /// How often it reads well.
+        /// The number of correct reads.
         good_reads: u16,
     },
-    /// Program: as before, with a few bits of one codeword cleared.
+    /// Program: unchanged, except a few cleared bits of one codeword.
     P6 {
-        /// How many.
+        /// The number.
         zero_bits: u16,
     },
     /// Program: the data is complete, the out-of-band bytes (and with them the ECC) are missing.
@@ -51,10 +51,10 @@ pub enum Variant {
     E0,
     /// Erase: complete.
     E1,
-    /// Erase: the first pages are erased, one is mixed, the rest is as before; with `scattered`,
-    /// every page decides for itself.
+    /// Erase: the first pages are erased, one is mixed, the rest is unchanged; with `scattered`,
+    /// each page is erased or not, independently.
     E2 {
-        /// Every page decides for itself.
+        /// Whether each page is erased or not, independently.
         scattered: bool,
     },
     /// Erase: reads as 0xFF at first, then bits appear; a program into it fails.
@@ -63,34 +63,34 @@ pub enum Variant {
     E4,
     /// Erase of NOR: zero-filled from the end, not yet erased.
     E5,
-    /// Bad-block mark: torn; whether the block counts as bad is decided anew at each power-on.
+    /// Bad-block mark: torn; each power-on decides again whether the block counts as bad.
     B1,
 }
 
 impl Variant {
-    /// Whether a driver stack must recover from it. Out of the model it must refuse or go
-    /// read-only; wrong data is never allowed.
+    /// Returns whether a driver stack must recover from it. Outside the model it must refuse or
+    /// turn read-only; wrong data is never allowed.
     pub fn is_in_model(self) -> bool {
-        // Erase pulses reach all pages of a block alike: a block in which pages decide for
-        // themselves is only used to test detection.
+        // Erase pulses reach all pages of a block alike; independently erased pages are only used
+        // to test detection.
         self != Self::E2 { scattered: true }
     }
 
-    /// Whether what is read may change from read to read without another write.
+    /// Returns whether reads may change between each other without a write.
     pub fn is_unstable(self) -> bool {
         matches!(self, Self::P5 { .. } | Self::E3 | Self::E4 | Self::B1)
     }
 
-    /// What it leaves, in words.
+    /// Describes the state it leaves.
     pub fn meaning(self) -> String {
         let fixed = match self {
             Self::P0 => "nothing was programmed",
-            Self::P1 => "everything was programmed, but the caller never heard",
+            Self::P1 => "everything was programmed, but success was not reported",
             Self::P2(Prefix::One) => "the first byte was programmed",
             Self::P2(Prefix::Subpage) => "the first sub-page was programmed",
             Self::P2(Prefix::Half) => "the first half was programmed",
             Self::P2(Prefix::AllButOne) => "all bytes but the last were programmed",
-            Self::P3 => "each bit to be cleared is cleared or is not",
+            Self::P3 => "each bit to be cleared was cleared or not, at random",
             Self::P4 => "garbage in every codeword touched",
             Self::P5 { good_reads } => {
                 return format!(
@@ -99,7 +99,7 @@ impl Variant {
                 );
             }
             Self::P6 { zero_bits } => {
-                return format!("as before, with {zero_bits} bits of one codeword cleared");
+                return format!("unchanged, except {zero_bits} cleared bits of one codeword");
             }
             Self::P7Data => "the data was programmed, its error correction code was not",
             Self::P7Oob => "the out-of-band bytes were programmed, the data was not",
@@ -108,7 +108,7 @@ impl Variant {
             Self::E2 { scattered: false } => {
                 "the first pages were erased, one is mixed, the rest is old"
             }
-            Self::E2 { scattered: true } => "every page is erased, mixed or old by itself",
+            Self::E2 { scattered: true } => "each page is erased, mixed or old, independently",
             Self::E3 => "it reads as erased at first, then bits appear; a program into it fails",
             Self::E4 => "the old content is readable at first, then decays",
             Self::E5 => "zero-filled from the end, not erased",
@@ -117,7 +117,7 @@ impl Variant {
         fixed.to_owned()
     }
 
-    /// Every variant that applies to an event on a chip, in a fixed order.
+    /// Returns every variant that applies to an event on a chip, in a fixed order.
     pub fn for_event(event: &EventKind, config: &ChipConfig) -> Vec<Self> {
         match event {
             EventKind::Program { data, .. } if data.is_empty() => {
@@ -164,7 +164,7 @@ fn program_variants(len: usize, config: &ChipConfig) -> Vec<Variant> {
     variants
 }
 
-/// The bytes of `len` that arrive before the cut.
+/// Returns the number of bytes of `len` that arrive before the cut.
 pub(crate) fn prefix_len(prefix: Prefix, len: usize, config: &ChipConfig) -> usize {
     match prefix {
         Prefix::One => 1.min(len),
@@ -224,7 +224,7 @@ const PLAIN: [Variant; 18] = [
     Variant::B1,
 ];
 
-/// A text that is no variant's code.
+/// A text that is not the code of a variant.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is not a power-cut variant: expected a code such as P0, P2half, P5r1, P6k4, E2")]
 pub struct VariantError {

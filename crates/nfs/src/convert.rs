@@ -1,5 +1,5 @@
-//! Attributes, times and error numbers: ours to the protocol's and back. The only place with
-//! numbers.
+//! Conversion of attributes, times and error numbers to and from the protocol. The only place with
+//! error numbers.
 
 use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, SetAttr, Timestamp};
 use nfs3_server::nfs3_types::nfs3::{
@@ -7,7 +7,7 @@ use nfs3_server::nfs3_types::nfs3::{
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The clock of the host.
+/// Returns the current time of the host.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp {
@@ -16,7 +16,7 @@ pub(crate) fn now() -> Timestamp {
     }
 }
 
-/// The status of a refusal.
+/// Returns the status for an error.
 pub(crate) fn status(error: &FsError) -> nfsstat3 {
     match error.kind() {
         FsErrorKind::NotFound => nfsstat3::NFS3ERR_NOENT,
@@ -33,12 +33,12 @@ pub(crate) fn status(error: &FsError) -> nfsstat3 {
         FsErrorKind::NotPermitted => nfsstat3::NFS3ERR_PERM,
         FsErrorKind::TooBig => nfsstat3::NFS3ERR_FBIG,
         FsErrorKind::TooManyLinks => nfsstat3::NFS3ERR_MLINK,
-        // `Io`, `Corrupted`, and kinds that the protocol has no number for.
+        // `Io`, `Corrupted`, and kinds without a number in the protocol.
         _ => nfsstat3::NFS3ERR_IO,
     }
 }
 
-/// The status of a handle whose inode is gone.
+/// Returns the status for a handle whose inode has been deleted.
 pub(crate) fn handle_status(error: &FsError) -> nfsstat3 {
     match error.kind() {
         FsErrorKind::NotFound => nfsstat3::NFS3ERR_STALE,
@@ -46,7 +46,7 @@ pub(crate) fn handle_status(error: &FsError) -> nfsstat3 {
     }
 }
 
-/// Times of the protocol begin in 1970 and end in 2106.
+/// Converts a time; the protocol's range is 1970 to 2106.
 fn time(time: Timestamp) -> nfstime3 {
     match u32::try_from(time.seconds) {
         Ok(seconds) => nfstime3 { seconds, nseconds: time.nanoseconds },
@@ -60,7 +60,7 @@ fn timestamp(time: nfstime3) -> Timestamp {
     Timestamp { seconds: i64::from(time.seconds), nanoseconds }
 }
 
-/// Attributes for the client.
+/// Returns the attributes for the client.
 pub(crate) fn attributes(attr: &Attr) -> fattr3 {
     let type_ = match attr.kind {
         FileKind::Regular => ftype3::NF3REG,
@@ -99,7 +99,7 @@ fn given<
     }
 }
 
-/// The changes a client asks for.
+/// Returns the changes requested by a client.
 pub(crate) fn changes(wanted: &sattr3) -> SetAttr {
     let touch = matches!(wanted.atime, set_atime::SET_TO_SERVER_TIME)
         && matches!(wanted.mtime, set_mtime::SET_TO_SERVER_TIME);

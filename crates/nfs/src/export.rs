@@ -1,4 +1,4 @@
-//! What each call does to the file system.
+//! The effect of each call on the file system.
 
 use crate::convert::{attributes, changes, handle_status, now, status};
 use crate::listing::Listing;
@@ -12,25 +12,26 @@ use nfs3_server::vfs::{
     FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A handle is an inode number.
 pub(crate) type Handle = FileHandleU64;
 
-/// The most bytes of one answer.
+/// The maximum length of one read.
 const MAX_READ: u32 = 1 << 20;
 
-/// Where a file system cannot say how long names may be.
+/// The maximum name length if the file system does not state one.
 const USUAL_NAME_MAX: u32 = 255;
 
-/// Neither file system has a limit of its own below that of the number's type.
+/// Neither file system has a limit below that of the number's type.
 const MAX_LINKS: u32 = i32::MAX.cast_unsigned();
 
-/// A file system to be served.
+/// A file system to serve.
 #[derive(Clone, Debug)]
 pub enum Exported {
-    /// Nothing is ever written.
+    /// A read-only file system.
     ReadOnly(Arc<dyn FileSystem>),
-    /// Everything is allowed.
+    /// A writable file system.
     ReadWrite(Arc<dyn WritableFileSystem>),
 }
 
@@ -50,17 +51,40 @@ impl Exported {
     }
 }
 
-/// The file system as calls see it.
+/// The exported file system.
 #[derive(Debug)]
 pub(crate) struct Export {
     exported: Exported,
-    /// Whom new files belong to.
+    /// Owner and group of new files.
     owner: (u32, u32),
+    changes: Changes,
+}
+
+/// Counts calls that may change the file system; clones share the number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes(Arc<AtomicU64>);
+
+impl Changes {
+    /// Returns the number so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Export {
-    pub(crate) fn new(exported: Exported, owner: (u32, u32)) -> Self {
-        Self { exported, owner }
+    pub(crate) fn new(exported: Exported, owner: (u32, u32), changes: Changes) -> Self {
+        Self { exported, owner, changes }
+    }
+
+    /// Returns the file system for a change, which is counted.
+    fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
+        let fs = self.exported.writing()?;
+        self.changes.add();
+        Ok(fs)
     }
 
     fn attr(&self, id: Handle) -> Result<fattr3, nfsstat3> {
@@ -68,7 +92,7 @@ impl Export {
         attr.map(|attr| attributes(&attr)).map_err(|error| handle_status(&error))
     }
 
-    /// Makes an inode, durable when this returns.
+    /// Creates an inode, durable when this returns.
     fn make(
         &self,
         dir: Handle,
@@ -76,7 +100,7 @@ impl Export {
         kind: NewKind<'_>,
         wanted: &SetAttr,
     ) -> Result<(Handle, fattr3), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let usual = if kind == NewKind::Directory { 0o755 } else { 0o644 };
         let inode = NewInode {
             kind,
@@ -96,7 +120,7 @@ impl Export {
     }
 }
 
-/// Makes what an operation changed durable: NFS has no later moment for it.
+/// Makes the changes of an operation durable: NFS has no later point for it.
 fn settle(fs: &dyn WritableFileSystem, inodes: &[u64]) -> Result<(), nfsstat3> {
     for ino in inodes {
         fs.sync_file(*ino).map_err(|error| status(&error))?;
@@ -175,14 +199,15 @@ impl NfsFileSystem for Export {
     }
 
     async fn setattr(&self, id: &Handle, setattr: sattr3) -> Result<fattr3, nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let ino = id.as_u64();
         fs.set_attr(ino, &changes(&setattr), now()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
         self.attr(*id)
     }
 
-    /// Always durable: a restarted server would otherwise have to tell the client what it lost.
+    /// Every write is durable: otherwise a restarted server would have to report to the client
+    /// which writes it lost.
     async fn write(
         &self,
         id: &Handle,
@@ -190,21 +215,21 @@ impl NfsFileSystem for Export {
         data: &[u8],
         _stable: stable_how,
     ) -> Result<(fattr3, stable_how), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let ino = id.as_u64();
         fs.write(ino, offset, data, now()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
         Ok((self.attr(*id)?, stable_how::FILE_SYNC))
     }
 
-    /// Makes a file, or takes the one that is there.
+    /// Creates a file, or uses an existing one.
     async fn create(
         &self,
         dirid: &Handle,
         filename: &filename3<'_>,
         attr: sattr3,
     ) -> Result<(Handle, fattr3), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         match fs.lookup(dirid.as_u64(), filename.0.as_ref()) {
             Ok(ino) => {
                 let size = match attr.size {
@@ -224,7 +249,7 @@ impl NfsFileSystem for Export {
         }
     }
 
-    /// The verifier of such a call has no place in an image; clients fall back to another form.
+    /// An image cannot store the verifier of such a call; clients fall back to another form.
     async fn create_exclusive(
         &self,
         _dirid: &Handle,
@@ -245,14 +270,14 @@ impl NfsFileSystem for Export {
     }
 
     async fn remove(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let dir = dirid.as_u64();
         fs.unlink(dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
     }
 
     async fn rmdir(&self, dirid: &Handle, dirname: &filename3<'_>) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let dir = dirid.as_u64();
         fs.remove_dir(dir, dirname.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
@@ -264,7 +289,7 @@ impl NfsFileSystem for Export {
         dirid: &Handle,
         filename: &filename3<'_>,
     ) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let (ino, dir) = (id.as_u64(), dirid.as_u64());
         fs.link(ino, dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
         settle(fs, &[ino, dir])
@@ -277,7 +302,7 @@ impl NfsFileSystem for Export {
         to_dirid: &Handle,
         to_filename: &filename3<'a>,
     ) -> Result<(), nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.writing()?;
         let from: (u64, &[u8]) = (from_dirid.as_u64(), from_filename.0.as_ref());
         let to: (u64, &[u8]) = (to_dirid.as_u64(), to_filename.0.as_ref());
         fs.rename(from, to, RenameMode::Replace, now()).map_err(|error| status(&error))?;
@@ -296,6 +321,6 @@ impl NfsFileSystem for Export {
     }
 
     async fn commit(&self, id: &Handle, _offset: u64, _count: u32) -> Result<(), nfsstat3> {
-        settle(self.exported.writing()?, &[id.as_u64()])
+        settle(self.writing()?, &[id.as_u64()])
     }
 }

@@ -1,9 +1,10 @@
-//! A file system of ours over NFSv3, for hosts where nothing can be mounted through FUSE: a server
-//! in user space, meant for the loopback interface.
+//! Serves a file system over NFSv3, for hosts without FUSE: a user-space server, intended for the
+//! loopback interface.
 //!
-//! File handles are inode numbers and directory cookies are those of the file system, so that both
-//! outlive a restart of the server. Every write is durable before it is answered. There are no
-//! device nodes to be made, and no permissions: who may reach the port may do everything.
+//! File handles are inode numbers, and directory cookies are those of the file system, so both stay
+//! valid after a restart of the server. Every write is durable before the reply. Device nodes
+//! cannot be created, and permissions are not checked: every client that can reach the port has
+//! full access.
 
 mod convert;
 mod export;

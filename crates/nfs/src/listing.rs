@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 /// Entries fetched at once.
 const BATCH: usize = 64;
 
-/// A place in a directory. Cookies are the file system's own.
+/// A position in a directory. Cookies are those of the file system.
 #[derive(Debug)]
 pub(crate) struct Listing {
     exported: Exported,
@@ -45,7 +45,7 @@ impl Listing {
             return NextResult::Err(handle_status(&error));
         }
         let Some(entry) = self.fetched.pop_front() else { return NextResult::Eof };
-        // An inode that cannot be read is listed all the same; whoever asks for it is told.
+        // An inode that cannot be read is listed anyway; a request for it gets the error.
         let attr = self.exported.reading().attr(entry.ino).map_err(|error| status(&error));
         NextResult::Ok(DirEntryPlus {
             fileid: entry.ino,

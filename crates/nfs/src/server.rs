@@ -1,6 +1,6 @@
-//! The server: one listening socket, until somebody stops it.
+//! The server: one listening socket, until it is stopped.
 
-use crate::export::{Export, Exported};
+use crate::export::{Changes, Export, Exported};
 use eraseblock_vfs::{Background, FsError, WritableFileSystem};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use std::net::SocketAddr;
@@ -12,35 +12,40 @@ use tokio::sync::Notify;
 /// Pause between pieces of background work.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Number of pauses without a change after which the file system frees space that waits for a
+/// commit. This costs writes that the next changes would cause anyway, so a short pause between two
+/// changes does not start it.
+const IDLE_PAUSES: u32 = 3;
+
 /// Pieces of work below the file system between two pauses.
 const STEPS: u32 = 16;
 
-/// How to serve.
+/// Options of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerOptions {
-    /// The address of the loopback interface, or another at the user's own risk; port 0 takes any.
+    /// The address: loopback, or another one at the user's own risk; port 0 selects any free port.
     pub address: SocketAddr,
-    /// Tells this file system's handles from those of others. The same number after a restart
-    /// keeps handles valid.
+    /// Distinguishes this file system's handles from those of others. The same number after a
+    /// restart keeps handles valid.
     pub generation: u64,
-    /// Owner and group of new files whose client does not name them.
+    /// Owner and group of new files if the client does not specify them.
     pub owner: (u32, u32),
 }
 
-/// Why a server does not run, or did not end well.
+/// A server that failed or did not end cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The socket, or a thread, cannot be had.
+    /// The socket or a thread could not be created.
     #[error("{address}: {source}")]
     Socket {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The file system could not be left clean.
-    #[error("what was written may not be durable: {0}")]
+    #[error("written data may not be durable: {0}")]
     Flush(#[from] FsError),
 }
 
@@ -49,12 +54,13 @@ pub struct Server {
     runtime: Runtime,
     listener: NFSTcpListener<Export>,
     exported: Exported,
+    changes: Changes,
     address: SocketAddr,
     stop: Arc<Notify>,
     chore: Option<Box<Chore>>,
 }
 
-/// One bounded piece of work below the file system; says whether there is more.
+/// One bounded piece of work below the file system; returns whether there is more.
 type Chore = dyn Fn() -> Result<bool, FsError> + Send + Sync;
 
 impl std::fmt::Debug for Server {
@@ -65,20 +71,25 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Binds the socket; clients can connect when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the socket cannot be created or bound.
     pub fn new(exported: Exported, options: &ServerOptions) -> Result<Self, ServerError> {
         let socket = |source| ServerError::Socket { address: options.address, source };
         let runtime =
             Builder::new_multi_thread().worker_threads(4).enable_all().build().map_err(socket)?;
-        let export = Export::new(exported.clone(), options.owner);
+        let changes = Changes::default();
+        let export = Export::new(exported.clone(), options.owner, changes.clone());
         let address = options.address.to_string();
         let bound = NFSTcpListener::bind_with_generation(&address, export, options.generation);
         let listener = runtime.block_on(bound).map_err(socket)?;
         let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
         let stop = Arc::new(Notify::new());
-        Ok(Self { runtime, listener, exported, address, stop, chore: None })
+        Ok(Self { runtime, listener, exported, changes, address, stop, chore: None })
     }
 
-    /// Does `chore` in the background, too, until it says that nothing is left, again and again.
+    /// Repeatedly runs `chore` in the background, too, until it returns that nothing is left.
     #[must_use]
     pub fn with_chore(
         mut self,
@@ -88,28 +99,32 @@ impl Server {
         self
     }
 
-    /// Where it listens.
+    /// Returns the address of the listening socket.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends [`Server::run`], from any thread, also before it begins.
+    /// Returns a function that ends [`Server::run`], from any thread, even before it begins.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let stop = Arc::clone(&self.stop);
         move || stop.notify_one()
     }
 
     /// Serves until it is stopped, then makes everything durable and leaves the medium clean.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a thread cannot be started or the file system could not be flushed.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, exported, address, stop, chore } = self;
+        let Self { runtime, listener, exported, changes, address, stop, chore } = self;
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = listener.handle_forever() => ended,
                 () = stop.notified() => Ok(()),
-                () = background(&exported, chore.as_deref()) => Ok(()),
+                () = background(&exported, &changes, chore.as_deref()) => Ok(()),
             }
         });
-        // Calls under way are dropped: none has been answered.
+        // Calls in progress are dropped: none has been answered.
         drop(listener);
         runtime.shutdown_timeout(PAUSE);
         if let Exported::ReadWrite(fs) = &exported {
@@ -119,16 +134,23 @@ impl Server {
     }
 }
 
-/// Steps background work for ever. What fails will fail again for the call that needs it.
-async fn background(exported: &Exported, chore: Option<&Chore>) {
+/// Steps background work until the server stops. A failed step fails again in the call that needs
+/// it, which reports the error.
+async fn background(exported: &Exported, changes: &Changes, chore: Option<&Chore>) {
+    let (mut seen, mut quiet) = (changes.count(), 0_u32);
     loop {
         tokio::time::sleep(PAUSE).await;
-        if let Exported::ReadWrite(fs) = exported {
-            step(fs.as_ref());
-            for _ in 0..STEPS {
-                if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
-                    break;
-                }
+        let Exported::ReadWrite(fs) = exported else { continue };
+        step(fs.as_ref());
+        let count = changes.count();
+        quiet = if count == seen { quiet.saturating_add(1) } else { 0 };
+        seen = count;
+        if quiet == IDLE_PAUSES {
+            let _ = fs.give_back();
+        }
+        for _ in 0..STEPS {
+            if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
+                break;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Reads a folder (directory, tar, cpio, or `-` for an archive on standard input) and extracts it
+//! Reads a source (directory, tar, cpio, or `-` for an archive on standard input) and extracts it
 //! into a directory.
 
 use eraseblock_tree::dir::ReadOptions;

@@ -1,6 +1,6 @@
 //! Cpio archives as source trees: newc (070701), crc (070702, sums are checked) and the portable
-//! odc (070707); several archives one after the other with NULs between them, each of which may be
-//! compressed, as boot loaders hand them to Linux.
+//! odc (070707). Several archives may follow each other with NULs in between, each optionally
+//! compressed, as boot loaders pass them to Linux.
 
 #[cfg(test)]
 mod tests;
@@ -22,16 +22,24 @@ const MAX_NAME: u64 = 64 << 10;
 /// Reads cpio archives from a file, plain or compressed (gzip, zstd).
 ///
 /// Findings name members that replaced others.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read or an archive is invalid.
 pub fn read(file: File) -> Result<(SourceTree, Findings), TreeError> {
     read_input(Input::from_file(file)?)
 }
 
 /// Reads cpio archives from a stream, plain or compressed (gzip, zstd).
+///
+/// # Errors
+///
+/// Fails if the stream cannot be read or an archive is invalid.
 pub fn read_stream(reader: Box<dyn Read + Send>) -> Result<(SourceTree, Findings), TreeError> {
     read_input(Input::from_reader(reader)?)
 }
 
-/// Whether an archive begins like this.
+/// Returns whether an archive begins with `head`.
 pub(crate) fn is_cpio(head: &[u8]) -> bool {
     Dialect::of(head).is_some()
 }
@@ -74,7 +82,7 @@ impl Dialect {
         }
     }
 
-    /// Names and contents begin at multiples of this, counted from the start of the archive.
+    /// Returns the alignment of names and contents, counted from the start of the archive.
     fn alignment(self) -> u64 {
         if self == Self::Odc { 1 } else { 4 }
     }
@@ -87,7 +95,7 @@ impl Dialect {
 struct Header {
     at: Location,
     dialect: Dialect,
-    /// Device (major, minor) and inode number, which name the inode in the archive.
+    /// Device (major, minor) and inode number, which identify the inode in the archive.
     inode: (u32, u32, u64),
     mode: u32,
     uid: u32,
@@ -100,7 +108,7 @@ struct Header {
     check: u32,
 }
 
-/// Takes number fields off the front of a header.
+/// Reads number fields from the front of a header.
 struct Fields<'a> {
     bytes: &'a [u8],
     radix: u32,
@@ -123,7 +131,7 @@ impl Fields<'_> {
         })
     }
 
-    /// A field that is narrow enough for 32 bits.
+    /// Returns a field that fits into 32 bits.
     fn small(&mut self, width: usize, field: &'static str) -> Result<u32, TreeError> {
         Ok(u32::try_from(self.next(width, field)?).expect("8 hexadecimal or 6 octal digits"))
     }
@@ -181,7 +189,7 @@ impl Header {
 
 struct Reader {
     input: Input,
-    /// Where the archive at hand begins.
+    /// Start of the current archive.
     base: u64,
     draft: Draft,
     findings: Findings,
@@ -190,7 +198,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Goes to the start of the next archive; false at the end of the input.
+    /// Advances to the start of the next archive; returns false at the end of the input.
     fn next_archive(&mut self, is_first: bool) -> Result<bool, TreeError> {
         loop {
             let bytes = self.input.peek(4096)?;
@@ -213,7 +221,7 @@ impl Reader {
         }
         let found = format!("`{}`", head.escape_ascii());
         if !is_first {
-            let message = format!("{found} behind the trailer is no archive and is not read");
+            let message = format!("{found} after the trailer is not an archive and was not read");
             self.findings.warn(at, "cpio-junk", message);
             return Ok(false);
         }
@@ -221,7 +229,7 @@ impl Reader {
         Err(TreeError::Field { at, field: "magic", found, expected })
     }
 
-    /// Reads one member; false at the trailer.
+    /// Reads one member; returns false at the trailer.
     fn member(&mut self) -> Result<bool, TreeError> {
         let header = self.header()?;
         let name = self.name(&header)?;
@@ -293,7 +301,7 @@ impl Reader {
             Some(FileKind::CharDevice) => SourceKind::CharDevice(device.0, device.1),
             Some(FileKind::Fifo) => SourceKind::Fifo,
             Some(FileKind::Socket) => SourceKind::Socket,
-            None => return Err(refused("its mode names no type of file")),
+            None => return Err(refused("its mode has no valid file type")),
         };
         if !matches!(kind, SourceKind::Regular(_) | SourceKind::Symlink(_)) {
             self.input.skip(header.size, "the content of a member")?;
@@ -316,7 +324,7 @@ impl Reader {
             sum = bytes.iter().fold(sum, |sum, byte| sum.wrapping_add(u32::from(*byte)));
         };
         let extent = self.input.content(header.size, what, Some(&mut add))?;
-        // The names of an inode before its last one carry no content, but may carry its sum.
+        // Only the last name of an inode carries its content; earlier ones may carry its sum.
         if sum != header.check && !(header.size == 0 && header.nlink > 1) {
             let (stored, computed) = (u64::from(header.check), u64::from(sum));
             let what = "cpio content";
@@ -389,7 +397,8 @@ impl Reader {
     }
 }
 
-/// A further name of an inode says the attributes once more; its content counts if it has one.
+/// Merges a further name of an inode: its attributes replace the first ones, and so does its
+/// content if it has one.
 fn merge(first: &mut SourceNode, again: SourceNode) {
     let is_empty = matches!(&again.kind, SourceKind::Regular(content) if content.size() == 0);
     let kind = std::mem::replace(&mut first.kind, SourceKind::Fifo);

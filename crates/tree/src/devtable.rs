@@ -2,7 +2,7 @@
 //! owners, modes).
 //!
 //! spec: ubifs-format 17.6. `path type mode uid gid major minor start inc count`; `#` begins a
-//! comment line. Fields that are missing, or `-` from some point on, are 0 (mode 0755).
+//! comment line. Missing fields, or fields from the first `-`, are 0 (mode 0755).
 
 use crate::draft::directory;
 use crate::error::TreeError;
@@ -11,17 +11,21 @@ use eraseblock_vfs::source::{NodeId, check_name};
 use eraseblock_vfs::{FileKind, SourceKind, SourceNode, SourceTree};
 use std::collections::BTreeMap;
 
-/// The most names one table may create or change.
+/// The maximum number of names that one table may create or change.
 pub const MAX_NAMES: usize = 1 << 20;
 
 /// The shortest table, in bytes.
 const MIN_SIZE: usize = 10;
 
-/// Applies a device table to a tree. Nothing is changed when the table itself breaks the rules;
-/// entries that do not fit the tree fail when they are met.
+/// Applies a device table to a tree.
 ///
-/// Entries whose parent directory exists neither in the tree nor in the table do nothing; findings
-/// name them.
+/// Entries whose parent directory exists neither in the tree nor in the table have no effect;
+/// findings name them.
+///
+/// # Errors
+///
+/// Fails without any change if the table itself breaks the rules. Fails at the first entry that
+/// does not fit the tree.
 pub fn apply(tree: &mut SourceTree, text: &[u8]) -> Result<Findings, TreeError> {
     let mut findings = Findings::new();
     for (path, entry) in parse(text)? {
@@ -40,7 +44,7 @@ pub fn apply(tree: &mut SourceTree, text: &[u8]) -> Result<Findings, TreeError> 
     Ok(findings)
 }
 
-/// One name of the table.
+/// One name in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     line: usize,
@@ -86,7 +90,7 @@ impl Kind {
     }
 }
 
-/// Names in byte order, so that parents come before what is in them.
+/// Names in byte order, so that parents precede their entries.
 type Table = BTreeMap<Vec<u8>, Entry>;
 
 fn parse(text: &[u8]) -> Result<Table, TreeError> {
@@ -193,7 +197,7 @@ fn parse_number(field: &[u8], name: &str) -> Result<u32, String> {
     })
 }
 
-/// The directory an entry lies in, and its name there; the root is in itself, without a name.
+/// Returns the directory of an entry, and its name in it; the root is in itself, without a name.
 fn parent<'a>(tree: &SourceTree, path: &'a [u8]) -> Option<(NodeId, &'a [u8])> {
     let mut parts: Vec<&[u8]> = path[1..].split(|byte| *byte == b'/').collect();
     let name = parts.pop()?;

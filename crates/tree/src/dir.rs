@@ -1,5 +1,5 @@
-//! A directory of the host, read as it is: links are not followed, and what cannot be read is an
-//! error, because a builder must not leave things out silently.
+//! Reads a directory of the host: links are not followed, and an unreadable entry is an error,
+//! because a builder must not leave things out silently.
 
 use crate::draft::{Draft, DraftId, directory, is_kept_xattr};
 use crate::error::TreeError;
@@ -20,17 +20,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What [`read`] takes along, and what it refuses.
+/// What [`read`] reads and refuses.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Read extended attributes (`user.*`, `trusted.*`, `security.*`).
+    /// Read xattrs (`user.*`, `trusted.*`, `security.*`).
     pub xattrs: bool,
-    /// Read access control lists as well (`system.posix_acl_*`); they need `xattrs`.
+    /// Read ACLs as well (`system.posix_acl_*`); requires `xattrs`.
     pub acls: bool,
     /// Read the flags of the attribute ioctl.
     pub inode_flags: bool,
-    /// Device and inode number of a file that must not be met: the image that is about to be
-    /// written. Meeting it is [`TreeError::OutputInside`].
+    /// Device and inode number of a file that must not be in the tree: the image that is about to
+    /// be written. Finding it is [`TreeError::OutputInside`].
     pub exclude_inode: Option<(u64, u64)>,
 }
 
@@ -40,11 +40,15 @@ impl Default for ReadOptions {
     }
 }
 
-/// Reads the directory at `path` (which may be a link to one) and everything below it. Contents
-/// stay on the host and are opened when they are needed.
+/// Reads the directory at `path`, which may be a link to one, and its whole tree. Contents stay on
+/// the host and are opened when needed.
 ///
-/// Findings name attributes that were left out. Files are visited in parallel; the result does not
+/// Findings name attributes that were left out. Files are read in parallel; the result does not
 /// depend on that.
+///
+/// # Errors
+///
+/// Fails if an entry cannot be read or represented, or if the tree contains the excluded inode.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<(SourceTree, Findings), TreeError> {
     let top = open_directory(path)?;
     let stat = rustix::fs::fstat(&top).map_err(|e| TreeError::host("stat", path, e))?;
@@ -74,9 +78,14 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<(SourceTree, Findings)
     Ok((tree, findings))
 }
 
-/// Reads the one file, link or device at `path`, which is not a directory. A link is not followed.
+/// Reads the one file, link or device at `path`, which must not be a directory. A link is not
+/// followed.
 ///
 /// Findings name attributes that were left out.
+///
+/// # Errors
+///
+/// Fails if the entry cannot be read or represented.
 pub fn read_node(path: &Path, options: &ReadOptions) -> Result<(SourceNode, Findings), TreeError> {
     let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
@@ -91,7 +100,7 @@ pub fn read_node(path: &Path, options: &ReadOptions) -> Result<(SourceNode, Find
 struct Listed {
     name: Vec<u8>,
     node: SourceNode,
-    /// Device and inode number when there are more names for it.
+    /// Device and inode number if the inode has more names.
     shared: Option<(u64, u64)>,
 }
 
@@ -139,7 +148,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, TreeError> {
         .map_err(|e| TreeError::host("open", path, e))
 }
 
-/// How attributes of a file are reached: through its descriptor, or by path without following.
+/// Access to the attributes of a file: through its descriptor, or by path without following links.
 enum Handle<'a> {
     Open(BorrowedFd<'a>),
     Path(&'a Path),
@@ -150,7 +159,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The entries of a directory in the order of their names.
+    /// Returns the entries of a directory in name order.
     fn directory(&self, path: &Path) -> Result<Vec<Found>, TreeError> {
         let fd = open_directory(path)?;
         let mut names = Vec::new();
@@ -199,7 +208,7 @@ impl Reader<'_> {
             Some(FileKind::CharDevice) => SourceKind::CharDevice(device.0, device.1),
             Some(FileKind::Fifo) => SourceKind::Fifo,
             Some(FileKind::Socket) => SourceKind::Socket,
-            None => return Err(TreeError::host("tell the type", &path, Errno::INVAL)),
+            None => return Err(TreeError::host("determine the type of", &path, Errno::INVAL)),
         };
         let is_dir = matches!(kind, SourceKind::Directory(_));
         let mut node = node_of(&stat, kind);
@@ -213,7 +222,7 @@ impl Reader<'_> {
         Ok(Found { entry: Listed { name, node, shared }, remarks })
     }
 
-    /// Extended attributes and inode flags.
+    /// Reads xattrs and inode flags.
     fn attributes(
         &self,
         node: &mut SourceNode,
@@ -237,7 +246,7 @@ impl Reader<'_> {
             if !is_kept_xattr(name) {
                 let attribute = String::from_utf8_lossy(name);
                 let message = format!(
-                    "{}: attribute `{attribute}` has no place in the image and is left out",
+                    "{}: attribute `{attribute}` cannot be stored in the image and is left out",
                     path.display()
                 );
                 remarks.push(Remark { ino: 0, message });
@@ -255,7 +264,7 @@ impl Reader<'_> {
 }
 
 fn inode_flags(fd: BorrowedFd<'_>) -> InodeFlags {
-    // File systems without the ioctl have none of the flags.
+    // File systems without the ioctl support none of the flags.
     let flags = rustix::fs::ioctl_getflags(fd).unwrap_or(IFlags::empty());
     InodeFlags {
         compress: flags.contains(IFlags::COMPRESSED),
@@ -267,10 +276,10 @@ fn inode_flags(fd: BorrowedFd<'_>) -> InodeFlags {
     }
 }
 
-/// The largest list or value Linux has (XATTR_LIST_MAX, XATTR_SIZE_MAX), in bytes.
+/// The maximum size of a list or value in Linux (XATTR_LIST_MAX, XATTR_SIZE_MAX), in bytes.
 const XATTR_MAX: usize = 65_536;
 
-/// Calls `fill` with growing buffers until what it reads fits.
+/// Calls `fill` with growing buffers until the result fits.
 fn grow(mut fill: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut small = [0; 256];
     match fill(&mut small) {
@@ -329,7 +338,7 @@ impl HostFile {
         Self { path: path.to_owned(), size, inode: (stat.st_dev, stat.st_ino) }
     }
 
-    /// Opens the file, which must still be the one that was met.
+    /// Opens the file, which must still be the one found earlier.
     fn reopen(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let named = |error: io::Error| {
@@ -340,7 +349,7 @@ impl HostFile {
         let file = File::from(fd);
         let now = file.metadata().map_err(named)?;
         if (now.dev(), now.ino()) != self.inode {
-            return Err(named(io::Error::other("another file has taken its place meanwhile")));
+            return Err(named(io::Error::other("another file has replaced it in the meantime")));
         }
         Ok(file)
     }

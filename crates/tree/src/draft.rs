@@ -1,11 +1,12 @@
-//! A tree in the making: entries come in any order, parents may come after children, and a later
-//! entry replaces an earlier one. [`Draft::finish`] turns it into a [`SourceTree`].
+//! A tree under construction: entries come in any order, parents may come after children, and a
+//! later entry replaces an earlier one. [`Draft::finish`] turns it into a [`SourceTree`].
 //!
 //! # Invariants
 //! 1. Node 0 is the root and a directory.
 //! 2. Children of replaced entries stay in the table but are no longer reachable; only reachable
 //!    nodes become part of the source tree.
-//! 3. The source tree numbers its nodes depth first in name order, so equal folders give equal trees, whatever order they were read in.
+//! 3. The source tree numbers its nodes depth first in name order, so equal sources give equal
+//!    trees, regardless of the order of reading.
 
 use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::source::{NodeId, SourceError, check_name};
@@ -18,18 +19,18 @@ use std::collections::btree_map::IntoIter;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DraftId(usize);
 
-/// Why an entry cannot be placed.
+/// An entry that cannot be placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PlaceError {
-    /// The path has a component that is not allowed.
+    /// The path has a forbidden component.
     Name(&'static str),
-    /// A component on the way is no directory.
+    /// A component of the path is not a directory.
     ThroughFile,
-    /// A hard link to something that is not there.
+    /// The target of a hard link does not exist.
     NoTarget,
     /// A hard link to a directory.
     DirectoryTarget,
-    /// The root would become something else.
+    /// The root would no longer be a directory.
     RootKind,
 }
 
@@ -37,22 +38,22 @@ impl PlaceError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Name(reason) => reason,
-            Self::ThroughFile => "it lies below something that is not a directory",
-            Self::NoTarget => "it is a hard link to a member that has not come before",
+            Self::ThroughFile => "its parent is not a directory",
+            Self::NoTarget => "it is a hard link to a member that does not precede it",
             Self::DirectoryTarget => "it is a hard link to a directory",
             Self::RootKind => "the root can only be a directory",
         }
     }
 }
 
-/// What placing an entry did.
+/// The result of placing an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placed {
     /// The name was free.
     New,
-    /// An earlier entry of that name was replaced.
+    /// An earlier entry with that name was replaced.
     Replaced,
-    /// A directory with entries was replaced by something else: they are gone.
+    /// A directory with entries was replaced; its entries are lost.
     ReplacedTree,
 }
 
@@ -61,7 +62,7 @@ struct DraftNode {
     /// Its own directory map stays empty; `children` holds the entries.
     node: SourceNode,
     children: BTreeMap<Vec<u8>, DraftId>,
-    /// Made because something lies below it; an explicit entry may still come.
+    /// Created as the parent of another entry; an explicit entry may still follow.
     implied: bool,
 }
 
@@ -70,13 +71,12 @@ pub(crate) struct Draft {
     nodes: Vec<DraftNode>,
 }
 
-/// An empty directory.
+/// Returns an empty directory.
 pub(crate) fn directory(permissions: u32) -> SourceNode {
     SourceNode::new(SourceKind::Directory(BTreeMap::new()), permissions)
 }
 
-/// Whether an extended attribute has a place in an image: access control lists have, other
-/// `system.*` attributes have none.
+/// Returns whether an image can store an xattr: ACLs yes, other `system.*` attributes no.
 pub(crate) fn is_kept_xattr(name: &[u8]) -> bool {
     let kept = [&b"user."[..], b"trusted.", b"security."];
     is_acl_name(name)
@@ -85,8 +85,8 @@ pub(crate) fn is_kept_xattr(name: &[u8]) -> bool {
             && kept.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len())
 }
 
-/// Splits an archive member's path into components: leading slashes, `.` and empty components are
-/// dropped.
+/// Splits the path of an archive member into components; drops leading slashes, `.` and empty
+/// components.
 fn components(path: &[u8]) -> Result<Vec<&[u8]>, PlaceError> {
     let mut parts = Vec::new();
     for part in path.split(|byte| *byte == b'/') {
@@ -115,14 +115,14 @@ impl Draft {
         Self { nodes: vec![DraftNode { node: root, children: BTreeMap::new(), implied: true }] }
     }
 
-    /// Adds a node below a directory whose names are known to be free and legal.
+    /// Adds a node to a directory; the name must be free and legal.
     pub(crate) fn add(&mut self, dir: DraftId, name: Vec<u8>, node: SourceNode) -> DraftId {
         let id = self.push(node, false);
         self.nodes[dir.0].children.insert(name, id);
         id
     }
 
-    /// Gives a node one more name, known to be free and legal.
+    /// Adds one more name for a node; the name must be free and legal.
     pub(crate) fn add_link(&mut self, dir: DraftId, name: Vec<u8>, target: DraftId) {
         self.nodes[dir.0].children.insert(name, target);
     }
@@ -131,7 +131,7 @@ impl Draft {
         &mut self.nodes[id.0].node
     }
 
-    /// Places a node at a path, with the parents it needs.
+    /// Places a node at a path and creates missing parents.
     pub(crate) fn place(
         &mut self,
         path: &[u8],
@@ -162,8 +162,8 @@ impl Draft {
         Ok((id, self.name(dir, name, id)))
     }
 
-    /// Places a hard link to the node at path `target`; naming a node once more by the same name
-    /// changes nothing.
+    /// Places a hard link to the node at path `target`; linking a node to its own name changes
+    /// nothing.
     pub(crate) fn place_link(&mut self, path: &[u8], target: &[u8]) -> Result<Placed, PlaceError> {
         let target = self.find(target)?.ok_or(PlaceError::NoTarget)?;
         self.place_link_to(path, target)
@@ -187,7 +187,7 @@ impl Draft {
         Ok(self.name(dir, name, target))
     }
 
-    /// The node at a path.
+    /// Returns the node at a path.
     fn find(&self, path: &[u8]) -> Result<Option<DraftId>, PlaceError> {
         let mut at = Self::ROOT;
         for part in components(path)? {
@@ -199,7 +199,8 @@ impl Draft {
         Ok(Some(at))
     }
 
-    /// Walks down, making missing directories: root's, 0755, times of the entry that needs them.
+    /// Finds the directory at a path and creates missing ones: owned by root, 0755, with the times
+    /// of the entry that needs them.
     fn descend(&mut self, parents: &[&[u8]], like: &SourceNode) -> Result<DraftId, PlaceError> {
         let root = &mut self.nodes[Self::ROOT.0];
         if root.implied && root.node.mtime == Timestamp::default() {
@@ -244,7 +245,7 @@ impl Draft {
         self.nodes[id.0].node.file_kind() == FileKind::Directory
     }
 
-    /// The source tree of what is reachable (invariants 2 and 3).
+    /// Returns the source tree of the reachable nodes (invariants 2 and 3).
     pub(crate) fn finish(mut self) -> Result<SourceTree, SourceError> {
         let root = std::mem::replace(&mut self.nodes[0].node, directory(0));
         let mut tree = SourceTree::new(root);

@@ -1,4 +1,4 @@
-//! Why a folder could not be read, or not be written.
+//! Errors of reading or writing trees.
 
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_vfs::source::SourceError;
@@ -6,7 +6,7 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The error of this room: what, where, found and expected.
+/// The error of this crate: what, where, found and expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
@@ -34,59 +34,59 @@ pub enum TreeError {
     /// The archive could not be written.
     #[error("could not write the archive: {0}")]
     Output(#[source] io::Error),
-    /// The archive ends within something.
+    /// The archive ends inside a structure.
     #[error("{at}: the archive ends within {what}")]
     Truncated {
-        /// Where that something begins.
+        /// The start of the structure.
         at: Location,
-        /// What is cut off.
+        /// The truncated structure.
         what: &'static str,
     },
-    /// A header field is not what the format allows.
+    /// A header field has an illegal value.
     #[error("{at}: {field} is {found}, expected {expected}")]
     Field {
-        /// Where the header begins.
+        /// The start of the header.
         at: Location,
-        /// Name of the field.
+        /// The name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What it must hold.
+        /// The legal values.
         expected: &'static str,
     },
     /// A checksum does not match.
     #[error("{at}: {what} checksum mismatch: stored {stored:#x}, computed {computed:#x}")]
     Checksum {
-        /// Where the header begins.
+        /// The start of the header.
         at: Location,
-        /// What it protects.
+        /// The protected structure.
         what: &'static str,
-        /// Value in the archive.
+        /// The checksum in the archive.
         stored: u64,
-        /// Value over the bytes.
+        /// The checksum of the bytes.
         computed: u64,
     },
-    /// A member cannot have the name or place it asks for.
+    /// The name or path of a member is not allowed.
     #[error("{at}: member `{}`: {reason}", String::from_utf8_lossy(path))]
     Member {
-        /// Where its header begins.
+        /// The start of its header.
         at: Location,
-        /// Its path as stored.
+        /// Its stored path.
         path: Vec<u8>,
-        /// Which rule it breaks.
+        /// The rule it breaks.
         reason: &'static str,
     },
-    /// A format that is known, but not read here.
+    /// A known format that is not supported.
     #[error("{at}: {what} is not supported; {hint}")]
     Unsupported {
-        /// Where it was met.
+        /// The place.
         at: Location,
-        /// What it is.
+        /// The format.
         what: &'static str,
         /// What to do instead.
         hint: &'static str,
     },
-    /// The bytes are no archive.
+    /// The bytes are not an archive.
     #[error("byte 0: this is neither a tar nor a cpio archive: it begins with {found}")]
     UnknownFormat {
         /// The first bytes in hexadecimal.
@@ -113,7 +113,7 @@ pub enum TreeError {
     IdMap {
         /// The list.
         text: String,
-        /// Which rule it breaks.
+        /// The rule it breaks.
         reason: &'static str,
     },
     /// An entry cannot be part of a tree.
@@ -121,28 +121,28 @@ pub enum TreeError {
     Source {
         /// The entry.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: SourceError,
     },
-    /// The file that is about to be written lies in the folder that is read.
-    #[error("{}: the output file lies inside the source folder", path.display())]
+    /// The output file lies in the source directory.
+    #[error("{}: the output file lies inside the source directory", path.display())]
     OutputInside {
         /// The output file.
         path: PathBuf,
     },
-    /// The destination already holds something.
-    #[error("{}: the destination is not empty, and overwriting was not asked for", path.display())]
+    /// The destination is not empty.
+    #[error("{}: the destination is not empty, and overwriting was not requested", path.display())]
     DestinationNotEmpty {
         /// The destination.
         path: PathBuf,
     },
-    /// The file system to extract from could not tell about its top.
+    /// The file system could not read the top directory.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
 
 impl TreeError {
-    /// How it is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Host { source, .. } | Self::Spool(source) | Self::Output(source) => {

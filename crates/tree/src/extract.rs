@@ -1,11 +1,11 @@
-//! A folder of a file system, written to a directory of the host: contents, modes, owners, times,
-//! extended attributes, hard links, links, devices, fifos and sockets.
+//! Extraction of a directory tree from a file system to a directory of the host: contents, modes,
+//! owners, times, xattrs, hard links, symlinks, devices, fifos and sockets.
 //!
 //! # Invariants
-//! 1. Nothing is ever made, changed or read outside the destination, whatever names the image
-//!    holds and whatever lies in the destination already (`place`).
-//! 2. What could not be delivered is a finding; a file that is there is whole, unless damaged ones
-//!    were asked for.
+//! 1. Nothing is ever created, changed or read outside the destination, regardless of the names in
+//!    the image and of the content of the destination (`place`).
+//! 2. Anything that could not be delivered is a finding; an extracted file is complete, unless
+//!    damaged ones were requested.
 //! 3. Files are written in parallel; result and findings do not depend on that.
 
 pub(crate) mod copy;
@@ -29,31 +29,31 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Whether the owners of the image are set on the host.
+/// Whether to set the owners of the image on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Owners {
-    /// When the process is root's.
+    /// If the process runs as root.
     #[default]
     IfRoot,
-    /// Always; what the host refuses is a finding.
+    /// Always; a refusal of the host is a finding.
     Keep,
-    /// Never; set-id bits are dropped then, too.
+    /// Never; set-id bits are then dropped, too.
     Skip,
 }
 
-/// How to extract.
+/// Options of an extraction.
 #[derive(Clone, Debug)]
 pub struct ExtractOptions {
-    /// Extract into a directory that holds something already, and replace what is in the way
-    /// (never a directory by anything else).
+    /// Extract into a directory that is not empty, and replace existing entries (but never a
+    /// directory by anything else).
     pub force: bool,
     /// Device and inode numbers of files that are never replaced: the image that is read.
     pub kept: Vec<(u64, u64)>,
-    /// Whose the files become.
+    /// Owners of the files.
     pub owners: Owners,
-    /// Set extended attributes.
+    /// Set xattrs.
     pub xattrs: bool,
-    /// Deliver files that cannot be read whole, with zeros for what is missing.
+    /// Write files that cannot be read completely, with zeros in place of missing data.
     pub keep_damaged: bool,
 }
 
@@ -75,7 +75,7 @@ impl ExtractOptions {
     }
 }
 
-/// What was extracted.
+/// The result of an extraction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ExtractReport {
     /// Regular files.
@@ -92,27 +92,29 @@ pub struct ExtractReport {
     pub bytes: u64,
     /// Names that could not be delivered.
     pub left_out: u64,
-    /// Files delivered with zeros for what could not be read.
+    /// Files written with zeros in place of unreadable data.
     pub damaged: u64,
-    /// Everything else there is to say.
+    /// All findings.
     pub findings: Findings,
 }
 
-/// How far an extraction is.
+/// Progress of an extraction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Names done that are not directories.
+    /// Completed names that are not directories.
     pub entries: u64,
-    /// Bytes of regular files done.
+    /// Completed bytes of regular files.
     pub bytes: u64,
 }
 
-/// Extracts what is below directory `top` to `dest`, which is made if it is missing and gets the
+/// Extracts the tree of directory `top` to `dest`, which is created if missing and gets the
 /// attributes of `top`. `progress` is called from several threads, after each file.
 ///
-/// Errors: `top` is no readable directory, `dest` cannot be made, or holds something and
-/// [`ExtractOptions::force`] is off; the disk of `dest` is full, or can no longer be written to.
-/// Everything else is a finding. After an error in the middle, what was extracted stays.
+/// # Errors
+///
+/// Fails if `top` is not a readable directory, if `dest` cannot be created, or is not empty while
+/// [`ExtractOptions::force`] is off, or if the disk of `dest` is full or can no longer be written
+/// to. Everything else is a finding. After an error, the files extracted so far remain.
 pub fn to_dir(
     fs: &dyn FileSystem,
     top: Ino,
@@ -147,10 +149,13 @@ pub fn to_dir(
     extraction.finish(keep_owners)
 }
 
-/// Gives an open file of the host the attributes of inode `ino`, of any kind but a symbolic link.
-/// `path` is its name in the image, for the findings: what could not be set is one.
+/// Sets the attributes of inode `ino`, of any kind but a symbolic link, on an open file of the
+/// host. `path` is its name in the image, for the findings: each attribute that could not be set is
+/// one.
 ///
-/// Errors: the inode cannot be read.
+/// # Errors
+///
+/// Fails if the inode cannot be read.
 pub fn attributes_to(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -163,7 +168,7 @@ pub fn attributes_to(
     worker.set_attributes(&Handle::Open(file), &fs.attr(ino)?, path, &mut outcome);
     let mut findings = Findings::new();
     outcome.findings.into_iter().for_each(|finding| findings.push(finding));
-    outcome.remarks.tell(worker.keep_owners, &mut findings);
+    outcome.remarks.report(worker.keep_owners, &mut findings);
     Ok(findings)
 }
 
@@ -182,11 +187,11 @@ struct Job {
     ino: Ino,
 }
 
-/// Work gathered by the walk, done in parallel.
+/// Work collected by the walk and done in parallel.
 #[derive(Default)]
 struct Batch {
     jobs: Vec<Job>,
-    /// Directories that get no more entries: their attributes are set behind the jobs.
+    /// Directories that get no more entries: their attributes are set after the jobs.
     complete: Vec<Arc<Folder>>,
     /// Directories opened since the last batch.
     opened: usize,
@@ -194,7 +199,7 @@ struct Batch {
 
 impl Batch {
     const MAX_JOBS: usize = 2048;
-    /// Each open directory is a file descriptor.
+    /// Every open directory uses a file descriptor.
     const MAX_OPENED: usize = 200;
 
     fn is_full(&self) -> bool {
@@ -211,10 +216,10 @@ struct Remarks {
 }
 
 impl Remarks {
-    /// Says what was counted.
-    fn tell(&self, keep_owners: bool, findings: &mut Findings) {
+    /// Reports the counts.
+    fn report(&self, keep_owners: bool, findings: &mut Findings) {
         if !keep_owners {
-            let message = "owners are not kept: that takes root";
+            let message = "owners are not kept: this requires root";
             findings.note(Location::Whole, "owners-not-kept", message);
         }
         if self.dropped_set_id > 0 {
@@ -238,10 +243,10 @@ impl Remarks {
     }
 }
 
-/// What became of one entry.
+/// The result of one entry.
 #[derive(Default)]
 struct Outcome {
-    /// What was made.
+    /// The kind of file created.
     made: Option<FileKind>,
     bytes: u64,
     is_damaged: bool,
@@ -263,12 +268,12 @@ impl Outcome {
 struct Extraction<'a> {
     worker: Worker<'a>,
     dest: Arc<Folder>,
-    /// The directories from the destination down to where the walk is.
+    /// The directories from the destination to the current one.
     levels: Vec<Arc<Folder>>,
     batch: Batch,
-    /// Directories met: an image damaged so that one is named twice must not multiply.
+    /// Directories already visited: a damaged image that names one twice must not multiply it.
     entered: HashSet<Ino>,
-    /// Where the first name of an inode with several is, or `None` if it could not be made.
+    /// The first name of an inode with several names, or `None` if it could not be created.
     links: HashMap<Ino, Option<Vec<u8>>>,
     report: ExtractReport,
     remarks: Remarks,
@@ -280,7 +285,7 @@ impl Extraction<'_> {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
                 let ino = self.levels.last().map_or(0, |folder| folder.attr.ino);
-                let message = format!("{}: cannot be listed whole: {error}", shown(path));
+                let message = format!("{}: cannot be listed completely: {error}", shown(path));
                 self.report.findings.error(Location::Inode(ino), "directory-unreadable", message);
                 Ok(Descend::No)
             }
@@ -288,7 +293,7 @@ impl Extraction<'_> {
     }
 
     fn entry(&mut self, path: &[u8], entry: &DirEntry) -> Result<Descend, TreeError> {
-        // Only names that were checked are above this one, so slashes tell the depth.
+        // Every name in this path was checked, so the slashes give the depth.
         let above = &path[..path.len() - entry.name.len()];
         let depth = above.split(|byte| *byte == b'/').count() - 1;
         while self.levels.len() > depth + 1 {
@@ -314,7 +319,7 @@ impl Extraction<'_> {
         let attr = match self.worker.fs.attr(ino) {
             Ok(attr) if attr.kind == FileKind::Directory => attr,
             Ok(attr) => {
-                let reason = format!("its entry says directory, its inode {:?}", attr.kind);
+                let reason = format!("its entry is a directory, its inode {:?}", attr.kind);
                 return self.leave_out(ino, path, "kind-mismatch", &reason);
             }
             Err(error) => {
@@ -349,7 +354,7 @@ impl Extraction<'_> {
         let Batch { jobs, complete, .. } = std::mem::take(&mut self.batch);
         let fs = self.worker.fs;
         let attrs: Vec<_> = jobs.par_iter().with_min_len(16).map(|job| fs.attr(job.ino)).collect();
-        // The first name of an inode makes it, the others become links behind that.
+        // The first name of an inode creates it; the others become links to it afterwards.
         let is_further = |links: &mut HashMap<Ino, _>, job: &Job, attr: &Attr| {
             if attr.nlink < 2 || attr.kind == FileKind::Directory {
                 return false;
@@ -412,7 +417,7 @@ impl Extraction<'_> {
         self.remarks.append(outcome.remarks);
     }
 
-    /// Makes a further name of an inode.
+    /// Creates a further name of an inode.
     fn link(&mut self, job: &Job) {
         let Some(Some(first)) = self.links.get(&job.ino) else {
             self.leave_out(job.ino, &job.path, "link-left-out", "its first name was left out");
@@ -432,7 +437,7 @@ impl Extraction<'_> {
             self.batch.complete.push(folder);
         }
         self.run_batch()?;
-        self.remarks.tell(keep_owners, &mut self.report.findings);
+        self.remarks.report(keep_owners, &mut self.report.findings);
         Ok(self.report)
     }
 }
@@ -451,14 +456,14 @@ fn link_to(dest: &Dir, first: &[u8], job: &Job, force: Force<'_>) -> Result<(), 
     job.folder.dir.make_link(&job.name, from, &old, force).map_err(|error| error.to_string())
 }
 
-/// What runs in parallel.
+/// The parallel part.
 struct Worker<'a> {
     fs: &'a dyn FileSystem,
     options: &'a ExtractOptions,
     keep_owners: bool,
     progress: &'a (dyn Fn(Progress) + Sync),
     done: (AtomicU64, AtomicU64),
-    /// Where and why the destination takes nothing more.
+    /// The path and error at which the destination accepted no more data.
     stopped: OnceLock<(Vec<u8>, Errno)>,
 }
 
@@ -477,16 +482,16 @@ impl<'a> Worker<'a> {
         Self { fs, options, keep_owners, progress, done, stopped: OnceLock::new() }
     }
 
-    /// Notes an error of the host; one that every further file would meet as well ends the run.
+    /// Records an error of the host. An error that would affect every further file ends the run.
     fn host_refused(&self, path: &[u8], error: Errno) -> (&'static str, String) {
         if matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) {
-            // The first of several threads reports it.
+            // Only the first of several threads sets it.
             let _ = self.stopped.set((path.to_vec(), error));
         }
         ("host-refused", error.to_string())
     }
 
-    /// Fails if the destination takes nothing more.
+    /// Fails if the destination accepts no more data.
     fn verdict(&self) -> Result<(), TreeError> {
         self.stopped.get().map_or(Ok(()), |(path, error)| {
             Err(TreeError::host("extract", Path::new(OsStr::from_bytes(path)), *error))
@@ -499,7 +504,7 @@ impl<'a> Worker<'a> {
         (self.progress)(Progress { entries, bytes });
     }
 
-    /// Makes one entry that is not a directory.
+    /// Creates one entry that is not a directory.
     fn make(&self, job: &Job, attr: Result<Attr, FsError>, buf: &mut [u8]) -> Outcome {
         let mut outcome = Outcome::default();
         if self.stopped.get().is_some() {
@@ -516,9 +521,10 @@ impl<'a> Worker<'a> {
         let made = match attr.kind {
             FileKind::Regular => self.make_file(job, &attr, buf, &mut outcome),
             FileKind::Symlink => self.make_symlink(job, &attr, &mut outcome),
-            FileKind::Directory => {
-                Err(("kind-mismatch", "its entry says no directory, its inode says one".to_owned()))
-            }
+            FileKind::Directory => Err((
+                "kind-mismatch",
+                "its entry is not a directory, but its inode is one".to_owned(),
+            )),
             kind => {
                 let dir = &job.folder.dir;
                 match dir.make_node(&job.name, kind, attr.rdev, self.options.replaces()) {
@@ -556,7 +562,7 @@ impl<'a> Worker<'a> {
         let damage = match copy::copy(self.fs, attr.ino, attr.size, &file, keep, buf) {
             Ok(damage) => damage,
             Err(error) => {
-                // What is there is not the file: it must not stay.
+                // The incomplete file must not remain.
                 let removed = dir.remove(&job.name);
                 let (code, reason) = match error {
                     CopyError::Read(error) => ("file-unreadable", error.to_string()),
@@ -567,7 +573,7 @@ impl<'a> Worker<'a> {
                 };
                 return Err(match removed {
                     Ok(()) => (code, reason),
-                    Err(error) => (code, format!("{reason}; a part of it stays: {error}")),
+                    Err(error) => (code, format!("{reason}; a part of it remains: {error}")),
                 });
             }
         };
@@ -603,7 +609,7 @@ impl<'a> Worker<'a> {
         outcome
     }
 
-    /// Owner first, as changing it drops set-id bits and capabilities; times last.
+    /// Owner first, because changing it drops set-id bits and capabilities; times last.
     fn set_attributes(&self, handle: &Handle<'_>, attr: &Attr, path: &[u8], outcome: &mut Outcome) {
         let mut permissions = attr.permissions & 0o7777;
         let mut has_owner = self.keep_owners;
@@ -660,7 +666,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A path of the image for people: control characters escaped, `/` for the top.
+/// Returns a path of the image for messages: control characters escaped, `/` for the top.
 pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() {
         return "/".to_owned();
@@ -673,7 +679,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
         .collect()
 }
 
-/// Says which bytes are missing.
+/// Describes the missing bytes.
 pub(crate) fn describe(damage: &Damage) -> String {
     const SHOWN: usize = 16;
     let ranges: Vec<String> =

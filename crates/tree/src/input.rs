@@ -1,11 +1,11 @@
-//! The byte stream below an archive reader: a plain file whose contents are read in place later, or
-//! a stream (standard input, a compressed archive) whose contents are spooled into one unnamed
-//! temporary file.
+//! The input of an archive reader: a plain file whose contents are read in place later, or a stream
+//! (standard input, a compressed archive) whose contents are spooled into one unnamed temporary
+//! file.
 //!
 //! # Invariants
-//! 1. `pos` is the position in the decompressed archive of the next byte handed out.
-//! 2. An [`Extent`] handed out is complete: its bytes are in the file behind it once
-//!    [`Input::finish`] has returned.
+//! 1. `pos` is the position in the decompressed archive of the next byte to return.
+//! 2. A returned [`Extent`] is complete: its bytes are in its file once [`Input::finish`] has
+//!    returned.
 
 use crate::error::TreeError;
 use eraseblock_base::Location;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// Bytes moved at a time.
 const CHUNK: usize = 128 * 1024;
 
-/// Most memory that a decompressor may ask for, in KiB: three times what `xz -9` makes need.
+/// The memory limit of a decompressor in KiB: three times what archives from `xz -9` need.
 const MAX_DECODER_KIB: u32 = 200 << 10;
 
-/// More compressed archives within compressed ones than anybody means.
+/// Maximum nesting of compressed archives, more than any real archive has.
 const MAX_LAYERS: u32 = 4;
 
-/// Called with the bytes of a content as they pass by.
+/// Called with the bytes of a content as they are read.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// Consecutive bytes of a file.
@@ -36,14 +36,14 @@ pub(crate) struct Extent {
     pub(crate) len: u64,
 }
 
-/// The bytes of an archive, front to back.
+/// The bytes of an archive, in order.
 pub(crate) struct Input {
     pos: u64,
-    /// Bytes read but not handed out: `buffer[start..]`.
+    /// Bytes read but not returned yet: `buffer[start..]`.
     buffer: Vec<u8>,
     start: usize,
     source: Source,
-    /// How many decompressors lie above each other.
+    /// Number of nested decompressors.
     layers: u32,
 }
 
@@ -78,7 +78,7 @@ impl Spool {
         if self.pending.len() >= CHUNK { self.flush() } else { Ok(()) }
     }
 
-    /// Where the next `len` bytes written will be.
+    /// Returns the place of the next `len` bytes to be written.
     fn next_extent(&self, len: u64) -> Extent {
         Extent { file: Arc::clone(&self.file), offset: self.len, len }
     }
@@ -90,7 +90,7 @@ impl Spool {
     }
 }
 
-/// What the first bytes of an archive say about its compression.
+/// The compression of an archive, detected from its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Compression {
     None,
@@ -118,7 +118,7 @@ impl Compression {
         }
     }
 
-    /// The bytes that `packed` stands for.
+    /// Returns a reader of the decompressed bytes of `packed`.
     fn reader(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         let packed = io::BufReader::with_capacity(CHUNK, packed);
         Ok(match self {
@@ -134,7 +134,7 @@ impl Compression {
 
 impl Input {
     /// Reads a file from its current position: in place if it is a plain, uncompressed, seekable
-    /// file, else as a stream.
+    /// file, otherwise as a stream.
     pub(crate) fn from_file(mut file: File) -> Result<Self, TreeError> {
         let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let start = if is_regular { file.stream_position().ok() } else { None };
@@ -157,7 +157,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Position of the next byte.
+    /// Returns the position of the next byte.
     pub(crate) fn pos(&self) -> u64 {
         self.pos
     }
@@ -166,8 +166,8 @@ impl Input {
         Location::Byte(self.pos)
     }
 
-    /// If what follows is compressed, goes on with what it decompresses to; positions go on
-    /// counting. Returns whether it was.
+    /// If the following data is compressed, continues with the decompressed data; positions
+    /// continue. Returns whether it was.
     pub(crate) fn decompress(&mut self) -> Result<bool, TreeError> {
         let at = self.here();
         let kind = Compression::detect(self.peek(6)?);
@@ -199,7 +199,7 @@ impl Input {
         Ok(true)
     }
 
-    /// The next `count` bytes (fewer only at the end) without handing them out.
+    /// Returns the next `count` bytes (fewer only at the end) without consuming them.
     pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8], TreeError> {
         if self.buffer.len() - self.start < count {
             self.fill(count)?;
@@ -232,14 +232,14 @@ impl Input {
         Ok(())
     }
 
-    /// Hands out `count` bytes that [`Input::peek`] has shown.
+    /// Consumes `count` bytes that [`Input::peek`] returned.
     pub(crate) fn consume(&mut self, count: usize) {
         debug_assert!(self.buffer.len() - self.start >= count, "peeked before consumed");
         self.start += count;
         self.pos += count as u64;
     }
 
-    /// The next `count` bytes; the caller has bounded them.
+    /// Returns the next `count` bytes; the caller must have bounded `count`.
     pub(crate) fn take(&mut self, count: usize, what: &'static str) -> Result<Vec<u8>, TreeError> {
         let at = self.here();
         let bytes = self.peek(count)?;
@@ -251,13 +251,13 @@ impl Input {
         Ok(bytes)
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     pub(crate) fn skip(&mut self, count: u64, what: &'static str) -> Result<(), TreeError> {
         self.pass(count, what, false, None)
     }
 
-    /// Passes over `count` bytes that can be read later. `look` sees them all, which for a plain
-    /// file costs reading them now.
+    /// Skips `count` bytes that can be read later. `look` gets all of them, which for a plain file
+    /// requires reading them now.
     pub(crate) fn content(
         &mut self,
         count: u64,
@@ -309,7 +309,8 @@ impl Input {
         Ok(())
     }
 
-    /// Passes over `count` bytes of a plain file without reading them; false when that cannot be.
+    /// Skips `count` bytes of a plain file without reading them; returns false if that is not
+    /// possible.
     fn jump(&mut self, count: u64) -> bool {
         let buffered = (self.buffer.len() - self.start) as u64;
         let Source::Plain { at, end, .. } = &mut self.source else {
@@ -325,7 +326,7 @@ impl Input {
         true
     }
 
-    /// Ends reading: every extent handed out is in its file.
+    /// Ends reading: every returned extent is in its file.
     pub(crate) fn finish(self) -> Result<(), TreeError> {
         match self.source {
             Source::Stream { spool: Some(mut spool), .. } => {
@@ -370,18 +371,18 @@ impl Read for PlainReader {
 #[derive(Debug)]
 pub(crate) struct Pieces {
     size: u64,
-    /// (offset in the content, where its bytes are), ascending and disjoint, within `size`.
+    /// (offset in the content, place of its bytes), ascending and disjoint, within `size`.
     pieces: Vec<(u64, Extent)>,
 }
 
 impl Pieces {
-    /// A content without holes.
+    /// Returns a content without holes.
     pub(crate) fn whole(extent: Extent) -> Self {
         Self { size: extent.len, pieces: vec![(0, extent)] }
     }
 
-    /// A content of `size` bytes whose parts at `map` (offset, length) lie in `stored` one after
-    /// the other. The map has been checked.
+    /// Returns a content of `size` bytes whose parts at `map` (offset, length) lie consecutively in
+    /// `stored`. The map must have been checked.
     pub(crate) fn sparse(size: u64, map: &[(u64, u64)], stored: &Extent) -> Self {
         let mut at = stored.offset;
         let mut pieces = Vec::with_capacity(map.len());
@@ -392,7 +393,7 @@ impl Pieces {
         Self { size, pieces }
     }
 
-    /// Fills the front of `buf` from `offset` on, and returns how much of it.
+    /// Reads bytes at `offset` into the front of `buf`; returns their number.
     fn read_some(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let end = self.size.min(offset.saturating_add(buf.len() as u64));
         if offset >= end {

@@ -1,12 +1,11 @@
-//! What a folder is: a directory, a tar or cpio archive or a device table on the way in, a directory
-//! or a tar archive on the way out.
+//! Sources and destinations of file trees: directories, tar and cpio archives and device tables as
+//! input, directories and tar archives as output.
 //!
-//! In: [`source::open`] finds out which it is; [`dir::read`], [`tar::read`] and [`cpio::read`] make a
-//! [`SourceTree`](eraseblock_vfs::SourceTree); [`devtable`], [`owners`], [`selinux`] and
-//! [`times`] change it.
-//! Out: [`extract`] writes a directory and [`tar_out`] an archive from any
-//! [`FileSystem`](eraseblock_vfs::FileSystem).
-//! [`scrub`] reads all of one, to find what cannot be read.
+//! Input: [`source::open`] detects the format; [`dir::read`], [`tar::read`] and [`cpio::read`]
+//! return a [`SourceTree`](eraseblock_vfs::SourceTree); [`devtable`], [`owners`], [`selinux`] and
+//! [`times`] change it. Output: [`extract`] writes a directory and [`tar_out`] an archive from any
+//! [`FileSystem`](eraseblock_vfs::FileSystem). [`scrub`] reads a whole file system to find
+//! unreadable parts.
 
 pub mod cpio;
 pub mod devtable;

@@ -1,10 +1,10 @@
-//! Owners of a source tree: everything root's, or ids translated by ranges.
+//! Owners of a source tree: all set to root, or ids mapped by ranges.
 
 use crate::error::TreeError;
 use crate::times::ids;
 use eraseblock_vfs::SourceTree;
 
-/// Makes root own everything, the root directory included.
+/// Sets all owners to root, including those of the root directory.
 pub fn squash(tree: &mut SourceTree) {
     for id in ids(tree) {
         let node = tree.node_mut(id);
@@ -12,7 +12,7 @@ pub fn squash(tree: &mut SourceTree) {
     }
 }
 
-/// Translates owners and groups; ids outside the maps stay as they are.
+/// Maps owners and groups; ids outside the maps do not change.
 pub fn map(tree: &mut SourceTree, uids: &IdMap, gids: &IdMap) {
     for id in ids(tree) {
         let node = tree.node_mut(id);
@@ -20,7 +20,7 @@ pub fn map(tree: &mut SourceTree, uids: &IdMap, gids: &IdMap) {
     }
 }
 
-/// Disjoint ranges of ids and what they become.
+/// Disjoint ranges of ids and their targets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IdMap {
     ranges: Vec<Range>,
@@ -49,7 +49,7 @@ impl Range {
         if count == 0 {
             return Err("a range holds at least one id");
         }
-        // The last number means "unchanged" to chown and is no id.
+        // The last number means "unchanged" to chown and is not an id.
         if from.max(to).checked_add(count).is_none() {
             return Err("a range ends below 4294967295");
         }
@@ -58,7 +58,11 @@ impl Range {
 }
 
 impl IdMap {
-    /// Parses a comma-separated list of `FROM:TO[:COUNT]` (count 1 if left out).
+    /// Parses a comma-separated list of `FROM:TO[:COUNT]` (default count 1).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the syntax is wrong, or if ranges overlap or exceed 32 bits.
     pub fn parse(text: &str) -> Result<Self, TreeError> {
         let wrong = |reason| TreeError::IdMap { text: text.to_owned(), reason };
         let ranges = text.split(',').map(Range::parse).collect::<Result<Vec<_>, _>>();
@@ -70,10 +74,10 @@ impl IdMap {
         Ok(Self { ranges })
     }
 
-    /// What an id becomes.
+    /// Returns the id that an id is mapped to.
     pub fn translate(&self, id: u32) -> u32 {
-        let behind = self.ranges.partition_point(|range| range.from <= id);
-        match behind.checked_sub(1).map(|index| self.ranges[index]) {
+        let next = self.ranges.partition_point(|range| range.from <= id);
+        match next.checked_sub(1).map(|index| self.ranges[index]) {
             Some(range) if id - range.from < range.count => range.to + (id - range.from),
             _ => id,
         }

@@ -1,10 +1,9 @@
-//! A source tree written into a mounted file system: what `mkfs` does to an empty one, done to
-//! one that lives.
+//! Writes a source tree into a mounted file system, as `mkfs` does for an empty one.
 //!
 //! # Invariants
-//! 1. Names that exist are merged: directories keep what is in them, anything else is replaced by
-//!    what the source has; a directory is never replaced by something else, nor the reverse.
-//! 2. Blocks of zeros are left out, so that holes stay holes.
+//! 1. Existing names are merged: directories keep their entries, anything else is replaced by the
+//!    source; a directory is never replaced by another kind, nor the reverse.
+//! 2. Blocks of zeros are not written, so holes stay holes.
 
 use crate::error::TreeError;
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
@@ -15,12 +14,12 @@ use eraseblock_vfs::{
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// What was written.
+/// The result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PutReport {
     /// Regular files.
     pub files: u64,
-    /// Directories made or merged, the top included.
+    /// Directories created or merged, the top included.
     pub directories: u64,
     /// Links, devices, fifos and sockets.
     pub others: u64,
@@ -30,13 +29,18 @@ pub struct PutReport {
     pub bytes: u64,
 }
 
-/// Bytes written at a time, and the unit of holes.
+/// Size of a write in bytes, and the unit of holes.
 const CHUNK: usize = 64 << 10;
 const BLOCK: usize = 4096;
 
-/// Writes what is in `source` into directory `dir`, which gets the attributes of its root.
+/// Writes the content of `source` into directory `dir`, which gets the attributes of its root.
 /// `now` is the ctime of everything. `progress` is called with the number of bytes of each piece of
-/// content that was written. What was written before an error stays.
+/// content that was written.
+///
+/// # Errors
+///
+/// Fails if the source cannot be read or the file system refuses an operation. What was written
+/// before the error remains.
 pub fn into_fs(
     fs: &dyn WritableFileSystem,
     dir: Ino,
@@ -58,15 +62,19 @@ pub fn into_fs(
         }
         finished.push((id, dir));
     }
-    // Times of directories last: entries change them.
+    // Set the times of directories last, because entries change them.
     for (id, dir) in finished.into_iter().rev() {
         put.attributes(dir, source.node(id))?;
     }
     Ok(put.report)
 }
 
-/// Writes one node that is not a directory as `name` in directory `dir`, in place of what has the
-/// name now.
+/// Writes one node that is not a directory as `name` in directory `dir`, replacing an existing
+/// entry.
+///
+/// # Errors
+///
+/// Fails if the source cannot be read or the file system refuses an operation.
 pub fn node_into_fs(
     fs: &dyn WritableFileSystem,
     dir: Ino,
@@ -90,14 +98,14 @@ struct Put<'a> {
     fs: &'a dyn WritableFileSystem,
     source: &'a SourceTree,
     now: Timestamp,
-    /// Inodes that have a name already, for hard links.
+    /// Inodes that already have a name, for hard links.
     made: HashMap<NodeId, Ino>,
     report: PutReport,
     progress: &'a dyn Fn(u64),
 }
 
 impl Put<'_> {
-    /// Makes one name; the inode it then refers to.
+    /// Creates one name; returns the inode it then refers to.
     fn entry(&mut self, dir: Ino, name: &[u8], id: NodeId) -> Result<Ino, TreeError> {
         let node = self.source.node(id);
         if let Some(ino) = self.existing(dir, name, node)? {
@@ -122,7 +130,7 @@ impl Put<'_> {
         Ok(ino)
     }
 
-    /// A directory to go on in; anything else of that name is taken away.
+    /// Returns an existing directory to merge with; removes anything else with that name.
     fn existing(&self, dir: Ino, name: &[u8], node: &SourceNode) -> Result<Option<Ino>, TreeError> {
         let ino = match self.fs.lookup(dir, name) {
             Ok(ino) => ino,
@@ -138,8 +146,7 @@ impl Put<'_> {
             }
             _ => {
                 let name = String::from_utf8_lossy(name);
-                let message =
-                    format!("`{name}` is in the way, and only one of them is a directory");
+                let message = format!("`{name}` exists, and only one of the two is a directory");
                 Err(FsError::new(FsErrorKind::Exists, message).into())
             }
         }
@@ -192,7 +199,7 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// Extended attributes, mode, owner and times; mode and owner again for what existed.
+    /// Sets xattrs, mode, owner and times; mode and owner again for existing inodes.
     fn attributes(&self, ino: Ino, node: &SourceNode) -> Result<(), TreeError> {
         for (name, value) in &node.xattrs {
             self.fs.set_xattr(ino, name, value, XattrMode::Either, self.now)?;

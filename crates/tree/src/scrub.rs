@@ -1,5 +1,5 @@
-//! Everything below the root of a file system, read and thrown away: each name, content and attribute
-//! that cannot be delivered is a finding with its path.
+//! Reads the whole tree of a file system and discards it: each unreadable name, content and
+//! attribute is a finding with its path.
 
 use crate::extract::copy::{CHUNK, DataReader};
 use crate::extract::shown;
@@ -8,7 +8,7 @@ use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino};
 use std::collections::HashSet;
 
-/// Ranges of one file that are reported.
+/// Maximum number of ranges reported for one file.
 const RANGES: usize = 16;
 
 /// Reads everything. `progress` is called after each file with its bytes.
@@ -45,7 +45,7 @@ pub fn scrub(fs: &dyn FileSystem, progress: &dyn Fn(u64)) -> Findings {
 
 struct Scrub<'a> {
     fs: &'a dyn FileSystem,
-    /// Inodes met: each is read once, whatever its names.
+    /// Inodes already read: each is read once, regardless of its number of names.
     seen: HashSet<Ino>,
     buf: Vec<u8>,
     findings: Findings,
@@ -103,7 +103,7 @@ impl Scrub<'_> {
 
     fn content(&mut self, ino: Ino, path: &[u8], size: u64) {
         let mut reader = DataReader::new(self.fs, ino, size, true);
-        // With damage skipped there is no error.
+        // Skipping damage, the reader returns no error.
         while let Ok(Some(_)) = reader.next(&mut self.buf) {}
         let damage = reader.damage;
         for (start, end) in damage.iter().copied().take(RANGES) {

@@ -1,11 +1,11 @@
-//! SELinux file contexts: the `security.selinux` attribute of every node, from a `file_contexts`
-//! file.
+//! SELinux file contexts: sets the `security.selinux` attribute of every node from a
+//! `file_contexts` file.
 //!
-//! A line is a regular expression that the whole path must match (`/` is the root), an optional
+//! A line is a regular expression that must match the whole path (`/` is the root), an optional
 //! type (`--` regular file, `-d` directory, `-l` symbolic link, `-c` and `-b` devices, `-p` pipe,
-//! `-s` socket) and a context, or `<<none>>` for "leave it alone". Lines beginning with `#` are
-//! comments. The last line that fits counts, but one without special characters counts before all
-//! that have some. The attribute's value is the context and a NUL byte (spec: ubifs-format 17.1).
+//! `-s` socket) and a context, or `<<none>>` for no change. Lines beginning with `#` are comments.
+//! The last matching line is used, but lines without special characters take precedence over those
+//! with some. The attribute's value is the context and a NUL byte (spec: ubifs-format 17.1).
 
 use crate::error::TreeError;
 use eraseblock_vfs::source::NodeId;
@@ -15,21 +15,21 @@ use regex::bytes::{Regex, RegexBuilder};
 /// The attribute.
 const ATTRIBUTE: &[u8] = b"security.selinux";
 
-/// The most bytes that one compiled expression may take.
+/// The maximum memory of one compiled expression in bytes.
 const REGEX_LIMIT: usize = 1 << 20;
 
 /// The rules of a `file_contexts` file.
 #[derive(Debug)]
 pub struct FileContexts {
-    /// Those that count first come last.
+    /// The rules with precedence come last.
     rules: Vec<Rule>,
 }
 
 #[derive(Debug)]
 struct Rule {
-    /// Every path that fits begins with this.
+    /// The prefix of all matching paths.
     stem: Vec<u8>,
-    /// What the path has to match; without one it has to be the stem.
+    /// The expression that the path must match; without one it must equal the stem.
     pattern: Option<Regex>,
     kind: Option<FileKind>,
     /// `None` for `<<none>>`.
@@ -37,7 +37,11 @@ struct Rule {
 }
 
 impl FileContexts {
-    /// Reads the rules; fails with [`TreeError::FileContexts`] and the line that breaks the rules.
+    /// Parses the rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TreeError::FileContexts`], which names the line, if one breaks the rules.
     pub fn parse(text: &[u8]) -> Result<Self, TreeError> {
         let mut rules = Vec::new();
         for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -52,13 +56,13 @@ impl FileContexts {
         Ok(Self { rules })
     }
 
-    /// The context of a path that begins with a slash; `None` when there is none for it.
+    /// Returns the context of a path that begins with a slash, or `None` if no rule applies.
     pub fn context(&self, path: &[u8], kind: FileKind) -> Option<&[u8]> {
         self.rules.iter().rev().find(|rule| rule.fits(path, kind))?.context.as_deref()
     }
 
-    /// Labels every node that has a context by the first of its names. Other nodes keep the label
-    /// they have, if any.
+    /// Labels every node for which the first of its names has a context. Other nodes keep their
+    /// label, if any.
     pub fn apply(&self, tree: &mut SourceTree) {
         let mut met = vec![false; tree.len()];
         let mut todo = vec![(NodeId::ROOT, b"/".to_vec())];
@@ -133,7 +137,8 @@ fn compile(expression: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The beginning that all matches of an expression have, and whether it is all of it.
+/// Returns the common prefix of all matches of an expression, and whether it is the whole
+/// expression.
 fn stem_of(expression: &str) -> (Vec<u8>, bool) {
     let mut stem = Vec::new();
     let mut rest = expression.bytes();
@@ -143,7 +148,7 @@ fn stem_of(expression: &str) -> (Vec<u8>, bool) {
                 Some(escaped) if escaped.is_ascii_punctuation() => stem.push(escaped),
                 _ => return (stem, false),
             },
-            // What is repeated may be absent; of two alternatives neither may be there.
+            // A repeated item may be absent; of two alternatives, either may be absent.
             b'?' | b'*' | b'{' => {
                 stem.pop();
                 return (stem, false);
@@ -158,7 +163,7 @@ fn stem_of(expression: &str) -> (Vec<u8>, bool) {
     (stem, true)
 }
 
-/// The stem, unless the expression goes on with an alternative outside parentheses.
+/// Returns the stem, unless the expression continues with an alternative outside parentheses.
 fn without_alternatives(stem: Vec<u8>, rest: std::str::Bytes<'_>) -> Vec<u8> {
     if rest.into_iter().any(|byte| byte == b'|') { Vec::new() } else { stem }
 }

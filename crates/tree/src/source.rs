@@ -1,4 +1,4 @@
-//! Finding out what a folder is given as, and reading it.
+//! Detects the format of a source and reads it.
 
 use crate::dir::{self, ReadOptions};
 use crate::error::TreeError;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What a folder was given as.
+/// The format of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceFormat {
     /// A directory of the host.
@@ -21,20 +21,24 @@ pub enum SourceFormat {
     Cpio,
 }
 
-/// A folder that was read.
+/// A source that was read.
 #[derive(Debug)]
 pub struct Opened {
-    /// What is in it.
+    /// Its content.
     pub tree: SourceTree,
-    /// What there is to say about it.
+    /// The findings.
     pub findings: Findings,
-    /// What it was given as.
+    /// The detected format.
     pub format: SourceFormat,
 }
 
-/// Reads the folder at `path`: a directory, a tar or a cpio archive, the latter two plain or
-/// compressed with gzip, zstd, xz, lzma or bzip2. `-` is an archive on standard input. `options` matter for
-/// directories only; archives deliver everything they hold.
+/// Reads the source at `path`: a directory, a tar or a cpio archive, the latter two plain or
+/// compressed with gzip, zstd, xz, lzma or bzip2. `-` is an archive on standard input. `options`
+/// apply to directories only; archives are read completely.
+///
+/// # Errors
+///
+/// Fails if the source cannot be read, is of another format, or is invalid.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened, TreeError> {
     let failed = |source: std::io::Error| TreeError::host("open", path, source);
     let file = if path == Path::new("-") {
@@ -108,7 +112,7 @@ mod tests {
         let message = |name| open_at(&temp.path().join(name)).unwrap_err().to_string();
         std::fs::write(temp.path().join("t.lz4"), b"\x04\x22\x4d\x18and more").unwrap();
         assert!(message("t.lz4").contains("lz4 compression is not supported; decompress it first"));
-        // A dictionary of any size would be as much memory.
+        // Memory would otherwise grow with the dictionary size.
         assert!(
             message("huge.xz").contains("could not read the archive"),
             "{}",

@@ -1,8 +1,8 @@
 //! Tar archives as source trees: seventh edition, ustar, GNU (long names, base-256 numbers, sparse
-//! files) and PAX (any length, sub-second times, extended attributes, sparse 0.0, 0.1, 1.0).
+//! files) and PAX (any length, sub-second times, xattrs, sparse 0.0, 0.1, 1.0).
 //!
-//! Absolute names lose their leading slash, `..` is refused, missing parents are made, and the last
-//! of several members with one name wins. A plain file is read in place later; a stream or
+//! Absolute names lose their leading slash, `..` is refused, missing parents are created, and the
+//! last of several members with one name is used. A plain file is read in place later; a stream or
 //! compressed archive is spooled into an unnamed temporary file.
 
 mod acl;
@@ -29,17 +29,25 @@ use std::sync::Arc;
 /// The longest name or link target read from a GNU long-name member, in bytes.
 const MAX_NAME: u64 = 64 << 10;
 
-/// The longest value of an extended attribute.
+/// The longest xattr value.
 const MAX_XATTR: usize = 65_536;
 
 /// Reads a tar archive from a file, plain or compressed (gzip, zstd).
 ///
 /// Findings name members that replaced others and attributes that were left out.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read or the archive is invalid.
 pub fn read(file: File) -> Result<(SourceTree, Findings), TreeError> {
     read_input(Input::from_file(file)?)
 }
 
 /// Reads a tar archive from a stream, plain or compressed (gzip, zstd).
+///
+/// # Errors
+///
+/// Fails if the stream cannot be read or the archive is invalid.
 pub fn read_stream(reader: Box<dyn Read + Send>) -> Result<(SourceTree, Findings), TreeError> {
     read_input(Input::from_reader(reader)?)
 }
@@ -73,7 +81,7 @@ struct Reader {
     names: acl::Names,
 }
 
-/// What members before it said about the next one.
+/// Information from preceding members about the next one.
 #[derive(Default)]
 struct Pending {
     pax: Option<Pax>,
@@ -81,25 +89,25 @@ struct Pending {
     link: Option<Vec<u8>>,
 }
 
-/// A member with everything that was said about it.
+/// A member with all its information.
 struct Member {
     at: Location,
     path: Vec<u8>,
     link: Vec<u8>,
     size: u64,
-    /// The header says that bytes follow even if the type usually has none.
+    /// Whether the header announces content even if the type usually has none.
     has_pax: bool,
     header: Header,
     pax: Pax,
 }
 
 impl Reader {
-    /// The next header, or `None` at the end of the archive.
+    /// Returns the next header, or `None` at the end of the archive.
     fn header(&mut self) -> Result<Option<Header>, TreeError> {
         let at = self.input.here();
         let bytes = self.input.peek(BLOCK)?;
         if bytes.is_empty() {
-            let message = "the archive ends without the two blocks of zeros that end one";
+            let message = "the archive ends without the two blocks of zeros that mark its end";
             self.findings.warn(at, "tar-no-end", message);
             return Ok(None);
         }
@@ -114,11 +122,11 @@ impl Reader {
         Header::decode(&block, at).map(Some)
     }
 
-    /// A block of zeros ends the archive; a header right behind it is suspicious.
+    /// A block of zeros ends the archive; a header right after it is suspicious.
     fn check_end(&mut self, at: Location) -> Result<(), TreeError> {
         let second = self.input.peek(BLOCK)?;
         if second.iter().any(|byte| *byte != 0) {
-            let message = "one lone block of zeros ends the archive; what follows is not read";
+            let message = "a single block of zeros ends the archive; data after it was not read";
             self.findings.warn(at, "tar-lone-zero-block", message);
         }
         Ok(())
@@ -154,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// The bytes of a member that only describes others.
+    /// Returns the content of a member that only describes others.
     fn metadata(&mut self, size: u64, max: u64, at: Location) -> Result<Vec<u8>, TreeError> {
         if size > max {
             let expected = "not more than a description of a member can need";
@@ -183,7 +191,7 @@ impl Reader {
         self.placed(&member, placed)
     }
 
-    /// Joins a header with the pending descriptions.
+    /// Combines a header with the pending information.
     fn describe(&mut self, header: Header) -> Member {
         let pending = std::mem::take(&mut self.next);
         let has_pax = pending.pax.is_some();
@@ -202,7 +210,8 @@ impl Reader {
     }
 
     fn hard_link(&mut self, member: &Member) -> Result<(), TreeError> {
-        // POSIX lets a hard link carry the content once more; older writers only fill in the size.
+        // POSIX allows the content to be repeated in a hard link; older writers only fill in the
+        // size.
         if member.has_pax {
             self.pass(member.size)?;
         }
@@ -210,7 +219,7 @@ impl Reader {
         self.placed(member, placed)
     }
 
-    /// What the member is; passes over its content.
+    /// Returns the kind of the member; skips its content.
     fn kind(&mut self, member: &Member) -> Result<SourceKind, TreeError> {
         let header = &member.header;
         let is_old_directory = header.dialect == Dialect::V7 && member.path.ends_with(b"/");
@@ -233,7 +242,7 @@ impl Reader {
                 if !matches!(flag, 0 | b'0' | b'7' | b'S') {
                     let path = String::from_utf8_lossy(&member.path);
                     let flag = char::from(flag).escape_default();
-                    let message = format!("`{path}`: unknown type `{flag}`, taken for a file");
+                    let message = format!("`{path}`: unknown type `{flag}`, treated as a file");
                     self.findings.warn(member.at, "tar-unknown-type", message);
                 }
                 SourceKind::Regular(Arc::new(self.content(member)?))
@@ -274,7 +283,7 @@ impl Reader {
             }
         }
         for (name, list) in &pax.acls {
-            // Writers that store the attribute as well mean the same list, with numbers.
+            // Writers that also store the xattr store the same ACL there, with numbers.
             if !pax.xattrs.contains_key(*name) {
                 self.access_list(member, &mut node, name, list);
             }
@@ -289,7 +298,7 @@ impl Reader {
         match acl::value(name, list, &self.names) {
             Ok(Some(value)) if value.len() <= MAX_XATTR => {
                 node.xattrs.push((name.to_vec(), value));
-                // The order of the attributes must not depend on how the archive holds them.
+                // The order of the xattrs must not depend on the archive.
                 node.xattrs.sort_unstable();
             }
             Ok(None) => {}
@@ -309,7 +318,7 @@ impl Reader {
         let path = String::from_utf8_lossy(&member.path);
         let name = String::from_utf8_lossy(name);
         let message =
-            format!("`{path}`: attribute `{name}` has no place in the image and is left out");
+            format!("`{path}`: attribute `{name}` cannot be stored in the image and is left out");
         self.findings.warn(member.at, "xattr-left-out", message);
     }
 
@@ -343,5 +352,5 @@ fn refused(member: &Member, reason: &'static str) -> TreeError {
 }
 
 fn unsupported(at: Location, what: &'static str) -> TreeError {
-    TreeError::Unsupported { at, what, hint: "write the archive anew with --format=pax" }
+    TreeError::Unsupported { at, what, hint: "create the archive again with --format=pax" }
 }

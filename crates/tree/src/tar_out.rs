@@ -1,10 +1,10 @@
-//! A folder of a file system as a PAX tar archive, without being root: owners, modes, sub-second
-//! times, extended attributes, hard links and devices included.
+//! Writes a directory tree of a file system as a PAX tar archive, without root: including owners,
+//! modes, sub-second times, xattrs, hard links and devices.
 //!
 //! # Invariants
-//! 1. A header is written only when the content behind it is known: small files are read first,
-//!    large ones are read twice, once to see that they can be. Should the second reading fail,
-//!    zeros keep the archive in step and a finding says so.
+//! 1. A header is written only after its content is known to be readable: small files are read
+//!    first, large ones are read twice, once to check them. If the second read fails, zeros keep
+//!    the archive consistent and a finding reports it.
 //! 2. The same file system gives the same bytes.
 //! 3. Memory: at most 16 MiB of contents at a time.
 
@@ -24,15 +24,15 @@ use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
-/// How to write an archive.
+/// Options of an archive.
 #[derive(Clone, Debug)]
 pub struct TarOptions {
-    /// Write extended attributes (as `SCHILY.xattr`).
+    /// Write xattrs (as `SCHILY.xattr`).
     pub xattrs: bool,
-    /// Deliver files that cannot be read whole, with zeros for what is missing.
+    /// Write files that cannot be read completely, with zeros in place of missing data.
     pub keep_damaged: bool,
-    /// Write files over 1 MiB that have holes as PAX 1.0 sparse members. Without it they are
-    /// written in full, unless their holes are over 64 MiB.
+    /// Write files over 1 MiB that have holes as PAX 1.0 sparse members. Otherwise they are written
+    /// in full, unless their holes exceed 64 MiB.
     pub sparse: bool,
 }
 
@@ -45,19 +45,21 @@ impl Default for TarOptions {
 /// Files up to this length are read before their header is written, in bytes.
 const SMALL: u64 = 1 << 20;
 
-/// Contents of small files held at a time, in bytes.
+/// Maximum content of small files in memory, in bytes.
 const MAX_HELD: u64 = 16 << 20;
 
-/// Names gathered before they are worked on.
+/// Maximum number of names collected before they are processed.
 const MAX_BATCH: usize = 1024;
 
-/// Holes that are written as zeros at most, in bytes.
+/// Maximum size of holes that are written as zeros, in bytes.
 const MAX_ZEROS: u64 = 64 << 20;
 
-/// Writes what is below directory `top`, and `top` itself as `./`.
+/// Writes the tree of directory `top`, and `top` itself as `./`.
 ///
-/// Errors: `top` is no readable directory, or `out` does not take the bytes. Everything else is a
-/// finding; sockets, which tar cannot hold, are among them.
+/// # Errors
+///
+/// Fails if `top` is not a readable directory, or if `out` cannot be written. Everything else is a
+/// finding, including sockets, which tar cannot represent.
 pub fn write(
     fs: &dyn FileSystem,
     top: Ino,
@@ -94,12 +96,12 @@ struct Writer<'a> {
     /// Bytes of small files in the batch.
     held: u64,
     entered: HashSet<Ino>,
-    /// Where the first name of an inode with several is in the archive.
+    /// The path in the archive of the first name of an inode with several.
     links: HashMap<Ino, Vec<u8>>,
     report: ExtractReport,
 }
 
-/// The content of a small file, or why it cannot be read.
+/// The content of a small file, or the reason why it cannot be read.
 type Loaded = Result<(Vec<u8>, Damage), FsError>;
 
 impl Writer<'_> {
@@ -107,7 +109,7 @@ impl Writer<'_> {
         match visit {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
-                let message = format!("{}: cannot be listed whole: {error}", shown(path));
+                let message = format!("{}: cannot be listed completely: {error}", shown(path));
                 self.report.findings.error(Location::Whole, "directory-unreadable", message);
                 Ok(Descend::No)
             }
@@ -223,7 +225,7 @@ impl Writer<'_> {
         self.plain(path, attr, type_flag, b"")
     }
 
-    /// A member without content.
+    /// Writes a member without content.
     fn plain(
         &mut self,
         path: &[u8],
@@ -306,7 +308,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reads a file without keeping it.
+    /// Reads a file without keeping its content.
     fn check(&self, attr: &Attr) -> Result<(), FsError> {
         let mut buf = vec![0; CHUNK];
         let mut reader = DataReader::new(self.fs, attr.ino, attr.size, false);
@@ -314,7 +316,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// PAX 1.0: the map lies in front of the data, padded to a block.
+    /// Writes a PAX 1.0 member: the map precedes the data, padded to a block.
     fn sparse_file(
         &mut self,
         path: &[u8],
@@ -322,7 +324,7 @@ impl Writer<'_> {
         map: &[(u64, u64)],
         stored: u64,
     ) -> Result<(), TreeError> {
-        // An empty piece at the end tells the length to readers that look at the map alone.
+        // An empty piece at the end gives the length to readers that evaluate only the map.
         let pieces = map.iter().map(|(start, end)| (*start, end - start)).chain([(attr.size, 0)]);
         let mut front = format!("{}\n", map.len() + 1).into_bytes();
         for (start, len) in pieces {
@@ -351,7 +353,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a part of a content, zeros for its holes and for what cannot be read.
+    /// Writes a part of a content, with zeros for its holes and for unreadable ranges.
     fn put_range(
         &mut self,
         attr: &Attr,
@@ -371,7 +373,7 @@ impl Writer<'_> {
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    // It could be read when it was checked (invariant 1).
+                    // It was readable when it was checked (invariant 1).
                     reader.damage.push((at, end));
                     break;
                 }
@@ -450,7 +452,7 @@ fn load(fs: &dyn FileSystem, attr: &Attr, keep_damaged: bool) -> Loaded {
     Ok((content, reader.damage))
 }
 
-/// Where a file has data: (start, end), ascending and disjoint.
+/// Returns the data ranges of a file: (start, end), ascending and disjoint.
 fn data_map(fs: &dyn FileSystem, attr: &Attr) -> Result<Vec<(u64, u64)>, FsError> {
     let mut map: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
@@ -460,7 +462,7 @@ fn data_map(fs: &dyn FileSystem, attr: &Attr) -> Result<Vec<(u64, u64)>, FsError
         };
         let end = fs.seek_hole(attr.ino, start)?.min(attr.size);
         if start < at || end <= start {
-            let message = format!("data and holes cannot be told apart at byte {at}");
+            let message = format!("data and holes cannot be distinguished at byte {at}");
             return Err(FsError::new(FsErrorKind::Corrupted, message));
         }
         map.push((start, end));

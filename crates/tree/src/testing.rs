@@ -1,12 +1,12 @@
-//! For tests: trees as lists of lines that can be compared.
+//! Helpers for tests: trees as lists of lines that can be compared.
 
 use eraseblock_vfs::source::NodeId;
 use eraseblock_vfs::{SourceKind, SourceTree};
 use std::collections::HashMap;
 use std::io::Read;
 
-/// One line for each name, depth first: everything but atime and ctime, with `seconds` without
-/// fractions of seconds.
+/// Returns one line for each name, depth first: everything but atime and ctime; with `seconds`,
+/// without fractions of seconds.
 pub(crate) fn listing(tree: &SourceTree, seconds: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let mut first = HashMap::new();
@@ -47,7 +47,7 @@ pub(crate) fn shell(dir: &std::path::Path, script: &str) {
     assert!(status.unwrap().success(), "{script}");
 }
 
-/// A script that makes a folder with one of everything in the directory it runs in.
+/// A script that creates one entry of every kind in the current directory.
 pub(crate) const EVERYTHING: &str = "umask 022; mkdir -p d/e empty; echo one > d/f; ln d/f d/g; \
     ln d/f a; : > nothing; ln -s ../nowhere d/s; mkfifo p; chmod 4751 d/f; chmod 1700 d/e; \
     truncate -s 5M hole; printf x | dd of=hole bs=1 seek=2000000 conv=notrunc status=none; \
@@ -56,7 +56,7 @@ pub(crate) const EVERYTHING: &str = "umask 022; mkdir -p d/e empty; echo one > d
     touch -d '2019-05-05 05:05:05.5' empty d hole; n=$(printf '%0150d' 7); mkdir $n; echo long > $n/$n; \
     ln -s $n/$n link; touch -hd @1000000000 link; touch -d @1000000001 $n/$n $n p .";
 
-/// What only root can add to it.
+/// Additions that only root can make.
 pub(crate) const AS_ROOT: &str = "mknod c c 5 1; mknod b b 31 258; chown 1000:2000 d/f big; \
     chown -h 3000000:4000000 link; touch -d @1000000002 c b .";
 
@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// A PAX record with its length.
+/// Returns a PAX record with its length.
 pub(crate) fn pax_record(text: &str) -> Vec<u8> {
     let rest = text.len() + 2;
     let mut len = rest + 1;

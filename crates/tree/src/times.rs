@@ -1,9 +1,9 @@
-//! Times of a source tree, made reproducible.
+//! Makes the times of a source tree reproducible.
 
 use eraseblock_vfs::source::NodeId;
 use eraseblock_vfs::{SourceTree, Timestamp};
 
-/// Brings times later than `epoch` (SOURCE_DATE_EPOCH) down to it.
+/// Limits times to at most `epoch` (SOURCE_DATE_EPOCH).
 pub fn clamp(tree: &mut SourceTree, epoch: Timestamp) {
     for id in ids(tree) {
         let node = tree.node_mut(id);
@@ -13,8 +13,8 @@ pub fn clamp(tree: &mut SourceTree, epoch: Timestamp) {
     }
 }
 
-/// Sets atime and ctime to mtime: a host can keep neither, so that two copies of a folder differ
-/// in them.
+/// Sets atime and ctime to mtime: a host cannot preserve them, so copies of a directory differ in
+/// them.
 pub fn from_mtime(tree: &mut SourceTree) {
     for id in ids(tree) {
         let node = tree.node_mut(id);

@@ -1,4 +1,4 @@
-//! What a header read delivered (spec: ubi 8.2).
+//! The result of reading a header (spec: ubi 8.2).
 
 use crate::decode::{
     HEADER_BYTES, check_ec_offsets, decode_ec, decode_vid, salvage_ec, salvage_vid,
@@ -9,50 +9,50 @@ use crate::types::{EcHeader, VidHeader};
 use eraseblock_base::Location;
 use eraseblock_base::align::is_erased;
 
-/// What the device said about the read.
+/// The quality of a read, as reported by the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadQuality {
     /// Nothing to report.
     Clean,
-    /// Bit-flips were corrected, as many as the threshold or more.
+    /// Bit flips were corrected, at least as many as the threshold.
     Bitflips,
-    /// The error correction gave up; the bytes are what the cells held.
+    /// ECC failed; the bytes are the raw content of the cells.
     Uncorrectable,
 }
 
-/// One of the results of reading a header.
+/// The state of a header after reading it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HeaderState<T> {
-    /// A good header, cleanly read.
+    /// A good header, read without errors.
     Ok(T),
-    /// A good header, but the read had bit-flips or worse: the block is to be moved.
+    /// A good header, but the read had bit flips or worse: the block must be moved.
     Bitflips(T),
     /// Erased flash.
     Erased,
-    /// Erased flash, read with bit-flips.
+    /// Erased flash, read with bit flips.
     ErasedBitflips,
     /// Not a header.
     Bad,
-    /// Not a header, and the read was not clean either.
+    /// Not a header, and the read was uncorrectable.
     BadUncorrectable,
-    /// Magic and checksum are right, the contents break a rule: Linux refuses the device.
+    /// Magic and checksum are right, but the contents break a rule: Linux refuses the device.
     Illegal {
         /// The rule.
         error: FormatError,
-        /// What can be used of the header nevertheless.
+        /// The usable part of the header.
         salvage: Option<T>,
-        /// Whether the read was clean.
+        /// Whether the read had no errors.
         clean: bool,
     },
 }
 
 impl<T> HeaderState<T> {
-    /// Whether the state is one of the two bad ones.
+    /// Returns whether the state is one of the two bad ones.
     pub fn is_bad(&self) -> bool {
         matches!(self, Self::Bad | Self::BadUncorrectable)
     }
 
-    /// The header as far as there is one, illegal contents included.
+    /// Returns the header if there is one, including a header with illegal contents.
     pub fn usable(self) -> Option<T> {
         match self {
             Self::Ok(header) | Self::Bitflips(header) => Some(header),
@@ -74,7 +74,7 @@ pub fn classify_ec(
     classify(bytes, quality, decoded, || salvage_ec(bytes))
 }
 
-/// Classifies the first 64 of the bytes read at the place of the volume identifier header.
+/// Classifies the first 64 of the bytes read at the offset of the volume identifier header.
 pub fn classify_vid(
     bytes: &[u8],
     quality: ReadQuality,

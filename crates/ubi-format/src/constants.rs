@@ -8,7 +8,7 @@ pub const EC_MAGIC: u32 = 0x5542_4923;
 /// Magic of the volume identifier header: `UBI!`.
 pub const VID_MAGIC: u32 = 0x5542_4921;
 
-/// The only media format version there is.
+/// The only media format version.
 pub const VERSION: u8 = 1;
 
 /// Bytes in an erase-counter or volume identifier header.
@@ -29,7 +29,7 @@ pub const RECORD_SIZE: u32 = 172;
 /// Bytes of a record its CRC covers.
 pub const RECORD_CRC_SPAN: usize = 168;
 
-/// The most volumes a table has room for.
+/// The maximum number of volumes in a table.
 pub const MAX_VOLUMES: u32 = 128;
 
 /// The longest volume name, in bytes.
@@ -50,6 +50,6 @@ pub const FASTMAP_ANCHOR_VOLUME: VolumeId = VolumeId::new(0x7FFF_F000);
 /// The volume of the other fastmap blocks.
 pub const FASTMAP_DATA_VOLUME: VolumeId = VolumeId::new(0x7FFF_F001);
 
-/// The volume of blocks that make a fastmap in an image invalid if the image does not lie where the
-/// fastmap says (spec: ubi 19.5). Linux does not know it and erases them.
+/// The volume of the blocks that invalidate a fastmap in an image if the image does not lie where
+/// the fastmap says (spec: ubi 19.5). Linux does not know this volume and erases its blocks.
 pub const GUARD_VOLUME: VolumeId = VolumeId::new(0x7FFF_FFFE);

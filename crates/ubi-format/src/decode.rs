@@ -1,6 +1,6 @@
-//! Bytes to checked types. Each function has a strict form, which accepts what Linux accepts, and
-//! where that makes sense a `salvage` form, which makes the most of a structure whose checksum is
-//! right and whose contents are not.
+//! Bytes to checked types. Each function has a strict form, which accepts what Linux accepts. Some
+//! also have a `salvage` form, which returns the usable part of a structure with a valid checksum
+//! and illegal contents.
 
 use crate::constants::{
     EC_MAGIC, END_MARK, HEADER_CRC_SPAN, HEADER_SIZE, MAX_ERASE_COUNT, MAX_NAME, MAX_VOLUMES,
@@ -88,7 +88,11 @@ impl Rule {
 }
 
 /// Decodes an erase-counter header: magic, checksum, version and counter range (spec: ubi 4). The
-/// offsets are only read; [`check_ec_offsets`] compares them with a device's.
+/// offsets are only read; [`check_ec_offsets`] compares them with those of a device.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn decode_ec(bytes: &[u8], at: Location) -> Result<EcHeader, FormatError> {
     let raw: &RawEcHeader = raw_part(bytes, EC, at)?;
     check_header(bytes, (raw.magic.get(), EC_MAGIC), raw.hdr_crc.get(), EC, at)?;
@@ -119,6 +123,10 @@ pub fn decode_ec(bytes: &[u8], at: Location) -> Result<EcHeader, FormatError> {
 }
 
 /// Checks that the header states the offsets of the device (spec: ubi 2).
+///
+/// # Errors
+///
+/// Fails if an offset differs.
 pub fn check_ec_offsets(
     header: &EcHeader,
     layout: &HeaderLayout,
@@ -131,8 +139,8 @@ pub fn check_ec_offsets(
     rule.check(found == expected, "data offset", found, Expected::Number(expected.into()))
 }
 
-/// What an erase-counter header with the right checksum and illegal contents still tells: counter
-/// and image number, if the counter is in range.
+/// Returns the usable part of an erase-counter header with a valid checksum and illegal contents:
+/// counter and image number, if the counter is in range.
 pub fn salvage_ec(bytes: &[u8]) -> Option<EcHeader> {
     let raw: &RawEcHeader = raw_part(bytes, EC, Location::Whole).ok()?;
     Some(EcHeader {
@@ -145,6 +153,10 @@ pub fn salvage_ec(bytes: &[u8]) -> Option<EcHeader> {
 }
 
 /// Decodes a volume identifier header and checks all content rules (spec: ubi 5).
+///
+/// # Errors
+///
+/// Fails if the bytes are too short, or if magic, checksum or a field is wrong.
 pub fn decode_vid(
     bytes: &[u8],
     layout: &HeaderLayout,
@@ -250,8 +262,8 @@ fn check_dynamic_vid(raw: &RawVidHeader, rule: &Rule) -> Result<(), FormatError>
     rule.check(crc == 0, "data CRC", crc, Expected::Number(0))
 }
 
-/// What a volume identifier header with the right checksum and illegal contents still tells:
-/// something, if it names a possible LEB of a user volume. Sizes are brought into range.
+/// Returns the usable part of a volume identifier header with a valid checksum and illegal
+/// contents, if it names a possible LEB of a user volume. Sizes are clamped to their range.
 pub fn salvage_vid(bytes: &[u8], layout: &HeaderLayout) -> Option<VidHeader> {
     let raw: &RawVidHeader = raw_part(bytes, VID, Location::Whole).ok()?;
     let possible = raw.vol_id.get() < MAX_VOLUMES
@@ -269,18 +281,23 @@ pub fn salvage_vid(bytes: &[u8], layout: &HeaderLayout) -> Option<VidHeader> {
     Some(header)
 }
 
-/// What the rules of a volume record depend on besides the record (spec: ubi 6.3).
+/// The parameters that the rules of a volume record depend on, in addition to the record (spec: ubi
+/// 6.3).
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRules {
     /// Bytes in a LEB.
     pub leb_size: u32,
     /// The minimum I/O unit.
     pub min_io: u32,
-    /// The most LEBs a volume can have: the good eraseblocks of the device.
+    /// The maximum number of LEBs of a volume: the good eraseblocks of the device.
     pub good_pebs: u32,
 }
 
 /// Decodes a record of the volume table; `Ok(None)` is an empty one (spec: ubi 6.3).
+///
+/// # Errors
+///
+/// Fails if the bytes are too short, the checksum is wrong or a field breaks a rule.
 pub fn decode_record(
     bytes: &[u8],
     rules: &RecordRules,
@@ -340,7 +357,7 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
     rule.check(usize::from(length) <= MAX_NAME, "name length", length, limit)?;
     let (name, rest) = raw.name.split_at(usize::from(length));
     let ended = rest.first() == Some(&0);
-    rule.check(ended, "name length", length, Expected::Words("the NUL behind the name"))?;
+    rule.check(ended, "name length", length, Expected::Words("the NUL after the name"))?;
     VolumeName::new(name).ok_or(FormatError::Field {
         at: rule.at,
         what: RECORD,
@@ -350,8 +367,8 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
     })
 }
 
-/// What a record with the right checksum and illegal contents still tells: something, if its name,
-/// kind and padding are usable. The size is cut down to the rules'.
+/// Returns the usable part of a record with a valid checksum and illegal contents, if its name,
+/// kind and padding are usable. The size is limited by the rules.
 pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord> {
     let raw: &RawVolumeRecord = raw_part(bytes, RECORD, Location::Whole).ok()?;
     let usable = raw.reserved_pebs.get() != 0 && raw.data_pad.get() < rules.leb_size;
@@ -365,8 +382,8 @@ pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord>
     Some(record)
 }
 
-/// Bytes a record occupies, for cutting a table into records.
+/// Size of a record, for splitting a table into records.
 pub const RECORD_BYTES: usize = RECORD_SIZE as usize;
 
-/// Bytes a header occupies.
+/// Size of a header.
 pub const HEADER_BYTES: usize = HEADER_SIZE as usize;

@@ -10,7 +10,7 @@ use core::mem::offset_of;
 use eraseblock_base::crc::crc32;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The 64 bytes of an erase-counter header (spec: ubi 4).
+/// Returns the 64 bytes of an erase-counter header (spec: ubi 4).
 pub fn encode_ec(header: &EcHeader) -> [u8; HEADER_SIZE as usize] {
     let mut raw = RawEcHeader::new_zeroed();
     raw.magic.set(EC_MAGIC);
@@ -26,7 +26,7 @@ pub fn encode_ec(header: &EcHeader) -> [u8; HEADER_SIZE as usize] {
     zerocopy::transmute!(raw)
 }
 
-/// The 64 bytes of a volume identifier header (spec: ubi 5).
+/// Returns the 64 bytes of a volume identifier header (spec: ubi 5).
 pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
     let mut raw = RawVidHeader::new_zeroed();
     raw.magic.set(VID_MAGIC);
@@ -45,7 +45,7 @@ pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
     zerocopy::transmute!(raw)
 }
 
-/// Returns a header of either kind with another version in it.
+/// Replaces the version of a header of either kind and updates its checksum.
 pub fn with_version(
     mut header: [u8; HEADER_SIZE as usize],
     version: u8,
@@ -56,7 +56,8 @@ pub fn with_version(
     header
 }
 
-/// The 172 bytes of a record of the volume table; `None` is the empty record (spec: ubi 6.3).
+/// Returns the 172 bytes of a record of the volume table; `None` is the empty record (spec: ubi
+/// 6.3).
 pub fn encode_record(record: Option<&VolumeRecord>) -> [u8; RECORD_SIZE as usize] {
     let mut raw = RawVolumeRecord::new_zeroed();
     if let Some(record) = record {

@@ -1,16 +1,16 @@
-//! Why bytes are not what they claim to be.
+//! Errors of decoding.
 
 use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
-/// What a field should have held.
+/// The value that a field should have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
     /// Exactly this number.
     Number(u64),
     /// At most this number.
     AtMost(u64),
-    /// Whatever the words say.
+    /// A value described in words.
     Words(&'static str),
 }
 
@@ -31,58 +31,59 @@ pub enum FormatError {
     /// Too few bytes for the structure.
     #[error("{at}: {what} has {found} bytes, expected {expected}")]
     Short {
-        /// Where.
+        /// The place.
         at: Location,
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// Bytes there are.
+        /// Bytes available.
         found: usize,
-        /// Bytes there should be.
+        /// Bytes required.
         expected: usize,
     },
-    /// Another magic number.
+    /// A wrong magic number.
     #[error("{at}: {what} magic is {found:#010x}, expected {expected:#010x}")]
     Magic {
-        /// Where.
+        /// The place.
         at: Location,
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// The number there.
+        /// The number found.
         found: u32,
-        /// The number there should be.
+        /// The number expected.
         expected: u32,
     },
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     #[error("{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     Crc {
-        /// Where.
+        /// The place.
         at: Location,
-        /// Which structure.
+        /// The structure.
         what: &'static str,
         /// The checksum on flash.
         stored: u32,
         /// The checksum of the bytes on flash.
         computed: u32,
     },
-    /// The checksum fits, but a field breaks a rule: no power cut explains this.
+    /// The checksum matches, but a field breaks a rule: no power cut explains this.
     #[error("{at}: {what}: {field} is {found}, expected {expected}")]
     Field {
-        /// Where.
+        /// The place.
         at: Location,
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         found: u64,
-        /// What the rule demands.
+        /// The value required by the rule.
         expected: Expected,
     },
 }
 
 impl FormatError {
-    /// How the error is to be answered. A structure without its magic or with a wrong checksum may
-    /// be the trace of an interrupted write; an illegal field never is (spec: ubi 8.2).
+    /// Returns the class, which decides how to react. A structure without its magic or with a wrong
+    /// checksum may be the trace of an interrupted write; an illegal field never is (spec: ubi
+    /// 8.2).
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Short { .. } => ErrorClass::Caller,
@@ -91,7 +92,7 @@ impl FormatError {
         }
     }
 
-    /// Where it is.
+    /// Returns the place.
     pub fn location(&self) -> Location {
         match self {
             Self::Short { at, .. }

@@ -1,9 +1,9 @@
-//! The fastmap: a checkpoint of where every eraseblock is, so that attaching reads few of them
-//! (spec: ubi 16).
+//! The fastmap: a checkpoint of the state of every eraseblock, so that attaching reads only a few
+//! of them (spec: ubi 16).
 //!
 //! # Invariants
-//! 1. What [`Fastmap::encode`] writes, [`Fastmap::decode`] reads back.
-//! 2. Memory while decoding is bounded by the bytes given.
+//! 1. [`Fastmap::decode`] reads what [`Fastmap::encode`] writes.
+//! 2. Memory while decoding is bounded by the size of the input.
 
 use crate::error::{Expected, FormatError};
 use crate::types::{EraseCount, VolumeKind};
@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
 
-/// An anchor lies in one of so many eraseblocks at the start of the device (spec: ubi 16.1).
+/// The anchor lies in one of this many eraseblocks at the start of the device (spec: ubi 16.1).
 pub const ANCHOR_RANGE: u32 = 64;
 
-/// The most eraseblocks a fastmap occupies.
+/// The maximum number of eraseblocks of a fastmap.
 pub const MAX_BLOCKS: usize = 32;
 
-/// The most entries of a pool.
+/// The maximum number of entries of a pool.
 pub const MAX_POOL: usize = 256;
 
 const SUPER_MAGIC: u32 = 0x7B11_D69F;
@@ -36,10 +36,10 @@ const WHAT: &str = "fastmap";
 /// An eraseblock and its erase counter.
 pub type CountedPeb = (Peb, EraseCount);
 
-/// Eraseblocks that may have been used since the fastmap was written: they are to be scanned.
+/// Eraseblocks that may have been used since the fastmap was written and must therefore be scanned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FastmapPool {
-    /// How many there may be; 0 to 256.
+    /// The maximum number of entries; 0 to 256.
     pub max: u16,
     /// The blocks, at most 256.
     pub pebs: Vec<Peb>,
@@ -50,7 +50,7 @@ pub struct FastmapPool {
 pub struct FastmapVolume {
     /// Its number.
     pub id: VolumeId,
-    /// What it holds.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Unused bytes at the end of each LEB.
     pub data_pad: u32,
@@ -62,31 +62,31 @@ pub struct FastmapVolume {
     pub map: Vec<Option<Peb>>,
 }
 
-/// Everything a fastmap tells.
+/// The contents of a fastmap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fastmap {
-    /// The blocks it lies in, the anchor first; 1 to 32.
+    /// The blocks of the fastmap, the anchor first; 1 to 32.
     pub blocks: Vec<CountedPeb>,
-    /// How many blocks of the device are bad.
+    /// The number of bad blocks of the device.
     pub bad_pebs: u32,
-    /// Where new data goes.
+    /// The pool for new data.
     pub user_pool: FastmapPool,
-    /// Where LEBs are moved to.
+    /// The pool for moved LEBs.
     pub wl_pool: FastmapPool,
-    /// Ready for use, and in no pool.
+    /// Blocks that are ready for use and in no pool.
     pub free: Vec<CountedPeb>,
-    /// Holding a LEB.
+    /// Blocks that hold a LEB.
     pub used: Vec<CountedPeb>,
-    /// Holding a LEB, and to be moved.
+    /// Blocks that hold a LEB and must be moved.
     pub scrub: Vec<CountedPeb>,
-    /// Waiting to be erased.
+    /// Blocks that wait to be erased.
     pub erase: Vec<CountedPeb>,
     /// User volumes by ascending number, then the layout volume.
     pub volumes: Vec<FastmapVolume>,
 }
 
-/// Bytes of the fastmap of a device, as many LEBs as it takes; `None` if it takes too many
-/// (spec: ubi 16.1).
+/// Returns the size in bytes of the fastmap of a device, a whole number of LEBs, or `None` if it
+/// needs too many (spec: ubi 16.1).
 pub fn fastmap_size(peb_count: u32, leb_size: u32) -> Option<usize> {
     let bytes =
         312 + 32 + 2 * 1048 + 8 * u64::from(peb_count) + 40 * 129 + 4 * u64::from(peb_count);
@@ -95,22 +95,26 @@ pub fn fastmap_size(peb_count: u32, leb_size: u32) -> Option<usize> {
     blocks.checked_mul(leb_size as usize)
 }
 
-/// The largest sizes of the user pool and of the pool for moves (spec: ubi 16.4).
+/// Returns the largest sizes of the user pool and of the pool for moves (spec: ubi 16.4).
 pub fn pool_sizes(peb_count: u32) -> (u16, u16) {
     let user = (peb_count / 100 * 5).clamp(8, 256);
     let user = u16::try_from(user).expect("at most 256");
     (user, user / 2)
 }
 
-/// What a fastmap states about itself in its first block.
+/// The information about the fastmap in its first block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SuperBlock {
-    /// The blocks it lies in, the anchor first.
+    /// The blocks of the fastmap, the anchor first.
     pub blocks: Vec<CountedPeb>,
 }
 
 impl SuperBlock {
-    /// Reads the start of the first block. Errors: magic, version, or number of blocks.
+    /// Decodes the start of the first block.
+    ///
+    /// # Errors
+    ///
+    /// Fails if magic, version, or number of blocks is wrong.
     pub fn decode(bytes: &[u8], at: Location) -> Result<Self, FormatError> {
         let mut reader = Reader { bytes, pos: 0, at };
         reader.magic(SUPER_MAGIC)?;
@@ -132,8 +136,8 @@ impl SuperBlock {
 }
 
 impl Fastmap {
-    /// The bytes, zero up to `size`. `None` if they do not fit, or there are too many blocks or
-    /// pool entries.
+    /// Returns the bytes, zero-filled up to `size`, or `None` if they do not fit or if there are
+    /// too many blocks or pool entries.
     pub fn encode(&self, size: usize) -> Option<Vec<u8>> {
         let fits = self.blocks.len() <= MAX_BLOCKS
             && [&self.user_pool, &self.wl_pool].iter().all(|pool| pool.pebs.len() <= MAX_POOL);
@@ -177,10 +181,12 @@ impl Fastmap {
         out.words(&[self.bad_pebs, len(&self.erase), len(&self.volumes), 0]);
     }
 
-    /// Reads the data of all blocks, one behind the other. `at` is the anchor.
+    /// Decodes the data of all blocks, concatenated. `at` is the anchor.
     ///
-    /// Errors: a magic or the checksum is wrong, a number is illegal, or something lies beyond the
-    /// end.
+    /// # Errors
+    ///
+    /// Fails if a magic or the checksum is wrong, a number is illegal, or a structure extends
+    /// beyond the end.
     pub fn decode(bytes: &[u8], at: Location) -> Result<Self, FormatError> {
         let blocks = SuperBlock::decode(bytes, at)?.blocks;
         check_crc(bytes, at)?;
@@ -236,7 +242,7 @@ fn write_pool(out: &mut Writer, pool: &FastmapPool) {
     out.zeros(4 * (MAX_POOL - pool.pebs.len()) + POOL_PADDING);
 }
 
-/// The kind has other numbers here than in headers (spec: ubi 16.2).
+/// The numbers of the kinds differ from those in headers (spec: ubi 16.2).
 fn write_volume(out: &mut Writer, volume: &FastmapVolume) {
     let kind = match volume.kind {
         VolumeKind::Dynamic => 3,

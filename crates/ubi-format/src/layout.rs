@@ -1,4 +1,4 @@
-//! Where the headers and the data lie inside an eraseblock (spec: ubi 2).
+//! The positions of headers and data inside an eraseblock (spec: ubi 2).
 //!
 //! # Invariants
 //! 1. `64 <= vid_hdr_offset`, `vid_hdr_offset + 64 <= data_offset <= peb_size - 64`.
@@ -17,24 +17,29 @@ pub struct HeaderLayout {
     data_offset: u32,
 }
 
-/// Why a layout is impossible.
+/// A layout that is impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct LayoutError {
-    /// The parameter at fault.
+    /// The invalid parameter.
     pub field: &'static str,
     /// Its value.
     pub found: u64,
-    /// What it must be.
+    /// The rule it breaks.
     pub expected: &'static str,
 }
 
 const MAX_PEB_SIZE: u32 = 1 << 30;
 
 impl HeaderLayout {
-    /// The layout Linux computes for a device of `peb_size` byte eraseblocks, programmed in units of
-    /// `min_io`, headers in units of `header_unit` (the sub-page), with the volume identifier
-    /// header at `vid_hdr_offset` (default: the first header unit behind the erase-counter header).
+    /// Returns the layout Linux computes for a device of eraseblocks of `peb_size` bytes,
+    /// programmed in units of `min_io`, headers in units of `header_unit` (the sub-page), with the
+    /// volume identifier header at `vid_hdr_offset` (default: the first header unit after the
+    /// erase-counter header).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a parameter is out of range or the headers do not fit.
     pub fn new(
         peb_size: u32,
         min_io: u32,
@@ -55,7 +60,11 @@ impl HeaderLayout {
         Self::from_offsets(peb_size, min_io, header_unit, offset, data_offset)
     }
 
-    /// The layout with both offsets as an image states them.
+    /// Returns the layout with both offsets as stated by an image.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a parameter is out of range.
     pub fn from_offsets(
         peb_size: u32,
         min_io: u32,
@@ -68,56 +77,58 @@ impl HeaderLayout {
             return fail("VID header offset", vid_hdr_offset, "at least 64, inside the eraseblock");
         }
         if data_offset < vid_hdr_offset + HEADER_SIZE {
-            return fail("data offset", data_offset, "behind the VID header");
+            return fail("data offset", data_offset, "after the VID header");
         }
         if data_offset > peb_size - HEADER_SIZE {
-            return fail("data offset", data_offset, "room for 64 bytes of data behind it");
+            return fail("data offset", data_offset, "space for 64 bytes of data after it");
         }
         Ok(Self { peb_size, min_io, header_unit, vid_hdr_offset, data_offset })
     }
 
-    /// Bytes in a physical eraseblock.
+    /// Returns the size of a physical eraseblock in bytes.
     pub const fn peb_size(&self) -> u32 {
         self.peb_size
     }
 
-    /// The smallest unit that can be programmed, in bytes.
+    /// Returns the smallest unit that can be programmed, in bytes.
     pub const fn min_io(&self) -> u32 {
         self.min_io
     }
 
-    /// The unit in which headers are written, in bytes.
+    /// Returns the unit in which headers are written, in bytes.
     pub const fn header_unit(&self) -> u32 {
         self.header_unit
     }
 
-    /// Offset of the volume identifier header.
+    /// Returns the offset of the volume identifier header.
     pub const fn vid_hdr_offset(&self) -> u32 {
         self.vid_hdr_offset
     }
 
-    /// Offset of the data area.
+    /// Returns the offset of the data area.
     pub const fn data_offset(&self) -> u32 {
         self.data_offset
     }
 
-    /// Bytes in a logical eraseblock.
+    /// Returns the size of a logical eraseblock in bytes.
     pub const fn leb_size(&self) -> u32 {
         self.peb_size - self.data_offset
     }
 
-    /// Whether both headers share one header unit: such a device is read-only (spec: ubi 2).
+    /// Returns whether both headers share one header unit: such a device is read-only (spec: ubi
+    /// 2).
     pub const fn headers_share_a_unit(&self) -> bool {
         self.vid_hdr_offset + HEADER_SIZE <= self.header_unit
     }
 
-    /// Records in the volume table, or 0 if not even one fits (spec: ubi 6.3).
+    /// Returns the number of records in the volume table, or 0 if not even one fits (spec: ubi
+    /// 6.3).
     pub fn volume_slots(&self) -> u32 {
         MAX_VOLUMES.min(self.leb_size() / RECORD_SIZE)
     }
 
-    /// Bytes of a copy of the volume table, aligned to the minimum I/O unit (spec: ubi 6.3) but
-    /// never beyond the LEB.
+    /// Returns the size of a copy of the volume table in bytes, aligned to the minimum I/O unit
+    /// (spec: ubi 6.3) but never larger than the LEB.
     pub fn table_size(&self) -> u32 {
         (self.volume_slots() * RECORD_SIZE).next_multiple_of(self.min_io).min(self.leb_size())
     }

@@ -1,9 +1,9 @@
-//! The bytes of UBI on flash and the checked types they become: erase-counter headers, volume
-//! identifier headers, the volume table and the fastmap. No input or output happens here.
+//! The on-flash structures of UBI and the checked types decoded from them: erase-counter headers,
+//! volume identifier headers, the volume table and the fastmap. No input or output happens here.
 //!
-//! [`raw`] has the structures as they lie on flash (every bit pattern is legal there), [`decode`]
-//! turns them into the checked types of [`types`], [`encode`] is its inverse, [`classify`] sorts what
-//! a header read delivered (spec: ubi 8.2), [`table`] handles the volume table as a whole,
+//! [`raw`] has the structures as stored on flash (every bit pattern is legal there), [`decode`]
+//! turns them into the checked types of [`types`], [`encode`] is its inverse, [`classify`] sorts
+//! the results of header reads (spec: ubi 8.2), [`table`] handles the whole volume table,
 //! [`fastmap`] the checkpoint of all this, and [`layout`] the offsets inside an eraseblock.
 
 #![cfg_attr(not(feature = "std"), no_std)]

@@ -1,4 +1,4 @@
-//! The structures as they lie on flash: packed, big-endian, every bit pattern legal.
+//! The structures as stored on flash: packed, big-endian, every bit pattern legal.
 
 use crate::constants::{HEADER_CRC_SPAN, HEADER_SIZE, RECORD_CRC_SPAN, RECORD_SIZE};
 use core::mem::{align_of, offset_of, size_of};
@@ -20,9 +20,9 @@ pub struct RawEcHeader {
     /// How often the block was erased.
     pub ec: U64,
 
-    /// Where the volume identifier header starts.
+    /// Offset of the volume identifier header.
     pub vid_hdr_offset: U32,
-    /// Where the data area starts.
+    /// Offset of the data area.
     pub data_offset: U32,
     /// Number of the image the block belongs to.
     pub image_seq: U32,
@@ -44,7 +44,7 @@ pub struct RawVidHeader {
     pub version: u8,
     /// 1 dynamic, 2 static.
     pub vol_type: u8,
-    /// Whether `data_size` and `data_crc` judge this block against an older one.
+    /// Whether `data_size` and `data_crc` decide between this block and an older one.
     pub copy_flag: u8,
     /// What to do with an unknown internal volume.
     pub compat: u8,
@@ -55,7 +55,7 @@ pub struct RawVidHeader {
 
     /// Zero.
     pub padding1: U32,
-    /// Bytes `data_crc` covers.
+    /// Bytes covered by `data_crc`.
     pub data_size: U32,
     /// LEBs in use in a static volume.
     pub used_ebs: U32,

@@ -1,4 +1,4 @@
-//! The volume table as a whole (spec: ubi 6.3).
+//! The whole volume table (spec: ubi 6.3).
 
 use crate::constants::RECORD_SIZE;
 use crate::decode::{RECORD_BYTES, RecordRules, decode_record, salvage_record};
@@ -10,32 +10,32 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use eraseblock_base::{Location, VolumeId};
 
-/// How a copy of the volume table is to be judged.
+/// The verdict about a copy of the volume table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableVerdict {
     /// All rules hold.
     Good,
     /// A checksum is wrong: the other copy may be used.
     Corrupted,
-    /// A rule is broken in a record with the right checksum: Linux refuses the device.
+    /// A record with a valid checksum breaks a rule: Linux refuses the device.
     Illegal,
 }
 
-/// What a copy of the volume table holds.
+/// The contents of a copy of the volume table.
 #[derive(Clone, Debug)]
 pub struct TableReading {
-    /// The records that can be used, by ascending volume id. With a verdict other than
-    /// [`TableVerdict::Good`] these are what could be salvaged.
+    /// The usable records, by ascending volume id. With a verdict other than
+    /// [`TableVerdict::Good`], these are the salvaged ones.
     pub records: Vec<(VolumeId, VolumeRecord)>,
-    /// Everything that is wrong, by ascending volume id.
+    /// All problems, by ascending volume id.
     pub problems: Vec<FormatError>,
-    /// The judgement Linux comes to: that of the first problem.
+    /// Linux's verdict: that of the first problem.
     pub verdict: TableVerdict,
 }
 
 /// Reads a copy of the volume table of `slots` records; `at` gives the place of an offset in it.
 ///
-/// Never fails: a table that is too short has its missing records reported as problems.
+/// Never fails: records missing from a short table are reported as problems.
 pub fn read_table(
     bytes: &[u8],
     slots: u32,
@@ -94,7 +94,7 @@ impl Reading {
     }
 
     fn finish(mut self) -> TableReading {
-        // Rules about several records are looked at when all single records have been checked.
+        // Check the rules about several records after all single records.
         self.problems.append(&mut self.late_problems);
         let verdict = match self.problems.first() {
             None => TableVerdict::Good,
@@ -105,7 +105,7 @@ impl Reading {
     }
 }
 
-/// The bytes of a table: one record per slot, without the tail up to the minimum I/O unit.
+/// Returns the bytes of a table: one record per slot, without the padding to the minimum I/O unit.
 ///
 /// Records with ids beyond the table are left out.
 pub fn encode_table(layout: &HeaderLayout, records: &[(VolumeId, VolumeRecord)]) -> Vec<u8> {

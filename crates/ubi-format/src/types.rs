@@ -1,4 +1,4 @@
-//! The checked types: what a header or record means, with native integers.
+//! The checked types: the meaning of a header or record, with native integers.
 
 use crate::constants::{FIRST_INTERNAL_VOLUME, MAX_ERASE_COUNT, MAX_NAME};
 use alloc::string::String;
@@ -13,12 +13,12 @@ use eraseblock_base::{Leb, VolumeId};
 pub struct EraseCount(u32);
 
 impl EraseCount {
-    /// The counter, or `None` above the largest legal value.
+    /// Returns the counter, or `None` above the largest legal value.
     pub fn new(count: u64) -> Option<Self> {
         u32::try_from(count).ok().filter(|count| *count <= MAX_ERASE_COUNT).map(Self)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -37,12 +37,12 @@ impl fmt::Display for EraseCount {
 pub struct SqNum(u64);
 
 impl SqNum {
-    /// Makes the number.
+    /// Creates a sequence number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -54,19 +54,19 @@ impl fmt::Display for SqNum {
     }
 }
 
-/// What a volume holds.
+/// The kind of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum VolumeKind {
-    /// LEBs written and erased at will.
+    /// LEBs are written and erased individually.
     Dynamic,
-    /// A blob written as a whole, every LEB with a checksum.
+    /// Content is written as a whole; every LEB has a checksum.
     Static,
 }
 
 impl VolumeKind {
-    /// The kind a header or record states, 1 or 2.
+    /// Returns the kind for the number in a header or record, 1 or 2.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Dynamic),
@@ -75,7 +75,7 @@ impl VolumeKind {
         }
     }
 
-    /// The number in headers and records.
+    /// Returns the number used in headers and records.
     pub const fn code(self) -> u8 {
         match self {
             Self::Dynamic => 1,
@@ -93,7 +93,7 @@ impl fmt::Display for VolumeKind {
     }
 }
 
-/// What to do with an internal volume one does not know (spec: ubi 6.2).
+/// The handling of an unknown internal volume (spec: ubi 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compat {
     /// 0: a user volume.
@@ -109,7 +109,7 @@ pub enum Compat {
 }
 
 impl Compat {
-    /// The meaning of the number in a header.
+    /// Returns the meaning of the number in a header.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::None),
@@ -121,7 +121,7 @@ impl Compat {
         }
     }
 
-    /// The number in a header.
+    /// Returns the number in a header.
     pub const fn code(self) -> u8 {
         match self {
             Self::None => 0,
@@ -138,32 +138,33 @@ impl Compat {
 pub struct EcHeader {
     /// How often the block was erased.
     pub erase_count: EraseCount,
-    /// Where the volume identifier header starts.
+    /// Offset of the volume identifier header.
     pub vid_hdr_offset: u32,
-    /// Where the data area starts.
+    /// Offset of the data area.
     pub data_offset: u32,
-    /// Number of the image the block belongs to; 0 fits all.
+    /// Number of the image the block belongs to; 0 matches every image.
     pub image_seq: u32,
-    /// Nothing after this block belongs to the device (spec: ubi 4.1).
+    /// Whether blocks after this one do not belong to the device (spec: ubi 4.1).
     pub end_mark: bool,
 }
 
 /// A checked volume identifier header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VidHeader {
-    /// What the volume holds.
+    /// The kind of the volume.
     pub kind: VolumeKind,
-    /// Whether `data_size` and `data_crc` judge this block against an older one of the same LEB.
+    /// Whether `data_size` and `data_crc` decide between this block and an older one of the same
+    /// LEB.
     pub copy_flag: bool,
-    /// What to do if the volume is unknown.
+    /// The handling of the volume if it is unknown.
     pub compat: Compat,
     /// The volume.
     pub volume: VolumeId,
     /// The LEB of the volume.
     pub leb: Leb,
-    /// Bytes `data_crc` covers.
+    /// Bytes covered by `data_crc`.
     pub data_size: u32,
-    /// LEBs the data of a static volume occupies; 0 in dynamic volumes.
+    /// Number of LEBs occupied by the data of a static volume; 0 for dynamic volumes.
     pub used_lebs: u32,
     /// Unused bytes at the end of each LEB.
     pub data_pad: u32,
@@ -173,7 +174,7 @@ pub struct VidHeader {
     pub sqnum: SqNum,
 }
 
-/// Whether the id lies in the range of internal volumes.
+/// Returns whether the id lies in the range of internal volumes.
 pub const fn is_internal_volume(volume: VolumeId) -> bool {
     volume.get() >= FIRST_INTERNAL_VOLUME
 }
@@ -183,14 +184,14 @@ pub const fn is_internal_volume(volume: VolumeId) -> bool {
 pub struct VolumeName(Vec<u8>);
 
 impl VolumeName {
-    /// Takes the bytes if they are a legal name.
+    /// Creates a name from bytes, or returns `None` if they are not a legal name.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         let legal = (1..=MAX_NAME).contains(&bytes.len()) && !bytes.contains(&0);
         legal.then_some(Self(bytes))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -222,28 +223,28 @@ impl serde::Serialize for VolumeName {
 pub struct VolumeFlags(u8);
 
 impl VolumeFlags {
-    /// Grow the volume over all free space at the next attach.
+    /// Grow the volume into all free space at the next attach.
     pub const AUTORESIZE: Self = Self(1);
     /// Do not check the checksums of the static volume when it is opened.
     pub const SKIP_CHECK: Self = Self(2);
 
-    /// The flags of a record.
+    /// Creates flags from the bits of a record.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The flags as a record has them.
+    /// Returns the bits for a record.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all flags of `other` are set.
+    /// Returns whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -258,9 +259,9 @@ pub struct VolumeRecord {
     pub alignment: u32,
     /// Unused bytes at the end of each LEB: LEB size modulo alignment.
     pub data_pad: u32,
-    /// What the volume holds.
+    /// The kind of the volume.
     pub kind: VolumeKind,
-    /// Whether an update was begun and not finished.
+    /// Whether an update was started and not finished.
     pub upd_marker: bool,
     /// The name.
     pub name: VolumeName,

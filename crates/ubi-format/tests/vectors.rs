@@ -194,7 +194,7 @@ fn a_short_table_is_a_problem_and_no_panic() {
     assert_eq!(reading.records.len(), 1);
 }
 
-/// A record with one field changed and the checksum made right again.
+/// Returns a record with one changed field and an updated checksum.
 fn patched_record(offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut record = encode_record(Some(&rootfs())).to_vec();
     record[offset..offset + bytes.len()].copy_from_slice(bytes);

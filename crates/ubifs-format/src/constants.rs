@@ -2,15 +2,15 @@
 
 /// First four bytes of every node, as a little-endian number.
 pub const NODE_MAGIC: u32 = 0x0610_1831;
-/// Fills 8 to 24 bytes of padding where no padding node fits.
+/// Fills 8 to 24 bytes of padding, which are too few for a padding node.
 pub const PADDING_BYTE: u8 = 0xCE;
 /// Bytes of file content in one data node.
 pub const BLOCK_SIZE: u32 = 4096;
 /// log2 of [`BLOCK_SIZE`].
 pub const BLOCK_SHIFT: u32 = 12;
-/// Longest name of a directory entry or extended attribute.
+/// Longest name of a directory entry or xattr.
 pub const MAX_NAME_LEN: usize = 255;
-/// Most bytes an inode node carries inline.
+/// Maximum length of inline data in an inode node.
 pub const MAX_INODE_DATA: usize = 4096;
 /// Content shorter than this is never compressed.
 pub const MIN_COMPRESS_LEN: usize = 128;
@@ -18,25 +18,25 @@ pub const MIN_COMPRESS_LEN: usize = 128;
 pub const ROOT_INO: u32 = 1;
 /// The inode counter of a fresh file system; the first inode created gets the next number.
 pub const FIRST_INO: u32 = 64;
-/// Inode numbers from here on are refused.
+/// The first inode number that is refused.
 pub const INO_LIMIT: u32 = 0xFFFF_FF00;
-/// Sequence numbers from here on mean the volume has reached its end of life.
+/// The first sequence number that means that the volume has reached its end of life.
 pub const SQNUM_LIMIT: u64 = 0xFFFF_FFFF_FF00_0000;
 /// Largest file: 2^29 blocks.
 pub const MAX_FILE_SIZE: u64 = (1 << 29) * BLOCK_SIZE as u64;
-/// Smallest number of children an index node must have room for.
+/// Smallest allowed fanout of the index.
 pub const MIN_FANOUT: u32 = 3;
-/// Deepest index tree.
+/// Maximum number of levels of the index tree.
 pub const MAX_LEVELS: u32 = 512;
 /// Children of an LPT node.
 pub const LPT_FANOUT: u32 = 4;
-/// Every node but LPT nodes starts at a multiple of this.
+/// The alignment of all nodes but LPT nodes.
 pub const NODE_ALIGN: u32 = 8;
-/// Smallest node that is ever written by an operation.
+/// Smallest node that an operation writes.
 pub const MIN_WRITE_SIZE: u32 = 56;
 /// Largest node of the journal: an inode node with all inline data, rounded.
 pub const MAX_NODE_SIZE: u32 = 4256;
-/// Most bytes all names of an inode's extended attributes may take, terminators included.
+/// Maximum total length of the xattr names of an inode, terminators included.
 pub const XATTR_LIST_MAX: u32 = 65_536;
 /// Longest hash or HMAC.
 pub const MAX_HASH_LEN: usize = 64;
@@ -50,7 +50,7 @@ pub const SB_LEB: u32 = 0;
 pub const MASTER_LEB: u32 = 1;
 /// First LEB of the log.
 pub const LOG_FIRST: u32 = 3;
-/// Newest format version ("w5") that is understood.
+/// Newest supported format version ("w5").
 pub const FORMAT_VERSION: u32 = 5;
 
 /// Superblock flags (spec: ubifs-format 13).
@@ -65,7 +65,7 @@ pub mod sb_flags {
     pub const ENCRYPTION: u32 = 0x10;
     /// Index branches carry hashes; superblock and master are authenticated.
     pub const AUTHENTICATION: u32 = 0x20;
-    /// Every flag that is understood.
+    /// All supported flags.
     pub const KNOWN: u32 = BIG_LPT | SPACE_FIXUP | DOUBLE_HASH | ENCRYPTION | AUTHENTICATION;
 }
 
@@ -73,7 +73,7 @@ pub mod sb_flags {
 pub mod master_flags {
     /// Mounted for writing and not cleanly unmounted since.
     pub const DIRTY: u32 = 0x01;
-    /// The orphan area holds nothing.
+    /// The orphan area is empty.
     pub const NO_ORPHANS: u32 = 0x02;
     /// Written by recovery.
     pub const RECOVERY: u32 = 0x04;
@@ -91,7 +91,7 @@ pub mod inode_flags {
     pub const APPEND: u32 = 0x08;
     /// Directory changes are synchronous.
     pub const DIRSYNC: u32 = 0x10;
-    /// The inode holds the value of an extended attribute.
+    /// The inode holds the value of an xattr.
     pub const XATTR: u32 = 0x20;
     /// Content or names are encrypted.
     pub const ENCRYPTED: u32 = 0x40;
@@ -117,7 +117,7 @@ pub enum NodeType {
     Data = 1,
     /// Directory entry.
     Dent = 2,
-    /// Extended-attribute entry.
+    /// Xattr entry.
     Xent = 3,
     /// Truncation.
     Truncation = 4,
@@ -135,7 +135,7 @@ pub enum NodeType {
     CommitStart = 10,
     /// Orphans.
     Orphan = 11,
-    /// Authentication of what precedes it.
+    /// Authentication of the preceding nodes.
     Auth = 12,
     /// Signature of the superblock.
     Signature = 13,
@@ -159,17 +159,17 @@ impl NodeType {
         Self::Signature,
     ];
 
-    /// The type with this number on flash, or `None` for a number that does not exist.
+    /// Returns the type with this number on flash, or `None` for a number that does not exist.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The name people use for it.
+    /// Returns the common name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Inode => "inode node",

@@ -1,5 +1,5 @@
-//! Bytes to checked nodes: [`node`] verifies what all nodes have in common, one method of [`Node`]
-//! per node type everything else (spec: ubifs-format 3.7, 4, 9.2, 13, 14, 21.5).
+//! Bytes to checked nodes: [`node`] verifies the common properties of nodes, and one method of
+//! [`Node`] per node type everything else (spec: ubifs-format 3.7, 4, 9.2, 13, 14, 21.5).
 
 use crate::constants::{
     MAX_FILE_SIZE, MAX_INODE_DATA, MAX_LEVELS, MAX_NAME_LEN, NODE_ALIGN, NODE_MAGIC, NodeType,
@@ -17,19 +17,19 @@ use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location};
 use zerocopy::FromBytes;
 
-/// What node lengths depend on.
+/// The parameters that node lengths depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Usable bytes in a LEB.
     pub leb_size: u32,
-    /// Most children of an index node.
+    /// Maximum number of children of an index node.
     pub fanout: u32,
     /// Bytes of the hash in an index branch; 0 unless authenticated.
     pub hash_len: usize,
 }
 
 impl Limits {
-    /// The limits a superblock sets.
+    /// Returns the limits a superblock sets.
     pub fn of(superblock: &Superblock) -> Self {
         Self {
             leb_size: superblock.leb_size,
@@ -38,17 +38,18 @@ impl Limits {
         }
     }
 
-    /// Limits for looking for nodes when there is no superblock yet.
+    /// Returns limits for finding nodes before the superblock is known.
     pub fn unknown(leb_size: u32) -> Self {
         Self { leb_size, fanout: leb_size / 20, hash_len: 0 }
     }
 
-    /// Bytes of a branch of an index node.
+    /// Returns the length of a branch of an index node.
     pub fn branch_len(&self) -> u32 {
         raw::Branch::SIZE as u32 + self.hash_len as u32
     }
 
-    /// Smallest and largest legal length of a node of this type (spec: ubifs-format 4.1).
+    /// Returns the smallest and the largest legal length of a node of this type (spec: ubifs-format
+    /// 4.1).
     pub fn lengths(&self, node_type: NodeType) -> (u32, u32) {
         let inline = MAX_INODE_DATA as u32;
         match node_type {
@@ -72,17 +73,21 @@ impl Limits {
     }
 }
 
-/// A node whose magic, type, length and CRC are good. The fields of its type are not looked at yet.
+/// A node with valid magic, type, length and CRC. The fields of its type are not checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     /// The common header.
     pub header: Header,
-    /// Where it was found.
+    /// Its place.
     pub at: Location,
     bytes: &'a [u8],
 }
 
 /// Checks a common header: magic, type, length within the limits of its type.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short or one of these is wrong.
 pub fn header(bytes: &[u8], limits: &Limits, at: Location) -> Result<Header, FormatError> {
     let short = FormatError::Short { at, found: bytes.len() as u64, expected: 24 };
     let (raw, _) = raw::CommonHeader::ref_from_prefix(bytes).map_err(|_| short)?;
@@ -108,7 +113,11 @@ pub fn header(bytes: &[u8], limits: &Limits, at: Location) -> Result<Header, For
     Ok(Header { sqnum: raw.sqnum.get(), len, node_type, group: raw.group_type })
 }
 
-/// Checks the node that starts `bytes` (which may go on behind it): header and CRC.
+/// Checks the header and the CRC of the node at the start of `bytes`; more bytes may follow.
+///
+/// # Errors
+///
+/// Fails if the bytes are too short, or if the header or the CRC is wrong.
 pub fn node<'a>(bytes: &'a [u8], limits: &Limits, at: Location) -> Result<Node<'a>, FormatError> {
     let header = header(bytes, limits, at)?;
     let whole = bytes.get(..header.len as usize).ok_or(FormatError::Short {
@@ -127,7 +136,12 @@ pub fn node<'a>(bytes: &'a [u8], limits: &Limits, at: Location) -> Result<Node<'
     Ok(Node { header, at, bytes: whole })
 }
 
-/// Checks that the node at `bytes` is the one a reference names: type and exact length (3.7).
+/// Checks that the node at the start of `bytes` is the one a reference names: all of `bytes`, and
+/// of this type (3.7).
+///
+/// # Errors
+///
+/// Fails as [`node`] does, or if type or length differ.
 pub fn expect<'a>(
     bytes: &'a [u8],
     node_type: NodeType,
@@ -144,12 +158,12 @@ pub fn expect<'a>(
 }
 
 impl<'a> Node<'a> {
-    /// All its bytes, header included.
+    /// Returns all bytes of the node, header included.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The key of an inode, data or entry node; `None` for other types.
+    /// Returns the key of an inode, data or entry node; `None` for other types.
     pub fn key(&self) -> Option<Key> {
         let keyed = matches!(
             self.header.node_type,
@@ -207,7 +221,11 @@ impl<'a> Node<'a> {
         Ok(key)
     }
 
-    /// An inode node (4.2; 21.5 N3, N4; spec: ubifs-runtime 9.13).
+    /// Decodes an inode node (4.2; 21.5 N3, N4; spec: ubifs-runtime 9.13).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is illegal.
     pub fn inode(&self) -> Result<Inode<'a>, FormatError> {
         let (raw, data) = self.split::<raw::InodeNode>(NodeType::Inode)?;
         let key = self.checked_key(raw.key, KeyKind::Inode)?;
@@ -247,7 +265,7 @@ impl<'a> Node<'a> {
     fn check_inline_data(&self, inode: &Inode<'_>) -> Result<(), FormatError> {
         let len = inode.data_len;
         self.at_most("inline data length", len.into(), MAX_INODE_DATA as u64)?;
-        // Deletion inodes and orphans leave the data out but keep its length.
+        // Deletion inodes and orphans omit the data but keep its length.
         if inode.nlink != 0 || !inode.data.is_empty() {
             self.equal("inline data length", len.into(), inode.data.len() as u64)?;
         }
@@ -272,7 +290,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A directory entry or extended-attribute entry (4.3; 21.5 N6; spec: ubifs-runtime 16.6).
+    /// Decodes a directory entry or xattr entry (4.3; 21.5 N6; spec: ubifs-runtime 16.6).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is illegal.
     pub fn dent(&self) -> Result<Dent<'a>, FormatError> {
         let (node_type, kind) = match self.header.node_type {
             NodeType::Xent => (NodeType::Xent, KeyKind::Xent),
@@ -287,7 +309,7 @@ impl<'a> Node<'a> {
         }
         self.equal("length", self.bytes.len() as u64, 57 + nlen)?;
         let Some((0, name)) = tail.split_last() else {
-            return Err(self.words("byte behind the name", 1, "0"));
+            return Err(self.words("byte after the name", 1, "0"));
         };
         if kind == KeyKind::Xent && name.contains(&0) {
             return Err(self.words("name", 0, "no NUL in attribute names"));
@@ -300,7 +322,11 @@ impl<'a> Node<'a> {
         Ok(Dent { key, ino, kind, cookie: raw.cookie.get(), name })
     }
 
-    /// A data node (4.4; 21.5 N8).
+    /// Decodes a data node (4.4; 21.5 N8).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is illegal.
     pub fn data(&self) -> Result<Data<'a>, FormatError> {
         let (raw, payload) = self.split::<raw::DataNode>(NodeType::Data)?;
         let key = self.checked_key(raw.key, KeyKind::Data)?;
@@ -319,7 +345,11 @@ impl<'a> Node<'a> {
         Ok(Data { key, size, compression, compr_size, payload })
     }
 
-    /// A truncation node (4.5).
+    /// Decodes a truncation node (4.5).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is illegal.
     pub fn truncation(&self) -> Result<Truncation, FormatError> {
         let (raw, _) = self.split::<raw::TruncationNode>(NodeType::Truncation)?;
         let (old_size, new_size) = (raw.old_size.get(), raw.new_size.get());
@@ -330,7 +360,11 @@ impl<'a> Node<'a> {
         Ok(Truncation { ino: raw.inum.get(), old_size, new_size })
     }
 
-    /// Unused bytes behind a padding node (3.5 rule 5); the node's own offset is `offset`.
+    /// Returns the number of unused bytes after a padding node at `offset` (3.5 rule 5).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the padding leaves the LEB or the grid of 8 bytes.
     pub fn padding(&self, offset: u32, leb_size: u32) -> Result<u32, FormatError> {
         let (raw, _) = self.split::<raw::PaddingNode>(NodeType::Padding)?;
         let pad_len = raw.pad_len.get();
@@ -346,7 +380,11 @@ impl<'a> Node<'a> {
         Ok(pad_len)
     }
 
-    /// A bud reference (4.7). Its ranges depend on the volume and are the log's business.
+    /// Decodes a bud reference (4.7). Its ranges depend on the volume; the caller checks them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the node is of another type.
     pub fn reference(&self) -> Result<Reference, FormatError> {
         let (raw, _) = self.split::<raw::ReferenceNode>(NodeType::Reference)?;
         Ok(Reference {
@@ -356,17 +394,25 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// A commit start node (4.8).
+    /// Decodes a commit start node (4.8).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the node is of another type.
     pub fn commit_start(&self) -> Result<CommitStart, FormatError> {
         let (raw, _) = self.split::<raw::CommitStartNode>(NodeType::CommitStart)?;
         Ok(CommitStart { cmt_no: raw.cmt_no.get() })
     }
 
-    /// An orphan node (4.10).
+    /// Decodes an orphan node (4.10).
+    ///
+    /// # Errors
+    ///
+    /// Fails if its length is illegal.
     pub fn orphan(&self) -> Result<Orphan, FormatError> {
         let (raw, tail) = self.split::<raw::OrphanNode>(NodeType::Orphan)?;
         let (inos, rest) = tail.as_chunks::<8>();
-        self.equal("bytes behind the last inode number", rest.len() as u64, 0)?;
+        self.equal("bytes after the last inode number", rest.len() as u64, 0)?;
         let cmt_no = raw.cmt_no.get();
         Ok(Orphan {
             cmt_no: cmt_no & (u64::MAX >> 1),
@@ -375,7 +421,11 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// An index node; `main_first` and `leb_cnt` bound its branches (9.2).
+    /// Decodes an index node; `main_first` and `leb_cnt` bound its branches (9.2).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field or a branch is illegal.
     pub fn index(
         &self,
         limits: &Limits,
@@ -453,8 +503,12 @@ impl<'a> Node<'a> {
         Err(self.words("branch key", found, "keys in ascending order"))
     }
 
-    /// A superblock, as far as it is needed to find anything (13). What Linux refuses beyond that
-    /// is [`crate::verify::superblock`]'s business.
+    /// Decodes the fields of a superblock that are needed to find anything (13).
+    /// [`crate::verify::superblock`] checks the further rules of Linux.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field is illegal or the format is not supported.
     pub fn superblock(&self) -> Result<Superblock, FormatError> {
         let (raw, _) = self.split::<raw::SuperblockNode>(NodeType::Superblock)?;
         let key_hash = KeyHash::from_number(raw.key_hash)
@@ -520,7 +574,12 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// A master node; its ranges depend on the volume: [`crate::verify::master`] (14).
+    /// Decodes a master node. Its ranges depend on the volume; [`crate::verify::master`] checks
+    /// them (14).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the node is of another type.
     pub fn master(&self) -> Result<Master, FormatError> {
         let (raw, _) = self.split::<raw::MasterNode>(NodeType::Master)?;
         Ok(Master {

@@ -1,10 +1,10 @@
 //! Checked nodes to bytes: common header, checksum, alignment and padding (spec: ubifs-format 3).
 //!
 //! # Invariants
-//! 1. What is appended starts at a multiple of 8 of the buffer; the gap before the next node is
-//!    erased bytes (0xFF), as `mkfs` leaves it.
-//! 2. The checksum is the last thing written: a node is valid or, before [`seal`], has none.
-//! 3. `decode` gives back what was encoded, for every value within the ranges of the format.
+//! 1. Appended nodes start at a multiple of 8 of the buffer; the gap before the next node is erased
+//!    bytes (0xFF), as `mkfs` leaves it.
+//! 2. The checksum is written last: a node is valid or, before [`seal`], has none.
+//! 3. `decode` returns what was encoded, for every value within the ranges of the format.
 
 use crate::constants::{NODE_ALIGN, NODE_MAGIC, NodeType, PADDING_BYTE, group};
 use crate::key::{Key, KeyKind};
@@ -37,7 +37,7 @@ raw_node! {
     ReferenceNode, IndexNode, CommitStartNode, OrphanNode,
 }
 
-/// What the common header says besides type and length.
+/// The fields of the common header other than type and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seal {
     /// Sequence number.
@@ -47,14 +47,14 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// A node that belongs to no group.
+    /// Returns a node that belongs to no group.
     pub const fn single(sqnum: u64) -> Self {
         Self { sqnum, group: group::NONE }
     }
 }
 
-/// Appends an inode node. The inline data of a deletion inode may be left out while `data_len`
-/// keeps its value (spec: ubifs-format 4.2).
+/// Appends an inode node. The inline data of a deletion inode may be omitted while `data_len` keeps
+/// its value (spec: ubifs-format 4.2).
 pub fn inode(out: &mut Vec<u8>, node: &Inode<'_>, seal: Seal) {
     let mut raw = raw::InodeNode::new_zeroed();
     raw.key = key_field(Key::inode(node.ino));
@@ -79,7 +79,7 @@ pub fn inode(out: &mut Vec<u8>, node: &Inode<'_>, seal: Seal) {
     append(out, raw, NodeType::Inode, &[node.data], seal);
 }
 
-/// Appends a directory or xattr entry node; the kind of its key says which.
+/// Appends a directory or xattr entry node, depending on the kind of its key.
 pub fn dent(out: &mut Vec<u8>, node: &Dent<'_>, seal: Seal) {
     let node_type = match node.key.kind() {
         Some(KeyKind::Xent) => NodeType::Xent,
@@ -104,8 +104,8 @@ pub fn data(out: &mut Vec<u8>, node: &Data<'_>, seal: Seal) {
     append(out, raw, NodeType::Data, &[node.payload], seal);
 }
 
-/// Puts header and fixed part of a data node of group 0 in front of its payload: `node` is room
-/// for the fixed part followed by the payload. [`seal`] completes it.
+/// Writes header and fixed part of a data node of group 0 before its payload: `node` is space for
+/// the fixed part, followed by the payload. [`seal`] completes the node.
 pub fn frame_data(node: &mut [u8], key: Key, size: u32, compression: Compression) {
     let mut raw = raw::DataNode::new_zeroed();
     fill_header(&mut raw.header, NodeType::Data, node.len(), group::NONE);
@@ -148,7 +148,7 @@ pub fn orphan(out: &mut Vec<u8>, node: &Orphan, seal: Seal) {
     append(out, raw, NodeType::Orphan, &[&inos], seal);
 }
 
-/// Length of an index node with this many children, without hashes.
+/// Returns the length of an index node with this many children, without hashes.
 pub const fn index_len(children: u32) -> u32 {
     raw::IndexNode::SIZE as u32 + children * raw::Branch::SIZE as u32
 }
@@ -170,7 +170,7 @@ pub fn index(out: &mut Vec<u8>, level: u16, branches: &[Branch], seal: Seal) {
     append(out, raw, NodeType::Index, &[&tail], seal);
 }
 
-/// Appends a superblock node; its sequence number is the value's own.
+/// Appends a superblock node; its sequence number is a field of the value.
 pub fn superblock(out: &mut Vec<u8>, node: &Superblock) {
     let mut raw = raw::SuperblockNode::new_zeroed();
     raw.key_hash = node.key_hash as u8;
@@ -201,7 +201,7 @@ pub fn superblock(out: &mut Vec<u8>, node: &Superblock) {
     append(out, raw, NodeType::Superblock, &[], Seal::single(node.sqnum));
 }
 
-/// Appends a master node; its sequence number is the value's own.
+/// Appends a master node; its sequence number is a field of the value.
 pub fn master(out: &mut Vec<u8>, node: &Master) {
     let mut raw = raw::MasterNode::new_zeroed();
     raw.highest_inum.set(node.highest_inum);
@@ -238,8 +238,8 @@ pub fn master(out: &mut Vec<u8>, node: &Master) {
     append(out, raw, NodeType::Master, &[], Seal::single(node.sqnum));
 }
 
-/// Fills up to the next multiple of `min_io` with a padding node or padding bytes
-/// (spec: ubifs-format 3.5).
+/// Pads to the next multiple of `min_io` with a padding node or padding bytes (spec: ubifs-format
+/// 3.5).
 pub fn pad(out: &mut Vec<u8>, min_io: u32) {
     start(out);
     let end = align::align_up_usize(out.len(), min_io.max(NODE_ALIGN) as usize);
@@ -247,8 +247,7 @@ pub fn pad(out: &mut Vec<u8>, min_io: u32) {
     pad_by(out, pad);
 }
 
-/// Appends so many bytes of padding, a multiple of 8, to a multiple of 8
-/// (spec: ubifs-format 3.5).
+/// Appends `pad` bytes of padding, a multiple of 8, at a multiple of 8 (spec: ubifs-format 3.5).
 pub fn pad_by(out: &mut Vec<u8>, pad: usize) {
     let end = out.len() + pad;
     if pad >= raw::PaddingNode::SIZE {
@@ -261,21 +260,21 @@ pub fn pad_by(out: &mut Vec<u8>, pad: usize) {
     }
 }
 
-/// Writes sequence number and checksum into a node that is complete otherwise.
+/// Writes sequence number and checksum of an otherwise complete node.
 pub fn seal(node: &mut [u8], sqnum: u64) {
     node[8..16].copy_from_slice(&sqnum.to_le_bytes());
     let crc = crc::crc32(&node[8..]);
     node[4..8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Changes the size in a whole inode node and completes it again.
+/// Changes the size in a complete inode node and updates sequence number and checksum.
 pub fn set_inode_size(node: &mut [u8], size: u64, sqnum: u64) {
     const SIZE: usize = core::mem::offset_of!(raw::InodeNode, size);
     node[SIZE..SIZE + 8].copy_from_slice(&size.to_le_bytes());
     seal(node, sqnum);
 }
 
-/// Goes to the next multiple of 8, over erased bytes, and says where that is.
+/// Appends erased bytes up to the next multiple of 8 and returns its offset.
 pub fn start(out: &mut Vec<u8>) -> usize {
     let at = align::align_up_usize(out.len(), NODE_ALIGN as usize);
     out.resize(at, 0xFF);

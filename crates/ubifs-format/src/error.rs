@@ -1,23 +1,23 @@
-//! Why bytes are not a node, with place, found and expected.
+//! Errors of decoding, with place, found and expected.
 
 use crate::constants::NodeType;
 use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
-/// What a field should have been.
+/// The value that a field should have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
-    /// Exactly this.
+    /// Exactly this value.
     Value(u64),
-    /// This or less.
+    /// At most this value.
     AtMost(u64),
-    /// This or more.
+    /// At least this value.
     AtLeast(u64),
     /// First to last, both included.
     Range(u64, u64),
     /// A multiple of this.
     MultipleOf(u64),
-    /// Something that takes words.
+    /// A value described in words.
     Words(&'static str),
 }
 
@@ -34,14 +34,14 @@ impl fmt::Display for Expected {
     }
 }
 
-/// Bytes that are not the node they should be.
+/// Bytes that are not the expected node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// No node starts here.
+    /// The bytes are not the start of a node.
     #[error("{at}: no node: magic is {found:#010x}, expected 0x06101831")]
     Magic {
-        /// Where.
+        /// The place.
         at: Location,
         /// The first four bytes.
         found: u32,
@@ -49,27 +49,27 @@ pub enum FormatError {
     /// Fewer bytes than a node needs.
     #[error("{at}: {found} bytes, too short for a node of {expected} bytes")]
     Short {
-        /// Where.
+        /// The place.
         at: Location,
-        /// Bytes there are.
+        /// Bytes available.
         found: u64,
         /// Bytes needed.
         expected: u64,
     },
-    /// The node type does not exist or is not the one looked for.
+    /// The node type does not exist or is not the expected one.
     #[error("{at}: node type is {found}, expected {expected}")]
     Type {
-        /// Where.
+        /// The place.
         at: Location,
         /// The number found.
         found: u8,
-        /// What was looked for.
+        /// The expected type.
         expected: &'static str,
     },
     /// The checksum does not match.
     #[error("{at}: {} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}", what.name())]
     Crc {
-        /// Where.
+        /// The place.
         at: Location,
         /// The kind of node.
         what: NodeType,
@@ -78,27 +78,27 @@ pub enum FormatError {
         /// The checksum of its bytes.
         computed: u32,
     },
-    /// A field has a value it cannot have.
+    /// A field has an illegal value.
     #[error("{at}: {}: {field} is {found}, expected {expected}", what.name())]
     Field {
-        /// Where.
+        /// The place.
         at: Location,
         /// The kind of node.
         what: NodeType,
-        /// The field at fault.
+        /// The invalid field.
         field: &'static str,
         /// Its value.
         found: u64,
         /// What was expected.
         expected: Expected,
     },
-    /// Something is programmed behind the end of the nodes.
-    #[error("{at}: programmed bytes behind the last node, expected erased flash")]
+    /// Programmed bytes follow the end of the nodes.
+    #[error("{at}: programmed bytes after the last node, expected erased flash")]
     NotErased {
         /// The first such byte.
         at: Location,
     },
-    /// The nodes of a LEB end off the grid on which it is written.
+    /// The nodes of a LEB do not end at a multiple of the minimum I/O unit.
     #[error("{at}: the last node ends here, expected a multiple of {unit}")]
     Misaligned {
         /// The end.
@@ -106,14 +106,14 @@ pub enum FormatError {
         /// The minimum I/O unit.
         unit: u32,
     },
-    /// A valid format that is not understood here.
+    /// A valid format that is not supported.
     #[error("{at}: {}: {field} {found:#x} is not supported", what.name())]
     Unsupported {
-        /// Where.
+        /// The place.
         at: Location,
         /// The kind of node.
         what: NodeType,
-        /// The field at fault.
+        /// The invalid field.
         field: &'static str,
         /// Its value.
         found: u64,
@@ -121,7 +121,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unsupported { .. } => ErrorClass::Unsupported,
@@ -129,7 +129,7 @@ impl FormatError {
         }
     }
 
-    /// Where it is.
+    /// Returns the place.
     pub fn at(&self) -> Location {
         match self {
             Self::Magic { at, .. }

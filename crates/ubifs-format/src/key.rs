@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a key is for; the number is the one in bits 31-29 of its second word.
+/// The kind of a key; the number is the one in bits 31-29 of its second word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum KeyKind {
@@ -12,12 +12,12 @@ pub enum KeyKind {
     Data = 1,
     /// A directory entry.
     Dent = 2,
-    /// An extended-attribute entry.
+    /// An xattr entry.
     Xent = 3,
 }
 
 impl KeyKind {
-    /// Whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are distinguished by name.
     pub const fn is_hashed(self) -> bool {
         matches!(self, Self::Dent | Self::Xent)
     }
@@ -26,7 +26,7 @@ impl KeyKind {
 /// The value bits of a key's second word: hash or block number.
 pub const VALUE_MASK: u32 = 0x1FFF_FFFF;
 
-/// A simple key, 64 bits, ordered as the index orders it.
+/// A simple key, 64 bits, ordered as in the index.
 ///
 /// Every bit pattern is a key on flash; [`Key::kind`] says whether its type exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,53 +43,53 @@ impl Key {
         Self { ino, word: ((kind as u32) << 29) | (value & VALUE_MASK) }
     }
 
-    /// The key of an inode.
+    /// Returns the key of an inode.
     pub const fn inode(ino: u32) -> Self {
         Self::new(ino, KeyKind::Inode, 0)
     }
 
-    /// The key of block `block` (below 2^29) of an inode's content.
+    /// Returns the key of block `block` (below 2^29) of an inode's content.
     pub const fn data(ino: u32, block: u32) -> Self {
         Self::new(ino, KeyKind::Data, block)
     }
 
-    /// The key of an entry with this name hash in directory `dir`.
+    /// Returns the key of an entry with this name hash in directory `dir`.
     pub const fn dent(dir: u32, hash: u32) -> Self {
         Self::new(dir, KeyKind::Dent, hash)
     }
 
-    /// The key of an extended attribute of inode `host` with this name hash.
+    /// Returns the key of an xattr of inode `host` with this name hash.
     pub const fn xent(host: u32, hash: u32) -> Self {
         Self::new(host, KeyKind::Xent, hash)
     }
 
-    /// The first possible key of inode `ino`.
+    /// Returns the first possible key of inode `ino`.
     pub const fn first_of(ino: u32) -> Self {
         Self { ino, word: 0 }
     }
 
-    /// The last possible key of inode `ino`.
+    /// Returns the last possible key of inode `ino`.
     pub const fn last_of(ino: u32) -> Self {
         Self { ino, word: u32::MAX }
     }
 
-    /// Reads the first 8 of a key's bytes on flash.
+    /// Reads the first 8 bytes of a key on flash.
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         let both = u64::from_le_bytes(bytes);
         Self { ino: (both & 0xFFFF_FFFF) as u32, word: (both >> 32) as u32 }
     }
 
-    /// The 8 bytes on flash.
+    /// Returns the 8 bytes on flash.
     pub fn to_bytes(self) -> [u8; 8] {
         (u64::from(self.word) << 32 | u64::from(self.ino)).to_le_bytes()
     }
 
-    /// The inode (for entries: the directory or host) the key belongs to.
+    /// Returns the inode (for entries: the directory or host) the key belongs to.
     pub const fn ino(self) -> u32 {
         self.ino
     }
 
-    /// What the key is for, or `None` for a type that does not exist.
+    /// Returns the kind of the key, or `None` for a type that does not exist.
     pub const fn kind(self) -> Option<KeyKind> {
         match self.word >> 29 {
             0 => Some(KeyKind::Inode),
@@ -100,17 +100,17 @@ impl Key {
         }
     }
 
-    /// The block number or name hash.
+    /// Returns the block number or name hash.
     pub const fn value(self) -> u32 {
         self.word & VALUE_MASK
     }
 
-    /// Whether equal keys may occur and are told apart by name.
+    /// Returns whether equal keys may occur and are distinguished by name.
     pub fn is_hashed(self) -> bool {
         self.kind().is_some_and(KeyKind::is_hashed)
     }
 
-    /// The key before this one in order, or `None` before the first.
+    /// Returns the key before this one in order, or `None` before the first.
     pub fn predecessor(self) -> Option<Self> {
         match self.word.checked_sub(1) {
             Some(word) => Some(Self { word, ..self }),
@@ -118,7 +118,7 @@ impl Key {
         }
     }
 
-    /// The next key in order, or `None` behind the last.
+    /// Returns the next key in order, or `None` after the last.
     pub fn successor(self) -> Option<Self> {
         match self.word.checked_add(1) {
             Some(word) => Some(Self { word, ..self }),
@@ -146,19 +146,19 @@ impl fmt::Debug for Key {
     }
 }
 
-/// How names are hashed; the number is the superblock's `key_hash`.
+/// The hash function of names; the number is the superblock's `key_hash`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum KeyHash {
-    /// The hash every ordinary image uses.
+    /// The hash of all ordinary images.
     #[default]
     R5 = 0,
-    /// The first four bytes; for tests of collisions.
+    /// The first four bytes, for tests of collisions.
     Test = 1,
 }
 
 impl KeyHash {
-    /// The function with this number on flash.
+    /// Returns the function with this number on flash.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::R5),
@@ -167,7 +167,7 @@ impl KeyHash {
         }
     }
 
-    /// The 29-bit hash of a name as stored, never 0, 1 or 2.
+    /// Returns the 29-bit hash of a name as stored, never 0, 1 or 2.
     pub fn hash(self, name: &[u8]) -> u32 {
         let full = match self {
             Self::R5 => name.iter().fold(0_u32, |hash, byte| {

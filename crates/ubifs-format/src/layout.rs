@@ -1,10 +1,10 @@
-//! The areas of a volume and how a new volume's are chosen
-//! (spec: ubifs-format 2, 12.1, 12.2, 17.2, 17.7).
+//! The areas of a volume, and the choice of those of a new volume (spec: ubifs-format 2, 12.1,
+//! 12.2, 17.2, 17.7).
 //!
 //! # Invariants
 //! 1. The areas of a [`Layout`] follow each other without gaps and fill `max_leb_cnt` LEBs.
-//! 2. A [`Layout`] is one that Linux accepts: log, LPT and journal are large enough, the tables of
-//!    the LPT fit their LEBs, and at the full size there are enough main-area LEBs.
+//! 2. Linux accepts every [`Layout`]: log, LPT and journal are large enough, the tables of the LPT
+//!    fit their LEBs, and at the full size there are enough main-area LEBs.
 
 use crate::constants::{
     LOG_FIRST, MAX_NODE_SIZE, MIN_FANOUT, MIN_LEB_COUNT, MIN_LEB_SIZE, MIN_WRITE_SIZE,
@@ -19,21 +19,21 @@ use eraseblock_base::{ErrorClass, Leb, align};
 pub const MAX_LEB_SIZE: u32 = 2 << 20;
 /// Entries of the save table in every new volume.
 pub const LSAVE_CNT: u32 = 256;
-/// Children of an index node unless asked otherwise.
+/// Default fanout of the index.
 pub const DEFAULT_FANOUT: u32 = 8;
-/// Bytes of the largest data node, which the reserved pool is measured in.
+/// Length of the largest data node, used to compute the reserved pool.
 const MAX_DATA_NODE: u64 = 4144;
-/// LEBs of superblock, master and log, LPT and orphan areas at their smallest, and of main.
+/// Minimum number of LEBs of superblock, master and log, LPT and orphan areas, and of main.
 const MIN_MAIN_LEBS: u32 = 9;
 
-/// Why no volume can be laid out as asked.
+/// A layout that is impossible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A parameter is out of its range.
     #[error("{field} is {found}, expected {expected}")]
     Parameter {
-        /// The parameter at fault.
+        /// The invalid parameter.
         field: &'static str,
         /// Its value.
         found: u64,
@@ -45,13 +45,13 @@ pub enum LayoutError {
     TooSmall {
         /// LEBs of the volume.
         max_leb_cnt: u32,
-        /// What does not fit.
+        /// The area that does not fit.
         reason: &'static str,
     },
 }
 
 impl LayoutError {
-    /// A layout is asked for by a caller.
+    /// Returns [`ErrorClass::Caller`]: the caller chose the parameters.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Caller
     }
@@ -61,35 +61,35 @@ fn parameter(field: &'static str, found: u64, expected: impl Into<String>) -> La
     LayoutError::Parameter { field, found, expected: expected.into() }
 }
 
-/// What a layout is derived from (spec: ubifs-format 17.2).
+/// The parameters of a layout (spec: ubifs-format 17.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutOptions {
     /// Bytes in a LEB: 15360 to 2 MiB, a multiple of 8 and of `min_io`.
     pub leb_size: u32,
     /// Minimum I/O unit in bytes, a power of two; less than 8 counts as 8.
     pub min_io: u32,
-    /// LEBs the volume may have.
+    /// Maximum number of LEBs of the volume.
     pub max_leb_cnt: u32,
-    /// Most bytes of the journal (`max_bud_bytes`), or the default.
+    /// Maximum size of the journal in bytes (`max_bud_bytes`), or the default.
     pub journal_bytes: Option<u64>,
     /// LEBs of the log, or the default.
     pub log_lebs: Option<u32>,
     /// LEBs of the orphan area, at least 1.
     pub orph_lebs: u32,
-    /// Most children of an index node, at least 3.
+    /// Maximum number of children of an index node, at least 3.
     pub fanout: u32,
-    /// Bytes reserved for the superuser as a user counts them.
+    /// Bytes reserved for root, counted as file content.
     pub reserved: u64,
-    /// Use the big model of the LPT also where the small one would do; not together with
+    /// Use the big model of the LPT even if the small one is sufficient; not together with
     /// `in_place`.
     pub big_lpt: bool,
-    /// Choose journal, areas, fanout and reserve as Linux does for an empty volume of
-    /// `max_leb_cnt` LEBs; what is chosen here then does not count.
+    /// Choose journal, areas, fanout and reserve as Linux does for an empty volume of `max_leb_cnt`
+    /// LEBs; the corresponding options are then ignored.
     pub in_place: bool,
 }
 
 impl LayoutOptions {
-    /// The defaults for a volume of this shape.
+    /// Returns the defaults for a volume of these sizes.
     pub const fn new(leb_size: u32, min_io: u32, max_leb_cnt: u32) -> Self {
         Self {
             leb_size,
@@ -106,16 +106,16 @@ impl LayoutOptions {
     }
 }
 
-/// The areas of a volume and the sizes that go with them, for `max_leb_cnt` LEBs.
+/// The areas of a volume of `max_leb_cnt` LEBs and the related sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Bytes in a LEB.
     pub leb_size: u32,
     /// Minimum I/O unit in bytes, at least 8.
     pub min_io: u32,
-    /// LEBs the volume may have.
+    /// Maximum number of LEBs of the volume.
     pub max_leb_cnt: u32,
-    /// Most bytes of the journal.
+    /// Maximum size of the journal in bytes.
     pub max_bud_bytes: u64,
     /// LEBs of the log.
     pub log_lebs: u32,
@@ -123,9 +123,9 @@ pub struct Layout {
     pub lpt_lebs: u32,
     /// LEBs of the orphan area.
     pub orph_lebs: u32,
-    /// LEBs of the main area when the volume has all `max_leb_cnt` LEBs.
+    /// LEBs of the main area if the volume has all `max_leb_cnt` LEBs.
     pub max_main_lebs: u32,
-    /// Most children of an index node.
+    /// Maximum number of children of an index node.
     pub fanout: u32,
     /// Entries of the save table.
     pub lsave_cnt: u32,
@@ -136,22 +136,22 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// First LEB of the LPT area.
+    /// Returns the first LEB of the LPT area.
     pub const fn lpt_first(&self) -> Leb {
         Leb::new(LOG_FIRST + self.log_lebs)
     }
 
-    /// First LEB of the orphan area.
+    /// Returns the first LEB of the orphan area.
     pub const fn orph_first(&self) -> Leb {
         Leb::new(LOG_FIRST + self.log_lebs + self.lpt_lebs)
     }
 
-    /// First LEB of the main area.
+    /// Returns the first LEB of the main area.
     pub const fn main_first(&self) -> Leb {
         Leb::new(LOG_FIRST + self.log_lebs + self.lpt_lebs + self.orph_lebs)
     }
 
-    /// The LPT geometry for a main area that has `main_lebs` LEBs now.
+    /// Returns the LPT geometry for a main area that currently has `main_lebs` LEBs.
     pub fn lpt(&self, main_lebs: u32) -> LptGeometry {
         LptGeometry::new(LptInputs {
             leb_size: self.leb_size,
@@ -167,6 +167,10 @@ impl Layout {
     }
 
     /// Chooses the areas as `mkfs` does (spec: ubifs-format 17.2), or as Linux does in place.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a parameter is out of range or the areas do not fit.
     pub fn for_image(options: &LayoutOptions) -> Result<Self, LayoutError> {
         if options.in_place {
             let LayoutOptions { leb_size, min_io, max_leb_cnt, .. } = *options;
@@ -209,8 +213,12 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Chooses the areas as Linux does when it formats an empty volume of `leb_cnt` LEBs
-    /// (spec: ubifs-format 17.7).
+    /// Chooses the areas as Linux does when it formats an empty volume of `leb_cnt` LEBs (spec:
+    /// ubifs-format 17.7).
+    ///
+    /// # Errors
+    ///
+    /// Fails if a size is out of range or the areas do not fit.
     pub fn for_empty_volume(leb_size: u32, min_io: u32, leb_cnt: u32) -> Result<Self, LayoutError> {
         let (min_io, leb_size) = check_shape(&LayoutOptions::new(leb_size, min_io, leb_cnt))?;
         let size = u64::from(leb_size);
@@ -248,7 +256,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Chooses size and model of the LPT area and gives the rest to the main area (17.2 step 3).
+    /// Chooses size and model of the LPT area and assigns the rest to the main area (17.2 step 3).
     fn choose_lpt(&mut self, count_lsave: bool) -> Result<(), LayoutError> {
         let too_small = |reason| LayoutError::TooSmall { max_leb_cnt: self.max_leb_cnt, reason };
         let no_room = too_small("superblock, log, LPT and orphan areas leave no main area");
@@ -284,7 +292,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The limits that Linux checks at mount (spec: ubifs-format 13).
+    /// Checks the limits that Linux checks at mount (spec: ubifs-format 13).
     fn check_journal(&self) -> Result<(), LayoutError> {
         let least = 3 * u64::from(self.leb_size);
         let most = u64::from(self.max_main_lebs) * u64::from(self.leb_size);
@@ -295,17 +303,17 @@ impl Layout {
         Ok(())
     }
 
-    /// Space below which a LEB's free and dirty bytes are useless (12.1).
+    /// Returns the size below which the free and dirty bytes of a LEB are unusable (12.1).
     pub const fn dead_watermark(&self) -> u32 {
         MIN_WRITE_SIZE.next_multiple_of(self.min_io)
     }
 
-    /// Space below which a LEB's free and dirty bytes may be useless (12.1).
+    /// Returns the size below which the free and dirty bytes of a LEB may be unusable (12.1).
     pub const fn dark_watermark(&self) -> u32 {
         MAX_NODE_SIZE.next_multiple_of(self.min_io)
     }
 
-    /// What a LEB contributes to the volume's (dead, dark) bytes (12.2).
+    /// Returns the contribution of a LEB to the volume's (dead, dark) bytes (12.2).
     pub fn dead_and_dark(&self, leb: &LebProps) -> (u32, u32) {
         let space = leb.free + leb.dirty;
         let (dead, dark) = (self.dead_watermark(), self.dark_watermark());
@@ -323,7 +331,7 @@ impl Layout {
     }
 }
 
-/// Bytes that `mkfs` allows for each branch when it limits the fanout.
+/// Bytes that `mkfs` assumes for each branch when it limits the fanout.
 const INDEX_BRANCH: u32 = 28;
 const MAX_LINUX_JOURNAL: u64 = 32 << 20;
 const MAX_LINUX_RESERVE: u64 = 5 << 20;
@@ -347,7 +355,7 @@ fn check_shape(options: &LayoutOptions) -> Result<(u32, u32), LayoutError> {
     Ok((unit, leb_size))
 }
 
-/// The default size of the journal (17.2 step 1).
+/// Returns the default size of the journal (17.2 step 1).
 fn default_journal(options: &LayoutOptions) -> u64 {
     let leb_size = u64::from(options.leb_size);
     let areas = options.orph_lebs.saturating_add(options.log_lebs.unwrap_or(2));
@@ -356,7 +364,7 @@ fn default_journal(options: &LayoutOptions) -> u64 {
     eighth.min(MAX_DEFAULT_JOURNAL).max(4 * leb_size)
 }
 
-/// Bytes of log that a journal of this size can fill (17.2 step 2).
+/// Returns the number of log bytes that a journal of this size can fill (17.2 step 2).
 fn log_bytes(max_bud_bytes: u64, leb_size: u32, min_io: u32) -> u64 {
     let reference = u64::from(align::align_up(raw::ReferenceNode::SIZE as u32, min_io));
     let start = raw::CommitStartNode::SIZE + 2 * raw::ReferenceNode::SIZE;
@@ -376,18 +384,19 @@ fn check_fixed_areas(
         return Err(parameter("log area", log_lebs, format!("at least {least_log} LEBs")));
     }
     if log_lebs >= spare {
-        return Err(too_small("the log area leaves no room"));
+        return Err(too_small("the log area leaves no space"));
     }
     if u64::from(orph_lebs) >= spare {
-        return Err(too_small("the orphan area leaves no room"));
+        return Err(too_small("the orphan area leaves no space"));
     }
     if 3 + log_lebs + u64::from(orph_lebs) + 4 > u64::from(max_leb_cnt) {
-        return Err(too_small("log and orphan areas leave no room"));
+        return Err(too_small("log and orphan areas leave no space"));
     }
     Ok(())
 }
 
-/// Flash bytes that hold `reserved` bytes of a user's (17.2 step 6), or `None` on overflow.
+/// Returns the flash bytes needed for `reserved` bytes of file content (17.2 step 6), or `None` on
+/// overflow.
 fn reserved_pool(reserved: u64, fanout: u32) -> Option<u64> {
     let half = if fanout > 3 { fanout / 2 } else { 2 };
     let index = 3 * (28 + 20 * u64::from(fanout)) / u64::from(half - 1);

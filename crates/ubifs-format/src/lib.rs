@@ -1,12 +1,11 @@
 //! The on-flash format of UBIFS: bytes to checked types and back. No input or output, no policy.
 //!
-//! `raw` holds the structures byte for byte, `node` the checked ones, `decode` and `verify` the way
-//! from one to the other, `encode` the way back, `scan` what lies one behind the other in a LEB,
-//! `key` the keys, `lpt` the bit-packed LEB properties tree, `layout` the areas of a volume and the
-//! formulas behind them.
+//! `raw` has the structures byte for byte, `node` the checked types, `decode` and `verify` convert
+//! the former to the latter, `encode` does the inverse, `scan` finds the nodes of a LEB, `key` has
+//! the keys, `lpt` the bit-packed LEB properties tree, `layout` the areas of a volume and their
+//! formulas.
 
-#![cfg_attr(not(feature = "std"), no_std)]
-// Lengths and offsets are those inside one LEB, which is at most 1 GiB.
+// Lengths and offsets refer to one LEB, which is at most 1 GiB.
 #![allow(clippy::cast_possible_truncation)]
 
 extern crate alloc;

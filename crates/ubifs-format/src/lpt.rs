@@ -1,14 +1,14 @@
 //! The LEB properties tree, bit by bit (spec: ubifs-format 11).
 //!
-//! [`LptGeometry`] holds every width and size that follows from the superblock; [`Pnode`],
-//! [`Nnode`], [`SpaceTable`] and [`SaveTable`] are packed and unpacked with it; [`fresh`] lays a
-//! whole new tree out.
+//! [`LptGeometry`] has every width and size that follows from the superblock; [`Pnode`], [`Nnode`],
+//! [`SpaceTable`] and [`SaveTable`] are packed and unpacked with it; [`fresh`] lays out a whole new
+//! tree.
 //!
 //! # Invariants
-//! 1. A [`LptGeometry`] has fields of at most 32 bits, node sizes that fit a LEB and a height of
-//!    at most [`MAX_HEIGHT`], whatever numbers it was made from.
-//! 2. Unpacking never reads past the slice it was given and returns only values within the limits
-//!    of the specification's 11.10.
+//! 1. A [`LptGeometry`] has fields of at most 32 bits, node sizes that fit a LEB and a height of at
+//!    most [`MAX_HEIGHT`], regardless of its inputs.
+//! 2. Unpacking never reads past the given slice and returns only values within the limits of the
+//!    specification's 11.10.
 
 pub mod bits;
 pub mod fresh;
@@ -23,18 +23,18 @@ use eraseblock_base::{Leb, align};
 /// No tree of 32-bit LEB numbers is higher.
 pub const MAX_HEIGHT: u32 = 16;
 
-/// What the geometry of a tree follows from; all of it stands in the superblock.
+/// The inputs of the geometry of a tree, all from the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LptInputs {
     /// Bytes in a LEB.
     pub leb_size: u32,
     /// Minimum I/O unit in bytes.
     pub min_io: u32,
-    /// LEBs of the main area as it is now.
+    /// Current number of LEBs of the main area.
     pub main_lebs: u32,
-    /// LEBs of the volume as it is now.
+    /// Current number of LEBs of the volume.
     pub leb_cnt: u32,
-    /// LEBs the volume may grow to; at least `leb_cnt`.
+    /// Maximum number of LEBs of the volume; at least `leb_cnt`.
     pub max_leb_cnt: u32,
     /// First LEB of the LPT area.
     pub lpt_first: Leb,
@@ -49,7 +49,7 @@ pub struct LptInputs {
 /// Bit widths, node sizes and counts of a tree (spec: ubifs-format 11.3, 11.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LptGeometry {
-    /// What everything else follows from.
+    /// The inputs.
     pub inputs: LptInputs,
     /// Bits of `free` and `dirty`, stored divided by 8.
     pub space_bits: u32,
@@ -79,12 +79,12 @@ pub struct LptGeometry {
     pub lsave_size: u64,
 }
 
-/// Bits in front of every LPT node: CRC-16 and type.
+/// Bits before every LPT node: CRC-16 and type.
 const HEADER_BITS: u64 = 16 + 4;
 
 impl LptGeometry {
-    /// Computes the geometry. It may be one that no volume can have (a table larger than a LEB);
-    /// [`LptGeometry::fits`] says so.
+    /// Computes the geometry. It may be impossible for a volume (a table larger than a LEB);
+    /// [`LptGeometry::fits`] checks this.
     pub fn new(inputs: LptInputs) -> Self {
         let LptInputs { leb_size, main_lebs, leb_cnt, max_leb_cnt, lpt_lebs, lsave_cnt, .. } =
             inputs;
@@ -120,7 +120,7 @@ impl LptGeometry {
         }
     }
 
-    /// Whether every node and table fits a LEB.
+    /// Returns whether every node and table fits a LEB.
     pub fn fits(&self) -> bool {
         let leb_size = u64::from(self.inputs.leb_size);
         let lsave = if self.inputs.big { self.lsave_size } else { 0 };
@@ -129,9 +129,9 @@ impl LptGeometry {
             && self.pnode_size.max(self.nnode_size) <= self.inputs.leb_size
     }
 
-    /// Bytes of the whole tree with its tables and the waste at LEB ends, for planning. The format
-    /// counts the save table only in the big model; `mkfs` always counts it, and so does
-    /// `count_lsave` (spec: ubifs-format 11.7).
+    /// Returns the size in bytes of the whole tree with its tables and the waste at LEB ends, for
+    /// planning. The format counts the save table only in the big model; `mkfs` always counts it,
+    /// and so does `count_lsave` (spec: ubifs-format 11.7).
     pub fn total_size(&self, count_lsave: bool) -> u64 {
         let leb_size = u64::from(self.inputs.leb_size);
         let lsave = if count_lsave || self.inputs.big { self.lsave_size } else { 0 };
@@ -143,7 +143,7 @@ impl LptGeometry {
         if per_leb >= leb_size {
             return u64::MAX;
         }
-        // As long as more than a LEB is left, one is filled and wastes up to one node at its end.
+        // While more than a LEB is left, each full LEB wastes up to one node at its end.
         let first = size + per_leb;
         let full = first.saturating_sub(leb_size).div_ceil(leb_size - per_leb);
         let rest = first + full * per_leb - full * leb_size;
@@ -151,13 +151,13 @@ impl LptGeometry {
         size + (full + 1) * per_leb + last
     }
 
-    /// How many inner nodes there are at each level, from the one above the leaves to the root.
+    /// Returns the number of inner nodes of each level, from the one above the leaves to the root.
     pub fn nnodes_per_level(&self) -> impl Iterator<Item = u32> {
         level_counts(self.pnode_cnt, self.height)
     }
 
-    /// The number of the `index`-th inner node of `level` (1 is just above the leaves; the root's
-    /// is [`LptGeometry::height`]), spec: ubifs-format 11.6.
+    /// Returns the number of the `index`-th inner node of `level` (1 is just above the leaves; the
+    /// root's is [`LptGeometry::height`]), spec: ubifs-format 11.6.
     pub fn nnode_number(&self, level: u32, index: u32) -> u32 {
         let depth = self.height.saturating_sub(level).min(MAX_HEIGHT - 1);
         let mut number = 1 << (2 * depth);

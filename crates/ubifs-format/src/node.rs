@@ -1,5 +1,5 @@
-//! Checked nodes: native integers, fields within the ranges of the format. Made by `decode` only;
-//! builders make them from their own state (spec: ubifs-format 4, 13, 14).
+//! Checked nodes: native integers, fields within the ranges of the format. Created by `decode`, or
+//! by builders from their own state (spec: ubifs-format 4, 13, 14).
 
 use crate::constants::{LOG_FIRST, NodeType, inode_flags, sb_flags};
 use crate::key::{Key, KeyHash};
@@ -10,7 +10,7 @@ use eraseblock_base::Leb;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Compression {
-    /// Stored as it is.
+    /// Stored uncompressed.
     None = 0,
     /// LZO1X.
     Lzo = 1,
@@ -21,7 +21,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compressor with this number.
+    /// Returns the compressor with this number.
     pub const fn from_number(number: u16) -> Option<Self> {
         match number {
             0 => Some(Self::None),
@@ -32,12 +32,12 @@ impl Compression {
         }
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u16 {
         self as u16
     }
 
-    /// The name used in mount options.
+    /// Returns the name used in mount options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -48,11 +48,11 @@ impl Compression {
     }
 }
 
-/// What an entry says its target is; the number is the one on flash (spec: ubifs-format 4.3).
+/// The kind of target in an entry; the number is the one on flash (spec: ubifs-format 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum EntryKind {
-    /// Regular file; also what extended-attribute entries carry.
+    /// Regular file; xattr entries have this kind, too.
     Regular = 0,
     /// Directory.
     Directory = 1,
@@ -69,7 +69,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Regular),
@@ -83,13 +83,13 @@ impl EntryKind {
         }
     }
 
-    /// The number on flash.
+    /// Returns the number on flash.
     pub const fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// The fields of the common header that carry information of their own.
+/// The fields of the common header that carry information.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Sequence number.
@@ -136,37 +136,38 @@ pub struct Inode<'a> {
     pub mode: u32,
     /// [`inode_flags`].
     pub flags: u32,
-    /// Extended attributes hosted.
+    /// Number of xattrs of the inode.
     pub xattr_cnt: u32,
-    /// Accounting sum of extended attributes (6.6).
+    /// Accounting sum of the xattrs (6.6).
     pub xattr_size: u32,
-    /// Sum of the lengths of extended-attribute names.
+    /// Sum of the lengths of the xattr names.
     pub xattr_names: u32,
     /// Compressor of future data.
     pub compr_type: Compression,
-    /// The `data_len` field; differs from `data.len()` only where `nlink` is 0.
+    /// The `data_len` field; differs from `data.len()` only if `nlink` is 0.
     pub data_len: u32,
-    /// Inline data: link target, device number or attribute value.
+    /// Inline data: link target, device number or xattr value.
     pub data: &'a [u8],
 }
 
 impl Inode<'_> {
-    /// Whether it holds the value of an extended attribute.
+    /// Returns whether the inode holds the value of an xattr.
     pub const fn is_xattr(&self) -> bool {
         self.flags & inode_flags::XATTR != 0
     }
 
-    /// Whether content or names are encrypted.
+    /// Returns whether content or names are encrypted.
     pub const fn is_encrypted(&self) -> bool {
         self.flags & inode_flags::ENCRYPTED != 0
     }
 
-    /// The file type bits of the mode.
+    /// Returns the file type bits of the mode.
     pub const fn file_type(&self) -> u32 {
         self.mode & file_type::MASK
     }
 
-    /// The device number as (major, minor), for inodes with 4 or 8 bytes of inline data (6.5).
+    /// Returns the device number as (major, minor), for inodes with 4 or 8 bytes of inline data
+    /// (6.5).
     pub fn device(&self) -> Option<(u32, u32)> {
         let low: [u8; 4] = match self.data.len() {
             4 | 8 => self.data.first_chunk().copied()?,
@@ -177,7 +178,7 @@ impl Inode<'_> {
     }
 }
 
-/// A device number in the encoding of both widths (6.5).
+/// Returns a device number in the encoding of both widths (6.5).
 pub const fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12)
 }
@@ -202,14 +203,14 @@ pub mod file_type {
     pub const FIFO: u32 = 0o010_000;
 }
 
-/// A directory or extended-attribute entry (4.3).
+/// A directory or xattr entry (4.3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dent<'a> {
     /// Entry key: directory or host, and name hash.
     pub key: Key,
     /// Target inode; 0 is a deletion entry.
     pub ino: u32,
-    /// What the entry says its target is.
+    /// The kind of the target.
     pub kind: EntryKind,
     /// Random number (double-hash volumes).
     pub cookie: u32,
@@ -224,7 +225,7 @@ pub struct Data<'a> {
     pub key: Key,
     /// Uncompressed bytes, 1 to 4096.
     pub size: u32,
-    /// How the payload is compressed.
+    /// The compression of the payload.
     pub compression: Compression,
     /// Encrypted data: payload bytes before padding; otherwise 0.
     pub compr_size: u16,
@@ -272,10 +273,10 @@ pub struct Orphan {
     pub inos: Vec<u64>,
 }
 
-/// A branch of an index node: key and place of a child (4.9).
+/// A branch of an index node: key and position of a child (4.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Branch {
-    /// Key of the child; for inner nodes a lower bound of the keys below.
+    /// Key of the child; for inner nodes, a lower bound of the keys in its subtree.
     pub key: Key,
     /// LEB of the child.
     pub leb: Leb,
@@ -296,13 +297,13 @@ pub struct IndexNode {
     pub branches: Vec<Branch>,
 }
 
-/// The superblock (13). The area methods hold for the LEB count the value carries: see
+/// The superblock (13). The area methods use the LEB count of this value: see
 /// [`Superblock::grown`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
     /// Sequence number of the node.
     pub sqnum: u64,
-    /// How names are hashed.
+    /// The hash function of names.
     pub key_hash: KeyHash,
     /// [`sb_flags`], only known ones.
     pub flags: u32,
@@ -312,9 +313,9 @@ pub struct Superblock {
     pub leb_size: u32,
     /// LEBs in use by the file system.
     pub leb_cnt: u32,
-    /// LEBs it may grow to.
+    /// Maximum number of LEBs of the file system.
     pub max_leb_cnt: u32,
-    /// Most bytes in the journal.
+    /// Maximum size of the journal in bytes.
     pub max_bud_bytes: u64,
     /// LEBs of the log.
     pub log_lebs: u32,
@@ -324,7 +325,7 @@ pub struct Superblock {
     pub orph_lebs: u32,
     /// Data heads of the journal, as stored: 1.
     pub jhead_cnt: u32,
-    /// Most children of an index node.
+    /// Maximum number of children of an index node.
     pub fanout: u32,
     /// LEB numbers kept in lsave.
     pub lsave_cnt: u32,
@@ -355,18 +356,18 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Whether a flag of [`sb_flags`] is set.
+    /// Returns whether a flag of [`sb_flags`] is set.
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// Bytes of the hash in an index branch: 0 unless authenticated (16.1).
+    /// Returns the number of bytes of the hash in an index branch: 0 unless authenticated (16.1).
     pub fn hash_len(&self) -> usize {
         if self.has(sb_flags::AUTHENTICATION) { hash_len(self.hash_algo).unwrap_or(0) } else { 0 }
     }
 
-    /// The superblock as a mount sees it on a volume of `volume_lebs` LEBs: the file system takes
-    /// what it may of a larger volume (spec: ubifs-runtime 5.1 step 5).
+    /// Returns the superblock as a mount uses it on a volume of `volume_lebs` LEBs: the file system
+    /// grows into a larger volume up to its limit (spec: ubifs-runtime 5.1 step 5).
     #[must_use]
     pub fn grown(&self, volume_lebs: u32) -> Self {
         let mut grown = self.clone();
@@ -374,53 +375,53 @@ impl Superblock {
         grown
     }
 
-    /// Last LEB of the log.
+    /// Returns the last LEB of the log.
     pub const fn log_last(&self) -> u32 {
         LOG_FIRST.saturating_add(self.log_lebs).saturating_sub(1)
     }
 
-    /// First LEB of the LPT area.
+    /// Returns the first LEB of the LPT area.
     pub const fn lpt_first(&self) -> u32 {
         LOG_FIRST.saturating_add(self.log_lebs)
     }
 
-    /// Last LEB of the LPT area.
+    /// Returns the last LEB of the LPT area.
     pub const fn lpt_last(&self) -> u32 {
         self.lpt_first().saturating_add(self.lpt_lebs).saturating_sub(1)
     }
 
-    /// First LEB of the orphan area.
+    /// Returns the first LEB of the orphan area.
     pub const fn orph_first(&self) -> u32 {
         self.lpt_first().saturating_add(self.lpt_lebs)
     }
 
-    /// Last LEB of the orphan area.
+    /// Returns the last LEB of the orphan area.
     pub const fn orph_last(&self) -> u32 {
         self.orph_first().saturating_add(self.orph_lebs).saturating_sub(1)
     }
 
-    /// First LEB of the main area.
+    /// Returns the first LEB of the main area.
     pub const fn main_first(&self) -> u32 {
         self.orph_first().saturating_add(self.orph_lebs)
     }
 
-    /// LEBs of the main area.
+    /// Returns the number of LEBs of the main area.
     pub const fn main_lebs(&self) -> u32 {
         self.leb_cnt.saturating_sub(self.main_first())
     }
 
-    /// Bytes of the main area.
+    /// Returns the number of bytes of the main area.
     pub const fn main_bytes(&self) -> u64 {
         self.main_lebs() as u64 * self.leb_size as u64
     }
 
-    /// Whether the LEB is in the main area.
+    /// Returns whether the LEB is in the main area.
     pub const fn is_main(&self, leb: u32) -> bool {
         leb >= self.main_first() && leb < self.leb_cnt
     }
 }
 
-/// Digest bytes of a hash algorithm by its number on flash (16.1).
+/// Returns the digest length of a hash algorithm, given by its number on flash (16.1).
 pub fn hash_len(algorithm: u16) -> Option<usize> {
     const LENGTHS: [usize; 20] =
         [16, 16, 20, 20, 32, 48, 64, 28, 16, 32, 40, 32, 48, 64, 16, 20, 24, 32, 32, 64];
@@ -480,13 +481,13 @@ pub struct Master {
     pub lsave_lnum: u32,
     /// Offset of the save table (big model).
     pub lsave_offs: u32,
-    /// Where the last scan of LEB properties stopped.
+    /// The LEB at which the last scan of LEB properties stopped.
     pub lscan_lnum: u32,
     /// Empty LEBs.
     pub empty_lebs: u32,
     /// Index LEBs.
     pub idx_lebs: u32,
-    /// LEBs of the file system when this was written.
+    /// LEBs of the file system when the node was written.
     pub leb_cnt: u32,
     /// Hash of the root index node.
     pub hash_root_idx: [u8; 64],
@@ -497,12 +498,12 @@ pub struct Master {
 }
 
 impl Master {
-    /// Whether a flag of [`crate::constants::master_flags`] is set.
+    /// Returns whether a flag of [`crate::constants::master_flags`] is set.
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// Place of the root index node. Its key is the smallest one.
+    /// Returns the position of the root index node. Its key is the smallest one.
     pub const fn root(&self) -> Branch {
         Branch {
             key: Key::MIN,

@@ -1,9 +1,9 @@
 //! Nodes byte for byte (spec: ubifs-format 3.1, 4, 13, 14). Every bit pattern is a legal raw node,
-//! so that viewing bytes cannot fail; `decode` decides what is valid.
+//! so viewing bytes cannot fail; `decode` decides what is valid.
 //!
-//! A blank line stands after every 16 bytes where fields allow it, as in a hex dump.
+//! Where fields allow it, blank lines separate groups of 16 bytes, as in a hex dump.
 
-// The derives make helper types that these lints would ask to be documented.
+// The derives create helper types for which these lints would require documentation.
 #![allow(missing_debug_implementations, missing_docs, unreachable_pub)]
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -25,7 +25,7 @@ macro_rules! raw {
         };
 
         impl $name {
-            /// Bytes of the fixed part on flash.
+            /// Length of the fixed part on flash.
             pub const SIZE: usize = $size;
         }
     };
@@ -87,13 +87,13 @@ raw!(
         flags @ 108: U32,
         /// Bytes of inline data
         data_len @ 112: U32,
-        /// Extended attributes hosted
+        /// Number of xattrs of the inode
         xattr_cnt @ 116: U32,
-        /// Accounting sum of extended attributes (6.6)
+        /// Accounting sum of the xattrs (6.6)
         xattr_size @ 120: U32,
         /// Zero
         padding1 @ 124: [u8; 4],
-        /// Sum of the lengths of extended-attribute names
+        /// Sum of the lengths of the xattr names
         xattr_names @ 128: U32,
         /// Compressor of future data
         compr_type @ 132: U16,
@@ -119,7 +119,7 @@ raw!(
 );
 
 raw!(
-    /// Directory or extended-attribute entry, followed by the name and a NUL (4.3).
+    /// Directory or xattr entry, followed by the name and a NUL (4.3).
     DentNode, 56, {
         /// Common header
         header @ 0: CommonHeader,
@@ -159,7 +159,7 @@ raw!(
     PaddingNode, 28, {
         /// Common header
         header @ 0: CommonHeader,
-        /// Unused bytes behind the node
+        /// Unused bytes after the node
         pad_len @ 24: U32,
     }
 );
@@ -183,9 +183,9 @@ raw!(
         leb_size @ 36: U32,
         /// LEBs in use by the file system
         leb_cnt @ 40: U32,
-        /// LEBs it may grow to
+        /// Maximum number of LEBs of the file system
         max_leb_cnt @ 44: U32,
-        /// Most bytes in the journal
+        /// Maximum size of the journal in bytes
         max_bud_bytes @ 48: U64,
         /// LEBs of the log
         log_lebs @ 56: U32,
@@ -195,7 +195,7 @@ raw!(
         orph_lebs @ 64: U32,
         /// Data heads of the journal: 1
         jhead_cnt @ 68: U32,
-        /// Most children of an index node
+        /// Maximum number of children of an index node
         fanout @ 72: U32,
         /// LEB numbers kept in lsave
         lsave_cnt @ 76: U32,
@@ -283,13 +283,13 @@ raw!(
         lsave_lnum @ 144: U32,
         /// Offset of the save table (big model)
         lsave_offs @ 148: U32,
-        /// Where the last scan of LEB properties stopped
+        /// LEB at which the last scan of LEB properties stopped
         lscan_lnum @ 152: U32,
         /// Empty LEBs
         empty_lebs @ 156: U32,
         /// Index LEBs
         idx_lebs @ 160: U32,
-        /// LEBs of the file system when this was written
+        /// LEBs of the file system when the node was written
         leb_cnt @ 164: U32,
         /// Hash of the root index node
         hash_root_idx @ 168: [u8; 64],

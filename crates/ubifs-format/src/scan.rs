@@ -1,8 +1,8 @@
-//! What lies one behind the other in a LEB (spec: ubifs-format 3.6; ubifs-runtime 3.8, 3.9, 17.2).
+//! Finds the nodes of a LEB (spec: ubifs-format 3.6; ubifs-runtime 3.8, 3.9, 17.2).
 //!
 //! # Invariants
-//! 1. A [`Scanner`] moves forward by at least 8 bytes with every item, so it ends.
-//! 2. A problem ends the scan; it never yields a node behind one.
+//! 1. A [`Scanner`] advances by at least 8 bytes with every item, so it terminates.
+//! 2. A problem ends the scan; it never yields a node after a problem.
 
 use crate::constants::{NODE_ALIGN, NODE_MAGIC, NodeType, PADDING_BYTE};
 use crate::decode::{self, Limits, Node};
@@ -10,20 +10,20 @@ use crate::error::FormatError;
 use eraseblock_base::align::{checked_align_up, is_erased};
 use eraseblock_base::{Leb, Location};
 
-/// Why a scan stopped.
+/// The reason why a scan stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// Erased flash, or the end of the LEB.
     End,
     /// Neither a node nor padding.
     Garbage,
-    /// The magic is right, the node is not.
+    /// The magic is right, but the node is not valid.
     Corrupt(FormatError),
     /// A padding node that leaves the LEB or the grid of 8 bytes.
     BadPadding(FormatError),
 }
 
-/// Steps over the nodes of one LEB.
+/// Iterates over the nodes of one LEB.
 #[derive(Clone, Debug)]
 pub struct Scanner<'a> {
     leb: Leb,
@@ -34,22 +34,22 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans `bytes`, all of LEB `leb`, from `start`, a multiple of 8.
+    /// Scans `bytes`, which is all of LEB `leb`, from `start`, which must be a multiple of 8.
     pub fn new(leb: Leb, bytes: &'a [u8], start: u32, limits: Limits) -> Self {
         Self { leb, bytes, limits, offset: start, stop: None }
     }
 
-    /// Where the scan stands: the end point once it has stopped.
+    /// Returns the current position; after the scan has stopped, its end point.
     pub fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// Why it stopped; `None` while it goes on.
+    /// Returns the reason why the scan stopped, or `None` if it has not.
     pub fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Bytes from the current position to the end of the LEB.
+    /// Returns the bytes from the current position to the end of the LEB.
     fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.offset as usize..).unwrap_or_default()
     }
@@ -64,8 +64,9 @@ impl<'a> Scanner<'a> {
             NODE_MAGIC => {}
             _ => {
                 let run = rest.iter().take(28).take_while(|byte| **byte == PADDING_BYTE).count();
-                // Nodes begin at multiples of 8, so a run is as long as that. What follows may
-                // begin with the same byte by chance: a torn page after one that padding fills.
+                // Nodes begin at multiples of 8, so the length of a run is one, too. The data after
+                // it may begin with the same byte by chance: a torn page after a page that ends
+                // with padding.
                 let run = run - run % NODE_ALIGN as usize;
                 if run == 0 {
                     return Err(Stop::Garbage);
@@ -81,17 +82,18 @@ impl<'a> Scanner<'a> {
         let node = decode::node(rest, &self.limits, at).map_err(Stop::Corrupt)?;
         let len = node.header.len;
         if node.header.node_type == NodeType::Padding {
-            let behind =
+            let unused =
                 node.padding(self.offset, self.bytes.len() as u32).map_err(Stop::BadPadding)?;
-            self.offset += len + behind;
+            self.offset += len + unused;
             return Ok(None);
         }
         self.offset = (self.offset + len.next_multiple_of(NODE_ALIGN)).min(self.bytes.len() as u32);
         Ok(Some(node))
     }
 
-    /// The error a strict scan ends with: anything but a clean end at a multiple of `min_io` with
-    /// erased flash behind it (spec: ubifs-runtime 3.9). To be asked when the scan has stopped.
+    /// Returns the error of a strict scan: for anything but a clean end at a multiple of `min_io`
+    /// that is followed by erased flash (spec: ubifs-runtime 3.9). Call it after the scan has
+    /// stopped.
     pub fn strict_error(&self, min_io: u32) -> Option<FormatError> {
         let at = Location::Leb(self.leb, self.offset);
         let garbage = |found| FormatError::Magic { at, found };
@@ -101,8 +103,8 @@ impl<'a> Scanner<'a> {
                 Some(garbage(self.rest().first_chunk().map_or(0, |word| u32::from_le_bytes(*word))))
             }
             Stop::End if !is_erased(self.rest()) => {
-                let behind = self.rest().iter().position(|byte| *byte != 0xFF).unwrap_or(0);
-                let at = Location::Leb(self.leb, self.offset + behind as u32);
+                let after = self.rest().iter().position(|byte| *byte != 0xFF).unwrap_or(0);
+                let at = Location::Leb(self.leb, self.offset + after as u32);
                 Some(FormatError::NotErased { at })
             }
             Stop::End if !self.offset.is_multiple_of(min_io) => {
@@ -112,8 +114,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether the damage at which the scan stopped is what a power cut leaves: nothing but erased
-    /// flash behind the write unit it lies in (spec: ubifs-runtime 17.2). True for a clean end.
+    /// Returns whether a power cut explains the damage at which the scan stopped: only erased flash
+    /// follows its write unit (spec: ubifs-runtime 17.2). True for a clean end.
     pub fn is_torn(&self, max_write: u32) -> bool {
         let erased_from = |from: u64| {
             let from = checked_align_up(from, max_write.max(1).into()).unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! What Linux refuses at mount although the bytes are well-formed (spec: ubifs-format 13, 14.3,
-//! 12.4; ubifs-runtime 5.1, 6.5).
+//! The checks of Linux at mount for well-formed structures (spec: ubifs-format 13, 14.3, 12.4;
+//! ubifs-runtime 5.1, 6.5).
 
 use crate::constants::{
     FORMAT_VERSION, INO_LIMIT, LOG_FIRST, MIN_LEB_COUNT, NODE_ALIGN, NodeType, SQNUM_LIMIT,
@@ -11,7 +11,7 @@ use crate::node::{Master, Superblock};
 use alloc::vec;
 use eraseblock_base::Location;
 
-/// The shape of the volume a superblock is held against.
+/// The sizes of the volume that a superblock is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VolumeShape {
     /// Usable bytes in a LEB.
@@ -53,7 +53,11 @@ impl Check {
     }
 }
 
-/// Holds a superblock, already [`Superblock::grown`], against its volume.
+/// Checks a superblock, already [`Superblock::grown`], against its volume.
+///
+/// # Errors
+///
+/// Fails if Linux would refuse to mount it.
 pub fn superblock(sb: &Superblock, volume: VolumeShape, at: Location) -> Result<(), FormatError> {
     let check = Check { at, what: NodeType::Superblock };
     versions(sb, at)?;
@@ -113,7 +117,11 @@ fn versions(sb: &Superblock, at: Location) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Holds a master node against the (grown) superblock.
+/// Checks a master node against the (grown) superblock.
+///
+/// # Errors
+///
+/// Fails if Linux would refuse to mount it.
 pub fn master(master: &Master, sb: &Superblock, at: Location) -> Result<(), FormatError> {
     let check = Check { at, what: NodeType::Master };
     let limit = |field, found: u64, below: u64| {

@@ -1,6 +1,6 @@
 //! Attributes of inodes and of whole file systems.
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileKind {
     /// A regular file.
@@ -30,17 +30,17 @@ impl FileKind {
         (FileKind::Socket, 0o140_000, 's'),
     ];
 
-    /// The kind named by the type bits of a POSIX mode, or `None` for an unknown type.
+    /// Returns the kind for the type bits of a POSIX mode, or `None` for an unknown type.
     pub fn from_mode(mode: u32) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.1 == mode & 0o170_000).map(|row| row.0)
     }
 
-    /// The type bits of a POSIX mode.
+    /// Returns the type bits of a POSIX mode.
     pub fn mode_bits(self) -> u32 {
         self.row().1
     }
 
-    /// The letter that `ls -l` prints.
+    /// Returns the letter that `ls -l` prints.
     pub fn letter(self) -> char {
         self.row().2
     }
@@ -60,7 +60,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// A whole second.
+    /// Creates a time of whole seconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self { seconds, nanoseconds: 0 }
     }
@@ -71,11 +71,11 @@ impl Timestamp {
 pub struct Attr {
     /// Inode number.
     pub ino: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, set-id bits and the sticky bit (0o7777).
     pub permissions: u32,
-    /// Names that refer to it.
+    /// Number of names that refer to it.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -83,7 +83,7 @@ pub struct Attr {
     pub gid: u32,
     /// Length in bytes.
     pub size: u64,
-    /// Device number as (major, minor); (0, 0) for anything but device nodes.
+    /// Device number as (major, minor); (0, 0) except for device nodes.
     pub rdev: (u32, u32),
     /// Last access.
     pub atime: Timestamp,
@@ -96,13 +96,13 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// Type and permission bits in one POSIX mode.
+    /// Returns type and permission bits in one POSIX mode.
     pub fn mode(&self) -> u32 {
         self.kind.mode_bits() | self.permissions
     }
 }
 
-/// Inode flags that flash file systems keep (chattr's letters).
+/// Inode flags that flash file systems store (the letters are those of chattr).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // one per flag of the format
 pub struct InodeFlags {
@@ -110,7 +110,7 @@ pub struct InodeFlags {
     pub compress: bool,
     /// `S`: writes are synchronous.
     pub sync: bool,
-    /// `i`: nothing may change.
+    /// `i`: the inode cannot be changed.
     pub immutable: bool,
     /// `a`: data may only be appended.
     pub append: bool,
@@ -125,13 +125,13 @@ pub struct InodeFlags {
 pub struct StatFs {
     /// Bytes in a block, the unit of the counts below.
     pub block_size: u32,
-    /// All blocks.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Free blocks.
+    /// Number of free blocks.
     pub blocks_free: u64,
-    /// Free blocks an ordinary user may have.
+    /// Number of free blocks available to ordinary users.
     pub blocks_available: u64,
-    /// The longest name in bytes.
+    /// Maximum name length in bytes.
     pub name_max: u32,
 }
 

@@ -1,18 +1,19 @@
-//! On whose behalf a file system is called. Hardly anything depends on it: who may do what is decided
-//! above file systems. But some keep space back for some users (spec: ubifs-runtime 15.6).
+//! The user on whose behalf a file system is called. Front ends check permissions; only space that
+//! is reserved for some users depends on the caller (spec: ubifs-runtime 15.6).
 //!
 //! # Invariants
-//! 1. Where nobody is named the owner of the medium calls, from whom nothing is kept back.
-//! 2. A name is good for what is called within [`on_behalf`], on that thread.
+//! 1. Without an explicit caller, the caller is the owner of the medium, who can use all reserved
+//!    space.
+//! 2. A caller applies to calls within [`on_behalf`], on that thread.
 
 use std::cell::Cell;
 
-/// A user, by the numbers that the medium has.
+/// A user, by ids on the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// The user.
     pub uid: u32,
-    /// The group that goes with the call.
+    /// The group of the call.
     pub gid: u32,
 }
 
@@ -20,7 +21,7 @@ thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
 }
 
-/// Puts back who was named before, also when what was called panics.
+/// Restores the previous caller, even after a panic.
 struct Restore(Option<Caller>);
 
 impl Drop for Restore {
@@ -29,13 +30,13 @@ impl Drop for Restore {
     }
 }
 
-/// Calls `what` on behalf of somebody.
+/// Calls `what` on behalf of a user.
 pub fn on_behalf<T>(caller: Caller, what: impl FnOnce() -> T) -> T {
     let _restore = Restore(CALLER.replace(Some(caller)));
     what()
 }
 
-/// Who calls; `None` for the owner of the medium.
+/// Returns the current caller, or `None` for the owner of the medium.
 pub fn current() -> Option<Caller> {
     CALLER.get()
 }

@@ -1,4 +1,4 @@
-//! Whether two file systems hold the same tree.
+//! Compares the trees of two file systems.
 
 use crate::attr::{Attr, FileKind};
 use crate::error::FsError;
@@ -6,8 +6,8 @@ use crate::fs::{DirEntry, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 
-/// What a comparison looks at besides names, kinds, owners, modes, link counts, sizes, contents,
-/// extended attributes and device numbers.
+/// What a comparison covers in addition to names, kinds, owners, modes, link counts, sizes,
+/// contents, xattrs and device numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools)] // each is looked at by itself
 pub struct CompareOptions {
@@ -15,7 +15,7 @@ pub struct CompareOptions {
     pub times: bool,
     /// ctime.
     pub ctime: bool,
-    /// Where the holes of regular files are.
+    /// Positions of the holes of regular files.
     pub holes: bool,
     /// Sizes of directories.
     pub directory_sizes: bool,
@@ -28,21 +28,21 @@ impl CompareOptions {
     pub const ALL: Self =
         Self { times: true, ctime: true, holes: true, directory_sizes: true, flags: true };
 
-    /// What every file system keeps.
+    /// Values that every file system preserves.
     pub const BASIC: Self =
         Self { times: false, ctime: false, holes: false, directory_sizes: false, flags: false };
 }
 
-/// One thing in which two trees differ.
+/// One difference between two trees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// Path from the root, without leading slash.
     pub path: Vec<u8>,
     /// What differs.
     pub what: &'static str,
-    /// What the first file system says.
+    /// The value in the first file system.
     pub left: String,
-    /// What the second one says.
+    /// The value in the second one.
     pub right: String,
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The differences between two trees, at most a hundred; none when they are the same. Inode
-/// numbers may differ, which names share an inode may not.
+/// Returns the differences between two trees, at most a hundred; none if they are equal. Inode
+/// numbers may differ, but not which names share an inode.
 pub fn same_tree(
     left: &dyn FileSystem,
     right: &dyn FileSystem,
@@ -71,7 +71,7 @@ struct Run<'a> {
     left: &'a dyn FileSystem,
     right: &'a dyn FileSystem,
     options: &'a CompareOptions,
-    /// Inodes met, and their counterparts.
+    /// Inodes already compared, and their counterparts.
     pairs: BTreeMap<Ino, Ino>,
     found: Vec<Difference>,
 }
@@ -97,7 +97,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes two values unless they are equal.
+    /// Records two values unless they are equal.
     #[allow(clippy::needless_pass_by_value)] // made for this call, everywhere
     fn value<T: Debug + PartialEq>(
         &mut self,
@@ -230,7 +230,7 @@ impl Run<'_> {
     }
 }
 
-/// Where data and holes begin, in turn, at most a thousand places.
+/// Returns the offsets at which data and holes alternate, at most a thousand.
 fn map(fs: &dyn FileSystem, ino: Ino) -> Result<Vec<u64>, FsError> {
     let mut places = Vec::new();
     let mut at = 0;

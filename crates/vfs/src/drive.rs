@@ -1,5 +1,4 @@
-//! A file system and the model, driven side by side: the same operations, the same answers, the
-//! same trees.
+//! Runs the same operations on a file system and on the model, and compares results and trees.
 
 use crate::compare::{CompareOptions, same_tree};
 use crate::error::{FsError, FsErrorKind};
@@ -10,29 +9,41 @@ use std::fmt;
 
 /// A file system under test, with its medium.
 pub trait Subject {
-    /// The file system as it is mounted now.
+    /// Returns the currently mounted file system.
     fn fs(&self) -> &dyn WritableFileSystem;
 
     /// Mounts again after [`WritableFileSystem::unmount`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with a description if the file system cannot be mounted.
     fn restart(&mut self) -> Result<(), String>;
 
     /// Cuts the power (nothing is unmounted) and mounts again.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a description if the file system cannot be mounted.
     fn power_cut(&mut self) -> Result<(), String>;
 
-    /// Verifies the structure of what is on the medium and in memory.
+    /// Verifies the structures on the medium and in memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a description of what is wrong.
     fn check(&self) -> Result<(), String>;
 }
 
-/// How [`drive`] judges.
+/// Options of [`drive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriveOptions {
-    /// What trees are compared by.
+    /// What the comparison of trees covers.
     pub compare: CompareOptions,
-    /// Compare the trees after every n-th operation, and always after a restart and at the end;
-    /// 0 for only then.
+    /// Compare the trees after every n-th operation, and always after a restart and at the end; 0
+    /// for only then.
     pub compare_every: usize,
-    /// Whether "no space left" is a right answer; the operation then must have changed nothing. Of
-    /// a write there may be space for the beginning only, as it says.
+    /// Whether "no space left" is a correct result; the operation must then have changed nothing. A
+    /// write may store only a beginning and report its length.
     pub may_be_full: bool,
 }
 
@@ -42,7 +53,7 @@ impl Default for DriveOptions {
     }
 }
 
-/// Where a file system and the model parted.
+/// The first disagreement of a file system and the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     /// Number of the operation, from 0.
@@ -62,19 +73,23 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriveReport {
     /// Operations that succeeded on both.
     pub succeeded: usize,
     /// Operations that both refused, with the same kind of error.
     pub refused: usize,
-    /// Operations for which there was no space.
+    /// Operations that failed for lack of space.
     pub full: usize,
 }
 
-/// Does the operations on a freshly mounted empty file system and on the model, comparing
-/// answers and trees. The model begins with the root attributes of the file system.
+/// Runs the operations on a freshly mounted empty file system and on the model, and compares
+/// results and trees. The model starts with the root attributes of the file system.
+///
+/// # Errors
+///
+/// Fails at the first disagreement.
 pub fn drive(
     subject: &mut dyn Subject,
     model: &ModelFs,
@@ -98,7 +113,7 @@ struct Run<'a> {
     subject: &'a mut dyn Subject,
     model: &'a ModelFs,
     options: &'a DriveOptions,
-    /// Of the subject and of the model.
+    /// The slots of the subject and of the model.
     slots: (Slots, Slots),
     report: DriveReport,
 }
@@ -161,7 +176,7 @@ impl Run<'_> {
         self.subject.check()
     }
 
-    /// Files that only an open slot may hold.
+    /// Compares files that only an open slot may keep alive.
     fn compare_slot(&self, slot: u8) -> Result<(), String> {
         let (Some(found), Some(expected)) = (self.slots.0.get(slot), self.slots.1.get(slot)) else {
             return Ok(());

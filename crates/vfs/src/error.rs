@@ -1,9 +1,9 @@
-//! The one error type of file systems. Protocol error numbers are made from [`FsErrorKind`] by the
-//! front ends, nowhere else.
+//! The error type of file systems. Only front ends convert [`FsErrorKind`] to protocol error
+//! numbers.
 
 use std::error::Error;
 
-/// What kind of refusal it is; each has one POSIX error number.
+/// The kind of an error; each corresponds to one POSIX error number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum FsErrorKind {
@@ -21,7 +21,7 @@ pub enum FsErrorKind {
     Invalid,
     /// ENAMETOOLONG
     NameTooLong,
-    /// ENODATA: no such extended attribute
+    /// ENODATA: no such xattr
     NoAttribute,
     /// ENOSPC
     NoSpace,
@@ -29,7 +29,7 @@ pub enum FsErrorKind {
     ReadOnly,
     /// EIO: the medium failed
     Io,
-    /// EUCLEAN: what is stored is damaged
+    /// EUCLEAN: the stored data is damaged
     Corrupted,
     /// ENOKEY: content is encrypted
     NoKey,
@@ -43,11 +43,11 @@ pub enum FsErrorKind {
     TooManyLinks,
     /// ELOOP
     TooManySymlinks,
-    /// ERANGE: a name or value of an extended attribute is too long
+    /// ERANGE: a name or value of an xattr is too long
     OutOfRange,
 }
 
-/// A refused or failed file-system operation: its kind, and what is known about why.
+/// A refused or failed file-system operation: its kind, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct FsError {
@@ -58,17 +58,17 @@ pub struct FsError {
 }
 
 impl FsError {
-    /// An error with a message of its own: place, found, expected.
+    /// Creates an error with its own message: place, found, expected.
     pub fn new(kind: FsErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// An error caused by a lower layer, whose message it takes over.
+    /// Creates an error caused by a lower layer, with the message of that layer.
     pub fn from_source(kind: FsErrorKind, source: impl Error + Send + Sync + 'static) -> Self {
         Self { kind, message: source.to_string(), source: Some(Box::new(source)) }
     }
 
-    /// The kind, which decides the error number.
+    /// Returns the kind, which determines the error number.
     pub fn kind(&self) -> FsErrorKind {
         self.kind
     }

@@ -1,5 +1,5 @@
-//! Ways to fill a file system until there is no space, and how it is emptied again: what is deleted
-//! must make room for the same once more.
+//! Ways to fill a file system until no space is left, and to empty it again: deleting must free
+//! space for the same data once more.
 
 use crate::attr::{FileKind, Timestamp};
 use crate::error::{FsError, FsErrorKind};
@@ -7,16 +7,16 @@ use crate::fs::Ino;
 use crate::ops::{Texture, data_of};
 use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 
-/// Does step `number`, from 0 on, of a way to fill a file system.
+/// Performs step `number`, counted from 0, of a way to fill a file system.
 pub type Fill = fn(&dyn WritableFileSystem, u64) -> Result<(), FsError>;
 
-/// Steps after which a file system that is not full will never be.
+/// Number of steps after which a file system that is not full is considered never to become full.
 const STEPS: u64 = 100_000;
 
-/// When all of it happens.
+/// The time of all operations.
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// The ways that every writable file system knows, with their names. All make names in the root
+/// Ways that every writable file system supports, with their names. All create names in the root
 /// directory.
 pub const WAYS: [(&str, Fill); 9] = [
     ("one file", |fs, number| fs.write(shared(fs)?, number * 8192, &random(number, 8192), NOW)),
@@ -54,8 +54,11 @@ pub const WAYS: [(&str, Fill); 9] = [
     }),
 ];
 
-/// Does steps until there is no space; how many succeeded. Any other refusal is an error, and that
-/// there is space for ever.
+/// Performs steps until no space is left; returns how many succeeded.
+///
+/// # Errors
+///
+/// Fails with a description at any other error, or if the file system never becomes full.
 pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
     for number in 0..STEPS {
         match step(fs, number) {
@@ -67,30 +70,38 @@ pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
     Err("never full".to_owned())
 }
 
-/// Writes a new file of `len` bytes at once, as far as there is space, and looks at what came of it;
-/// gives the bytes written.
+/// Writes a new file of `len` bytes at once, as far as there is space, and checks the result;
+/// returns the number of bytes written.
+///
+/// # Errors
+///
+/// Fails with a description if the write or its result is wrong.
 pub fn fill_at_once(fs: &dyn WritableFileSystem, len: u32) -> Result<usize, String> {
-    let told = |error: FsError| error.to_string();
+    let message = |error: FsError| error.to_string();
     let data = random(0, len);
-    let ino = shared(fs).map_err(told)?;
-    let done = fs.write_some(ino, 0, &data, NOW).map_err(told)?;
-    let size = fs.attr(ino).map_err(told)?.size;
+    let ino = shared(fs).map_err(message)?;
+    let done = fs.write_some(ino, 0, &data, NOW).map_err(message)?;
+    let size = fs.attr(ino).map_err(message)?.size;
     if size != done as u64 {
         return Err(format!("{done} bytes are said to be written, the file has {size}"));
     }
     let mut found = vec![0; done];
-    fs.read(ino, 0, &mut found).map_err(told)?;
+    fs.read(ino, 0, &mut found).map_err(message)?;
     if found != data[..done] {
         return Err("the content is not what was written".to_owned());
     }
     match fs.write_some(ino, size, &data[done..], NOW) {
         Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(done),
-        Err(error) => Err(told(error)),
+        Err(error) => Err(message(error)),
         Ok(more) => Err(format!("{more} bytes more fit after all")),
     }
 }
 
-/// Removes everything of the root directory, in which all directories are empty.
+/// Removes everything in the root directory, whose directories must be empty.
+///
+/// # Errors
+///
+/// Fails with a description if an entry cannot be removed.
 pub fn clear(fs: &dyn WritableFileSystem) -> Result<(), String> {
     let refused = |error: FsError| format!("deletion was refused: {error}");
     for entry in fs.entries(fs.root()).map_err(refused)? {
@@ -115,7 +126,7 @@ fn make(fs: &dyn WritableFileSystem, name: &[u8], kind: NewKind<'_>) -> Result<I
     fs.create(fs.root(), name, &NewInode { kind, permissions: 0o755, uid: 0, gid: 0 }, NOW)
 }
 
-/// The file that many steps work on.
+/// Returns the file that many steps use.
 fn shared(fs: &dyn WritableFileSystem) -> Result<Ino, FsError> {
     match fs.lookup(fs.root(), b"shared") {
         Err(error) if error.kind() == FsErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! The seam between a file system and everybody who uses one.
+//! The interface between file systems and their users.
 
 use crate::attr::{Attr, FileKind, StatFs};
 use crate::error::{FsError, FsErrorKind};
@@ -15,30 +15,45 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// The inode it names.
     pub ino: Ino,
-    /// What the entry says the inode is.
+    /// The kind of the inode according to the entry.
     pub kind: FileKind,
-    /// Pass this to [`FileSystem::read_dir`] to go on behind this entry. Stays valid across
+    /// Pass this to [`FileSystem::read_dir`] to continue after this entry. Stays valid across
     /// changes of the directory.
     pub cookie: u64,
 }
 
-/// A mounted file system at inode level. Names are bytes; all methods take `&self`, so that
-/// readers run in parallel.
+/// A mounted file system at inode level. Names are bytes; all methods take `&self`, so that readers
+/// run in parallel.
 ///
-/// Damage is met where it lies: an operation fails with [`FsErrorKind::Corrupted`] or
-/// [`FsErrorKind::Io`] for what cannot be read, and everything else goes on.
+/// # Errors
+///
+/// Damage affects only operations that read it: they fail with [`FsErrorKind::Corrupted`] or
+/// [`FsErrorKind::Io`], and all others work. A method fails with [`FsErrorKind::NotFound`] for an
+/// inode that does not exist.
 pub trait FileSystem: Send + Sync + Debug {
-    /// The root directory.
+    /// Returns the root directory.
     fn root(&self) -> Ino;
 
-    /// The inode that `name` in directory `dir` refers to. `.` and `..` are not looked up here.
+    /// Returns the inode that `name` in directory `dir` refers to. Does not handle `.` and `..`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with ENOENT if the name does not exist, and with ENOTDIR if `dir` is not a directory.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError>;
 
-    /// The attributes of an inode.
+    /// Returns the attributes of an inode.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode does not exist or cannot be read.
     fn attr(&self, ino: Ino) -> Result<Attr, FsError>;
 
-    /// Calls `sink` for the entries behind `cookie` (0 for all) in stable order until it breaks or
-    /// the directory ends. `.` and `..` are not among them.
+    /// Calls `sink` for the entries after `cookie` (0 for all) in stable order until it breaks or
+    /// the directory ends. `.` and `..` are not included.
+    ///
+    /// # Errors
+    ///
+    /// Fails with ENOTDIR if `dir` is not a directory, or if it cannot be read.
     fn read_dir(
         &self,
         dir: Ino,
@@ -46,31 +61,63 @@ pub trait FileSystem: Send + Sync + Debug {
         sink: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
     ) -> Result<(), FsError>;
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// Fails with EINVAL if the inode is not a symbolic link, or if it cannot be read.
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError>;
 
-    /// Reads up to `buf.len()` bytes of a regular file at `offset`; short only at its end. Holes
+    /// Reads up to `buf.len()` bytes of a regular file at `offset`; fewer only at its end. Holes
     /// read as zeros.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode is not a regular file, or if data in the range is damaged.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize, FsError>;
 
-    /// The first byte at or behind `offset` that is not in a hole, or `None` when only a hole or
-    /// the end follows (SEEK_DATA).
+    /// Returns the first byte at or after `offset` that is not in a hole, or `None` if only a hole
+    /// or the end follows (SEEK_DATA).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode is not a regular file or cannot be read.
     fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError>;
 
-    /// The first byte at or behind `offset` that is in a hole; the end of the file counts as one
-    /// (SEEK_HOLE).
+    /// Returns the first byte at or after `offset` that is in a hole; the end of the file counts as
+    /// one (SEEK_HOLE).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode is not a regular file or cannot be read.
     fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError>;
 
-    /// The names of the extended attributes of an inode, namespace prefix included.
+    /// Returns the names of the xattrs of an inode, including the namespace prefix.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode or its xattrs cannot be read.
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError>;
 
-    /// The value of an extended attribute.
+    /// Returns the value of an xattr.
+    ///
+    /// # Errors
+    ///
+    /// Fails with ENODATA if the xattr does not exist, or if it cannot be read.
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError>;
 
-    /// Sizes and counts.
+    /// Returns sizes and counts.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file system cannot compute them.
     fn stat_fs(&self) -> Result<StatFs, FsError>;
 
-    /// Entries of `dir` in one list, for callers that know it is bounded.
+    /// Returns the entries of `dir` in one list, for callers that know it is bounded.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Self::read_dir`] does.
     fn entries(&self, dir: Ino) -> Result<Vec<DirEntry>, FsError> {
         let mut entries = Vec::new();
         self.read_dir(dir, 0, &mut |entry| {
@@ -80,8 +127,12 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok(entries)
     }
 
-    /// Follows a slash-separated path from the root, without following symbolic links; empty
-    /// components and `.` are skipped, `..` is refused.
+    /// Resolves a slash-separated path from the root, without following symbolic links; skips empty
+    /// components and `.`, refuses `..`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a component does not exist, is not a directory or is `..`.
     fn resolve(&self, path: &[u8]) -> Result<Ino, FsError> {
         let mut ino = self.root();
         for name in path.split(|byte| *byte == b'/') {

@@ -1,5 +1,5 @@
-//! What a file system is to everybody above it: inodes, names as bytes, attributes and one error
-//! type; and what a folder is to a builder.
+//! The interface of file systems: inodes, names as bytes, attributes and one error type; and the
+//! source trees for builders.
 
 pub mod attr;
 pub mod caller;

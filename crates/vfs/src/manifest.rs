@@ -32,10 +32,10 @@ use std::fmt::{self, Display, Formatter, Write};
 /// Files above this many bytes are hashed at both ends only.
 pub const WHOLE_HASH_MAX: u64 = 64 << 20;
 
-/// How much of each end of a large file is hashed, in bytes.
+/// Number of bytes hashed at each end of a large file.
 pub const END_LEN: u64 = 1 << 20;
 
-/// What an inode contains, as far as a manifest tells.
+/// The content of an inode, as far as a manifest describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ManifestContent {
     /// Nothing: directories, devices, pipes, sockets.
@@ -46,16 +46,16 @@ pub enum ManifestContent {
     Sha256([u8; 32]),
     /// SHA-256 of the first and the last [`END_LEN`] bytes of a large regular file.
     Ends([u8; 32]),
-    /// It could not be read.
+    /// Content that could not be read.
     Unreadable,
 }
 
-/// All that a manifest tells of one path.
+/// The information of a manifest about one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManifestLine {
     /// Path from the root, without leading slash; empty for the root itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, set-id bits and the sticky bit (0o7777).
     pub permissions: u32,
@@ -63,7 +63,7 @@ pub struct ManifestLine {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that refer to the inode, as the inode says.
+    /// Link count as stored in the inode.
     pub nlink: u32,
     /// Last change of content, whole seconds since 1970.
     pub mtime: i64,
@@ -73,14 +73,14 @@ pub struct ManifestLine {
     pub device: (u32, u32),
     /// Number of the inode among those with several paths.
     pub group: Option<u32>,
-    /// What is in it.
+    /// Its content.
     pub content: ManifestContent,
-    /// Extended attributes with full names; printed in the order of their names.
+    /// Xattrs with full names; printed in the order of their names.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl ManifestLine {
-    /// A line made of an inode's attributes.
+    /// Creates a line from an inode's attributes.
     pub fn from_attr(
         path: Vec<u8>,
         attr: &Attr,
@@ -182,9 +182,13 @@ fn write_hex(f: &mut Formatter<'_>, label: &str, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// Hashes a regular file of `size` bytes through `read_at(offset, buf)`, which fills as much of
-/// `buf` as the file has and returns how much that was. A file that ends early is an error of the
-/// reader's, and is hashed as far as it goes.
+/// Hashes a regular file of `size` bytes through `read_at(offset, buf)`, which fills `buf` as far
+/// as the file extends and returns the number of bytes. A file that ends early is an error of the
+/// reader; the existing part is hashed.
+///
+/// # Errors
+///
+/// Fails with the error of `read_at`.
 pub fn hash_content<E>(
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
@@ -224,7 +228,7 @@ impl Manifest {
         self.lines.push((inode, line));
     }
 
-    /// All lines in order, link groups numbered.
+    /// Returns all lines in order, with numbered link groups.
     pub fn finish(mut self) -> Vec<ManifestLine> {
         self.lines.sort_by(|a, b| a.1.path.cmp(&b.1.path));
         let mut names: HashMap<u64, u32> = HashMap::new();
@@ -244,8 +248,8 @@ impl Manifest {
     }
 }
 
-/// The manifest of a whole file system. What cannot be read is handed to `problem` with its path
-/// and left out, or printed with `content=error` when only its content is unreadable.
+/// Returns the manifest of a whole file system. Unreadable paths are passed to `problem` and left
+/// out, or printed with `content=error` if only the content is unreadable.
 pub fn manifest_of(
     fs: &dyn FileSystem,
     problem: &mut dyn FnMut(&[u8], &FsError),

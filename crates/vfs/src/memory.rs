@@ -1,5 +1,5 @@
-//! A file system in memory, made from a [`SourceTree`]: what the tree would look like once mounted.
-//! Read-only; tests extract from it, and it defines what a source tree means.
+//! A file system in memory, created from a [`SourceTree`]: what the tree would look like once
+//! mounted. Read-only; tests extract from it, and it defines the meaning of a source tree.
 //!
 //! # Invariants
 //! 1. The inode number of a node is its [`NodeId::index`] plus 1; the root is 1.
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 /// Unit of holes and of the counts in [`StatFs`], in bytes.
 pub const BLOCK: u32 = 4096;
 
-/// A source tree behind the file-system seam.
+/// A source tree as a file system.
 #[derive(Debug)]
 pub struct MemoryFs {
     tree: SourceTree,
@@ -39,7 +39,7 @@ impl MemoryFs {
         Self { tree, ids, nlinks }
     }
 
-    /// The tree it was made from.
+    /// Returns the source tree.
     pub fn tree(&self) -> &SourceTree {
         &self.tree
     }
@@ -76,8 +76,9 @@ impl MemoryFs {
         }
     }
 
-    /// The start of the first block at or behind `offset` whose being a hole is `wanted`, or
-    /// `None` when the file ends before one; `offset` itself when it lies in such a block.
+    /// Returns the start of the first block at or after `offset` that is a hole if `wanted`, or
+    /// data if not. Returns `offset` itself if it lies in such a block, and `None` if the file ends
+    /// before one.
     fn seek(&self, ino: Ino, offset: u64, wanted: bool) -> Result<Option<u64>, FsError> {
         let content = self.content(ino)?;
         let mut block = [0; BLOCK as usize];

@@ -1,12 +1,13 @@
-//! The model file system: what every writable file system must do, in memory and as plainly as
-//! possible. Property tests drive it beside a real one, and the power-cut laboratory keeps one
-//! copy of it for each moment of a workload.
+//! The model file system: the required behaviour of every writable file system, in memory and as
+//! simple as possible. Property tests compare real file systems with it, and the power-cut lab
+//! keeps one copy for each moment of a workload.
 //!
 //! # Invariants
 //! 1. A copy (`clone`) costs a few machine words; copies share what neither has changed.
-//! 2. Everything is durable at once; a cut is modelled by going back to a copy.
-//! 3. A block of 4 KiB that was never written, or was cut off, is a hole; written zeros are not.
-//! 4. An inode without names lives while it is open.
+//! 2. Everything is durable at once; returning to a copy models a cut.
+//! 3. A block of 4 KiB that was never written, or was truncated away, is a hole; written zeros are
+//!    not.
+//! 4. An inode without names exists while it is open.
 
 mod change;
 mod content;
@@ -21,38 +22,38 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub use content::BLOCK;
 
-/// What file systems may differ in.
+/// Properties in which file systems differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModelRules {
-    /// The longest name in bytes.
+    /// Maximum name length in bytes.
     pub name_max: usize,
-    /// The longest target of a symbolic link in bytes.
+    /// Maximum length of a symbolic link's target in bytes.
     pub target_max: usize,
-    /// The longest value of an extended attribute in bytes.
+    /// Maximum length of an xattr value in bytes.
     pub xattr_value_max: usize,
-    /// Bytes of all attribute names of an inode, each with its terminating NUL.
+    /// Maximum total length of the xattr names of an inode, each with its terminating NUL.
     pub xattr_list_max: usize,
-    /// The largest file in bytes.
+    /// Maximum file size in bytes.
     pub size_max: u64,
-    /// The most names of one inode.
+    /// Maximum number of names of one inode.
     pub links_max: u32,
-    /// Steps of times in nanoseconds; 10^9 for whole seconds.
+    /// Granularity of times in nanoseconds; 10^9 for whole seconds.
     pub granularity_ns: u32,
-    /// Links of an empty root directory.
+    /// Link count of an empty root directory.
     pub root_links: u32,
-    /// What a directory reports as its size.
+    /// The reported size of directories.
     pub directory_size: DirectorySize,
-    /// What a device node reports as its size, whiteouts left by a rename aside.
+    /// The reported size of device nodes, except whiteouts left by a rename.
     pub device_size: u64,
-    /// Whether flags of chattr are kept.
+    /// Whether flags of chattr are stored.
     pub flags: bool,
-    /// Whether names can be exchanged and whiteouts left behind.
+    /// Whether names can be exchanged and whiteouts created by a rename.
     pub rename_forms: bool,
-    /// Whether files can be made without a name.
+    /// Whether files can be created without a name.
     pub unnamed: bool,
 }
 
-/// What a directory reports as its size.
+/// The reported size of directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirectorySize {
     /// 160 bytes and, for each entry, 57 bytes and its name rounded up to 8
@@ -63,7 +64,7 @@ pub enum DirectorySize {
 }
 
 impl ModelRules {
-    /// Those of UBIFS with default options.
+    /// Rules of UBIFS with default options.
     pub const UBIFS: Self = Self {
         name_max: 255,
         target_max: 4095,
@@ -80,7 +81,7 @@ impl ModelRules {
         unnamed: true,
     };
 
-    /// Those of JFFS2.
+    /// Rules of JFFS2.
     pub const JFFS2: Self = Self {
         name_max: 254,
         target_max: 254,
@@ -124,7 +125,8 @@ impl ModelFs {
     /// The root's inode number.
     pub const ROOT: Ino = 1;
 
-    /// An empty file system; its root belongs to 0:0, has mode 0o755 and was made at `now`.
+    /// Creates an empty file system; its root is owned by 0:0, has mode 0o755 and was created at
+    /// `now`.
     pub fn new(rules: ModelRules, now: Timestamp) -> Self {
         let attr = Attr {
             ino: Self::ROOT,
@@ -147,17 +149,17 @@ impl ModelFs {
         Self { state: RwLock::new(Arc::new(state)) }
     }
 
-    /// The rules it follows.
+    /// Returns the rules.
     pub fn rules(&self) -> ModelRules {
         self.shared().rules
     }
 
-    /// How many inodes there are, those without names included.
+    /// Returns the number of inodes, including those without names.
     pub fn inode_count(&self) -> usize {
         self.shared().inodes.len()
     }
 
-    /// Sets all attributes of the root that creation leaves open: to begin like another file
+    /// Sets all attributes of the root that creation leaves open, to start like another file
     /// system.
     pub fn set_root_attr(&self, attr: &Attr) {
         let mut state = self.exclusive();
@@ -168,7 +170,7 @@ impl ModelFs {
         }
     }
 
-    /// Takes away every inode that only an open file holds, as a power cut does.
+    /// Deletes every inode that only an open file keeps alive, as a power cut does.
     pub fn drop_open(&self) {
         Arc::make_mut(&mut *self.exclusive()).drop_open();
     }

@@ -1,5 +1,5 @@
-//! Operations as values: what property tests and the power-cut laboratory do to a file system.
-//! They work on a name space so small that operations meet.
+//! Operations as values, for property tests and the power-cut lab. Their name space is small, so
+//! that operations affect each other.
 
 #[cfg(any(test, feature = "proptest"))]
 pub mod strategy;
@@ -9,16 +9,16 @@ use crate::error::{FsError, FsErrorKind};
 use crate::fs::Ino;
 use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode};
 
-/// The directories that operations work in. All but the root come and go by operations.
+/// The directories of operations. Operations create and remove all but the root.
 pub const DIRS: [&[u8]; 4] = [b"", b"d", b"e", b"d/s"];
 
-/// The names that operations use; `d`, `e` and `s` make and move the directories of [`DIRS`].
+/// The names used by operations; `d`, `e` and `s` create and move the directories of [`DIRS`].
 pub const NAMES: [&[u8]; 6] = [b"a", b"b", b"d", b"e", b"s", &[b'l'; 200]];
 
-/// Names of extended attributes.
+/// Names of xattrs.
 pub const XATTRS: [&[u8]; 4] = [b"user.a", b"user.b", b"trusted.a", b"security.a"];
 
-/// How many files can be held open at a time.
+/// Maximum number of files held open at a time.
 pub const SLOTS: usize = 3;
 
 /// A name in a directory: indices of [`DIRS`] and [`NAMES`], taken modulo their lengths.
@@ -31,17 +31,17 @@ pub struct Place {
 }
 
 impl Place {
-    /// The path of the directory.
+    /// Returns the path of the directory.
     pub fn dir_path(self) -> &'static [u8] {
         DIRS[usize::from(self.dir) % DIRS.len()]
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(self) -> &'static [u8] {
         NAMES[usize::from(self.name) % NAMES.len()]
     }
 
-    /// The whole path.
+    /// Returns the whole path.
     pub fn path(self) -> Vec<u8> {
         let dir = self.dir_path();
         let slash: &[u8] = if dir.is_empty() { b"" } else { b"/" };
@@ -54,13 +54,13 @@ impl Place {
 pub enum Object {
     /// The root.
     Root,
-    /// What a name refers to.
+    /// The inode of a name.
     At(Place),
-    /// What is held open, by number modulo [`SLOTS`].
+    /// The file held open in a slot, by number modulo [`SLOTS`].
     Slot(u8),
 }
 
-/// What [`Op::Create`] makes.
+/// The kind of inode that [`Op::Create`] creates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Make {
     /// A regular file.
@@ -79,10 +79,10 @@ pub enum Make {
     Socket,
 }
 
-/// What written bytes look like.
+/// The pattern of written bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Texture {
-    /// Incompressible; every 16 bytes tell which write they come from and where they belong.
+    /// Incompressible; every 16 bytes identify their write and their position.
     Random,
     /// Well compressible, different for each write.
     Text,
@@ -90,7 +90,7 @@ pub enum Texture {
     Zeros,
 }
 
-/// What [`Op::Change`] changes.
+/// The attribute that [`Op::Change`] changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
     /// Permission bits.
@@ -108,11 +108,11 @@ pub enum Change {
 /// One operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Makes an inode.
+    /// Creates an inode.
     Create(Place, Make),
-    /// Makes a file without a name and holds it in a slot.
+    /// Creates a file without a name and holds it in a slot.
     Unnamed(u8, u8),
-    /// Gives an inode another name.
+    /// Adds another name for an inode.
     Link(Object, Place),
     /// Removes anything but a directory.
     Unlink(Place),
@@ -124,22 +124,22 @@ pub enum Op {
     Write {
         /// The file.
         object: Object,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// The length.
         len: u32,
-        /// What.
+        /// The pattern.
         texture: Texture,
     },
     /// Writes at the end.
     Append(Object, u32, Texture),
     /// Changes attributes.
     Change(Object, Change),
-    /// Sets an extended attribute (index of [`XATTRS`]) to a value of this many bytes.
+    /// Sets an xattr (index of [`XATTRS`]) to a value of this many bytes.
     SetXattr(Object, u8, u16, XattrMode),
-    /// Removes an extended attribute.
+    /// Removes an xattr.
     RemoveXattr(Object, u8),
-    /// Holds a file open in a slot; what was there is released.
+    /// Holds a file open in a slot; releases its previous file.
     Open(Place, u8),
     /// Releases a slot.
     Release(u8),
@@ -147,9 +147,9 @@ pub enum Op {
     SyncFile(Object),
     /// Makes everything durable.
     Sync,
-    /// A piece of background work.
+    /// Performs one piece of background work.
     Step,
-    /// Read-only, then writable again.
+    /// Turns read-only, then writable again.
     ReadOnlyAndBack,
     /// Unmounts and mounts again.
     Restart,
@@ -157,19 +157,19 @@ pub enum Op {
     SyncAndCut,
 }
 
-/// What is held open on one file system.
+/// The files held open on one file system.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     held: [Option<Ino>; SLOTS],
 }
 
 impl Slots {
-    /// The inode in a slot.
+    /// Returns the inode in a slot.
     pub fn get(&self, slot: u8) -> Option<Ino> {
         self.held[usize::from(slot) % SLOTS]
     }
 
-    /// Forgets everything: the file system was unmounted.
+    /// Clears all slots after an unmount.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -185,12 +185,12 @@ impl Slots {
     }
 }
 
-/// The time of the operation with this number.
+/// Returns the time of the operation with this number.
 pub fn time_of(number: u64) -> Timestamp {
     Timestamp::from_seconds(i64::try_from(number).unwrap_or(0).saturating_add(1_000_000))
 }
 
-/// The bytes that write `number` puts at `offset`.
+/// Returns the bytes that write `number` stores at `offset`.
 pub fn data_of(number: u64, offset: u64, len: u32, texture: Texture) -> Vec<u8> {
     let byte = |at: u64| match texture {
         Texture::Random => {
@@ -207,14 +207,18 @@ pub fn data_of(number: u64, offset: u64, len: u32, texture: Texture) -> Vec<u8> 
     (offset..).take(len as usize).map(byte).collect()
 }
 
-/// A well-mixed function of 64 bits.
+/// Mixes 64 bits well.
 fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ value >> 31
 }
 
-/// The inode of an object.
+/// Returns the inode of an object.
+///
+/// # Errors
+///
+/// Fails with ENOENT if it does not exist.
 pub fn find(fs: &dyn WritableFileSystem, slots: &Slots, object: Object) -> Result<Ino, FsError> {
     match object {
         Object::Root => Ok(fs.root()),
@@ -225,7 +229,12 @@ pub fn find(fs: &dyn WritableFileSystem, slots: &Slots, object: Object) -> Resul
     }
 }
 
-/// Like [`apply`], but of a write as much as there is space for and `most` bytes: says how many.
+/// Like [`apply`], but stores only as much of a write as fits, at most `most` bytes; returns the
+/// number of bytes.
+///
+/// # Errors
+///
+/// Fails with the error of the file system.
 pub fn apply_some(
     fs: &dyn WritableFileSystem,
     slots: &mut Slots,
@@ -241,7 +250,7 @@ pub fn apply_some(
     fs.write_some(ino, offset, &data, time_of(number))
 }
 
-/// File, offset and bytes of a write.
+/// Returns file, offset and bytes of a write.
 fn bytes_of(
     fs: &dyn WritableFileSystem,
     slots: &Slots,
@@ -261,8 +270,12 @@ fn bytes_of(
     Ok((ino, offset, data_of(number, offset, len, texture)))
 }
 
-/// Does an operation on one file system. [`Op::Restart`], [`Op::SyncAndCut`] are not for a file
-/// system alone: they do nothing here.
+/// Performs an operation on one file system. Ignores [`Op::Restart`] and [`Op::SyncAndCut`], which
+/// need more than a file system.
+///
+/// # Errors
+///
+/// Fails with the error of the file system.
 pub fn apply(
     fs: &dyn WritableFileSystem,
     slots: &mut Slots,

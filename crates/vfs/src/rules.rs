@@ -1,8 +1,8 @@
-//! What POSIX and Linux say about an operation before a file system does anything: refusals in
-//! the order in which Linux finds them, and what a new inode inherits. Every file system calls
-//! these, so that all of them refuse alike.
+//! The rules of POSIX and Linux that apply before an operation changes anything: refusals in the
+//! order of Linux, and what a new inode inherits. Every file system uses these functions, so that
+//! all of them refuse alike.
 //!
-//! Permissions are not looked at: they are the front end's business.
+//! Permissions are not checked here, but in the front end.
 
 pub mod acl;
 mod names;
@@ -16,12 +16,16 @@ use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};
 use crate::error::{FsError, FsErrorKind};
 use crate::write::{NewInode, NewKind, SetAttr};
 
-/// Shorthand of everything below.
+/// Shorthand for all functions below.
 fn refuse<T>(kind: FsErrorKind, message: impl Into<String>) -> Result<T, FsError> {
     Err(FsError::new(kind, message))
 }
 
-/// Refuses anything but a directory (ENOTDIR).
+/// Refuses an inode that is not a directory (ENOTDIR).
+///
+/// # Errors
+///
+/// Fails with ENOTDIR.
 pub fn check_directory(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileKind::Directory => Ok(()),
@@ -29,7 +33,11 @@ pub fn check_directory(attr: &Attr) -> Result<(), FsError> {
     }
 }
 
-/// Refuses anything but a regular file: EISDIR for a directory, else EINVAL.
+/// Refuses an inode that is not a regular file: EISDIR for a directory, otherwise EINVAL.
+///
+/// # Errors
+///
+/// Fails with EISDIR or EINVAL.
 pub fn check_regular(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileKind::Regular => Ok(()),
@@ -40,8 +48,12 @@ pub fn check_regular(attr: &Attr) -> Result<(), FsError> {
     }
 }
 
-/// What must hold before `name` is made in `dir`: the directory has not been removed (ENOENT),
-/// the name is free (EEXIST), the directory may change (EPERM). Check the name first.
+/// Checks the creation of `name` in `dir`: the directory has not been removed (ENOENT), the name is
+/// free (EEXIST), the directory may change (EPERM). Check the name first.
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
 pub fn check_new_entry(dir: &Attr, name: &[u8], is_taken: bool) -> Result<(), FsError> {
     check_directory(dir)?;
     if is_taken {
@@ -59,9 +71,13 @@ pub fn check_new_entry(dir: &Attr, name: &[u8], is_taken: bool) -> Result<(), Fs
     Ok(())
 }
 
-/// What must hold before the entry of `victim` goes from `dir`: neither is immutable or
-/// append-only (EPERM), and it is a directory just when `wants_directory` (ENOTDIR, EISDIR).
-/// That a directory is empty is not checked here.
+/// Checks the removal of the entry of `victim` from `dir`: neither is immutable or append-only
+/// (EPERM), and it is a directory exactly if `wants_directory` (ENOTDIR, EISDIR). Does not check
+/// that a directory is empty.
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
 pub fn check_removal(dir: &Attr, victim: &Attr, wants_directory: bool) -> Result<(), FsError> {
     check_directory(dir)?;
     check_changeable(dir)?;
@@ -77,7 +93,11 @@ pub fn check_removal(dir: &Attr, victim: &Attr, wants_directory: bool) -> Result
     }
 }
 
-/// What must hold before an extended attribute changes: neither immutable nor append-only (EPERM).
+/// Checks a change of xattrs: neither immutable nor append-only (EPERM).
+///
+/// # Errors
+///
+/// Fails with EPERM.
 pub fn check_changeable(attr: &Attr) -> Result<(), FsError> {
     if attr.flags.immutable || attr.flags.append {
         let message = format!("inode {}: is immutable or append-only", attr.ino);
@@ -86,10 +106,14 @@ pub fn check_changeable(attr: &Attr) -> Result<(), FsError> {
     Ok(())
 }
 
-/// What must hold before `inode` gets one more name, the new entry itself checked already:
-/// neither immutable nor append-only nor a directory (EPERM), a name left or made without one
-/// (ENOENT), fewer than `max_links` names (EMLINK). `is_unnamed_file` says that it came from
+/// Checks that `inode` may get one more name, after the new entry has been checked: neither
+/// immutable nor append-only nor a directory (EPERM), it has a name or was created without one
+/// (ENOENT), fewer than `max_links` names (EMLINK). `is_unnamed_file` means that it was created by
 /// [`crate::WritableFileSystem::create_unnamed`] and never had a name.
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
 pub fn check_link(inode: &Attr, is_unnamed_file: bool, max_links: u32) -> Result<(), FsError> {
     let ino = inode.ino;
     check_changeable(inode)?;
@@ -107,9 +131,13 @@ pub fn check_link(inode: &Attr, is_unnamed_file: bool, max_links: u32) -> Result
     Ok(())
 }
 
-/// What must hold before a write of `len` bytes at `offset`: a regular file (EISDIR, EINVAL) that
-/// is not immutable (EPERM) and, if append-only, is written at its end (EPERM); an end of at most
-/// `max_size` bytes (EFBIG). A write of nothing is always right and changes nothing.
+/// Checks a write of `len` bytes at `offset`: a regular file (EISDIR, EINVAL) that is not immutable
+/// (EPERM) and, if append-only, is written at its end (EPERM); an end of at most `max_size` bytes
+/// (EFBIG). An empty write is always allowed and changes nothing.
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
 pub fn check_write(attr: &Attr, offset: u64, len: usize, max_size: u64) -> Result<(), FsError> {
     check_regular(attr)?;
     if len == 0 {
@@ -129,9 +157,13 @@ pub fn check_write(attr: &Attr, offset: u64, len: usize, max_size: u64) -> Resul
     Ok(())
 }
 
-/// What must hold before a change of attributes: immutable and append-only inodes keep all but
-/// their flags (EPERM), but append-only ones can be touched; only regular files have a size to set (EISDIR, EINVAL), of at most
-/// `max_size` bytes (EFBIG); `encrypted` stays as it is (EOPNOTSUPP).
+/// Checks a change of attributes: immutable and append-only inodes keep all but their flags
+/// (EPERM), but append-only ones can be touched; only regular files have a size to set (EISDIR,
+/// EINVAL), of at most `max_size` bytes (EFBIG); `encrypted` cannot be changed (EOPNOTSUPP).
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
 pub fn check_set_attr(attr: &Attr, changes: &SetAttr, max_size: u64) -> Result<(), FsError> {
     let ino = attr.ino;
     let frozen = attr.flags.immutable || attr.flags.append;
@@ -155,9 +187,9 @@ pub fn check_set_attr(attr: &Attr, changes: &SetAttr, max_size: u64) -> Result<(
     Ok(())
 }
 
-/// The attributes after a change that [`check_set_attr`] allowed. A size set, even to what it
-/// was, changes mtime; anything sets ctime; a change of nothing changes nothing. `dirsync` stays
-/// off on anything but directories.
+/// Returns the attributes after a change that [`check_set_attr`] allowed. Setting the size, even to
+/// the same value, changes mtime; any change sets ctime; an empty change has no effect. `dirsync`
+/// stays off except on directories.
 pub fn changed_attr(attr: &Attr, changes: &SetAttr, now: Timestamp) -> Attr {
     let mut next = attr.clone();
     if *changes == SetAttr::default() {
@@ -183,7 +215,7 @@ pub fn changed_attr(attr: &Attr, changes: &SetAttr, now: Timestamp) -> Attr {
     next
 }
 
-/// What a new inode has, its directory considered.
+/// The attributes of a new inode, derived from its directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inherited {
     /// Permission bits, set-id bits and the sticky bit.
@@ -194,8 +226,8 @@ pub struct Inherited {
     pub flags: InodeFlags,
 }
 
-/// What a new inode has: a set-group-id directory hands down its group, and the bit to
-/// directories; symbolic links have mode 0o777.
+/// Returns the attributes of a new inode: it inherits the group of a set-group-id directory, and a
+/// new directory also the bit; symbolic links have mode 0o777.
 pub fn inherit(dir: &Attr, inode: &NewInode<'_>) -> Inherited {
     let is_directory = inode.kind == NewKind::Directory;
     let hands_down = dir.permissions & 0o2000 != 0;
@@ -213,8 +245,12 @@ pub fn inherit(dir: &Attr, inode: &NewInode<'_>) -> Inherited {
     Inherited { permissions, gid: if hands_down { dir.gid } else { inode.gid }, flags }
 }
 
-/// Refuses a symbolic link's target that is empty (ENOENT), has a NUL byte (EINVAL) or more than
-/// `max` bytes (ENAMETOOLONG).
+/// Refuses the target of a symbolic link if it is empty (ENOENT), has a NUL byte (EINVAL) or more
+/// than `max` bytes (ENAMETOOLONG).
+///
+/// # Errors
+///
+/// Fails with ENOENT, EINVAL or ENAMETOOLONG.
 pub fn check_target(target: &[u8], max: usize) -> Result<(), FsError> {
     if target.is_empty() {
         return refuse(FsErrorKind::NotFound, "the target of a symbolic link is empty");
@@ -229,14 +265,14 @@ pub fn check_target(target: &[u8], max: usize) -> Result<(), FsError> {
     Ok(())
 }
 
-/// A time in steps of `granularity_ns` nanoseconds, of which 10^9 are a second.
+/// Rounds a time down to steps of `granularity_ns` nanoseconds.
 pub fn round_time(time: Timestamp, granularity_ns: u32) -> Timestamp {
     let step = granularity_ns.clamp(1, 1_000_000_000);
     let nanoseconds = time.nanoseconds - time.nanoseconds % step;
     Timestamp { nanoseconds, ..time }
 }
 
-/// What every operation that changes something answers on a read-only file system (EROFS).
+/// Returns the error of every changing operation on a read-only file system (EROFS).
 pub fn read_only() -> FsError {
     FsError::new(FsErrorKind::ReadOnly, "the file system is read-only")
 }

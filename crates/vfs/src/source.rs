@@ -1,11 +1,13 @@
-//! What a folder is to a builder: a tree of named inodes with lazily opened contents. Made from a
-//! directory, a tar or cpio stream or a device table by the `tree` room; consumed by `mkfs`.
+//! Source trees for builders: trees of named inodes with lazily opened contents. The `tree` crate
+//! creates them from a directory, a tar or cpio stream or a device table; `mkfs` builds images from
+//! them.
 //!
 //! # Invariants
 //! 1. Node 0 is the root and a directory.
 //! 2. Every other directory is named exactly once; other nodes at least once (hard links).
 //! 3. Names in a directory are distinct, non-empty, at most 255 bytes, without `/` and NUL, and
-//!    neither `.` nor `..`; entries come in the order of their names' bytes, so that equal folders are equal trees.
+//!    neither `.` nor `..`; entries are ordered by the bytes of their names, so that equal sources
+//!    give equal trees.
 
 use crate::attr::{FileKind, InodeFlags, Timestamp};
 use std::collections::BTreeMap;
@@ -15,15 +17,23 @@ use std::sync::Arc;
 
 /// The content of a regular file, opened when it is needed.
 pub trait Content: Send + Sync + Debug {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn size(&self) -> u64;
 
-    /// Opens it for one pass from the start. Fewer or more bytes than [`Content::size`] mean that
-    /// it changed meanwhile, which the reader must report.
+    /// Opens the content for one pass from the start. If it delivers fewer or more bytes than
+    /// [`Content::size`], it was changed in the meantime; the reader must report this.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn open(&self) -> io::Result<Box<dyn Read + Send + '_>>;
 
-    /// Fills `buf` from `offset` on; short only at the end. Contents that can be read in the middle
-    /// do better than this default, which reads everything before it.
+    /// Fills `buf` from `offset`; short only at the end. The default reads everything before
+    /// `offset`; contents with random access override it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut reader = self.open()?;
         if io::copy(&mut reader.by_ref().take(offset), &mut io::sink())? < offset {
@@ -61,8 +71,13 @@ impl Content for Vec<u8> {
     }
 }
 
-/// Fills `out` with the next bytes of a content; `false` when it has fewer, or when it has more
-/// and `is_last` says that these are its last: it changed since its size was taken.
+/// Fills `out` with the next bytes of a content. Returns `false` if the content was changed since
+/// its size was determined: if it has fewer bytes, or more although `is_last` marks these as its
+/// last.
+///
+/// # Errors
+///
+/// Fails with the error of the reader.
 pub fn read_part(reader: &mut dyn Read, out: &mut [u8], is_last: bool) -> io::Result<bool> {
     match reader.read_exact(out) {
         Ok(()) if is_last => reader.read(&mut [0]).map(|extra| extra == 0),
@@ -80,13 +95,13 @@ impl NodeId {
     /// The root directory.
     pub const ROOT: Self = Self(0);
 
-    /// For indexing a table with one entry per node.
+    /// Returns the number, for indexing a table with one entry per node.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a source node is, with what only that kind has.
+/// The kind of a source node, with the data specific to the kind.
 #[derive(Clone, Debug)]
 pub enum SourceKind {
     /// A directory and its entries, in the order of their names' bytes.
@@ -108,7 +123,7 @@ pub enum SourceKind {
 /// One inode of a source tree.
 #[derive(Clone, Debug)]
 pub struct SourceNode {
-    /// What it is.
+    /// Its kind.
     pub kind: SourceKind,
     /// Permission bits, set-id bits, sticky bit (0o7777).
     pub permissions: u32,
@@ -124,12 +139,12 @@ pub struct SourceNode {
     pub ctime: Timestamp,
     /// Flags of the attribute ioctl.
     pub flags: InodeFlags,
-    /// Extended attributes with full names, sorted by name.
+    /// Xattrs with full names, sorted by name.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl SourceNode {
-    /// A node of the given kind and permissions, owned by root, all times 1970, no attributes.
+    /// Creates a node of the given kind and permissions, owned by root, all times 1970, no xattrs.
     pub fn new(kind: SourceKind, permissions: u32) -> Self {
         Self {
             kind,
@@ -144,7 +159,7 @@ impl SourceNode {
         }
     }
 
-    /// What it is, without what belongs to it.
+    /// Returns the kind without its data.
     pub fn file_kind(&self) -> FileKind {
         match self.kind {
             SourceKind::Directory(_) => FileKind::Directory,
@@ -158,7 +173,7 @@ impl SourceNode {
     }
 }
 
-/// Why an entry cannot be part of a tree.
+/// An entry that cannot be part of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -167,10 +182,10 @@ pub enum SourceError {
     Name {
         /// The name.
         name: Vec<u8>,
-        /// Which rule it breaks.
+        /// The rule it breaks.
         reason: &'static str,
     },
-    /// The name is taken.
+    /// The name already exists.
     #[error("name `{}` occurs twice in one directory", String::from_utf8_lossy(name))]
     Duplicate {
         /// The name.
@@ -181,7 +196,7 @@ pub enum SourceError {
     Structure {
         /// The name.
         name: Vec<u8>,
-        /// Which rule it breaks.
+        /// The rule it breaks.
         reason: &'static str,
     },
     /// More nodes than inode numbers.
@@ -189,14 +204,14 @@ pub enum SourceError {
     TooMany,
 }
 
-/// A folder, ready to be built into a file system.
+/// A source tree, ready to be built into a file system.
 #[derive(Clone, Debug)]
 pub struct SourceTree {
     nodes: Vec<SourceNode>,
 }
 
 impl SourceTree {
-    /// A tree with only a root directory. `root` must be a directory without entries.
+    /// Creates a tree with only a root directory. `root` must be a directory without entries.
     pub fn new(root: SourceNode) -> Self {
         assert!(
             matches!(&root.kind, SourceKind::Directory(entries) if entries.is_empty()),
@@ -205,32 +220,32 @@ impl SourceTree {
         Self { nodes: vec![root] }
     }
 
-    /// The node with this number.
+    /// Returns the node with this number.
     pub fn node(&self, id: NodeId) -> &SourceNode {
         &self.nodes[id.index()]
     }
 
-    /// The node with this number, for changing its attributes (not its entries).
+    /// Returns the node with this number, for changing its attributes (not its entries).
     pub fn node_mut(&mut self, id: NodeId) -> &mut SourceNode {
         &mut self.nodes[id.index()]
     }
 
-    /// All nodes with their numbers, in the order they were added.
+    /// Returns all nodes with their numbers, in the order in which they were added.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &SourceNode)> {
         (0..).map(NodeId).zip(&self.nodes)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Never: a tree has a root.
+    /// Returns false: a tree has a root.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The entries of a directory in the order of their names; none for anything else.
+    /// Returns the entries of a directory in name order; none for any other node.
     pub fn entries(&self, dir: NodeId) -> impl ExactSizeIterator<Item = (&[u8], NodeId)> {
         static NONE: BTreeMap<Vec<u8>, NodeId> = BTreeMap::new();
         let entries = match &self.node(dir).kind {
@@ -240,7 +255,7 @@ impl SourceTree {
         entries.iter().map(|(name, id)| (name.as_slice(), *id))
     }
 
-    /// The node that `name` refers to in `dir`.
+    /// Returns the node that `name` refers to in `dir`.
     pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         match &self.node(dir).kind {
             SourceKind::Directory(entries) => entries.get(name).copied(),
@@ -249,6 +264,10 @@ impl SourceTree {
     }
 
     /// Adds a node under a name. A directory is added without entries.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name breaks invariant 3 or already exists, or if `dir` is not a directory.
     pub fn add(
         &mut self,
         dir: NodeId,
@@ -261,7 +280,12 @@ impl SourceTree {
         Ok(id)
     }
 
-    /// Gives a node that is not a directory one more name (a hard link).
+    /// Adds one more name (a hard link) for a node that is not a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name breaks invariant 3 or already exists, or if `dir` is not or `target` is a
+    /// directory.
     pub fn link(&mut self, dir: NodeId, name: &[u8], target: NodeId) -> Result<(), SourceError> {
         if matches!(self.node(target).kind, SourceKind::Directory(_)) {
             let reason = "a directory cannot have a second name";
@@ -270,7 +294,7 @@ impl SourceTree {
         self.insert_name(dir, name, target)
     }
 
-    /// How many names each node has, by [`NodeId::index`]; 0 for the root.
+    /// Returns the number of names of each node, by [`NodeId::index`]; 0 for the root.
     pub fn name_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.nodes.len()];
         for node in &self.nodes {
@@ -298,6 +322,10 @@ impl SourceTree {
 }
 
 /// Checks invariant 3 for one name.
+///
+/// # Errors
+///
+/// Fails if the name breaks invariant 3.
 pub fn check_name(name: &[u8]) -> Result<(), SourceError> {
     let reason = match name {
         b"" => "it is empty",

@@ -1,4 +1,4 @@
-//! Walking a whole file system, depth first, parents before children, without recursion.
+//! Walks a whole file system, depth first, parents before children, without recursion.
 
 use crate::attr::FileKind;
 use crate::error::{FsError, FsErrorKind};
@@ -6,12 +6,12 @@ use crate::fs::{DirEntry, FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// What a walk meets.
+/// A visited entry or problem.
 #[derive(Debug)]
 pub enum Visit<'a> {
     /// An entry, with its path from the root (no leading slash).
     Entry {
-        /// Path from where the walk began, components joined by `/`.
+        /// Path from the start of the walk, components joined by `/`.
         path: &'a [u8],
         /// The entry itself.
         entry: &'a DirEntry,
@@ -20,25 +20,30 @@ pub enum Visit<'a> {
     Unreadable {
         /// Path of the directory.
         path: &'a [u8],
-        /// Why.
+        /// The reason.
         error: &'a FsError,
     },
 }
 
-/// Whether a walk goes into the directory just visited.
+/// Whether a walk enters the directory just visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Descend {
-    /// Visit what is in it.
+    /// Visit its entries.
     Yes,
-    /// Skip what is in it.
+    /// Skip its entries.
     No,
 }
 
-/// The deepest path a walk enters, in components: damaged images may contain cycles.
+/// The maximum depth of a walk in components: damaged images may contain cycles.
 pub const MAX_DEPTH: usize = 1024;
 
-/// Visits everything below directory `top`, entries of a directory in the file system's order. A
-/// directory that is an ancestor of itself (a cycle only damage can make) is reported, not entered.
+/// Visits the tree of directory `top`, with the entries of a directory in the file system's order.
+/// A directory that is its own ancestor (a cycle, which only damage can cause) is reported but not
+/// entered.
+///
+/// # Errors
+///
+/// Fails with the first error of `visit`.
 pub fn walk<E>(
     fs: &dyn FileSystem,
     top: Ino,
@@ -94,9 +99,12 @@ pub fn walk<E>(
     Ok(())
 }
 
-/// Returns the directory that directory `dir` is in; the root is in itself. Inodes do not record it,
-/// so this searches all directories from the root on. Fails with ENOTDIR if `dir` is no directory,
-/// and with ENOENT if no directory has it.
+/// Returns the parent of directory `dir`; the root is its own parent. Inodes do not record it, so
+/// this searches all directories from the root.
+///
+/// # Errors
+///
+/// Fails with ENOTDIR if `dir` is not a directory, and with ENOENT if no directory contains it.
 pub fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
     let root = fs.root();
     if dir == root {
@@ -117,15 +125,15 @@ pub fn parent(fs: &dyn FileSystem, dir: Ino) -> Result<Ino, FsError> {
         });
         match listed {
             Ok(()) if is_it => return Ok(candidate),
-            // What is damaged elsewhere does not matter.
+            // Damage in other directories does not matter.
             Ok(()) | Err(_) => {}
         }
     }
     Err(FsError::new(FsErrorKind::NotFound, format!("inode {dir} is in no directory")))
 }
 
-/// The paths of inodes, without a leading slash; of several names the first. Inodes that no name
-/// leads to are missing.
+/// Returns the paths of inodes, without a leading slash; the first of several names. Inodes without
+/// a name are missing.
 pub fn paths(fs: &dyn FileSystem, wanted: &BTreeSet<Ino>) -> BTreeMap<Ino, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut entered = BTreeSet::from([fs.root()]);

@@ -1,13 +1,13 @@
-//! The writing half of the seam: everything that changes a mounted file system.
+//! The write interface: everything that changes a mounted file system.
 //!
-//! Time and owners are passed in, permissions are the caller's business: a front end that serves
-//! several users checks them before it calls (FUSE lets its kernel do it).
+//! Time and owners are parameters. Callers check permissions: a front end that serves several users
+//! checks them before each call (FUSE lets the kernel do it).
 
 use crate::attr::{InodeFlags, Timestamp};
 use crate::error::{FsError, FsErrorKind};
 use crate::fs::{FileSystem, Ino};
 
-/// What a new inode is.
+/// The kind of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewKind<'a> {
     /// An empty regular file.
@@ -26,32 +26,32 @@ pub enum NewKind<'a> {
     Socket,
 }
 
-/// A new inode: what it is, and whose.
+/// A new inode: its kind and owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewInode<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: NewKind<'a>,
-    /// Permission bits, set-id bits and the sticky bit (0o7777), umask already applied. Symbolic
-    /// links have 0o777 whatever stands here.
+    /// Permission bits, set-id bits and the sticky bit (0o7777), with the umask applied. Symbolic
+    /// links always have 0o777.
     pub permissions: u32,
     /// Owner.
     pub uid: u32,
-    /// Group; a directory with the set-group-id bit hands down its own group instead, and the bit
-    /// to new directories.
+    /// Group; in a directory with the set-group-id bit, new inodes get the group of the directory
+    /// instead, and new directories also the bit.
     pub gid: u32,
 }
 
-/// What [`WritableFileSystem::rename`] does with a name that exists at the new place.
+/// What [`WritableFileSystem::rename`] does if the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameMode {
-    /// Replaces it, as rename(2).
+    /// Replaces it, like rename(2).
     #[default]
     Replace,
     /// Refuses with EEXIST (`RENAME_NOREPLACE`).
     NoReplace,
     /// Exchanges both names, which must exist (`RENAME_EXCHANGE`).
     Exchange,
-    /// Replaces it and leaves a whiteout, a character device 0:0, at the old place
+    /// Replaces it and leaves a whiteout, a character device 0:0, with the old name
     /// (`RENAME_WHITEOUT`).
     Whiteout,
 }
@@ -59,16 +59,16 @@ pub enum RenameMode {
 /// What [`WritableFileSystem::set_xattr`] expects of the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XattrMode {
-    /// Makes or replaces the attribute.
+    /// Creates or replaces the xattr.
     #[default]
     Either,
-    /// Refuses with EEXIST when it exists (`XATTR_CREATE`).
+    /// Refuses with EEXIST if it exists (`XATTR_CREATE`).
     Create,
-    /// Refuses with ENODATA when it does not (`XATTR_REPLACE`).
+    /// Refuses with ENODATA if it does not exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// Attributes to change; `None` leaves one as it is.
+/// Attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
     /// Permission bits, set-id bits and the sticky bit (0o7777).
@@ -77,20 +77,20 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length of a regular file in bytes: cuts it off or lengthens it by a hole.
+    /// Length of a regular file in bytes: truncates it or extends it by a hole.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<Timestamp>,
     /// Last change of content.
     pub mtime: Option<Timestamp>,
-    /// Both times become the moment of the change, as utimes(2) without times does it. Append-only
-    /// inodes allow this and refuse explicit times, even if they are the same.
+    /// Sets both times to the time of the change, like utimes(2) without times. Append-only inodes
+    /// allow this and refuse explicit times, even if they are the same.
     pub touch: bool,
     /// The flags of chattr; `encrypted` cannot be changed.
     pub flags: Option<InodeFlags>,
 }
 
-/// What is left to do after a [`WritableFileSystem::background_step`].
+/// The work left after a [`WritableFileSystem::background_step`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Background {
     /// Nothing until the next operation.
@@ -101,15 +101,24 @@ pub enum Background {
 
 /// A file system mounted for writing.
 ///
-/// All methods take `&self`; each is atomic to the others. `now` becomes the ctime (and mtime) of
-/// what an operation changes. A file system that is mounted, or has turned, read-only refuses all
-/// of them but the syncs with [`crate::FsErrorKind::ReadOnly`]. Immutable and append-only inodes
-/// refuse with [`crate::FsErrorKind::NotPermitted`].
+/// All methods take `&self`; each is atomic with respect to the others. `now` becomes the ctime
+/// (and mtime) of the inodes that an operation changes. Every later operation sees the result of a
+/// completed one; the result is durable after the next `sync`, and for one file after its
+/// [`Self::sync_file`].
 ///
-/// An operation that returned is seen by every later one; it is durable after the next `sync`, and
-/// for one file after its [`Self::sync_file`].
+/// # Errors
+///
+/// If the file system is mounted read-only, or has turned read-only, all methods but the syncs fail
+/// with [`crate::FsErrorKind::ReadOnly`]. For immutable and append-only inodes they fail with
+/// [`crate::FsErrorKind::NotPermitted`], and if no space is left with
+/// [`crate::FsErrorKind::NoSpace`].
 pub trait WritableFileSystem: FileSystem {
-    /// Makes a new inode named `name` in `dir` and returns its number.
+    /// Creates an inode named `name` in `dir` and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// Fails with EEXIST if the name exists, or if the name, the directory or the kind does not
+    /// allow it.
     fn create(
         &self,
         dir: Ino,
@@ -118,9 +127,13 @@ pub trait WritableFileSystem: FileSystem {
         now: Timestamp,
     ) -> Result<Ino, FsError>;
 
-    /// Makes a regular file without a name (`O_TMPFILE`) on the file system of `dir`. It lives as
-    /// long as it is open, once as if [`Self::open`] had been called, or until a
-    /// [`Self::link`] names it.
+    /// Creates a regular file without a name (`O_TMPFILE`) on the file system of `dir`. It exists
+    /// while it is open, as if [`Self::open`] had been called once, or until a [`Self::link`] names
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with EOPNOTSUPP if the file system has no such files.
     fn create_unnamed(
         &self,
         dir: Ino,
@@ -128,17 +141,34 @@ pub trait WritableFileSystem: FileSystem {
         now: Timestamp,
     ) -> Result<Ino, FsError>;
 
-    /// Gives `ino`, anything but a directory, another name.
+    /// Adds another name for `ino`, which must not be a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails with EEXIST if the name exists, with EPERM for a directory, or as described in
+    /// [`crate::rules`].
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
 
-    /// Takes away a name of anything but a directory. The inode goes with its last name and its
-    /// last [`Self::release`].
+    /// Removes a name of an inode that is not a directory. The inode is deleted with its last name
+    /// and its last [`Self::release`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with EISDIR for a directory, or as described in [`crate::rules`].
     fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
 
-    /// Takes away an empty directory.
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails with ENOTEMPTY if the directory has entries, or as described in [`crate::rules`].
     fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
 
     /// Moves `from` = (directory, name) to `to`.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`crate::rules::check_rename`] does.
     fn rename(
         &self,
         from: (Ino, &[u8]),
@@ -147,12 +177,22 @@ pub trait WritableFileSystem: FileSystem {
         now: Timestamp,
     ) -> Result<(), FsError>;
 
-    /// Writes all of `data` to a regular file at `offset`, which may lie behind its end. Where data
-    /// goes to flash at once, its beginning may be there when it is refused for want of space.
+    /// Writes all of `data` to a regular file at `offset`, which may lie after its end. On file
+    /// systems that write data to flash at once, the beginning may have been written when the call
+    /// fails for lack of space.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode is not a writable regular file, if the end exceeds the largest file, or
+    /// if no space is left.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError>;
 
-    /// Writes as much of `data` as there is space for, as write(2) does, and says how many bytes
-    /// from its start on that is. For want of space only that is refused of which not one byte fits.
+    /// Writes as much of `data` as fits, like write(2), and returns the number of bytes. Fails for
+    /// lack of space only if not one byte fits.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Self::write`] does.
     fn write_some(
         &self,
         ino: Ino,
@@ -170,9 +210,17 @@ pub trait WritableFileSystem: FileSystem {
     }
 
     /// Changes attributes, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`crate::rules::check_set_attr`] does, or if no space is left.
     fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError>;
 
-    /// Sets an extended attribute; the name carries its namespace prefix.
+    /// Sets an xattr; the name includes its namespace prefix.
+    ///
+    /// # Errors
+    ///
+    /// Fails as `mode` describes, if name or value is invalid, or if no space is left.
     fn set_xattr(
         &self,
         ino: Ino,
@@ -182,52 +230,92 @@ pub trait WritableFileSystem: FileSystem {
         now: Timestamp,
     ) -> Result<(), FsError>;
 
-    /// Takes away an extended attribute.
+    /// Removes an xattr.
+    ///
+    /// # Errors
+    ///
+    /// Fails with ENODATA if the xattr does not exist.
     fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
 
-    /// Keeps the inode alive without names until as many [`Self::release`]s.
+    /// Keeps the inode alive without names until the same number of [`Self::release`]s.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode does not exist.
     fn open(&self, ino: Ino) -> Result<(), FsError>;
 
-    /// Undoes one [`Self::open`]; the last one of an inode without names deletes it.
+    /// Undoes one [`Self::open`]; the last release of an inode without names deletes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the inode is not open or cannot be deleted.
     fn release(&self, ino: Ino) -> Result<(), FsError>;
 
     /// Makes content and attributes of one inode durable (fsync; of a directory: its entries).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn sync_file(&self, ino: Ino) -> Result<(), FsError>;
 
     /// Makes everything durable.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn sync(&self) -> Result<(), FsError>;
 
-    /// Makes everything durable and no more: what the next mount has to repair for it may be left
-    /// to it. For those who ask after every operation.
+    /// Makes everything durable, with as few writes as possible: repairs may be left to the next
+    /// mount. For callers that flush after every operation.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn flush(&self) -> Result<(), FsError> {
         self.sync()
     }
 
-    /// Does one bounded piece of background work: write-back, commit, garbage collection.
+    /// Performs one bounded piece of background work: write-back, commit, garbage collection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn background_step(&self) -> Result<Background, FsError>;
 
-    /// Gives back space that only waits for work the file system would otherwise do later, if that is
-    /// worth what it writes. For moments when nothing has changed for a while; bounded.
+    /// Frees space that waits for work which the file system would otherwise do later, if that is
+    /// worth the writes. For moments without recent changes; bounded.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn give_back(&self) -> Result<(), FsError> {
         Ok(())
     }
 
     /// Turns read-only after making everything durable and leaving the medium as a clean unmount
     /// does, or turns writable again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn remount(&self, read_only: bool) -> Result<(), FsError>;
 
-    /// Leaves the medium as a clean unmount does; afterwards every changing operation is refused.
+    /// Leaves the medium as a clean unmount does; afterwards every change is refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails.
     fn unmount(&self) -> Result<(), FsError>;
 
-    /// Why nothing can be written any more although nobody asked for that: what failed, and where.
-    /// What was made durable before is; the next mount starts from there.
+    /// Returns why the file system turned read-only, if it did so by itself: what failed, and
+    /// where. Data that was durable before stays durable; the next mount starts from there.
     fn why_read_only(&self) -> Option<String> {
         None
     }
 }
 
-/// Writes page by page what was refused as a whole, and says how many bytes; nothing fits is
-/// `refused` again.
+/// Writes page by page after the whole write was refused, and returns the number of bytes; returns
+/// the error `refused` if nothing fits.
 fn write_pages(
     write: impl Fn(u64, &[u8]) -> Result<(), FsError>,
     offset: u64,

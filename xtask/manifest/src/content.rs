@@ -1,5 +1,5 @@
-//! What is written into files: zeros, text, patterns and noise, in pieces, so that every
-//! compressor meets what it likes and what it cannot shrink.
+//! The content of files: zeros, text, patterns and noise, in pieces, so that every compressor gets
+//! both compressible and incompressible data.
 
 use crate::rng::Rng;
 
@@ -8,7 +8,7 @@ const WORDS: [&str; 12] = [
     "header", "the",
 ];
 
-/// `len` bytes of mixed content.
+/// Returns `len` bytes of mixed content.
 pub(crate) fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len + 16);
     while out.len() < len {

@@ -1,17 +1,17 @@
-//! Copying a device under a mounted file system: what a power cut would leave.
+//! Copies the device of a mounted file system: the state that a power cut would leave.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often it is read before giving up on a quiet moment.
+/// Number of reads before giving up on an idle moment.
 const TRIES: usize = 100;
-/// Between two of them, for background work to come to its end.
+/// Pause between two reads, so that background work can finish.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Copies the device into a file. It is read until two passes in a row agree, so that nothing was
-/// written meanwhile and the copy is a state that existed.
+/// Copies the device into a file. Reads it until two consecutive passes agree, so that nothing was
+/// written in between and the copy is a state that existed.
 pub(crate) fn dump(device: &Path, out: &Path) -> io::Result<()> {
     let mut last = fs::read(device)?;
     for _ in 0..TRIES {

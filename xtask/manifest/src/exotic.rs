@@ -1,4 +1,4 @@
-//! Everything unusual a file system may hold, made on purpose: one directory for each theme.
+//! Creates every unusual thing that a file system may contain: one directory for each topic.
 
 use crate::content::bytes;
 use crate::rng::Rng;
@@ -13,12 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-/// What a file system cannot hold.
+/// The limits of a file system.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of a name.
+    /// Maximum length of a name.
     name: usize,
-    /// Bytes of a link's target.
+    /// Maximum length of a link's target.
     target: usize,
     /// The highest owner.
     owner: u32,
@@ -27,10 +27,10 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What UBIFS holds, and the file systems of hosts.
+    /// The limits of UBIFS and of the file systems of hosts.
     pub(crate) const USUAL: Self =
         Self { name: 255, target: 4000, owner: u32::MAX, seconds: i64::MIN..=i64::MAX };
-    /// What JFFS2 holds (spec: jffs2 20).
+    /// The limits of JFFS2 (spec: jffs2 20).
     pub(crate) const JFFS2: Self =
         Self { name: 254, target: 254, owner: 0xFFFF, seconds: 0..=0xFFFF_FFFF };
 }
@@ -52,7 +52,7 @@ const THEMES: [(&str, Theme); 12] = [
     ("rewritten", rewritten),
 ];
 
-/// Fills the directory, which is made if need be; `big` adds a directory of 3000 entries and
+/// Fills the directory, which is created if missing; `big` adds a directory of 3000 entries and
 /// files above 4 GiB and 1 MiB.
 pub(crate) fn fill(top: &Path, seed: u64, big: bool, limits: &Limits) -> io::Result<()> {
     fs::create_dir_all(top)?;
@@ -105,14 +105,14 @@ fn names(dir: &Path, rng: &mut Rng, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// A name whose R5 hash (spec: ubifs-format 5.2) does not depend on `choice`: `BA` and `AL` add the
-/// same to it.
+/// Returns a name whose R5 hash (spec: ubifs-format 5.2) does not depend on `choice`: `BA` and `AL`
+/// contribute the same to it.
 fn colliding_name(group: u64, choice: u64) -> String {
     let blocks = (0..4).map(|bit| if choice >> bit & 1 == 0 { "BA" } else { "AL" });
     format!("group{group}-{}", blocks.collect::<String>())
 }
 
-/// Names that share their R5 hash, some of them removed again or renamed over each other.
+/// Creates names with equal R5 hashes; removes some of them or renames them over each other.
 fn collisions(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for group in 0..6 {
         for choice in 0..16 {
@@ -225,7 +225,8 @@ fn devices(dir: &Path, _rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
 }
 
 fn attributes(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
-    // Some file systems of hosts keep little for an inode; what does not fit is left out there.
+    // Some file systems of hosts store little per inode; attributes that do not fit are left out
+    // there.
     let set = |name: &str, key: &str, value: &[u8]| match lsetxattr(
         dir.join(name),
         key,
@@ -322,7 +323,7 @@ fn deep(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     fs::write(at.join("bottom"), b"bottom")
 }
 
-/// Files that reached their content by many small steps.
+/// Creates files whose content results from many small steps.
 fn rewritten(dir: &Path, rng: &mut Rng, _limits: &Limits) -> io::Result<()> {
     for round in 0..12 {
         let mut log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;

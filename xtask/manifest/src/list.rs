@@ -11,10 +11,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Room for the names of an inode's extended attributes, as much as Linux returns at most.
+/// Space for the names of an inode's xattrs, the maximum that Linux returns.
 const NAMES_MAX: usize = 64 << 10;
 
-/// The lines of everything below `top`, without following symbolic links.
+/// Returns the lines of the tree of `top`, without following symbolic links.
 pub(crate) fn list(top: &Path) -> io::Result<Vec<ManifestLine>> {
     let mut manifest = Manifest::default();
     let mut pending: Vec<(PathBuf, Vec<u8>)> = vec![(top.to_path_buf(), Vec::new())];
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use rustix::fs::{XattrFlags, lsetxattr};
 
-    /// A listing that asked for the length with an empty buffer found no attributes at all.
+    /// A listing that requested the length with an empty buffer found no attributes at all.
     #[test]
     fn attributes_are_listed() {
         let dir = std::env::temp_dir().join(format!("oracle-list-{}", std::process::id()));
@@ -113,7 +113,7 @@ mod tests {
         let set = lsetxattr(dir.join("file"), "user.a", b"v", XattrFlags::empty());
         let lines = list(&dir).unwrap();
         assert_eq!(lines[1].path, b"file");
-        // File systems without attributes of users prove nothing.
+        // File systems without user attributes prove nothing.
         if set.is_ok() {
             assert_eq!(lines[1].xattrs, [(b"user.a".to_vec(), b"v".to_vec())]);
         }

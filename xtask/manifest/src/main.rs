@@ -1,9 +1,9 @@
-//! `oracle-manifest`: the program that runs beside real Linux, in the guest and on the host.
+//! `oracle-manifest`: the helper program next to real Linux, in the guest and on the host.
 //!
 //! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs::manifest`).
-//! - `oracle-manifest exotic DIR SEED [big|jffs2]` fills an empty directory with everything unusual, as far
-//!   as JFFS2 can hold it if so asked.
-//! - `oracle-manifest dump DEVICE OUT` copies a device that nothing writes to at the moment.
+//! - `oracle-manifest exotic DIR SEED [big|jffs2]` fills an empty directory with unusual entries,
+//!   on request limited to those that JFFS2 supports.
+//! - `oracle-manifest dump DEVICE OUT` copies a device that is not being written to.
 //! - `oracle-manifest mutate DIR SEED OPERATIONS PAUSES LIVE_KIB` changes a tree at random, the
 //!   same way for the same seed. After each of PAUSES equal parts it prints a line and waits for a
 //!   line on standard input, holding its open and unlinked files.

@@ -1,10 +1,9 @@
 //! A random, repeatable workload on one directory.
 //!
 //! # Invariants
-//! 1. `dirs` and `leaves` name exactly what the workload made and did not remove; `dirs[0]` is the
-//!    directory it works in.
-//! 2. The generator is asked in the same order whatever the file system answers, as long as it
-//!    answers the same.
+//! 1. `dirs` and `leaves` name exactly the entries that the workload created and did not remove;
+//!    `dirs[0]` is its directory.
+//! 2. The generator is called in the same order for any file system that gives the same results.
 
 use crate::content::bytes;
 use crate::exotic::set_time;
@@ -18,14 +17,14 @@ use std::io::{self, BufRead, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What to do.
+/// The parameters of a workload.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Seed of all choices.
     pub(crate) seed: u64,
-    /// How many operations.
+    /// Number of operations.
     pub(crate) operations: u64,
-    /// In how many parts, with a pause behind each.
+    /// Number of parts; a pause follows each.
     pub(crate) pauses: u64,
     /// Bytes of content above which it removes more than it writes.
     pub(crate) live_max: u64,
@@ -79,7 +78,7 @@ struct Mutator {
 
 type Operation = fn(&mut Mutator) -> io::Result<()>;
 
-/// Operations and how often they come.
+/// Operations and their frequencies.
 const OPERATIONS: [(u64, Operation); 21] = [
     (14, Mutator::create),
     (12, Mutator::write_somewhere),
@@ -148,7 +147,7 @@ impl Mutator {
         Ok(())
     }
 
-    /// Removes half of the leaves and takes stock.
+    /// Removes half of the leaves and recounts.
     fn make_room(&mut self) -> io::Result<()> {
         for _ in 0..=self.leaves.len() / 2 {
             self.unlink()?;
@@ -420,7 +419,7 @@ impl Mutator {
         if self.rng.one_in(2) { file.sync_all() } else { file.sync_data() }
     }
 
-    /// A file without a name that stays open and is still written to.
+    /// Creates a file without a name that stays open and is still written to.
     fn orphan(&mut self) -> io::Result<()> {
         if self.held.len() >= 40 {
             let index = self.rng.index(self.held.len());
@@ -444,7 +443,7 @@ impl Mutator {
         Ok(())
     }
 
-    /// The way careful programs save: write beside, sync, rename over.
+    /// Saves as careful programs do: write a new file, sync, rename over the old one.
     fn replace_atomically(&mut self) -> io::Result<()> {
         let target = self.regular()?;
         let beside = self.fresh();

@@ -17,22 +17,22 @@ impl Rng {
         word ^ (word >> 31)
     }
 
-    /// A number below `bound`, which is above zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// An index into a list of `len` > 0 entries.
+    /// Returns an index into a list of `len` entries; `len` must not be zero.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("it is below a usize")
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number below `max` in which small ones are as likely as large ones.
+    /// Returns a number below `max`; small and large magnitudes are equally likely.
     pub(crate) fn skewed(&mut self, max: u64) -> u64 {
         let bits = self.below(u64::from(max.max(1).ilog2()) + 1);
         self.below(2 << bits).min(max)

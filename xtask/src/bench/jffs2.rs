@@ -1,5 +1,5 @@
-//! JFFS2: making images against mkfs.jffs2, extracting against jefferson, and what either makes of
-//! an image in which files were deleted, linked, cut and overwritten.
+//! JFFS2: creating images compared with mkfs.jffs2, extracting compared with jefferson, and the
+//! results for an image in which files were deleted, linked, truncated and overwritten.
 
 use super::{Bench, remove, text, timed};
 use anyhow::{Result, ensure};
@@ -9,10 +9,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Erase block size of the bench flash.
+/// Eraseblock size of the bench flash.
 const BLOCK: usize = 128 << 10;
 
-/// How images are compressed: by our options and by those of mkfs.jffs2.
+/// Compression of images: our options and those of mkfs.jffs2.
 const MODES: [(&str, &[&str], &[&str]); 3] = [
     ("", &[], &[]),
     (
@@ -28,18 +28,18 @@ const MODES: [(&str, &[&str], &[&str]); 3] = [
 ];
 
 impl Bench {
-    /// Images of the tree, made and taken apart again.
+    /// Creates images of the tree and extracts them again.
     pub(super) fn jffs2(&mut self, root: &Path) -> Result<()> {
         for (mode, ours, peer) in MODES.iter().rev() {
             self.jffs2_images(mode, ours, peer)?;
         }
         let image = self.path("ours.jffs2");
         let reader = jefferson(root)?;
-        // ext4 searches long for an inode that was not freed in the last minutes: each extraction
-        // has a directory of its own, in one that was not emptied before.
+        // ext4 searches long for an inode that was not freed in the last minutes, so each
+        // extraction gets its own directory, inside one that was not emptied before.
         let outs = tempfile::tempdir_in(&self.work)?;
         let (out, peer_out) = (outs.path().join("0"), outs.path().join("peer"));
-        // One run of minutes is enough for the peer.
+        // One run of several minutes is enough for the peer.
         let theirs = timed(&[text(&reader), "-d".into(), text(&peer_out), text(&image)])?;
         let mine = |round: u32| {
             let out = outs.path().join(round.to_string());
@@ -60,7 +60,7 @@ impl Bench {
         Ok(outs.close()?)
     }
 
-    /// Images of the tree, compressed in the same way by both.
+    /// Creates images of the tree, compressed in the same way by both.
     fn jffs2_images(&mut self, mode: &str, ours: &[&str], peers: &[&str]) -> Result<()> {
         let (image, peer) = (self.path("ours.jffs2"), self.path("peer.jffs2"));
         let mut mine = vec![self.binary(), "mkfs".into(), "jffs2".into(), text(&self.tree)];
@@ -79,7 +79,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What comes out of an image with a history, as a table; ours has to be right everywhere.
+    /// Tabulates the files extracted from an image with a history; ours must be right everywhere.
     pub(super) fn jffs2_history(&self, root: &Path) -> Result<()> {
         let reader = jefferson(root)?;
         let image = self.path("history.jffs2");
@@ -109,7 +109,7 @@ impl Bench {
 
 type Check = fn(&Path) -> bool;
 
-/// What can be seen of the image when it has been extracted.
+/// Visible properties of the extracted image.
 const CHECKS: [(&str, Check); 13] = [
     ("a deleted file stays deleted", |top| !top.join("deleted").exists()),
     ("a renamed file has its new name only", |top| {
@@ -148,7 +148,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("of a damaged node the older version is taken", |top| holds(&top.join("damaged"), b"older")),
 ];
 
-/// What can be seen if root extracted it.
+/// Properties that are visible if root extracted it.
 const ROOT_CHECKS: [(&str, Check); 2] = [
     ("a device is one", |top| {
         let meta = fs::symlink_metadata(top.join("null"));
@@ -168,7 +168,7 @@ fn holds(path: &Path, content: &[u8]) -> bool {
 
 const TIME: u32 = 1_000_000_000;
 
-/// An image as a file system leaves it that has been in use.
+/// Returns an image as left by a file system that was in use.
 fn history() -> Vec<u8> {
     let mut image = Vec::new();
     encode::cleanmarker(ByteOrder::Little, 12, &mut image);
@@ -250,7 +250,7 @@ fn history() -> Vec<u8> {
     node(&mut image, 11, 1, 0, 0, &[]);
     node(&mut image, 12, 1, 0, 0, &[3, 1]);
     node(&mut image, 13, 1, 5, 0, b"older");
-    // No padding comes behind its content, which is damaged then.
+    // No padding follows its content, so that the content is damaged.
     node(&mut image, 13, 2, 8, 0, b"too new!");
     if let Some(last) = image.last_mut() {
         *last ^= 0xFF;
@@ -259,7 +259,7 @@ fn history() -> Vec<u8> {
     image
 }
 
-/// The peer reader, from PyPI, in an environment of its own.
+/// Returns the peer reader, from PyPI, in its own environment.
 fn jefferson(root: &Path) -> Result<PathBuf> {
     let venv = root.join("target/tools/jefferson");
     let program = venv.join("bin/jefferson");

@@ -1,5 +1,5 @@
-//! Mounts against squashfuse and fuse2fs: the same content, each from its own image, all images in
-//! memory. A command's time includes that of the process behind the mount.
+//! Mounts compared with squashfuse and fuse2fs: the same content, each from its own image, all
+//! images in memory. The time of a command includes that of the process that serves the mount.
 
 use super::{Bench, MIB, Measure, Row, layout_toml, remove, text, timed};
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a mount may take of the host's memory.
+/// Maximum memory of a mount.
 const MEMORY: f64 = 150.0;
 
 /// A mount whose process stays in the foreground.
@@ -36,7 +36,7 @@ impl Mounted {
         Ok(Self { dir: dir.to_owned(), process })
     }
 
-    /// The most memory it had so far, in bytes.
+    /// Returns its peak memory so far, in bytes.
     fn peak_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -44,7 +44,7 @@ impl Mounted {
         Ok(kib.context("no VmHWM")? * 1024)
     }
 
-    /// Unmounts and waits until everything is in the image; how long that took.
+    /// Unmounts and waits until everything is in the image; returns the duration.
     fn end(mut self) -> Result<f64> {
         let start = Instant::now();
         timed(&words(["umount", &text(&self.dir)]))?;
@@ -64,7 +64,7 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(String::from).to_vec()
 }
 
-/// Has the kernel forget what it holds, where that is allowed.
+/// Drops the kernel's caches, if permitted.
 fn forget() {
     let _ = fs::write("/proc/sys/vm/drop_caches", "3");
 }
@@ -90,7 +90,7 @@ impl Bench {
         result
     }
 
-    /// One large file, compressed with lzo, from its beginning to its end.
+    /// Reads one large file, compressed with lzo, from its beginning to its end.
     fn sequential(&mut self, base: &Path) -> Result<()> {
         let content = base.join("content");
         fs::create_dir_all(&content)?;
@@ -142,7 +142,7 @@ impl Bench {
         [content, ours, squash, ext4].iter().try_for_each(|path| remove(path))
     }
 
-    /// What walks over the whole tree.
+    /// Measures programs that walk over the whole tree.
     fn listings(&mut self, base: &Path) -> Result<()> {
         let (ours, squash) = (base.join("ubifs"), base.join("sqsh"));
         self.ubifs_of(&self.tree, &ours)?;
@@ -161,7 +161,7 @@ impl Bench {
         remove(&squash)
     }
 
-    /// The tree out of an archive into an empty file system, until it is unmounted.
+    /// Unpacks the tree from an archive into an empty file system, until it is unmounted.
     fn untar(&mut self, base: &Path) -> Result<()> {
         let archive = base.join("archive");
         timed(&words(["tar", "-C", &text(&self.tree), "-cf", &text(&archive), "."]))?;
@@ -193,7 +193,8 @@ impl Bench {
         Ok(())
     }
 
-    /// What a JFFS2 keeps in memory grows with its nodes: 300,000 files on a flash of 256 MiB.
+    /// Measures the memory of a JFFS2, which grows with its nodes: 300,000 files on a flash of 256
+    /// MiB.
     fn many_files(&mut self, base: &Path) -> Result<()> {
         let (tree, image) = (base.join("many"), base.join("jffs2"));
         for number in 0..300_000 {

@@ -1,4 +1,5 @@
-//! UBIFS and JFFS2 on one simulated chip, in seconds on the chip, and what a mount of JFFS2 reads.
+//! UBIFS and JFFS2 on one simulated chip, in seconds on the chip, and the bytes that a mount of
+//! JFFS2 reads.
 
 use super::{Bench, Row};
 use anyhow::{Result, ensure};
@@ -8,8 +9,9 @@ use eraseblock_lab::figures::side_by_side::{Cost, Medium, mount_bytes, table};
 const MOUNTED: u32 = 256;
 
 impl Bench {
-    /// Both file systems do the same on chips of several sizes. The table gives what UBIFS takes as
-    /// one; there is no peer, and nothing is wanted but that a mount reads what it has to.
+    /// Runs both file systems with the same workload on chips of several sizes. The table gives
+    /// values relative to UBIFS. Without a peer, the only requirement is that a mount reads exactly
+    /// what it must.
     pub(super) fn side_by_side(&mut self) -> Result<()> {
         for summary in [true, false] {
             self.mount_reads(summary)?;

@@ -1,4 +1,5 @@
-//! UBI: what attaching, writing and wear cost on simulated chips, against what was promised.
+//! UBI: the costs of attaching, writing and wear on simulated chips, compared with the promised
+//! limits.
 
 use super::{Bench, Row};
 use anyhow::{Context, Result, ensure};
@@ -25,7 +26,7 @@ impl Bench {
         let ours = figure["value"].as_f64().context("a figure has a value")?;
         let (most, least) = (figure["at_most"].as_f64(), figure["at_least"].as_f64());
         let Some(peer) = most.or(least) else { return Ok(()) };
-        // All ratios are read alike: 1 and below is met.
+        // All ratios have the same meaning: 1 or less is met.
         let ratio = if most.is_some() { ours / peer } else { peer / ours };
         let what = format!("{place}: {}", text(&figure["what"]));
         self.add(Row { what, ours, peer, unit: "", ratio, wanted: 1.0, met: ratio <= 1.0 });

@@ -1,4 +1,4 @@
-//! A large UBIFS volume with many files, mounted: its time and its memory must not follow the size.
+//! Mounts a large UBIFS volume with many files: time and memory must not grow with the size.
 
 use super::{Bench, MIB, Row, timed};
 use anyhow::{Context, Result};
@@ -16,14 +16,14 @@ use std::time::Instant;
 const PEB: u32 = 128 << 10;
 /// Bytes of a page.
 const PAGE: u32 = 2048;
-/// Eraseblocks of the chip: those of the volume and some of UBI's own.
+/// Eraseblocks of the chip: those of the volume and some for UBI itself.
 const BLOCKS: u32 = 34_816;
 /// Bytes of the volume, at least.
 const VOLUME: u64 = 4 << 30;
 /// Directories, and files in each of them.
 const DIRS: u32 = 1000;
 const FILES: u32 = 1000;
-/// What a mount may take: seconds of the host, and MiB.
+/// Limits of a mount: seconds of the host, and MiB.
 const SECONDS: f64 = 0.2;
 const MEMORY: f64 = 64.0;
 

@@ -1,5 +1,5 @@
-//! What UBIFS costs the flash, against real Linux: both unpack the same tree twice on the same
-//! simulated chip, and mount the same images: those Linux left, unmounted and cut off, and ours.
+//! The flash costs of UBIFS compared with real Linux: both unpack the same tree twice on the same
+//! simulated chip, and mount the same images: those of Linux, unmounted and cut off, and ours.
 
 use super::ubifs_rw::{Entry, load, remove, unpack};
 use super::{Bench, Row};
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much is unpacked, and on what. The chips have blocks of 128 KiB with pages of 2 KiB.
+/// The amount of data and the chip. The chips have blocks of 128 KiB with pages of 2 KiB.
 #[derive(Debug)]
 pub(super) struct Scale {
-    /// Of the guest's job.
+    /// The name of the guest's job.
     name: &'static str,
-    /// What nandsim makes the chip from.
+    /// The id from which nandsim creates the chip.
     id: &'static str,
     /// Blocks of the chip.
     pebs: u32,
@@ -35,7 +35,7 @@ pub(super) struct Scale {
     lebs: u32,
     /// The most bytes of file contents.
     content: usize,
-    /// When the guest is given up.
+    /// Time limit of the guest in minutes.
     minutes: u64,
 }
 
@@ -59,10 +59,10 @@ pub(super) const WHOLE: Scale = Scale {
     minutes: 120,
 };
 
-/// How far df may be off in either direction, in the volume's size.
+/// Maximum error of df in either direction, relative to the volume's size.
 const DF: f64 = 0.01;
 
-/// What had been done to the chip at a point, and what statfs said, in its blocks.
+/// The operations of the chip up to a point, and the result of statfs, in its blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     programs: u64,
@@ -74,7 +74,8 @@ struct Count {
 }
 
 impl Bench {
-    /// Pages programmed, blocks erased, pages read and what df says; the peer is Linux.
+    /// Measures pages programmed, blocks erased, pages read and the result of df; the peer is
+    /// Linux.
     pub(super) fn ubifs_linux(&mut self, scale: &Scale) -> Result<()> {
         let mut entries = Vec::new();
         load(&self.tree, &mut entries)?;
@@ -102,7 +103,7 @@ impl Bench {
         paths.finish(batch)
     }
 
-    /// All rows: what we counted, and what the guest did.
+    /// Adds all rows: our counts, and those of the guest.
     fn beside_linux(
         &mut self,
         scale: &Scale,
@@ -126,13 +127,13 @@ impl Bench {
                 let theirs = theirs.reads - before.reads;
                 self.counts(format!("ubifs: {what}: pages read"), reads, theirs, 1.0);
             }
-            // What both say of the same image.
+            // The results of both for the same image.
             self.df(&what, ours, theirs);
         }
         Ok(())
     }
 
-    /// Rows for what happened from one point to another.
+    /// Adds rows for the operations between two points.
     fn cost(&mut self, what: &str, ours: (Count, Count), linux: (Count, Count)) {
         let taken =
             |(from, to): (Count, Count)| (to.programs - from.programs, to.erases - from.erases);
@@ -141,7 +142,7 @@ impl Bench {
         self.counts(format!("ubifs: {what}: blocks erased"), mine.1, theirs.1, 1.0);
     }
 
-    /// Rows for what statfs said: the ratio is the difference in the volume's size.
+    /// Adds rows for statfs: the ratio is the difference relative to the volume's size.
     #[allow(clippy::cast_precision_loss)] // counts far below 2^52
     fn df(&mut self, what: &str, ours: Count, linux: Count) {
         let used = |count: Count| count.size - count.free;
@@ -162,7 +163,7 @@ impl Bench {
         self.add(Row { what, ours, peer, unit: "", ratio, wanted, met: ratio <= wanted });
     }
 
-    /// The entries as an archive.
+    /// Returns the entries as an archive.
     fn archive(&self, entries: &[Entry]) -> Result<PathBuf> {
         let (dir, archive) = (self.path("part"), self.path("part.tar"));
         super::remove(&dir)?;
@@ -194,7 +195,7 @@ impl Bench {
     }
 }
 
-/// Leaves out what exceeds `content` bytes.
+/// Drops entries beyond `content` bytes.
 fn shorten(entries: &mut Vec<Entry>, content: usize) {
     let (mut bytes, mut depth, mut kept) = (0, 0_usize, 0);
     for entry in entries.iter() {
@@ -290,7 +291,7 @@ impl Ours {
     }
 }
 
-/// Pages we read to mount what is in an image, UBI's not counted, and all counts then.
+/// Returns the pages read to mount an image, without those of UBI, and all counts then.
 fn mount(scale: &Scale, image: &Path) -> Result<(u64, Count)> {
     let chip = chip(scale)?;
     chip.import(&mut fs::File::open(image)?, false)?;

@@ -1,5 +1,5 @@
-//! UBIFS in use on a simulated chip, in process: a source tree is unpacked, synced, mounted anew,
-//! read, counted and removed.
+//! UBIFS in use on a simulated chip, in process: unpacks a source tree, syncs it, mounts it again,
+//! reads, counts and removes it.
 
 use super::{Bench, Row};
 use anyhow::{Context, Result, ensure};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 const CHUNK: usize = 128 << 10;
 /// Blocks of the chip.
 const BLOCKS: u32 = 4096;
-/// The most processor time that a step may take.
+/// Maximum processor time of each step.
 type Limits = [(&'static str, f64); 6];
 
 const LZO: Limits = [
@@ -34,7 +34,7 @@ const LZO: Limits = [
 ];
 const NONE: Limits = [("unpack", 1.2), LZO[1], LZO[2], LZO[3], LZO[4], LZO[5]];
 
-/// What is unpacked.
+/// An entry to unpack.
 pub(super) enum Entry {
     Dir(Vec<u8>),
     File(Vec<u8>, Vec<u8>),
@@ -88,7 +88,7 @@ pub(super) fn load(dir: &Path, entries: &mut Vec<Entry>) -> Result<()> {
     Ok(())
 }
 
-/// A chip of 512 MiB with one volume.
+/// Returns a chip of 512 MiB with one volume.
 fn device() -> Result<UbiDevice> {
     let geometry = Geometry::new(MediumKind::Nand, 128 << 10, BLOCKS, 2048, 512, 64)?;
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?));
@@ -117,7 +117,7 @@ struct Run {
     ubi: UbiDevice,
     compression: Compression,
     limits: Limits,
-    /// What was done, the processor seconds it took, and those it may take.
+    /// Each step with the processor seconds it took and its limit.
     steps: Vec<(String, f64, f64)>,
 }
 

@@ -59,7 +59,7 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// The document for the command built for `target`, its time that of the commit.
+/// Returns the document for the command built for `target`, its time that of the commit.
 pub(super) fn document(target: &str) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -80,8 +80,8 @@ pub(super) fn document(target: &str) -> Result<String> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// Name and version of each package that is built for the command, in the words of `cargo tree`.
-/// What cargo resolved also has what other packages of the workspace ask for.
+/// Returns name and version of each package that is built for the command, from `cargo tree`. The
+/// packages that cargo resolved include those for other packages of the workspace.
 fn built(target: &str) -> Result<BTreeSet<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -140,8 +140,8 @@ fn spdx(
     }))
 }
 
-/// What `root` needs of the packages in `names`, proc macros and build scripts with what they need
-/// included, and who depends on whom.
+/// Returns the packages in `names` that `root` needs, including proc macros and build scripts with
+/// their dependencies, and all dependencies between them.
 fn compiled<'a>(
     resolve: &'a Resolve,
     root: &'a str,
@@ -196,7 +196,7 @@ fn described(package: &Package, lock: &Lock) -> Value {
     value
 }
 
-/// Identifiers may have letters, digits, dots and dashes only.
+/// Converts an identifier, which may contain only letters, digits, dots and dashes.
 fn reference(package: &Package) -> String {
     let text = format!("SPDXRef-{}-{}", package.name, package.version);
     text.replace(|other: char| !other.is_ascii_alphanumeric() && other != '.' && other != '-', "-")
@@ -216,7 +216,7 @@ mod tests {
         let zstd = of("zstd-sys").unwrap();
         assert_eq!(zstd["checksums"][0]["algorithm"], "SHA256");
         assert!(of("eraseblock-ubifs").is_some() && of("eraseblock").is_some());
-        // Of tests only.
+        // Only for tests.
         assert!(of("proptest").is_none() && of("shuttle").is_none());
         let ids: BTreeSet<&str> =
             packages.iter().filter_map(|package| package["SPDXID"].as_str()).collect();

@@ -15,13 +15,13 @@ pub(crate) struct BatchCase {
     pub(crate) name: String,
     /// What the guest runs.
     pub(crate) script: &'static str,
-    /// Shell variables the script finds; `OUT` is set to the case's directory.
+    /// Shell variables for the script; `OUT` is set to the case's directory.
     pub(crate) variables: Vec<(&'static str, String)>,
-    /// Files it finds there.
+    /// Files for the script.
     pub(crate) files: Vec<(&'static str, PathBuf)>,
 }
 
-/// What a batch brought.
+/// The result of a batch.
 #[derive(Debug)]
 pub(crate) struct Batch {
     job: JobDir,
@@ -68,12 +68,12 @@ impl Batch {
         Ok(Self { job, report })
     }
 
-    /// Seconds from power on to power off.
+    /// Returns the seconds from power on to power off.
     pub(crate) fn seconds(&self) -> f64 {
         self.report.elapsed.as_secs_f64()
     }
 
-    /// The directory of a case that ended well; otherwise what it printed last.
+    /// Returns the directory of a successful case; otherwise the error has the end of its output.
     pub(crate) fn case_dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.job.path().join(name);
         let output = fs::read(dir.join("output")).unwrap_or_default();
@@ -88,7 +88,7 @@ impl Batch {
         }
     }
 
-    /// Removes what the guest and the host shared.
+    /// Removes the files shared by guest and host.
     pub(crate) fn remove(self) -> Result<()> {
         Ok(fs::remove_dir_all(self.job.path())?)
     }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-/// Fields that two manifests may differ in.
+/// Fields in which two manifests may differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ignore {
     /// None: both are of the same file system.
     Nothing,
-    /// What every file system computes its own way: sizes and link counts of directories, and sizes
-    /// of device nodes (UBIFS counts their device number).
+    /// Values that every file system computes in its own way: sizes and link counts of directories,
+    /// and sizes of device nodes (UBIFS counts their device number).
     OwnSizes,
 }
 
-/// What differs, in words; empty when the manifests agree.
+/// Describes the differences; empty if the manifests agree.
 pub(crate) fn differences(expected: &str, found: &str, ignore: Ignore) -> Vec<String> {
     let (expected, found) = (by_path(expected), by_path(found));
     let mut differences = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn differences(expected: &str, found: &str, ignore: Ignore) -> Vec<St
     differences
 }
 
-/// The first few differences in one line, for a message.
+/// Returns the first few differences in one line, for a message.
 pub(crate) fn summary(differences: &[String]) -> String {
     let shown: Vec<String> = differences.iter().take(5).map(|text| shortened(text)).collect();
     format!("{} paths differ: {}", differences.len(), shown.join("; "))

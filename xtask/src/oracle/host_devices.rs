@@ -13,9 +13,9 @@ use std::path::Path;
 struct Case {
     name: &'static str,
     load: &'static str,
-    /// Bad blocks the chip comes with.
+    /// Factory bad blocks of the chip.
     bad: &'static str,
-    /// Bits flip when it is read.
+    /// Whether bits flip on reads.
     flips: bool,
 }
 
@@ -36,7 +36,7 @@ const CASES: [Case; 4] = [
     Case { name: "nor", load: "load_nor 8192 64", bad: "[]", flips: false },
 ];
 
-/// A block device made flash; Linux does not know the format, the case judges itself.
+/// A block device as flash; Linux does not support the format, so the case judges itself.
 const BLOCK: &str = "loop-device";
 
 /// Names of all checks.
@@ -90,9 +90,9 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     paths.finish(batch)
 }
 
-/// What the kernel says when the subject opens a volume that it writes to a second time.
+/// The kernel's message when the subject opens a volume, which it is writing to, a second time.
 const SECOND_OPENER: &str = "cannot open device 0, volume 2, error -16";
-/// Highest erase counter of ubiformat: no block may have less afterwards.
+/// Highest erase counter of ubiformat: no block may have a lower one afterwards.
 const GIVEN_COUNTER: u64 = 7;
 
 fn judge(dir: &Path, case: &Case) -> Result<()> {
@@ -138,7 +138,7 @@ fn json(text: &str) -> Result<serde_json::Value> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Our format took over what ubiformat had counted, and counted its own erasure.
+/// Checks that our format kept the counters of ubiformat, and counted its own erase.
 fn judge_wear(format: &serde_json::Value, wear: &serde_json::Value) -> Result<()> {
     ensure!(format["counters_kept"] == format["formatted"], "format: {format}");
     let least = wear["min_ec"].as_u64().context("no min_ec")?;

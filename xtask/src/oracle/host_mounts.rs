@@ -1,5 +1,5 @@
-//! `host-devices/mount-...`: `/dev/mtdX` is mounted by our command and by Linux in turns, and each
-//! sees what the other left.
+//! `host-devices/mount-...`: our command and Linux mount `/dev/mtdX` alternately, and each sees the
+//! state that the other left.
 
 use crate::guest::{Guest, complaints};
 use crate::oracle::batch::{Batch, BatchCase};
@@ -30,7 +30,7 @@ const CASES: [Case; 5] = [
     Case { name: "mount-jffs2-nor", kind: "jffs2", load: NOR.load },
 ];
 
-/// What one wrote, and what the other read of it.
+/// What one side wrote, and how the other read it.
 const PAIRS: [(&str, &str); 3] = [
     ("ours-wrote", "linux-read"),
     ("linux-wrote", "ours-read"),
@@ -62,7 +62,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
                 ("LOAD", case.load.to_owned()),
                 ("KIND", case.kind.to_owned()),
                 ("MARKERS", MARKERS.to_owned()),
-                // What there is not on a JFFS2 is left out.
+                // Entries that JFFS2 does not support are left out.
                 ("EXOTIC", if case.kind == "jffs2" { "jffs2" } else { "" }.to_owned()),
             ],
             files: Vec::new(),

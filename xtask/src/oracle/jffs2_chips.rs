@@ -1,4 +1,4 @@
-//! The chips that JFFS2 is tried on.
+//! The chips for JFFS2.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub(crate) struct Jffs2Chip {
     pub(crate) page_size: u32,
 }
 
-/// A byte-programmable chip with cleanmarkers in line.
+/// A byte-programmable chip with cleanmarkers in the data area.
 pub(crate) const NOR: Jffs2Chip =
     Jffs2Chip { name: "nor", load: "load_nor 8192 64", peb_size: 64 << 10, page_size: 1 };
 /// A chip with pages of 2 KiB.

@@ -1,5 +1,5 @@
 //! JFFS2 images that our builder made, listed and used by real Linux; and images of the classic
-//! tools against ours, in both byte orders, where no Linux is needed.
+//! tools compared with ours, in both byte orders, without Linux.
 
 use crate::command::output;
 use crate::guest::{Guest, complaints};
@@ -59,7 +59,7 @@ const MOUNTED: [Mounted; 8] = [
     Mounted { name: "jffs2-personality-nand", chip: NAND_2K, classic: true, options: &["-n"] },
 ];
 
-/// Options of mkfs.jffs2 whose images our reader and theirs are held against each other with.
+/// Options of mkfs.jffs2 for which our reader and the classic tools are compared.
 const TOOLS: [(&str, &[&str]); 9] = [
     ("little", &["-l"]),
     ("big", &["-b"]),
@@ -116,7 +116,7 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     paths.finish(batch)
 }
 
-/// The folder that images are made of, and what is in it.
+/// The source tree of the images, and its manifest.
 struct Source<'a> {
     paths: &'a Paths,
     work: PathBuf,
@@ -175,8 +175,8 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Our reader sees in an image of mkfs.jffs2, plain and summarised by sumtool, what it sees in
-    /// ours; and jffs2dump finds every checksum of ours right.
+    /// Checks that our reader sees the same in an image of mkfs.jffs2, plain and summarised by
+    /// sumtool, as in ours; and that jffs2dump accepts every checksum of ours.
     fn hold_against_tools(&self, options: &[&str]) -> Result<()> {
         let (theirs, ours) = (self.work.join("theirs"), self.work.join("ours"));
         let tree = |command: &mut Command, out: &Path| {
@@ -215,8 +215,8 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// `is_exact`: nothing may differ. The classic tool cuts device numbers, gives directories the
-    /// times of what is in them, and does not store the root.
+    /// `is_exact` allows no difference. The classic tool truncates device numbers, sets the times
+    /// of directories to those of their entries, and does not store the root.
     fn compare(&self, expected: &str, image: &Path, is_exact: bool) -> Result<()> {
         let found = output(self.ours(&["manifest"]).arg(image))?;
         let mut differences = differences(expected, &found, Ignore::OwnSizes);

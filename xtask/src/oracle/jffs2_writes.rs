@@ -27,10 +27,10 @@ const CASES: [Case; 4] = [
     Case { name: "jffs2-nand512", chip: NAND_512, mount: "compr=lzo", seed: 34, operations: 1500 },
 ];
 
-/// What is no complaint: every cut leaves nodes that are not whole.
+/// Allowed messages: every cut leaves incomplete nodes.
 const ALLOWED: [&str; 4] = ["CRC failed", "crc error", "Not enough space", "Empty flash"];
 
-/// What a reader must know about an image, stored beside it.
+/// The information about an image that a reader needs, stored next to it.
 #[derive(Debug, Serialize)]
 struct Info<'a> {
     case: &'a str,
@@ -53,8 +53,8 @@ pub(crate) fn names() -> Vec<String> {
     CASES.iter().map(check_name).collect()
 }
 
-/// Makes the images of all cases that are wanted, in one boot. Images are kept for the next run
-/// unless `fresh` or what makes them changed.
+/// Creates the images of all requested cases, in one boot. Images are kept for the next run unless
+/// `fresh` is set or their inputs changed.
 pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks) -> Result<()> {
     let stamp = stamp(guest, paths)?;
     let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
@@ -89,7 +89,7 @@ fn stamp_file(paths: &Paths, case: &Case) -> std::path::PathBuf {
     paths.images.join(format!("{}.stamp", case.name))
 }
 
-/// Everything that decides what the images are like, but for chance.
+/// Returns everything, except chance, that determines the images.
 fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
     let program = crate::command::run("sha256sum", [&paths.manifest_program])?;
     let program = program.split(' ').next().unwrap_or_default();
@@ -97,8 +97,8 @@ fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
     Ok(format!("{}\n{program}\n{CASES:?}\n{scripts:?}\n", guest.release()))
 }
 
-/// What `flash_erase` is told: only chips without pages keep cleanmarkers where images show them,
-/// the others get theirs by the same option.
+/// The option for `flash_erase`: only chips without pages show cleanmarkers in images, the others
+/// get theirs by the same option.
 pub(crate) const MARKERS: &str = "-j";
 
 fn batch_case(case: &Case) -> BatchCase {
@@ -114,7 +114,7 @@ fn batch_case(case: &Case) -> BatchCase {
     BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
 }
 
-/// Moves the results of a case to where readers look for them.
+/// Moves the results of a case to the directory that readers use.
 fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()> {
     for point in POINTS {
         let place = paths.images.join(format!("{}-{point}", case.name));

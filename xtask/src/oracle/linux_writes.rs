@@ -24,11 +24,11 @@ pub(crate) struct Chip {
     pub(crate) page_size: u32,
     /// Bytes in a sub-page.
     pub(crate) subpage_size: u32,
-    /// Where VID headers are, which decides where data begins.
+    /// Offset of VID headers, which determines the data offset.
     pub(crate) vid_header_offset: u32,
-    /// Where data begins in an erase block.
+    /// Offset of the data in an eraseblock.
     pub(crate) data_offset: u32,
-    /// Extra arguments of `ubiformat` and of `ubiattach`, when the offset is not the usual one.
+    /// Extra arguments of `ubiformat` and of `ubiattach` for an unusual offset.
     #[serde(skip)]
     pub(crate) offset_args: (&'static str, &'static str),
 }
@@ -127,7 +127,7 @@ const CASES: [Case; 7] = [
 /// The points at which an image of each case is taken.
 pub(crate) const POINTS: [&str; 3] = ["cut1", "cut2", "clean"];
 
-/// What a reader must know about an image, stored beside it.
+/// The information about an image that a reader needs, stored next to it.
 #[derive(Debug, Serialize)]
 struct Info<'a> {
     case: &'a str,
@@ -151,8 +151,8 @@ pub(crate) fn names() -> Vec<String> {
     CASES.iter().map(check_name).collect()
 }
 
-/// Makes the images of all cases that are wanted, in one boot, and checks that Linux accepts what
-/// it wrote itself. Images are kept for the next run unless `fresh` or what makes them changed.
+/// Creates the images of all requested cases, in one boot, and checks that Linux accepts its own
+/// images. Images are kept for the next run unless `fresh` is set or their inputs changed.
 pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks) -> Result<()> {
     let stamp = stamp(guest, paths)?;
     let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
@@ -187,7 +187,7 @@ fn stamp_file(paths: &Paths, case: &Case) -> std::path::PathBuf {
     paths.images.join(format!("{}.stamp", case.name))
 }
 
-/// Everything that decides what the images are like, but for chance.
+/// Returns everything, except chance, that determines the images.
 fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
     let program = crate::command::run("sha256sum", [&paths.manifest_program])?;
     let program = program.split(' ').next().unwrap_or_default();
@@ -211,7 +211,7 @@ fn batch_case(case: &Case) -> BatchCase {
     BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
 }
 
-/// Moves the results of a case to where readers look for them.
+/// Moves the results of a case to the directory that readers use.
 fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()> {
     for point in POINTS {
         let place = paths.images.join(format!("{}-{point}", case.name));

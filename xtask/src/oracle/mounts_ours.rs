@@ -1,4 +1,4 @@
-//! `linux-mounts-ours`: images that our builder made, checked, listed and used by real Linux.
+//! `linux-mounts-ours`: real Linux checks, lists and uses images that our builder made.
 
 use crate::command::output;
 use crate::guest::{Guest, complaints};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-/// Whose tools build the images.
+/// The tools that build the images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Builder {
     /// Our command.
     #[default]
     Ours,
-    /// Debian's mtd-utils, to see whether a check itself is right.
+    /// Debian's mtd-utils, to verify the check itself.
     Debian,
 }
 
@@ -35,7 +35,7 @@ impl FromStr for Builder {
     }
 }
 
-/// How an image is made and put on the chip.
+/// How an image is built and written to the chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     /// `mkfs ubifs`, written into a volume that Linux made.
@@ -56,7 +56,7 @@ struct Case {
     /// The tree with thousands of entries instead of the small one.
     big: bool,
     space_fixup: bool,
-    /// What the kernel must say.
+    /// The required kernel message.
     said: &'static str,
 }
 
@@ -108,7 +108,7 @@ fn check_name(case: &Case) -> String {
     format!("linux-mounts-ours/{}", case.name)
 }
 
-/// Builds the images of all wanted cases on the host, then lets Linux judge them in one boot.
+/// Builds the images of all requested cases on the host, then lets Linux judge them in one boot.
 pub(crate) fn run(
     guest: &Guest,
     paths: &Paths,
@@ -141,7 +141,7 @@ pub(crate) fn run(
     paths.finish(batch)
 }
 
-/// The trees that images are made of, and their manifests as the host lists them.
+/// The source trees of the images, and their manifests as the host lists them.
 #[derive(Debug)]
 pub(super) struct Sources {
     pub(super) small: (PathBuf, String),

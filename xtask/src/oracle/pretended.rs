@@ -1,10 +1,13 @@
-//! `linux-mounts-pretended`: images of a tree that only fakeroot shows, made by our `mkfs.ubifs` and
-//! by that of mtd-utils as an ordinary user; real Linux must see in both what was pretended.
+//! `linux-mounts-pretended`: images of a tree that only fakeroot shows, made with the command lines
+//! of Buildroot by an ordinary user, once with our tools first in PATH and once with mtd-utils; real
+//! Linux must list in all of them the entries that fakeroot showed.
 
 use crate::command::{find_program, output};
 use crate::guest::{Guest, complaints};
 use crate::oracle::batch::{Batch, BatchCase};
 use crate::oracle::compare::{Ignore, differences, summary};
+use crate::oracle::jffs2_chips::NAND_2K;
+use crate::oracle::jffs2_writes::MARKERS;
 use crate::oracle::linux_writes::CHIPS;
 use crate::oracle::{Checks, Paths};
 use anyhow::{Context, Result, ensure};
@@ -13,10 +16,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The builders and their checks.
-const CASES: [&str; 2] = ["ours", "mtd-utils"];
+/// An image and its check.
+struct Case {
+    name: &'static str,
+    /// Where the script leaves the image.
+    image: &'static str,
+    /// The tools store attributes; Debian's mkfs.ubifs does not.
+    keeps_xattrs: bool,
+    is_jffs2: bool,
+}
 
-/// Makes the tree `w` and an image of each builder; `OURS` is our command.
+const CASES: [Case; 4] = [
+    Case { name: "ours", image: "ours/rootfs.ubi", keeps_xattrs: true, is_jffs2: false },
+    Case { name: "mtd-utils", image: "theirs/rootfs.ubi", keeps_xattrs: false, is_jffs2: false },
+    Case { name: "ours-jffs2", image: "ours/rootfs.jffs2", keeps_xattrs: true, is_jffs2: true },
+    Case {
+        name: "mtd-utils-jffs2",
+        image: "theirs/rootfs.jffs2",
+        keeps_xattrs: true,
+        is_jffs2: true,
+    },
+];
+
+/// Makes the tree `w` and an image of each kind with each set of tools; `TOOLS` holds ours.
 const SCRIPT: &str = r#"
 umask 022
 mkdir -p w/dev w/d
@@ -30,8 +52,17 @@ echo ping > w/capped && chown 0:0 w/capped && chmod 755 w/capped
 setcap cap_net_raw+ep w/capped
 chown 11:12 w && chmod 750 w
 find w -exec touch -h -d @1700000000 {} +
-"$OURS" mkfs.ubifs -r w -m 2048 -e 129024 -c 100 -x lzo -o ours.ubifs
-mkfs.ubifs -r w -m 2048 -e 129024 -c 100 -x lzo -o mtd-utils.ubifs
+printf '[ubifs]\nmode=ubi\nvol_id=0\nvol_type=dynamic\nvol_name=rootfs\nvol_alignment=1\nvol_flags=autoresize\nimage=rootfs.ubifs\n' > ubinize.cfg
+build() (
+    mkdir $1 && cd $1
+    mkfs.ubifs -d ../w -e 0x1f800 -c 2048 -m 0x800 -x lzo -o rootfs.ubifs
+    ubinize -o rootfs.ubi -m 0x800 -p 0x20000 -s 512 ../ubinize.cfg
+    mkfs.jffs2 -e 0x20000 --with-xattr -p -l -s 0x800 -n -d ../w -o rootfs.jffs2.nosummary
+    sumtool -e 0x20000 -p -l -n -i rootfs.jffs2.nosummary -o rootfs.jffs2
+)
+build theirs
+PATH=$TOOLS:$PATH
+build ours
 "#;
 
 /// The tree as Linux must list it.
@@ -50,17 +81,16 @@ link l 0777 7:8 nlink=1 mtime=1700000000 size=1 dev=- group=- content=target:f x
 
 /// Names of all checks.
 pub(crate) fn names() -> Vec<String> {
-    CASES.map(check_name).to_vec()
+    CASES.iter().map(check_name).collect()
 }
 
-fn check_name(case: &str) -> String {
-    format!("linux-mounts-pretended/{case}")
+fn check_name(case: &Case) -> String {
+    format!("linux-mounts-pretended/{}", case.name)
 }
 
-/// Builds both images on the host, then lets Linux list them in one boot.
+/// Builds all images on the host, then lets Linux list them in one boot.
 pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
-    let wanted: Vec<&str> =
-        CASES.into_iter().filter(|case| checks.wants(&check_name(case))).collect();
+    let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
     if wanted.is_empty() {
         return Ok(());
     }
@@ -75,15 +105,21 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     let batch = Batch::run(guest, paths, "linux-mounts-pretended", &[], &cases)?;
     println!("      linux-mounts-pretended: {:.1} s in the guest", batch.seconds());
     for case in wanted {
-        checks.record(&check_name(case), batch.case_dir(case).and_then(|dir| judge(case, &dir)));
+        let outcome = batch.case_dir(case.name).and_then(|dir| judge(case, &dir));
+        checks.record(&check_name(case), outcome);
     }
     paths.finish(batch)
 }
 
-/// Runs the script under fakeroot, as nobody where the host's user is root.
+/// Runs the script under fakeroot, as an ordinary user if the host's user is root.
 fn build(folder: &Path, ours: &Path) -> Result<()> {
-    let ours_here = folder.join("eraseblock");
-    fs::copy(ours, &ours_here).with_context(|| format!("cannot copy {}", ours.display()))?;
+    let tools = folder.join("tools");
+    fs::create_dir(&tools)?;
+    let program = tools.join("eraseblock");
+    fs::copy(ours, &program).with_context(|| format!("cannot copy {}", ours.display()))?;
+    for tool in ["mkfs.ubifs", "ubinize", "mkfs.jffs2", "sumtool"] {
+        std::os::unix::fs::symlink("eraseblock", tools.join(tool))?;
+    }
     let fakeroot = find_program("fakeroot").context("no fakeroot (hint: make setup)")?;
     let mut command = Command::new(&fakeroot);
     if fs::metadata(folder)?.uid() == 0 {
@@ -93,32 +129,40 @@ fn build(folder: &Path, ours: &Path) -> Result<()> {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
         command.arg(fakeroot);
     }
-    command.args(["--", "sh", "-ec", SCRIPT]).current_dir(folder).env("OURS", ours_here);
+    command.args(["--", "sh", "-ec", SCRIPT]).current_dir(folder).env("TOOLS", tools);
     command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     output(&mut command).map(drop)
 }
 
-fn batch_case(case: &str, folder: &Path) -> BatchCase {
+fn batch_case(case: &Case, folder: &Path) -> BatchCase {
+    let files = vec![("image", folder.join(case.image))];
+    let name = case.name.to_owned();
+    if case.is_jffs2 {
+        let variables = vec![("LOAD", NAND_2K.load.to_owned()), ("MARKERS", MARKERS.to_owned())];
+        let script = include_str!("../../guest/jffs2-mounts.sh");
+        return BatchCase { name, script, variables, files };
+    }
     let chip = CHIPS[0];
     let variables = vec![
         ("LOAD", chip.load.to_owned()),
         ("FORMAT", chip.offset_args.0.to_owned()),
         ("ATTACH", chip.offset_args.1.to_owned()),
-        ("PUT", "volume".to_owned()),
-        ("VOLUMES", "data".to_owned()),
+        ("PUT", "ubiformat".to_owned()),
+        ("VOLUMES", "rootfs".to_owned()),
     ];
-    let files = vec![("image", folder.join(format!("{case}.ubifs")))];
     let script = include_str!("../../guest/mounts.sh");
-    BatchCase { name: case.to_owned(), script, variables, files }
+    BatchCase { name, script, variables, files }
 }
 
-/// Compares what Linux listed with what was pretended. Debian's mkfs.ubifs stores no attributes.
-fn judge(case: &str, dir: &Path) -> Result<()> {
+/// Compares what Linux listed with what was pretended.
+fn judge(case: &Case, dir: &Path) -> Result<()> {
     let log = String::from_utf8_lossy(&fs::read(dir.join("dmesg"))?).into_owned();
-    let found = complaints(&log, &[]);
+    let allowed: &[&str] = if case.is_jffs2 { &["Not enough space"] } else { &[] };
+    let found = complaints(&log, allowed);
     ensure!(found.is_empty(), "the kernel complains: {}", found.join("; "));
-    let listed = fs::read_to_string(dir.join("manifest-data")).context("Linux listed nothing")?;
-    let expected = if case == "ours" { EXPECTED.to_owned() } else { without_xattrs(EXPECTED) };
+    let name = if case.is_jffs2 { "manifest" } else { "manifest-rootfs" };
+    let listed = fs::read_to_string(dir.join(name)).context("Linux listed nothing")?;
+    let expected = if case.keeps_xattrs { EXPECTED.to_owned() } else { without_xattrs(EXPECTED) };
     let differences = differences(&expected, &listed, Ignore::OwnSizes);
     ensure!(differences.is_empty(), "{}", summary(&differences));
     Ok(())

@@ -1,5 +1,5 @@
-//! `ubi-chips`: UBI that we made, wore and cut on simulated chips is attached by Linux, and UBI
-//! that ubi-utils wore is attached here.
+//! `ubi-chips`: Linux attaches UBI that we created, wore and cut on simulated chips, and we attach
+//! UBI that ubi-utils wore.
 
 use crate::guest::{Guest, complaints};
 use crate::oracle::batch::{Batch, BatchCase};
@@ -17,7 +17,7 @@ struct Chip {
     load: &'static str,
     /// Arguments of `chip new`.
     new: &'static [&'static str],
-    /// Bytes that are surely less than two LEBs and more than one.
+    /// A size that is certainly between one and two LEBs.
     content: usize,
 }
 
@@ -37,12 +37,12 @@ const NOR: Chip = Chip {
     content: 100_000,
 };
 
-/// What happens to the chip before the other side attaches it.
+/// The history of a chip before the other side attaches it.
 #[derive(Clone, Copy, Debug)]
 enum Story {
     /// Ours: filled and worn.
     Worn,
-    /// Ours: worn, then cut in a volume update after so many operations, leaving these variants.
+    /// Ours: worn, then cut in a volume update after this many operations, leaving these variants.
     Cut { after: u32, program: &'static str, erase: &'static str },
     /// Worn by ubi-utils.
     Linux,
@@ -73,7 +73,7 @@ const CASES: [Case; 11] = [
     Case { name: "linux-nor", chip: &NOR, story: Story::Linux },
 ];
 
-/// What the kernel says about the update that ubi-utils are made to give up.
+/// The kernel's message about the update that ubi-utils abandon.
 const GIVEN_UP: &str = "update of volume 3 not finished";
 
 /// Names of all checks.
@@ -125,7 +125,7 @@ fn judge(dir: &Path) -> Result<()> {
     views::compare(&views::of_linux(&dir.join("linux"))?, &ours)
 }
 
-/// The image of a chip that our command formatted, wore and cut.
+/// Returns the image of a chip that our command formatted, wore and cut.
 fn make(case: &Case, paths: &Paths, dir: &Path) -> Result<PathBuf> {
     let maker = Maker { ours: &paths.ours, dir };
     maker.command(&[&["chip", "new", "chip", "--force"], case.chip.new].concat())?;

@@ -1,6 +1,6 @@
-//! `ubi-fastmap`: images that our command wrote a fastmap into are attached by Linux without a scan,
-//! and by a scan where the image does not lie at its place. Debian's kernel is built without fastmap:
-//! it always scans, and has to find the same.
+//! `ubi-fastmap`: Linux attaches images with our fastmap without a scan, and with a scan if the
+//! image does not lie at its place. Debian's kernel is built without fastmap: it always scans, and
+//! must find the same.
 
 use crate::command::output;
 use crate::guest::{Guest, complaints};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How the image is put on the chip.
+/// How the image is written to the chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Put {
     /// Page by page, past bad blocks.
@@ -30,13 +30,13 @@ struct Case {
     put: Put,
     /// Further arguments of the simulator.
     load: &'static str,
-    /// After `build`, `put --fastmap` writes into the image.
+    /// Whether `put --fastmap` writes into the image after `build`.
     changed: bool,
-    /// Linux attaches by fastmap, or has to scan.
+    /// Whether Linux attaches by fastmap; otherwise it must scan.
     by_fastmap: bool,
-    /// Complaints of the kernel that belong to the case.
+    /// Kernel messages that belong to the case.
     allowed: &'static [&'static str],
-    /// Those about what the kernel itself wrote after it had attached our image.
+    /// Kernel messages about its own writes after it attached our image.
     later: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ const PLAIN: Case = Case {
 const CASES: [Case; 8] = [
     Case { name: "build-raw", ..PLAIN },
     Case { name: "build-ubiformat", put: Put::Ubiformat, ..PLAIN },
-    // Linux asserts, harmlessly, when it attaches by a fastmap of its own that has two blocks.
+    // Linux asserts, harmlessly, when it attaches by its own fastmap of two blocks.
     Case {
         name: "build-two-blocks",
         chip: 2,
@@ -62,11 +62,11 @@ const CASES: [Case; 8] = [
         ..PLAIN
     },
     Case { name: "build-nor", chip: 4, ..PLAIN },
-    // A block of a volume is bad, all after it lie one further up.
+    // A block of a volume is bad; all later blocks lie one further up.
     Case { name: "build-bad-inside", load: "badblocks=10", by_fastmap: false, ..PLAIN },
-    // So does the anchor.
+    // The anchor, too, lies one further up.
     Case { name: "build-bad-first", load: "badblocks=1", by_fastmap: false, ..PLAIN },
-    // Linux finds out when it erases the block.
+    // Linux notices when it erases the block.
     Case {
         name: "build-bad-after",
         load: "badblocks=120",
@@ -116,7 +116,7 @@ fn batch_case(case: &Case, paths: &Paths, sources: &Sources, dir: &Path) -> Resu
     Ok(BatchCase { name: case.name.to_owned(), script, variables, files })
 }
 
-/// The image that our command built, and changed.
+/// Returns the image that our command built, and changed.
 fn make(case: &Case, ours: &Path, sources: &Sources, dir: &Path) -> Result<PathBuf> {
     let chip = &CHIPS[case.chip];
     let layout = format!(

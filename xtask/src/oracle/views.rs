@@ -1,4 +1,4 @@
-//! Comparing what Linux and we see of a UBI device, line by line: one for the device, one for
+//! Compares the views of a UBI device by Linux and by us, line by line: one for the device, one for
 //! each volume, one for each LEB that is not all 0xFF.
 
 use crate::subject;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The view that `ubi_view` of the guest left in a directory.
+/// Returns the view that `ubi_view` of the guest left in a directory.
 pub(crate) fn of_linux(dir: &Path) -> Result<String> {
     let lines = fs::read_to_string(dir.join("lines"))?;
     let mut view = String::new();
@@ -33,8 +33,8 @@ pub(crate) fn of_linux(dir: &Path) -> Result<String> {
     Ok(view)
 }
 
-/// Compares two views. Linux erases blocks as soon as it is attached, so that its highest erase
-/// counter may have grown by one meanwhile.
+/// Compares two views. Linux erases blocks as soon as it is attached, so its highest erase counter
+/// may have grown by one.
 pub(crate) fn compare(linux: &str, ours: &str) -> Result<()> {
     let (linux, linux_max) = split(linux);
     let (ours, our_max) = split(ours);
@@ -46,7 +46,7 @@ pub(crate) fn compare(linux: &str, ours: &str) -> Result<()> {
     Ok(())
 }
 
-/// The lines, and the highest erase counter taken out of them.
+/// Returns the lines, and the highest erase counter taken out of them.
 fn split(view: &str) -> (BTreeSet<&str>, Option<u32>) {
     let mut max = None;
     let mut lines = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `we-read`: what our reader sees in images written by Linux is what Linux sees.
+//! `we-read`: our reader must see the same as Linux in images written by Linux.
 
 use crate::oracle::compare::{Ignore, differences, summary};
 use crate::oracle::{Checks, Paths, jffs2_writes, linux_writes};
@@ -12,7 +12,7 @@ pub(crate) fn names() -> Vec<String> {
     images().map(|(image, _)| format!("we-read/{image}")).collect()
 }
 
-/// All images with the part of a target that names the volume in them.
+/// Returns all images with the part of a target that names the volume in them.
 fn images() -> impl Iterator<Item = (String, &'static str)> {
     let ubi = linux_writes::image_names().into_iter().map(|image| (image, ":data"));
     ubi.chain(jffs2_writes::image_names().into_iter().map(|image| (image, "")))
@@ -29,8 +29,8 @@ pub(crate) fn run(paths: &Paths, checks: &mut Checks) {
     }
 }
 
-/// What the command delivers. In a JFFS2 that was cut, torn nodes are among its findings: it ends
-/// with 1, and what counts is the tree.
+/// Returns the output of the command. For a JFFS2 that was cut, the findings include torn nodes and
+/// the exit code is 1; only the tree is compared.
 fn delivered(command: &mut Command, may_find: bool) -> Result<String> {
     let done = command.stdin(Stdio::null()).output()?;
     let is_done = done.status.success() || (may_find && done.status.code() == Some(1));

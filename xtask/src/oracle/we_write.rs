@@ -1,13 +1,13 @@
-//! `we-write-ubifs` and `we-write-jffs2`: one file system written in turns by us and by real Linux,
-//! and cut off by both.
+//! `we-write-ubifs` and `we-write-jffs2`: we and real Linux write one file system alternately, and
+//! both are cut off.
 //!
-//! In each round we do random operations on a simulated chip, which end in an unmount or in a power
-//! cut at any flash event. Linux mounts the chip, UBIFS with its self-checks on, and must list what we see
-//! in it; then it works on it itself, and its unmounted or cut-off chip is where our next round
-//! begins: we must see in it what Linux sees, and find nothing wrong.
+//! In each round we perform random operations on a simulated chip, which end in an unmount or in a
+//! power cut at any flash event. Linux mounts the chip, UBIFS with its self-checks on, and must
+//! list what we see in it. Then it writes itself, and our next round starts from its unmounted or
+//! cut-off chip: we must see in it what Linux sees, and find nothing wrong.
 //!
-//! Host and guest hand the chip over through the directory of the case: `ours-N` and `linux-N` are
-//! images, `done-N` says that Linux is through with round N, `stop` that it need not go on.
+//! Host and guest exchange the chip through the directory of the case: `ours-N` and `linux-N` are
+//! images, `done-N` means that Linux has finished round N, `stop` that it may stop.
 
 use crate::guest::{Guest, complaints};
 use crate::oracle::batch::{Batch, BatchCase};
@@ -20,13 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Said about every small partition of a large chip.
+/// Reported for every small partition of a large chip.
 const SMALL_RESERVE: &str = "cannot reserve enough PEBs for bad PEB handling";
-/// Said about a node of the log or of the orphans that a power cut tore, which is then recovered;
-/// anywhere else more is said, which is not allowed.
+/// Reported for a node of the log or of the orphans that a power cut tore, which is then recovered.
+/// In other places the kernel reports more, which is not allowed.
 const TORN_QUIETLY: &str = "ubifs_scan [ubifs]: bad node";
-/// Said about JFFS2 that was cut: torn nodes, erasures begun, and a directory with two names, whose
-/// renaming was cut by either side. What Linux makes of them is in its list, which must be ours.
+/// Reported for a JFFS2 that was cut: torn nodes, interrupted erases, and a directory with two
+/// names, whose rename either side interrupted. The list of Linux shows the result, which must
+/// equal ours.
 const TORN: [&str; 5] =
     ["CRC failed", "crc error", "Not enough space", "Empty flash", "is also hard linked from dir"];
 
@@ -34,10 +35,10 @@ const TORN: [&str; 5] =
 #[derive(Clone, Copy, Debug)]
 struct Game {
     name: &'static str,
-    /// Turns of each side.
+    /// Number of turns of each side.
     rounds: u32,
     script: &'static str,
-    /// What the kernel may say.
+    /// Allowed kernel messages.
     allowed: &'static [&'static str],
     cases: &'static [Case],
 }
@@ -128,7 +129,7 @@ fn check_name(game: &Game, case: &Case) -> String {
     format!("{}/{}", game.name, case.name)
 }
 
-/// Plays all wanted cases, one boot for each file system, and at most `most` rounds of each.
+/// Plays all requested cases, one boot for each file system, and at most `most` rounds of each.
 pub(crate) fn run(guest: &Guest, paths: &Paths, most: u32, checks: &mut Checks) -> Result<()> {
     GAMES.iter().try_for_each(|game| {
         let game = Game { rounds: game.rounds.min(most), ..*game };
@@ -144,7 +145,7 @@ fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Resul
     }
     let batch_cases: Vec<BatchCase> = wanted.iter().map(|case| batch_case(game, case)).collect();
     let dir = paths.work.join(game.name);
-    // What an earlier run left must not be taken for this one's.
+    // Files of an earlier run must not be taken for those of this one.
     let _ = fs::remove_dir_all(&dir);
     let is_over = AtomicBool::new(false);
     let (batch, played) = std::thread::scope(|scope| {
@@ -166,7 +167,7 @@ fn play(game: &Game, guest: &Guest, paths: &Paths, checks: &mut Checks) -> Resul
     paths.finish(batch)
 }
 
-/// Turns of each side. Those with out-of-band areas take their time.
+/// Returns the number of turns of each side. Chips with out-of-band areas are slow.
 fn rounds(game: &Game, case: &Case) -> u32 {
     if case.played.has_oob() { game.rounds.div_ceil(2) } else { game.rounds }
 }
@@ -211,7 +212,7 @@ impl Player<'_> {
             if self.case.played.has_oob() {
                 fs::write(self.file("tagged", round), chip.tagged()?)?;
             }
-            // An image that is there is there as a whole.
+            // An existing image must be complete.
             let partly = self.dir.join("partly");
             fs::write(&partly, chip.image()?)?;
             fs::rename(partly, &image)?;
@@ -246,7 +247,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// What Linux found in our image, and what it said about that and about its own.
+    /// Compares what Linux found in our image, and its messages about both images.
     fn judge(&self, round: u32, expected: &str) -> Result<()> {
         let found = fs::read_to_string(self.file("found", round))?;
         let differences = differences(expected, &found, Ignore::Nothing);

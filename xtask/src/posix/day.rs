@@ -1,5 +1,5 @@
-//! A user's day: a tree is unpacked, a program built, a database used, folders synchronised and a
-//! repository cloned, all inside the mount.
+//! Everyday use: unpacks a tree, builds a program, uses a database, synchronises directories and
+//! clones a repository, all inside the mount.
 
 use super::mounts::Kind;
 use super::score::Score;
@@ -29,13 +29,13 @@ pub(super) fn run(kind: Kind, work: &Path, dir: &Path, extent: Extent<'_>) -> Re
     Ok(Score::passed("day", kind, 5, unit))
 }
 
-/// The tree that is moved around: this repository's sources.
+/// Returns the tree to copy: this repository's sources.
 fn sources(is_full: bool) -> Vec<&'static str> {
     if is_full { vec!["crates", "docs", "xtask", "fuzz"] } else { vec!["docs", "crates/fuse"] }
 }
 
-/// A kernel tree, if there is one, and otherwise this repository's documents. Of the kernel, JFFS2
-/// gets what its chip has room for.
+/// Unpacks a kernel tree, if there is one, otherwise this repository's documents. JFFS2 gets the
+/// part of the kernel that fits its chip.
 fn untar(kind: Kind, work: &Path, dir: &Path, kernel: Option<&Path>) -> Result<()> {
     let archive = work.join("sources.tar");
     let (root, names) = match (kernel, kind) {
@@ -65,13 +65,13 @@ fn build(dir: &Path) -> Result<()> {
     output(Command::new("make").arg("-s").arg("-C").arg(&place))?;
     let said = output(&mut Command::new(place.join("hello")))?;
     ensure!(said == "hello flash\n", "the program says {said}");
-    // Times agree with each other: there is nothing left to do.
+    // The times are consistent: nothing remains to be built.
     let again = output(Command::new("make").arg("-q").arg("-C").arg(&place));
     again.context("make builds again what it has built")?;
     Ok(())
 }
 
-/// Everything rsync can carry, in and out again.
+/// Synchronises everything that rsync supports, in both directions.
 fn synchronise(work: &Path, dir: &Path, is_full: bool, longest: usize) -> Result<()> {
     let (from, inside, back) =
         (work.join("rsync-from"), dir.join("rsync"), work.join("rsync-back"));
@@ -93,7 +93,7 @@ fn synchronise(work: &Path, dir: &Path, is_full: bool, longest: usize) -> Result
     rsync(&from, &inside, &[])?;
     rsync(&inside, &back, &[])?;
     for (from, to) in [(&from, &inside), (&inside, &back), (&from, &back)] {
-        // Directories' sizes are each file system's own; everything else is itemised.
+        // Sizes of directories differ between file systems; everything else is itemised.
         let differences = rsync(from, to, &["--checksum", "--delete", "-n", "-i"])?;
         ensure!(differences.is_empty(), "after rsync: {differences}");
     }
@@ -101,7 +101,7 @@ fn synchronise(work: &Path, dir: &Path, is_full: bool, longest: usize) -> Result
     Ok(())
 }
 
-/// Names, links, lists and attributes that seldom occur.
+/// Creates rare names, links, ACLs and attributes.
 fn odd_ones(dir: &Path, longest: usize) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let odd = std::ffi::OsStr::from_bytes(b"not \xFF text \x01");

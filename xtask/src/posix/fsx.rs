@@ -1,5 +1,5 @@
-//! fsx: one file read and written at random, also through mappings, and compared with what it
-//! should hold after every operation.
+//! fsx: reads and writes one file at random, also through mappings, and compares it with the
+//! expected content after every operation.
 
 use super::mounts::Kind;
 use super::score::Score;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// Everything fsx can do here; flash file systems do not allocate or punch.
+/// The supported features of fsx; flash file systems do not allocate or punch.
 const CONFIGURATION: &str = "\
 flen = 262144
 [opsize]

@@ -1,5 +1,5 @@
-//! Loads: many threads do everything at once. They check what they read; what they leave is
-//! checked when the mount has ended.
+//! Loads: many threads perform all operations concurrently. They check what they read; the final
+//! state is checked after the mount has ended.
 
 use super::mounts::Kind;
 use super::score::Score;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What each of four workers of stress-ng does, one after the other's fashion.
+/// The operations of each of four workers of stress-ng, one after the other.
 const STRESSORS: [&str; 10] =
     ["hdd", "dir", "link", "symlink", "rename", "xattr", "dentry", "utime", "seek", "fstat"];
 
@@ -47,7 +47,7 @@ fn fio(work: &Path, dir: &Path, seconds: u64) -> Result<()> {
     command.args(["--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--fsync=64"]);
     command.args(["--verify_backlog=64"]);
     command.arg(format!("--runtime={seconds}"));
-    // Blocks of one job have one size: overlapping ones cannot be verified.
+    // All blocks of a job have one size, because overlapping ones cannot be verified.
     command.args(["--name=small", "--bs=512", "--name=odd", "--bs=5120", "--name=large"]);
     command.args(["--bs=48k"]);
     output(command.current_dir(work))?;

@@ -1,4 +1,4 @@
-//! The mounts that are judged: new and empty, on simulated chips in memory.
+//! The mounts under test: new and empty, on simulated chips in memory.
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result, bail, ensure};
@@ -46,7 +46,7 @@ enum Behind {
 }
 
 impl Mount {
-    /// Makes a file system and mounts it for all users. The full suites take the fast program.
+    /// Creates a file system and mounts it for all users. The full suites use the release build.
     pub(super) fn new(kind: Kind, work: &Path, is_full: bool) -> Result<Self> {
         let dir = work.join("mount");
         fs::create_dir_all(&dir)?;
@@ -86,7 +86,7 @@ impl Mount {
         &self.dir
     }
 
-    /// Unmounts, and has everything that was left checked.
+    /// Unmounts and checks the result.
     pub(super) fn end(mut self) -> Result<()> {
         match &mut self.behind {
             Behind::Model(process) => {
@@ -120,7 +120,7 @@ impl Drop for Mount {
     }
 }
 
-/// Makes the chip, and what the file system needs below itself; returns what to mount.
+/// Creates the chip and the layers that the file system needs; returns the target to mount.
 fn make(kind: Kind, program: &Path, file: &Path) -> Result<String> {
     let path = file.display().to_string();
     let run = |words: &[&str]| output(Command::new(program).args(words));

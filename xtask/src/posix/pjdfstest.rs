@@ -1,4 +1,4 @@
-//! pjdfstest: what each system call does and refuses.
+//! pjdfstest: the effects and refusals of each system call.
 
 pub(super) mod linux;
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What it is told: names of two users, and which optional behaviour exists here.
+/// Its configuration: names of two users, and the supported optional behaviour.
 const CONFIGURATION: &str = "\
 [features]
 posix_fallocate = {}
@@ -25,8 +25,8 @@ allow_remount = REMOUNTS
 entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
 ";
 
-/// What pjdfstest finds as mount(8). The real one must not look for a helper of the kind of mount;
-/// and a FUSE mount is busy until the last file closed has been released.
+/// The mount(8) that pjdfstest uses. The real one must not look for a helper for the kind of mount;
+/// and a FUSE mount is busy until the last closed file has been released.
 const REMOUNT: &str = "#!/bin/sh
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     /bin/mount -i \"$@\" 2>/dev/null && exit 0
@@ -38,7 +38,7 @@ exec /bin/mount -i \"$@\"
 /// Tests that remount; the first run skips them.
 const REMOUNTING: u32 = 13;
 
-/// Skipped everywhere, and why.
+/// Skipped everywhere, with the reason.
 const LINK_COUNT_MAX: &str = "link::link_count_max: Linux's pathconf(2) knows no limit of names \
                               for FUSE, and none for UBIFS or JFFS2 either";
 
@@ -68,7 +68,7 @@ const JFFS2_Y2038: Excluded = Excluded {
     why: "JFFS2 keeps times in 32 bits: from 1970 to 2106",
 };
 
-/// Skipped here, by the suite's own word for it.
+/// Skipped here; the name is that of the suite.
 const JFFS2_RENAME: [Excluded; 1] = [Excluded {
     names: &["rename::changed_ctime_success"],
     why: "for file systems whose rename(2) changes the ctime, which JFFS2 does not",
@@ -83,14 +83,14 @@ impl Kind {
         }
     }
 
-    /// What is skipped because rename(2) does not change the ctime of what it moves.
+    /// Returns the tests skipped because rename(2) does not change the ctime of what it moves.
     fn skipped(self) -> &'static [Excluded] {
         if self == Self::Jffs2 { &JFFS2_RENAME } else { &[] }
     }
 }
 
-/// One run for everything, and one for what remounts: an earlier test of the suite leaves a removed
-/// file open, and no kernel makes such a mount read-only.
+/// Runs the suite twice: everything, and the tests that remount. An earlier test of the suite
+/// leaves a removed file open, and no kernel makes such a mount read-only.
 pub(super) fn run(kind: Kind, work: &Path, dir: &Path) -> Result<Score> {
     let shims = work.join("bin");
     fs::create_dir_all(&shims)?;
@@ -111,7 +111,8 @@ pub(super) fn run(kind: Kind, work: &Path, dir: &Path) -> Result<Score> {
     Ok(Score { excluded: skipped + known, remarks, ..score })
 }
 
-/// Runs the suite or a part of it: how many tests passed, and how many failed that are excluded.
+/// Runs the suite or a part of it; returns how many tests passed, and how many excluded ones
+/// failed.
 fn part(
     kind: Kind,
     work: &Path,
@@ -156,7 +157,7 @@ fn part(
     Ok((passed.with_context(|| summary.to_owned())?, u32::try_from(failed.len())?))
 }
 
-/// The names of the tests that failed.
+/// Returns the names of the tests that failed.
 fn failed(log: &str) -> BTreeSet<&str> {
     let name = |line| str::strip_suffix(line, "FAILED").map(str::trim);
     log.lines().filter_map(|line: &str| name(line.trim_end())).collect()

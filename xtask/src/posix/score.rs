@@ -1,9 +1,9 @@
-//! How the suites came out: one table, and why anything was left out.
+//! The results of the suites: one table, with the reasons for everything left out.
 
 use super::mounts::Kind;
 use std::fmt::Write as _;
 
-/// How one suite came out on one kind of mount.
+/// The result of one suite on one kind of mount.
 #[derive(Clone, Debug)]
 pub(super) struct Score {
     pub(super) suite: &'static str,
@@ -11,26 +11,26 @@ pub(super) struct Score {
     pub(super) passed: u32,
     pub(super) failed: u32,
     pub(super) excluded: u32,
-    /// What one test of it is.
+    /// The unit of its tests.
     pub(super) unit: String,
-    /// What failed, and what is left out for what reason.
+    /// Failures, and what is left out for which reason.
     pub(super) remarks: Vec<String>,
 }
 
 impl Score {
-    /// All of `passed` tests passed.
+    /// Creates the score of a suite of which all `passed` tests passed.
     pub(super) fn passed(suite: &'static str, kind: Kind, passed: u32, unit: String) -> Self {
         Self { suite, kind, passed, failed: 0, excluded: 0, unit, remarks: Vec::new() }
     }
 
-    /// The suite stopped at an error.
+    /// Creates the score of a suite that stopped at an error.
     pub(super) fn stopped(suite: &'static str, kind: Kind, error: &anyhow::Error) -> Self {
         let remarks = vec![format!("failed: {error:#}")];
         Self { failed: 1, remarks, ..Self::passed(suite, kind, 0, String::new()) }
     }
 }
 
-/// All of them, for people.
+/// Returns all scores as a table.
 pub(super) fn table(scores: &[Score]) -> String {
     let mut table = format!(
         "{:<10} {:<6} {:>6} {:>6} {:>8}  {}\n",

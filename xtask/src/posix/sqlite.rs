@@ -1,6 +1,6 @@
-//! SQLite's own speedtest, as far as it can be told to Debian's sqlite3 in SQL: its main series of
-//! tests in their order, in WAL mode, on a database inside the mount and on one outside. Both must
-//! answer alike, hold the same and pass SQLite's integrity check.
+//! SQLite's own speedtest, as far as it can be expressed in SQL for Debian's sqlite3: its main
+//! series of tests in order, in WAL mode, on a database inside the mount and on one outside. Both
+//! must give the same answers and the same content, and pass SQLite's integrity check.
 
 use super::installed;
 use crate::command::output;
@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The tests: what speedtest calls each, and what is done. {n} stands for the number of rows, {r}
-/// for a number that looks like chance and is not, {name} for a text.
+/// The tests: their names in speedtest, and their statements. {n} stands for the number of rows,
+/// {r} for a pseudo-random number, {name} for a text.
 const TESTS: [(&str, &str); 30] = [
     ("100 inserts into a table without an index", "INSERT INTO z1 SELECT i, {r}, {name} FROM n"),
     ("110 ordered inserts with one index", "INSERT INTO z2 SELECT i, {r}, {name} FROM n"),
@@ -141,7 +141,7 @@ fn script(rows: u32) -> String {
     script + LAST
 }
 
-/// What sqlite3 says.
+/// Returns the output of sqlite3.
 fn sqlite(database: &Path, sql: &str) -> Result<String> {
     output(Command::new(installed("sqlite3")?).args(["-batch", "-bail"]).arg(database).arg(sql))
 }

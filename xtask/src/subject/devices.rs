@@ -1,4 +1,4 @@
-//! Every call of the host's devices, each with the answer it must give.
+//! Every call of the host's devices, each with its expected result.
 
 use super::{leb_line, pattern};
 use anyhow::{Context, Result, ensure};
@@ -9,13 +9,13 @@ use std::fs;
 use std::path::Path;
 
 const WRITABLE: MtdOptions = MtdOptions { writable: true, raw: false };
-/// The block that is written to.
+/// The block for writes.
 const PEB: Peb = Peb::new(10);
-/// The block that is marked bad.
+/// The block to mark bad.
 const TO_BE_BAD: Peb = Peb::new(20);
 
-/// Drives an MTD device; `out/block` gets what its block 10 holds afterwards, `out/facts` what the
-/// driver says.
+/// Performs every call of an MTD device; `out/block` gets the resulting content of its block 10,
+/// `out/facts` the driver's description.
 pub(super) fn drive_mtd(path: &Path, out: &Path) -> Result<()> {
     let reader = MtdChar::open(path, MtdOptions::default())?;
     let is_refused = matches!(reader.erase(PEB), Err(MtdError::ReadOnly { .. }));
@@ -115,13 +115,13 @@ fn spare_bytes(device: &MtdChar) -> Result<()> {
     Ok(())
 }
 
-/// Without error correction the bytes are the same, as long as nothing flipped.
+/// Checks that the bytes are the same without ECC, if nothing flipped.
 fn raw_reads(path: &Path, device: MtdChar) -> Result<()> {
     let start = device.geometry().address_of(PEB);
     let mut corrected = vec![0; device.geometry().peb_size() as usize];
     device.read(start, &mut corrected)?;
-    // The simulator flips bits in one of a thousand reads, and only where it was told to: there the
-    // correction is strong.
+    // The simulator flips bits in one of a thousand reads, and only if configured; then the ECC is
+    // strong.
     let reads = if device.facts().ecc_strength > 1 { 20_000 } else { 20 };
     let mut page = vec![0; device.geometry().min_io() as usize];
     let mut flips = 0;
@@ -142,7 +142,7 @@ fn raw_reads(path: &Path, device: MtdChar) -> Result<()> {
     Ok(())
 }
 
-/// Drives a UBI volume; prints the lines of the LEBs it must hold then.
+/// Performs every call of a UBI volume; prints the lines of the LEBs that it must contain then.
 pub(super) fn drive_ubi(path: &Path) -> Result<()> {
     let volume = UbiChar::open(path, true)?;
     let busy = UbiChar::open(path, true);

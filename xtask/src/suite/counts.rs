@@ -1,12 +1,12 @@
-//! What a step counted, from its log. `None` when there must be a count and is none.
+//! The counts of a step, taken from its log. `None` if a required count is missing.
 
-/// For steps that count nothing.
+/// For steps without counts.
 #[allow(clippy::unnecessary_wraps)] // the same form as the others
 pub(super) fn nothing(_log: &str) -> Option<String> {
     Some(String::new())
 }
 
-/// All tests that Rust's test runners report.
+/// Returns the number of all tests that Rust's test runners report.
 pub(super) fn of_cargo(log: &str) -> Option<String> {
     let (mut runners, mut passed, mut failed) = (0, 0, 0);
     for line in log.lines().filter_map(|line| line.strip_prefix("test result: ")) {
@@ -17,7 +17,7 @@ pub(super) fn of_cargo(log: &str) -> Option<String> {
     (passed > 0).then(|| format!("{passed} passed, {failed} failed, in {runners} runners"))
 }
 
-/// The last line that says how many passed, or that everything was left out and why.
+/// Returns the last line that states how many passed, or that everything was left out and why.
 pub(super) fn last_line(log: &str) -> Option<String> {
     let is_count = |line: &&str| before(line, " passed, ").is_some_and(|passed| passed > 0);
     let is_left_out = |line: &&str| line.contains("left out: ");
@@ -25,7 +25,7 @@ pub(super) fn last_line(log: &str) -> Option<String> {
     lines().find(is_count).or_else(|| lines().find(is_left_out)).map(str::to_owned)
 }
 
-/// The number before these words.
+/// Returns the number before these words.
 fn before(line: &str, words: &str) -> Option<u64> {
     let start = &line[..line.find(words)?];
     start.rsplit(|other: char| !other.is_ascii_digit()).next()?.parse().ok()

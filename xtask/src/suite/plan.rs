@@ -1,4 +1,5 @@
-//! What `make test` and `make test-full` run, and how much of it. CONTRIBUTING.md lists the same.
+//! The steps of `make test` and `make test-full`, and their extent. CONTRIBUTING.md has the same
+//! list.
 
 use super::counts;
 use crate::command::repository;
@@ -10,26 +11,26 @@ pub(super) struct Step {
     /// Its name, and that of its log.
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
-    /// Steps that must have passed before, which stand before it.
+    /// Steps that must have passed before; they precede it.
     pub(super) after: &'static [&'static str],
-    /// Takes what it counted from its log.
+    /// Extracts its counts from its log.
     pub(super) counts: fn(&str) -> Option<String>,
 }
 
 /// A step as a line of words; `{cargo}`, `{xtask}` and `{bin}` (our command) are filled in.
 struct Row {
     name: &'static str,
-    /// Of `make test`; empty for a step of `make test-full` only.
+    /// For `make test`; empty for a step of `make test-full` only.
     short: &'static str,
-    /// Of `make test-full`; empty for the same as `short`.
+    /// For `make test-full`; empty for the same as `short`.
     full: &'static str,
     after: &'static [&'static str],
     counts: fn(&str) -> Option<String>,
 }
 
-/// In the order in which they begin. The short form uses one build for everything: tests, mounts,
-/// power cuts and the oracle's guest. Steps of cargo follow each other, since they would only wait
-/// for its lock.
+/// In the order of their start. The short form uses one build for everything: tests, mounts, power
+/// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
+/// its lock.
 const ROWS: [Row; 17] = [
     Row {
         name: "format",
@@ -150,7 +151,7 @@ const ROWS: [Row; 17] = [
     },
 ];
 
-/// All steps of the short or the full form.
+/// Returns all steps of the short or the full form.
 pub(super) fn steps(is_full: bool) -> Result<Vec<Step>> {
     let target = repository().join("target").join(if is_full { "release" } else { "debug" });
     let text = |name: &str| {

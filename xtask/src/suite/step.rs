@@ -1,4 +1,4 @@
-//! Running one step: into a log, with its wall-clock time and processor time.
+//! Runs one step with its output in a log, and measures its wall-clock time and processor time.
 
 use crate::command::repository;
 use anyhow::{Context, Result};
@@ -8,15 +8,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ticks in a second as `/proc` counts them, on every architecture that is built for.
+/// Clock ticks per second in `/proc`, on all supported architectures.
 const TICKS: f64 = 100.0;
 
-/// A step that was run.
+/// The result of a step.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Ran {
     pub(super) is_success: bool,
     pub(super) wall: Duration,
-    /// Of the step and everything that it waited for.
+    /// Processor time of the step and of all processes that it waited for.
     pub(super) processor: Duration,
 }
 
@@ -33,15 +33,15 @@ pub(super) fn run(command: &[String], log: &Path) -> Result<Ran> {
         .stderr(out)
         .spawn()
         .with_context(|| format!("cannot run {program}"))?;
-    // Its figures are in /proc after its end until it is waited for.
+    // /proc has its figures after its end, until it is waited for.
     waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     let is_success = child.wait()?.success();
     Ok(Ran { is_success, wall: begin.elapsed(), processor: processor_time(&stat) })
 }
 
-/// User and system time of a process and of the children it waited for, in the words of
-/// `/proc/PID/stat`. The name of the process, in parentheses, may hold anything.
+/// Returns user and system time of a process and of the children it waited for, from
+/// `/proc/PID/stat`. The name of the process, in parentheses, may contain anything.
 fn processor_time(stat: &str) -> Duration {
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: f64 = fields.skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();

@@ -1,11 +1,11 @@
-//! Which room may stand on which (design: arrows only down).
+//! The allowed dependencies between crates (design: arrows only down).
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::process::Command;
 
-/// All rooms, lowest first: a room may depend on rooms before it.
+/// All crates, lowest first: a crate may depend on those before it.
 const ROOMS: [&str; 21] = [
     "base",
     "codec",
@@ -30,7 +30,7 @@ const ROOMS: [&str; 21] = [
     "xtask",
 ];
 
-/// What a front end must not know: it sees file systems through vfs alone.
+/// Crates that a front end must not use: it uses file systems through vfs only.
 const FRONT_END: &[&str] = &[
     "codec",
     "ubi-format",
@@ -47,7 +47,7 @@ const FRONT_END: &[&str] = &[
     "fuse",
 ];
 
-/// What the command must not know: it reaches the rooms through the library alone.
+/// Crates that the command must not use: it reaches them through the library only.
 const BELOW_LIBRARY: &[&str] = &[
     "base",
     "codec",
@@ -68,7 +68,7 @@ const BELOW_LIBRARY: &[&str] = &[
     "lab",
 ];
 
-/// Arrows that point down and are forbidden all the same: who must not know whom.
+/// Dependencies that point down but are forbidden.
 const FORBIDDEN: [(&str, &[&str]); 15] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
@@ -101,13 +101,13 @@ struct Package {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev` or `build`; nothing for what ends up in the product.
+    /// `dev` or `build`; `None` for a dependency of the product.
     kind: Option<String>,
-    /// Only dependencies inside the repository have one; those in `vendor` are no rooms.
+    /// Only dependencies inside the repository have one; those in `vendor` do not count.
     path: Option<String>,
 }
 
-/// All wrong arrows of the workspace, in words.
+/// Returns descriptions of all forbidden dependencies of the workspace.
 pub(crate) fn check() -> Result<Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -133,7 +133,7 @@ fn room(package: &str) -> &str {
     package.strip_prefix("eraseblock-").unwrap_or(package)
 }
 
-/// Why one room must not depend on another, if so. Tests may use any lower room.
+/// Returns why one crate must not depend on another, or `None`. Tests may use any lower crate.
 fn wrong_arrow(from: &str, to: &str, kind: Option<&str>) -> Option<String> {
     let level = |name: &str| ROOMS.iter().position(|room| *room == name);
     let (Some(from_level), Some(to_level)) = (level(from), level(to)) else {

@@ -1,5 +1,5 @@
-//! Licences, sources and bans of dependencies, by what their manifests declare and `deny.toml`
-//! allows. `make deny` reads the texts of the licences, too.
+//! Licences, sources and bans of dependencies: what their manifests declare and `deny.toml` allows.
+//! `make deny` also reads the texts of the licences.
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::fs;
 use std::process::Command;
 
-/// The part of `deny.toml` that is judged here.
+/// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
 struct Policy {
     licenses: Licenses,
@@ -48,14 +48,14 @@ struct Metadata {
 struct Package {
     name: String,
     license: Option<String>,
-    /// Nothing for a package of the repository.
+    /// `None` for a package of the repository.
     source: Option<String>,
 }
 
-/// Where packages may come from.
+/// The allowed source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// All faults, in words.
+/// Returns descriptions of all faults.
 pub(super) fn check() -> Result<Vec<String>> {
     let text = fs::read_to_string(repository().join("deny.toml"))?;
     let policy: Policy = toml::from_str(&text).context("deny.toml")?;
@@ -88,8 +88,8 @@ fn fault(policy: &Policy, package: &Package) -> Option<String> {
     (!is_good).then(|| format!("{name}: {declared} is not allowed"))
 }
 
-/// Whether an SPDX expression can be satisfied; a slash is an old form of OR. Parentheses hold one
-/// choice each in everything that is published: `(MIT OR Apache-2.0) AND Unicode-3.0`.
+/// Returns whether an SPDX expression can be satisfied; a slash is an old form of OR. Parentheses
+/// hold one choice each in everything that is published: `(MIT OR Apache-2.0) AND Unicode-3.0`.
 fn is_satisfied(expression: &str, is_allowed: &dyn Fn(&str) -> bool) -> bool {
     let mut depth = 0;
     let mut start = 0;

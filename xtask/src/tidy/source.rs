@@ -1,8 +1,8 @@
-//! Just enough of Rust's syntax to count lines of functions and to look at code without comments
-//! and literals.
+//! A minimal subset of Rust's syntax, to count lines of functions and to search code without
+//! comments and literals.
 
-/// The source with comments and the insides of string and character literals blanked out. Line
-/// numbers stay.
+/// Returns the source with comments and the insides of string and character literals blanked out.
+/// Line numbers stay.
 pub(crate) fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -20,7 +20,7 @@ pub(crate) fn code(text: &str) -> String {
     out
 }
 
-/// Where the comment or literal that begins at `at` ends, if one begins there.
+/// Returns the end of the comment or literal that begins at `at`, if one does.
 fn literal_end(chars: &[char], at: usize) -> Option<usize> {
     let next = chars.get(at + 1);
     let follows_word = at > 0 && is_word(chars[at - 1]);
@@ -70,7 +70,7 @@ fn string_end(chars: &[char], at: usize) -> usize {
     chars.len()
 }
 
-/// The end of `r"..."` or `r#"..."#`; `None` when it is not one.
+/// Returns the end of `r"..."` or `r#"..."#`, or `None` for anything else.
 fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
     let quote = find(chars, at + 1, |c| c != '#');
     if chars.get(quote) != Some(&'"') {
@@ -89,7 +89,7 @@ fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
     Some(chars.len())
 }
 
-/// The end of a character literal; `None` for a lifetime.
+/// Returns the end of a character literal, or `None` for a lifetime.
 fn char_end(chars: &[char], at: usize) -> Option<usize> {
     match chars.get(at + 1)? {
         '\\' => Some((find(chars, at + 3, |c| c == '\'') + 1).min(chars.len())),
@@ -101,7 +101,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether a line contains a word that is not part of a longer one.
+/// Returns whether a line contains a word that is not part of a longer one.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -119,7 +119,7 @@ pub(crate) struct Function {
     pub(crate) lines: usize,
 }
 
-/// All functions in blanked source.
+/// Returns all functions in blanked source.
 pub(crate) fn functions(code: &str) -> Vec<Function> {
     let starts = code.match_indices("fn ").map(|found| found.0);
     let starts = starts.filter(|at| !code[..*at].ends_with(is_word));

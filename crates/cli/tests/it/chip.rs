@@ -1,11 +1,14 @@
 //! Simulated chips in files, and UBI on them.
 
-use crate::sample::Sample;
+use crate::mount::mounted;
+use crate::sample::{Run, Sample, finish};
 use eraseblock::raw::base::{Leb, VolumeId};
 use eraseblock::raw::ubi_format::encode::encode_vid;
 use eraseblock::raw::ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 const SMALL: [&str; 6] = ["--size", "8MiB", "--peb", "16KiB", "--page", "512"];
 
@@ -152,22 +155,46 @@ fn an_armed_cut_comes_once() {
     sample.ok(&["ubi", "rsvol", "c", "data", "--lebs", "60"]);
 }
 
+/// Runs a command that may not write to files without permission, not even as root.
+fn unprivileged(sample: &Sample, arguments: &[&str]) -> Run {
+    let program = env!("CARGO_BIN_EXE_eraseblock");
+    let mut command = Command::new("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(["--bounding-set", "-dac_override", "--", program]);
+    } else {
+        command = Command::new(program);
+    }
+    finish(command.args(arguments), &sample.path(""))
+}
+
 /// Reading cells that decay changes a chip. A command that had its file open for reading failed
 /// with `write failed: Bad file descriptor`, and `check` advised to make a new file system.
-#[test]
-fn decaying_cells_are_read_without_writing_the_file() {
-    let sample = with_volume();
-    let sizes = ["--peb", "16KiB", "--page", "512", "--max-lebs", "60"];
-    sample.ok(&[&["mkfs", "ubifs", "src", "-o", "r"][..], &sizes].concat());
+fn every_cut_is_read_without_writing(page: &str, sizes: &[&str], cuts: &[(&str, &str)]) {
+    let sample = Sample::new();
+    let shape = ["--peb", "16KiB", "--page", page];
+    sample.ok(&[&["chip", "new", "c", "--size", "8MiB"][..], &shape].concat());
+    sample.ok(&["ubi", "format", "c"]);
+    sample.ok(&["ubi", "mkvol", "c", "data", "--lebs", "60"]);
+    sample.ok(&[&["mkfs", "ubifs", "src", "-o", "r"][..], sizes].concat());
     sample.ok(&["ubi", "update", "c:data", "r"]);
     sample.ok(&["put", "c:data", "src/bin/tool", "/tool"]);
-    for (after, program, erase) in [(2, "P5r1", "E3"), (9, "P5r2", "E4"), (22, "P5r1", "E3")] {
+    fs::create_dir(sample.path("m")).unwrap();
+    let tool = fs::read(sample.path("src/bin/tool")).unwrap();
+    for (number, (program, erase)) in cuts.iter().enumerate() {
+        let _ = fs::remove_file(sample.path("cut"));
         fs::copy(sample.path("c"), sample.path("cut")).unwrap();
-        let after = after.to_string();
+        let after = (2 + 7 * (number % 4)).to_string();
         let cut = ["--after", &after, "--program", program, "--erase", erase];
         sample.ok(&[&["chip", "cut", "cut"][..], &cut].concat());
         assert_eq!(sample.run(&["put", "cut:data", "src/bin/tool", "/again"]).code, 3);
         let before = fs::read(sample.path("cut")).unwrap();
+        fs::set_permissions(sample.path("cut"), fs::Permissions::from_mode(0o444)).unwrap();
+        let look = |command: &[&str]| {
+            let run = unprivileged(&sample, command);
+            assert_eq!(run.code, 0, "{program} {erase} {command:?}: {}{}", run.out, run.err);
+            assert!(fs::read(sample.path("cut")).unwrap() == before, "{command:?}");
+            run
+        };
         for command in [
             &["info", "cut"][..],
             &["ls", "cut"],
@@ -175,11 +202,40 @@ fn decaying_cells_are_read_without_writing_the_file() {
             &["ubi", "wear", "cut"],
             &["chip", "stats", "cut"],
             &["cat", "cut", "/tool"],
+            &["extract", "cut:data", "out"],
         ] {
-            sample.ok(command);
-            assert!(fs::read(sample.path("cut")).unwrap() == before, "{command:?}");
+            look(command);
+        }
+        assert!(fs::read(sample.path("out/tool")).unwrap() == tool);
+        fs::remove_dir_all(sample.path("out")).unwrap();
+        if mounted("a cut chip", &unprivileged(&sample, &["mount", "cut:data", "m"])) {
+            assert!(fs::read(sample.path("m/tool")).unwrap() == tool);
+            look(&["umount", "m"]);
         }
     }
+}
+
+#[test]
+fn decaying_nand_is_read_without_writing_the_file() {
+    let sizes = ["--peb", "16KiB", "--page", "512", "--max-lebs", "60"];
+    let cuts = [
+        ("P0", "E0"),
+        ("P1", "E1"),
+        ("P3", "E2"),
+        ("P4", "E3"),
+        ("P5r1", "E4"),
+        ("P5r2", "E3"),
+        ("P6k4", "E4"),
+        ("P7data", "E2scattered"),
+    ];
+    every_cut_is_read_without_writing("512", &sizes, &cuts);
+}
+
+#[test]
+fn decaying_nor_is_read_without_writing_the_file() {
+    let sizes = ["--peb", "16KiB", "--page", "8", "--leb", "16256", "--max-lebs", "60"];
+    let cuts = [("P0", "E0"), ("P1", "E1"), ("P3", "E2"), ("P3", "E4"), ("P3", "E5")];
+    every_cut_is_read_without_writing("1", &sizes, &cuts);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Damaged images: nothing that is damaged is delivered, `check` looks at everything, and each finding
 //! names what it is about.
 
-use crate::jffs2_change::noise;
-use crate::sample::{LAYOUT, Sample};
+use crate::mount::mounted;
+use crate::sample::{LAYOUT, Sample, noise};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -63,6 +63,31 @@ fn damaged_content_of_a_jffs2_is_named_and_never_delivered() {
     expected[28_672..32_768].fill(0);
     assert!(fs::read(sample.path("kept/f")).unwrap() == expected);
     assert!(sample.run(&["ls", "-l", "j"]).out.contains("100000"), "it is listed as ever");
+}
+
+/// A mount delivered a page of zeros, too.
+#[test]
+fn damaged_content_of_a_jffs2_cannot_be_read_through_a_mount() {
+    let (sample, content) = jffs2();
+    fs::create_dir(sample.path("m")).unwrap();
+    for rw in [&[][..], &["--rw"]] {
+        if !mounted("damage", &sample.run(&[&["mount", "j", "m"][..], &PEB, rw].concat())) {
+            return;
+        }
+        let file = fs::File::open(sample.path("m/f")).unwrap();
+        let mut page = [0; 4096];
+        for at in [0, 24_576, 28_672, 32_768] {
+            match file.read_exact_at(&mut page, at as u64) {
+                Ok(()) => assert!(page == content[at..at + 4096] && at != 28_672, "{at}"),
+                Err(error) => {
+                    // What the kernel says of damage: "Structure needs cleaning".
+                    assert_eq!((error.raw_os_error(), at), (Some(117), 28_672));
+                }
+            }
+        }
+        drop(file);
+        sample.ok(&["umount", "m"]);
+    }
 }
 
 /// A writer went over the damage, and then it was a hole.

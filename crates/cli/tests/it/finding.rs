@@ -1,19 +1,7 @@
 //! Images that begin anywhere in a file, and several of them in one.
 
-use crate::sample::{LAYOUT, Run, Sample};
+use crate::sample::{LAYOUT, Run, Sample, noise};
 use std::fs;
-
-/// Bytes that are no image, the same in every run.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x2545_F491_4F6C_DD1D_u64;
-    let mut byte = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[4]
-    };
-    (0..len).map(|_| byte()).collect()
-}
 
 fn join(sample: &Sample, name: &str, parts: &[&[u8]]) {
     fs::write(sample.path(name), parts.concat()).unwrap();

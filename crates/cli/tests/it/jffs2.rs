@@ -1,7 +1,6 @@
 //! JFFS2 images, made and read.
 
-use crate::jffs2_change::noise;
-use crate::sample::Sample;
+use crate::sample::{Sample, noise};
 use std::fs;
 
 #[test]

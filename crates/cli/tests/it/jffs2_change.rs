@@ -1,18 +1,9 @@
 //! JFFS2 images and chips changed: `put`, `edit`, `get` and `check`, and what jffs2dump says.
 
-use crate::sample::Sample;
+use crate::sample::{Sample, noise};
 use std::fs;
 
 const TOLD: [&str; 2] = ["--peb", "16KiB"];
-
-/// Bytes that no compressor makes smaller.
-pub(crate) fn noise(len: usize) -> Vec<u8> {
-    let step = |state: &mut u32| {
-        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        Some((*state >> 24) as u8)
-    };
-    std::iter::repeat_n((), len).scan(1, |state, ()| step(state)).collect()
-}
 
 /// A sample with a file that does not compress.
 fn sample() -> Sample {

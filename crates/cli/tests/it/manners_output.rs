@@ -185,7 +185,9 @@ fn a_signal_leaves_nothing() {
 }
 
 fn interrupted(sample: &Sample, line: &str, signal: &str) -> std::process::ExitStatus {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_eraseblock"));
+    // A background job of a shell ignores SIGINT, and its children inherit that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_eraseblock")]);
     command.args(line.split(' ')).current_dir(sample.path(".")).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     // Until it has begun its output: an open file in the folder.

@@ -244,7 +244,7 @@ fn without_fuse_the_message_names_what_works_instead() {
 fn another_device_in_its_place_is_no_fuse() {
     is_told_what_works_instead(
         "mount --bind /dev/null /dev/fuse 2>/dev/null || exit 77; exec \"$@\"",
-        "/dev/fuse: is not the device of FUSE",
+        "/dev/fuse: is not the FUSE device",
     );
 }
 

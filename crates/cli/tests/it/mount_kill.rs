@@ -3,7 +3,7 @@
 
 use crate::mount::mounted;
 use crate::mount_rw::{holder, nor, process_of, with_volumes};
-use crate::sample::Sample;
+use crate::sample::{Sample, noise};
 use eraseblock::raw::lab::fscut::{FsViolation, Jffs2Target, Returned, Target, Witness, ubifs};
 use eraseblock::raw::lab::powercut::Shape;
 use eraseblock::raw::nandsim::{Chip, Rng, Snapshot};
@@ -245,16 +245,6 @@ fn the_death_of_a_mount_is_reported() {
 fn unnamed(dir: &Path) -> std::io::Result<fs::File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     fs::File::options().read(true).write(true).custom_flags(flags).open(dir)
-}
-
-/// Bytes that no compressor makes smaller.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(len).collect()
 }
 
 /// A file without a name takes space while it is open, and none when its process is gone, however

@@ -12,13 +12,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Content that no compressor makes smaller.
-fn noise(path: &Path, len: u64) {
-    let mut content = Vec::new();
-    let mut random = eraseblock::raw::base::random::SplitMix64::new(len);
-    while (content.len() as u64) < len {
-        content.extend(random.next_u64().to_le_bytes());
-    }
-    fs::write(path, content).unwrap();
+fn noise(path: &Path, len: usize) {
+    fs::write(path, crate::sample::noise(len)).unwrap();
 }
 
 /// A chip with a file system that loses its power some events from now on.

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, in_dir, names, visited};
 use crate::mount_rw::with_volumes;
-use crate::sample::Sample;
+use crate::sample::{Sample, noise};
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use std::io::{BufRead, BufReader};
@@ -10,6 +10,13 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// The server; its standard error must stay open.
 struct Served(Child, BufReader<ChildStderr>);
+
+impl Drop for Served {
+    /// A visit that panics leaves no server.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
 
 /// Serves `target` while `visit` runs, and ends with SIGTERM.
 fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOnce(Client)) {
@@ -153,4 +160,67 @@ fn an_image_that_was_just_built_is_served_for_writing() {
     });
     assert!(sample.ok(&["check", "all.ubi:rootfs"]).err.contains("consistent"));
     assert_eq!(sample.ok(&["cat", "all.ubi:rootfs", "made"]).out, "made");
+}
+
+/// Space that only waits for a commit was not given back before the server ended.
+#[test]
+fn a_quiet_server_gives_back_space() {
+    let sample = with_volumes();
+    served(&sample, "c:root", &["--rw"], async |mut client| {
+        let root = client.root_nfs_fh3();
+        let free = async |client: &mut Client| {
+            let args = FSSTAT3args { fsroot: root.clone() };
+            let FSSTAT3res::Ok(ok) = client.fsstat(&args).await.unwrap() else { panic!("fsstat") };
+            ok.fbytes
+        };
+        let before = free(&mut client).await;
+        // What compresses well takes much of the index, whose space comes back with a commit.
+        let file = make(&mut client, &root, "large").await;
+        let (count, stable) = (61_440, stable_how::UNSTABLE);
+        for part in 0..400 {
+            let data = Opaque::owned(vec![7; 61_440]);
+            let write =
+                WRITE3args { file: file.clone(), offset: part * 61_440, count, stable, data };
+            assert!(matches!(client.write(&write).await.unwrap(), WRITE3res::Ok(_)));
+        }
+        let args = COMMIT3args { file, offset: 0, count: 0 };
+        assert!(matches!(client.commit(&args).await.unwrap(), COMMIT3res::Ok(_)));
+        let object = in_dir(&root, "large");
+        let removed = client.remove(&REMOVE3args { object }).await.unwrap();
+        assert!(matches!(removed, REMOVE3res::Ok(_)));
+        let waiting = free(&mut client).await;
+        assert!(waiting < before - before / 10, "{waiting} of {before} bytes are free");
+        let begin = std::time::Instant::now();
+        while free(&mut client).await < before - before / 20 {
+            let now = free(&mut client).await;
+            assert!(begin.elapsed().as_secs() < 60, "{now} of {before} bytes are free");
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+    });
+}
+
+/// A part of a file whose node is damaged is an error to a client, not zeros.
+#[test]
+fn lost_content_is_an_error_to_clients() {
+    let sample = Sample::new();
+    std::fs::create_dir(sample.path("one")).unwrap();
+    std::fs::write(sample.path("one/f"), noise(100_000)).unwrap();
+    sample.ok(&["mkfs", "jffs2", "one", "-o", "j", "--peb", "64KiB", "--pad-to", "512KiB"]);
+    let mut image = std::fs::read(sample.path("j")).unwrap();
+    image[30_000] ^= 1;
+    std::fs::write(sample.path("j"), image).unwrap();
+    for options in [&["--peb", "64KiB"][..], &["--peb", "64KiB", "--rw"]] {
+        served(&sample, "j", options, async |mut client| {
+            let (_, file) = handles(&mut client, "f").await;
+            for (offset, is_good) in [(0, true), (28_672, false), (32_768, true)] {
+                let args = READ3args { file: file.clone(), offset, count: 4096 };
+                match client.read(&args).await.unwrap() {
+                    READ3res::Ok(_) => assert!(is_good, "{offset}"),
+                    READ3res::Err((status, _)) => {
+                        assert!(!is_good && status == nfsstat3::NFS3ERR_IO, "{offset}: {status}");
+                    }
+                }
+            }
+        });
+    }
 }

@@ -1,7 +1,7 @@
 //! UBI images that are shorter than their flash: fastmaps, volumes that grow at the first attach, and
 //! commands that fail.
 
-use crate::sample::{LAYOUT, Run, Sample};
+use crate::sample::{LAYOUT, Run, Sample, noise};
 use std::fs;
 
 /// Bytes of an eraseblock of the sample.
@@ -16,11 +16,6 @@ fn build(sample: &Sample, layout: &str) -> Run {
     fs::write(sample.path("kernel"), vec![0xA5; 200_000]).unwrap();
     fs::write(sample.path("layout.toml"), layout).unwrap();
     sample.run(&["build", "layout.toml", "-o", "all.ubi", "-q"])
-}
-
-/// Bytes that no compressor makes fewer.
-fn noise(len: u32) -> Vec<u8> {
-    (0..len / 4).flat_map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
 }
 
 fn fastmap(sample: &Sample) -> serde_json::Value {

@@ -1,19 +1,19 @@
 //! Huffman codes with limited lengths.
 #![expect(clippy::cast_possible_truncation, reason = "symbols and lengths are small")]
 
-/// More than any alphabet of DEFLATE has.
+/// More than the size of any alphabet of DEFLATE.
 pub(super) const SYMBOLS: usize = 288;
 
-/// More than the depth of any tree over a block: depth grows with the logarithm of the total.
+/// More than the depth of any tree for a block: depth grows with the logarithm of the total.
 const DEPTHS: usize = 32;
 
 /// Longest code of literals, lengths and distances.
 pub(super) const LONGEST: usize = 15;
 
-/// Gives every symbol that occurs the length of its code, at most `longest`, and the others 0.
+/// Assigns a code length of at most `longest` to every symbol that occurs, and 0 to the others.
 ///
-/// At least two symbols get one, so that the code is complete. The sum of the frequencies is less
-/// than 65,536.
+/// At least two symbols get a code, so that the code is complete. The sum of the frequencies must
+/// be less than 65,536.
 pub(super) fn lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) {
     let mut leaves = [0; SYMBOLS];
     let mut count = 0;
@@ -40,7 +40,7 @@ pub(super) fn lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) {
     }
 }
 
-/// How many leaves, sorted by frequency, are at each depth of their tree.
+/// Returns the number of leaves, sorted by frequency, at each depth of their tree.
 fn depths(leaves: &[u32]) -> [u32; DEPTHS] {
     let mut weights = [0; SYMBOLS];
     let mut parents = [0_u16; SYMBOLS];
@@ -61,7 +61,7 @@ fn depths(leaves: &[u32]) -> [u32; DEPTHS] {
         }
         weights[joint] = weight;
     }
-    // Every joint has two children, each a joint or a leaf.
+    // Every inner node has two children, each an inner node or a leaf.
     let mut depth = [0_u8; SYMBOLS];
     let mut by_depth = [0; DEPTHS];
     by_depth[1] = 2;
@@ -74,7 +74,7 @@ fn depths(leaves: &[u32]) -> [u32; DEPTHS] {
     by_depth
 }
 
-/// Moves leaves up to the depth `longest`, and others down to make room for them.
+/// Moves leaves up to the depth `longest`, and others down to make space for them.
 fn limit(by_length: &mut [u32; DEPTHS], longest: usize) {
     let deeper: u32 = by_length[longest + 1..].iter().sum();
     if deeper == 0 {
@@ -92,7 +92,7 @@ fn limit(by_length: &mut [u32; DEPTHS], longest: usize) {
     }
 }
 
-/// A code as it is written: its bits, the first one lowest, and from bit 16 on its length.
+/// A code word in the order of writing: its bits, the first one lowest, and from bit 16 its length.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Word(u32);
 
@@ -108,7 +108,8 @@ impl Word {
     }
 }
 
-/// The canonical code with these lengths (RFC 1951, 3.2.2); symbols of length 0 have no word.
+/// Computes the canonical code with these lengths (RFC 1951, 3.2.2); symbols of length 0 have no
+/// word.
 pub(super) fn code(lengths: &[u8], words: &mut [Word]) {
     let mut count = [0_u16; LONGEST + 1];
     for length in lengths {

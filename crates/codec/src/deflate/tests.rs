@@ -1,4 +1,4 @@
-//! The encoder against two decoders that know nothing of it, and the codes by themselves.
+//! Tests the encoder with two independent decoders, and the codes alone.
 
 use super::huffman::{LONGEST, Word, code, lengths};
 use super::{Deflate, WINDOW};
@@ -27,7 +27,7 @@ fn round_trips(block: &[u8]) {
     }
 }
 
-/// Bytes in which no three repeat soon.
+/// Bytes without repetitions of three bytes at short distances.
 fn sparse(len: usize) -> Vec<u8> {
     let step = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -85,7 +85,7 @@ fn the_fixed_code_is_taken_where_it_is_shorter() {
 
 #[test]
 fn codes_deeper_than_allowed_are_levelled() {
-    // Fibonacci numbers make the deepest trees.
+    // Fibonacci numbers give the deepest trees.
     for longest in [7, 9, LONGEST] {
         let mut frequencies = vec![1_u32, 1];
         for at in 2..22 {
@@ -97,7 +97,7 @@ fn codes_deeper_than_allowed_are_levelled() {
     }
 }
 
-/// A code has room for all its words and leaves none.
+/// Checks that a code has space for all its words and leaves none unused.
 fn complete(lengths: &[u8], longest: usize) {
     assert!(lengths.iter().all(|len| usize::from(*len) <= longest));
     let taken: u32 =

@@ -1,4 +1,4 @@
-//! From tokens to bits: the choice of the code, its description, and the block itself.
+//! Writes tokens as bits: the choice of the code, its description, and the block itself.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -29,12 +29,12 @@ const LONGEST_LENGTH: usize = 7;
 /// The order in which the lengths of the codes of lengths are written (RFC 1951, 3.2.7).
 const ORDER: [usize; LENGTHS] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-/// Repeats of the length before, few zeros, many zeros.
+/// Repeats of the previous length, few zeros, many zeros.
 const AGAIN: u8 = 16;
 const FEW: u8 = 17;
 const MANY: u8 = 18;
 
-/// For every match length less 3 the symbol less 257 (RFC 1951, 3.2.5).
+/// For every match length minus 3, the symbol minus 257 (RFC 1951, 3.2.5).
 const LENGTH_SYMBOLS: [u8; 256] = length_symbols();
 
 const fn length_symbols() -> [u8; 256] {
@@ -49,23 +49,23 @@ const fn length_symbols() -> [u8; 256] {
         };
         len += 1;
     }
-    // The longest match has a symbol of its own.
+    // The longest match has its own symbol.
     symbols[255] = 28;
     symbols
 }
 
-/// Symbol of a match length.
+/// Returns the symbol of a match length.
 #[inline(always)]
 fn length_symbol(len: u32) -> usize {
     usize::from(LENGTH_SYMBOLS[usize::from(len.wrapping_sub(3) as u8)])
 }
 
-/// Extra bits behind a length symbol less 257.
+/// Returns the number of extra bits after a length symbol; `symbol` is counted from 257.
 const fn length_extra(symbol: usize) -> u32 {
     if symbol < 8 || symbol == 28 { 0 } else { symbol as u32 / 4 - 1 }
 }
 
-/// Symbol and number of extra bits of a distance.
+/// Returns the symbol and the number of extra bits of a distance.
 #[inline(always)]
 fn distance_symbol(distance: u16) -> (usize, u32) {
     let distance = u32::from(distance.wrapping_sub(1));
@@ -73,7 +73,7 @@ fn distance_symbol(distance: u16) -> (usize, u32) {
     ((2 * extra + (distance >> extra)) as usize, extra)
 }
 
-/// How often each symbol occurs.
+/// The frequency of each symbol.
 #[derive(Debug)]
 pub(super) struct Frequencies {
     literals: [u32; 512],
@@ -95,7 +95,7 @@ impl Frequencies {
         }
     }
 
-    /// Bits of all tokens and the end, coded with these lengths.
+    /// Returns the number of bits of all tokens and the end symbol, coded with these lengths.
     fn bits(&self, literals: &[u8], distances: &[u8]) -> u32 {
         let sum = |frequencies: &[u32], lengths: &[u8]| -> u32 {
             frequencies.iter().zip(lengths).map(|(count, len)| count * u32::from(*len)).sum()
@@ -113,14 +113,14 @@ impl Frequencies {
     }
 }
 
-/// A pair of codes, by the lengths of their words.
+/// A pair of codes, given by the lengths of their words.
 struct Codes {
     literals: [u8; SYMBOLS],
     distances: [u8; 32],
 }
 
 impl Codes {
-    /// The fixed codes (RFC 1951, 3.2.6).
+    /// Returns the fixed codes (RFC 1951, 3.2.6).
     const fn fixed() -> Self {
         let mut literals = [8; SYMBOLS];
         let mut symbol = 144;
@@ -131,7 +131,7 @@ impl Codes {
         Self { literals, distances: [5; 32] }
     }
 
-    /// The best codes for these frequencies.
+    /// Returns the best codes for these frequencies.
     fn dynamic(frequencies: &mut Frequencies) -> Self {
         let mut codes = Self { literals: [0; SYMBOLS], distances: [0; 32] };
         frequencies.literals[END] = 1;
@@ -144,7 +144,7 @@ impl Codes {
     }
 }
 
-/// How the lengths of a pair of codes are written.
+/// The description of a pair of codes in the stream.
 struct Description {
     literals: usize,
     distances: usize,
@@ -226,7 +226,7 @@ impl Description {
     }
 }
 
-/// Extra bits behind a symbol for lengths of codes.
+/// Returns the number of extra bits after a symbol for code lengths.
 const fn repeat_extra(symbol: u8) -> u32 {
     match symbol {
         AGAIN => 2,
@@ -251,7 +251,7 @@ impl Writer {
         Self { bytes: zeroed() }
     }
 
-    /// Appends the stream of `block`, of which these are the tokens.
+    /// Appends the stream of `block`; `tokens` are its tokens.
     pub(super) fn write(
         &mut self,
         block: &[u8],
@@ -292,7 +292,8 @@ fn store(block: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(block);
 }
 
-/// A place for bits; less than eight wait between two calls, and are already written too.
+/// A destination for bits. Between two calls, fewer than eight bits are pending; they are already
+/// written, too.
 struct Bits<'a> {
     bytes: &'a mut [u8; POSITIONS + 8],
     at: u16,

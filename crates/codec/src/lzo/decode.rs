@@ -1,33 +1,33 @@
 //! The LZO1X decoder (spec: ubifs-format 7.2).
 //!
-//! Nearly all of a stream is literals, short matches and medium matches: [`Decoder::common`] acts
-//! upon those in big strides. Everything else, both ends of the stream and every error are left to
-//! [`Decoder::step`], which takes one instruction at a time.
+//! Nearly all of a stream is literals, short matches and medium matches: [`Decoder::common`]
+//! handles those in large chunks. [`Decoder::step`] handles everything else, both ends of the
+//! stream and every error, one instruction at a time.
 #![expect(clippy::cast_possible_truncation, reason = "parts of words are cut out on purpose")]
 
 use crate::error::LzoError;
 
-/// Bytes that a short copy moves at once; a copy of this size needs that much room on both sides.
+/// Bytes that a short copy moves at once; such a copy needs this much space in source and target.
 const CHUNK: usize = 16;
 
-/// Bytes of input that a common instruction and its literals may have.
+/// Maximum input bytes of a common instruction with its literals.
 const AHEAD: usize = 19;
 
-/// Room for the longest of the common matches and a chunk that goes beyond its end.
+/// Space for the longest common match and a chunk that extends beyond its end.
 const ROOM: usize = 33 + CHUNK;
 
 /// Distance added to a match of the far class: instruction bytes 16 to 31.
 const FAR_BASE: usize = 16384;
 
-/// What one instruction says, before its operands are acted upon.
+/// One decoded instruction, before its operands are used.
 struct Instruction {
     length: usize,
     distance: usize,
     trailing: usize,
 }
 
-/// How short and medium matches are read from the eight bytes they begin: without a branch, since
-/// which one comes next can hardly be foreseen.
+/// The decoding of short and medium matches from their first eight bytes, without branches, because
+/// the next kind is hard to predict.
 #[derive(Clone, Copy)]
 struct Match {
     distance_shift: u8,
@@ -40,7 +40,7 @@ struct Match {
     size: u8,
 }
 
-/// By first byte, from 32 on; that of 32 itself stands elsewhere.
+/// Indexed by first byte, from 32; 32 itself is handled separately.
 const MATCHES: [Match; 256] = {
     let medium = Match {
         distance_shift: 10,
@@ -70,7 +70,7 @@ const MATCHES: [Match; 256] = {
 };
 
 impl Match {
-    /// The distance, and the number of trailing literals.
+    /// Returns the distance, and the number of trailing literals.
     #[inline(always)]
     fn operands(self, word: u64) -> (usize, usize) {
         let distance = (word >> self.distance_shift) as u16 & self.distance_mask;
@@ -79,7 +79,7 @@ impl Match {
     }
 }
 
-/// Number of literals the previous step copied, as the next instruction sees it.
+/// The number of literals of the previous step, as the next instruction interprets it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     /// A match without trailing literals.
@@ -92,8 +92,12 @@ enum After {
 
 /// Decodes one LZO1X stream into `out`, which it must fill exactly.
 ///
-/// The whole of `input` must be the stream: nothing may follow its end marker. On an error the
+/// `input` must be the whole stream, without bytes after its end marker. After an error, the
 /// content of `out` is unspecified.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid or does not decode to exactly `out.len()` bytes.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), LzoError> {
     if input.len() < 3 {
         return Err(LzoError::TooShort { found: input.len() });
@@ -123,8 +127,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Acts upon common instructions as long as both ends are far off; stops in front of any other,
-    /// and of any that is wrong.
+    /// Executes common instructions while both ends are far away; stops before any other
+    /// instruction and before an invalid one.
     fn common(&mut self, mut after: After) -> After {
         let Self { input, out, .. } = self;
         let (mut read, mut written) = (self.read, self.written);
@@ -158,7 +162,7 @@ impl Decoder<'_> {
         after
     }
 
-    /// Acts upon one instruction; `None` at the end marker.
+    /// Executes one instruction; returns `None` at the end marker.
     fn step(&mut self, after: After) -> Result<Option<After>, LzoError> {
         let byte = self.byte()?;
         let Instruction { length, distance, trailing } = match byte {
@@ -182,7 +186,7 @@ impl Decoder<'_> {
         self.trailing_literals(trailing).map(Some)
     }
 
-    /// The literals that the first byte of a stream may announce.
+    /// Returns the literals that the first byte of a stream may announce.
     fn first_literals(&mut self) -> Result<After, LzoError> {
         let first = usize::from(self.input[0]);
         if first <= 17 {
@@ -207,8 +211,8 @@ impl Decoder<'_> {
         Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }
 
-    /// A length field; 0 stands for `all_ones` and an extension made of zero bytes, 255 each, and
-    /// one other byte.
+    /// Returns the value of a length field; 0 means `all_ones` plus an extension of zero bytes, 255
+    /// each, and one other byte.
     #[inline(always)]
     fn extended(&mut self, field: usize, all_ones: usize) -> Result<usize, LzoError> {
         if field != 0 {
@@ -217,7 +221,7 @@ impl Decoder<'_> {
         let rest = self.input.get(self.read..).unwrap_or(&[]);
         let zeros = rest.iter().position(|byte| *byte != 0).ok_or(LzoError::InputEnds)?;
         self.read += zeros + 1;
-        // Saturated, it is more than any output has room for.
+        // A saturated length exceeds any output.
         Ok(zeros.saturating_mul(255).saturating_add(all_ones + usize::from(rest[zeros])))
     }
 
@@ -239,7 +243,7 @@ impl Decoder<'_> {
         Ok(Instruction { length, distance: 1 + (word >> 2), trailing: word & 3 })
     }
 
-    /// `None` is the end marker.
+    /// Decodes a far match; returns `None` for the end marker.
     fn far_match(&mut self, byte: u8) -> Result<Option<Instruction>, LzoError> {
         let length = 2 + self.extended(usize::from(byte & 7), 7)?;
         let word = self.word()?;
@@ -304,7 +308,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Copies a match, which may overlap what it produces.
+    /// Copies a match, which may overlap its own output.
     #[inline(always)]
     fn copy(&mut self, distance: usize, length: usize) -> Result<(), LzoError> {
         let to = self.written;
@@ -349,8 +353,8 @@ fn copy_chunk(window: &mut [u8], distance: usize, at: usize) {
     window[distance + at..distance + at + CHUNK].copy_from_slice(&chunk);
 }
 
-/// Copies a match in chunks, of which the last may go beyond its end. While less than a chunk lies
-/// between source and target, the source stays: what lies between is periodic.
+/// Copies a match in chunks; the last chunk may extend beyond its end. While source and target are
+/// less than a chunk apart, the source stays: the data between them is periodic.
 #[inline(always)]
 fn copy_roomy(out: &mut [u8], mut from: usize, mut to: usize, length: usize) {
     let end = to + length;
@@ -369,10 +373,10 @@ fn copy_roomy(out: &mut [u8], mut from: usize, mut to: usize, length: usize) {
     }
 }
 
-/// Fills `window` from `distance` on with the bytes `distance` before.
+/// Fills `window` from `distance` with the bytes `distance` before.
 fn copy_slowly(window: &mut [u8], distance: usize) {
     let mut filled = distance;
-    // What is filled is a multiple of the period long: copying all of it keeps the period.
+    // The filled part is a multiple of the period long: copying all of it keeps the period.
     while filled < window.len() {
         let count = filled.min(window.len() - filled);
         let (done, rest) = window.split_at_mut(filled);

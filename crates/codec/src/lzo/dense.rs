@@ -1,9 +1,10 @@
-//! The dense LZO1X encoder, for images: the cheapest stream that the matches found allow.
+//! The dense LZO1X encoder, for images: the cheapest stream that the found matches allow.
 //!
-//! Forward, the [`Finder`] notes what could be said at each position. Backward, the cost in bytes
-//! of the best stream from each position to the end is worked out, exact for the literal runs,
-//! whose cost depends on their length. What costs time and gains nothing is left out: shortening a
-//! match by more than one byte, and the three-byte match only allowed after four literals.
+//! In a forward pass, the [`Finder`] records the possible matches at each position. A backward pass
+//! computes the cost in bytes of the best stream from each position to the end. The cost is exact
+//! for literal runs, whose cost depends on their length. Choices that take time and gain nothing
+//! are left out: shortening a match by more than one byte, and the three-byte match allowed only
+//! after four literals.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -14,36 +15,36 @@ use crate::finder::Finder;
 use crate::text::{POSITIONS, Text, zeroed};
 use std::hint::select_unpredictable;
 
-/// Farthest match of a two-byte instruction.
+/// Longest distance of a two-byte instruction.
 const NEAR: u16 = 2048;
 
 /// Longest match of a two-byte instruction.
 const SHORT: u32 = 8;
 
-/// Farthest match used at all: what a three-byte instruction reaches.
+/// Longest distance used: that of a three-byte instruction.
 const FAR: u16 = 16384;
 
 /// Longest match of a three-byte instruction.
 const MEDIUM: u32 = 33;
 
-/// A cost no stream has, with room for the costs added to it.
+/// A cost that no stream reaches, small enough that further costs can be added.
 const NEVER: u32 = 0xC000_0000;
 
-/// A cost in bytes in the upper half; the lower half holds the choice that leads to it.
+/// The upper half holds a cost in bytes; the lower half holds the choice that leads to it.
 const COST: u32 = 0xFFFF_0000;
 
 /// The best choices at one position.
 #[derive(Clone, Copy, Default, Debug)]
 struct Choice {
-    /// Length of the match to start here.
+    /// Length of the match that starts here.
     len: u16,
     /// The same after one to three literals: 2 is the two-byte match.
     len_after_few: u16,
-    /// Literals to come if a match ended right before.
+    /// Number of literals to follow if a match ended right before.
     literals: u16,
 }
 
-/// The encoder with its tables; deep, it is slower and half a percent denser.
+/// The encoder with its tables; the deep one is slower and half a percent denser.
 #[derive(Debug)]
 pub(crate) struct Dense<const DEEP: bool> {
     text: Text,
@@ -53,7 +54,7 @@ pub(crate) struct Dense<const DEEP: bool> {
 }
 
 impl<const DEEP: bool> Dense<DEEP> {
-    /// An encoder with empty tables.
+    /// Creates an encoder with empty tables.
     pub(crate) fn new() -> Self {
         Self { text: Text::new(), finder: Finder::new(), cost: zeroed(), choices: zeroed() }
     }
@@ -66,18 +67,18 @@ impl<const DEEP: bool> Dense<DEEP> {
         self.write(block, out);
     }
 
-    /// Works out the choices, from the end of the block to its start.
+    /// Computes the choices, from the end of the block to its start.
     #[inline(never)]
     fn price(&mut self, len: usize) {
         let found = self.finder.found();
         let cost = &mut *self.cost;
         let end = 3 << 16;
         cost[len] = end;
-        // What starting a match costs one, two, ... positions on, after few literals and after any
-        // other number.
+        // The costs of starting a match one, two, ... positions later, after few literals and after
+        // any other number.
         let mut few = [end, NEVER, NEVER];
         let mut many = [end, NEVER, NEVER, NEVER];
-        // Cost from the end of a literal run of this length on.
+        // Cost from the end of a literal run of this length.
         let (mut run, mut run_len) = (NEVER, 0_u32);
         for at in (0..len as u16).rev() {
             let here = found[usize::from(at)];
@@ -95,7 +96,7 @@ impl<const DEEP: bool> Dense<DEEP> {
                 best = best.min(step(far, medium_cost(far))).min(step(MEDIUM, 3));
             }
             let pair = step(2, 2);
-            // As good as chance, so that a branch would cost more than both ways.
+            // The outcome is random, so a branch would cost more than computing both results.
             let best_after_few = best.min(select_unpredictable(here.pair == 0, best, pair));
 
             run_len = run_len.wrapping_add(1);
@@ -148,12 +149,12 @@ impl<const DEEP: bool> Dense<DEEP> {
     }
 }
 
-/// Bytes of the instruction for a match of the medium class.
+/// Returns the number of instruction bytes of a medium match.
 fn medium_cost(len: u32) -> u32 {
     if len <= MEDIUM { 3 } else { 4 + (len - MEDIUM - 1) / 255 }
 }
 
-/// Bytes that announce a run of four or more literals.
+/// Returns the number of bytes that announce a run of four or more literals.
 fn run_control(len: u32) -> u32 {
     if len <= 18 { 1 } else { 2 + (len - 19) / 255 }
 }

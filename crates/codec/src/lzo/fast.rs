@@ -1,4 +1,4 @@
-//! The fast LZO1X encoder, for file systems at work: greedy, one look per position.
+//! The fast LZO1X encoder, for file systems in use: greedy, one lookup per position.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -7,16 +7,16 @@
 use super::write::Writer;
 use crate::text::{Text, zeroed};
 
-/// No earlier position: later than every position, so never a match.
+/// No earlier position: greater than every position, so never a match.
 const NONE: u16 = u16::MAX;
 
-/// Farthest match of a two-byte instruction.
+/// Longest distance of a two-byte instruction.
 const NEAR: u16 = 2048;
 
 /// Longest match of a two-byte instruction.
 const SHORT: u16 = 8;
 
-/// Farthest match used: what a three-byte instruction reaches.
+/// Longest distance used: that of a three-byte instruction.
 const FAR: u16 = 16384;
 
 /// Bytes at the end of a block where no match starts.
@@ -27,7 +27,7 @@ const HASH_BITS: u32 = 12;
 /// The encoder with its table.
 ///
 /// # Invariants
-/// 1. Nothing of one block is seen by the next: the table is emptied before each.
+/// 1. A block does not affect the next one: the table is cleared before each block.
 #[derive(Debug)]
 pub(crate) struct Fast {
     text: Text,
@@ -35,7 +35,7 @@ pub(crate) struct Fast {
 }
 
 impl Fast {
-    /// An encoder with an empty table.
+    /// Creates an encoder with an empty table.
     pub(crate) fn new() -> Self {
         Self { text: Text::new(), last: zeroed() }
     }
@@ -47,11 +47,11 @@ impl Fast {
         let mut writer = Writer::new(out);
         let len = block.len() as u16;
         let end = len.saturating_sub(TAIL);
-        // The first byte cannot be matched; entering it lets others match it.
+        // The first byte cannot be matched; entering it lets later ones match it.
         let (mut at, mut done) = (0_u16, 0_u16);
         while at < end {
             let Some(candidate) = self.look(at) else {
-                // The longer nothing matches, the larger the steps.
+                // The longer the run without a match, the larger the steps.
                 at += 1 + ((at - done) >> 5);
                 continue;
             };
@@ -61,7 +61,7 @@ impl Fast {
             at += length;
             done = at;
             if at < end {
-                // What ends here may be where the next match starts.
+                // The next match may start at the bytes that end here.
                 self.look(at - 2);
             }
         }
@@ -69,7 +69,7 @@ impl Fast {
         writer.end();
     }
 
-    /// The last position with the same four bytes as `at`, which is entered.
+    /// Returns the last position with the same four bytes as `at`, and enters `at`.
     #[inline(always)]
     fn look(&mut self, at: u16) -> Option<u16> {
         let word = self.text.load8(at) as u32;

@@ -1,4 +1,4 @@
-//! Vectors, refusals and streams of the reference encoders.
+//! Test vectors, invalid streams and streams of the reference encoders.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -9,7 +9,7 @@ use crate::tests::bytes;
 use crate::{Codec, CompressSpec, Compressor, LzoError};
 use proptest::prelude::*;
 
-/// 700 bytes of [`words`] as LZO1X-1 and LZO1X-999 encode them.
+/// 700 bytes of [`words`], encoded as LZO1X-1 and LZO1X-999.
 const TEXT: [&str; 2] = [
     "0d6e6f64652061206f6620636f6d6d6974f8000001696e206f727068616e20696e646578206c6562e0020370\
     656220696e84027402036d617374657266026f66d2056f66ec05d90b69f808b0092b6401dc07026120746865\
@@ -26,7 +26,7 @@ const TEXT: [&str; 2] = [
     8d4461278402282400d82b8007e430f8132b78052cb80327b002a03f2d7c0328b0062a24032c9d066f110000",
 ];
 
-/// [`far`] by the same encoders: its last match lies farther back than 16,384.
+/// [`far`], by the same encoders: the distance of its last match exceeds 16,384.
 const FAR: [&str; 2] = [
     "00100b30557a9fc4e90e33587da2c7ec11365b80a5caef14395e83a8cdf2173c618600002000000000000000\
     0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000\
@@ -52,7 +52,7 @@ fn decoded(stream: &[u8], len: usize) -> Result<Vec<u8>, LzoError> {
     decompress(stream, &mut out).map(|()| out)
 }
 
-/// Words in an order a small generator gives.
+/// Words in an order from a small generator.
 fn words(len: usize) -> Vec<u8> {
     let words = "leb peb node index journal master orphan commit the of a in".split(' ');
     let words: Vec<&str> = words.collect();
@@ -87,7 +87,7 @@ fn streams_of_the_reference_encoders() {
 fn every_refusal() {
     let refused = |hex: &str, len: usize| decoded(&bytes(hex), len).unwrap_err();
     assert_eq!(refused("1100", 0), LzoError::TooShort { found: 2 });
-    // Ends within: literals, an extension, operands, trailing literals; no end marker at all.
+    // Truncated inside: literals, an extension, operands, trailing literals; no end marker.
     for hex in ["154142", "000000", "124120", "12414000", "124123020001", "12410000"] {
         let error = refused(hex, 64);
         assert_eq!(error, LzoError::InputEnds, "{hex}");
@@ -134,7 +134,7 @@ fn the_dense_encoder_is_as_dense_as_the_reference() {
     }
 }
 
-/// Linux takes a longer stream that begins with 17 for another format.
+/// Linux interprets a longer stream that begins with 17 as another format.
 #[test]
 fn no_stream_begins_with_17() {
     for level in [1, 7, 9] {
@@ -166,7 +166,7 @@ fn extended(
     }
 }
 
-/// The grammar once more, one byte at a time and without care for speed.
+/// Decodes the grammar in the simplest way, one byte at a time.
 fn simple(stream: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut at, mut literals) = (Vec::new(), 0, 0);
     let mut next = || {
@@ -225,7 +225,7 @@ proptest! {
         prop_assert_eq!(decoded(&stream, len).ok(), expected);
     }
 
-    /// Most mutations leave a stream that means something else, and many one that is wrong.
+    /// Most mutations change the meaning of a stream, and many make it invalid.
     #[test]
     fn mutated_streams_mean_what_the_grammar_says(
         which in 0_usize..6,

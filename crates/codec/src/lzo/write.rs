@@ -1,4 +1,4 @@
-//! Writing LZO1X instructions (spec: ubifs-format 7.2).
+//! Writes LZO1X instructions (spec: ubifs-format 7.2).
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -13,20 +13,20 @@ const END: [u8; 3] = [0x11, 0, 0];
 /// Appends instructions to an output.
 ///
 /// # Invariants
-/// 1. `patch` is the index of the byte whose two low bits hold the number of literals that follow
-///    the last match; `None` before the first match.
+/// 1. `patch` is the index of the byte whose two low bits hold the number of literals after the
+///    last match; `None` before the first match.
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     patch: Option<usize>,
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `out`, which is not cleared.
+    /// Appends to `out` without clearing it.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, patch: None }
     }
 
-    /// Literals between the last match and the next one.
+    /// Writes the literals between the last match and the next one.
     #[inline]
     pub(super) fn literals(&mut self, bytes: &[u8]) {
         let count = bytes.len();
@@ -43,7 +43,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// A match of 3 to 8 bytes at a distance of at most 2048.
+    /// Writes a match of 3 to 8 bytes at a distance of at most 2048.
     #[inline]
     pub(super) fn short(&mut self, length: usize, distance: usize) {
         self.patch = Some(self.out.len());
@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&[low, (far >> 3) as u8]);
     }
 
-    /// A match of 3 or more bytes at a distance of at most 16,384.
+    /// Writes a match of 3 or more bytes at a distance of at most 16,384.
     #[inline]
     pub(super) fn medium(&mut self, length: usize, distance: usize) {
         if length <= 33 {
@@ -66,8 +66,8 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&word.to_le_bytes());
     }
 
-    /// The match without a length: 2 bytes at a distance of at most 1024 after one to three
-    /// literals, and 3 bytes at a distance of 2049 to 3072 after more.
+    /// Writes the match without a length: 2 bytes at a distance of at most 1024 after one to three
+    /// literals, or 3 bytes at a distance of 2049 to 3072 after more.
     #[inline]
     pub(super) fn tiny(&mut self, distance: usize) {
         self.patch = Some(self.out.len());
@@ -75,12 +75,12 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&[((far & 3) << 2) as u8, (far >> 2) as u8]);
     }
 
-    /// The end of the stream.
+    /// Writes the end of the stream.
     pub(super) fn end(self) {
         self.out.extend_from_slice(&END);
     }
 
-    /// A positive length as zero bytes, 255 each, and one other byte.
+    /// Writes a positive length as zero bytes, 255 each, and one other byte.
     fn extension(&mut self, length: usize) {
         let zeros = (length - 1) / 255;
         self.out.resize(self.out.len() + zeros, 0);

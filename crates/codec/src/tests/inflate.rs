@@ -1,4 +1,4 @@
-//! A reader of valid DEFLATE streams that only looks at the distances (RFC 1951).
+//! A reader of valid DEFLATE streams that evaluates only the distances (RFC 1951).
 #![expect(
     clippy::cast_possible_truncation,
     reason = "positions, lengths and hashes are cut on purpose"
@@ -13,7 +13,7 @@ fn distance(bits: &mut Bits<'_>, code: u32) -> u32 {
     ((2 + code % 2) << extra) + 1 + bits.take(extra)
 }
 
-/// The largest distance in a stream; 0 if it has no match.
+/// Returns the largest distance in a stream; 0 if it has no match.
 pub(super) fn farthest(stream: &[u8]) -> u32 {
     let mut bits = Bits { stream, at: 0 };
     let mut farthest = 0;
@@ -53,7 +53,7 @@ impl Bits<'_> {
         })
     }
 
-    /// The next symbol of the canonical code with these lengths.
+    /// Returns the next symbol of the canonical code with these lengths.
     fn symbol(&mut self, lengths: &[u8]) -> u32 {
         let (mut code, mut first) = (0, 0);
         for length in 1..=15 {

@@ -1,4 +1,4 @@
-//! New inodes, and what they inherit.
+//! Creation of inodes, and what they inherit.
 
 use super::Adapter;
 use crate::acl::{self, Acl};
@@ -7,14 +7,14 @@ use crate::errno::Fault;
 use eraseblock_vfs::{Ino, NewInode, NewKind, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, INodeNo, Request};
 
-/// The mode a program asked for, and its umask.
+/// The requested mode and the umask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     pub(super) mode: u32,
     pub(super) umask: u32,
 }
 
-/// The lists a new inode gets.
+/// The ACLs of a new inode.
 #[derive(Debug, Default)]
 struct Lists {
     access: Option<Acl>,
@@ -22,7 +22,7 @@ struct Lists {
 }
 
 impl Adapter {
-    /// Makes anything that has a name, for who asks.
+    /// Creates any kind of inode with a name, on behalf of the requester.
     pub(super) fn make(
         &self,
         request: &Request,
@@ -51,7 +51,7 @@ impl Adapter {
         self.named(ino)
     }
 
-    /// Makes a file without a name, which lives as long as the kernel remembers it.
+    /// Creates a file without a name, which exists while the kernel remembers it.
     pub(super) fn create_unnamed(
         &self,
         request: &Request,
@@ -64,12 +64,12 @@ impl Adapter {
         let ino = fs.create_unnamed(dir, &inode, now())?;
         let made =
             give(fs, ino, &lists).and_then(|()| self.changed(fs)).and_then(|()| self.named(ino));
-        // The kernel's count keeps it open from here on.
+        // From here on the kernel's count keeps the file open.
         fs.release(ino)?;
         made
     }
 
-    /// What a request wants made.
+    /// Returns the inode that a request creates.
     fn new_inode<'a>(
         &self,
         request: &Request,
@@ -78,14 +78,14 @@ impl Adapter {
         mode: Mode,
     ) -> Result<(NewInode<'a>, Lists), Fault> {
         let (permissions, lists) = self.inherited(dir, kind, mode)?;
-        let ids = &self.manner.ids;
+        let ids = &self.settings.ids;
         let uid = ids.uid.stored(request.uid()).ok_or(Errno::EOVERFLOW)?;
         let gid = ids.gid.stored(request.gid()).ok_or(Errno::EOVERFLOW)?;
         Ok((NewInode { kind, permissions, uid, gid }, lists))
     }
 
-    /// Permission bits and lists of an inode about to be made: a default list of the directory
-    /// takes the place of the umask (acl(5)).
+    /// Returns permission bits and ACLs of a new inode: a default ACL of the directory replaces the
+    /// umask (acl(5)).
     fn inherited(
         &self,
         dir: Ino,
@@ -94,7 +94,7 @@ impl Adapter {
     ) -> Result<(u32, Lists), Fault> {
         let wanted = mode & 0o7777;
         let is_link = matches!(kind, NewKind::Symlink(_));
-        if !self.manner.acl || is_link {
+        if !self.settings.acl || is_link {
             return Ok((wanted & !umask, Lists::default()));
         }
         let Some(default) = self.acl(dir, acl::DEFAULT)? else {

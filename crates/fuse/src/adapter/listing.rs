@@ -1,9 +1,9 @@
 //! Directories.
 //!
 //! # Invariants
-//! 1. Offsets 1 and 2 stand behind `.` and `..`; an entry's is its cookie and 2.
-//! 2. Whether an answer holds attributes changes no program's result: what the kernel was not told it
-//!    asks for.
+//! 1. Offsets 1 and 2 follow `.` and `..`; the offset of an entry is its cookie plus 2.
+//! 2. Attributes in a listing do not change the result of any program: the kernel requests the
+//!    missing ones.
 
 use super::Adapter;
 use crate::convert::{file_attr, file_type, node_number};
@@ -15,13 +15,13 @@ use fuser::{FileAttr, FileType, INodeNo};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Offset behind `.` and `..`.
+/// The offset after `.` and `..`.
 const DOTS: u64 = 2;
 
-/// Entries fetched at a time: about what a page of an answer holds.
+/// Entries fetched at a time: about as many as fit into one page of a reply.
 const BATCH: usize = 32;
 
-/// An entry and the offset behind it.
+/// An entry and the offset after it.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) node: INodeNo,
@@ -31,9 +31,9 @@ pub(super) struct Listed {
     ino: Ino,
 }
 
-/// Whether those who list directories look at the files in them, too. The kernel asks for attributes
-/// at the beginning of each directory whoever reads it; to read the inode of every name is half of
-/// the work of a program that looks at names only.
+/// Heuristic: do callers of readdir also stat the entries? The kernel requests attributes at the
+/// start of each directory in any case; loading every inode doubles the cost of a names-only
+/// listing.
 #[derive(Debug)]
 pub(super) struct Interest(AtomicU32);
 
@@ -44,16 +44,16 @@ impl Default for Interest {
 }
 
 impl Interest {
-    /// Directories that are listed with attributes before one without them shows whether they are
-    /// looked at.
+    /// Number of directories listed with attributes before one is listed without, to test whether
+    /// they are used.
     const DIRECTORIES: u32 = 64;
 
-    /// A file was asked for by its name.
+    /// Records that a file was looked up by name.
     pub(super) fn shown(&self) {
         self.0.store(Self::DIRECTORIES, Ordering::Relaxed);
     }
 
-    /// Whether to tell the attributes; counts a directory where a listing `begins`.
+    /// Returns whether to include attributes; counts a directory if a listing `begins`.
     pub(super) fn in_attributes(&self, begins: bool) -> bool {
         let left = self.0.load(Ordering::Relaxed);
         if begins {
@@ -64,7 +64,7 @@ impl Interest {
 }
 
 impl Adapter {
-    /// The next entries behind `offset`, none at the end.
+    /// Returns the next entries after `offset`; none at the end.
     pub(super) fn entries(&self, dir: INodeNo, offset: u64) -> Result<Vec<Listed>, Fault> {
         let dir = self.ino(dir);
         let mut listed = Vec::with_capacity(BATCH);
@@ -90,20 +90,21 @@ impl Adapter {
         Listed { node, kind, name, offset, ino }
     }
 
-    /// The attributes of an entry, which counts as an answer that names its inode. Nothing of `.` and
-    /// `..`, which the kernel knows, and of what cannot be read: whoever asks for it will be told.
+    /// Returns the attributes of an entry, which counts as a reply that names its inode. Returns
+    /// `None` for `.` and `..`, which the kernel knows, and for unreadable inodes: a later request
+    /// for one gets the error.
     pub(super) fn known(&self, listed: &Listed) -> Option<FileAttr> {
         if listed.offset <= DOTS {
             return None;
         }
-        let told = self.named(listed.ino).inspect_err(|fault| {
+        let attr = self.named(listed.ino).inspect_err(|fault| {
             let _ = self.errno(fault);
         });
-        told.ok()
+        attr.ok()
     }
 }
 
-/// What stands in the place of attributes that the kernel is not told.
+/// Returns a placeholder for attributes that are not sent to the kernel.
 pub(super) fn nothing_known(kind: FileType) -> FileAttr {
     let time = Timestamp::default();
     let attr = Attr {
@@ -130,11 +131,11 @@ mod tests {
     #[test]
     fn attributes_are_told_as_long_as_they_are_looked_at() {
         let interest = Interest::default();
-        let told = || (0..200).take_while(|_| interest.in_attributes(true)).count();
-        assert_eq!(told(), 64);
+        let counted = || (0..200).take_while(|_| interest.in_attributes(true)).count();
+        assert_eq!(counted(), 64);
         assert!(!interest.in_attributes(false));
         interest.shown();
         assert!((0..200).all(|_| interest.in_attributes(false)));
-        assert_eq!(told(), 64);
+        assert_eq!(counted(), 64);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests in, answers out.
+//! Receives requests and sends replies.
 
 use super::create::Mode;
 use super::listing::{Listed, nothing_known};
@@ -20,18 +20,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Nobody else changes the file system: what the kernel has been told stays true.
+/// The file system has no other writer, so the kernel's caches stay valid.
 const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The largest write request.
 const MAX_WRITE: u32 = 1 << 20;
 
-/// Inode numbers are never used again.
+/// Inode numbers are never reused.
 const GENERATION: Generation = Generation(0);
 
-/// What the kernel may do where it can. Not FUSE_ASYNC_DIO: with it, the kernel does not drop what a
-/// reader put into the page cache while an asynchronous direct write was under way, and serves that
-/// old content until the mount ends.
+/// Capabilities to enable if the kernel supports them. Not FUSE_ASYNC_DIO: with it, the kernel
+/// keeps data that a reader put into the page cache during an asynchronous direct write, and serves
+/// that old content until the mount ends.
 const WANTED: [InitFlags; 6] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -42,11 +42,11 @@ const WANTED: [InitFlags; 6] = [
 ];
 
 thread_local! {
-    /// The buffer of reads, one for each thread of the session.
+    /// The read buffer of each thread of the session.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends what came of a request, or the number of its error.
+/// Sends a result, or its error number.
 macro_rules! answer {
     ($adapter:ident, $reply:ident, $result:expr, $value:pat => $sent:expr) => {
         match $result {
@@ -84,7 +84,7 @@ impl Adapter {
         }
     }
 
-    /// Adds one entry, with attributes if they are `wanted`; true when there was no room for it.
+    /// Adds one entry, with attributes if they are `wanted`; returns true if it does not fit.
     fn add_known(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed, wanted: bool) -> bool {
         let name = OsStr::from_bytes(&listed.name);
         let known = Some(listed).filter(|_| wanted).and_then(|listed| self.known(listed));
@@ -96,7 +96,7 @@ impl Adapter {
         is_full
     }
 
-    /// Hands the entries behind `offset` to `add` until it is full or the directory ends.
+    /// Passes the entries after `offset` to `add` until it is full or the directory ends.
     fn list(
         &self,
         dir: INodeNo,
@@ -116,7 +116,7 @@ impl Adapter {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not offer it does not do; nothing depends on it.
+        // A capability that the kernel does not support is not required.
         for flag in WANTED {
             let _ = config.add_capabilities(flag);
         }
@@ -124,10 +124,10 @@ impl Filesystem for Adapter {
             let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT);
             let _ = config.add_capabilities(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         }
-        if self.manner.acl {
+        if self.settings.acl {
             let _ = config.add_capabilities(InitFlags::FUSE_DONT_MASK);
-            if self.manner.enforces_acl {
-                self.manner.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
+            if self.settings.enforces_acl {
+                self.settings.acl = config.add_capabilities(InitFlags::FUSE_POSIX_ACL).is_ok();
             }
         }
         let _ = config.set_max_write(MAX_WRITE);
@@ -144,7 +144,7 @@ impl Filesystem for Adapter {
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.lookup(parent, name.as_bytes()) {
             Ok(Some(attr)) => reply.entry(&TTL, &attr, GENERATION),
-            // An entry without an inode: the kernel remembers that there is none.
+            // An entry without an inode lets the kernel cache that the name does not exist.
             Ok(None) => match self.attr(self.root) {
                 Ok(root) => {
                     reply.entry(&TTL, &FileAttr { ino: INodeNo(0), ..root }, GENERATION);
@@ -269,7 +269,7 @@ impl Filesystem for Adapter {
         self.answer_entry(reply, linked);
     }
 
-    /// Needs no handles. A read-only mount says so, and the kernel stops asking.
+    /// Needs no handles. A read-only mount reports this, and the kernel stops asking.
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if self.served.is_read_only() {
             return reply.error(Errno::ENOSYS);
@@ -297,7 +297,7 @@ impl Filesystem for Adapter {
             }
             match self.served.reading().read(self.ino(ino), offset, &mut buffer[..size]) {
                 Ok(len) => {
-                    self.manner.traffic.read(len);
+                    self.settings.traffic.read(len);
                     reply.data(&buffer[..len.min(size)]);
                 }
                 Err(error) => reply.error(self.errno(&error.into())),
@@ -321,7 +321,7 @@ impl Filesystem for Adapter {
         answer!(self, reply, written, len => reply.written(u32::try_from(len).unwrap_or(u32::MAX)));
     }
 
-    /// Nothing happens at close(2): errors were told by write(2). The kernel stops asking.
+    /// Does nothing at close(2): write(2) has reported all errors. The kernel stops asking.
     fn flush(
         &self,
         _req: &Request,
@@ -431,7 +431,7 @@ impl Filesystem for Adapter {
         self.answer_empty(reply, removed);
     }
 
-    /// The kernel checks permissions where they are to be checked, and stops asking.
+    /// Does nothing: the kernel checks permissions if requested, and stops asking.
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);
     }
@@ -480,7 +480,7 @@ impl Filesystem for Adapter {
         answer!(self, reply, answer, data => reply.ioctl(0, &data));
     }
 
-    /// Flash file systems reserve nothing in advance: programs are told EOPNOTSUPP.
+    /// Refuses with EOPNOTSUPP: flash file systems do not preallocate.
     fn fallocate(
         &self,
         _req: &Request,

@@ -1,4 +1,4 @@
-//! Extended attributes.
+//! Xattrs.
 
 use super::Adapter;
 use crate::acl::{self, Acl};
@@ -8,14 +8,14 @@ use eraseblock_vfs::rules::is_acl_name;
 use eraseblock_vfs::{FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, INodeNo, Request};
 
-/// An answer of at most so many bytes, or the wish to know how many it would be.
+/// A reply of limited size, or only its size.
 #[derive(Debug)]
 pub(super) enum Sized {
     Bytes(Vec<u8>),
     Length(u32),
 }
 
-/// Fits a value into what the program has room for.
+/// Checks that a value fits into the buffer of the program.
 pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
     match u32::try_from(value.len()) {
         Ok(len) if room == 0 => Ok(Sized::Length(len)),
@@ -27,7 +27,7 @@ pub(super) fn sized(value: Vec<u8>, room: u32) -> Result<Sized, Fault> {
 
 impl Adapter {
     pub(super) fn xattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>, Fault> {
-        if let (Some(status), crate::STATUS, INodeNo(1)) = (&self.manner.status, name, node) {
+        if let (Some(status), crate::STATUS, INodeNo(1)) = (&self.settings.status, name, node) {
             return Ok(status.text().into_bytes());
         }
         let value = self.served.reading().xattr(self.ino(node), name)?;
@@ -35,10 +35,10 @@ impl Adapter {
             return Ok(value);
         }
         let list = Acl::decode(&value).ok_or(Errno::EIO)?;
-        Ok(list.shown(&self.manner.ids).encode())
+        Ok(list.shown(&self.settings.ids).encode())
     }
 
-    /// The names, each with a NUL behind it; `trusted.` ones for root only.
+    /// Returns the names, each followed by a NUL; `trusted.` ones for root only.
     pub(super) fn xattr_names(&self, request: &Request, node: INodeNo) -> Result<Vec<u8>, Fault> {
         let mut list = Vec::new();
         for name in self.served.reading().list_xattrs(self.ino(node))? {
@@ -71,8 +71,8 @@ impl Adapter {
             return self.changed(fs);
         }
         let list = Acl::decode(value).ok_or(Errno::EINVAL)?;
-        let list = list.stored(&self.manner.ids).ok_or(Errno::EINVAL)?;
-        if name == acl::ACCESS && self.manner.acl {
+        let list = list.stored(&self.settings.ids).ok_or(Errno::EINVAL)?;
+        if name == acl::ACCESS && self.settings.acl {
             self.set_access_list(fs, request, ino, &list)?;
         } else {
             fs.set_xattr(ino, name, &list.encode(), mode, now())?;
@@ -80,8 +80,8 @@ impl Adapter {
         self.changed(fs)
     }
 
-    /// Sets the list that guards an inode, and its mode with it. A list that says no more than a
-    /// mode is not kept.
+    /// Sets the ACL of an inode and updates its mode. An ACL that is equivalent to a mode is not
+    /// stored.
     fn set_access_list(
         &self,
         fs: &dyn WritableFileSystem,
@@ -91,8 +91,9 @@ impl Adapter {
     ) -> Result<(), Fault> {
         let attr = fs.attr(ino)?;
         let mut special = attr.permissions & 0o7000;
-        // Who is not in the group may not keep the set-group-id bit. Only the first group is told.
-        if request.uid() != 0 && self.manner.ids.gid.shown(attr.gid) != request.gid() {
+        // A requester outside the group must not keep the set-group-id bit. Requests contain the
+        // first group only.
+        if request.uid() != 0 && self.settings.ids.gid.shown(attr.gid) != request.gid() {
             special &= !0o2000;
         }
         let permissions = Some(special | list.permissions());

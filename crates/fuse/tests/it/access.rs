@@ -1,4 +1,4 @@
-//! Owners shown as others, and mounts that nobody may change.
+//! Mapped owners, and read-only mounts.
 
 use crate::stage::Stage;
 use eraseblock_fuse::{IdMap, IdMaps, MountError, MountOptions, Served, mount};

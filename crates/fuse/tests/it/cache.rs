@@ -1,14 +1,14 @@
-//! What the kernel keeps of a mount, and what it forgets.
+//! The kernel's caches of a mount.
 
 use crate::helper::Helper;
 use crate::stage::{Stage, leave_out};
 use rustix::io::Errno;
 use std::fs;
 
-/// Writes and reads that race.
+/// Number of racing writes and reads.
 const ROUNDS: &str = "1000";
 
-/// A reader got the content before a completed write, and went on getting it until the mount ended.
+/// A reader got content from before a completed write, and kept getting it until the mount ended.
 #[test]
 fn asynchronous_direct_writes_are_seen_through_the_page_cache() {
     let Some((stage, _)) = Stage::model("direct") else { return };
@@ -21,7 +21,8 @@ fn asynchronous_direct_writes_are_seen_through_the_page_cache() {
     }
 }
 
-/// A kernel NFS server opens what the kernel has forgotten by its handle; that was ESTALE.
+/// A kernel NFS server opens inodes that the kernel has forgotten by their handles; that failed
+/// with ESTALE.
 #[test]
 fn file_handles_outlive_the_caches_of_the_kernel() {
     let Some((stage, _)) = Stage::model("handles") else { return };

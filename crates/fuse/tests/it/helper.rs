@@ -1,4 +1,4 @@
-//! Programs in C for system calls that Rust reaches only through `unsafe`.
+//! Programs in C for system calls that are only available through `unsafe` in Rust.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Compiles `source`. The compiler is the one that links these tests.
+    /// Compiles `source` with the compiler that links these tests.
     pub(crate) fn new(source: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (file, program) = (folder.path().join("helper.c"), folder.path().join("helper"));
@@ -25,7 +25,7 @@ impl Helper {
         Command::new(&self.program)
     }
 
-    /// Runs it; what it printed and its exit code.
+    /// Runs the program; returns its output and its exit code.
     pub(crate) fn run(&self, word: &str, place: &Path, rest: &[&str]) -> (String, i32) {
         let Output { status, stdout, .. } =
             self.command().arg(word).arg(place).args(rest).output().unwrap();

@@ -1,7 +1,7 @@
-//! Mounts as programs meet them: the model file system through the kernel.
-//! Where there is no FUSE the tests say on standard error that they are left out.
+//! Mounts as programs use them: the model file system through the kernel. Without FUSE, the tests
+//! report on standard error that they are skipped.
 
-// Helpers of tests are tests, which clippy cannot see.
+// Helpers of tests are test code, which clippy cannot detect.
 #![allow(clippy::unwrap_used)]
 
 mod access;

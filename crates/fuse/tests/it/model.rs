@@ -1,4 +1,4 @@
-//! What programs do, on the model.
+//! Operations of programs on the model.
 
 use crate::stage::Stage;
 use eraseblock_vfs::{FileSystem, FsErrorKind};
@@ -64,12 +64,12 @@ fn a_file_without_a_name_gets_one_or_goes() {
             .custom_flags(flags.bits().cast_signed())
             .open(stage.dir())
             .unwrap();
-        file.write_all(b"nobody knows").unwrap();
+        file.write_all(b"unnamed content").unwrap();
         let mut text = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
         let found = file.metadata().unwrap();
-        assert_eq!((text.as_str(), found.nlink()), ("nobody knows", 0));
+        assert_eq!((text.as_str(), found.nlink()), ("unnamed content", 0));
         assert_eq!(found.mode() & 0o7777, 0o640);
         let here = format!("/proc/self/fd/{}", file.as_raw_fd());
         let to = stage.path(name.unwrap_or("other"));
@@ -78,18 +78,18 @@ fn a_file_without_a_name_gets_one_or_goes() {
             (Some(name), _) => {
                 linked.unwrap();
                 assert_eq!(file.metadata().unwrap().nlink(), 1);
-                assert_eq!(fs::read_to_string(stage.path(name)).unwrap(), "nobody knows");
+                assert_eq!(fs::read_to_string(stage.path(name)).unwrap(), "unnamed content");
             }
             (None, true) => assert_eq!(linked, Err(Errno::NOENT)),
             (None, false) => fs::remove_file(stage.path("other")).unwrap(),
         }
     }
-    // The root and what was named.
+    // The root and the named inodes.
     assert!(falls_to(2, || model.inode_count()), "an inode was never released");
-    assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "nobody knows");
+    assert_eq!(fs::read_to_string(stage.path("named")).unwrap(), "unnamed content");
 }
 
-/// Whether `count` comes down to `wanted`: the kernel forgets a moment later.
+/// Returns whether `count` drops to `wanted`: the kernel forgets with a delay.
 fn falls_to(wanted: usize, count: impl Fn() -> usize) -> bool {
     (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -195,7 +195,7 @@ fn extended_attributes_are_kept() {
     assert_eq!(model.xattr(ino, b"user.a").unwrap_err().kind(), FsErrorKind::NoAttribute);
 }
 
-/// A list with a named user, as setxattr(2) takes it.
+/// Returns an ACL with a named user, in the format of setxattr(2).
 fn list_with_user(user: u32, permissions: u16, mask: u16) -> Vec<u8> {
     let entries = [
         (1, 6, u32::MAX),
@@ -273,7 +273,7 @@ fn chattr_flags_are_kept_and_obeyed() {
     assert_eq!(rustix::fs::ioctl_setflags(&file, compressed), Err(Errno::OPNOTSUPP));
 }
 
-/// Entries of a directory that needs many answers to be read.
+/// Number of entries of a directory that needs many replies.
 const NAMES: usize = 1000;
 
 #[test]

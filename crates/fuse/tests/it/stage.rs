@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 static LEFT_OUT: AtomicU32 = AtomicU32::new(0);
 
-/// Says past the capture of tests that one is left out.
+/// Reports, bypassing the output capture of tests, that a test is skipped.
 pub(crate) fn leave_out(test: &str, reason: impl std::fmt::Display) {
     let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
     let line = format!("left out ({count} so far): {test}: {reason}\n");
@@ -25,7 +25,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Mounts; `None`, and a line on standard error past the capture of tests, where that cannot be.
+    /// Mounts; returns `None`, with a line on standard error, if that is not possible.
     pub(crate) fn new(test: &str, served: Served, options: &MountOptions) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         match mount(served, folder.path(), options) {
@@ -38,7 +38,7 @@ impl Stage {
         }
     }
 
-    /// Mounts an empty model with times to the nanosecond; permissions are checked.
+    /// Mounts an empty model with nanosecond times; permissions are checked.
     pub(crate) fn model(test: &str) -> Option<(Self, Arc<ModelFs>)> {
         let rules = ModelRules { granularity_ns: 1, ..ModelRules::UBIFS };
         let fs = Arc::new(ModelFs::new(rules, Timestamp::default()));

@@ -1,4 +1,4 @@
-//! Decoding: the vectors of the specification, and what is refused.
+//! Decoding: the vectors of the specification, and invalid nodes.
 
 use super::*;
 use crate::encode;
@@ -13,7 +13,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Section 22 of the specification, whole.
+/// Returns the complete image of section 22 of the specification.
 pub(crate) fn annotated_image() -> Vec<u8> {
     bytes(
         "85 19 03 20 0c 00 00 00 b1 b0 1e e4

@@ -1,4 +1,4 @@
-//! Scanning erase blocks: what is stepped over, and by how much.
+//! Scanning eraseblocks: which bytes are skipped.
 
 use super::*;
 use crate::encode;

@@ -1,4 +1,4 @@
-//! Summaries: the worked example, and every doubt that sends a reader to a full scan.
+//! Summaries: the worked example, and every defect that makes readers fall back to a full scan.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! What a flash on a block device stands on: bytes that are read and written in sectors, a barrier,
-//! and a word about what is not needed any more.
+//! The disk interface of flash on a block device: reading and writing bytes in sectors, a flush,
+//! and a hint that data is no longer needed.
 
 use crate::busy;
 use crate::error::HostError;
@@ -12,22 +12,38 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A disk: offsets and lengths are whole sectors. What was written before a flush may reach the
-/// medium in any order, or not at all when the power goes.
+/// A disk; offsets and lengths are whole sectors. Until a flush, writes may reach the medium in any
+/// order, or not at all if the power is cut.
 pub trait Backing: Send + Sync + Debug {
-    /// Bytes there are.
+    /// Returns the size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
     /// Writes `data`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes everything written so far durable.
+    /// Makes all completed writes durable.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
     fn flush(&self) -> io::Result<()>;
 
-    /// The range is not needed any more; a disk may do nothing about it.
+    /// Hints that the range is no longer needed; a disk may ignore it.
     fn discard(&self, offset: u64, len: u64);
 }
 
@@ -39,10 +55,12 @@ pub struct HostDisk {
 }
 
 impl HostDisk {
-    /// Opens a disk; for writing as its only user.
+    /// Opens a disk; for writing, as its only user.
     ///
-    /// Errors: [`HostError::Busy`] if somebody else has it, [`HostError::NotThat`] if it is neither
-    /// a file nor a block device, and what the kernel refuses.
+    /// # Errors
+    ///
+    /// Fails with [`HostError::Busy`] if the disk is in use, with [`HostError::NotThat`] if it is
+    /// neither a file nor a block device, or with the error of the kernel.
     pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         let is_block = metadata.file_type().is_block_device();
@@ -53,7 +71,7 @@ impl HostDisk {
         let mut options = File::options();
         options.read(true).write(writable);
         if is_block && writable {
-            // On a block device this is a claim: a mount has made it already.
+            // On a block device this claims exclusive use; a mount holds the same claim.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         let file = options.open(path).map_err(|e| {
@@ -67,13 +85,13 @@ impl HostDisk {
         Ok(Self { file, discards: AtomicBool::new(true) })
     }
 
-    /// Bytes of a logical sector: the least that a block device writes.
+    /// Returns the size of a logical sector in bytes, the smallest write of a block device.
     pub fn sector(&self) -> u32 {
         let device = self.file.metadata().ok().filter(|m| m.file_type().is_block_device());
         let Some(device) = device.map(|m| m.rdev()) else { return 512 };
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let dir = format!("/sys/dev/block/{major}:{minor}");
-        // A partition has no queue of its own.
+        // A partition has no queue directory of its own.
         ["queue", "../queue"]
             .iter()
             .find_map(|queue| {

@@ -1,11 +1,11 @@
 //! Groups of map entries on the disk: checkpoints, which hold the whole map, and the journal, which
-//! holds what changed since (spec: block-device 3).
+//! holds the changes since the checkpoint (spec: block-device 3).
 //!
 //! # Invariants
-//! 1. A group is whole or it is not there: its last unit says that it is the last, and each unit
-//!    names the checksum of the one before it.
-//! 2. No number of a unit is used twice: whoever goes on after reading begins with a checkpoint that
-//!    leaves out all numbers that may be on the disk.
+//! 1. A group is complete or it does not exist: its last unit is marked as the last, and each unit
+//!    contains the checksum of its predecessor.
+//! 2. No unit number is used twice: the first write after reading is a checkpoint that skips all
+//!    numbers that may be on the disk.
 
 use super::backing::Backing;
 use super::layout::{Layout, META, is_sealed, le32, seal};
@@ -15,36 +15,36 @@ use eraseblock_base::Peb;
 use std::io;
 
 const HEADER: usize = 24;
-/// Bytes for entries in a unit.
+/// Space for entries in a unit.
 pub(super) const ROOM: usize = META - HEADER - 4;
 const CHECKPOINT: u32 = u32::from_le_bytes(*b"EBCP");
 const JOURNAL: u32 = u32::from_le_bytes(*b"EBJL");
 const LAST: u16 = 1;
 
-/// Where the next group of the journal goes, and what it continues.
+/// The position of the next journal group, and its predecessor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Position {
     /// Number of the next unit.
     pub(super) sequence: u64,
-    /// Checksum of the unit before.
+    /// Checksum of the previous unit.
     pub(super) previous: u32,
     /// The area of the newest checkpoint.
     pub(super) area: u8,
-    /// Number of the first unit of the journal behind it.
+    /// Number of the first journal unit after it.
     pub(super) base: u64,
-    /// It was read, not written: behind it may be units of a group that was never finished.
+    /// Whether the position was read, not written: units of an unfinished group may follow.
     pub(super) is_stale: bool,
 }
 
-/// A unit that was read.
+/// A unit read from the disk.
 struct Unit {
     crc: u32,
     is_last: bool,
     entries: Vec<(Peb, Entry)>,
 }
 
-/// Writes entries to the journal, or all of `map` to a checkpoint when the journal is full. The
-/// caller has made the data durable; afterwards the entries are.
+/// Writes entries to the journal, or all of `map` to a checkpoint if the journal is full. The
+/// caller must have made the data durable; afterwards the entries are durable, too.
 pub(super) fn write(
     disk: &dyn Backing,
     layout: &Layout,
@@ -68,7 +68,7 @@ pub(super) fn write(
     Ok(next)
 }
 
-/// Writes the whole map where the older checkpoint is.
+/// Writes the whole map to the area of the older checkpoint.
 pub(super) fn write_checkpoint(
     disk: &dyn Backing,
     layout: &Layout,
@@ -117,7 +117,7 @@ fn encode<'a>(
     units
 }
 
-/// What the disk holds: the newest checkpoint and every whole group of the journal behind it.
+/// Loads the map from the disk: the newest checkpoint and every complete journal group after it.
 pub(super) fn load(disk: &dyn Backing, layout: &Layout) -> Result<(Map, Position), BlockError> {
     let first = load_checkpoint(disk, layout, 0)?;
     let second = load_checkpoint(disk, layout, 1)?;
@@ -174,7 +174,7 @@ fn load_checkpoint(
     Ok(None)
 }
 
-/// A unit of this kind, number and predecessor; `None` if it is anything else.
+/// Decodes a unit of this kind, number and predecessor; returns `None` for anything else.
 fn decode(
     layout: &Layout,
     magic: u32,

@@ -1,26 +1,26 @@
-//! The superblock and where everything lies (spec: block-device 2).
+//! The superblock and the positions of everything (spec: block-device 2).
 
 use crate::block::BlockError;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Geometry, MediumKind};
 
-/// Bytes of a unit of metadata.
+/// Size of a metadata unit.
 pub(super) const META: usize = 4096;
-/// What a disk begins with.
+/// The first bytes of a disk.
 pub(super) const MAGIC: [u8; 8] = *b"EBLKFLSH";
 const VERSION: u32 = 1;
-/// Most programming units in an eraseblock: their bits have to fit a unit of metadata.
+/// Maximum number of programming units in an eraseblock: their bits must fit into a metadata unit.
 const MAX_UNITS: u32 = 8192;
-/// Where the first checkpoint begins: behind both superblocks.
+/// Start of the first checkpoint: after both superblocks.
 const CHECKPOINTS: u64 = 2 * META as u64;
 
-/// How a disk is cut up.
+/// The layout of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) unit: u32,
     pub(super) peb_size: u32,
     pub(super) peb_count: u32,
-    /// Places for eraseblocks, more than there are eraseblocks.
+    /// Slots for eraseblocks; more than there are eraseblocks.
     pub(super) slot_count: u32,
     pub(super) journal_units: u32,
     pub(super) checkpoint_units: u32,
@@ -28,17 +28,17 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout for a new flash on a disk of `size` bytes.
+    /// Returns the layout for a new flash on a disk of `size` bytes.
     pub(super) fn for_disk(size: u64, peb_size: u32, unit: u32) -> Result<Self, BlockError> {
         let shape = |found: String, expected| BlockError::Shape { found, expected };
         let fits = unit.is_power_of_two() && peb_size.is_power_of_two();
         if !fits || unit < 512 || unit > peb_size || peb_size / unit > MAX_UNITS {
             let found = format!("eraseblocks of {peb_size} bytes in units of {unit}");
             let expected =
-                "powers of two, units of 512 bytes at least, at most 8192 of them in a block";
+                "powers of two, units of at least 512 bytes, at most 8192 of them in a block";
             return Err(shape(found, expected));
         }
-        // The most slots that fit; more slots need more metadata.
+        // The largest number of slots that fits; more slots need more metadata.
         let (mut fit, mut too_many) = (0, (size / u64::from(peb_size)).min(1 << 31) + 1);
         while too_many - fit > 1 {
             let middle = u64::midpoint(fit, too_many);
@@ -53,7 +53,7 @@ impl Layout {
         if layout.peb_count >= 2 {
             return Ok(layout);
         }
-        let least = "room for the map and six eraseblocks at least";
+        let least = "space for the map and at least six eraseblocks";
         Err(shape(format!("a disk of {size} bytes"), least))
     }
 
@@ -75,12 +75,12 @@ impl Layout {
         layout
     }
 
-    /// Bytes of the bits of an eraseblock.
+    /// Returns the number of bytes of an eraseblock's bits.
     pub(super) fn bitmap_len(&self) -> usize {
         (self.peb_size / self.unit).div_ceil(32) as usize * 4
     }
 
-    /// Bytes of an entry of the map.
+    /// Returns the number of bytes of an entry of the map.
     pub(super) fn entry_len(&self) -> usize {
         12 + self.bitmap_len()
     }
@@ -93,7 +93,7 @@ impl Layout {
         CHECKPOINTS + u64::from(area) * u64::from(self.checkpoint_units) * META as u64
     }
 
-    /// Where the journal's unit of this number lies.
+    /// Returns the position of the journal unit with this number.
     pub(super) fn journal_unit(&self, sequence: u64) -> u64 {
         let place = sequence % u64::from(self.journal_units);
         self.checkpoint_start(2) + place * META as u64
@@ -107,18 +107,18 @@ impl Layout {
         self.slot_start(self.slot_count)
     }
 
-    /// Where a slot begins.
+    /// Returns the start of a slot.
     pub(super) fn slot_start(&self, slot: u32) -> u64 {
         self.data_start + u64::from(slot) * u64::from(self.peb_size)
     }
 
-    /// The flash's shape.
+    /// Returns the geometry of the flash.
     pub(super) fn geometry(&self) -> Result<Geometry, BlockError> {
         let (peb, count, unit) = (self.peb_size, self.peb_count, self.unit);
         Ok(Geometry::new(MediumKind::Nand, peb, count, unit, unit, 0)?)
     }
 
-    /// The bytes of a superblock.
+    /// Returns the bytes of a superblock.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; META];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -139,7 +139,7 @@ impl Layout {
         bytes
     }
 
-    /// The layout that a superblock tells; it lies on a disk of `size` bytes.
+    /// Decodes the layout in a superblock; it must fit a disk of `size` bytes.
     pub(super) fn decode(bytes: &[u8], size: u64) -> Result<Self, BlockError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(BlockError::NoSuperblock);
@@ -181,19 +181,19 @@ impl Layout {
     }
 }
 
-/// A little-endian number; the slice has four bytes.
+/// Returns a little-endian number from a slice of four bytes.
 pub(super) fn le32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
-/// Puts the checksum of a unit of metadata into its last four bytes; returns it.
+/// Writes the checksum of a metadata unit to its last four bytes; returns it.
 pub(super) fn seal(unit: &mut [u8]) -> u32 {
     let crc = crc32(&unit[..META - 4]);
     unit[META - 4..].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
-/// Whether the checksum of a unit of metadata is right.
+/// Returns whether the checksum of a metadata unit is right.
 pub(super) fn is_sealed(unit: &[u8]) -> bool {
     unit.len() == META && crc32(&unit[..META - 4]) == le32(&unit[META - 4..])
 }

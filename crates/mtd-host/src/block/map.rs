@@ -1,8 +1,8 @@
-//! Which eraseblock lies where, and which of its units are written.
+//! The slot of each eraseblock, and which of its units are written.
 //!
 //! # Invariants
-//! 1. No slot belongs to two eraseblocks, and none that an eraseblock had at the last commit is
-//!    given away before the next one.
+//! 1. No slot belongs to two eraseblocks, and a slot that an eraseblock had at the last commit is
+//!    not reused before the next one.
 
 use super::layout::{Layout, le32};
 use crate::block::BlockError;
@@ -15,15 +15,15 @@ const BAD: u32 = 1;
 /// One eraseblock.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
-    /// Where its bytes are; `None` for an erased block that was not written to.
+    /// Its slot; `None` for an erased block without writes.
     pub(super) slot: Option<u32>,
     pub(super) is_bad: bool,
-    /// One bit for each unit: written.
+    /// One bit for each written unit.
     written: Vec<u32>,
 }
 
 impl Entry {
-    /// Whether a unit is written; all others read as 0xFF.
+    /// Returns whether a unit is written; all others read as 0xFF.
     pub(super) fn is_written(&self, unit: u32) -> bool {
         let word = self.written.get((unit / 32) as usize).copied().unwrap_or(0);
         word & (1 << (unit % 32)) != 0
@@ -41,7 +41,7 @@ impl Entry {
         }
     }
 
-    /// Makes it erased; a bad block stays bad.
+    /// Makes the block erased; a bad block stays bad.
     pub(super) fn clear(&mut self) {
         *self = Self { is_bad: self.is_bad, ..Self::default() };
     }
@@ -69,19 +69,19 @@ impl Entry {
     }
 }
 
-/// All eraseblocks, and the slots that are free.
+/// All eraseblocks and the free slots.
 #[derive(Debug)]
 pub(super) struct Map {
     entries: Vec<Entry>,
     slot_count: u32,
     free: VecDeque<u32>,
-    /// Given up since the last commit.
+    /// Slots released since the last commit.
     given_up: Vec<u32>,
     dirty: BTreeSet<Peb>,
 }
 
 impl Map {
-    /// Everything is erased; [`Map::settle`] tells which slots are free.
+    /// Creates a map of erased blocks; [`Map::settle`] computes the free slots.
     pub(super) fn new(layout: &Layout) -> Self {
         Self {
             entries: vec![Entry::default(); layout.peb_count as usize],
@@ -96,20 +96,20 @@ impl Map {
         self.entries.get(peb.get() as usize)
     }
 
-    /// For changing.
+    /// Returns an entry for modification.
     pub(super) fn get_mut(&mut self, peb: Peb) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(peb.get() as usize)?;
         self.dirty.insert(peb);
         Some(entry)
     }
 
-    /// All that are not simply erased.
+    /// Returns all entries that are not simply erased.
     pub(super) fn used(&self) -> impl Iterator<Item = (Peb, &Entry)> {
         let all = (0..).map(Peb::new).zip(&self.entries);
         all.filter(|(_, entry)| !entry.is_default())
     }
 
-    /// Takes entries over from the disk.
+    /// Applies entries from the disk.
     pub(super) fn apply(
         &mut self,
         entries: impl Iterator<Item = (Peb, Entry)>,
@@ -125,7 +125,7 @@ impl Map {
         Ok(())
     }
 
-    /// Finds the free slots.
+    /// Computes the free slots.
     pub(super) fn settle(&mut self) -> Result<(), BlockError> {
         let mut used = vec![false; self.slot_count as usize];
         for slot in self.entries.iter().filter_map(|entry| entry.slot) {
@@ -137,27 +137,27 @@ impl Map {
         Ok(())
     }
 
-    /// How many slots could be taken now.
+    /// Returns the number of slots that are free now.
     pub(super) fn free_slots(&self) -> usize {
         self.free.len()
     }
 
-    /// A slot for an eraseblock without one.
+    /// Returns a slot for an eraseblock without one.
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         self.free.pop_front()
     }
 
-    /// The slot's content is not wanted any more, once the next commit is done.
+    /// Releases the slot, which becomes free after the next commit.
     pub(super) fn give_up(&mut self, slot: u32) {
         self.given_up.push(slot);
     }
 
-    /// What changed since the last commit.
+    /// Returns the blocks changed since the last commit.
     pub(super) fn dirty(&self) -> Vec<Peb> {
         self.dirty.iter().copied().collect()
     }
 
-    /// The commit is done; answers the slots that are free from now on.
+    /// Records that the commit is complete; returns the slots that are free from now on.
     pub(super) fn committed(&mut self) -> Vec<u32> {
         self.dirty.clear();
         let freed = std::mem::take(&mut self.given_up);

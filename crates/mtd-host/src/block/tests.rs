@@ -1,4 +1,4 @@
-//! The disk below is a fake: it counts, it loses what was not flushed, and it stops in the middle.
+//! Tests on a simulated disk that counts, loses unflushed data, and stops at any write.
 #![allow(clippy::cast_possible_truncation)] // disks and numbers of tests are small
 
 use super::*;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 const SECTOR: usize = 512;
 const SHAPE: BlockShape = BlockShape { peb_size: 2048, unit: 512 };
-/// Room for the metadata and 22 slots.
+/// Space for the metadata and 22 slots.
 const DISK: usize = 128 << 10;
 
-/// What of the sectors that were not flushed is there after the power went.
+/// Which unflushed sectors survive a power cut.
 #[derive(Clone, Copy, Debug)]
 enum Keep {
     Nothing,
@@ -28,7 +28,7 @@ struct Sectors {
     current: Vec<u8>,
     /// Sectors in the cache, in the order of writing.
     cached: Vec<(usize, Vec<u8>)>,
-    /// Writes of a sector, and flushes, until the power goes.
+    /// Sector writes and flushes until the power cut.
     budget: Option<u64>,
     writes: u64,
     reads: u64,
@@ -55,7 +55,7 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// The bytes after the power went.
+    /// Returns the bytes after the power cut.
     fn after_cut(&self, keep: Keep) -> Vec<u8> {
         let sectors = self.lock();
         let mut bytes = sectors.durable.clone();
@@ -129,7 +129,7 @@ impl Backing for Disk {
         Ok(())
     }
 
-    /// A disk may return anything afterwards.
+    /// Discarded ranges may return anything.
     fn discard(&self, offset: u64, len: u64) {
         let mut sectors = self.lock();
         let range = offset as usize..(offset + len) as usize;
@@ -364,17 +364,17 @@ fn lebs_are_changed_atomically() {
     assert!(matches!(volume.read(Leb::new(999), 0, &mut [0]), Err(MtdError::Range { .. })));
 }
 
-/// What is done to a device and to its model.
+/// An operation on a device and on its model.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The next units of a block, so many, with this content.
+    /// Programs this many next units of a block with this content.
     Program(u32, u32, u8),
     Erase(u32),
     Change(u32, u32, u8),
     Sync,
 }
 
-/// A device's model: next unit of each block, and the bytes.
+/// The model of a device: next unit of each block, and the bytes.
 struct Model {
     memory: MemoryMtd,
     next: Vec<u32>,
@@ -385,7 +385,7 @@ impl Model {
         Self { memory: MemoryMtd::new(geometry), next: vec![0; geometry.peb_count() as usize] }
     }
 
-    /// The step as calls that both can do.
+    /// Performs the step as calls that both support.
     fn both(&mut self, device: &BlockDevice<Disk>, step: Step) -> Result<(), MtdError> {
         let blocks = device.geometry().peb_count();
         match step {
@@ -454,7 +454,8 @@ proptest! {
     }
 }
 
-/// Steps from a seed, many of them on few blocks, so that slots run out and come back.
+/// Generates steps from a seed, many of them on few blocks, so that slots are exhausted and
+/// released.
 fn workload(seed: u32, len: u32) -> Vec<Step> {
     let draw = |n: u32| crc32(&[seed.to_le_bytes(), n.to_le_bytes()].concat());
     let step = |n: u32| {
@@ -470,8 +471,8 @@ fn workload(seed: u32, len: u32) -> Vec<Step> {
     (0..len).map(step).collect()
 }
 
-/// Runs a workload until the power goes; answers the bytes that may be found: those after each step
-/// since the last one that promises to be durable.
+/// Runs a workload until the power cut; returns the acceptable contents: those after each step
+/// since the last one that guarantees durability.
 fn run(disk: &Disk, device: &BlockDevice<Disk>, steps: &[Step], budget: u64) -> (Vec<u32>, bool) {
     let mut model = Model::new(*device.geometry());
     model.memory = MemoryMtd::with_bytes(*device.geometry(), content(device));
@@ -534,7 +535,7 @@ fn a_commit_of_many_blocks_is_whole_or_not_there() {
     for budget in 695..=750 {
         let disk = Disk::of(base.clone());
         let device = BlockDevice::new(disk.clone(), true).unwrap();
-        // Behind this the map is in the journal, not in a checkpoint.
+        // From here on the map is in the journal, not in a checkpoint.
         device.mark_bad(Peb::new(901)).unwrap();
         disk.lock().budget = Some(budget);
         let _ = device.program(0, &data).and_then(|()| device.sync());
@@ -550,7 +551,7 @@ fn a_commit_of_many_blocks_is_whole_or_not_there() {
     assert_eq!(both, [true; 2]);
 }
 
-/// The device goes on: what it writes now is there after another cut, next to what was there.
+/// The device continues: its writes survive another cut, together with the earlier ones.
 fn second_life(device: &BlockDevice<Disk>, disk: &Disk, bytes: &[u8]) {
     let mut expected = bytes.to_vec();
     device.change(Peb::new(5), &[0x77; 1024]).unwrap();

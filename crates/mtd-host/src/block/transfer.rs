@@ -1,4 +1,4 @@
-//! What moves bytes and slots: committing, programming, reading. The callers hold the lock.
+//! Moving bytes and slots: committing, programming, reading. The callers hold the lock.
 
 use super::journal;
 use super::{Backing, BlockDevice, State};
@@ -7,10 +7,10 @@ use eraseblock_mtd::{MtdError, ReadOutcome};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Requests kept in flight by a batch.
+/// Maximum number of requests that a batch keeps in flight.
 const IN_FLIGHT: usize = 16;
 
-/// A piece of a range that lies together on the disk.
+/// A part of a range that is contiguous on the disk.
 struct Piece<'a> {
     offset: u64,
     data: &'a [u8],
@@ -19,14 +19,15 @@ struct Piece<'a> {
 }
 
 impl<B: Backing> BlockDevice<B> {
-    /// The eraseblock of an address on the device, and the offset in it.
+    /// Returns the eraseblock of an address on the device, and the offset in it.
     fn split(&self, addr: u64) -> (Peb, u32) {
         let size = u64::from(self.layout.peb_size);
         let part = |value| u32::try_from(value).expect("the address was checked");
         (Peb::new(part(addr / size)), part(addr % size))
     }
 
-    /// Makes data and map durable, in this order; then slots that were given up are free.
+    /// Makes data durable, then the map; then released slots become free. The order matters: a
+    /// durable map must not refer to data that is not durable.
     pub(super) fn commit(&self, state: &mut State) -> Result<(), MtdError> {
         let dirty = state.map.dirty();
         if dirty.is_empty() {
@@ -61,8 +62,8 @@ impl<B: Backing> BlockDevice<B> {
         }
     }
 
-    /// Sees to it that an eraseblock has a slot. This may commit: units that are being written count
-    /// as erased until they are.
+    /// Ensures that an eraseblock has a slot. This may commit: units that are being written count
+    /// as erased until they are complete.
     pub(super) fn take_slot(&self, state: &mut State, peb: Peb) -> Result<u32, MtdError> {
         if let Some(slot) = state.map.get(peb).and_then(|entry| entry.slot) {
             return Ok(slot);
@@ -79,7 +80,7 @@ impl<B: Backing> BlockDevice<B> {
         Ok(slot)
     }
 
-    /// Programs ranges that were checked, with all their requests in flight together.
+    /// Programs ranges that have been checked, with all requests in flight together.
     pub(super) fn program_locked(
         &self,
         state: &mut State,
@@ -119,7 +120,7 @@ impl<B: Backing> BlockDevice<B> {
         }
     }
 
-    /// Cuts a range into pieces of units that are to be written: those that are not all 0xFF.
+    /// Splits a range into pieces of units that must be written: those that are not all 0xFF.
     fn plan<'a>(
         &self,
         state: &mut State,
@@ -179,7 +180,7 @@ impl<B: Backing> BlockDevice<B> {
         outcome
     }
 
-    /// Reads whole sectors. What the disk cannot read is 0, unit by unit, and not to be trusted.
+    /// Reads whole sectors. Units that the disk cannot read are 0 and reported as uncorrectable.
     fn read_disk(&self, start: u64, buf: &mut [u8]) -> ReadOutcome {
         const SECTOR: u64 = 512;
         let end = start + buf.len() as u64;
@@ -201,7 +202,7 @@ impl<B: Backing> BlockDevice<B> {
         outcome
     }
 
-    /// Sector by sector, after a read as a whole failed.
+    /// Reads sector by sector after a read of the whole range failed.
     fn salvage(&self, from: u64, sectors: &mut [u8]) -> ReadOutcome {
         let mut uncorrectable = false;
         for (at, sector) in (from..).step_by(512).zip(sectors.chunks_mut(512)) {
@@ -214,7 +215,7 @@ impl<B: Backing> BlockDevice<B> {
     }
 }
 
-/// Runs of units that are not all 0xFF.
+/// Returns the runs of units that are not all 0xFF.
 fn runs(data: &[u8], unit: usize) -> Vec<(std::ops::Range<u32>, &[u8])> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (index, bytes) in data.chunks(unit).enumerate() {
@@ -233,7 +234,7 @@ fn runs(data: &[u8], unit: usize) -> Vec<(std::ops::Range<u32>, &[u8])> {
     runs.into_iter().map(bytes).collect()
 }
 
-/// Does all jobs, many of them at the same time.
+/// Runs all jobs, several of them concurrently.
 pub(super) fn in_flight<T: Sync>(jobs: &[T], work: impl Fn(&T) + Sync) {
     if let [only] = jobs {
         return work(only);
@@ -250,7 +251,7 @@ pub(super) fn in_flight<T: Sync>(jobs: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
-/// Whether two ranges have a byte in common.
+/// Returns whether two ranges have a byte in common.
 pub(super) fn overlap(ranges: &[(u64, &[u8])]) -> bool {
     let mut spans: Vec<(u64, u64)> =
         ranges.iter().map(|(addr, data)| (*addr, addr + data.len() as u64)).collect();

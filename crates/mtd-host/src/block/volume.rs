@@ -1,5 +1,5 @@
-//! The eraseblocks of a disk as logical eraseblocks: a file system without UBI. Wear levelling and
-//! bad blocks are the disk's business, and a change is atomic by itself.
+//! The eraseblocks of a disk as logical eraseblocks: a file system without UBI. The disk handles
+//! wear levelling and bad blocks, and a change is atomic by itself.
 
 use super::{Backing, BlockDevice, HostDisk};
 use eraseblock_base::{Leb, Location, Peb};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct BlockVolume<B: Backing = HostDisk>(Arc<BlockDevice<B>>);
 
 impl<B: Backing> BlockVolume<B> {
-    /// The volume; LEB n is eraseblock n.
+    /// Returns the volume; LEB n is eraseblock n.
     pub fn new(device: Arc<BlockDevice<B>>) -> Self {
         Self(device)
     }

@@ -1,22 +1,23 @@
-//! Binary BCH codes as Linux's software ECC stores them, 1 to 16 bits a step.
+//! Binary BCH codes as Linux's software ECC stores them, 1 to 16 bits per step.
 //!
-//! A remainder is kept left-aligned in 64-bit words: eight data bytes meet its first word at once.
+//! A remainder is kept left-aligned in 64-bit words, so that eight data bytes are combined with its
+//! first word at once.
 
 use super::galois::Field;
 
-/// Words for the longest remainder: 14 * 16 bits.
+/// Words in the longest remainder: 14 * 16 bits.
 const WORDS: usize = 4;
 type Remainder = [u64; WORDS];
 
-/// Why a BCH code is impossible.
+/// An unsupported BCH code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "BCH over {step} bytes with {strength} bits is not supported: expected steps of 512 or 1024 bytes and 1 to 16 bits"
 )]
 pub struct BchError {
-    /// Bytes a step.
+    /// Bytes per step.
     pub step: usize,
-    /// Correctable bits a step.
+    /// Correctable bits per step.
     pub strength: u16,
 }
 
@@ -27,18 +28,22 @@ pub struct Bch {
     step: usize,
     step_bits: u32,
     strength: u16,
-    /// Bits of the remainder: the degree of the generator polynomial.
+    /// The length of the remainder in bits: the degree of the generator polynomial.
     degree: u32,
     ecc_bytes: usize,
-    /// What eight bytes in front of the remainder, each alone, leave of it: 256 entries for each,
-    /// of as many words as the remainder has.
+    /// The contributions of the eight bytes before the remainder, each alone: 256 entries for each
+    /// byte, each with as many words as the remainder.
     tables: Vec<u64>,
-    /// Makes the ECC of an erased step 0xFF.
+    /// Turns the ECC of an erased step into 0xFF.
     mask: Vec<u8>,
 }
 
 impl Bch {
-    /// The code for steps of 512 bytes (GF(2^13)) or 1024 bytes (GF(2^14)), 1 to 16 bits.
+    /// Returns the code for steps of 512 bytes (GF(2^13)) or 1024 bytes (GF(2^14)), 1 to 16 bits.
+    ///
+    /// # Errors
+    ///
+    /// Fails for other steps or strengths.
     pub fn new(step: usize, strength: u16) -> Result<Self, BchError> {
         let field_degree = match step {
             512 => 13,
@@ -62,23 +67,23 @@ impl Bch {
         Ok(code)
     }
 
-    /// Bytes in a step.
+    /// Returns the number of bytes in a step.
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// Bits that can be corrected in a step.
+    /// Returns the number of bits that can be corrected in a step.
     pub fn strength(&self) -> u16 {
         self.strength
     }
 
-    /// ECC bytes a step.
+    /// Returns the number of ECC bytes per step.
     pub fn ecc_bytes(&self) -> usize {
         self.ecc_bytes
     }
 
-    /// Computes the ECC of a step into the first [`Self::ecc_bytes`] of `ecc`. Both slices have
-    /// at least their length.
+    /// Writes the ECC of a step to the first [`Self::ecc_bytes`] bytes of `ecc`. Both slices must
+    /// be long enough.
     pub fn encode(&self, data: &[u8], ecc: &mut [u8]) {
         let words = self.ecc_bytes.div_ceil(8);
         let remainder = match words {
@@ -115,8 +120,8 @@ impl Bch {
         out
     }
 
-    /// Corrects a step in place against its stored ECC. Returns the number of wrong bits (those
-    /// in the ECC included), or `None` if there are too many and nothing was changed.
+    /// Corrects a step in place, using its stored ECC. Returns the number of wrong bits, including
+    /// those in the ECC, or `None` if there are too many; then nothing is changed.
     pub fn correct(&self, data: &mut [u8], stored: &[u8]) -> Option<u16> {
         let mut difference = vec![0; self.ecc_bytes];
         self.encode(data, &mut difference);
@@ -143,7 +148,7 @@ impl Bch {
         u16::try_from(wrong.len()).ok()
     }
 
-    /// The difference polynomial at the powers 1 to 2t of the generator.
+    /// Returns the difference polynomial at the powers 1 to 2t of the generator.
     fn syndromes(&self, difference: &[u8]) -> Vec<u16> {
         let count = 2 * usize::from(self.strength);
         let mut syndromes = vec![0; count];
@@ -164,8 +169,8 @@ impl Bch {
         syndromes
     }
 
-    /// Berlekamp-Massey: the shortest polynomial (lowest coefficient first) whose roots can be the
-    /// inverses of the error positions; `None` if more than t errors would be needed.
+    /// Berlekamp-Massey: returns the shortest polynomial (lowest coefficient first) whose roots can
+    /// be the inverses of the error positions, or `None` if it needs more than t errors.
     fn locator(&self, syndromes: &[u16]) -> Option<Vec<u16>> {
         let field = &self.field;
         let size = syndromes.len() + 1;
@@ -195,11 +200,12 @@ impl Bch {
         fits.then_some(current)
     }
 
-    /// The error positions, if the locator has as many roots inside the code word as its degree.
+    /// Returns the error positions, if the locator has as many roots inside the code word as its
+    /// degree.
     fn roots(&self, locator: &[u16]) -> Option<Vec<u32>> {
         let field = &self.field;
         let bits = self.step_bits + self.degree;
-        // Terms as logarithms; going to the next position divides term k by the k-th power.
+        // Terms as logarithms; the step to the next position divides term k by the k-th power.
         let mut terms: Vec<(u32, u32)> = (1_u32..)
             .zip(&locator[1..])
             .filter(|(_, coefficient)| **coefficient != 0)
@@ -226,8 +232,8 @@ impl Bch {
     }
 }
 
-/// The generator polynomial, lowest coefficient first: the least common multiple of the minimal
-/// polynomials of the odd powers 1, 3, ..., 2t - 1.
+/// Returns the generator polynomial, lowest coefficient first: the least common multiple of the
+/// minimal polynomials of the odd powers 1, 3, ..., 2t - 1.
 fn generator(field: &Field, strength: u32) -> Vec<bool> {
     let mut product = vec![true];
     let mut covered = std::collections::BTreeSet::new();
@@ -249,7 +255,7 @@ fn generator(field: &Field, strength: u32) -> Vec<bool> {
     product
 }
 
-/// For each of eight bytes in front of the remainder: what it leaves, left-aligned.
+/// Computes, for each of eight bytes before the remainder, its left-aligned contribution.
 fn tables(generator: &[bool], words: usize) -> Vec<u64> {
     // The generator below its leading term, left-aligned.
     let mut below = [0; WORDS];
@@ -268,8 +274,8 @@ fn tables(generator: &[bool], words: usize) -> Vec<u64> {
         rest
     };
     let mut tables = vec![0; 8 * 256 * words];
-    // The byte in front, at any distance, is shifted out bit by bit: the same as if it stood in
-    // the remainder's own first byte, followed by 8 * distance further shifts.
+    // The leading byte is shifted out bit by bit at any distance. This equals a byte at the start
+    // of the remainder itself, followed by 8 * distance further shifts.
     for byte in 1..=255_u8 {
         let mut rest = [u64::from(byte) << 56, 0, 0, 0];
         for distance in 0..8 {

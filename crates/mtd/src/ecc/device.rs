@@ -1,4 +1,4 @@
-//! A raw chip with software ECC over it.
+//! A raw chip with software ECC.
 
 use super::{Bch, BchError, Hamming};
 use crate::device::{Mtd, ReadOutcome};
@@ -9,31 +9,31 @@ use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, GeometryError};
 use std::sync::Arc;
 
-/// Which code protects the pages.
+/// The code that protects the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EccScheme {
     /// Linux's default: 1 bit in 256 bytes.
     Hamming,
     /// BCH over steps of 512 or 1024 bytes.
     Bch {
-        /// Bytes a step.
+        /// Bytes per step.
         step: usize,
-        /// Correctable bits a step, 1 to 16.
+        /// Correctable bits per step, 1 to 16.
         strength: u16,
     },
 }
 
-/// Why a code cannot protect a chip.
+/// A code that cannot protect a chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EccError {
     /// The code itself is impossible.
     #[error(transparent)]
     Code(#[from] BchError),
-    /// Its bytes do not fit.
+    /// Its ECC bytes do not fit.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The page is no whole number of steps.
+    /// The page is not a whole number of steps.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
 }
@@ -44,10 +44,10 @@ enum Code {
     Bch(Box<Bch>),
 }
 
-/// A device that computes ECC into the out-of-band bytes of a raw chip and corrects on reading.
+/// A device that stores ECC in the out-of-band bytes of a raw chip and corrects errors on reading.
 ///
-/// Out-of-band bytes given to [`Mtd::program_with_oob`] go to their own places, except where ECC
-/// bytes are. Out-of-band reads are not protected.
+/// Out-of-band bytes given to [`Mtd::program_with_oob`] keep their positions, except those that ECC
+/// bytes occupy. Out-of-band reads are not protected.
 #[derive(Debug)]
 pub struct EccMtd {
     inner: Arc<dyn Mtd>,
@@ -58,7 +58,12 @@ pub struct EccMtd {
 }
 
 impl EccMtd {
-    /// Lays a code over a raw chip.
+    /// Applies a code to a raw chip.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the code is not supported, if its bytes do not fit into the out-of-band area, or if
+    /// the page is not a whole number of steps.
     pub fn new(inner: Arc<dyn Mtd>, scheme: EccScheme) -> Result<Self, EccError> {
         let raw = *inner.geometry();
         let (code, step, bytes) = match scheme {
@@ -98,12 +103,12 @@ impl EccMtd {
         Ok(Self { inner, geometry, code, step: step as usize, layout })
     }
 
-    /// Where the ECC and the free bytes are.
+    /// Returns the positions of the ECC and the free bytes.
     pub fn layout(&self) -> &OobLayout {
         &self.layout
     }
 
-    /// Correctable bits a step.
+    /// Returns the number of correctable bits per step.
     pub fn strength(&self) -> u16 {
         match &self.code {
             Code::Hamming(_) => 1,
@@ -133,7 +138,7 @@ impl EccMtd {
         }
     }
 
-    /// Places the ECC of whole steps of one page, the first of which is `first`, into `oob`.
+    /// Stores the ECC of whole steps of one page, starting with step `first`, in `oob`.
     fn protect(&self, first: usize, data: &[u8], oob: &mut [u8]) {
         let count = self.ecc_bytes();
         let mut ecc = vec![0xFF; count];
@@ -149,7 +154,7 @@ impl EccMtd {
         }
     }
 
-    /// Reads `buf` from inside one page, whole steps at a time.
+    /// Reads `buf` from one page, in whole steps.
     fn read_in_page(
         &self,
         addr: u64,
@@ -186,7 +191,7 @@ impl EccMtd {
         Err(MtdError::Range { at, operation: "program", len, expected })
     }
 
-    /// Pieces of a range that lie in one page each: address and length.
+    /// Splits a range into pieces of one page each, as address and length.
     fn pieces(&self, addr: u64, len: usize) -> impl Iterator<Item = (u64, usize)> + use<> {
         let page_size = u64::from(self.geometry.min_io());
         let (mut at, mut rest) = (addr, len as u64);

@@ -1,4 +1,4 @@
-//! Arithmetic in GF(2^13) and GF(2^14), by logarithms.
+//! Arithmetic in GF(2^13) and GF(2^14), using logarithms.
 
 /// A field with its tables.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The field of 2^13 or (any other argument) 2^14 elements.
+    /// Returns the field of 2^13 or (any other argument) 2^14 elements.
     pub(super) fn new(degree: u32) -> Self {
         let (degree, polynomial) = if degree == 13 { (13, 0x201B_u32) } else { (14, 0x402B) };
         let order = (1_u32 << degree) - 1;
@@ -29,17 +29,17 @@ impl Field {
         Self { order, degree, powers, logs }
     }
 
-    /// The generator to the power of any number.
+    /// Returns the generator raised to `exponent`.
     pub(super) fn power(&self, exponent: u32) -> u16 {
         self.powers[(exponent % self.order) as usize]
     }
 
-    /// The element with a logarithm, which is below the order.
+    /// Returns the element with the given logarithm, which must be below the order.
     pub(super) fn element(&self, log: u32) -> u16 {
         self.powers[log as usize]
     }
 
-    /// The logarithm of an element that is not 0.
+    /// Returns the logarithm of a non-zero element.
     pub(super) fn log(&self, element: u16) -> u32 {
         u32::from(self.logs[usize::from(element)])
     }
@@ -48,13 +48,13 @@ impl Field {
         if left == 0 || right == 0 { 0 } else { self.power(self.log(left) + self.log(right)) }
     }
 
-    /// `left / right`; `right` is not 0.
+    /// Returns `left / right`; `right` must not be 0.
     pub(super) fn divide(&self, left: u16, right: u16) -> u16 {
         if left == 0 { 0 } else { self.power(self.log(left) + self.order - self.log(right)) }
     }
 
-    /// The coefficients (lowest first, 0 or 1) of the minimal polynomial of the generator to the
-    /// power of `exponent`, and the exponents of all its roots.
+    /// Returns the coefficients (lowest first, 0 or 1) of the minimal polynomial of the generator
+    /// to the power of `exponent`, and the exponents of all its roots.
     pub(super) fn minimal_polynomial(&self, exponent: u32) -> (Vec<bool>, Vec<u32>) {
         let mut roots = vec![exponent % self.order];
         loop {

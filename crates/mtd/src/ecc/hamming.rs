@@ -1,4 +1,4 @@
-//! The Hamming code of Linux's software ECC: 3 bytes for a step of 256 or 512 bytes.
+//! The Hamming code of Linux's software ECC: 3 bytes for each step of 256 or 512 bytes.
 
 /// A Hamming code: corrects one wrong bit in a step, detects two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,20 +7,20 @@ pub struct Hamming {
 }
 
 impl Hamming {
-    /// ECC bytes a step.
+    /// ECC bytes per step.
     pub const ECC_BYTES: usize = 3;
 
-    /// The code for steps of 256 or 512 bytes; `None` for any other size.
+    /// Returns the code for steps of 256 or 512 bytes; `None` for any other size.
     pub fn new(step: usize) -> Option<Self> {
         matches!(step, 256 | 512).then_some(Self { step })
     }
 
-    /// Bytes in a step.
+    /// Returns the number of bytes in a step.
     pub fn step(self) -> usize {
         self.step
     }
 
-    /// The ECC of a step. Bytes beyond the step are not looked at; missing ones count as 0.
+    /// Returns the ECC of a step. Ignores bytes after the step; missing ones count as 0.
     pub fn encode(self, data: &[u8]) -> [u8; 3] {
         let (mut all, mut rows) = (0_u64, 0_u32);
         let words = data[..data.len().min(self.step)].chunks(8);
@@ -60,8 +60,8 @@ impl Hamming {
         [!high, !low, !(column_pairs << 2 | extra)]
     }
 
-    /// Corrects a step in place against its stored ECC. Returns the wrong bits (0 or 1, the ECC
-    /// bytes included), or `None` if there are more and nothing was changed.
+    /// Corrects a step in place, using its stored ECC. Returns the number of wrong bits (0 or 1,
+    /// including the ECC bytes), or `None` if there are more; then nothing is changed.
     pub fn correct(self, data: &mut [u8], stored: &[u8]) -> Option<u16> {
         let computed = self.encode(data);
         let mut difference = [0; 3];

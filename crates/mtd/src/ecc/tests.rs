@@ -1,4 +1,4 @@
-//! Error correction against the vectors of the specification and against random damage.
+//! Tests of error correction with the vectors of the specification and with random damage.
 
 use super::*;
 

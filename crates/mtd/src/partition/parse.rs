@@ -1,20 +1,20 @@
 //! The command-line syntax of partitions (spec: mtd-nand 2.2).
 
-/// How long a partition is to be.
+/// The length of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartSize {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// All that is left.
+    /// The rest of the device.
     Rest,
 }
 
-/// One partition as it is written.
+/// One partition of a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartSpec {
     /// Its length.
     pub size: PartSize,
-    /// Where it starts; behind the one before when it does not say.
+    /// Its offset; by default the end of the previous partition.
     pub offset: Option<u64>,
     /// Its name, if it has one.
     pub name: Option<String>,
@@ -35,26 +35,30 @@ pub struct DeviceParts {
     pub parts: Vec<PartSpec>,
 }
 
-/// Why a text is no partition list.
+/// A text that is not a partition list.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("mtdparts, character {at}: found {found}, expected {expected}")]
 pub struct PartitionError {
-    /// Where, counted in bytes from 0.
+    /// The byte offset of the error in the text.
     pub at: usize,
-    /// What is there.
+    /// The text found there.
     pub found: String,
-    /// What should be.
+    /// What was expected.
     pub expected: &'static str,
 }
 
-/// Parses `mtdparts` syntax, with or without the `mtdparts=` in front. When an id occurs more
-/// than once, the later spec counts for it; the order is that of the text.
+/// Parses `mtdparts` syntax, with or without the leading `mtdparts=`. If an id occurs more than
+/// once, its last spec is used; the order is that of the text.
 ///
 /// ```
 /// let devices = eraseblock_mtd::partition::parse("mtdparts=nand:1m(boot)ro,-(rest)").unwrap();
 /// assert_eq!(devices[0].device, "nand");
 /// assert_eq!(devices[0].parts[1].name.as_deref(), Some("rest"));
 /// ```
+///
+/// # Errors
+///
+/// Fails if the text does not follow the syntax; the error gives the position.
 pub fn parse(text: &str) -> Result<Vec<DeviceParts>, PartitionError> {
     let start = if text.starts_with("mtdparts=") { "mtdparts=".len() } else { 0 };
     let mut parser = Parser { text, at: start };
@@ -96,7 +100,8 @@ impl<'a> Parser<'a> {
         if self.take(word) { Ok(()) } else { self.fail(expected) }
     }
 
-    /// The id may hold colons: it ends at the last one before the first `(` of the spec.
+    /// Parses the device of a spec. The id may contain colons: it ends at the last one before the
+    /// first `(` of the spec.
     fn device(&mut self) -> Result<DeviceParts, PartitionError> {
         let rest = self.rest();
         let head = rest.split([';', '(']).next().unwrap_or_default();
@@ -142,7 +147,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// A C integer (decimal, octal, hexadecimal) with an optional suffix.
+    /// Parses a C integer (decimal, octal, hexadecimal) with an optional suffix.
     fn number(&mut self) -> Result<u64, PartitionError> {
         let rest = self.rest();
         let (digits, radix) = match rest.as_bytes() {

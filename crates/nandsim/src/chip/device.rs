@@ -1,4 +1,4 @@
-//! The chip as a device: ranges checked, split into pages.
+//! The chip as a device: checks ranges and splits them into pages.
 
 use super::Chip;
 use crate::counters::ReadCost;
@@ -27,7 +27,7 @@ impl Chip {
         Ok(())
     }
 
-    /// The page at a byte address that has been checked, and the column in it.
+    /// Returns the page at a byte address that has been checked, and the column in it.
     fn locate(&self, addr: u64) -> (Peb, u32, u32) {
         let peb_size = u64::from(self.config.geometry.peb_size());
         let number = u32::try_from(addr / peb_size).unwrap_or(u32::MAX);
@@ -80,8 +80,8 @@ impl Chip {
         }
     }
 
-    /// Reads the start of a range of data bytes inside one eraseblock; how far that went, and what
-    /// it brought. Goes on for as long as reading changes nothing, otherwise one page.
+    /// Reads the start of a range of data bytes inside one eraseblock; returns the number of bytes
+    /// and the outcome. Continues while reading changes nothing; otherwise reads one page.
     fn read_run(&self, range: PageRange, buf: &mut [u8]) -> Result<(usize, ReadOutcome), MtdError> {
         let mut cost = ReadCost::default();
         let read = self.shared().state.read_run(&self.tally, &mut cost, range, buf);
@@ -190,7 +190,8 @@ impl Mtd for Chip {
         self.check_oob(addr, 0, oob.len(), "read of out-of-band bytes")?;
         let (peb, page, column) = self.locate(addr);
         let (from, split) = (column as usize, self.config.page as usize - column as usize);
-        // One array read delivers both: everything from the column on, then picked apart.
+        // One array read delivers data and out-of-band bytes: read everything from the column, then
+        // split it.
         let mut all = vec![0; split + oob.len()];
         let outcome = self.read_range(PageRange { peb, page, from, continues: false }, &mut all)?;
         data.copy_from_slice(&all[..data.len()]);

@@ -1,4 +1,4 @@
-//! Damage done on purpose, outside the numbered events.
+//! Deliberate damage, outside the numbered events.
 
 use super::Chip;
 use crate::overlay::flip;
@@ -8,7 +8,11 @@ use eraseblock_mtd::MtdError;
 
 impl Chip {
     /// Makes bits wrong until the next erase. `bits` count from bit 0 of the byte at the start of
-    /// the page that holds `peb`, `offset`; positions behind the data are out-of-band bits.
+    /// the page that holds `peb`, `offset`; positions after the data are out-of-band bits.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the position is not on the chip, or if the chip's file cannot be accessed.
     pub fn flip_bits(&self, peb: Peb, offset: u32, bits: &[u32]) -> Result<(), MtdError> {
         self.check_peb(peb, "flip")?;
         self.check_writable("flip")?;
@@ -18,7 +22,11 @@ impl Chip {
         inner.state.persist(peb, &self.tally)
     }
 
-    /// Changes bits so that error correction takes the result for right (silent corruption).
+    /// Changes bits so that ECC accepts the result (silent corruption).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the position is not on the chip, or if the chip's file cannot be accessed.
     pub fn corrupt_bits(&self, peb: Peb, offset: u32, bits: &[u32]) -> Result<(), MtdError> {
         self.check_peb(peb, "corrupt")?;
         self.check_writable("corrupt")?;
@@ -30,9 +38,13 @@ impl Chip {
         inner.state.persist(peb, &self.tally)
     }
 
-    /// Lets time pass: in every programmed page, cleared bits leak back to 1, `per_million` of
-    /// them in a new block and up to ten times that in one at the end of its endurance
-    /// (spec: mtd-nand 15.4).
+    /// Simulates ageing: in every programmed page, cleared bits leak back to 1, `per_million` of
+    /// them in a new block and up to ten times as many in one at the end of its endurance (spec:
+    /// mtd-nand 15.4).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chip's file cannot be accessed.
     pub fn age(&self, per_million: u32, seed: u64) -> Result<(), MtdError> {
         self.check_writable("ageing")?;
         let pebs: Vec<Peb> = self.config.geometry.pebs().collect();
@@ -48,7 +60,11 @@ impl Chip {
         Ok(())
     }
 
-    /// Makes a block bad as it may come from the factory: marker set, no event, no wear.
+    /// Makes a block bad as from the factory: marker set, no event, no wear.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the block is not on the chip, or if the chip's file cannot be accessed.
     pub fn set_factory_bad(&self, peb: Peb) -> Result<(), MtdError> {
         self.check_peb(peb, "mark bad")?;
         self.check_writable("mark bad")?;

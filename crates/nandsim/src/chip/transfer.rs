@@ -1,4 +1,4 @@
-//! Whole images in and out, with or without out-of-band bytes (spec: mtd-nand 16.10).
+//! Export and import of whole images, with or without out-of-band bytes (spec: mtd-nand 16.10).
 
 use super::Chip;
 use eraseblock_base::{Location, Peb};
@@ -6,8 +6,12 @@ use eraseblock_mtd::MtdError;
 use std::io::{Read, Write};
 
 impl Chip {
-    /// Writes the whole chip, page after page, each followed by its out-of-band bytes if `oob`.
-    /// The cells are written as they are: no fault of a read shows.
+    /// Writes the whole chip, page by page, each followed by its out-of-band bytes if `oob`. The
+    /// cells are written unchanged, without read faults.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chip's file cannot be read or `to` cannot be written.
     pub fn export(&self, to: &mut dyn Write, oob: bool) -> Result<(), MtdError> {
         let len = if oob { self.config.stride() } else { self.config.page as usize };
         let mut page = vec![0xFF; len];
@@ -23,9 +27,14 @@ impl Chip {
         Ok(())
     }
 
-    /// Fills the chip from an image as [`Self::export`] writes it; a shorter image leaves the
-    /// rest erased. Everything on the chip before is gone, wear is kept, no event is counted.
-    /// Returns the bytes read.
+    /// Fills the chip from an image in the format of [`Self::export`]; a shorter image leaves the
+    /// rest erased. Replaces all content, keeps the wear, and counts no event. Returns the number
+    /// of bytes read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `from` cannot be read or is longer than the chip, or if the chip's file cannot be
+    /// written.
     pub fn import(&self, from: &mut dyn Read, oob: bool) -> Result<u64, MtdError> {
         self.check_writable("import")?;
         let len = if oob { self.config.stride() } else { self.config.page as usize };

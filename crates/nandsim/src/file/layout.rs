@@ -1,4 +1,4 @@
-//! The header of a chip file and where everything is (docs/format/chip-file.md 1, 2).
+//! The header of a chip file and the positions of everything (docs/format/chip-file.md 1, 2).
 
 use super::ChipFileError;
 use crate::config::{ChipConfig, Correction, Policy, Rules, Timing};
@@ -18,10 +18,10 @@ const FIELD_COUNT: usize = 24;
 const NAME_AT: usize = FIELDS_AT + 4 * FIELD_COUNT;
 /// More blocks than any chip has.
 const MAX_PEBS: u32 = 1 << 22;
-/// A page's part of a block record at most: meta, fault, and 256 flips.
+/// Maximum size of a page's part of a block record: meta, fault, and 256 flips.
 const PAGE_RECORD: u64 = 16 + 40 + 4 * 256;
 
-/// Byte positions in the file.
+/// Byte offsets in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     slots_at: u64,
@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// The error for a file that is something else.
+/// Returns the error for a file of another kind.
 pub(super) fn not_a_chip() -> ChipFileError {
     ChipFileError::Header { at: 0, field: "file size", found: 0, expected: "a chip file header" }
 }
@@ -137,7 +137,7 @@ fn fields(config: &ChipConfig) -> [u32; FIELD_COUNT] {
     ]
 }
 
-/// What chip a header describes; anything impossible in it is an error.
+/// Decodes the configuration in a header; fails if anything in it is impossible.
 pub(super) fn decode_header(header: &[u8]) -> Result<ChipConfig, ChipFileError> {
     let word = |at: usize| {
         let bytes = header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());

@@ -11,24 +11,25 @@ use std::sync::Arc;
 
 pub(super) const HEAD_SIZE: usize = 16;
 
-/// A record that can be believed.
+/// A valid record.
 pub(super) struct Found {
     pub(super) copy: usize,
     pub(super) sequence: u64,
     pub(super) payload: Vec<u8>,
 }
 
-/// What lies where a record may be.
+/// The state of a possible record.
 pub(super) enum Read {
-    /// Nothing was ever written there.
+    /// Never written.
     Never,
-    /// Something that is no record.
+    /// Not a valid record.
     Damaged,
     /// A record.
     Found(Found),
 }
 
-/// `sequence u64, length u32, checksum u32`, then the payload. The checksum covers the rest.
+/// Encodes a record: `sequence u64, length u32, checksum u32`, then the payload. The checksum
+/// covers the rest.
 pub(super) fn encode(sequence: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_SIZE + payload.len());
     bytes.extend(sequence.to_le_bytes());
@@ -39,7 +40,7 @@ pub(super) fn encode(sequence: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The payload's length, if the head may be that of a record in `area` bytes.
+/// Returns the payload's length if the head is that of a possible record in `area` bytes.
 pub(super) fn payload_len(head: &[u8; HEAD_SIZE], area: u64) -> Option<usize> {
     let mut input = Input(head);
     let sequence = input.u64()?;
@@ -48,7 +49,7 @@ pub(super) fn payload_len(head: &[u8; HEAD_SIZE], area: u64) -> Option<usize> {
     fits.then_some(len as usize)
 }
 
-/// Of a head that is none.
+/// Classifies a head that is not that of a record.
 pub(super) fn judge(head: &[u8; HEAD_SIZE]) -> Read {
     if head.iter().all(|byte| *byte == 0) { Read::Never } else { Read::Damaged }
 }
@@ -117,7 +118,7 @@ pub(super) fn decode_state(payload: &[u8], state: &mut State) -> Option<Counters
     Some(counters)
 }
 
-/// What no armed cut can begin with: there are fewer events.
+/// An armed cut cannot begin with these bytes: event numbers are smaller.
 const AGEING: &[u8; 8] = b"ageing\r\n";
 
 fn encode_ageing(out: &mut Vec<u8>, state: &State) {
@@ -205,7 +206,7 @@ fn encode_fault(out: &mut Vec<u8>, page: u32, fault: &PageFault) {
     out.extend(fault.flips.iter().take(count).flat_map(|bit| bit.to_le_bytes()));
 }
 
-/// `None` if anything in it is impossible for the chip.
+/// Decodes the record of a block; returns `None` if anything in it is impossible for the chip.
 pub(super) fn decode_slot(payload: &[u8], config: &ChipConfig) -> Option<Slot> {
     let mut input = Input(payload);
     let mut slot = Slot { erases: input.u32()?, reads: input.u32()?, ..Slot::default() };
@@ -272,7 +273,7 @@ fn decode_fault(input: &mut Input, config: &ChipConfig) -> Option<(u32, PageFaul
     fault.flips.is_sorted().then_some((page, fault))
 }
 
-/// Bytes being read; every read is checked.
+/// Input bytes; every read is checked.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -3,13 +3,13 @@
 use super::Part;
 use eraseblock_base::MediumKind;
 
-/// `[page, oob, sub-page, programs a page]`.
+/// `[page, oob, sub-page, programs per page]`.
 type Pages = [u32; 4];
 /// `[eraseblock in KiB, eraseblocks, planes]`.
 type Blocks = [u32; 3];
-/// `[ECC bits in 512 bytes, bad blocks at most]`.
+/// `[ECC bits in 512 bytes, maximum of bad blocks]`.
 type Needs = [u32; 2];
-/// `[tR us, tPROG us, tBERS us, bus ns a byte]`.
+/// `[tR us, tPROG us, tBERS us, bus ns per byte]`.
 type Times = [u32; 4];
 
 const SMALL: Pages = [512, 16, 256, 2];
@@ -52,7 +52,7 @@ const fn nand(
 }
 
 /// `[buffer, eraseblock in KiB, eraseblocks]` and `[random read ns, buffer program us, erase ms,
-/// bus ns a byte]`.
+/// bus ns per byte]`.
 const fn nor(
     name: &'static str,
     vendor: &'static str,
@@ -76,7 +76,8 @@ const fn nor(
 }
 
 impl Part {
-    /// Serial NAND with its own ECC: Linux programs it by whole pages, so UBI has no sub-pages there.
+    /// Serial NAND with its own ECC: Linux programs it in whole pages, so UBI does not use
+    /// sub-pages.
     const fn on_die(mut self) -> Self {
         self.on_die_ecc = true;
         self.subpage = self.page;
@@ -98,7 +99,7 @@ const G1: Blocks = [128, 1024, 1];
 const G2: Blocks = [128, 2048, 2];
 const G4: Blocks = [128, 4096, 2];
 
-/// Every part, by vendor.
+/// All parts, by vendor.
 #[rustfmt::skip]
 pub const PARTS: &[Part] = &[
     // Winbond

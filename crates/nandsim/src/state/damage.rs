@@ -1,4 +1,4 @@
-//! Changes of the flash that are no events: injected damage, ageing, import.
+//! Changes of the flash that are not events: injected damage, ageing, import.
 
 use super::State;
 use crate::rng::Rng;
@@ -20,7 +20,7 @@ impl State {
         self.refresh_bad(peb)
     }
 
-    /// Sets the cells of a page as one program would have.
+    /// Sets the cells of a page as one program would.
     pub(crate) fn set_cells(&mut self, peb: Peb, page: u32, bytes: &[u8]) -> Result<(), MtdError> {
         let data = &bytes[..self.config.page as usize];
         let mask = self.mask_of(data);
@@ -33,7 +33,7 @@ impl State {
         })
     }
 
-    /// One bit for each sub-page that is not erased.
+    /// Returns one bit for each sub-page that is not erased.
     fn mask_of(&self, data: &[u8]) -> u64 {
         if !self.config.is_nand() {
             return 0;
@@ -43,14 +43,14 @@ impl State {
         (0..).zip(written).filter(|(_, written)| *written).map(|(bit, _)| 1 << bit).sum()
     }
 
-    /// Erased, without wear and without an event.
+    /// Erases a block without wear and without an event.
     pub(crate) fn wipe(&mut self, peb: Peb) {
         let erases = self.store.get(peb).erases;
         self.clear(peb);
         self.store.get_mut(peb).erases = erases;
     }
 
-    /// A marker in the factory's way.
+    /// Sets a factory bad-block marker.
     pub(crate) fn factory_bad(&mut self, peb: Peb) -> Result<(), MtdError> {
         let erases = self.store.get(peb).erases;
         self.write_marks(peb, 0)?;
@@ -58,7 +58,7 @@ impl State {
         Ok(())
     }
 
-    /// Cleared bits leak back to 1 in `per_million` cases, more with wear.
+    /// Makes cleared bits leak back to 1 in `per_million` cases, more with wear.
     pub(crate) fn leak(
         &mut self,
         peb: Peb,

@@ -1,4 +1,4 @@
-//! Erasing and marking blocks bad, whole or interrupted (variants E0 to E5, B1).
+//! Erasing and marking blocks bad, complete or interrupted (variants E0 to E5, B1).
 
 use super::{PageWrite, State};
 use crate::counters::{Count, Tally};
@@ -27,7 +27,7 @@ impl State {
         self.free_cells(peb)
     }
 
-    /// Gives the space of a block without programmed pages back to the file system of the host.
+    /// Returns the space of a block without programmed pages to the host's file system.
     fn free_cells(&self, peb: Peb) -> Result<(), MtdError> {
         match &self.file {
             Some(file) if self.store.get(peb).block.is_none() => {
@@ -72,7 +72,7 @@ impl State {
         *used > good
     }
 
-    /// The block is as new but for its wear.
+    /// Makes the block new except for its wear.
     pub(super) fn clear(&mut self, peb: Peb) {
         let keeps_mark = self.config.marker.offset >= self.config.oob();
         let slot = self.store.get_mut(peb);
@@ -86,7 +86,7 @@ impl State {
         slot.faults = None;
     }
 
-    /// Leaves what `variant` says; `false` if it is no variant of an erase.
+    /// Leaves the state of `variant`; returns `false` if it is not a variant of an erase.
     fn tear_erase(&mut self, peb: Peb, variant: Variant, rng: &mut Rng) -> Result<bool, MtdError> {
         match variant {
             Variant::E0 => return Ok(true),
@@ -108,7 +108,7 @@ impl State {
         Ok(true)
     }
 
-    /// The erase counts, and must be done again.
+    /// Counts the erase, which must be repeated.
     fn worn(&mut self, peb: Peb) {
         let slot = self.store.get_mut(peb);
         slot.erases = slot.erases.saturating_add(1);
@@ -119,12 +119,12 @@ impl State {
         for page in 0..pages {
             let (good_reads, seed) = (u16::try_from(rng.below(4)).unwrap_or(0), rng.next_u64());
             let fault = self.page_fault_mut(peb, page);
-            // A page that decays already does not recover.
+            // A decaying page does not recover.
             fault.unstable.get_or_insert(Unstable { good_reads, reads: 0, seed, steps: ALL_STEPS });
         }
     }
 
-    /// The first pages are erased, one is mixed, the rest is as before.
+    /// Erases the first pages, mixes one and leaves the rest unchanged.
     fn half_erase(&mut self, peb: Peb, scattered: bool, rng: &mut Rng) -> Result<(), MtdError> {
         let pages = self.store.get(peb).page_count();
         let mixed = rng.below(pages.max(1));
@@ -141,7 +141,7 @@ impl State {
         self.refresh_bad(peb)
     }
 
-    /// Each 0 becomes 1, or not, at random; no codeword survives in which one did.
+    /// Turns each 0 into 1 or not, at random; no codeword survives in which a bit changed.
     fn mix_page(&mut self, peb: Peb, page: u32, rng: &mut Rng) -> Result<(), MtdError> {
         let step = self.config.ecc_step() as usize;
         let data = self.config.page as usize;
@@ -163,7 +163,7 @@ impl State {
         Ok(())
     }
 
-    /// NOR programs all bits to 0 before it erases; here from the end of the block on.
+    /// NOR programs all bits to 0 before it erases; here from the end of the block.
     fn zero_fill(&mut self, peb: Peb, rng: &mut Rng) -> Result<(), MtdError> {
         let pages = self.config.pages_per_peb();
         let first = 1.min(pages - 1) + rng.below(pages.saturating_sub(1).max(1));
@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Marks a block bad as the next event: erased, then 0x00 in the marker bytes (spec: mtd-nand
-    /// 10.2). No event if it is bad already.
+    /// 10.2). No event if it is already bad.
     pub(crate) fn mark_bad(&mut self, tally: &Tally, peb: Peb) -> Result<(), MtdError> {
         let slot = self.store.get(peb);
         if slot.bad && !slot.torn_mark {

@@ -23,7 +23,7 @@ pub(crate) struct PageWrite<'a> {
 }
 
 impl PageWrite<'_> {
-    /// Clears in `cells` (a page with its out-of-band bytes) what this write clears.
+    /// Clears the bits of `cells` (a page with its out-of-band bytes) that this write clears.
     pub(super) fn apply(&self, page_size: u32, cells: &mut [u8]) {
         and_into(cells, self.column as usize, self.data);
         and_into(cells, (page_size + self.oob_offset) as usize, self.oob);
@@ -72,15 +72,15 @@ impl State {
         self.judge(rules.bad_block, bad, at, "programming a block that is marked bad")?;
         let rule = "programming a block whose erase was interrupted";
         self.judge(rules.interrupted_erase, interrupted, at, rule)?;
-        self.judge(rules.overwrite, overwrites, at, "programming what is not erased")?;
+        self.judge(rules.overwrite, overwrites, at, "programming bytes that are not erased")?;
         let rule = "more programs of a page than the part allows";
         self.judge(rules.partial_programs, limit > 0 && used >= limit, at, rule)?;
         let rule = "programming a page below one that is already programmed";
         self.judge(rules.page_order, descending, at, rule)
     }
 
-    /// NAND: a sub-page is programmed twice, or an out-of-band byte that is no longer 0xFF.
-    /// NOR: a bit would have to go from 0 to 1.
+    /// NAND: returns whether a sub-page is programmed twice, or an out-of-band byte that is no
+    /// longer 0xFF. NOR: whether a bit would have to change from 0 to 1.
     fn overwrites(&self, write: &PageWrite, meta: PageMeta) -> Result<bool, MtdError> {
         if !meta.is_touched() {
             return Ok(false);
@@ -98,7 +98,7 @@ impl State {
         Ok(data_bad || oob_bad)
     }
 
-    /// One bit for each sub-page the data covers.
+    /// Returns one bit for each sub-page that the data covers.
     pub(super) fn subpage_mask(&self, write: &PageWrite) -> u64 {
         if write.data.is_empty() || !self.config.is_nand() {
             return 0;
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// The plain case: the bytes arrive.
+    /// Stores the bytes: the case without a fault.
     pub(super) fn store_page(&mut self, write: &PageWrite) -> Result<(), MtdError> {
         let page_size = self.config.page;
         let mask = self.subpage_mask(write);
@@ -180,7 +180,7 @@ impl State {
         self.note_marker(write)
     }
 
-    /// The page as it was, when a fault of it has to be carried over.
+    /// Returns the previous page if one of its faults must be carried over.
     fn cells_under_flips(&self, write: &PageWrite) -> Result<Option<Vec<u8>>, MtdError> {
         if self.page_fault(write.peb, write.page).is_none() {
             return Ok(None);
@@ -190,7 +190,8 @@ impl State {
         Ok(Some(cells))
     }
 
-    /// A cell that was 0 where 1 was meant is no longer wrong once 0 is meant.
+    /// Removes flips that no longer matter: a cell that was wrongly 0 is right once 0 is
+    /// programmed.
     fn drop_covered_flips(&mut self, write: &PageWrite, before: &[u8]) -> Result<(), MtdError> {
         let mut after = vec![0xFF; before.len()];
         self.load(write.peb, write.page, 0, &mut after)?;
@@ -203,13 +204,13 @@ impl State {
         Ok(())
     }
 
-    /// The page counts as programmed, whatever its cells hold.
+    /// Counts the page as programmed, regardless of its cells.
     pub(super) fn count_program(&mut self, write: &PageWrite) -> Result<(), MtdError> {
         let mask = self.subpage_mask(write);
         self.with_page(write.peb, write.page, |_, meta| count(meta, write, mask))
     }
 
-    /// A program of the marker byte makes the block bad.
+    /// Marks the block bad if the marker byte is programmed.
     pub(super) fn note_marker(&mut self, write: &PageWrite) -> Result<(), MtdError> {
         let marker = self.config.marker;
         let end = write.oob_offset as usize + write.oob.len();
@@ -234,7 +235,7 @@ impl State {
         }
     }
 
-    /// Different bit positions in one codeword touched by the write.
+    /// Returns distinct bit positions in one codeword touched by the write.
     pub(super) fn bits_of_write(&self, write: &PageWrite, bits: u16, rng: &mut Rng) -> Vec<u32> {
         let (first, len) = if write.data.is_empty() {
             (self.config.page + write.oob_offset, write.oob.len())

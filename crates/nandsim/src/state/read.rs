@@ -1,4 +1,4 @@
-//! Reading: cells, the fault overlay, and what error correction makes of both.
+//! Reading: the cells, the fault overlay, and the result of ECC.
 
 use super::State;
 use crate::counters::{Count, ReadCost, Tally};
@@ -15,13 +15,13 @@ pub(crate) struct PageRange {
     pub(crate) peb: Peb,
     pub(crate) page: u32,
     pub(crate) from: usize,
-    /// The bus goes on from the page before: NOR needs no new address.
+    /// Whether the read continues from the previous page: NOR needs no new address.
     pub(crate) continues: bool,
 }
 
 impl State {
-    /// Reads data bytes from a place on, over pages of the same eraseblock, until a page needs
-    /// [`Self::read_exclusive`]; how many bytes that were. The caller counts the cost.
+    /// Reads data bytes over pages of the same eraseblock, until a page needs
+    /// [`Self::read_exclusive`]; returns the number of bytes. The caller counts the cost.
     pub(crate) fn read_run(
         &self,
         tally: &Tally,
@@ -53,8 +53,8 @@ impl State {
         Ok((done, outcome))
     }
 
-    /// Reads part of a page if that changes nothing; `None` asks for [`Self::read_exclusive`]. The
-    /// caller counts the cost.
+    /// Reads part of a page if that changes nothing; returns `None` if [`Self::read_exclusive`] is
+    /// needed. The caller counts the cost.
     pub(crate) fn read_shared(
         &self,
         tally: &Tally,
@@ -81,7 +81,7 @@ impl State {
         Ok(Some(ReadOutcome::CLEAN))
     }
 
-    /// Reads part of a page with everything that a read may do to a chip.
+    /// Reads part of a page with all side effects of a read.
     pub(crate) fn read_exclusive(
         &mut self,
         tally: &Tally,
@@ -114,14 +114,14 @@ impl State {
         extra.extend(self.leaked_bits(range.peb, range.page, range.from, end)?);
         extra.sort_unstable();
         let outcome = self.deliver(tally, range, buf, &extra)?;
-        // Counts of disturbing and unstable reads belong to the block.
+        // Counts of disturbing and unstable reads are stored in the block.
         if self.store.get(range.peb).faults.is_some() || self.plan.read_disturb.is_some() {
             self.persist(range.peb, tally)?;
         }
         Ok(outcome)
     }
 
-    /// One page read and its time (spec: mtd-nand 12.2).
+    /// Returns the cost of one page read (spec: mtd-nand 12.2).
     fn cost(&self, range: PageRange, len: usize) -> ReadCost {
         let config = &self.config;
         let data = config.page as usize;
@@ -129,7 +129,7 @@ impl State {
         if config.corrects() && range.from == 0 && len == data {
             moved = config.stride();
         } else if config.corrects() && range.from < data {
-            // Whole codewords travel, each with its share of the out-of-band bytes.
+            // Whole codewords are transferred, each with its share of the out-of-band bytes.
             let step = config.ecc_step() as usize;
             let end = (range.from + len).min(data);
             let steps = end.div_ceil(step) - range.from / step;
@@ -144,7 +144,7 @@ impl State {
         ReadCost { pages: 1, bytes, ns }
     }
 
-    /// Counts a read of the block; now and then one more of its bits is wrong from then on.
+    /// Counts a read of the block; at the configured number, one more of its bits becomes wrong.
     fn disturb(&mut self, peb: Peb, number: u64) {
         let Some(interval) = self.plan.read_disturb else { return };
         let pages = self.store.get(peb).page_count();
@@ -170,7 +170,7 @@ impl State {
         *reads > good
     }
 
-    /// The wrong bits an unstable page shows in this read.
+    /// Returns the wrong bits of an unstable page in this read.
     fn unstable_flips(&mut self, range: PageRange) -> Vec<u32> {
         let unstable = |fault: &crate::overlay::PageFault| fault.unstable.is_some();
         if !self.page_fault(range.peb, range.page).is_some_and(unstable) {
@@ -184,7 +184,7 @@ impl State {
         unstable.next_flips(step * 8, steps, strength)
     }
 
-    /// `bits` different wrong bits in one codeword of the range.
+    /// Returns `bits` distinct wrong bits in one codeword of the range.
     fn transient_flips(&self, number: u64, range: PageRange, len: usize, bits: u16) -> Vec<u32> {
         let mut rng = Rng::new(self.plan.seed ^ 0x7A45_0000_0000_0005, number);
         let step = if range.from < self.config.page as usize { self.config.ecc_step() } else { 1 };
@@ -196,7 +196,7 @@ impl State {
         chosen.into_iter().map(|bit| first + bit).collect()
     }
 
-    /// Cells plus overlay plus `extra` (sorted) flips, corrected where the chip corrects.
+    /// Delivers cells, overlay and `extra` (sorted) flips, corrected if the chip corrects.
     fn deliver(
         &self,
         tally: &Tally,

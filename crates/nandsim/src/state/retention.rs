@@ -1,8 +1,9 @@
 //! Bits that leak with the age of a page (spec: mtd-nand 15.4).
 //!
 //! # Invariants
-//! 1. Which bits have leaked is a function of the seed, the place, the time of the last program, the
-//!    wear and the time now: reading changes nothing, and what has leaked stays so until the erase.
+//! 1. The set of leaked bits is a function of the seed, the place, the time of the last program,
+//!    the wear and the current time: reading changes nothing, and leaked bits stay leaked until the
+//!    erase.
 
 use super::State;
 use crate::plan::Retention;
@@ -14,12 +15,12 @@ use eraseblock_mtd::MtdError;
 const BILLION: u128 = 1_000_000_000;
 
 impl State {
-    /// The age of the chip, in events.
+    /// Returns the age of the chip, in events.
     pub(crate) fn time(&self) -> u64 {
         self.events.saturating_add(self.idle)
     }
 
-    /// Notes when a page was programmed, if that matters.
+    /// Records when a page was programmed, if bits leak.
     pub(super) fn note_program_time(&mut self, peb: Peb, page: u32) -> Result<(), MtdError> {
         if self.leaking().is_none() || !self.store.get(peb).page(page).is_touched() {
             return Ok(());
@@ -32,7 +33,7 @@ impl State {
         self.plan.retention.filter(|_| self.config.is_nand())
     }
 
-    /// The bits of a page that have leaked, in the codewords from `from` to before `end` and in the
+    /// Returns the leaked bits of a page, in the codewords from `from` to before `end` and in the
     /// out-of-band bytes if `end` is in them, ascending.
     pub(super) fn leaked_bits(
         &self,
@@ -50,7 +51,7 @@ impl State {
         }
         let (step, data) = (self.config.ecc_step() as usize, self.config.page as usize);
         let steps = data / step;
-        // The out-of-band bytes are one more group of cells.
+        // The out-of-band bytes form one more group of cells.
         let group = |at: usize| if at < data { at / step } else { steps };
         let mut leaked = Vec::new();
         for index in group(from)..=group(end.saturating_sub(1).max(from)) {
@@ -67,18 +68,18 @@ impl State {
         Ok(leaked)
     }
 
-    /// Leaks of a bit in an event, in billionths of a thousandth.
+    /// Returns the leakage of a bit per event, in billionths of a thousandth.
     fn rate(&self, peb: Peb, retention: Retention) -> u64 {
         let wear = u64::from(self.wear_of(peb).min(1000));
         u64::from(retention.per_billion) * (1000 + wear * 9)
     }
 }
 
-/// The cleared bits of `cells` that have leaked. In equal times equally many cells are hit, one
-/// after the other, always in the same order; some hold a 1 anyhow, some were hit before.
+/// Returns the cleared bits of `cells` that have leaked. Equal times hit equally many cells, in a
+/// fixed order; some of these hold a 1 already, some were hit before.
 fn leaks(cells: &[u8], mut rng: Rng, rate: u64, age: u64) -> Vec<u32> {
     let bits = u32::try_from(cells.len() * 8).unwrap_or(u32::MAX);
-    // When the first cell is hit differs from group to group.
+    // The time of the first hit differs between groups.
     let start = u128::from(rng.below(1_000_000_000)) * 1000;
     let hits = (u128::from(rate) * u128::from(age)).saturating_mul(bits.into()) + start;
     let hits = (hits / (BILLION * 1000)).min(u128::from(bits) * 4);

@@ -1,4 +1,4 @@
-//! What a program leaves when the power goes off in its middle (variants P0 to P7).
+//! The states after a power cut during a program (variants P0 to P7).
 
 use super::{PageWrite, State};
 use crate::overlay::{ALL_STEPS, MAX_FLIPS, Unstable, differing_bits};
@@ -8,14 +8,14 @@ use eraseblock_mtd::MtdError;
 
 /// A page after an interrupted program.
 struct Torn {
-    /// What the cells hold.
+    /// The content of the cells.
     held: Vec<u8>,
-    /// The codewords touched have no matching ECC, even if few bits differ.
+    /// Whether the touched codewords have no matching ECC, even if few bits differ.
     hopeless: bool,
 }
 
 impl State {
-    /// Leaves what `variant` says; `false` if it is no variant of a program here.
+    /// Leaves the state of `variant`; returns `false` if it is not a variant of this program.
     pub(super) fn tear_program(
         &mut self,
         write: &PageWrite,
@@ -87,7 +87,7 @@ impl State {
         Torn { held, hopeless }
     }
 
-    /// The transfer goes data first; out-of-band bytes come only when there is no data.
+    /// Data is transferred first; out-of-band bytes count only if there is no data.
     fn keep_prefix(&self, write: &PageWrite, prefix: Prefix, new: &[u8], held: &mut [u8]) {
         let (start, len) = if write.data.is_empty() {
             ((self.config.page + write.oob_offset) as usize, write.oob.len())
@@ -98,7 +98,7 @@ impl State {
         held[start..end].copy_from_slice(&new[start..end]);
     }
 
-    /// The codewords the data touches, as a byte range of the page.
+    /// Returns the codewords that the data touches, as a byte range of the page.
     fn touched_bytes(&self, write: &PageWrite) -> (usize, usize) {
         let step = self.config.ecc_step() as usize;
         let start = write.column as usize;
@@ -106,7 +106,8 @@ impl State {
         (start / step * step, end.next_multiple_of(step).min(self.config.page as usize))
     }
 
-    /// The codewords the data touches, one bit each; all of the page when there is no data.
+    /// Returns the codewords that the data touches, one bit each; all of the page if there is no
+    /// data.
     fn touched_steps(&self, write: &PageWrite) -> u64 {
         let step = self.config.ecc_step() as usize;
         let (start, end) = self.touched_bytes(write);
@@ -116,7 +117,7 @@ impl State {
         (start / step..end / step).fold(0, |steps, step| steps | 1 << step)
     }
 
-    /// Decides codeword by codeword what error correction will make of the cells.
+    /// Decides for each codeword what ECC will return for the cells.
     fn settle(
         &mut self,
         write: &PageWrite,
@@ -157,8 +158,8 @@ impl State {
         self.note_marker(write)
     }
 
-    /// The page looks as before but for a few cleared bits in one codeword. With no more of them
-    /// than can be corrected it is erased for all a driver can tell, and may be programmed.
+    /// Leaves the old content except a few cleared bits in one codeword. If no more than can be
+    /// corrected, the page looks erased to a driver and may be programmed.
     fn nearly_erased(
         &mut self,
         write: &PageWrite,

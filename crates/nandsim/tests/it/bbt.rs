@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const BLOCK: u64 = 131_072;
 
-/// 1024 blocks of 128 KiB, raw, with Hamming ECC above.
+/// 1024 blocks of 128 KiB, raw, with Hamming ECC.
 fn device() -> (Arc<Chip>, Arc<dyn Mtd>) {
     let part = parts::find("NAND01GW3B2").unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_part(part).with_raw_reads()));

@@ -1,4 +1,4 @@
-//! Software ECC and verification over raw simulated chips.
+//! Software ECC and verification on raw simulated chips.
 
 use super::{P0, P1, large, mini, pattern};
 use eraseblock_base::Location;
@@ -126,13 +126,13 @@ fn verification_compares_out_of_band_bytes() {
     device.program_oob(2 * 2048, 8, &[1, 2, 0xFF, 4]).unwrap();
     failed(device.program_oob(3 * 2048, 0, &[0; 8]));
     failed(device.program_oob(4 * 2048, 0, &[0; 8]));
-    // Through error correction: its own bytes are not the caller's.
+    // With ECC, the ECC bytes are not the caller's.
     let ecc: Arc<dyn Mtd> = Arc::new(EccMtd::new(chip.clone(), BCH4).unwrap());
     let device = VerifyMtd::new(ecc);
     chip.erase(P1).unwrap();
     let at = 32_768;
     device.program_with_oob(at, &page, &[0xFF, 0xFF, 7, 8]).unwrap();
-    // Bytes that are not written may hold anything, bytes that are must be what was asked for.
+    // Bytes that are not written may have any value; written bytes must read back.
     device.program_oob(at, 4, &[5]).unwrap();
     device.program_oob(at, 2, &[0xFF, 0xFF, 0xFF, 6]).unwrap();
     let lawless = Arc::new(Chip::new(large().with_rules(Rules::OFF)));

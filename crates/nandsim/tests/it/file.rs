@@ -1,4 +1,4 @@
-//! Chips in files: reopened with everything, and damaged files refused.
+//! Chips in files: reopened with all state, and damaged files refused.
 
 use super::{P0, P1, large, mini, nor, pattern, read};
 use eraseblock_base::{ErrorClass, Peb};
@@ -65,8 +65,8 @@ fn a_file_opened_for_reading_is_not_written() {
     assert!(std::fs::read(&path).unwrap() == before);
 }
 
-/// Cells that decay change the chip when they are read, and that was written at once: every reader
-/// of a file it might not write ended with `write failed: Bad file descriptor`.
+/// Reading changes decaying cells, and the change was written to the file at once: every reader
+/// without write permission failed with `write failed: Bad file descriptor`.
 #[test]
 fn cells_decay_in_memory_where_a_file_is_only_read() {
     let variants = [Variant::P5 { good_reads: 1 }, Variant::E3, Variant::E4];
@@ -165,8 +165,8 @@ fn erased_blocks_are_holes() {
     assert_eq!(Chip::open(&path).unwrap().config().part(), Some("W25N01GV"));
 }
 
-/// What a killed process leaves is the file as it is after the last operation: nothing is kept
-/// back in memory but the counts of reads.
+/// A killed process leaves the file as it was after the last operation: only the counts of reads
+/// are kept in memory.
 #[test]
 fn a_killed_process_leaves_every_finished_operation() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,8 +219,8 @@ fn damaged_files_are_refused_with_a_place() {
     assert!(Chip::open(&path).is_ok(), "the other copy is good");
 }
 
-/// A read that goes well still brings an unstable page nearer to failing; that was lost when the
-/// chip was closed right after it.
+/// A successful read of an unstable page brings it closer to failure; this was lost if the chip was
+/// closed right after it.
 #[test]
 fn good_reads_of_an_unstable_page_are_remembered() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn good_reads_of_an_unstable_page_are_remembered() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A chip in a file and one in memory stay equal over any operations, reopening included.
+    /// A chip in a file and one in memory stay equal over any operations, including reopening.
     #[test]
     fn file_and_memory_agree(
         ops in proptest::collection::vec((0_u8..8, 0_u32..4, 0_u32..8, any::<u64>()), 1..40),

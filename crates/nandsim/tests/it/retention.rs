@@ -13,7 +13,7 @@ fn leaking(config: ChipConfig) -> Chip {
     chip
 }
 
-/// The time until a page reads with a corrected bit, and until it is lost.
+/// Returns the time until a page reads with a corrected bit, and until it is uncorrectable.
 fn life(chip: &Chip, page: u64) -> (u32, u32) {
     let (mut corrected, mut most) = (None, 0);
     for time in 0..1000 {
@@ -42,7 +42,7 @@ fn bits_are_corrected_first_and_lost_later() {
     let counters = chip.counters();
     assert!(counters.corrected_bits > 0 && counters.failed_codewords > 0);
     assert!(read(&chip, 2048, 2048).1 != Default::default(), "the other page is as old");
-    // A program much later is young, and so is one after an erase.
+    // A page programmed much later is young, and so is one after an erase.
     chip.program(2 * 2048, &pattern(2048, 2)).unwrap();
     assert_eq!(read(&chip, 2 * 2048, 2048), (pattern(2048, 2), Default::default()));
     chip.erase(P0).unwrap();
@@ -65,7 +65,7 @@ fn time_passes_with_every_event_and_the_same_plan_leaks_the_same_bits() {
     let gained = |(read, written): (&u8, &u8)| (read & !written).count_ones();
     let leaked: u32 = bytes.iter().zip(&pattern(2048, 0)).map(gained).sum();
     assert!(leaked > 0 && bytes.iter().zip(&pattern(2048, 0)).all(|(read, was)| was & !read == 0));
-    // Read in parts it is the same page; another seed leaks other bits.
+    // Reading it in parts gives the same page; another seed leaks other bits.
     let parts = [0, 700, 1400].map(|at| read(&left, at, if at < 1400 { 700 } else { 648 }).0);
     assert_eq!(parts.concat(), bytes);
     right.set_retention(Some(Retention { seed: 10, ..SLOW })).unwrap();

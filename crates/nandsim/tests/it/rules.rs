@@ -28,11 +28,15 @@ fn programming_ands_data_and_oob() {
 
 type Act = fn(&Chip) -> Result<(), MtdError>;
 
-/// Every rule: what sets it up, what breaks it, and the words of the refusal.
+/// Every rule: its setup, the operation that breaks it, and the words of the refusal.
 const RULES: [(&str, Act, Act); 7] = [
-    ("programming what is not erased", |c| c.program(0, &[0; 512]), |c| c.program(0, &[0; 512])),
     (
-        "programming what is not erased",
+        "programming bytes that are not erased",
+        |c| c.program(0, &[0; 512]),
+        |c| c.program(0, &[0; 512]),
+    ),
+    (
+        "programming bytes that are not erased",
         |c| c.program_oob(0, 6, &[0x12]),
         |c| c.program_oob(0, 5, &[0xFF, 0x02]),
     ),
@@ -219,8 +223,8 @@ fn images_go_out_and_in() {
     }
 }
 
-/// A chip filled from a dump refused UBI's second header: the first made all of its page count as
-/// programmed.
+/// A chip filled from a dump refused UBI's second header, because the first one made its whole page
+/// count as programmed.
 #[test]
 fn erased_subpages_of_an_image_can_be_programmed() {
     let chip = Chip::new(large());

@@ -1,4 +1,4 @@
-//! Power cuts and faults: each does what the fault model says, the same each time.
+//! Power cuts and faults: each has the effect defined by the fault model, every time the same.
 
 use super::{P0, P1, large, mini, nor, pattern, read};
 use eraseblock_base::{Geometry, MediumKind, Peb};
@@ -7,7 +7,7 @@ use eraseblock_nandsim::*;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// A chip cut with `variant` in the second page program, powered on again.
+/// Returns a chip cut with `variant` in the second page program, powered on again.
 fn cut_program(config: ChipConfig, variant: Variant, seed: u64) -> Chip {
     let page = config.page() as usize;
     let chip = Chip::new(config);
@@ -98,7 +98,7 @@ fn an_unstable_page_reads_well_then_corrected_then_never_again() {
     }
 }
 
-/// What lies beside it in the page, before or later, does not decay with it.
+/// Other data in the page, written before or later, does not decay with it.
 #[test]
 fn a_subpage_decays_alone() {
     let cut = |chip: &Chip, offset: u64, good_reads: u16| {
@@ -136,7 +136,7 @@ fn a_nearly_erased_page_is_correctable_up_to_the_strength() {
         (bytes, outcome.corrected_bits, outcome.uncorrectable),
         (vec![0xFF; 2048], 4, false)
     );
-    // A driver takes it for erased and programs it: the stuck bits stay correctable.
+    // A driver treats it as erased and programs it: the stuck bits stay correctable.
     cut.program(2048, &pattern(2048, 3)).unwrap();
     let (bytes, outcome) = read(&cut, 2048, 2048);
     assert!(bytes == pattern(2048, 3) && outcome.corrected_bits <= 4 && !outcome.uncorrectable);
@@ -354,7 +354,8 @@ fn snapshots_stand_apart() {
     assert!(Chip::new(mini()).restore(&first).is_err());
 }
 
-/// A lab takes one for every cut. The fastest of many: the machine may be busy.
+/// The lab takes a snapshot for every cut. Uses the fastest of many, because the machine may be
+/// busy.
 #[test]
 fn a_snapshot_costs_microseconds_whatever_the_size() {
     for pebs in [64, 32_768] {

@@ -1,4 +1,4 @@
-//! A client of the server, for the tests of this room and those of the command.
+//! A client of the server, for the tests of this crate and of the command.
 
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::tokio::{TokioConnector, TokioIo};
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 pub(crate) type Client = Nfs3Connection<TokioIo<TcpStream>>;
 
-/// Lets `visit` work with a client of the server at `port`.
+/// Runs `visit` with a client of the server at `port`.
 pub(crate) fn visited(port: u16, visit: impl AsyncFnOnce(Client)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -21,7 +21,7 @@ pub(crate) fn in_dir(dir: &nfs_fh3, name: &str) -> diropargs3<'static> {
     diropargs3 { dir: dir.clone(), name: name.as_bytes().to_vec().into() }
 }
 
-/// Names behind a cookie, with theirs, a small answer at a time.
+/// Lists names after a cookie, with their cookies, in small replies.
 pub(crate) async fn names(
     client: &mut Client,
     dir: &nfs_fh3,
@@ -32,7 +32,7 @@ pub(crate) async fn names(
         let (dircount, maxcount) = (600, 900);
         let args = READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
         let READDIRPLUS3res::Ok(ok) = client.readdirplus(&args).await.unwrap() else {
-            panic!("no listing behind {cookie}")
+            panic!("no listing after {cookie}")
         };
         cookieverf = ok.cookieverf;
         for entry in ok.reply.entries.into_inner() {

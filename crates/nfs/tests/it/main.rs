@@ -1,6 +1,6 @@
-//! The server as clients meet it: over a socket, through a client that nobody here wrote.
+//! The server as clients use it: through a socket and an independent client.
 
-// Helpers of tests are tests, which clippy cannot see.
+// Helpers of tests are test code, which clippy cannot detect.
 #![allow(clippy::unwrap_used)]
 
 mod client;
@@ -150,7 +150,7 @@ fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
     assert!(gone.is_err(), "still writable");
 }
 
-/// REMOVE took directories away and RMDIR deleted files: the server handed both to one call.
+/// REMOVE removed directories and RMDIR deleted files: the server passed both to one call.
 #[test]
 fn each_kind_has_its_own_call_to_remove_it() {
     let fs = sample();
@@ -198,11 +198,11 @@ fn files_get_more_names() {
     });
 }
 
-/// The limits were those of nobody: names of 32768 bytes, no links, 1 TiB of space.
+/// The limits were invented: names of 32768 bytes, no links, 1 TiB of space.
 #[test]
 fn limits_and_space_are_those_of_the_file_system() {
     let fs = sample();
-    let told = fs.stat_fs().unwrap();
+    let stats = fs.stat_fs().unwrap();
     served(Exported::ReadOnly(fs), async |mut client| {
         let object = client.root_nfs_fh3();
         let PATHCONF3res::Ok(limits) =
@@ -215,8 +215,8 @@ fn limits_and_space_are_those_of_the_file_system() {
         else {
             panic!("no space")
         };
-        let bytes = |blocks: u64| blocks * u64::from(told.block_size);
-        assert_eq!((space.tbytes, space.fbytes), (bytes(told.blocks), bytes(told.blocks_free)));
+        let bytes = |blocks: u64| blocks * u64::from(stats.block_size);
+        assert_eq!((space.tbytes, space.fbytes), (bytes(stats.blocks), bytes(stats.blocks_free)));
     });
 }
 

@@ -1,4 +1,4 @@
-//! Archives of GNU cpio in all formats; archives that mean harm.
+//! Archives of GNU cpio in all formats; malicious archives.
 
 use super::*;
 use crate::dir::{self, ReadOptions};
@@ -40,12 +40,12 @@ fn gnu_cpio_in_all_formats() {
     if rustix::process::geteuid().is_root() {
         shell(&source, AS_ROOT);
     }
-    // Times before 1970 and ids over 18 bits (odc) do not fit; sockets do.
+    // Times before 1970 and ids over 18 bits do not fit into odc; sockets do.
     shell(&source, "touch -d @1000000005 d/f; rm link; touch -d @1000000006 .");
     let _socket = std::os::unix::net::UnixListener::bind(source.join("socket")).unwrap();
     let tree = dir::read(&source, &ReadOptions::default()).unwrap().0;
     for format in ["newc", "crc", "odc"] {
-        // GNU cpio folds large inode numbers of its own accord.
+        // GNU cpio folds large inode numbers.
         shell(&source, &format!("find . | cpio -o -H {format} --quiet > ../c 2>/dev/null"));
         shell(temp.path(), "gzip -kf c; zstd -qf c");
         for name in ["c", "c.gz", "c.zst"] {
@@ -171,7 +171,7 @@ fn mutated_archives_never_panic() {
         let mut bytes = seed.clone();
         for _ in 0..=random.below(4) {
             let at = random.below(bytes.len());
-            // Mostly what a field may hold.
+            // Mostly valid field contents.
             let digits = b"0123456789ABCDEF";
             bytes[at] = if random.below(3) > 0 {
                 digits[random.below(digits.len())]

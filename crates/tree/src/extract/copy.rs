@@ -1,26 +1,26 @@
-//! The content of one file, out of the image into a file of the host: piece by piece, holes left
-//! holes, damage skipped if that is wanted.
+//! Copies the content of one file from the image to a file of the host, piece by piece. Holes stay
+//! holes; damage is skipped on request.
 
 use eraseblock_vfs::{FileSystem, FsError, FsErrorKind, Ino};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at a time.
+/// Size of a read in bytes.
 pub(crate) const CHUNK: usize = 256 * 1024;
 
 /// The unit in which damage is skipped: the data block of flash file systems, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// So many blocks in a row that cannot be read end the search for readable ones: 256 MiB.
+/// The number of consecutive unreadable blocks that ends the search for readable ones: 256 MiB.
 const MAX_BAD_RUN: u64 = 1 << 16;
 
-/// Why a content could not be copied.
+/// A content that could not be copied.
 #[derive(Debug)]
 pub(crate) enum CopyError {
-    /// It cannot be read whole.
+    /// The content cannot be read completely.
     Read(FsError),
-    /// The host does not take it.
+    /// The host refused to write it.
     Write(io::Error),
 }
 
@@ -30,10 +30,10 @@ impl From<io::Error> for CopyError {
     }
 }
 
-/// Byte ranges (start, end) that could not be read and are zeros instead.
+/// Byte ranges (start, end) that could not be read and are replaced by zeros.
 pub(crate) type Damage = Vec<(u64, u64)>;
 
-/// Copies `size` bytes. With `keep_damaged`, what cannot be read becomes zeros and is returned.
+/// Copies `size` bytes. With `keep_damaged`, unreadable ranges become zeros and are returned.
 pub(crate) fn copy(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -54,16 +54,16 @@ pub(crate) fn copy(
     Ok(reader.damage)
 }
 
-/// Reads the parts of a content that are not holes, front to back.
+/// Reads the parts of a content that are not holes, in order.
 pub(crate) struct DataReader<'a> {
     fs: &'a dyn FileSystem,
     ino: Ino,
     size: u64,
     at: u64,
-    /// The data that begins at or before `at` ends here.
+    /// End of the data that begins at or before `at`.
     data_end: u64,
     keep_damaged: bool,
-    /// Blocks are read one by one up to here, because a read over them failed.
+    /// Blocks up to here are read one by one, because a read across them failed.
     careful_until: u64,
     pub(crate) damage: Damage,
 }
@@ -74,7 +74,7 @@ impl<'a> DataReader<'a> {
         Self { fs, ino, size, at, data_end, keep_damaged, careful_until, damage: Vec::new() }
     }
 
-    /// Reads only from `start` to `end`.
+    /// Reads only the range from `start` to `end`.
     pub(crate) fn range(
         fs: &'a dyn FileSystem,
         ino: Ino,
@@ -84,8 +84,8 @@ impl<'a> DataReader<'a> {
         Self { at: start, data_end: start, ..Self::new(fs, ino, end, keep_damaged) }
     }
 
-    /// Fills the front of `buf` with the next piece of data: its offset and length, or `None` at
-    /// the end.
+    /// Reads the next piece of data into the front of `buf`; returns its offset and length, or
+    /// `None` at the end.
     pub(crate) fn next(&mut self, buf: &mut [u8]) -> Result<Option<(u64, usize)>, FsError> {
         while self.at < self.size {
             if self.at >= self.data_end && !self.find_data()? {
@@ -114,8 +114,8 @@ impl<'a> DataReader<'a> {
         Ok(None)
     }
 
-    /// Goes to the next data; false when only a hole follows. Where the holes cannot be told,
-    /// everything counts as data when damage is to be skipped.
+    /// Advances to the next data; returns false if only a hole follows. If the holes are unknown,
+    /// everything counts as data when damage must be skipped.
     fn find_data(&mut self) -> Result<bool, FsError> {
         match self.fs.seek_data(self.ino, self.at) {
             Ok(None) => return Ok(false),
@@ -133,7 +133,7 @@ impl<'a> DataReader<'a> {
         Ok(true)
     }
 
-    /// The file system ends the content before the size it has told.
+    /// Handles a content that ends before its reported size.
     fn cut_short(&mut self) -> Result<(), FsError> {
         if !self.keep_damaged {
             let message = format!("the content ends at byte {}, expected {}", self.at, self.size);
@@ -150,7 +150,7 @@ impl<'a> DataReader<'a> {
         true
     }
 
-    /// Records `at..end` as damaged; false when too much in a row is.
+    /// Records `at..end` as damaged; returns false if the damaged run is too long.
     fn skip(&mut self, end: u64) -> bool {
         match self.damage.last_mut() {
             Some(last) if last.1 == self.at => last.1 = end,

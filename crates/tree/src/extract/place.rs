@@ -1,11 +1,11 @@
-//! The only door to the destination: every call is relative to a directory descriptor, takes one
+//! The only access to the destination: every call is relative to a directory descriptor, takes one
 //! checked name, and follows no link.
 //!
 //! # Invariants
 //! 1. A descriptor in [`Dir`] was reached from the destination by [`Name`]s alone, without
-//!    following a symbolic link, so whatever is made below it lies in the destination.
-//! 2. New entries are made exclusively; what is there already is removed first, and only when
-//!    overwriting was asked for.
+//!    following a symbolic link, so everything created in it lies in the destination.
+//! 2. New entries are created exclusively; existing ones are removed first, and only if overwriting
+//!    was requested.
 //! 3. Owner, mode and attributes are set through functions of the C library, which fakeroot and
 //!    pseudo replace. rustix makes the system call itself for `fchown` and `fchmod`.
 
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// One component of a path that cannot lead anywhere but into its directory.
+/// One component of a path that cannot lead out of its directory.
 #[derive(Clone, Debug)]
 pub(super) struct Name(CString);
 
@@ -33,8 +33,8 @@ impl Name {
     }
 }
 
-/// Whether what is in the way is replaced: `None` for no, else the device and inode numbers of the
-/// files that are not.
+/// Whether to replace existing entries: `None` for no, otherwise the device and inode numbers of
+/// the files to keep.
 pub(super) type Force<'a> = Option<&'a [(u64, u64)]>;
 
 /// A directory in the destination.
@@ -61,8 +61,8 @@ fn timestamps(atime: Timestamp, mtime: Timestamp) -> Timestamps {
 }
 
 impl Dir {
-    /// Opens the destination itself, made if it is missing. Its own path is the user's: links in it
-    /// are followed. Returns whether there is anything in it.
+    /// Opens the destination itself and creates it if missing. Links in its own path, which the
+    /// user gives, are followed. Returns whether it contains anything.
     pub(super) fn destination(path: &Path) -> Result<(Self, bool), Errno> {
         match rustix::fs::mkdir(path, mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -78,8 +78,8 @@ impl Dir {
         Ok((Self(fd), is_occupied))
     }
 
-    /// Makes a directory, private until its attributes are set, and opens it. With `force`, an
-    /// existing directory is used and anything else in its place removed.
+    /// Creates a directory, private until its attributes are set, and opens it. With `force`, uses
+    /// an existing directory and removes anything else with this name.
     pub(super) fn make_dir(&self, name: &Name, force: Force<'_>) -> Result<Self, Errno> {
         match rustix::fs::mkdirat(&self.0, &name.0, mode(0o700)) {
             Err(Errno::EXIST) if force.is_some() => {
@@ -99,19 +99,19 @@ impl Dir {
         rustix::fs::openat(&self.0, &name.0, OPEN_DIR, Mode::empty()).map(Self)
     }
 
-    /// Removes anything but a directory.
+    /// Removes an entry that is not a directory.
     pub(super) fn remove(&self, name: &Name) -> Result<(), Errno> {
         rustix::fs::unlinkat(&self.0, &name.0, AtFlags::empty())
     }
 
-    /// Removes what is in the way, unless it is a file that is read: EBUSY.
+    /// Removes an existing entry; fails with EBUSY if it is a file that is being read.
     fn make_way(&self, name: &Name, force: Force<'_>) -> Result<(), Errno> {
         let stat = rustix::fs::statat(&self.0, &name.0, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_kept = force.is_some_and(|kept| kept.contains(&(stat.st_dev, stat.st_ino)));
         if is_kept { Err(Errno::BUSY) } else { self.remove(name) }
     }
 
-    /// Makes something exclusively, with `force` after removing what is in its place.
+    /// Creates an entry exclusively; with `force`, removes an existing one first.
     fn exclusively<T>(
         &self,
         name: &Name,
@@ -127,7 +127,7 @@ impl Dir {
         }
     }
 
-    /// Makes an empty regular file, private until its attributes are set.
+    /// Creates an empty regular file, private until its attributes are set.
     pub(super) fn make_file(&self, name: &Name, force: Force<'_>) -> Result<File, Errno> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -136,7 +136,7 @@ impl Dir {
         })
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub(super) fn make_symlink(
         &self,
         name: &Name,
@@ -146,7 +146,7 @@ impl Dir {
         self.exclusively(name, force, || rustix::fs::symlinkat(target, &self.0, &name.0))
     }
 
-    /// Makes a device node, fifo or socket, private until its attributes are set.
+    /// Creates a device node, fifo or socket, private until its attributes are set.
     pub(super) fn make_node(
         &self,
         name: &Name,
@@ -161,7 +161,7 @@ impl Dir {
         })
     }
 
-    /// Gives a file of another directory one more name here.
+    /// Adds one more name here for a file of another directory.
     pub(super) fn make_link(
         &self,
         name: &Name,
@@ -174,12 +174,13 @@ impl Dir {
         })
     }
 
-    /// The attributes of this directory itself.
+    /// Returns access to the attributes of this directory itself.
     pub(super) fn this(&self) -> Handle<'_> {
         Handle::Open(self.0.as_fd())
     }
 
-    /// The attributes of an entry that cannot be opened: a link, device, fifo or socket.
+    /// Returns access to the attributes of an entry that cannot be opened: a link, device, fifo or
+    /// socket.
     pub(super) fn entry<'a>(&'a self, name: &'a Name) -> Handle<'a> {
         Handle::Entry(self, name)
     }
@@ -188,9 +189,9 @@ impl Dir {
 /// A way to set attributes.
 #[derive(Debug)]
 pub(super) enum Handle<'a> {
-    /// Of an open file.
+    /// Those of an open file.
     Open(std::os::fd::BorrowedFd<'a>),
-    /// Of an entry that is not opened and not followed.
+    /// Those of an entry that is neither opened nor followed.
     Entry(&'a Dir, &'a Name),
 }
 
@@ -218,8 +219,8 @@ impl Handle<'_> {
                 file.set_permissions(permissions).map_err(|e| errno(&e))
             }
             Self::Entry(dir, name) => {
-                // There is no call that changes a mode without following links on all kernels, but
-                // what a descriptor refers to stays the same.
+                // Not all kernels have a call that changes a mode without following links, but a
+                // descriptor always refers to the same file.
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(&dir.0, &name.0, flags, Mode::empty())?;
                 let stat = rustix::fs::fstat(&fd)?;

@@ -1,4 +1,4 @@
-//! Extraction: round trips, damage, and images and destinations that mean harm.
+//! Extraction: round trips, damage, and malicious images and destinations.
 
 use super::*;
 use crate::dir::{self, ReadOptions};
@@ -53,7 +53,7 @@ fn a_folder_survives_the_round_trip() {
     assert_eq!((report.directories, report.left_out), (5, 0));
     let hole = std::fs::metadata(dest.join("hole")).unwrap();
     assert!(hole.blocks() * 512 < 100_000, "{} sectors", hole.blocks());
-    // Equal folders are equal trees: numbers and all.
+    // Equal sources give equal trees, including numbers.
     let kinds = |tree: &SourceTree| tree.nodes().map(|(_, n)| n.file_kind()).collect::<Vec<_>>();
     assert_eq!(kinds(&tree), kinds(&read(&dest)));
 }
@@ -90,7 +90,7 @@ fn many_directories_do_not_run_out_of_descriptors() {
     for _ in 0..300 {
         deep = tree.add(deep, b"deep", directory(0o755)).unwrap();
     }
-    // So many directories take seconds on a disk.
+    // This many directories take seconds on a disk.
     let memory = Path::new("/dev/shm");
     let temp = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
     let fs = MemoryFs::new(tree);
@@ -109,7 +109,7 @@ fn occupied_destinations_need_force() {
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("victim"), b"unharmed").unwrap();
     std::fs::write(dest.join("plain"), b"old").unwrap();
-    // Planted links: a directory, a file and a link would be written through them.
+    // Planted links: writing a directory, a file or a link would go through them.
     for (name, target) in [("dir", "../outside"), ("file", "../outside/victim"), ("l", "plain")] {
         std::os::unix::fs::symlink(target, dest.join(name)).unwrap();
     }
@@ -126,7 +126,7 @@ fn occupied_destinations_need_force() {
     let error = to_dir(&fs, 1, &dest, &options, &quiet).unwrap_err();
     assert!(matches!(error, TreeError::DestinationNotEmpty { .. }), "{error}");
     let report = extract(&fs, &dest, &ExtractOptions { force: true, ..options });
-    // Only the directory in the way of a file is not removed.
+    // Only the directory that has the name of a file is not removed.
     assert_eq!(codes(&report), ["host-refused"]);
     assert_eq!(report.left_out, 1);
     assert!(dest.join("stays/within").is_dir());
@@ -168,7 +168,7 @@ fn refused_attributes_are_counted() {
     let mut tree = SourceTree::new(directory(0o755));
     for name in [b"a", b"b"] {
         let mut node = SourceNode::new(SourceKind::Fifo, 0o644);
-        // Linux keeps no user attributes of fifos.
+        // Linux does not store user attributes of fifos.
         node.xattrs.push((b"user.x".to_vec(), b"1".to_vec()));
         tree.add(NodeId::ROOT, name, node).unwrap();
     }
@@ -179,17 +179,17 @@ fn refused_attributes_are_counted() {
     assert!(last.message.starts_with("2 extended attributes"), "{last}");
 }
 
-/// A file system that is damaged where the test wants it.
+/// A file system with damage where the test requires it.
 #[derive(Debug)]
 struct Damaged {
     fs: MemoryFs,
     /// Reads of these bytes of any file fail.
     bad: std::ops::Range<u64>,
-    /// Holes cannot be told.
+    /// Holes are not reported.
     blind: bool,
-    /// Directory 1 lists these as well.
+    /// Additional entries of directory 1.
     extra: Vec<DirEntry>,
-    /// Lengths are told this much too long.
+    /// Lengths are reported too large by this.
     longer: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Access control lists as archives hold them: text of the records `SCHILY.acl.access` and
-//! `SCHILY.acl.default`, turned into the value of the extended attribute (acl(5)).
+//! ACLs in archives: text in the records `SCHILY.acl.access` and `SCHILY.acl.default`, converted to
+//! the value of the xattr (acl(5)).
 
 use super::pax::decimal;
 use eraseblock_vfs::rules::acl::{
@@ -7,7 +7,7 @@ use eraseblock_vfs::rules::acl::{
 };
 use std::collections::BTreeMap;
 
-/// The attribute that a record with this key stands for.
+/// Returns the xattr for a record with this key.
 pub(super) fn attribute_of(key: &[u8]) -> Option<&'static [u8]> {
     match key {
         b"SCHILY.acl.access" => Some(ACCESS),
@@ -16,8 +16,8 @@ pub(super) fn attribute_of(key: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-/// Numbers of the users and groups that own members of an archive, by name. Names of this machine
-/// are none of the archive's.
+/// Ids of users and groups that own members of an archive, by name. Names of the host are unrelated
+/// to those in an archive.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     users: BTreeMap<Vec<u8>, u32>,
@@ -25,7 +25,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Notes the owners of a member.
+    /// Records the owners of a member.
     pub(super) fn learn(&mut self, user: (&[u8], u32), group: (&[u8], u32)) {
         for (names, (name, id)) in [(&mut self.users, user), (&mut self.groups, group)] {
             if !name.is_empty() && !names.contains_key(name) {
@@ -40,10 +40,10 @@ impl Names {
     }
 }
 
-/// The value of the attribute `name`; `None` if the mode says as much.
+/// Returns the value of the xattr `name`, or `None` if the mode is equivalent.
 ///
-/// Fails, with the reason, on text that is no list, and on users and groups by a name that `names`
-/// does not have: GNU tar stores no numbers.
+/// Fails, with the reason, if the text is not an ACL, or for users and groups whose name is not in
+/// `names`: GNU tar stores no ids.
 pub(super) fn value(name: &[u8], text: &[u8], names: &Names) -> Result<Option<Vec<u8>>, String> {
     let mut entries = Vec::new();
     for line in text.split(|byte| matches!(byte, b'\n' | b',')) {
@@ -60,15 +60,16 @@ pub(super) fn value(name: &[u8], text: &[u8], names: &Names) -> Result<Option<Ve
         value.extend_from_slice(&id.to_le_bytes());
     }
     if !is_acl(&value) {
-        return Err(format!("`{}` is no access control list", shown(text)));
+        return Err(format!("`{}` is not an access control list", shown(text)));
     }
     let is_only_a_mode = name == ACCESS && entries.len() == 3;
     Ok((!is_only_a_mode).then_some(value))
 }
 
-/// `user:1000:rw-`, `user:name:rw-:1000`, `mask::r--` or `mask:r--` as kind, number, permissions.
+/// Parses `user:1000:rw-`, `user:name:rw-:1000`, `mask::r--` or `mask:r--` into kind, id,
+/// permissions.
 fn entry(line: &[u8], names: &Names) -> Result<(u16, u32, u16), String> {
-    let wrong = || format!("`{}` is no entry of an access control list", shown(line));
+    let wrong = || format!("`{}` is not an entry of an access control list", shown(line));
     let line = line.strip_prefix(b"default:").unwrap_or(line);
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').map(<[u8]>::trim_ascii).collect();
     let (kind, whose, permissions, number) = match fields.as_slice() {
@@ -91,11 +92,11 @@ fn entry(line: &[u8], names: &Names) -> Result<(u16, u32, u16), String> {
     let tag = named.ok_or_else(wrong)?;
     let number = number.or(Some(whose)).and_then(decimal);
     let id = number.or_else(|| names.find(tag, whose).map(u64::from));
-    let id = id.ok_or_else(|| format!("`{}` names no number", shown(line)))?;
+    let id = id.ok_or_else(|| format!("`{}` has no id", shown(line)))?;
     Ok((tag, u32::try_from(id).map_err(|_| wrong())?, permissions))
 }
 
-/// `rw-` as bits; dashes may be left out.
+/// Parses `rw-` into bits; dashes may be omitted.
 fn bits(text: &[u8]) -> Option<u16> {
     text.iter().try_fold(0, |bits, letter| match letter {
         b'r' => Some(bits | 4),

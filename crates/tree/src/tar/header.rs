@@ -1,12 +1,12 @@
-//! The 512-byte header block of a tar archive, as its bytes say it.
+//! The 512-byte header block of a tar archive.
 
 use crate::error::TreeError;
 use eraseblock_base::Location;
 
-/// Size of headers, and the unit contents are padded to.
+/// Size of headers, and the unit to which contents are padded.
 pub(crate) const BLOCK: usize = 512;
 
-/// Which dialect the magic names; they differ in what follows byte 345.
+/// The dialect named by the magic; dialects differ after byte 345.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dialect {
     /// No magic: as in the seventh edition.
@@ -17,7 +17,7 @@ pub(crate) enum Dialect {
     Gnu,
 }
 
-/// The fields of a header that matter here.
+/// The header fields that are used.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) at: Location,
@@ -77,7 +77,7 @@ impl Header {
         })
     }
 
-    /// Whether a block has a header's checksum.
+    /// Returns whether a block has a header's checksum.
     pub(crate) fn is_header(block: &[u8]) -> bool {
         <&[u8; BLOCK]>::try_from(block).is_ok_and(|block| check_sum(block, Location::Whole).is_ok())
     }
@@ -88,7 +88,7 @@ fn out_of_range(at: Location, field: &'static str, found: i64) -> TreeError {
     TreeError::Field { at, field, found: found.to_string(), expected }
 }
 
-/// The checksum counts its own field as spaces; some old writers summed signed bytes.
+/// Checks the checksum, which counts its own field as spaces; some old writers summed signed bytes.
 fn check_sum(block: &[u8; BLOCK], at: Location) -> Result<(), TreeError> {
     let stored = number(&block[148..156], "checksum", at)?;
     let (mut unsigned, mut signed) = (0_i64, 0_i64);
@@ -104,13 +104,13 @@ fn check_sum(block: &[u8; BLOCK], at: Location) -> Result<(), TreeError> {
     Err(TreeError::Checksum { at, what: "tar header", stored, computed })
 }
 
-/// A field up to its NUL.
+/// Returns a field up to its NUL.
 pub(crate) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A number field: octal digits between spaces and NULs, or GNU's base 256 (first bit set, two's
-/// complement). An empty field is 0.
+/// Returns a number field: octal digits between spaces and NULs, or GNU's base 256 (first bit set,
+/// two's complement). An empty field is 0.
 pub(crate) fn number(field: &[u8], name: &'static str, at: Location) -> Result<i64, TreeError> {
     let wrong = || TreeError::Field {
         at,
@@ -132,7 +132,8 @@ pub(crate) fn number(field: &[u8], name: &'static str, at: Location) -> Result<i
     })
 }
 
-/// The bits below the marker are a signed big-endian number; bit 6 of the first byte is its sign.
+/// Decodes a signed big-endian number in the bits below the marker; bit 6 of the first byte is its
+/// sign.
 fn base_256(field: &[u8]) -> Option<i64> {
     let (first, rest) = field.split_first()?;
     let is_negative = first & 0x40 != 0;

@@ -7,11 +7,11 @@ use eraseblock_vfs::Timestamp;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The largest extended header that is read, in bytes. Attributes are at most 64 KiB each, sparse
-/// maps have one short record per hole.
+/// The largest extended header that is read, in bytes. Xattrs have at most 64 KiB each, sparse maps
+/// one short record per hole.
 pub(crate) const MAX_SIZE: u64 = 16 << 20;
 
-/// What extended headers say about the members that follow.
+/// Information from extended headers about the following members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pax {
     pub(crate) path: Option<Vec<u8>>,
@@ -24,9 +24,9 @@ pub(crate) struct Pax {
     pub(crate) ctime: Option<Timestamp>,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) sparse: Sparse,
-    /// Access control lists as text, by the name of their attribute.
+    /// ACLs as text, by the name of their xattr.
     pub(crate) acls: BTreeMap<&'static [u8], Vec<u8>>,
-    /// Names of attributes that have no place in a tree.
+    /// Names of xattrs that a tree cannot store.
     pub(crate) left_out: Vec<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Pax {
 pub(crate) struct Sparse {
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) real_size: Option<u64>,
-    /// Pairs of (offset, length); in version 0.0 a pair comes as two records.
+    /// Pairs of (offset, length); in version 0.0 a pair consists of two records.
     pub(crate) map: Vec<(u64, u64)>,
     pub(crate) has_map: bool,
     pub(crate) major: u64,
@@ -62,7 +62,7 @@ impl Pax {
         Ok(())
     }
 
-    /// Keeps of a global header what can be meant for all members.
+    /// Keeps only the records of a global header that can apply to all members.
     pub(crate) fn restrict_to_global(&mut self) {
         (self.path, self.link, self.size) = (None, None, None);
         self.sparse = Sparse::default();
@@ -131,7 +131,7 @@ impl Pax {
             self.xattrs.insert(name.to_vec(), value.to_vec());
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             let name = percent_decode(name);
-            // Writers that store both forms mean the same value.
+            // Writers that store both forms store the same value.
             if let Entry::Vacant(slot) = self.xattrs.entry(name) {
                 slot.insert(base64(value).ok_or_else(|| TreeError::Field {
                     at,
@@ -141,7 +141,7 @@ impl Pax {
                 })?);
             }
         } else if key == b"RHT.security.selinux" {
-            // The archive holds the label without the NUL that the attribute ends with.
+            // The archive contains the label without the NUL that ends the xattr.
             let value = [value, b"\0"].concat();
             self.xattrs.insert(b"security.selinux".to_vec(), value);
         } else if let Some(name) = acl::attribute_of(key) {
@@ -165,7 +165,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((&record[..equals], &record[equals + 1..], &bytes[len..]))
 }
 
-/// A decimal number below 2^63.
+/// Returns a decimal number below 2^63.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -177,7 +177,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     (value <= i64::MAX.cast_unsigned()).then_some(value)
 }
 
-/// Seconds with an optional sign and fraction; digits beyond nanoseconds are cut off downwards.
+/// Parses seconds with an optional sign and fraction; digits beyond nanoseconds are rounded down.
 fn timestamp(text: &[u8]) -> Option<Timestamp> {
     let (is_negative, digits) = match text.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -201,7 +201,7 @@ fn timestamp(text: &[u8]) -> Option<Timestamp> {
     })
 }
 
-/// `offset,length,offset,length,...`
+/// Parses `offset,length,offset,length,...`
 fn sparse_map(text: &[u8]) -> Option<Vec<(u64, u64)>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -229,7 +229,7 @@ fn percent_decode(text: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Base64 with or without padding.
+/// Decodes Base64 with or without padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     let mut decoded = Vec::with_capacity(end / 4 * 3 + 2);

@@ -1,5 +1,5 @@
-//! Sparse members: where the stored bytes belong. The map lies in the header (old GNU), in the
-//! extended header (PAX 0.0 and 0.1) or in front of the content (PAX 1.0).
+//! Sparse members: the positions of the stored bytes. The map lies in the header (old GNU), in the
+//! extended header (PAX 0.0 and 0.1) or before the content (PAX 1.0).
 
 use super::Member;
 use super::header::{BLOCK, Dialect, number};
@@ -8,7 +8,7 @@ use crate::error::TreeError;
 use crate::input::Input;
 use eraseblock_base::Location;
 
-/// A checked map: pieces ascend, are disjoint and lie within `size`; their lengths add up to
+/// A checked map: pieces are ascending, disjoint and within `size`; their lengths add up to
 /// `stored`.
 pub(super) struct Map {
     /// Length of the whole file in bytes.
@@ -19,8 +19,7 @@ pub(super) struct Map {
     pub(super) pieces: Vec<(u64, u64)>,
 }
 
-/// The map of a member, or `None` if it is an ordinary one. Passes over a map that lies in the
-/// content.
+/// Returns the map of a member, or `None` if it is an ordinary one. Skips a map in the content.
 pub(super) fn map(member: &Member, input: &mut Input) -> Result<Option<Map>, TreeError> {
     let sparse = &member.pax.sparse;
     let at = member.at;
@@ -68,7 +67,7 @@ fn check(pieces: &[(u64, u64)], size: u64, stored: u64, at: Location) -> Result<
     Err(wrong(at, format!("{total} bytes for {stored} stored ones"), expected))
 }
 
-/// Four pieces in the header, 21 in each extension block that follows it.
+/// Reads four pieces from the header, and 21 from each following extension block.
 fn old_gnu(member: &Member, input: &mut Input) -> Result<(u64, Vec<(u64, u64)>), TreeError> {
     let at = member.at;
     let block = &member.header.block;
@@ -93,11 +92,11 @@ fn add_pieces(fields: &[u8], pieces: &mut Vec<(u64, u64)>, at: Location) -> Resu
 
 fn unsigned(field: &[u8], at: Location) -> Result<u64, TreeError> {
     let found = number(field, "sparse map", at)?;
-    u64::try_from(found).map_err(|_| wrong(at, found.to_string(), "a number not below 0"))
+    u64::try_from(found).map_err(|_| wrong(at, found.to_string(), "a number of at least 0"))
 }
 
-/// Version 1.0: the number of pieces, then offset and length of each, one decimal number a line,
-/// padded to a block. Returns the bytes it took.
+/// Reads the map of version 1.0: the number of pieces, then offset and length of each, one decimal
+/// number per line, padded to a block. Returns the bytes consumed.
 fn in_content(
     input: &mut Input,
     available: u64,
@@ -122,7 +121,7 @@ fn in_content(
             })?;
             digits.clear();
             numbers.push(number);
-            // One number says how many pairs follow.
+            // One number gives the number of following pairs.
             let wanted = numbers[0].saturating_mul(2).saturating_add(1);
             if numbers.len() as u64 >= wanted {
                 let pairs = numbers[1..].chunks_exact(2);

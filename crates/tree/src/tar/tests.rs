@@ -1,4 +1,4 @@
-//! Archives of GNU tar in all its formats; archives that mean harm.
+//! Archives of GNU tar in all its formats; malicious archives.
 
 use super::*;
 use crate::dir::{self, ReadOptions};
@@ -10,7 +10,7 @@ fn read_bytes(bytes: &[u8]) -> Result<(SourceTree, Findings), TreeError> {
     read_stream(Box::new(Cursor::new(bytes.to_vec())))
 }
 
-/// A header block with a right checksum.
+/// Returns a header block with a right checksum.
 fn raw(name: &str, flag: u8, size: &[u8], link: &str) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -32,7 +32,7 @@ fn seal(block: &mut [u8]) {
     block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
 }
 
-/// A member with content and padding.
+/// Returns a member with content and padding.
 fn member(name: &str, flag: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = raw(name, flag, format!("{:011o}", content.len()).as_bytes(), "");
     bytes.extend_from_slice(content);
@@ -55,7 +55,7 @@ fn gnu_tar_in_all_formats() {
     if rustix::process::geteuid().is_root() {
         shell(&source, AS_ROOT);
     }
-    // A sparse file with more pieces than a header holds.
+    // A sparse file with more pieces than fit into a header.
     shell(
         &source,
         "for i in $(seq 1 40); do printf $i | dd of=pieces bs=1 seek=$((i*20000)) conv=notrunc \
@@ -97,14 +97,14 @@ fn gnu_tar_in_all_formats() {
             assert_eq!(got.len(), expected.len(), "{options} {name}");
         }
     }
-    // Ustar holds neither long names, large ids nor negative times.
+    // Ustar supports neither long names, large ids nor negative times.
     shell(&source, "rm -r link 0*; touch -d @5 d/f; touch -d @7 .; tar -cf ../t --format=ustar .");
     let tree = dir::read(&source, &ReadOptions { xattrs: false, ..ReadOptions::default() });
     let got = read(File::open(temp.path().join("t")).unwrap()).unwrap().0;
     assert_eq!(listing(&got, true), listing(&tree.unwrap().0, true));
 }
 
-/// The attributes of a file that stands alone in the root.
+/// Returns the xattrs of the only file in the root.
 fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = tree.entries(NodeId::ROOT);
     let (_, id) = entries.find(|(entry, _)| *entry == name.as_bytes()).unwrap();
@@ -113,7 +113,7 @@ fn xattrs_of(tree: &SourceTree, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; no user has that number, so that GNU tar writes no name.
+/// u::rw- u:54321:r-- g::r-- m::r-- o::r--; no user has that id, so GNU tar writes no name.
 fn list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (1, 6, u32::MAX),
@@ -162,7 +162,7 @@ fn access_lists_that_cannot_be_read_are_named() {
     assert!(findings.is_empty(), "{findings:?}");
     assert_eq!(xattrs_of(&tree, "f"), [(ACCESS.to_vec(), list())]);
     for (text, part) in [
-        ("user::rw-\nuser:joe:r--\ngroup::r--\nmask::r--\nother::r--\n", "names no number"),
+        ("user::rw-\nuser:joe:r--\ngroup::r--\nmask::r--\nother::r--\n", "has no id"),
         ("user::rw-\n", "no access control list"),
     ] {
         let (tree, findings) = read(text);
@@ -218,7 +218,7 @@ fn harm_is_refused() {
     assert!(one(member("../f", b'0', b"")).contains("`..` is not allowed"));
     assert!(one(member("a/../../f", b'5', b"")).contains("`..` is not allowed"));
     assert!(one(raw("l", b'1', b"", "../f")).contains("`..` is not allowed"));
-    assert!(one(raw("l", b'1', b"", "l")).contains("has not come before"));
+    assert!(one(raw("l", b'1', b"", "l")).contains("does not precede it"));
     assert!(one(raw("l", b'1', b"", ".")).contains("hard link to a directory"));
     assert!(one(raw("l", b'2', b"", "")).contains("without a target"));
     assert!(one(member(".", b'0', b"")).contains("root can only be a directory"));
@@ -263,7 +263,7 @@ fn truncated_archives_are_errors() {
     let bytes = ended(&[member("x", b'x', b"11 path=ab\n"), member("f", b'0', &[b'y'; 1000])]);
     for len in (1..bytes.len()).step_by(37) {
         let result = read_bytes(&bytes[..len]);
-        // Only the marker at the end may be missing, which a finding says.
+        // Only the marker at the end may be missing, which a finding reports.
         match result {
             Err(TreeError::Truncated { .. }) => {}
             Ok(_) if len >= bytes.len() - 2 * BLOCK => {}
@@ -312,7 +312,7 @@ fn mutated_archives_never_panic() {
         for _ in 0..=random.below(4) {
             let at = random.below(bytes.len());
             bytes[at] = random.byte();
-            // A right checksum lets the change through to where it matters.
+            // A right checksum lets the change reach the code under test.
             if random.below(8) > 0 && at < bytes.len() - 2 * BLOCK {
                 let start = at / BLOCK * BLOCK;
                 seal(&mut bytes[start..start + BLOCK]);

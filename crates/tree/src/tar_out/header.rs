@@ -1,8 +1,8 @@
-//! Encoding of tar headers: ustar, with PAX records for what does not fit.
+//! Encoding of tar headers: ustar, with PAX records for values that do not fit.
 
 use eraseblock_vfs::Attr;
 
-/// Size of headers, and the unit contents are padded to.
+/// Size of headers, and the unit to which contents are padded.
 pub(super) const BLOCK: usize = 512;
 
 /// The largest value of a 12-byte number field: 11 octal digits.
@@ -11,7 +11,7 @@ const MAX_LONG: u64 = 0o77_777_777_777;
 /// The largest value of an 8-byte number field: 7 octal digits.
 pub(super) const MAX_SHORT: u32 = 0o7_777_777;
 
-/// A header to be.
+/// The fields of a header to be written.
 pub(super) struct Member<'a> {
     pub(super) path: &'a [u8],
     pub(super) link: &'a [u8],
@@ -19,12 +19,12 @@ pub(super) struct Member<'a> {
     /// Bytes that follow in the archive.
     pub(super) size: u64,
     pub(super) attr: &'a Attr,
-    /// Keys and values that only PAX can tell.
+    /// Keys and values that require PAX.
     pub(super) records: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Member<'_> {
-    /// The header, with a PAX header in front of it if one is needed.
+    /// Returns the header, preceded by a PAX header if one is needed.
     pub(super) fn encode(mut self) -> Vec<u8> {
         self.add_records();
         let mut bytes = Vec::new();
@@ -106,7 +106,7 @@ fn put_text(field: &mut [u8], text: &[u8]) {
     field[..len].copy_from_slice(&text[..len]);
 }
 
-/// Octal digits and a NUL; the value fits.
+/// Writes octal digits and a NUL; the value must fit.
 fn put_octal(field: &mut [u8], mut value: u64) {
     if let Some((last, digits)) = field.split_last_mut() {
         *last = 0;
@@ -124,7 +124,7 @@ fn seal(block: &mut [u8; BLOCK]) {
     put_octal(&mut block[148..155], sum);
 }
 
-/// `LENGTH KEY=VALUE\n`, where LENGTH counts itself.
+/// Appends `LENGTH KEY=VALUE\n`, where LENGTH counts itself.
 fn push_record(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut len = rest + 1;
@@ -138,7 +138,7 @@ fn push_record(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     body.push(b'\n');
 }
 
-/// Seconds with a fraction; the fraction of a negative time counts away from zero.
+/// Formats seconds with a fraction; the fraction of a negative time counts away from zero.
 fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     let (sign, seconds, nanoseconds) = match (seconds, nanoseconds) {
         (0.., nanoseconds) => ("", seconds.unsigned_abs(), nanoseconds),

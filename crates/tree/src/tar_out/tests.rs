@@ -1,4 +1,4 @@
-//! Archives written here, read by us and by GNU tar; damage on the way.
+//! Written archives, read back by this crate and by GNU tar; damage during reading.
 
 use super::*;
 use crate::dir::{self, ReadOptions};
@@ -83,7 +83,7 @@ fn sockets_are_left_out() {
     assert_eq!(read_back(&bytes).len(), 1);
 }
 
-/// A content that fails at 4096 after so many opens.
+/// A content that fails at 4096 after this many opens.
 #[derive(Debug)]
 struct Failing {
     size: u64,
@@ -154,8 +154,8 @@ fn damaged_files_are_kept_with_zeros_if_wanted() {
 
 #[test]
 fn damage_that_appears_between_two_readings_is_told() {
-    // The model finds holes by reading: once for the map, once to check, once to write. One more
-    // reading is the check, and the fifth fails.
+    // The model finds holes by reading: once for the map, once to check, once to write. The check
+    // adds one read, and the fifth fails.
     let (bytes, report) = archive(&with_failing(3_000_000, 4), &TarOptions::default());
     assert_eq!((report.left_out, report.files, report.damaged), (0, 2, 1));
     assert_eq!(read_back(&bytes).len(), 3);

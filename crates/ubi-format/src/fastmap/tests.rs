@@ -14,7 +14,7 @@ fn word(bytes: &[u8], offset: usize) -> u32 {
     u32::from_be_bytes(*bytes[offset..].first_chunk().unwrap())
 }
 
-/// The fastmap of a 256-block device in the specification's worked examples.
+/// Returns the fastmap of a 256-block device in the specification's worked examples.
 fn example() -> Fastmap {
     let pebs = |range: std::ops::Range<u32>| range.map(|peb| counted(peb, 1)).collect::<Vec<_>>();
     let pool =

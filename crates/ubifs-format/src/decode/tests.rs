@@ -1,4 +1,4 @@
-//! Decoding: the vectors of the specification, and what is refused.
+//! Decoding: the vectors of the specification, and invalid nodes.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn decode(node: &[u8]) -> Node<'_> {
     super::node(node, &LIMITS, AT).unwrap()
 }
 
-/// Makes the CRC of a patched node right again.
+/// Updates the CRC of a patched node.
 fn seal(mut node: Vec<u8>) -> Vec<u8> {
     let crc = crc32(&node[8..]);
     node[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -198,7 +198,7 @@ fn every_rule_of_other_leaves_refuses() {
         (49, &[7], "entry type"),
         (50, &[6], "length"),
         (50, &[0], "name length"),
-        (61, b"x", "byte behind the name"),
+        (61, b"x", "byte after the name"),
     ];
     for (offset, with, field) in cases {
         assert_eq!(field_of(decode(&patched(&dent, offset, with)).dent()), field, "{offset}");
@@ -228,7 +228,7 @@ fn every_rule_of_other_leaves_refuses() {
     let mut orphan = bytes(ORPH);
     orphan.truncate(52);
     let orphan = patched(&orphan, 16, &[52]);
-    assert_eq!(field_of(decode(&orphan).orphan()), "bytes behind the last inode number");
+    assert_eq!(field_of(decode(&orphan).orphan()), "bytes after the last inode number");
 }
 
 #[test]

@@ -59,11 +59,11 @@ fn what_cannot_be_is_refused() {
         (|o| o.leb_size = 14848, "LEB size is 14848, expected a multiple of 512 from 15360"),
         (|o| o.leb_size = 15361, "LEB size is 15361"),
         (|o| o.max_leb_cnt = 16, "maximum LEB count is 16, expected 17"),
-        (|o| o.max_leb_cnt = 20, "20 LEBs are too few: the log area leaves no room"),
+        (|o| o.max_leb_cnt = 20, "20 LEBs are too few: the log area leaves no space"),
         (|o| o.fanout = 2, "fanout is 2, expected 3 to 547"),
         (|o| o.fanout = 548, "fanout is 548"),
         (|o| o.orph_lebs = 0, "orphan area is 0"),
-        (|o| o.orph_lebs = 43, "60 LEBs are too few: the orphan area leaves no room"),
+        (|o| o.orph_lebs = 43, "60 LEBs are too few: the orphan area leaves no space"),
         (|o| o.log_lebs = Some(1), "log area is 1, expected at least 2 LEBs"),
         (|o| o.journal_bytes = Some(100), "journal size is 100, expected 46080 to"),
         (|o| o.reserved = 60 * 15360, "reserved pool is 921600, expected under half"),
@@ -87,8 +87,8 @@ fn dead_and_dark_space_follow_the_watermarks() {
     assert_eq!(layout.dead_and_dark(&index), (0, 0));
 }
 
-/// What mkfs.ubifs 2.1.5 chose: (min_io, LEB size, LEBs, fanout, orphan LEBs, reserved), log LEBs
-/// asked for, (max_bud_bytes, log LEBs, LPT LEBs, rp_size, big model).
+/// Choices of mkfs.ubifs 2.1.5: (min_io, LEB size, LEBs, fanout, orphan LEBs, reserved), requested
+/// log LEBs, (max_bud_bytes, log LEBs, LPT LEBs, rp_size, big model).
 type Chosen = ([u32; 6], Option<u32>, [u64; 5]);
 
 const CHOSEN: [Chosen; 12] = [

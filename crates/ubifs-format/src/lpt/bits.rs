@@ -1,8 +1,8 @@
-//! Packed bits: fields fill bytes from the least significant bit upwards
-//! (spec: ubifs-format 11.2).
+//! Packed bits: fields fill bytes from the least significant bit upwards (spec: ubifs-format 11.2).
 
 use alloc::vec::Vec;
-/// Appends fields to a growing row of bits.
+
+/// Appends fields to a growing bit sequence.
 #[derive(Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
@@ -11,12 +11,12 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
-    /// An empty row with room for `capacity` bytes.
+    /// Creates an empty sequence with space for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: Vec::with_capacity(capacity), ..Self::default() }
     }
 
-    /// Appends the low `bits` (at most 32) of `value`, which has no others set.
+    /// Appends the low `bits` (at most 32) of `value`, which must have no higher bits set.
     pub fn put(&mut self, value: u32, bits: u32) {
         debug_assert!(bits <= 32 && u64::from(value) < 1 << bits, "{value} in {bits} bits");
         self.pending |= u64::from(value) << self.pending_bits;
@@ -28,7 +28,7 @@ impl BitWriter {
         }
     }
 
-    /// The bytes; unused high bits of the last one are 0.
+    /// Returns the bytes; unused high bits of the last one are 0.
     pub fn finish(mut self) -> Vec<u8> {
         if self.pending_bits > 0 {
             self.bytes.push(self.pending as u8);
@@ -37,7 +37,7 @@ impl BitWriter {
     }
 }
 
-/// Takes fields off a row of bits.
+/// Reads fields from a bit sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
@@ -50,7 +50,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// The next `bits` (at most 32), or `None` when fewer are left.
+    /// Returns the next `bits` (at most 32), or `None` if fewer are left.
     pub fn take(&mut self, bits: u32) -> Option<u32> {
         let first = self.position / 8;
         let shift = self.position % 8;

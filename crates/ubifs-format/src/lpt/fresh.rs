@@ -1,4 +1,4 @@
-//! A whole new tree laid out in the LPT area (spec: ubifs-format 11.9).
+//! A new tree in the LPT area (spec: ubifs-format 11.9).
 
 use super::{LebProps, LptGeometry, Nnode, NnodeBranch, Pnode, SaveTable, SpaceTable};
 use crate::constants::LPT_FANOUT;
@@ -15,11 +15,11 @@ pub struct LptPlace {
     pub offset: u32,
 }
 
-/// A new tree: the contents of the LPT area and what the master node says about it.
+/// A new tree: the contents of the LPT area and the fields of the master node that refer to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FreshLpt {
-    /// Contents of the LPT LEBs that are used, from the first on: a multiple of the minimum I/O
-    /// unit each, filled with 0xFF behind the last node. The rest of the area is erased.
+    /// Contents of the used LPT LEBs, in order: a multiple of the minimum I/O unit each, filled
+    /// with 0xFF after the last node. The rest of the area is erased.
     pub lebs: Vec<Vec<u8>>,
     /// The root.
     pub root: LptPlace,
@@ -27,13 +27,13 @@ pub struct FreshLpt {
     pub ltab: LptPlace,
     /// The save table, in the big model.
     pub lsave: Option<LptPlace>,
-    /// Where the next write goes.
+    /// The position of the next write.
     pub head: LptPlace,
 }
 
-/// Lays the tree out for the LEBs of the main area in `props`. `geometry` is that of the volume at
-/// its current size and [`LptGeometry::fits`]. Returns `None` when the LPT area is too small,
-/// which a layout made by `layout` rules out.
+/// Lays out the tree for the LEBs of the main area in `props`. `geometry` must be that of the
+/// volume at its current size and [`LptGeometry::fits`]. Returns `None` if the LPT area is too
+/// small, which cannot happen with a layout from `layout`.
 pub fn build(geometry: &LptGeometry, props: &[LebProps], main_first: Leb) -> Option<FreshLpt> {
     let mut area = Area::new(geometry);
     let mut children = Vec::with_capacity(geometry.pnode_cnt as usize);
@@ -69,7 +69,8 @@ pub fn build(geometry: &LptGeometry, props: &[LebProps], main_first: Leb) -> Opt
     Some(FreshLpt { lebs: area.finish(), root, ltab, lsave, head })
 }
 
-/// The first LEBs of the main area, then the very first again: all of them exist.
+/// Returns the first LEBs of the main area, followed by the very first one repeatedly: all of them
+/// exist.
 fn save_table(geometry: &LptGeometry, main_lebs: usize, main_first: Leb) -> SaveTable {
     let numbers = (0..geometry.inputs.lsave_cnt).map(|slot| {
         let offset = if (slot as usize) < main_lebs { slot } else { 0 };
@@ -78,7 +79,7 @@ fn save_table(geometry: &LptGeometry, main_lebs: usize, main_first: Leb) -> Save
     SaveTable { lebs: numbers.collect() }
 }
 
-/// The LPT area while it is filled.
+/// The LPT area while it is being filled.
 struct Area<'a> {
     geometry: &'a LptGeometry,
     lebs: Vec<Vec<u8>>,
@@ -89,7 +90,7 @@ impl<'a> Area<'a> {
         Self { geometry, lebs: vec![Vec::new()] }
     }
 
-    /// Makes room for `size` bytes and returns where they go.
+    /// Reserves `size` bytes and returns their place.
     fn place(&mut self, size: usize) -> LptPlace {
         let leb_size = self.geometry.inputs.leb_size as usize;
         if self.current().len() + size > leb_size {
@@ -106,7 +107,7 @@ impl<'a> Area<'a> {
         place
     }
 
-    /// Appends the table of what all LEBs, its own included, will look like.
+    /// Appends the table of the final free and dirty bytes of all LEBs, including its own.
     fn append_space_table(&mut self) -> Option<LptPlace> {
         let inputs = &self.geometry.inputs;
         let size = self.geometry.ltab_size as usize;

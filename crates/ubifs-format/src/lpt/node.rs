@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use eraseblock_base::{ErrorClass, Leb, Location, crc};
 
-/// What an LPT node is; the number is the one in its type field.
+/// The kind of an LPT node; the number is the one in its type field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum LptNodeKind {
@@ -32,16 +32,16 @@ impl fmt::Display for LptNodeKind {
     }
 }
 
-/// Why bytes are no LPT node.
+/// Bytes that are not an LPT node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LptError {
     /// Fewer bytes than the node has.
     #[error("{at}: {kind} is cut off: {found} bytes, expected {expected}")]
     Short {
-        /// Where.
+        /// The place.
         at: Location,
-        /// What was to be read.
+        /// The structure to be read.
         kind: LptNodeKind,
         /// Bytes given.
         found: u64,
@@ -51,23 +51,23 @@ pub enum LptError {
     /// The checksum does not match.
     #[error("{at}: {kind} CRC mismatch: stored {stored:#06x}, computed {computed:#06x}")]
     Crc {
-        /// Where.
+        /// The place.
         at: Location,
-        /// What was to be read.
+        /// The structure to be read.
         kind: LptNodeKind,
-        /// In the node.
+        /// The checksum in the node.
         stored: u16,
-        /// Over its bytes.
+        /// The checksum of its bytes.
         computed: u16,
     },
     /// A field is out of its range.
     #[error("{at}: {kind}: {field} is {found}, expected {expected}")]
     Field {
-        /// Where.
+        /// The place.
         at: Location,
-        /// What was to be read.
+        /// The structure to be read.
         kind: LptNodeKind,
-        /// The field at fault.
+        /// The invalid field.
         field: &'static str,
         /// Its value.
         found: u32,
@@ -77,31 +77,32 @@ pub enum LptError {
 }
 
 impl LptError {
-    /// LPT nodes are written before the master that refers to them: a bad one is corruption.
+    /// Returns [`ErrorClass::Corruption`]: LPT nodes are written before the master that refers to
+    /// them, so a power cut does not explain a bad one.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::Corruption
     }
 }
 
-/// What is known about one LEB of the main area.
+/// The properties of one LEB of the main area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LebProps {
     /// Erased bytes at its end.
     pub free: u32,
-    /// Bytes neither free nor live.
+    /// Bytes that are neither free nor live.
     pub dirty: u32,
     /// Whether it holds index nodes.
     pub index: bool,
 }
 
 impl LebProps {
-    /// An erased LEB of `leb_size` bytes.
+    /// Creates an erased LEB of `leb_size` bytes.
     pub const fn empty(leb_size: u32) -> Self {
         Self { free: leb_size, dirty: 0, index: false }
     }
 }
 
-/// A leaf: four LEBs in a row. Slots behind the last LEB of the volume describe empty LEBs.
+/// A leaf: four consecutive LEBs. Slots after the last LEB of the volume describe empty LEBs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pnode {
     /// Its number, from left to right; stored in the big model only.
@@ -110,7 +111,7 @@ pub struct Pnode {
     pub lebs: [LebProps; LPT_FANOUT as usize],
 }
 
-/// Where the child of an inner node lies.
+/// The position of the child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NnodeBranch {
     /// LEB of the LPT area.
@@ -119,7 +120,7 @@ pub struct NnodeBranch {
     pub offset: u32,
 }
 
-/// An inner node. A missing branch stands for a subtree of empty LEBs that was never written.
+/// An inner node. A missing branch represents a subtree of empty LEBs that was never written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nnode {
     /// Its number (spec: ubifs-format 11.6); stored in the big model only.
@@ -135,7 +136,7 @@ pub struct SpaceTable {
     pub lebs: Vec<(u32, u32)>,
 }
 
-/// Numbers of LEBs worth knowing at mount ("lsave", big model).
+/// Numbers of LEBs that a mount should know ("lsave", big model).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaveTable {
     /// The LEBs.
@@ -156,7 +157,7 @@ fn seal(writer: BitWriter) -> Vec<u8> {
     bytes
 }
 
-/// A node being unpacked: CRC and type are checked.
+/// A node being unpacked; its CRC and type have been checked.
 struct Opened<'a> {
     bits: BitReader<'a>,
     kind: LptNodeKind,
@@ -209,7 +210,7 @@ impl<'a> Opened<'a> {
 }
 
 impl Pnode {
-    /// The node's bytes. Values are within the limits of [`Pnode::unpack`].
+    /// Returns the node's bytes. Values must be within the limits of [`Pnode::unpack`].
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::Pnode, geometry.pnode_size as usize);
         if geometry.inputs.big {
@@ -223,7 +224,11 @@ impl Pnode {
         seal(writer)
     }
 
-    /// Reads leaf `number` from the start of `bytes` (which may be longer).
+    /// Unpacks leaf `number` from the start of `bytes`, which may be longer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are too short, or if the CRC, the type or a field is wrong.
     pub fn unpack(
         bytes: &[u8],
         geometry: &LptGeometry,
@@ -250,7 +255,7 @@ impl Pnode {
 }
 
 impl Nnode {
-    /// The node's bytes.
+    /// Returns the node's bytes.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::Nnode, geometry.nnode_size as usize);
         if geometry.inputs.big {
@@ -268,8 +273,12 @@ impl Nnode {
         seal(writer)
     }
 
-    /// Reads inner node `number` of `level` (1 is just above the leaves) from the start of
-    /// `bytes` (which may be longer).
+    /// Unpacks inner node `number` of `level` (1 is just above the leaves) from the start of
+    /// `bytes`, which may be longer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are too short, or if the CRC, the type or a field is wrong.
     pub fn unpack(
         bytes: &[u8],
         geometry: &LptGeometry,
@@ -299,7 +308,7 @@ impl Nnode {
 }
 
 impl SpaceTable {
-    /// The table's bytes; it has one row per LPT LEB.
+    /// Returns the table's bytes; it has one row per LPT LEB.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::SpaceTable, geometry.ltab_size as usize);
         for (free, dirty) in &self.lebs {
@@ -309,7 +318,11 @@ impl SpaceTable {
         seal(writer)
     }
 
-    /// Reads the table from the start of `bytes` (which may be longer).
+    /// Unpacks the table from the start of `bytes`, which may be longer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are too short, or if the CRC, the type or a field is wrong.
     pub fn unpack(bytes: &[u8], geometry: &LptGeometry, at: Location) -> Result<Self, LptError> {
         let mut node = Opened::new(bytes, LptNodeKind::SpaceTable, geometry.ltab_size, at)?;
         let leb_size = geometry.inputs.leb_size;
@@ -324,7 +337,7 @@ impl SpaceTable {
 }
 
 impl SaveTable {
-    /// The table's bytes; it has `lsave_cnt` entries.
+    /// Returns the table's bytes; it has `lsave_cnt` entries.
     pub fn pack(&self, geometry: &LptGeometry) -> Vec<u8> {
         let mut writer = start(LptNodeKind::SaveTable, geometry.lsave_size as usize);
         for leb in &self.lebs {
@@ -333,8 +346,12 @@ impl SaveTable {
         seal(writer)
     }
 
-    /// Reads the table from the start of `bytes` (which may be longer). Whether its LEBs lie in
-    /// the main area is the caller's to judge.
+    /// Unpacks the table from the start of `bytes`, which may be longer. The caller checks whether
+    /// its LEBs lie in the main area.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are too short, or if the CRC or the type is wrong.
     pub fn unpack(bytes: &[u8], geometry: &LptGeometry, at: Location) -> Result<Self, LptError> {
         let mut node = Opened::new(bytes, LptNodeKind::SaveTable, geometry.lsave_size, at)?;
         let mut lebs = Vec::new();

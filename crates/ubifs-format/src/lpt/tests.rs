@@ -8,7 +8,7 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
 }
 
-/// The worked image of the specification's section 19, at its size of 13 LEBs.
+/// Returns the worked image of the specification's section 19, at its size of 13 LEBs.
 fn worked() -> LptGeometry {
     LptGeometry::new(LptInputs {
         leb_size: 15360,
@@ -95,7 +95,7 @@ fn the_big_tree_has_the_bytes_of_the_specification() {
     let save = SaveTable::unpack(&bytes[94..], &geometry, at).unwrap();
     assert_eq!(save.lebs[..4], [33, 34, 35, 33].map(Leb::new));
     assert_eq!(save.lebs.len(), 256);
-    // The table of the specification, whose writer names LEBs without regard to the volume.
+    // The table of the specification; its writer chooses LEB numbers independently of the volume.
     let full = SaveTable { lebs: (33..33 + 256).map(Leb::new).collect() };
     assert_eq!(full.pack(&geometry)[..2], 0x56C4_u16.to_le_bytes());
     assert!(Pnode::unpack(bytes, &geometry, 0, at).is_ok());

@@ -1,4 +1,4 @@
-//! Scanning LEBs: what ends a scan, and which ends a power cut explains.
+//! Scanning LEBs: the ends of a scan, and which of them a power cut explains.
 
 use super::*;
 use eraseblock_base::crc::crc32;
@@ -16,7 +16,7 @@ fn sealed(node_type: u8, len: usize, group: u8) -> Vec<u8> {
     node
 }
 
-/// A LEB with the given parts one behind the other, each padded to 8 with zeros, then erased.
+/// Returns a LEB with the given parts, each padded to 8 with zeros, followed by erased bytes.
 fn leb(parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
@@ -94,10 +94,10 @@ fn damage_is_told_apart() {
     assert_eq!(error, FormatError::NotErased { at: Location::Leb(Leb::new(9), 9000) });
 }
 
-/// A page ended with 8, 16 or 24 bytes of padding, and the page after it was torn and began with
-/// the same byte, as one garbage page in 256 does. The run over both was no multiple of 8, so all of
-/// it was garbage: the tear seemed to begin in the first page, more than erased flash followed it,
-/// and the volume could not be mounted any more.
+/// A page ended with 8, 16 or 24 bytes of padding. The next page was torn and began with the same
+/// byte, as one garbage page in 256 does. The length of the run over both pages was not a multiple
+/// of 8, so the whole run counted as garbage. The tear seemed to begin in the first page and to be
+/// followed by more than erased flash, so the volume could no longer be mounted.
 #[test]
 fn padding_ends_where_a_torn_page_begins() {
     for padded in [8, 16, 24] {
@@ -119,20 +119,20 @@ fn padding_ends_where_a_torn_page_begins() {
 #[test]
 fn torn_is_what_ends_within_one_write_unit() {
     let good = sealed(4, 56, 0);
-    // Garbage up to the boundary of the write unit it begins in is a torn write, more is not.
+    // Garbage up to the boundary of its write unit is a torn write; more is not.
     let garbage = [0xAB; 4096];
     assert!(scan(&leb(&[&good, &garbage[..456]])).1.is_torn(512));
     assert!(!scan(&leb(&[&good, &garbage[..464]])).1.is_torn(512));
-    // A node whose header survived covers as many units as it is long.
+    // A node with an intact header covers as many units as its length requires.
     let mut long = sealed(0, 1160, 0);
     long[700] ^= 1;
     assert!(scan(&leb(&[&good, &long])).1.is_torn(512));
     assert!(!scan(&leb(&[&good, &long, &garbage[..512]])).1.is_torn(512));
-    // With a broken header only the unit behind 24 bytes counts.
+    // With a broken header only the unit after 24 bytes counts.
     long[20] = 14;
     assert!(!scan(&leb(&[&good, &long])).1.is_torn(512));
     assert!(scan(&leb(&[&good, &long])).1.is_torn(2048));
-    // A first word that was never programmed, with something behind it in the same unit.
+    // A first word that was never programmed, followed by data in the same unit.
     let mut bytes = leb(&[&good]);
     bytes[500] = 0;
     assert!(scan(&bytes).1.is_torn(512));

@@ -1,4 +1,4 @@
-//! The harness agrees with a right file system, and finds planted bugs.
+//! The harness accepts a correct file system, and finds planted bugs.
 
 use super::*;
 use crate::Timestamp;
@@ -8,7 +8,7 @@ use crate::ops::{Make, Place, strategy};
 use crate::write::RenameMode;
 use proptest::prelude::*;
 
-/// A model with, perhaps, a bug at restarts.
+/// A model with an optional bug at restarts.
 struct Planted {
     fs: ModelFs,
     bug: fn(&ModelFs),
@@ -51,7 +51,7 @@ proptest! {
     }
 }
 
-/// The first failure that random operations find in 400 tries, shrunk.
+/// Returns the first failure that random operations find in 400 attempts, shrunk.
 fn hunt(rules: ModelRules, bug: fn(&ModelFs)) -> Option<Vec<Op>> {
     let config =
         ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };

@@ -1,4 +1,4 @@
-//! The writing half of the model.
+//! The write interface of the model.
 
 use super::ModelFs;
 use super::content::Content;
@@ -17,12 +17,12 @@ use crate::write::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a whiteout is: a character device 0:0 that belongs to nobody.
+/// A whiteout: a character device 0:0, owned by 0:0 and with no permissions.
 const WHITEOUT: NewInode<'static> =
     NewInode { kind: NewKind::CharDevice(0, 0), permissions: 0, uid: 0, gid: 0 };
 
 impl State {
-    /// Makes an inode without a name.
+    /// Creates an inode without a name.
     fn make(&mut self, dir: &Attr, inode: &NewInode<'_>, now: Timestamp) -> Result<Ino, FsError> {
         let (kind, body, rdev) = match inode.kind {
             NewKind::Regular => (FileKind::Regular, Body::Regular(Content::default()), (0, 0)),
@@ -267,7 +267,7 @@ impl State {
         Ok(())
     }
 
-    /// The kind of an inode whose extended attributes may change.
+    /// Returns the kind of an inode whose xattrs may change.
     fn changeable(&self, ino: Ino) -> Result<FileKind, FsError> {
         let attr = &self.inode(ino)?.attr;
         crate::rules::check_changeable(attr)?;

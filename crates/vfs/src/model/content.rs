@@ -1,4 +1,4 @@
-//! The bytes of a regular file: blocks that were written, everything else a hole.
+//! The content of a regular file: written blocks, and holes everywhere else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ pub(super) struct Content {
     blocks: BTreeMap<u64, Arc<[u8]>>,
 }
 
-/// The pieces of `offset..offset + len` in each block: its number, the start in it, the length.
+/// Splits `offset..offset + len` into pieces of one block each: its number, the start in it, the
+/// length.
 fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len;
     let mut at = offset;
@@ -30,7 +31,7 @@ fn index(value: u64) -> usize {
 }
 
 impl Content {
-    /// Puts `data` at `offset`.
+    /// Writes `data` at `offset`.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         let mut rest = data;
         for (number, start, len) in pieces(offset, data.len() as u64) {
@@ -43,7 +44,7 @@ impl Content {
         }
     }
 
-    /// Forgets everything at and behind `size`.
+    /// Discards everything from `size`.
     pub(super) fn cut(&mut self, size: u64) {
         self.blocks.split_off(&size.div_ceil(BLOCK));
         let inside = index(size % BLOCK);
@@ -57,7 +58,7 @@ impl Content {
         }
     }
 
-    /// Fills `buf` from `offset`; the caller keeps within the size.
+    /// Fills `buf` from `offset`; the range must be within the size.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
         let mut done = 0;
         for (number, start, len) in pieces(offset, buf.len() as u64) {
@@ -70,19 +71,19 @@ impl Content {
         }
     }
 
-    /// The first block at or behind this one that was written.
+    /// Returns the first written block from this one.
     pub(super) fn next_data(&self, number: u64) -> Option<u64> {
         self.blocks.range(number..).next().map(|(number, _)| *number)
     }
 
-    /// The first block at or behind this one that was not written.
+    /// Returns the first block from this one that was not written.
     pub(super) fn next_hole(&self, number: u64) -> u64 {
         let run = self.blocks.range(number..).zip(number..);
         let run = run.take_while(|((found, _), expected)| *found == expected);
         number + run.count() as u64
     }
 
-    /// Blocks that were written.
+    /// Returns the number of written blocks.
     pub(super) fn block_count(&self) -> u64 {
         self.blocks.len() as u64
     }

@@ -1,4 +1,4 @@
-//! The reading half of the model.
+//! The read interface of the model.
 
 use super::content::BLOCK;
 use super::state::{Body, State};
@@ -9,7 +9,7 @@ use crate::fs::{DirEntry, FileSystem, Ino};
 use crate::rules::{check_name, check_regular, check_xattr_name, quoted};
 use std::ops::ControlFlow;
 
-/// What the model says it can hold, in blocks.
+/// The reported capacity of the model in blocks.
 const BLOCKS: u64 = 1 << 28;
 
 fn content(state: &State, ino: Ino) -> Result<(&content::Content, u64), FsError> {

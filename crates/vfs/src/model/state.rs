@@ -1,4 +1,4 @@
-//! What the model keeps, and the steps that operations are made of.
+//! The state of the model, and the steps of its operations.
 
 use super::content::Content;
 use super::{DirectorySize, ModelFs, ModelRules};
@@ -9,7 +9,7 @@ use crate::rules::{check_directory, quoted, read_only};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All of a file system.
+/// The complete state of a file system.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) rules: ModelRules,
@@ -25,11 +25,11 @@ pub(super) struct Inode {
     pub(super) body: Body,
     pub(super) xattrs: BTreeMap<Vec<u8>, Arc<[u8]>>,
     pub(super) opens: u32,
-    /// Made without a name, and not linked yet.
+    /// Whether it was created without a name and has not been linked yet.
     pub(super) never_named: bool,
 }
 
-/// What an inode holds.
+/// The content of an inode.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     Regular(Content),
@@ -38,7 +38,7 @@ pub(super) enum Body {
     Other,
 }
 
-/// The entries of a directory. A cookie belongs to a name as long as the name exists.
+/// The entries of a directory. A cookie belongs to a name while the name exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     pub(super) by_name: BTreeMap<Vec<u8>, (Ino, u64)>,
@@ -117,7 +117,7 @@ impl State {
         if self.read_only { Err(read_only()) } else { Ok(()) }
     }
 
-    /// The attributes of `dir`, which must be a directory, with `name` checked.
+    /// Returns the attributes of `dir`, which must be a directory, after checking `name`.
     pub(super) fn checked_dir(&self, dir: Ino, name: &[u8]) -> Result<Attr, FsError> {
         let attr = self.attr(dir)?;
         check_directory(&attr)?;
@@ -125,7 +125,7 @@ impl State {
         Ok(attr)
     }
 
-    /// Whether `ancestor` is `dir` or above it.
+    /// Returns whether `ancestor` is `dir` or one of its ancestors.
     pub(super) fn is_within(&self, mut dir: Ino, ancestor: Ino) -> bool {
         loop {
             if dir == ancestor {
@@ -153,7 +153,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes `name`, which refers to `ino`, out of `dir`.
+    /// Removes `name`, which refers to `ino`, from `dir`.
     pub(super) fn clear_entry(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
         let is_directory = self.inode(ino)?.attr.kind == FileKind::Directory;
         let parent = self.inode_mut(dir)?;
@@ -166,7 +166,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes that one name of `ino` is gone; a directory goes with its only one.
+    /// Records that one name of `ino` was removed; a directory is deleted with its only name.
     pub(super) fn drop_name(&mut self, ino: Ino, now: Timestamp) -> Result<(), FsError> {
         let inode = self.inode_mut(ino)?;
         inode.attr.ctime = now;
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    /// mtime and ctime of a directory whose entries changed.
+    /// Sets mtime and ctime of a directory whose entries changed.
     pub(super) fn touch(&mut self, dir: Ino, now: Timestamp) -> Result<(), FsError> {
         let attr = &mut self.inode_mut(dir)?.attr;
         (attr.mtime, attr.ctime) = (now, now);
@@ -207,14 +207,14 @@ impl State {
 }
 
 impl ModelFs {
-    /// One change: all of it, or none when it fails.
+    /// Performs one change completely, or not at all if it fails.
     pub(super) fn change<T>(
         &self,
         change: impl FnOnce(&mut State) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
         let mut state = self.exclusive();
         state.writable()?;
-        // Every operation checks before it changes.
+        // Every operation checks before it changes anything.
         change(Arc::make_mut(&mut *state))
     }
 }

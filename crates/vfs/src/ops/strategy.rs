@@ -1,4 +1,4 @@
-//! Random operations that shrink: towards fewer, towards the root and the first names.
+//! Random operations that shrink: to fewer operations, to the root and to the first names.
 
 use super::{Change, Make, NAMES, Object, Op, Place, SLOTS, Texture, XATTRS};
 use crate::write::{RenameMode, XattrMode};
@@ -39,7 +39,7 @@ fn texture() -> impl Strategy<Value = Texture> {
     prop_oneof![4 => Just(Texture::Text), 4 => Just(Texture::Random), 1 => Just(Texture::Zeros)]
 }
 
-/// Offsets and sizes around block borders, up to six blocks.
+/// Generates offsets and sizes around block boundaries, up to six blocks.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         0_u64..600,
@@ -80,7 +80,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// One operation.
+/// Generates one operation.
 pub fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => (place(), make()).prop_map(|(at, make)| Op::Create(at, make)),
@@ -107,12 +107,12 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Up to `most` operations.
+/// Generates up to `most` operations.
 pub fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), 1..=most.max(1))
 }
 
-/// Operations on a file system into three files of which so many KiB were written before, as far as
+/// Generates operations on a file system after writing this many KiB to three files, as far as
 /// there was space: [`DriveOptions::may_be_full`](crate::drive::DriveOptions::may_be_full).
 pub fn ops_when_full(kib: Range<u16>, most: usize) -> impl Strategy<Value = Vec<Op>> {
     (kib, ops(most)).prop_map(|(kib, ops)| {

@@ -1,47 +1,51 @@
-//! The form of access control lists: values of `system.posix_acl_access` and
-//! `system.posix_acl_default` as Linux hands them over (acl(5)).
+//! The format of ACLs: values of `system.posix_acl_access` and `system.posix_acl_default` as Linux
+//! passes them in user space (acl(5)).
 
 use super::names::quoted;
 use super::refuse;
 use crate::error::{FsError, FsErrorKind};
 
-/// The attribute of the list that guards an inode.
+/// The xattr of the ACL that controls access to an inode.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of the list that a directory hands down.
+/// The xattr of the ACL that a directory passes on to new inodes.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// What a list begins with: its version.
+/// The version at the start of an ACL.
 pub const VERSION: u32 = 2;
-/// Kind of the entry of the owner.
+/// Entry of the owner.
 pub const USER_OBJ: u16 = 0x01;
-/// Kind of the entry of a user by number.
+/// Entry of a user by id.
 pub const USER: u16 = 0x02;
-/// Kind of the entry of the file's group.
+/// Entry of the file's group.
 pub const GROUP_OBJ: u16 = 0x04;
-/// Kind of the entry of a group by number.
+/// Entry of a group by id.
 pub const GROUP: u16 = 0x08;
-/// Kind of the entry that limits all users and groups but the owner.
+/// Entry that limits all users and groups except the owner.
 pub const MASK: u16 = 0x10;
-/// Kind of the entry of everybody else.
+/// Entry of all others.
 pub const OTHER: u16 = 0x20;
 
-/// Whether an extended attribute is an access control list.
+/// Returns whether the name is that of an ACL.
 pub fn is_acl_name(name: &[u8]) -> bool {
     name == ACCESS || name == DEFAULT
 }
 
-/// Refuses a value that is no access control list for one of the two names of lists (EINVAL);
-/// every value suits any other name.
+/// Refuses a value that is not an ACL if the name is that of one (EINVAL); any other name accepts
+/// every value.
+///
+/// # Errors
+///
+/// Fails with EINVAL.
 pub fn check_acl_value(name: &[u8], value: &[u8]) -> Result<(), FsError> {
     if is_acl_name(name) && !is_acl(value) {
-        let message = format!("the value for {} is no access control list", quoted(name));
+        let message = format!("the value for {} is not an access control list", quoted(name));
         return refuse(FsErrorKind::Invalid, message);
     }
     Ok(())
 }
 
-/// Whether a value is a list as Linux takes it: version 2, entries of 8 bytes by rising kind, one
-/// each for owner, group and others, and a mask where users or groups are named.
+/// Returns whether Linux accepts a value as an ACL: version 2, entries of 8 bytes by ascending
+/// kind, one each for owner, group and others, and a mask if users or groups are named.
 pub fn is_acl(value: &[u8]) -> bool {
     let Some((version, entries)) = value.split_first_chunk::<4>() else { return false };
     if u32::from_le_bytes(*version) != VERSION || !entries.len().is_multiple_of(8) {

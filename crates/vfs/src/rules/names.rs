@@ -1,18 +1,22 @@
-//! Names of entries and of extended attributes.
+//! Names of entries and of xattrs.
 
 use super::{acl, refuse};
 use crate::attr::FileKind;
 use crate::error::{FsError, FsErrorKind};
 
-/// A name as a message shows it, shortened.
+/// Returns a name for messages, shortened.
 pub fn quoted(name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&name[..name.len().min(64)]);
     let dots = if name.len() > 64 { "..." } else { "" };
     format!("`{}`{dots}", shown.escape_debug())
 }
 
-/// Refuses names no entry can have: empty, `.`, `..`, or with a slash or NUL byte (EINVAL), or
-/// longer than `max` bytes (ENAMETOOLONG).
+/// Refuses invalid entry names: empty, `.`, `..`, or with a slash or NUL byte (EINVAL), or longer
+/// than `max` bytes (ENAMETOOLONG).
+///
+/// # Errors
+///
+/// Fails with EINVAL or ENAMETOOLONG.
 pub fn check_name(name: &[u8], max: usize) -> Result<(), FsError> {
     let special = matches!(name, b"" | b"." | b"..");
     if special || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
@@ -25,17 +29,20 @@ pub fn check_name(name: &[u8], max: usize) -> Result<(), FsError> {
     Ok(())
 }
 
-/// The longest name of an extended attribute, prefix included, in bytes.
+/// Maximum length of an xattr name, prefix included, in bytes.
 pub const XATTR_NAME_MAX: usize = 255;
 
-/// The namespaces kept as they are, and whether they are for regular files and directories only.
+/// The supported namespaces, and whether they are for regular files and directories only.
 const NAMESPACES: [(&[u8], bool); 3] =
     [(b"user.", true), (b"trusted.", false), (b"security.", false)];
 
-/// Refuses names of extended attributes: empty or over 255 bytes (ERANGE), in no namespace we
-/// keep (EOPNOTSUPP), without anything behind the prefix or with a NUL byte (EINVAL). `user.`
-/// names exist on regular files and directories only: elsewhere EPERM when `writing`, else
-/// ENODATA.
+/// Refuses invalid xattr names: empty or over 255 bytes (ERANGE), in an unsupported namespace
+/// (EOPNOTSUPP), with nothing after the prefix or with a NUL byte (EINVAL). `user.` names exist on
+/// regular files and directories only: elsewhere EPERM if `writing`, otherwise ENODATA.
+///
+/// # Errors
+///
+/// Fails with the error given for the rule that the name breaks.
 pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         let message = format!("an attribute name of {} bytes: expected 1 to 255", name.len());
@@ -61,8 +68,8 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
     Ok(())
 }
 
-/// Symbolic links have no lists, and only directories have default ones: elsewhere EPERM when
-/// `writing`, else ENODATA.
+/// Checks that the inode can have the ACL: symbolic links have none, and only directories have
+/// default ones: elsewhere EPERM if `writing`, otherwise ENODATA.
 fn check_acl(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
     if kind == FileKind::Symlink {
         return refuse(FsErrorKind::Unsupported, "a symbolic link has no access control list");
@@ -75,6 +82,10 @@ fn check_acl(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> 
 }
 
 /// Refuses a value of more than `max` bytes (ERANGE).
+///
+/// # Errors
+///
+/// Fails with ERANGE.
 pub fn check_xattr_value(value: &[u8], max: usize) -> Result<(), FsError> {
     if value.len() > max {
         let message = format!("an attribute value of {} bytes is longer than {max}", value.len());

@@ -1,25 +1,25 @@
-//! When a rename is refused, and with what.
+//! Decides whether a rename is allowed.
 
 use super::{check_new_entry, check_removal, quoted, refuse};
 use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, FsErrorKind};
 use crate::write::RenameMode;
 
-/// All that decides about a rename. Both directories and both names have been checked by
-/// themselves, and the source exists.
+/// The inputs of the decision about a rename. Both directories and both names have been checked
+/// individually, and the source exists.
 #[derive(Clone, Copy, Debug)]
 pub struct RenameCheck<'a> {
     /// The directory of the old name.
     pub old_dir: &'a Attr,
-    /// What is renamed.
+    /// The renamed inode.
     pub source: &'a Attr,
     /// The directory of the new name.
     pub new_dir: &'a Attr,
     /// The new name.
     pub new_name: &'a [u8],
-    /// What has the new name now.
+    /// The inode that has the new name now.
     pub target: Option<&'a Attr>,
-    /// What to do with that.
+    /// What to do with that inode.
     pub mode: RenameMode,
     /// Whether `source` is `new_dir` or an ancestor of it.
     pub into_itself: bool,
@@ -29,19 +29,22 @@ pub struct RenameCheck<'a> {
     pub target_has_entries: bool,
 }
 
-/// What a rename that is allowed has to do.
+/// What to do for an allowed rename.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameStep {
-    /// Nothing: both names refer to the same inode already.
+    /// Nothing: both names already refer to the same inode.
     Nothing,
-    /// What was asked for.
+    /// The requested rename.
     Go,
 }
 
-/// Decides about a rename, with the refusals in the order of Linux: EEXIST (no-replace), ENOENT
-/// (exchange with nothing), EINVAL (into itself), ENOTEMPTY (onto its own ancestor), then nothing
-/// to do, EPERM (immutable, append-only), ENOTDIR, EISDIR, ENOENT (the new directory is removed),
-/// ENOTEMPTY.
+/// Decides about a rename.
+///
+/// # Errors
+///
+/// Refuses in the order of Linux: EEXIST (no-replace), ENOENT (exchange with nothing), EINVAL (into
+/// itself), ENOTEMPTY (onto its own ancestor), then nothing to do, EPERM (immutable, append-only),
+/// ENOTDIR, EISDIR, ENOENT (the new directory is removed), ENOTEMPTY.
 pub fn check_rename(check: &RenameCheck<'_>) -> Result<RenameStep, FsError> {
     let name = quoted(check.new_name);
     let exchange = check.mode == RenameMode::Exchange;

@@ -1,5 +1,5 @@
-//! pjdfstest on Linux's own UBIFS and JFFS2, in the oracle's guest: what is excluded here must fail
-//! there too.
+//! pjdfstest on Linux's own UBIFS and JFFS2, in the oracle's guest: a test that is excluded here
+//! must fail there, too.
 
 use super::{CONFIGURATION, Excluded, LINK_COUNT_MAX, REMOUNTING, failed};
 use crate::command::repository;
@@ -40,7 +40,7 @@ pub(in crate::posix) fn run() -> Vec<Score> {
     }
 }
 
-/// Runs the suite in the guest; where the logs are.
+/// Runs the suite in the guest; returns the directory of the logs.
 fn boot() -> Result<PathBuf> {
     let program = repository().join("target/tools/bin/pjdfstest");
     let mut guest = Guest::new(Kernel::prepare(&[&program])?);
@@ -58,7 +58,7 @@ fn boot() -> Result<PathBuf> {
     }
 }
 
-/// Compares what Linux fails with what is excluded here.
+/// Compares the failures of Linux with the tests excluded here.
 fn score(kind: Kind, everything: &str, remounting: &str) -> Result<Score> {
     let failed: BTreeSet<&str> = failed(everything).union(&failed(remounting)).copied().collect();
     let (passed, skipped) = (count(everything, "passed")?, count(everything, "skipped")?);
@@ -84,7 +84,7 @@ fn score(kind: Kind, everything: &str, remounting: &str) -> Result<Score> {
     Ok(Score { excluded: u32::try_from(failed.len())?, remarks, ..score })
 }
 
-/// A number of the summary.
+/// Returns a number of the summary.
 fn count(log: &str, what: &str) -> Result<u32> {
     let summary = log.lines().find_map(|line| line.strip_prefix("Summary: ")).unwrap_or_default();
     let number = |part: &str| part.strip_suffix(what)?.trim().parse().ok();
