@@ -1,7 +1,7 @@
 //! `cargo xtask consumer`: a project outside the repository that has nothing but the packaged crates.
 //!
-//! Every crate that would be published is unpacked into a directory registry, beside what
-//! `cargo vendor` fetches of others. No path and no patch of the repository is within reach there.
+//! Every crate that would be published is unpacked into a directory registry, which also
+//! gets what `cargo vendor` fetches of others. No path and no patch of the repository is within reach there.
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result, ensure};
@@ -74,8 +74,7 @@ fn package(work: &Path, registry: &Path) -> Result<usize> {
         output(tar.arg("-xzf").arg(&path).arg("-C").arg(registry))?;
         let name = path.file_stem().context("a package has a name")?;
         let digest = Sha256::digest(fs::read(&path)?);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        let sums = json!({ "files": {}, "package": digest });
+        let sums = json!({ "files": {}, "package": format!("{digest:x}") });
         fs::write(registry.join(name).join(".cargo-checksum.json"), sums.to_string())?;
         count += 1;
     }

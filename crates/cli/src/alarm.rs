@@ -1,4 +1,4 @@
-//! What users of a mount or server are told when a file system turns read-only under them.
+//! Reports to users of a mount or server that a file system turned read-only.
 
 use crate::held::Volume;
 use crate::session::say;

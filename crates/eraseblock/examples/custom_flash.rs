@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A NAND of which everything is known but how to write to it: here, bytes in memory; elsewhere, a
-/// programmer behind a serial line.
+/// programmer on a serial line.
 #[derive(Debug)]
 pub(crate) struct Programmer {
     geometry: Geometry,

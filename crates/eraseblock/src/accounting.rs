@@ -1,6 +1,6 @@
 //! How many eraseblocks UBI keeps for itself, and what is left for volumes (spec: ubi 11.3).
 
-/// Blocks that may go bad in 1024, as Linux assumes unless told otherwise.
+/// Blocks that may go bad in 1024, the default of Linux.
 const BAD_PER_1024: u64 = 20;
 
 /// Blocks UBI uses itself: the volume table twice, one for wear-levelling, one for atomic changes.

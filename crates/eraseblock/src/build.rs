@@ -85,7 +85,7 @@ impl Build {
         observer: &mut dyn Observer,
     ) -> Result<Prepared<'_>, Error> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        let image = Image::new(&self.layout, folder, output, observer);
+        let image = Draft::new(&self.layout, folder, output, observer);
         Ok(Prepared { build: self, image: image.context(self.path.display())? })
     }
 }
@@ -127,7 +127,7 @@ impl Observer for Reads {
 #[derive(Debug)]
 pub struct Prepared<'a> {
     build: &'a Build,
-    image: Image,
+    image: Draft,
 }
 
 impl Prepared<'_> {
@@ -190,7 +190,7 @@ struct Volume {
 
 /// Everything that is known before the first byte is written.
 #[derive(Debug)]
-struct Image {
+struct Draft {
     header_layout: HeaderLayout,
     flash: Flash,
     erase_count: EraseCount,
@@ -199,7 +199,7 @@ struct Image {
     volumes: Vec<Volume>,
 }
 
-impl Image {
+impl Draft {
     fn new(
         layout: &Layout,
         folder: &Path,

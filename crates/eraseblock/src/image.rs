@@ -93,7 +93,7 @@ impl OpenOptions {
     pub fn from_reader(&self, reader: Arc<dyn ReadAt>) -> Result<Image> {
         self.noting(Path::new("image"), |place, notes| {
             let shape = opened::strictly(&self.shape, notes);
-            let span = match span::within(&place, Arc::clone(&reader), &shape)? {
+            let span = match span::within(&place, &reader, &shape)? {
                 Meant::Span(span) => span,
                 Meant::Several(survey) => return Err(span::choose(&place, &survey)),
                 Meant::Device => return Err(Error::new("not bytes")),
@@ -166,7 +166,9 @@ struct Inner {
     content: Opening,
     findings: Findings,
     strict: bool,
-    _locks: Vec<HostFile>,
+    /// Keep writers away.
+    #[expect(dead_code, reason = "holding them is what they are for")]
+    locks: Vec<HostFile>,
 }
 
 /// What there is to open in an image.
@@ -188,9 +190,9 @@ impl Inner {
                 (Kind::Jffs2, Opening::Jffs2(opened, OnceLock::new()))
             }
         };
-        let _locks = notes.take_locks();
+        let locks = notes.take_locks();
         let Notes { findings, strict, .. } = notes;
-        Self { path: path.to_owned(), kind, content, findings, strict, _locks }
+        Self { path: path.to_owned(), kind, content, findings, strict, locks }
     }
 }
 
@@ -200,7 +202,7 @@ impl Image {
         OpenOptions::default()
     }
 
-    /// Opens an image that is no file of this machine: bytes behind a network, in an archive, …
+    /// Opens an image that is no file of this machine: bytes on another machine, in an archive, and so on
     pub fn from_reader(reader: Arc<dyn ReadAt>) -> Result<Self> {
         Self::options().from_reader(reader)
     }

@@ -1,4 +1,4 @@
-//! The host's table of mounts, with those of ours told by the image behind them.
+//! The host's table of mounts, in which a mount of ours is recognised by its image.
 
 use eraseblock_fuse::{decoded, source_path};
 use std::ffi::OsString;

@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is changed about a folder.
+#[allow(clippy::struct_excessive_bools)] // each of them is independent
 #[derive(Clone, Debug, Default)]
 pub struct Adjustments {
     /// Device table.

@@ -93,7 +93,7 @@ impl Place {
         }
     }
 
-    /// Refuses a volume behind something that has none.
+    /// Refuses a volume of something that has none.
     pub fn refuse_volume(&self) -> Result<(), Error> {
         match &self.volume {
             None => Ok(()),
@@ -106,6 +106,7 @@ impl Place {
 }
 
 /// Replaces a UBI device of the kernel by the node of its volume; every other place stays.
+#[cfg_attr(not(feature = "host"), allow(clippy::unnecessary_wraps))]
 pub(crate) fn resolve(place: Place) -> Result<Place, Error> {
     #[cfg(feature = "host")]
     let place = device::resolve(place)?;

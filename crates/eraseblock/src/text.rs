@@ -5,7 +5,7 @@ mod escape;
 use eraseblock_base::size::format_size;
 pub use escape::{escape, unescape};
 
-/// A size for people, with the exact number of bytes behind it where the short form is rounded.
+/// A size for people, followed by the exact number of bytes where the short form is rounded.
 pub fn size(bytes: u64) -> String {
     let short = format_size(bytes);
     if bytes < 1024 { short } else { format!("{short} ({} bytes)", grouped(bytes)) }

@@ -1,7 +1,7 @@
 //! Whether the volumes fit the flash, said before any work is done (spec: ubi 11.3).
 
 use super::layout::{Layout, VolumeFlag};
-use super::{Image, Volume};
+use super::{Draft, Volume};
 use crate::accounting;
 use crate::error::Error;
 use crate::medium::Flash;
@@ -34,7 +34,7 @@ pub(super) fn fastmap(layout: &HeaderLayout, flash: &Flash) -> Result<FastmapPla
 }
 
 /// Blocks that UBI keeps for itself.
-fn overhead(image: &Image) -> u32 {
+fn overhead(image: &Draft) -> u32 {
     // Linux keeps blocks for two fastmaps: the one in use and the next.
     let fastmap =
         image.fastmap.and_then(|flash| fastmap_blocks(&image.header_layout, flash.peb_count));
@@ -42,7 +42,7 @@ fn overhead(image: &Image) -> u32 {
 }
 
 /// LEBs for volumes on the flash, if its size is known.
-pub(super) fn volume_lebs(image: &Image) -> Option<u32> {
+pub(super) fn volume_lebs(image: &Draft) -> Option<u32> {
     let blocks = image.flash.geometry.peb_count();
     let taken = overhead(image) + reserve(&image.flash);
     (blocks > 0).then(|| blocks.saturating_sub(taken))
@@ -97,7 +97,7 @@ impl Sum {
 }
 
 /// Adds the volumes up; fails when they cannot fit.
-pub(super) fn check(image: &Image, layout: &Layout) -> Result<Sum, Error> {
+pub(super) fn check(image: &Draft, layout: &Layout) -> Result<Sum, Error> {
     let (volumes, flash) = (&image.volumes, &image.flash);
     let growing = layout.volumes.iter().filter(|v| v.flags.contains(&VolumeFlag::Autoresize));
     if growing.count() > 1 {

@@ -90,14 +90,13 @@ impl Flash {
     pub fn make(args: &FlashOptions) -> Result<Self, Error> {
         let place = Place::parse(&args.target)?;
         place.refuse_part()?;
-        use eraseblock_mtd_host::{BlockDevice, BlockShape};
-        let usual = BlockShape::default();
-        let shape = BlockShape {
+        let usual = eraseblock_mtd_host::BlockShape::default();
+        let shape = eraseblock_mtd_host::BlockShape {
             peb_size: args.sizes.peb.unwrap_or(usual.peb_size),
             unit: args.sizes.page.unwrap_or(usual.unit),
         };
-        let device =
-            BlockDevice::create(&place.path, &shape, args.force).map_err(super::device::failure)?;
+        let device = eraseblock_mtd_host::BlockDevice::create(&place.path, &shape, args.force)
+            .map_err(super::device::failure)?;
         Ok(Self::of(place, Found::plain(Arc::new(device)), None))
     }
 

@@ -196,15 +196,25 @@ pub fn open_span(
     let shape = &strictly(shape, observer);
     let opened = match span {
         Some(span) => open_file(path, span, shape),
-        None => {
-            #[cfg(feature = "host")]
-            if let Some(image) = super::device::open(path, shape)? {
-                return Ok(image);
-            }
-            open_flash(path, shape)
-        }
+        None => match in_node(path, shape)? {
+            Some(image) => return Ok(image),
+            None => open_flash(path, shape),
+        },
     };
     opened.context(path.display())
+}
+
+/// Opens what is on a device node; `None` if the path is none.
+#[cfg(feature = "host")]
+fn in_node(path: &Path, shape: &Shape) -> Result<Option<Image>, Error> {
+    super::device::open(path, shape)
+}
+
+/// Opens what is on a device node, of which this build has none.
+#[cfg(not(feature = "host"))]
+#[allow(clippy::unnecessary_wraps)] // as with drivers
+fn in_node(_: &Path, _: &Shape) -> Result<Option<Image>, Error> {
+    Ok(None)
 }
 
 /// How UBI is attached only to be read.

@@ -109,11 +109,12 @@ fn find(place: &Place, shape: &Shape) -> Result<Meant, Error> {
             Some(at) => Err(Error::usage(format!("{at}: only a plain file has parts"))),
         };
     }
-    within(place, Arc::new(File::open(&place.path)?), shape)
+    let file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
+    within(place, &file, shape)
 }
 
 /// The same for the bytes of a file.
-pub(crate) fn within(place: &Place, file: Arc<dyn ReadAt>, shape: &Shape) -> Result<Meant, Error> {
+pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Result<Meant, Error> {
     let size = file.size()?;
     if let Some(at) = place.at {
         return named(place, at, shape, file.as_ref()).map(Meant::Span);
@@ -131,7 +132,7 @@ pub(crate) fn within(place: &Place, file: Arc<dyn ReadAt>, shape: &Shape) -> Res
             Ok(Meant::Span(Span { offset, length, is_whole: false, is_certain: true }))
         }
         // Out-of-band bytes between the pages make pieces of what is one image.
-        _ if raw_dump::dump_of(&file, &shape.sizes)?.is_some() => Ok(whole),
+        _ if raw_dump::dump_of(file, &shape.sizes)?.is_some() => Ok(whole),
         _ => Ok(Meant::Several(found)),
     }
 }

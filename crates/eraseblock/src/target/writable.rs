@@ -23,6 +23,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 /// How to open.
+#[allow(clippy::struct_excessive_bools)] // each of them is independent
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
     /// Nothing is to be changed.
