@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
+.PHONY: no-std help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -54,13 +54,13 @@ tools: target/tools/bin/pjdfstest
 
 # Power cuts of each layer, all judged.
 cuts:
-	$(CARGO) build --quiet --release --package eraseblock
+	$(CARGO) build --quiet --release --package eraseblock-cli
 	$(CARGO) xtask cuts --full
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest
 	$(call install,$(POSIX_PACKAGES))
-	$(CARGO) build --quiet --release --package eraseblock
+	$(CARGO) build --quiet --release --package eraseblock-cli
 	$(CARGO) build --quiet --package eraseblock-fuse --example model
 	$(CARGO) xtask posix
 
@@ -70,12 +70,12 @@ target/tools/bin/pjdfstest:
 
 # Needs no root and nothing but a Rust toolchain.
 demo:
-	$(CARGO) build --quiet --profile demo --package eraseblock
+	$(CARGO) build --quiet --profile demo --package eraseblock-cli
 	./demo.sh
 
 bench: setup
 	$(call install,$(BENCH_PACKAGES))
-	$(CARGO) build --quiet --release --package eraseblock --package xtask
+	$(CARGO) build --quiet --release --package eraseblock-cli --package xtask
 	target/release/xtask bench $(if $(STRICT),--strict)
 
 # Fills target/dist; the same commit and toolchain give the same bytes.
@@ -83,6 +83,13 @@ dist:
 	$(call install,musl-tools binutils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist
+
+# The formats for machines without an operating system.
+no-std:
+	@! command -v rustup >/dev/null || rustup --quiet target add thumbv7em-none-eabihf
+	$(CARGO) check --quiet --no-default-features --target thumbv7em-none-eabihf \
+	    --package eraseblock-base --package eraseblock-ubi-format \
+	    --package eraseblock-ubifs-format --package eraseblock-jffs2-format
 
 fuzz:
 	./fuzz/run.sh

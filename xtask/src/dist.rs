@@ -62,7 +62,7 @@ fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", TARGET])
-        .args(["--package", "eraseblock"])
+        .args(["--package", "eraseblock-cli"])
         .env("CARGO_INCREMENTAL", "0")
         .env(
             "RUSTFLAGS",

@@ -3,6 +3,7 @@
 
 mod bench;
 mod command;
+mod consumer;
 mod cuts;
 mod dist;
 mod guest;
@@ -29,6 +30,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
+  consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
+        "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
         "mutate" => mutate::run(rest),

@@ -261,7 +261,7 @@ fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
     let built = repository().join("target/release/eraseblock");
     if names.iter().any(|name| !name.starts_with("linux-writes/")) {
         let mut build = Command::new(cargo()?);
-        build.args(["build", "--quiet", "--release", "--package", "eraseblock"]);
+        build.args(["build", "--quiet", "--release", "--package", "eraseblock-cli"]);
         if !build.current_dir(repository()).status()?.success() {
             bail!("cannot build eraseblock");
         }

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the repository that neither the compiler nor clippy checks.
 
 mod arrows;
+mod footprint;
 mod licences;
 mod source;
 mod words;
@@ -65,6 +66,7 @@ const RULES: [(&str, Rule); 11] = [
 pub(crate) fn run() -> Result<bool> {
     let files = tracked()?;
     let mut outcomes = vec![("arrows between rooms point down", arrows::check()?)];
+    outcomes.push(("reading alone needs few crates", footprint::check()?));
     outcomes.push(("dependencies have allowed licences and sources", licences::check()?));
     outcomes.push(("the oracle does not use what it judges", oracle_is_independent(&files)));
     for (name, rule) in RULES {

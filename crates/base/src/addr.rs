@@ -1,21 +1,24 @@
 //! Addresses. Each has its own type, so that a physical eraseblock number cannot be used as a
 //! logical one. Only meaningful arithmetic is offered.
 
-use std::fmt;
+use core::fmt;
 
 /// Number of a physical eraseblock (PEB): one erase unit of the flash device, counted from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Peb(u32);
 
 /// Number of a logical eraseblock (LEB) within a volume, counted from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Leb(u32);
 
 /// Identifier of a UBI volume; internal volumes start at 0x7FFF_EFFF (spec: ubi 6.1).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct VolumeId(u32);
 
 macro_rules! coordinate {
@@ -113,6 +116,7 @@ impl fmt::Debug for Location {
     }
 }
 
+#[cfg(feature = "serde")]
 impl serde::Serialize for Location {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -6,11 +6,15 @@
 //! 2. Findings keep the order in which they were found.
 
 use crate::addr::Location;
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// How to react to an error or finding. Recovery decides by class, never by text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ErrorClass {
     /// The trace of an interrupted write or erase; recovery may discard it.
     TornByPowerCut,
@@ -27,8 +31,9 @@ pub enum ErrorClass {
 }
 
 /// The severity of a finding.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Severity {
     /// Information; nothing is wrong (a journal was replayed, an orphan removed).
     Note,
@@ -39,7 +44,8 @@ pub enum Severity {
 }
 
 /// A located problem or note.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// Its severity.
     pub severity: Severity,
@@ -141,7 +147,7 @@ impl Findings {
     }
 
     /// Returns the kept findings in the order in which they were found.
-    pub fn iter(&self) -> std::slice::Iter<'_, Finding> {
+    pub fn iter(&self) -> core::slice::Iter<'_, Finding> {
         self.kept.iter()
     }
 
@@ -168,7 +174,7 @@ impl Findings {
 
 impl<'a> IntoIterator for &'a Findings {
     type Item = &'a Finding;
-    type IntoIter = std::slice::Iter<'a, Finding>;
+    type IntoIter = core::slice::Iter<'a, Finding>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()

@@ -3,8 +3,9 @@
 use crate::addr::Peb;
 
 /// The kind of cells, which determines how they can be programmed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum MediumKind {
     /// Pages, out-of-band bytes, bad blocks.
     Nand,
@@ -16,7 +17,8 @@ pub enum MediumKind {
 ///
 /// Only [`Geometry::new`] creates it, so it is always consistent: sizes are powers of two where the
 /// medium requires it, and no product of its fields overflows 64 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Geometry {
     kind: MediumKind,
     peb_size: u32,

@@ -1,6 +1,10 @@
 //! Shared types without input or output: addresses, geometry, checksums, rounding, sizes in text
 //! form, places and findings.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
 pub mod addr;
 pub mod align;
 pub mod crc;

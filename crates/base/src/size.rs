@@ -1,5 +1,9 @@
 //! Sizes in text form: `131072`, `128KiB`, `0x20000`, `2 MiB`.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
 /// A text that is not a size.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is not a size: expected a number with an optional KiB, MiB, GiB or TiB")]

@@ -1,90 +1,16 @@
-//! The command line as a whole, and the argument groups that several sub-commands share.
+//! The argument groups that several sub-commands share.
 
 pub(crate) mod flash;
 pub(crate) mod jffs2;
 pub(crate) mod source;
 pub(crate) mod ubifs;
 
-use crate::command;
-use crate::session::GlobalOptions;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use eraseblock_base::size::parse_size;
+use clap::{Args, ValueEnum};
+use eraseblock::Kind;
+use eraseblock::raw::base::size::parse_size;
+use eraseblock::raw::jffs2_format::ByteOrder;
+use eraseblock::target::{FlashOptions, Shape, Sizes, Wanted};
 use std::ffi::OsString;
-
-/// Linux's raw-flash storage stack in user space: UBI, UBIFS and JFFS2 images without root.
-#[derive(Debug, Parser)]
-#[command(
-    name = "eraseblock",
-    version,
-    max_term_width = 100,
-    arg_required_else_help = true,
-    after_help = "TARGET is an image file, a simulated chip or a device; what it is, is detected and can be\n\
-                  forced. VOLUME is a UBI volume's name or number. A file named by -o is replaced when the\n\
-                  new one is complete; any other file that exists, only with --force. Exit codes: 0 done,\n\
-                  1 done with findings, 2 usage, 3 could not.\n\n\
-                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
-                  or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
-                  `ubireader_extract_files` and `jefferson`. `personalities` makes the links."
-)]
-pub(crate) struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-    /// Options that every sub-command has.
-    #[command(flatten)]
-    pub global: GlobalOptions,
-}
-
-/// The sub-commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// What is this: geometry, volumes, file systems, health, findings
-    Info(command::info::InfoArgs),
-    /// List a directory
-    Ls(command::ls::LsArgs),
-    /// Draw a directory as a tree
-    Tree(command::tree::TreeArgs),
-    /// Show all attributes of a file
-    Stat(command::stat::StatArgs),
-    /// Write a file, or a volume's raw content, to standard output
-    Cat(command::cat::CatArgs),
-    /// Take files out, into a folder or a tar archive
-    Extract(command::extract::ExtractArgs),
-    /// Mount a file system as a directory, through FUSE
-    Mount(command::mount::MountArgs),
-    /// Serve a file system over NFS, for hosts without FUSE
-    Serve(command::serve::ServeArgs),
-    /// End a mount, and wait until everything is in the image
-    Umount(command::umount::UmountArgs),
-    /// Make a file-system image from a folder or an archive
-    Mkfs(command::mkfs::MkfsArgs),
-    /// Make a whole UBI image from a layout file
-    #[command(after_help = command::mkfs::HEEDED)]
-    Build(command::build::BuildArgs),
-    /// Simulated flash chips, and the database of real parts
-    Chip(command::chip::ChipArgs),
-    /// Change what is in an image or on a chip, without mounting it
-    Edit(command::edit::EditArgs),
-    /// Copy a file or a whole folder into an image
-    Put(command::put::PutArgs),
-    /// Copy a file or a whole folder out of an image
-    Get(command::put::GetArgs),
-    /// Verify every structure of a file system
-    Check(command::check::CheckArgs),
-    /// Campaigns on simulated chips: power cuts, judged
-    Lab(command::lab::LabArgs),
-    /// Format a flash for UBI, change its volumes, look at its wear
-    Ubi(command::ubi::UbiArgs),
-    /// Print one canonical line for each file
-    #[command(hide = true)]
-    Manifest(command::manifest::ManifestArgs),
-    /// Make links by whose names the classic tools and the readers are reached
-    Personalities(command::personalities::PersonalitiesArgs),
-    /// Print a completion script for a shell
-    Completions(command::completions::CompletionsArgs),
-    /// Write the manual pages into a folder
-    Man(command::man::ManArgs),
-}
 
 /// A target and, perhaps, what it is to be taken for.
 #[derive(Clone, Debug, Args)]
@@ -107,15 +33,6 @@ pub(crate) struct FlashTargetArgs {
     /// Eraseblocks of the flash that an image file is made for: the file grows to that
     #[arg(long, value_name = "NUMBER")]
     pub blocks: Option<u32>,
-    /// The same in bytes.
-    #[arg(skip)]
-    pub flash_size: Option<u64>,
-    /// Size of the flash is said by `--size`, not by `--blocks`.
-    #[arg(skip)]
-    pub size_in_bytes: bool,
-    /// An image file is taken as it is: nothing in it says how large its flash is.
-    #[arg(skip)]
-    pub as_it_is: bool,
     /// Leave a fastmap on the flash, so that the next attach need not scan it; without this, one
     /// that is found is removed
     #[arg(long)]
@@ -130,6 +47,13 @@ pub(crate) struct FlashTargetArgs {
     /// Its sizes.
     #[command(flatten)]
     pub sizes: SizeArgs,
+}
+
+impl TargetArgs {
+    /// The same for the library.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted { target: self.target.clone(), shape: self.shape.shape() }
+    }
 }
 
 /// What a target is taken for instead of what is detected.
@@ -150,6 +74,54 @@ pub(crate) struct ShapeArgs {
     /// The sizes of the flash.
     #[command(flatten)]
     pub sizes: SizeArgs,
+}
+
+impl FlashTargetArgs {
+    /// The same for the library.
+    pub(crate) fn options(&self) -> FlashOptions {
+        FlashOptions {
+            target: self.target.clone(),
+            blocks: self.blocks,
+            fastmap: self.fastmap,
+            force: self.force,
+            force_rw: self.force_rw,
+            sizes: self.sizes.sizes(),
+            ..FlashOptions::default()
+        }
+    }
+}
+
+impl ShapeArgs {
+    /// The same for the library.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            format: self.format.map(|format| match format {
+                Format::Ubi => Kind::Ubi,
+                Format::Ubifs => Kind::Ubifs,
+                Format::Jffs2 => Kind::Jffs2,
+            }),
+            leb: self.leb,
+            start: self.start,
+            byte_order: self.byte_order.map(ByteOrder::from),
+            sizes: self.sizes.sizes(),
+        }
+    }
+}
+
+impl SizeArgs {
+    fn sizes(&self) -> Sizes {
+        let Self { peb, page, subpage, vid_offset } = *self;
+        Sizes { peb, page, subpage, vid_offset, ..Sizes::default() }
+    }
+}
+
+impl From<Endian> for ByteOrder {
+    fn from(order: Endian) -> Self {
+        match order {
+            Endian::Little => Self::Little,
+            Endian::Big => Self::Big,
+        }
+    }
 }
 
 /// A byte order.
@@ -176,9 +148,6 @@ pub(crate) struct SizeArgs {
     /// Offset of the volume identifier header in an eraseblock
     #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size32)]
     pub vid_offset: Option<u32>,
-    /// `--strict` of the whole command: end marks do not count, as for Linux.
-    #[arg(skip)]
-    pub ignore_end_marks: bool,
 }
 
 /// What a target can be.
@@ -212,12 +181,6 @@ pub(crate) fn path_bytes(path: &OsString) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
 
     #[test]
     fn sizes_have_limits() {

@@ -1,15 +1,10 @@
-//! Why a command could not do what was asked, ready to be shown: one message that names place,
-//! found and expected, and a hint where there is a next step.
+//! Why a command could not do what was asked, ready to be shown: an error of the library, and how the
+//! run ends.
 
-mod class;
-
-pub(crate) use class::Class;
-use eraseblock_mtd::MtdError;
-use eraseblock_ubi::UbiError;
-use eraseblock_ubifs::UbifsError;
-use std::error::Error;
+use eraseblock::{Error, ErrorKind};
+use std::any::Any;
+use std::error::Error as StdError;
 use std::fmt::Display;
-use std::io;
 
 /// How a run ends; the numbers are the exit codes of the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,156 +23,115 @@ pub(crate) enum Exit {
 /// A command's error.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    exit: Exit,
-    message: String,
-    hint: Option<String>,
-    broken_pipe: bool,
-    class: Class,
-    /// What was being done or looked at, outermost first.
-    places: Vec<String>,
+    error: Error,
+    /// It is done, and something went wrong with what it was done to.
+    is_finding: bool,
 }
 
 impl Failure {
+    fn of(error: Error) -> Self {
+        Self { error, is_finding: false }
+    }
+
     /// Something could not be done.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: message.into(),
-            hint: None,
-            broken_pipe: false,
-            class: Class::Refused,
-            places: Vec::new(),
-        }
+        Self::of(Error::new(message))
     }
 
     /// The command line asks for something impossible.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, class: Class::Usage, ..Self::new(message) }
+        Self::of(Error::usage(message))
     }
 
     /// It is done, and something went wrong with what it was done to.
     pub(crate) fn finding(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Findings, ..Self::new(message) }
+        Self { is_finding: true, ..Self::new(message) }
     }
 
     /// The process that did the work has told everything.
     pub(crate) fn told_already(is_usage: bool) -> Self {
-        let exit = if is_usage { Exit::Usage } else { Exit::Failed };
-        Self { exit, ..Self::new(String::new()) }
+        if is_usage { Self::usage(String::new()) } else { Self::new(String::new()) }
+    }
+
+    /// Changes the error.
+    pub(crate) fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
+        Self { error: change(self.error), ..self }
     }
 
     /// Adds the next step.
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        self.map(|error| error.hint(hint))
     }
 
     /// Adds another step behind the one that is there.
     #[must_use]
-    pub(crate) fn also(mut self, hint: impl Into<String>) -> Self {
-        let hint = hint.into();
-        self.hint = Some(self.hint.map_or(hint.clone(), |first| format!("{first}; {hint}")));
-        self
-    }
-
-    /// Adds what lies behind it, unless the message says so.
-    #[must_use]
-    pub(crate) fn because(mut self, reason: &str) -> Self {
-        if !self.message.contains(reason) {
-            self.message = format!("{}: {reason}", self.message);
-        }
-        self
+    pub(crate) fn also(self, hint: impl Into<String>) -> Self {
+        self.map(|error| error.also(hint))
     }
 
     /// Puts what was being done in front of the message, unless it is there already.
     #[must_use]
-    pub(crate) fn context(mut self, what: impl Display) -> Self {
-        let begin = format!("{what}: ");
-        if !self.message.starts_with(&begin) {
-            self.message.insert_str(0, &begin);
-        }
-        let place = what.to_string();
-        if self.places.first() != Some(&place) {
-            self.places.insert(0, place);
-        }
-        self
+    pub(crate) fn context(self, what: impl Display) -> Self {
+        self.map(|error| error.context(what))
     }
 
     /// What kind of failure it is.
-    pub(crate) fn class(&self) -> Class {
-        self.class
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.error.kind()
     }
 
     /// What was being done or looked at, outermost first.
     pub(crate) fn places(&self) -> &[String] {
-        &self.places
+        self.error.places()
     }
 
     /// How the run ends.
     pub(crate) fn exit(&self) -> Exit {
-        self.exit
+        match self.error.kind() {
+            _ if self.is_finding => Exit::Findings,
+            ErrorKind::Usage => Exit::Usage,
+            _ => Exit::Failed,
+        }
     }
 
     /// What went wrong.
     pub(crate) fn message(&self) -> &str {
-        &self.message
+        self.error.message()
     }
 
     /// What could be done about it.
     pub(crate) fn next_step(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.error.next_step()
     }
 
     /// Whether all that happened is that nobody reads our output any more.
     pub(crate) fn is_broken_pipe(&self) -> bool {
-        self.broken_pipe
+        self.error.is_broken_pipe()
+    }
+
+    /// The error of the library.
+    pub(crate) fn into_error(self) -> Error {
+        self.error
     }
 }
 
-impl<E: Error + 'static> From<E> for Failure {
+impl<E: StdError + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        let mut failure = Self::new(chain(&error));
-        failure.broken_pipe = is_broken_pipe(&error);
-        failure.class = Class::of(&error);
-        if failure.class == Class::HostFull {
-            failure = failure.hint("free some space, or write to another disk");
+        let mut error = Some(error);
+        if let Some(own) = (&mut error as &mut dyn Any).downcast_mut::<Option<Error>>() {
+            return Self::of(own.take().expect("it was put there"));
         }
-        if is_power_off(&error) {
-            failure = failure
-                .hint("an armed power cut has come; whoever opens the chip now finds what it left");
-        }
-        failure
+        let error = error.expect("it was put there");
+        let of_host = is_of_host(&error);
+        let own = Error::of(&error);
+        Self::of(if of_host { own.with_kind(ErrorKind::Host) } else { own })
     }
 }
 
-/// Whether an error, or a cause of it, is that nobody reads what is written.
-fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-        || error.source().is_some_and(is_broken_pipe)
-}
-
-/// Whether an error, or a cause of it, is that a simulated chip has lost its power.
-fn is_power_off(error: &(dyn Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(MtdError::PowerOff))
-        || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))
-        || matches!(error.downcast_ref(), Some(UbifsError::Device(MtdError::PowerOff)))
-        || error.source().is_some_and(is_power_off)
-}
-
-/// The message of an error and of its causes, without repeating what the outer one already says.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let inner = error.to_string();
-        if !text.contains(&inner) {
-            text = format!("{text}: {inner}");
-        }
-        cause = error.source();
-    }
-    text
+/// Whether an error, or a cause of it, is an error number of a system call.
+fn is_of_host(error: &(dyn StdError + 'static)) -> bool {
+    error.is::<rustix::io::Errno>() || error.source().is_some_and(is_of_host)
 }
 
 /// Names what was being done when an error arose.
@@ -195,6 +149,7 @@ impl<T, E: Into<Failure>> Context<T> for Result<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn failures_read_as_one_line() {
@@ -205,5 +160,8 @@ mod tests {
         assert!(!failure.is_broken_pipe());
         let pipe = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(pipe.is_broken_pipe());
+        assert_eq!(Failure::from(rustix::io::Errno::NOSYS).kind(), ErrorKind::Host);
+        let usage = Failure::from(Error::usage("x").hint("y"));
+        assert_eq!((usage.exit(), usage.next_step()), (Exit::Usage, Some("y")));
     }
 }

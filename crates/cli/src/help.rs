@@ -3,9 +3,8 @@
 
 pub(crate) mod examples;
 
-use crate::args::Cli;
 use crate::personality::Personality;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use std::fmt::Write;
 
 /// The sub-commands in the groups in which `--help` lists them.
@@ -93,9 +92,8 @@ pub(crate) fn exit_status(command: &str) -> &'static [(&'static str, &'static st
     }
 }
 
-/// The whole command line with everything `--help` says.
-pub(crate) fn command() -> Command {
-    let mut root = Cli::command();
+/// The whole command line `root` with everything `--help` says.
+pub(crate) fn complete(mut root: Command) -> Command {
     for name in subcommands(&root) {
         root = root.mut_subcommand(&name, |command| decorated(command, &name));
     }
@@ -179,6 +177,7 @@ fn sections(command: &str, already: Option<&str>) -> String {
 mod tests {
     use super::examples::EXAMPLES;
     use super::*;
+    use crate::cli::command;
     use crate::personality;
     use std::collections::BTreeSet;
 

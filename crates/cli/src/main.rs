@@ -1,33 +1,5 @@
-//! The `eraseblock` command: argument parsing, output and exit codes. Everything it does is done by
-//! the library rooms below it.
+//! The `eraseblock` command.
 
-// Switches of a command line are flags, each of them independent.
-#![allow(clippy::struct_excessive_bools)]
-
-mod accounting;
-mod args;
-mod builder;
-mod command;
-mod failure;
-mod help;
-mod inputs;
-mod interrupt;
-mod mounts;
-mod output;
-mod personality;
-mod preload;
-mod recovery;
-mod session;
-mod source;
-mod style;
-mod table;
-mod target;
-mod text;
-
-use clap::FromArgMatches;
-use failure::{Exit, Failure};
-use session::{GlobalOptions, Session};
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Trees of small nodes come and go in all of the file systems.
@@ -35,36 +7,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(failure) = preload::refusal(preload::IS_STATIC, |name| std::env::var_os(name)) {
-        let session = Session::new(GlobalOptions::default());
-        return ExitCode::from(session.finish(Err(failure)) as u8);
-    }
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(personality) = personality::of(&mut arguments) {
-        return ExitCode::from(personality::run(personality, &arguments));
-    }
-    let matches = help::command().try_get_matches_from(&arguments);
-    let cli = match matches.and_then(|mut matches| args::Cli::from_arg_matches_mut(&mut matches)) {
-        Ok(cli) => cli,
-        Err(error) => return ExitCode::from(usage(&error, &arguments) as u8),
-    };
-    let mut session = Session::new(cli.global);
-    let result = command::run(&cli.command, &mut session);
-    ExitCode::from(session.finish(result) as u8)
-}
-
-/// Prints what clap has to say: help, the version, or why it does not understand the command line.
-fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
-    // A reader who leaves is no error.
-    let _ = error.print();
-    if !error.use_stderr() {
-        return Exit::Done;
-    }
-    if arguments.iter().any(|argument| argument == "--json") {
-        let text = error.render().to_string();
-        let message = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
-        let options = GlobalOptions { json: true, ..GlobalOptions::default() };
-        Session::new(options).refuse(&Failure::usage(message));
-    }
-    Exit::Usage
+    eraseblock_cli::run(std::env::args_os())
 }

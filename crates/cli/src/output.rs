@@ -7,7 +7,7 @@
 use crate::failure::{Context, Failure};
 use crate::inputs::Inputs;
 use crate::interrupt::Partial;
-use crate::target::lock;
+use eraseblock::target::lock;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;

@@ -5,15 +5,16 @@
 //!    standard error: what is piped on is never mixed with remarks.
 //! 2. The exit code is decided here alone, from the findings and the failure.
 
-use crate::failure::{Class, Context, Exit, Failure};
+use crate::failure::{Context, Exit, Failure};
 use crate::inputs::Inputs;
 use crate::output::Output;
-use crate::recovery::NOT_MOUNTABLE;
 use crate::style::{ColorChoice, Ink, Style};
-use crate::target::lock;
-use crate::text;
-use eraseblock_base::{Finding, Findings, Location, Severity};
-use eraseblock_vfs::{FsError, FsErrorKind, Ino};
+use eraseblock::observe::{Meter, Observer};
+use eraseblock::raw::base::{Finding, Findings, Location, Severity};
+use eraseblock::raw::vfs::{FsError, FsErrorKind, Ino};
+use eraseblock::recovery::NOT_MOUNTABLE;
+use eraseblock::target::lock;
+use eraseblock::text;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -352,7 +353,7 @@ impl Session {
     pub(crate) fn refuse(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Refusal<'a> {
-            class: Class,
+            class: &'static str,
             message: &'a str,
             place: Option<String>,
             hint: Option<&'a str>,
@@ -361,7 +362,7 @@ impl Session {
         if is_wanted && !failure.is_broken_pipe() {
             let places = failure.places();
             let refusal = Refusal {
-                class: failure.class(),
+                class: failure.kind().name(),
                 message: failure.message(),
                 place: (!places.is_empty()).then(|| places.join(": ")),
                 hint: failure.next_step(),
@@ -442,6 +443,67 @@ impl Session {
         let word = self.style_err.paint(ink, word);
         let code = self.style_err.paint(Ink::Faint, format!("[{}]", finding.code));
         format!("{word}: {}: {} {code}", finding.at, finding.message)
+    }
+}
+
+impl Observer for Session {
+    fn report(&mut self, findings: Findings) {
+        Self::report(self, findings);
+    }
+
+    fn report_aside(&mut self, findings: Findings) {
+        Self::report_aside(self, findings);
+    }
+
+    fn reads(&mut self, path: &Path) {
+        Self::reads(self, path);
+    }
+
+    fn keep_still(&mut self, path: &Path) -> eraseblock::Result<()> {
+        Self::keep_still(self, path).map_err(Failure::into_error)
+    }
+
+    fn writes(&mut self, path: &Path) -> eraseblock::Result<()> {
+        self.inputs.refuse(path).map_err(Failure::into_error)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.options.strict
+    }
+
+    fn remark(&self, text: &str) {
+        Self::remark(self, text);
+    }
+
+    fn late_remark(&self) -> fn(&str) {
+        say
+    }
+
+    fn progress(&self, total: u64, what: &'static str) -> Box<dyn Meter> {
+        Box::new(Bar(Self::progress(self, total, what)))
+    }
+}
+
+/// A progress bar that goes away when the work is done.
+struct Bar(ProgressBar);
+
+impl Meter for Bar {
+    fn phase(&self, what: &'static str) {
+        self.0.set_message(what);
+    }
+
+    fn total(&self, steps: u64) {
+        self.0.set_length(steps);
+    }
+
+    fn advance(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }
 

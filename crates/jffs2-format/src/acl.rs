@@ -1,6 +1,7 @@
 //! ACLs: JFFS2's short form and the form of Linux's xattrs (spec: jffs2 10).
 
 use crate::order::ByteOrder;
+use alloc::vec::Vec;
 
 /// The version of the stored form.
 const STORED_VERSION: u32 = 1;

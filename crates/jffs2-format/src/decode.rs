@@ -104,7 +104,7 @@ pub fn inode(order: ByteOrder, bytes: &[u8], at: Location) -> Result<Inode, Form
     };
     if inode.compression == compression::ZERO && inode.dsize == 0 && inode.csize != 0 {
         // A bug of an old writer (spec: jffs2 8.1).
-        inode.dsize = std::mem::take(&mut inode.csize);
+        inode.dsize = core::mem::take(&mut inode.csize);
     }
     if inode.offset > inode.isize {
         return Err(field(at, WHAT, "offset", inode.offset, "at most the file size"));

@@ -4,6 +4,7 @@
 use crate::constants::{DIRENT_LEN, HEADER_LEN, INODE_LEN, MAGIC, XATTR_LEN, XREF_LEN, node_type};
 use crate::node::{Dirent, Inode, Xattr, Xref};
 use crate::order::{ByteOrder, crc32};
+use alloc::vec::Vec;
 
 struct Writer<'a> {
     order: ByteOrder,

@@ -5,10 +5,13 @@
 //! This crate does no input or output. Flash does not record the byte order, so every function
 //! takes a [`ByteOrder`], which is determined once per image.
 
+#![cfg_attr(not(feature = "std"), no_std)]
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths are bounded by an erase block, which is below 4 GiB"
 )]
+
+extern crate alloc;
 
 pub mod acl;
 pub mod constants;

@@ -1,6 +1,7 @@
 //! Checked nodes (spec: jffs2 4, 5).
 
 use crate::constants::{ACCURATE, node_type};
+use alloc::vec::Vec;
 
 /// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

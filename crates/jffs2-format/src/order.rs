@@ -1,7 +1,8 @@
 //! Byte order and checksum.
 
+use alloc::vec::Vec;
+use core::fmt;
 use eraseblock_base::crc::crc32_continue;
-use std::fmt;
 
 /// Returns the CRC used by JFFS2: initial value 0, no inversion (spec: jffs2 3).
 pub fn crc32(bytes: &[u8]) -> u32 {

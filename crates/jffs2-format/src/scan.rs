@@ -88,7 +88,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn free(&mut self) -> Item<'a> {
-        let offset = std::mem::replace(&mut self.offset, self.block.len());
+        let offset = core::mem::replace(&mut self.offset, self.block.len());
         Item::Free { offset: offset as u32 }
     }
 

@@ -7,6 +7,7 @@ use crate::decode;
 use crate::error::FormatError;
 use crate::node::NodeKind;
 use crate::order::{ByteOrder, crc32};
+use alloc::vec::Vec;
 use eraseblock_base::{Location, Peb};
 
 /// One node of a block.

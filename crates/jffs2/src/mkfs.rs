@@ -45,16 +45,13 @@ pub fn build(
 ) -> Result<MkfsReport, MkfsError> {
     let plan = Plan::new(tree, options)?;
     progress.total(plan.content_bytes);
-    let threads = options.threads.map_or(0, std::num::NonZeroUsize::get);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|error| MkfsError::Threads(error.to_string()))?;
-    pool.install(|| {
+    in_pool(options, || {
         let workshop = Workshop::new(&plan, options);
         let mut feeder = Feeder::new(&plan);
         let mut writer = Writer::new(&plan, options, out)?;
         let mut ready = workshop.fill(feeder.batch()?)?;
         while !ready.is_empty() {
-            let (next, placed) = rayon::join(
+            let (next, placed) = both(
                 || feeder.batch().and_then(|batch| workshop.fill(batch)),
                 || writer.contents(&ready, progress),
             );
@@ -63,6 +60,35 @@ pub fn build(
         }
         writer.finish()
     })
+}
+
+/// Runs the work on as many threads as the options ask for.
+#[cfg(feature = "parallel")]
+fn in_pool<T: Send>(
+    options: &MkfsOptions,
+    work: impl FnOnce() -> Result<T, MkfsError> + Send,
+) -> Result<T, MkfsError> {
+    let threads = options.threads.map_or(0, std::num::NonZeroUsize::get);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|error| MkfsError::Threads(error.to_string()))?.install(work)
+}
+
+#[cfg(feature = "parallel")]
+use rayon::join as both;
+
+/// Runs the work on this thread.
+#[cfg(not(feature = "parallel"))]
+fn in_pool<T>(
+    _: &MkfsOptions,
+    work: impl FnOnce() -> Result<T, MkfsError>,
+) -> Result<T, MkfsError> {
+    work()
+}
+
+/// Does one piece of work, then the other.
+#[cfg(not(feature = "parallel"))]
+fn both<A, B>(one: impl FnOnce() -> A, other: impl FnOnce() -> B) -> (A, B) {
+    (one(), other())
 }
 
 #[cfg(test)]

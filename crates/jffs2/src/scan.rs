@@ -9,6 +9,7 @@ use eraseblock_base::{Findings, Location, Peb};
 use eraseblock_jffs2_format::constants::pad;
 use eraseblock_jffs2_format::scan::{Item, ScanRules, Scanner};
 use eraseblock_jffs2_format::{FormatError, NodeKind, UnknownClass, decode};
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 
 /// Bytes of blocks that are in memory at a time.
@@ -127,8 +128,10 @@ fn all_blocks(shape: &Shape, len: u64, block: impl Fn(Peb) -> Found + Sync) -> F
     let mut first = 0;
     while first < blocks {
         let last = blocks.min(first.saturating_add(batch));
-        let parts: Vec<Found> =
-            (first..last).into_par_iter().map(|number| block(Peb::new(number))).collect();
+        let numbers = first..last;
+        #[cfg(feature = "parallel")]
+        let numbers = numbers.into_par_iter();
+        let parts: Vec<Found> = numbers.map(|number| block(Peb::new(number))).collect();
         for (seen, part) in (first + 1..).zip(parts) {
             found.append(part, seen, blocks);
         }

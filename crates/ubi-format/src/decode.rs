@@ -27,8 +27,12 @@ fn raw_part<'a, T>(bytes: &'a [u8], what: &'static str, at: Location) -> Result<
 where
     T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
 {
-    let short =
-        |_| FormatError::Short { at, what, found: bytes.len(), expected: std::mem::size_of::<T>() };
+    let short = |_| FormatError::Short {
+        at,
+        what,
+        found: bytes.len(),
+        expected: core::mem::size_of::<T>(),
+    };
     T::ref_from_prefix(bytes).map(|(raw, _)| raw).map_err(|error| short(error.map_src(|_| ())))
 }
 

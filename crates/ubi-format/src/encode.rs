@@ -6,8 +6,8 @@ use crate::constants::{
 };
 use crate::raw::{RawEcHeader, RawVidHeader, RawVolumeRecord};
 use crate::types::{EcHeader, VidHeader, VolumeRecord};
+use core::mem::offset_of;
 use eraseblock_base::crc::crc32;
-use std::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Returns the 64 bytes of an erase-counter header (spec: ubi 4).

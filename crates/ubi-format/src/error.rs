@@ -1,7 +1,7 @@
 //! Errors of decoding.
 
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
-use std::fmt;
 
 /// The value that a field should have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@
 
 use crate::error::{Expected, FormatError};
 use crate::types::{EraseCount, VolumeKind};
+use alloc::vec::Vec;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
 

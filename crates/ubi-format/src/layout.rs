@@ -7,7 +7,8 @@
 use crate::constants::{HEADER_SIZE, MAX_VOLUMES, RECORD_SIZE};
 
 /// The offsets inside an eraseblock, the same in all blocks of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HeaderLayout {
     peb_size: u32,
     min_io: u32,

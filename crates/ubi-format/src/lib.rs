@@ -6,6 +6,10 @@
 //! the results of header reads (spec: ubi 8.2), [`table`] handles the whole volume table,
 //! [`fastmap`] the checkpoint of all this, and [`layout`] the offsets inside an eraseblock.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
 pub mod classify;
 pub mod constants;
 pub mod decode;

@@ -1,7 +1,7 @@
 //! The structures as stored on flash: packed, big-endian, every bit pattern legal.
 
 use crate::constants::{HEADER_CRC_SPAN, HEADER_SIZE, RECORD_CRC_SPAN, RECORD_SIZE};
-use std::mem::{align_of, offset_of, size_of};
+use core::mem::{align_of, offset_of, size_of};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -6,8 +6,9 @@ use crate::encode::encode_record;
 use crate::error::{Expected, FormatError};
 use crate::layout::HeaderLayout;
 use crate::types::{VolumeFlags, VolumeRecord};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use eraseblock_base::{Location, VolumeId};
-use std::collections::HashSet;
 
 /// The verdict about a copy of the volume table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +68,7 @@ struct Reading {
     records: Vec<(VolumeId, VolumeRecord)>,
     problems: Vec<FormatError>,
     late_problems: Vec<FormatError>,
-    names: HashSet<Vec<u8>>,
+    names: BTreeSet<Vec<u8>>,
     autoresize: bool,
 }
 

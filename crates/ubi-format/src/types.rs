@@ -1,12 +1,15 @@
 //! The checked types: the meaning of a header or record, with native integers.
 
 use crate::constants::{FIRST_INTERNAL_VOLUME, MAX_ERASE_COUNT, MAX_NAME};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 use eraseblock_base::{Leb, VolumeId};
-use std::fmt;
 
 /// How often an eraseblock was erased: 0 to 0x7FFF_FFFF.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct EraseCount(u32);
 
 impl EraseCount {
@@ -28,8 +31,9 @@ impl fmt::Display for EraseCount {
 }
 
 /// Sequence number of a header: the larger one is the newer (spec: ubi 7).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct SqNum(u64);
 
 impl SqNum {
@@ -51,8 +55,9 @@ impl fmt::Display for SqNum {
 }
 
 /// The kind of a volume.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum VolumeKind {
     /// LEBs are written and erased individually.
     Dynamic,
@@ -204,6 +209,7 @@ impl fmt::Debug for VolumeName {
     }
 }
 
+#[cfg(feature = "serde")]
 impl serde::Serialize for VolumeName {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -211,8 +217,9 @@ impl serde::Serialize for VolumeName {
 }
 
 /// The flags of a volume; unknown bits are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct VolumeFlags(u8);
 
 impl VolumeFlags {

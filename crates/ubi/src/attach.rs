@@ -77,7 +77,8 @@ impl Default for AttachOptions {
 }
 
 /// Where an image says that it ends (spec: ubi 4.1).
-#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EndMarks {
     /// The eraseblocks with a mark, ascending. Everything after the first is erased before use.
     pub pebs: Vec<Peb>,
@@ -87,8 +88,9 @@ pub struct EndMarks {
 }
 
 /// What became of an eraseblock.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum PebState {
     /// Erased and with an erase-counter header: ready for use.
     Free,
@@ -122,7 +124,8 @@ pub struct PebInfo {
 }
 
 /// How many eraseblocks are in which state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PebCounts {
     /// Ready for use.
     pub free: u32,
@@ -147,7 +150,8 @@ pub struct PebCounts {
 }
 
 /// Statistics of the erase counters that could be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EraseCounters {
     /// How many are known.
     pub known: u32,
@@ -162,7 +166,8 @@ pub struct EraseCounters {
 }
 
 /// A volume as its record and its LEBs tell.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VolumeInfo {
     /// Its number.
     pub id: VolumeId,

@@ -54,7 +54,8 @@ pub(crate) struct LebIo {
 }
 
 /// What happened since the device was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Counters {
     /// Blocks erased.
     pub erasures: u64,

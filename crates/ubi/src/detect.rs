@@ -47,7 +47,8 @@ impl Default for Hints {
 pub const DEFAULT_SEARCH: u64 = 64 << 20;
 
 /// Where UBI is and how it lies there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Detected {
     /// Byte offset of the first eraseblock.
     pub start: u64,

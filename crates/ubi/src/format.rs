@@ -27,7 +27,8 @@ pub struct FormatOptions {
 }
 
 /// What formatting came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FormatReport {
     /// Blocks formatted.
     pub formatted: u32,

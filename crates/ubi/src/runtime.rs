@@ -94,8 +94,9 @@ impl Default for OpenOptions {
 }
 
 /// Why a device is read-only (spec: ubi 15).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ReadOnlyReason {
     /// It was opened so.
     Asked,

@@ -12,6 +12,7 @@ use crate::node::{
     Orphan, Reference, Superblock, Time, Truncation, file_type,
 };
 use crate::raw;
+use alloc::vec::Vec;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location};
 use zerocopy::FromBytes;
@@ -464,7 +465,7 @@ impl<'a> Node<'a> {
         branch: &Branch,
         level: u32,
         limits: &Limits,
-        main: std::ops::Range<u32>,
+        main: core::ops::Range<u32>,
     ) -> Result<(), FormatError> {
         let Some(kind) = branch.key.kind() else {
             return Err(self.words("branch key type", 4, "0 to 3"));

@@ -13,6 +13,7 @@ use crate::node::{
     Truncation,
 };
 use crate::raw::{self, CommonHeader};
+use alloc::vec::Vec;
 use eraseblock_base::{align, crc};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -268,7 +269,7 @@ pub fn seal(node: &mut [u8], sqnum: u64) {
 
 /// Changes the size in a complete inode node and updates sequence number and checksum.
 pub fn set_inode_size(node: &mut [u8], size: u64, sqnum: u64) {
-    const SIZE: usize = std::mem::offset_of!(raw::InodeNode, size);
+    const SIZE: usize = core::mem::offset_of!(raw::InodeNode, size);
     node[SIZE..SIZE + 8].copy_from_slice(&size.to_le_bytes());
     seal(node, sqnum);
 }

@@ -1,8 +1,8 @@
 //! Errors of decoding, with place, found and expected.
 
 use crate::constants::NodeType;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
-use std::fmt;
 
 /// The value that a field should have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! Keys and name hashes (spec: ubifs-format 5).
 
-use std::fmt;
+use core::fmt;
 
 /// The kind of a key; the number is the one in bits 31-29 of its second word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -11,6 +11,8 @@ use crate::constants::{
 };
 use crate::lpt::{LebProps, LptGeometry, LptInputs};
 use crate::raw;
+use alloc::format;
+use alloc::string::String;
 use eraseblock_base::{ErrorClass, Leb, align};
 
 /// Largest LEB.

@@ -8,6 +8,8 @@
 // Lengths and offsets refer to one LEB, which is at most 1 GiB.
 #![allow(clippy::cast_possible_truncation)]
 
+extern crate alloc;
+
 pub mod constants;
 pub mod decode;
 pub mod encode;

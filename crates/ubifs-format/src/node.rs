@@ -3,6 +3,7 @@
 
 use crate::constants::{LOG_FIRST, NodeType, inode_flags, sb_flags};
 use crate::key::{Key, KeyHash};
+use alloc::vec::Vec;
 use eraseblock_base::Leb;
 
 /// A compressor by its number on flash (spec: ubifs-format 7).

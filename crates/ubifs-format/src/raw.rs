@@ -21,7 +21,7 @@ macro_rules! raw {
         const _: () = {
             assert!(size_of::<$name>() == $size);
             assert!(align_of::<$name>() == 1);
-            $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
+            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
         };
 
         impl $name {

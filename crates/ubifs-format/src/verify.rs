@@ -8,6 +8,7 @@ use crate::constants::{
 use crate::decode::Limits;
 use crate::error::{Expected, FormatError};
 use crate::node::{Master, Superblock};
+use alloc::vec;
 use eraseblock_base::Location;
 
 /// The sizes of the volume that a superblock is compared with.

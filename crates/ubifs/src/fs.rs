@@ -43,6 +43,7 @@ pub(crate) fn file_kind(kind: EntryKind) -> FileKind {
 }
 
 /// What an entry says about its target.
+#[cfg(feature = "write")]
 pub(crate) fn entry_kind(kind: FileKind) -> EntryKind {
     match kind {
         FileKind::Regular => EntryKind::Regular,

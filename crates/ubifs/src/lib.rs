@@ -15,6 +15,7 @@ mod index;
 mod inode;
 mod log;
 mod master;
+#[cfg(feature = "write")]
 pub mod mkfs;
 pub mod mount;
 mod names;
@@ -25,6 +26,7 @@ mod recovery;
 mod replay;
 mod report;
 mod rescue;
+#[cfg(feature = "write")]
 pub mod rw;
 mod sb;
 mod statfs;
@@ -33,4 +35,5 @@ mod volume;
 
 pub use error::UbifsError;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
+#[cfg(feature = "write")]
 pub use rw::{CHECK_INCOMPLETE, MountOptions, UbifsMount};

@@ -159,6 +159,7 @@ impl Journal {
     }
 
     /// All entries.
+    #[cfg(feature = "write")]
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         self.entries
     }

@@ -3,6 +3,7 @@
 //! This is an improved rewrite of the FUSE userspace library (lowlevel interface) to fully take
 //! advantage of Rust's architecture. The only thing we rely on in the real libfuse are mount
 //! and unmount calls which are needed to establish a fd to talk to the kernel driver.
+#![allow(warnings, clippy::all, clippy::pedantic, clippy::nursery)] // a fork is not linted
 
 #![warn(
     missing_docs,

@@ -1,3 +1,4 @@
+#![allow(warnings, clippy::all, clippy::pedantic, clippy::nursery)] // a fork is not linted
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 

@@ -85,7 +85,7 @@ pub(super) fn document(target: &str) -> Result<String> {
 fn built(target: &str) -> Result<BTreeSet<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["tree", "--package", "eraseblock", "--edges", "normal,build", "--locked"]);
+    command.args(["tree", "--package", "eraseblock-cli", "--edges", "normal,build", "--locked"]);
     command.args(["--prefix", "none", "--target", target]);
     let text = output(command.current_dir(repository()))?;
     let of_line = |line: &str| -> Option<String> {
@@ -101,8 +101,8 @@ fn spdx(
     built: &BTreeSet<String>,
     (commit, created): (&str, &str),
 ) -> Result<Value> {
-    let root = metadata.packages.iter().find(|package| package.name == "eraseblock");
-    let root = root.context("there is no package eraseblock")?;
+    let root = metadata.packages.iter().find(|package| package.name == "eraseblock-cli");
+    let root = root.context("there is no package eraseblock-cli")?;
     let is_built =
         |package: &&Package| built.contains(&format!("{} v{}", package.name, package.version));
     let names: BTreeMap<&str, &Package> = metadata

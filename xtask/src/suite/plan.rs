@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 18] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -49,21 +49,38 @@ const ROWS: [Row; 15] = [
     },
     Row {
         name: "clippy",
-        short: "{cargo} clippy --quiet --workspace --all-targets -- -D warnings",
+        short: "{cargo} clippy --quiet --workspace --exclude eraseblock-fuser --exclude eraseblock-nfs3-server \
+                --all-targets -- -D warnings",
         full: "",
         after: &["format"],
         counts: counts::nothing,
     },
     Row {
         name: "docs",
-        short: "env RUSTDOCFLAGS=-Dwarnings {cargo} doc --quiet --workspace --no-deps",
+        short: "env RUSTDOCFLAGS=-Dwarnings {cargo} doc --quiet --workspace --exclude eraseblock-fuser \
+                --exclude eraseblock-nfs3-server --no-deps",
         full: "",
         after: &["clippy"],
         counts: counts::nothing,
     },
     Row {
+        name: "package",
+        short: "{cargo} package --quiet --workspace --no-verify --allow-dirty",
+        full: "",
+        after: &["docs"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "no-std",
+        short: "",
+        full: "make --no-print-directory no-std",
+        after: &["docs"],
+        counts: counts::nothing,
+    },
+    Row {
         name: "build",
-        short: "{cargo} test --quiet --workspace --no-run",
+        short: "{cargo} test --quiet --workspace --exclude eraseblock-fuser \
+                --exclude eraseblock-nfs3-server --no-run",
         full: "",
         after: &["docs"],
         counts: counts::nothing,
@@ -71,7 +88,7 @@ const ROWS: [Row; 15] = [
     Row {
         name: "release",
         short: "",
-        full: "{cargo} build --quiet --release --package eraseblock --package xtask",
+        full: "{cargo} build --quiet --release --package eraseblock-cli --package xtask",
         after: &["build"],
         counts: counts::nothing,
     },
@@ -84,7 +101,8 @@ const ROWS: [Row; 15] = [
     },
     Row {
         name: "tests",
-        short: "{cargo} test --quiet --workspace --no-fail-fast",
+        short: "{cargo} test --quiet --workspace --exclude eraseblock-fuser \
+                --exclude eraseblock-nfs3-server --no-fail-fast",
         full: "",
         after: &["guest"],
         counts: counts::of_cargo,
@@ -122,6 +140,13 @@ const ROWS: [Row; 15] = [
         short: "{xtask} mutate --count 20000",
         full: "{xtask} mutate --count 100000",
         after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "consumer",
+        short: "",
+        full: "{xtask} consumer",
+        after: &["package"],
         counts: counts::last_line,
     },
     Row {

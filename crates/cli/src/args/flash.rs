@@ -1,10 +1,8 @@
 //! Which flash an image is made for: a part of the database, or its sizes.
 
 use super::size32;
-use crate::failure::Failure;
 use clap::Args;
-use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_nandsim::parts::{self, Part};
+use eraseblock::medium::FlashChoice;
 
 /// A flash; `--flash` alone is enough, single sizes may differ from the part's.
 #[derive(Clone, Debug, Default, Args)]
@@ -23,70 +21,10 @@ pub(crate) struct FlashArgs {
     pub subpage: Option<u32>,
 }
 
-/// A flash with the number of its blocks, if that is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flash {
-    /// The shape; its number of blocks is 0 when unknown.
-    pub geometry: Geometry,
-    /// Blocks of the whole chip.
-    pub chip_blocks: Option<u32>,
-}
-
 impl FlashArgs {
-    /// The flash meant, with `blocks` eraseblocks if given.
-    pub(crate) fn resolve(&self, blocks: Option<u32>) -> Result<Flash, Failure> {
-        let part = match &self.flash {
-            Some(name) => Some(parts::find(name).map_err(|error| {
-                Failure::new(error.to_string()).hint("`eraseblock chip parts` lists all parts")
-            })?),
-            None => None,
-        };
-        let missing = |what: &str, option: &str| {
-            Failure::usage(format!("the flash is not known: {what} is missing"))
-                .hint(format!("--flash PART names a chip, {option} tells the size"))
-        };
-        let peb = self.peb.or(part.map(|p| p.peb_size));
-        let peb = peb.ok_or_else(|| missing("the size of an eraseblock", "--peb"))?;
-        let shape = part.map(Part::geometry);
-        let page = self.page.or(shape.map(|g| g.min_io()));
-        let page = page.ok_or_else(|| missing("the size of a page", "--page"))?;
-        let part_subpage = shape.filter(|_| self.page.is_none()).map(|g| g.subpage());
-        let subpage = self.subpage.or(part_subpage).unwrap_or(page);
-        let kind = match part {
-            Some(part) => part.kind,
-            None if page == 1 => MediumKind::Nor,
-            None => MediumKind::Nand,
-        };
-        let chip_blocks = part.map(|p| p.peb_count).or(blocks);
-        let count = blocks.or(chip_blocks).unwrap_or(0);
-        let oob = shape.map_or(0, |g| g.oob_size());
-        let geometry = Geometry::new(kind, peb, count, page, subpage, oob)?;
-        Ok(Flash { geometry, chip_blocks })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_and_sizes() {
-        let by_part = FlashArgs { flash: Some("W25N01GV".into()), ..FlashArgs::default() };
-        let flash = by_part.resolve(None).unwrap();
-        assert_eq!((flash.geometry.peb_size(), flash.chip_blocks), (131_072, Some(1024)));
-        let by_size = FlashArgs { peb: Some(65_536), page: Some(1), ..FlashArgs::default() };
-        let flash = by_size.resolve(Some(64)).unwrap();
-        assert_eq!(flash.geometry.kind(), MediumKind::Nor);
-        assert_eq!(flash.geometry.peb_count(), 64);
-    }
-
-    #[test]
-    fn refusals_name_what_is_missing() {
-        let error = FlashArgs::default().resolve(None).unwrap_err();
-        assert!(error.message().contains("size of an eraseblock"));
-        let unknown = FlashArgs { flash: Some("NOPE".into()), ..FlashArgs::default() };
-        assert!(unknown.resolve(None).unwrap_err().next_step().unwrap().contains("chip parts"));
-        let odd = FlashArgs { peb: Some(3000), page: Some(2048), ..FlashArgs::default() };
-        assert!(odd.resolve(None).unwrap_err().message().contains("eraseblock size"));
+    /// The same for the library.
+    pub(crate) fn choice(&self) -> FlashChoice {
+        let (peb, page, subpage) = (self.peb, self.page, self.subpage);
+        FlashChoice { flash: self.flash.clone(), peb, page, subpage }
     }
 }

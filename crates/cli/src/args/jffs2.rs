@@ -1,16 +1,15 @@
 //! How a JFFS2 file system is to be made.
 
-use super::source::SourceOptions;
+use super::source::SourceArgs;
 use super::{Endian, size32, size64};
-use crate::source::{Adjustments, Xattrs};
 use clap::{Args, ValueEnum};
-use eraseblock_jffs2::mkfs::Compressor;
+use eraseblock::builder::jffs2_choices::{CompressorRow, Jffs2Options, Marker};
+use eraseblock::raw::jffs2::mkfs::CompressionMode;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// Options of a JFFS2 image; what is left out is chosen by the builder.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Jffs2Options {
+pub(crate) struct Jffs2OptionArgs {
     /// Byte order of the machine that will mount it
     #[arg(long, help_heading = "File system", value_name = "ORDER", default_value = "little")]
     pub byte_order: Option<Endian>,
@@ -42,32 +41,34 @@ pub(crate) struct Jffs2Options {
     #[arg(long, help_heading = "File system", value_name = "IMAGE")]
     pub append_to: Option<PathBuf>,
     #[command(flatten)]
-    pub source: SourceOptions,
+    pub source: SourceArgs,
     /// Take away set-id bits and write permission of group and others
     #[arg(long, help_heading = "File system")]
     pub squash_modes: bool,
 }
 
-impl Jffs2Options {
-    /// What is to be changed about the source.
-    pub(crate) fn adjustments(&self) -> Adjustments {
-        Adjustments {
+impl Jffs2OptionArgs {
+    /// The same for the library.
+    pub(crate) fn choices(&self) -> Jffs2Options {
+        Jffs2Options {
+            byte_order: self.byte_order.unwrap_or(Endian::Little).into(),
+            summary: self.summary,
+            cleanmarker: self.cleanmarker,
+            pad: self.pad,
+            pad_to: self.pad_to,
+            node_data: self.node_data,
+            compression: match self.compression {
+                None | Some(ModeChoice::Priority) => CompressionMode::Priority,
+                Some(ModeChoice::Size) => CompressionMode::Size,
+                Some(ModeChoice::FavourLzo) => CompressionMode::FavourLzo,
+                Some(ModeChoice::None) => CompressionMode::None,
+            },
+            compressor: self.compressor.clone(),
+            zlib_level: self.zlib_level,
+            append_to: self.append_to.clone(),
+            source: self.source.choices(),
             squash_modes: self.squash_modes,
-            table_wins: true,
-            ..self.source.adjustments(Xattrs::All)
         }
-    }
-}
-
-/// The length of a cleanmarker, 0 for none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Marker(pub u32);
-
-impl FromStr for Marker {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" { Ok(Self(0)) } else { size32(text).map(Self) }
     }
 }
 
@@ -82,44 +83,4 @@ pub(crate) enum ModeChoice {
     FavourLzo,
     /// No compression.
     None,
-}
-
-/// A compressor that is switched on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CompressorRow(pub Compressor, pub i32);
-
-impl FromStr for CompressorRow {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, priority) = match text.split_once(':') {
-            Some((name, priority)) => (name, Some(priority)),
-            None => (text, None),
-        };
-        let wrong =
-            || format!("`{text}` is not a compressor: expected lzo, zlib or rtime[:PRIORITY]");
-        let one = Compressor::by_name(name).ok_or_else(wrong)?;
-        let priority = match priority {
-            Some(number) => number.parse().map_err(|_| wrong())?,
-            None => one.usual_priority(),
-        };
-        Ok(Self(one, priority))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn compressors_may_have_a_priority() {
-        assert_eq!("lzo".parse(), Ok(CompressorRow(Compressor::Lzo, 80)));
-        assert_eq!("rtime:99".parse(), Ok(CompressorRow(Compressor::Rtime, 99)));
-        for text in ["zstd", "lzo:x", "", ":5"] {
-            assert!(text.parse::<CompressorRow>().is_err(), "{text}");
-        }
-        assert_eq!("none".parse(), Ok(Marker(0)));
-        assert_eq!("16".parse(), Ok(Marker(16)));
-        assert!("x".parse::<Marker>().is_err());
-    }
 }

@@ -1,14 +1,12 @@
 //! What of the source is to be changed on its way into an image, whatever the file system.
 
-use crate::source::{Adjustments, Xattrs};
 use clap::Args;
-use serde::Deserialize;
+use eraseblock::builder::source_choices::SourceOptions;
 use std::path::PathBuf;
 
-/// Changes to the source, on the command line and in a layout file.
-#[derive(Clone, Debug, Default, Args, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub(crate) struct SourceOptions {
+/// Changes to the source.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SourceArgs {
     /// Device table: nodes, owners and modes
     #[arg(long, help_heading = "File system", value_name = "FILE")]
     pub devtable: Option<PathBuf>,
@@ -29,17 +27,16 @@ pub(crate) struct SourceOptions {
     pub no_xattrs: bool,
 }
 
-impl SourceOptions {
-    /// What is to be changed; `xattrs` is what the file system takes unless told not to.
-    pub(crate) fn adjustments(&self, xattrs: Xattrs) -> Adjustments {
-        Adjustments {
+impl SourceArgs {
+    /// The same for the library.
+    pub(crate) fn choices(&self) -> SourceOptions {
+        SourceOptions {
             devtable: self.devtable.clone(),
             selinux: self.selinux.clone(),
             squash_owner: self.squash_owner,
             map_uid: self.map_uid.clone(),
             map_gid: self.map_gid.clone(),
-            xattrs: if self.no_xattrs { Xattrs::None } else { xattrs },
-            ..Adjustments::default()
+            no_xattrs: self.no_xattrs,
         }
     }
 }

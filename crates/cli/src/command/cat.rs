@@ -2,11 +2,13 @@
 
 use crate::args::{TargetArgs, path_bytes};
 use crate::failure::{Context, Failure};
+use crate::find::find;
 use crate::session::Session;
-use crate::target;
-use crate::target::find::find;
-use crate::text;
-use eraseblock_vfs::{FileKind, FileSystem, Ino};
+use eraseblock::raw::vfs::{FileKind, FileSystem, Ino};
+use eraseblock::target::filesystem::copy;
+use eraseblock::target::image::{self, Image};
+use eraseblock::target::{self, Place};
+use eraseblock::text;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
@@ -22,9 +24,6 @@ pub(crate) struct CatArgs {
     force: bool,
 }
 
-/// Bytes read at a time.
-const CHUNK: usize = 1 << 20;
-
 /// Writes the bytes.
 pub(crate) fn run(args: &CatArgs, session: &mut Session) -> Result<(), Failure> {
     if session.options.json {
@@ -37,9 +36,9 @@ pub(crate) fn run(args: &CatArgs, session: &mut Session) -> Result<(), Failure> 
             return Err(Failure::usage("a volume is not text: it could disturb the terminal")
                 .hint("redirect the output into a file or a pipe, or use --force"));
         }
-        return target::write_raw(&args.target, session);
+        return write_raw(&args.target, session);
     };
-    let opened = target::open_file_system(&args.target, session)?;
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
     let path = path_bytes(path);
     let shown = text::name(path);
     let ino = find(opened.fs(), path)?;
@@ -57,15 +56,25 @@ fn write_file(fs: &dyn FileSystem, ino: Ino, session: &mut Session) -> Result<()
     if attr.kind != FileKind::Regular {
         return Err(Failure::new("is not a regular file").hint("`ls -l` shows what it is"));
     }
-    let mut buffer = vec![0; CHUNK];
-    let mut offset = 0;
-    while offset < attr.size {
-        let len = fs.read(ino, offset, &mut buffer)?;
-        if len == 0 {
-            break;
-        }
-        session.out.write_all(&buffer[..len])?;
-        offset += len as u64;
-    }
+    copy(fs, &attr, &mut |_, bytes| session.out.write_all(bytes))?;
+    Ok(())
+}
+
+/// Writes the raw content of the volume that is named, or of the only one, to standard output.
+fn write_raw(args: &TargetArgs, session: &mut Session) -> Result<(), Failure> {
+    let place = Place::parse(&args.target)?;
+    session.keep_still(&place.path)?;
+    let Image::Ubi(image) = image::open(&place, &args.shape.shape(), session)? else {
+        return Err(Failure::usage(format!("{}: which file?", place.path.display()))
+            .hint("there are no volumes in it; name a path"));
+    };
+    image.report(session)?;
+    let volume = match (&place.volume, image.attachment().volumes.as_slice()) {
+        (Some(name), _) => image.named_volume(name)?,
+        (None, [only]) => image.open(only)?,
+        (None, _) => return Err(image.choose("which volume?").into()),
+    };
+    image::check_static(&volume, session);
+    io::copy(&mut volume.mapped_reader(), &mut session.out)?;
     Ok(())
 }

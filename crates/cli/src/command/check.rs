@@ -5,16 +5,16 @@ mod volume;
 
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
-use crate::recovery;
 use crate::session::Session;
-use crate::target::image::{self, Image, UbiImage};
-use crate::target::span;
-use crate::target::writable::{self, Mode};
-use crate::target::{Place, open_file_system};
-use eraseblock_base::{Findings, Location};
-use eraseblock_tree::scrub::scrub;
-use eraseblock_vfs::FileSystem;
-use eraseblock_vfs::walk::paths;
+use eraseblock::raw::base::{Findings, Location};
+use eraseblock::raw::tree::scrub::scrub;
+use eraseblock::raw::vfs::FileSystem;
+use eraseblock::raw::vfs::walk::paths;
+use eraseblock::recovery;
+use eraseblock::target::image::{self, Image, UbiImage};
+use eraseblock::target::span;
+use eraseblock::target::writable::{self, Mode};
+use eraseblock::target::{Place, open_file_system};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -40,17 +40,18 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
     image::refuse_folder(&place.path)?;
     session.keep_still(&place.path)?;
     let mut next_steps = Vec::new();
-    let span = span::one(&place, &args.target.shape)?;
-    if writable::holds_jffs2(&place, span, &args.target)? {
+    let span = span::one(&place, &args.target.shape.shape())?;
+    if writable::holds_jffs2(&place, span, &args.target.wanted())? {
         let forbids = jffs2(args, session)?;
         next_steps.extend(forbids.map(|reason| format!("it can only be read: {reason}")));
     } else {
-        let shape = &args.target.shape;
+        let shape = &args.target.shape.shape();
+        let refused = || place.refuse_volume().map_err(Failure::from);
         let checked = match image::open_span(&place, span, shape, session)? {
             Image::Ubifs(image) => {
-                place.refuse_volume().and_then(|()| volume::ubifs(image.device, None, session))
+                refused().and_then(|()| volume::ubifs(image.device, None, session))
             }
-            Image::Jffs2(image) => place.refuse_volume().map(|()| {
+            Image::Jffs2(image) => refused().map(|()| {
                 let found = all_of(image.opened.fs(), session);
                 session.report(found);
                 image.opened.finish(session);
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
 /// A JFFS2 on a flash; why it can only be read, if a node forbids more. One that no mount takes is
 /// read all the same.
 fn jffs2(args: &CheckArgs, session: &mut Session) -> Result<Option<String>, Failure> {
-    let failure = match writable::open(&args.target, Mode::READ_ONLY, session) {
+    let failure = match writable::open(&args.target.wanted(), Mode::READ_ONLY, session) {
         Ok(opened) => {
             match opened.check() {
                 Ok(findings) => session.report(findings),
@@ -91,7 +92,9 @@ fn jffs2(args: &CheckArgs, session: &mut Session) -> Result<Option<String>, Fail
     };
     // What the reader finds is told by it.
     let mut aside = Session::new(session.options.clone());
-    let Ok(opened) = open_file_system(&args.target, &mut aside) else { return Err(failure) };
+    let Ok(opened) = open_file_system(&args.target.wanted(), &mut aside) else {
+        return Err(failure.into());
+    };
     session.not_mounted(Location::Whole, failure.message());
     let found = all_of(opened.fs(), session);
     session.report(found);
@@ -107,11 +110,12 @@ fn device(image: &UbiImage, name: Option<&[u8]>, session: &mut Session) -> Resul
     }
     let volumes = &image.attachment().volumes;
     if volumes.is_empty() && session.findings().has_problems() {
-        return Err(image.choose("no volume holds a file system"));
+        return Err(image.choose("no volume holds a file system").into());
     }
     for info in volumes {
         let id = (volumes.len() > 1).then_some(info.id);
-        let checked = image.open(info).and_then(|opened| volume::check(opened, id, session));
+        let opened = image.open(info).map_err(Failure::from);
+        let checked = opened.and_then(|opened| volume::check(opened, id, session));
         match (checked, id) {
             (Ok(()), _) => {}
             (Err(failure), None) => return Err(failure),
@@ -145,6 +149,6 @@ fn named(findings: Findings, fs: &dyn FileSystem) -> Findings {
     let paths = paths(fs, &wanted);
     findings.reword(|_, finding| {
         let path = paths.get(&ino(finding.at)?)?;
-        Some(format!("{}: {}", crate::text::name(path), finding.message))
+        Some(format!("{}: {}", eraseblock::text::name(path), finding.message))
     })
 }

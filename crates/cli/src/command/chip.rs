@@ -9,9 +9,9 @@ mod transfer;
 
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::target::flash;
 use clap::Subcommand;
-use eraseblock_nandsim::Chip;
+use eraseblock::raw::nandsim::Chip;
+use eraseblock::target::driver;
 use std::path::Path;
 
 /// Arguments of `chip`.
@@ -56,10 +56,10 @@ pub(crate) fn run(args: &ChipArgs, session: &mut Session) -> Result<(), Failure>
 /// The chip in a file.
 fn open(path: &Path, write: bool) -> Result<Chip, Failure> {
     let shown = path.display();
-    if !flash::is_chip(path).context(&shown)? {
+    if !driver::is_chip(path).context(&shown)? {
         return Err(Failure::new(format!("{shown}: not a simulated chip")).hint(
             "`eraseblock chip new` makes one, `eraseblock chip import` fills it from an image",
         ));
     }
-    flash::open_chip(path, write)
+    Ok(driver::open_chip(path, write)?)
 }

@@ -1,9 +1,8 @@
 //! `eraseblock completions`: completion scripts for shells.
 
-use crate::args::Cli;
 use crate::failure::Failure;
 use crate::session::Session;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use std::io::Write;
 
@@ -14,10 +13,14 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
-pub(crate) fn run(args: &CompletionsArgs, session: &mut Session) -> Result<(), Failure> {
+/// Prints the script for the command line `command`.
+pub(crate) fn run(
+    args: &CompletionsArgs,
+    mut command: Command,
+    session: &mut Session,
+) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "eraseblock", &mut script);
+    clap_complete::generate(args.shell, &mut command, "eraseblock", &mut script);
     session.out.write_all(&script)?;
     Ok(())
 }

@@ -7,9 +7,9 @@ mod words;
 use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::{Session, say};
-use crate::target::writable::{self, Mode, Writable};
-use crate::text;
 use editor::Editor;
+use eraseblock::target::writable::{self, Mode, Writable};
+use eraseblock::text;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -34,12 +34,13 @@ pub(crate) struct EditArgs {
 /// Edits. The first command that fails ends a script; at a prompt it is only told.
 pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
-    let opened = writable::open(&args.target, mode, session)?;
+    let opened = writable::open(&args.target.wanted(), mode, session)?;
     // What the commands before one that fails did is kept.
     opened.below().keep();
-    let ran = commands(args, &opened, session).map_err(|failure| opened.explained(failure));
+    let ran = commands(args, &opened, session)
+        .map_err(|failure| failure.map(|error| opened.explained(error)));
     let closed = opened.close(session);
-    let commands = ran.and_then(|done| closed.map(|()| done))?;
+    let commands = ran.and_then(|done| Ok(closed.map(|()| done)?))?;
     if session.options.json { session.json(&json!({ "commands": commands })) } else { Ok(()) }
 }
 
@@ -113,7 +114,7 @@ fn prompt(
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(failure) => {
-                let failure = opened.explained(failure);
+                let failure = failure.map(|error| opened.explained(error));
                 say(failure.message());
                 if let Some(hint) = failure.next_step() {
                     say(&format!("hint: {hint}"));

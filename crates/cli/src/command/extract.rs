@@ -1,20 +1,21 @@
 //! `eraseblock extract`: files out of an image, into a folder or a tar archive.
 
 use crate::args::{TargetArgs, path_bytes};
-use crate::failure::{Class, Context, Failure};
+use crate::failure::{Context, Failure};
+use crate::filter::Filter;
 use crate::session::Session;
-use crate::target::filesystem::{self, Opened};
-use crate::target::filter::Filter;
-use crate::target::image::{self, Image, UbiImage};
-use crate::target::{Place, open_file_system, peek};
-use crate::text;
-use eraseblock_base::size::format_size;
-use eraseblock_base::{Location, VolumeId};
-use eraseblock_tree::TreeError;
-use eraseblock_tree::extract::{ExtractOptions, ExtractReport, Owners, to_dir};
-use eraseblock_tree::tar_out::{self, TarOptions};
-use eraseblock_ubi::UbiVolume;
-use eraseblock_vfs::FileSystem;
+use eraseblock::ErrorKind;
+use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::base::{Location, VolumeId};
+use eraseblock::raw::tree::TreeError;
+use eraseblock::raw::tree::extract::{ExtractOptions, ExtractReport, Owners, to_dir};
+use eraseblock::raw::tree::tar_out::{self, TarOptions};
+use eraseblock::raw::ubi::UbiVolume;
+use eraseblock::raw::vfs::FileSystem;
+use eraseblock::target::filesystem::{self, Opened};
+use eraseblock::target::image::{self, Image, UbiImage};
+use eraseblock::target::{Place, open_file_system, peek};
+use eraseblock::text;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter};
@@ -120,7 +121,7 @@ impl ExtractArgs {
     ) -> Result<(), Failure> {
         let place = Place::parse(&self.target.target)?;
         session.keep_still(&place.path)?;
-        let image = match image::open(&place, &self.target.shape, session)? {
+        let image = match image::open(&place, &self.target.shape.shape(), session)? {
             Image::Ubifs(image) => {
                 place.refuse_volume()?;
                 let opened = filesystem::open(image.device, None, session)?;
@@ -152,7 +153,7 @@ impl ExtractArgs {
 
     /// One file system as an archive.
     fn to_tar(&self, path: &Path, session: &mut Session) -> Result<VolumeSummary, Failure> {
-        let opened = open_file_system(&self.target, session)?;
+        let opened = open_file_system(&self.target.wanted(), session)?;
         let filter = Filter::new(opened.fs(), &self.paths())?;
         let options = TarOptions {
             xattrs: !self.no_xattrs,
@@ -191,7 +192,7 @@ impl ExtractArgs {
         summary: &mut Summary,
     ) -> Result<(), Failure> {
         if image.attachment().volumes.is_empty() {
-            return Err(image.choose("nothing to extract"));
+            return Err(image.choose("nothing to extract").into());
         }
         std::fs::create_dir_all(dest).context(dest.display())?;
         if !self.force && std::fs::read_dir(dest).context(dest.display())?.next().is_some() {
@@ -204,7 +205,7 @@ impl ExtractArgs {
             match self.volume(volume, Some(info.id), &below, session) {
                 Ok(volume) => summary.volumes.push(volume),
                 // The next volume would not find more room.
-                Err(failure) if failure.class() == Class::HostFull => return Err(failure),
+                Err(failure) if failure.kind() == ErrorKind::HostFull => return Err(failure),
                 Err(failure) => session.refused(Location::Volume(info.id), failure.message()),
             }
         }

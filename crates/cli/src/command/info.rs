@@ -7,10 +7,14 @@ mod several;
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
-use crate::target::span::{self, Meant};
-use crate::target::{Place, filesystem, peek};
-use eraseblock_ubi_format::VolumeKind;
+use eraseblock::raw::base::{Location, VolumeId};
+use eraseblock::raw::mtd::LebDevice;
+use eraseblock::raw::ubi::UbiVolume;
+use eraseblock::raw::ubi_format::VolumeKind;
+use eraseblock::target::filesystem::Opened;
+use eraseblock::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
+use eraseblock::target::span::{self, Meant};
+use eraseblock::target::{Place, filesystem, peek};
 use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
 use serde::Serialize;
 use std::sync::Arc;
@@ -26,12 +30,12 @@ pub(crate) struct InfoArgs {
 pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
     session.keep_still(&place.path)?;
-    let span = match span::meant(&place, &args.target.shape)? {
+    let span = match span::meant(&place, &args.target.shape.shape())? {
         Meant::Device => None,
         Meant::Span(span) => Some(span),
         Meant::Several(survey) => return several::list(&place, &survey, session),
     };
-    let report = match image::open_span(&place, span, &args.target.shape, session)? {
+    let report = match image::open_span(&place, span, &args.target.shape.shape(), session)? {
         Image::Ubi(image) => of_ubi(&image, place.volume.as_deref(), session)?,
         Image::Ubifs(image) => {
             place.refuse_volume()?;
@@ -79,13 +83,13 @@ fn of_ubi(image: &UbiImage, only: Option<&[u8]>, session: &mut Session) -> Resul
         let mut row = VolumeReport::of(info, &content);
         if let peek::Content::Ubifs(superblock) = &content {
             let mut facts = UbifsFacts::of(superblock);
-            if let Some(opened) = filesystem::try_open_volume(volume, info.id, session) {
+            if let Some(opened) = try_open_volume(volume, info.id, session) {
                 facts.add_state(&opened);
                 opened.finish(session);
             }
             row.ubifs = Some(facts);
         } else if content.is_jffs2()
-            && let Some(opened) = filesystem::try_open_volume(volume, info.id, session)
+            && let Some(opened) = try_open_volume(volume, info.id, session)
         {
             opened.finish(session);
         }
@@ -105,11 +109,23 @@ fn of_ubifs(image: &BareUbifs, session: &mut Session) -> Report {
     if let peek::Content::Ubifs(superblock) = peek::content(&*image.device) {
         report.facts = Some(UbifsFacts::of(&superblock));
     }
-    if let Some(opened) = filesystem::try_open(Arc::clone(&image.device) as _, session) {
+    if let Some(opened) = try_open(Arc::clone(&image.device) as _, session) {
         if let Some(facts) = &mut report.facts {
             facts.add_state(&opened);
         }
         opened.finish(session);
     }
     Report::Ubifs(report)
+}
+
+/// The file system in a volume; what is in the way becomes a finding.
+fn try_open_volume(volume: UbiVolume, id: VolumeId, session: &mut Session) -> Option<Opened> {
+    let opened = filesystem::open_volume(volume, Some(id), session);
+    opened.map_err(|error| session.refused(Location::Volume(id), error.message())).ok()
+}
+
+/// The file system in a bare volume; what is in the way becomes a finding.
+fn try_open(device: Arc<dyn LebDevice>, session: &mut Session) -> Option<Opened> {
+    let opened = filesystem::open(device, None, session);
+    opened.map_err(|error| session.refused(Location::Whole, error.message())).ok()
 }

@@ -9,7 +9,7 @@ use crate::args::size64;
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Subcommand, ValueEnum};
-use eraseblock_base::{Findings, Location};
+use eraseblock::raw::base::{Findings, Location};
 use std::path::PathBuf;
 use std::time::Duration;
 

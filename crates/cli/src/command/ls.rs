@@ -1,14 +1,14 @@
 //! `eraseblock ls`: directories as lists.
 
 use crate::args::{TargetArgs, path_bytes};
+use crate::entry::{Entry, paint_name};
 use crate::failure::Failure;
+use crate::find::find_path;
 use crate::session::Session;
 use crate::style::terminal_width;
 use crate::table::visible_width;
-use crate::target;
-use crate::target::entry::{Entry, paint_name};
-use crate::target::find::find_path;
-use eraseblock_vfs::{FileKind, FileSystem, Ino};
+use eraseblock::raw::vfs::{FileKind, FileSystem, Ino};
+use eraseblock::target;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -40,7 +40,7 @@ struct Listing {
 
 /// Prints the list.
 pub(crate) fn run(args: &LsArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target, session)?;
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
     let fs = opened.fs();
     let path = args.path.as_ref().map_or(&b""[..], path_bytes);
     let (ino, path) = find_path(fs, path)?;
@@ -67,7 +67,8 @@ struct Lister<'a> {
 impl Lister<'_> {
     /// Prints as it goes; collects only what JSON needs.
     fn list(mut self, top: Ino, path: &[u8]) -> Result<Vec<Listing>, Failure> {
-        let path = crate::text::name(path.trim_ascii_start().strip_suffix(b"/").unwrap_or(path));
+        let path =
+            eraseblock::text::name(path.trim_ascii_start().strip_suffix(b"/").unwrap_or(path));
         let mut listings = Vec::new();
         let mut waiting = vec![(top, path)];
         while let Some((ino, path)) = waiting.pop() {
@@ -84,7 +85,7 @@ impl Lister<'_> {
             if self.args.recursive {
                 let below = entries.iter().rev().filter(|e| e.is_directory() && e.ino != ino);
                 let depth = path.matches('/').count();
-                if depth < eraseblock_vfs::walk::MAX_DEPTH {
+                if depth < eraseblock::raw::vfs::walk::MAX_DEPTH {
                     waiting.extend(below.map(|e| (e.ino, format!("{path}/{}", e.name))));
                 }
             }
@@ -102,7 +103,7 @@ impl Lister<'_> {
         let mut entries = match self.fs.entries(ino) {
             Ok(entries) => entries,
             Err(error) => {
-                self.session.trouble(eraseblock_base::Location::Inode(ino), &error);
+                self.session.trouble(eraseblock::raw::base::Location::Inode(ino), &error);
                 Vec::new()
             }
         };
@@ -110,7 +111,7 @@ impl Lister<'_> {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         self.session.ask(&self.args.target.target, entries.iter().map(|entry| entry.ino));
         let needs_attributes = self.args.long || self.session.options.json;
-        let entry = |e: &eraseblock_vfs::DirEntry| {
+        let entry = |e: &eraseblock::raw::vfs::DirEntry| {
             if needs_attributes { Entry::of(self.fs, e.ino, &e.name) } else { Entry::brief(e) }
         };
         entries.iter().map(entry).collect()
@@ -119,7 +120,7 @@ impl Lister<'_> {
     fn print(&mut self, entries: &[Entry]) -> Result<(), Failure> {
         let style = self.session.style;
         if self.args.long {
-            let lines = crate::target::entry::long_lines(entries, style);
+            let lines = crate::entry::long_lines(entries, style);
             return self.session.lines(lines);
         }
         let names: Vec<String> = entries.iter().map(|e| paint_name(e, style)).collect();

@@ -19,11 +19,11 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes the pages.
-pub(crate) fn run(args: &ManArgs, session: &mut Session) -> Result<(), Failure> {
+/// Writes the pages of the command line `command`.
+pub(crate) fn run(args: &ManArgs, command: Command, session: &mut Session) -> Result<(), Failure> {
     let folder = &args.folder;
     fs::create_dir_all(folder).context(folder.display())?;
-    let mut root = help::command().disable_help_subcommand(true);
+    let mut root = command.disable_help_subcommand(true);
     root.build();
     let mut waiting = vec![(root, String::new())];
     while let Some((command, path)) = waiting.pop() {

@@ -3,11 +3,11 @@
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::target;
-use crate::text;
-use eraseblock_base::Location;
-use eraseblock_vfs::FsError;
-use eraseblock_vfs::manifest::manifest_of;
+use eraseblock::raw::base::Location;
+use eraseblock::raw::vfs::FsError;
+use eraseblock::raw::vfs::manifest::manifest_of;
+use eraseblock::target;
+use eraseblock::text;
 use std::io::Write;
 
 /// Arguments of `manifest`.
@@ -19,7 +19,7 @@ pub(crate) struct ManifestArgs {
 
 /// Prints the lines.
 pub(crate) fn run(args: &ManifestArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target, session)?;
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
     let mut problem = |path: &[u8], error: &FsError| {
         let message = format!("{}: {error}", text::name(path));
         session.trouble_text(Location::Whole, error.kind(), message);

@@ -1,18 +1,18 @@
 //! `eraseblock mkfs`: a file-system image from a folder or an archive.
 
-use crate::accounting;
 use crate::args::flash::FlashArgs;
-use crate::args::jffs2::Jffs2Options;
+use crate::args::jffs2;
 use crate::args::size32;
-use crate::args::ubifs::UbifsOptions;
-use crate::builder::{self, Summary, VolumeShape};
+use crate::args::ubifs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::source;
 use clap::Subcommand;
-use eraseblock_base::MediumKind;
-use eraseblock_ubi_format::HeaderLayout;
-use eraseblock_ubifs::mkfs::FileSink;
+use eraseblock::accounting;
+use eraseblock::builder::{self, Summary, VolumeShape};
+use eraseblock::raw::base::MediumKind;
+use eraseblock::raw::ubi_format::HeaderLayout;
+use eraseblock::raw::ubifs::mkfs::FileSink;
+use eraseblock::source;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ struct Jffs2Args {
     #[command(flatten)]
     flash: FlashArgs,
     #[command(flatten)]
-    options: Jffs2Options,
+    options: jffs2::Jffs2OptionArgs,
 }
 
 /// Arguments of `mkfs ubifs`.
@@ -77,7 +77,7 @@ struct UbifsArgs {
     #[arg(long, value_name = "SIZE", value_parser = size32, help_heading = "Flash")]
     min_io: Option<u32>,
     #[command(flatten)]
-    options: UbifsOptions,
+    options: ubifs::UbifsOptionArgs,
 }
 
 /// Makes the image.
@@ -92,18 +92,19 @@ pub(crate) fn run(args: &MkfsArgs, session: &mut Session) -> Result<(), Failure>
 const NOR_MARKER: u32 = 12;
 
 fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
+    let choices = args.options.choices();
     let mut flash = args.flash.clone();
     if flash.flash.is_none() && flash.page.is_none() {
         // Bytes are programmed one by one: NOR.
         flash.page = Some(1);
     }
-    let flash = flash.resolve(None)?;
+    let flash = flash.choice().resolve(None)?;
     let geometry = &flash.geometry;
     let block_size = geometry.peb_size();
     let marker = if geometry.kind() == MediumKind::Nor { NOR_MARKER } else { 0 };
     let limit = flash.chip_blocks.map(|blocks| u64::from(blocks) * u64::from(block_size));
-    let options = builder::jffs2::options(block_size, marker, limit, &args.options)?;
-    let adjustments = args.options.adjustments();
+    let options = builder::jffs2::options(block_size, marker, limit, &choices)?;
+    let adjustments = choices.adjustments();
     args.options.append_to.iter().for_each(|path| session.reads(path));
     let tree = source::load(&args.source, &adjustments, &args.output, session)?;
     if args.preflight {
@@ -132,8 +133,9 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
 
 fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
-    let tree = source::load(&args.source, &args.options.adjustments(), &args.output, session)?;
-    let options = builder::options(shape, &args.options);
+    let choices = args.options.choices();
+    let tree = source::load(&args.source, &choices.adjustments(), &args.output, session)?;
+    let options = builder::options(shape, &choices);
     let bounds = if args.preflight {
         builder::settled_preflight(&tree, &options, session)?
     } else {
@@ -169,7 +171,7 @@ impl UbifsArgs {
             })?;
             return Ok(VolumeShape { leb_size, min_io, max_lebs: self.max_lebs(None)? });
         }
-        let flash = self.flash.resolve(None)?;
+        let flash = self.flash.choice().resolve(None)?;
         let geometry = &flash.geometry;
         let layout =
             HeaderLayout::new(geometry.peb_size(), geometry.min_io(), geometry.subpage(), None)?;

@@ -4,16 +4,16 @@ mod daemon;
 pub(crate) mod options;
 pub(crate) mod status;
 
+use crate::alarm::{self, Alarm};
 use crate::args::{TargetArgs, size64};
 use crate::failure::Failure;
-use crate::recovery::{self, Alarm};
+use crate::held::{self, Held, Volume};
 use crate::session::{Session, say};
-use crate::target::held::{self, Held, Volume};
-use crate::target::writable::{Below, Mode};
-use eraseblock_fuse::{
+use eraseblock::raw::fuse::{
     Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
     source_name,
 };
+use eraseblock::target::writable::{Below, Mode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use status::Watch;
@@ -209,7 +209,7 @@ fn report(alarm: Arc<Alarm>) -> Report {
 fn explained(error: MountError) -> Failure {
     let no_fuse = error.is_no_fuse();
     let dead = match &error {
-        MountError::Dead { dir } => Some(recovery::dead_mount(dir)),
+        MountError::Dead { dir } => Some(alarm::dead_mount(dir)),
         _ => None,
     };
     let failure = Failure::from(error);

@@ -1,12 +1,14 @@
 //! `eraseblock put` and `eraseblock get`: files and whole folders into an image and out of it.
 
-use super::edit::editor::{Editor, GetReport};
+use super::edit::editor::{Editor, copied_line};
 use crate::args::{TargetArgs, path_bytes, size64};
 use crate::failure::Failure;
+use crate::get::{GetReport, Getter};
 use crate::session::Session;
-use crate::target::writable::{self, Mode};
-use eraseblock_tree::put::PutReport;
-use eraseblock_vfs::FileKind;
+use eraseblock::raw::tree::put::PutReport;
+use eraseblock::raw::vfs::FileKind;
+use eraseblock::target;
+use eraseblock::target::writable::{self, Mode};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,12 +57,12 @@ struct Copied {
 /// Copies into the image.
 pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
-    let opened = writable::open(&args.target, mode, session)?;
+    let opened = writable::open(&args.target.wanted(), mode, session)?;
     let bar = session.counter("put");
     let mut editor = Editor::new(opened.fs()).reading(session.inputs()).showing(bar.clone());
     let done = editor.put(&args.source, path_bytes(&args.dest));
     let report = done.and_then(|report| opened.fs().sync().map_err(Failure::from).map(|()| report));
-    let report = report.map_err(|failure| opened.explained(failure));
+    let report = report.map_err(|failure| failure.map(|error| opened.explained(error)));
     let (lines, findings) = (editor.take_output(), editor.take_findings());
     let below = Arc::clone(opened.below());
     let closed = opened.close(session);
@@ -73,12 +75,12 @@ pub(crate) fn put(args: &PutArgs, session: &mut Session) -> Result<(), Failure> 
     if session.options.json { session.json(&Copied { files, directories, bytes }) } else { Ok(()) }
 }
 
-/// Copies out of the image.
+/// Copies out of the image, as `cat` reads it.
 pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = writable::open(&args.target, Mode::READ_ONLY, session)?;
-    let source = opened.fs().resolve(path_bytes(&args.source));
-    if let Ok(ino) = source
-        && opened.fs().attr(ino).is_ok_and(|attr| attr.kind == FileKind::Regular)
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let (fs, source) = (opened.fs(), path_bytes(&args.source));
+    if let Ok(ino) = fs.resolve(source)
+        && fs.attr(ino).is_ok_and(|attr| attr.kind == FileKind::Regular)
     {
         session.ask(&args.target.target, [ino]);
     }
@@ -86,13 +88,12 @@ pub(crate) fn get(args: &GetArgs, session: &mut Session) -> Result<(), Failure> 
         session.take_out()?;
     }
     let bar = session.counter("get");
-    let mut editor = Editor::new(opened.fs()).reading(session.inputs()).showing(bar.clone());
-    let done = editor.get(path_bytes(&args.source), &args.dest, args.force);
-    let (lines, findings) = (editor.take_output(), editor.take_findings());
+    let getter = Getter { fs, inputs: session.inputs(), bar: &bar, force: args.force };
+    let done = getter.get(source, &args.dest);
     bar.finish_and_clear();
-    opened.close(session)?;
+    opened.finish(session);
+    let (GetReport { files, directories, bytes }, findings) = done?;
     session.report(findings);
-    let GetReport { files, directories, bytes } = done?;
-    session.remark(String::from_utf8_lossy(&lines).trim_end());
+    session.remark(&copied_line(files, directories, bytes));
     if session.options.json { session.json(&Copied { files, directories, bytes }) } else { Ok(()) }
 }

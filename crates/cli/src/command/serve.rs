@@ -1,16 +1,16 @@
 //! `eraseblock serve`: a file system of an image over a network protocol.
 
+use crate::alarm::Alarm;
 use crate::args::{TargetArgs, size64};
 use crate::command::mount::options;
 use crate::failure::{Context, Failure};
-use crate::recovery::Alarm;
+use crate::held::{self, Held};
 use crate::session::Session;
-use crate::target::held::{self, Held};
-use crate::target::writable::Mode;
 use clap::Subcommand;
-use eraseblock_base::VolumeId;
-use eraseblock_fuse::Served;
-use eraseblock_nfs::{Exported, Server, ServerOptions};
+use eraseblock::raw::base::VolumeId;
+use eraseblock::raw::fuse::Served;
+use eraseblock::raw::nfs::{Exported, Server, ServerOptions};
+use eraseblock::target::writable::Mode;
 use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

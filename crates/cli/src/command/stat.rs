@@ -1,15 +1,15 @@
 //! `eraseblock stat`: everything an image says about one file.
 
 use crate::args::{TargetArgs, path_bytes};
+use crate::entry::kind_word;
 use crate::failure::{Context, Failure};
+use crate::find::find;
 use crate::session::Session;
 use crate::style::Ink;
-use crate::target;
-use crate::target::entry::kind_word;
-use crate::target::find::find;
-use crate::text;
-use eraseblock_vfs::attr::InodeFlags;
-use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino, Timestamp};
+use eraseblock::raw::vfs::attr::InodeFlags;
+use eraseblock::raw::vfs::{Attr, FileKind, FileSystem, Ino, Timestamp};
+use eraseblock::target;
+use eraseblock::text;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
@@ -68,7 +68,7 @@ const MOST_STRETCHES: usize = 1000;
 
 /// Prints the report.
 pub(crate) fn run(args: &StatArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target, session)?;
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
     let path = path_bytes(&args.path);
     let shown = text::name(path);
     let ino = find(opened.fs(), path)?;

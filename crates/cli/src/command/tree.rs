@@ -1,15 +1,15 @@
 //! `eraseblock tree`: directories as a drawing.
 
 use crate::args::{TargetArgs, path_bytes};
+use crate::entry::{Entry, paint_name};
 use crate::failure::Failure;
+use crate::find::find_path;
 use crate::session::Session;
 use crate::style::Ink;
-use crate::target;
-use crate::target::entry::{Entry, paint_name};
-use crate::target::find::find_path;
-use crate::text;
-use eraseblock_base::Location;
-use eraseblock_vfs::{FileSystem, Ino};
+use eraseblock::raw::base::Location;
+use eraseblock::raw::vfs::{FileSystem, Ino};
+use eraseblock::target;
+use eraseblock::text;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
@@ -40,7 +40,7 @@ struct Branch {
 
 /// Draws the tree.
 pub(crate) fn run(args: &TreeArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target, session)?;
+    let opened = target::open_file_system(&args.target.wanted(), session)?;
     let path = args.path.as_ref().map_or(&b"/"[..], path_bytes);
     let (ino, path) = find_path(opened.fs(), path)?;
     let path = path.as_slice();

@@ -7,11 +7,11 @@ mod wear;
 
 use crate::args::FlashTargetArgs;
 use crate::failure::{Context, Failure};
-use crate::session::Session;
-use crate::target::flash::Flash;
+use crate::session::{Session, say};
 use clap::Subcommand;
-use eraseblock_ubi::{UbiDevice, VolumeInfo};
-use eraseblock_ubi_format::VolumeKind;
+use eraseblock::raw::ubi::{UbiDevice, VolumeInfo};
+use eraseblock::raw::ubi_format::VolumeKind;
+use eraseblock::target::flash::Flash;
 use serde::Serialize;
 
 /// Arguments of `ubi`.
@@ -69,7 +69,7 @@ impl VolumeReport {
     fn of(info: &VolumeInfo) -> Self {
         Self {
             id: info.id.get(),
-            name: crate::text::name(info.name.as_bytes()),
+            name: eraseblock::text::name(info.name.as_bytes()),
             kind: match info.kind {
                 VolumeKind::Dynamic => "dynamic",
                 VolumeKind::Static => "static",
@@ -81,8 +81,8 @@ impl VolumeReport {
     }
 
     fn line(&self) -> String {
-        let lebs = crate::text::count(u64::from(self.lebs), "LEB", "LEBs");
-        let size = crate::text::size(self.bytes);
+        let lebs = eraseblock::text::count(u64::from(self.lebs), "LEB", "LEBs");
+        let size = eraseblock::text::size(self.bytes);
         format!("volume {} `{}`: {}, {lebs}, {size}", self.id, self.name, self.kind)
     }
 }
@@ -115,16 +115,18 @@ fn settle(
     for volume in &changed.volumes {
         session.remark(&volume.line());
     }
-    let free = crate::text::count(u64::from(changed.available_lebs), "LEB", "LEBs");
+    let free = eraseblock::text::count(u64::from(changed.available_lebs), "LEB", "LEBs");
     session.remark(&format!("{free} available"));
     Ok(())
 }
 
 /// Opens the device that `args` point at for a change.
 fn open(args: &FlashTargetArgs) -> Result<(Flash, UbiDevice), Failure> {
-    let mut flash = Flash::open(args, true)?;
+    let options = args.options();
+    let mut flash = Flash::open(&options, true)?;
+    flash.on_trouble = say;
     // A fastmap says that free blocks have their headers.
     flash.cut_at_end &= !args.fastmap;
-    let ubi = flash.ubi(args, true)?;
+    let ubi = flash.ubi(&options, true)?;
     Ok((flash, ubi))
 }

@@ -2,10 +2,10 @@
 
 use crate::command::mount::status;
 use crate::failure::{Context, Failure};
-use crate::mounts::{self, Mount};
-use crate::recovery;
 use crate::session::Session;
-use eraseblock_fuse::is_dead;
+use eraseblock::mounts::{self, Mount};
+use eraseblock::raw::fuse::is_dead;
+use eraseblock::recovery;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::ffi::{OsStr, OsString};

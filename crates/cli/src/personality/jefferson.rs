@@ -3,9 +3,9 @@
 use super::reader::{self, Range};
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::target::image::Image;
 use clap::{ArgAction, Parser};
-use eraseblock_tree::extract::{ExtractOptions, Owners};
+use eraseblock::raw::tree::extract::{ExtractOptions, Owners};
+use eraseblock::target::image::Image;
 use std::path::PathBuf;
 
 /// Extracts the files of a JFFS2.

@@ -1,13 +1,13 @@
 //! mkfs.jffs2(1): a JFFS2 image from a folder (spec: jffs2 21.1).
 
 use super::refuse_device;
-use crate::builder::jffs2::{self, Summary};
 use crate::failure::{Context, Failure};
 use crate::session::{Session, say};
-use crate::source::{self, Adjustments, Xattrs};
 use clap::Parser;
-use eraseblock_jffs2::mkfs::{CompressionMode, Compressor, MkfsOptions, Padding};
-use eraseblock_jffs2_format::ByteOrder;
+use eraseblock::builder::jffs2::{self, Summary};
+use eraseblock::raw::jffs2::mkfs::{CompressionMode, Compressor, MkfsOptions, Padding};
+use eraseblock::raw::jffs2_format::ByteOrder;
+use eraseblock::source::{self, Adjustments, Xattrs};
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -2,16 +2,16 @@
 
 use super::refuse_device;
 use super::ubinize::number32;
-use crate::args::source::SourceOptions;
-use crate::args::ubifs::{CompressorChoice, KeyHashChoice, UbifsOptions};
 use crate::args::{size32, size64};
-use crate::builder::{self, Summary, VolumeShape};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::source;
 use clap::Parser;
-use eraseblock_ubifs::mkfs::FileSink;
-use eraseblock_vfs::{SourceKind, SourceNode, SourceTree};
+use eraseblock::builder::source_choices::SourceOptions;
+use eraseblock::builder::ubifs_choices::{CompressorChoice, KeyHashChoice, UbifsOptions};
+use eraseblock::builder::{self, Summary, VolumeShape};
+use eraseblock::raw::ubifs::mkfs::FileSink;
+use eraseblock::raw::vfs::{SourceKind, SourceNode, SourceTree};
+use eraseblock::source;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,13 +1,12 @@
 //! What the readers have in common: the images of a file, and extracting a file system.
 
-use crate::args::{ShapeArgs, SizeArgs};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::target::Place;
-use crate::target::filesystem::Opened;
-use crate::target::image::{self, Image};
-use crate::target::span::{self, At, Meant, Span};
-use eraseblock_tree::extract::{ExtractOptions, to_dir};
+use eraseblock::raw::tree::extract::{ExtractOptions, to_dir};
+use eraseblock::target::filesystem::Opened;
+use eraseblock::target::image::{self, Image};
+use eraseblock::target::span::{self, At, Meant, Span};
+use eraseblock::target::{Place, Shape, Sizes};
 use std::path::{Path, PathBuf};
 
 /// Which bytes of a file are looked at, and how.
@@ -49,8 +48,8 @@ pub(super) fn images(
         .or(range.end.map(|_| 0))
         .map(|offset| At { offset, length: range.end.map(|end| end.saturating_sub(offset)) });
     let place = Place { path: path.to_owned(), at, volume: None };
-    let sizes = SizeArgs { peb: range.peb, ..SizeArgs::default() };
-    let shape = ShapeArgs { sizes, leb: range.leb, ..ShapeArgs::default() };
+    let sizes = Sizes { peb: range.peb, ..Sizes::default() };
+    let shape = Shape { sizes, leb: range.leb, ..Shape::default() };
     let spans = match span::meant(&place, &shape)? {
         Meant::Device => vec![None],
         Meant::Span(span) => vec![Some(span)],
@@ -64,9 +63,9 @@ pub(super) fn images(
             _ if several && offset < range.search => {}
             Ok(image) => found.push(Found { offset, image }),
             Err(failure) if several => {
-                session.refused(eraseblock_base::Location::Byte(offset), failure.message());
+                session.refused(eraseblock::raw::base::Location::Byte(offset), failure.message());
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(failure.into()),
         }
     }
     Ok(found)

@@ -4,13 +4,13 @@ use super::refuse_device;
 use crate::args::size32;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::source;
 use clap::Parser;
-use eraseblock_ubi::image::ini::{VolumeSection, parse_volumes};
-use eraseblock_ubi::image::{
+use eraseblock::raw::ubi::image::ini::{VolumeSection, parse_volumes};
+use eraseblock::raw::ubi::image::{
     ContentSize, ImagePlan, ImageSpec, LebSource, ReaderSource, VolumeSize, VolumeSpec,
 };
-use eraseblock_ubi_format::{EraseCount, HeaderLayout};
+use eraseblock::raw::ubi_format::{EraseCount, HeaderLayout};
+use eraseblock::source;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek};

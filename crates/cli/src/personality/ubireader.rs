@@ -6,12 +6,12 @@ use crate::args::{size32, size64};
 use crate::command::extract::file_name;
 use crate::failure::{Context, Failure};
 use crate::session::{Session, say};
-use crate::target::image::{self, Image, UbiImage};
-use crate::target::{filesystem, peek};
 use clap::Parser;
-use eraseblock_base::{Location, VolumeId};
-use eraseblock_tree::extract::{ExtractOptions, Owners};
-use eraseblock_ubi::UbiVolume;
+use eraseblock::raw::base::{Location, VolumeId};
+use eraseblock::raw::tree::extract::{ExtractOptions, Owners};
+use eraseblock::raw::ubi::UbiVolume;
+use eraseblock::target::image::{self, Image, UbiImage};
+use eraseblock::target::{filesystem, peek};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 
 use crate::mount::mounted;
 use crate::sample::{Run, Sample, finish};
-use eraseblock_base::{Leb, VolumeId};
-use eraseblock_ubi_format::encode::encode_vid;
-use eraseblock_ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
+use eraseblock::raw::base::{Leb, VolumeId};
+use eraseblock::raw::ubi_format::encode::encode_vid;
+use eraseblock::raw::ubi_format::{Compat, SqNum, VidHeader, VolumeKind};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -4,11 +4,11 @@
 use crate::mount::mounted;
 use crate::mount_rw::{holder, nor, process_of, with_volumes};
 use crate::sample::{Sample, noise};
-use eraseblock_lab::fscut::{FsViolation, Jffs2Target, Returned, Target, Witness, ubifs};
-use eraseblock_lab::powercut::Shape;
-use eraseblock_nandsim::{Chip, Rng, Snapshot};
-use eraseblock_vfs::ops::{Change, Make, Object, Op, Place, Texture, XATTRS, data_of};
-use eraseblock_vfs::{RenameMode, XattrMode};
+use eraseblock::raw::lab::fscut::{FsViolation, Jffs2Target, Returned, Target, Witness, ubifs};
+use eraseblock::raw::lab::powercut::Shape;
+use eraseblock::raw::nandsim::{Chip, Rng, Snapshot};
+use eraseblock::raw::vfs::ops::{Change, Make, Object, Op, Place, Texture, XATTRS, data_of};
+use eraseblock::raw::vfs::{RenameMode, XattrMode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -205,7 +205,7 @@ fn again(sample: &Sample, target: &str) {
 fn killed_and_gone(image: &Path, dir: &Path) {
     kill(image);
     let start = Instant::now();
-    while !eraseblock_fuse::is_dead(dir) {
+    while !eraseblock::raw::fuse::is_dead(dir) {
         assert!(start.elapsed() < Duration::from_secs(10), "the mount lives on");
         std::thread::sleep(Duration::from_millis(5));
     }

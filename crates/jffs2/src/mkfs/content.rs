@@ -13,6 +13,7 @@ use crate::mount::compressor_name;
 use eraseblock_base::align::is_zero;
 use eraseblock_jffs2_format::constants::compression;
 use eraseblock_vfs::source::{Content, NodeId, SourceKind, read_part};
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -151,7 +152,7 @@ impl<'a, 't> Workshop<'a, 't> {
 
     /// Reads what is not read yet and compresses everything.
     pub(super) fn fill(&self, mut batch: Vec<Piece>) -> Result<Vec<Piece>, MkfsError> {
-        batch.par_iter_mut().try_for_each(|piece| {
+        let fill = |piece: &mut Piece| {
             let mut engines = match self.lent() {
                 Some(engines) => engines,
                 None => Engines::new(self.rules)?,
@@ -159,7 +160,11 @@ impl<'a, 't> Workshop<'a, 't> {
             let done = self.fill_piece(piece, &mut engines);
             self.engines.lock().unwrap_or_else(PoisonError::into_inner).push(engines);
             done
-        })?;
+        };
+        #[cfg(feature = "parallel")]
+        batch.par_iter_mut().try_for_each(fill)?;
+        #[cfg(not(feature = "parallel"))]
+        batch.iter_mut().try_for_each(fill)?;
         Ok(batch)
     }
 

@@ -10,8 +10,9 @@ use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::HeaderLayout;
 
 /// Whether there is a fastmap, and whether a device can be attached by it.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "state", rename_all = "kebab-case"))]
 pub enum FastmapStatus {
     /// There is none: attaching scans.
     Absent,

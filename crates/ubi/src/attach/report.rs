@@ -3,7 +3,8 @@
 use eraseblock_base::{Findings, Location};
 
 /// Why Linux would refuse to attach the device (spec: ubi 12).
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Refusal {
     /// Where.
     pub at: Location,

@@ -8,6 +8,7 @@ use eraseblock_ubi_format::decode::HEADER_BYTES;
 use eraseblock_ubi_format::{
     EcHeader, HeaderLayout, HeaderState, ReadQuality, VidHeader, classify_ec, classify_vid,
 };
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -54,7 +55,10 @@ impl Scanner<'_> {
         }
         let starts: Vec<u32> = range.clone().step_by(BATCH as usize).collect();
         let batch = |start: u32| self.read_together(start..range.end.min(start + BATCH));
-        starts.into_par_iter().flat_map_iter(batch).collect()
+        #[cfg(feature = "parallel")]
+        return starts.into_par_iter().flat_map_iter(batch).collect();
+        #[cfg(not(feature = "parallel"))]
+        starts.into_iter().flat_map(batch).collect()
     }
 
     /// Reads the headers of a block.

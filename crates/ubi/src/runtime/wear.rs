@@ -5,7 +5,8 @@ use crate::core::{Core, Counters};
 use crate::wl::Place;
 
 /// Wear, errors and lists of a device, for reports.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Health {
     /// Eraseblocks of the device.
     pub pebs: u32,
@@ -32,7 +33,8 @@ pub struct Health {
 }
 
 /// One bar of the histogram of erase counters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Histogram {
     /// The smallest counter of the bar.
     pub from: u32,
@@ -43,7 +45,8 @@ pub struct Histogram {
 }
 
 /// How many blocks are where (spec: ubi 14.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ListSizes {
     /// Ready for use.
     pub free: u32,
@@ -60,7 +63,8 @@ pub struct ListSizes {
 }
 
 /// Blocks that are lost or suspicious.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ErrorCounts {
     /// Marked bad.
     pub bad: u32,

@@ -1,5 +1,7 @@
 //! Packed bits: fields fill bytes from the least significant bit upwards (spec: ubifs-format 11.2).
 
+use alloc::vec::Vec;
+
 /// Appends fields to a growing bit sequence.
 #[derive(Debug, Default)]
 pub struct BitWriter {

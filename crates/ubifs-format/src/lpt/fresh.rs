@@ -2,6 +2,8 @@
 
 use super::{LebProps, LptGeometry, Nnode, NnodeBranch, Pnode, SaveTable, SpaceTable};
 use crate::constants::LPT_FANOUT;
+use alloc::vec;
+use alloc::vec::Vec;
 use eraseblock_base::{Leb, align};
 
 /// A place in the LPT area.
@@ -123,7 +125,7 @@ impl<'a> Area<'a> {
             })
             .collect();
         let unused = (inputs.lpt_lebs as usize).checked_sub(rows.len())?;
-        rows.extend(std::iter::repeat_n((inputs.leb_size, 0), unused));
+        rows.extend(core::iter::repeat_n((inputs.leb_size, 0), unused));
         let table = SpaceTable { lebs: rows }.pack(self.geometry);
         self.current().extend_from_slice(&table);
         Some(place)

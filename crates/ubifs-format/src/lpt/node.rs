@@ -3,8 +3,9 @@
 use super::LptGeometry;
 use super::bits::{BitReader, BitWriter};
 use crate::constants::LPT_FANOUT;
+use alloc::vec::Vec;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Leb, Location, crc};
-use std::fmt;
 
 /// The kind of an LPT node; the number is the one in its type field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

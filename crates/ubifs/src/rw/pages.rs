@@ -13,6 +13,7 @@ use eraseblock_codec::{Codec, CompressSpec, Compressor};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MIN_COMPRESS_LEN};
 use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::{Compression, Key};
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -125,7 +126,7 @@ impl Pages {
         framed: &mut Vec<Framed>,
     ) {
         framed.resize_with(blocks.len(), Framed::default);
-        let threads = if blocks.len() < PARALLEL { 1 } else { rayon::current_num_threads().max(1) };
+        let threads = if blocks.len() < PARALLEL { 1 } else { threads() };
         self.workers.resize_with(self.workers.len().max(threads), Worker::default);
         let share = blocks.len().div_ceil(threads).max(1);
         let pages = &self.of;
@@ -141,6 +142,7 @@ impl Pages {
         if threads == 1 {
             run(((framed, blocks), &mut self.workers[0]));
         } else {
+            #[cfg(feature = "parallel")]
             framed
                 .par_chunks_mut(share)
                 .zip(blocks.par_chunks(share))
@@ -156,6 +158,14 @@ impl Pages {
         self.workers[0].frame(key, content, how, &mut framed);
         framed.node
     }
+}
+
+/// Threads that compress.
+fn threads() -> usize {
+    #[cfg(feature = "parallel")]
+    return rayon::current_num_threads().max(1);
+    #[cfg(not(feature = "parallel"))]
+    1
 }
 
 /// What one thread compresses with.

@@ -3,15 +3,15 @@
 use super::all_of;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::target::filesystem::{self, Opened};
-use crate::target::image::check_static;
-use crate::target::peek;
-use crate::target::writable::Mode;
-use eraseblock_base::{Findings, Location, VolumeId};
-use eraseblock_mtd::LebDevice;
-use eraseblock_ubi::UbiVolume;
-use eraseblock_ubi_format::VolumeKind;
-use eraseblock_ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
+use eraseblock::raw::base::{Findings, Location, VolumeId};
+use eraseblock::raw::mtd::LebDevice;
+use eraseblock::raw::ubi::UbiVolume;
+use eraseblock::raw::ubi_format::VolumeKind;
+use eraseblock::raw::ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
+use eraseblock::target::filesystem::{self, Opened};
+use eraseblock::target::image::check_static;
+use eraseblock::target::peek;
+use eraseblock::target::writable::Mode;
 use std::sync::Arc;
 
 /// Checks a volume of a UBI device. `id` names it where there are others.

@@ -3,7 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_nandsim::Retention;
+use eraseblock::raw::nandsim::Retention;
 use std::path::PathBuf;
 
 /// Arguments of `chip age`.

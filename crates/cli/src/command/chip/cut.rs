@@ -3,7 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_nandsim::{ArmedCut, Variant};
+use eraseblock::raw::nandsim::{ArmedCut, Variant};
 use std::path::PathBuf;
 
 /// Arguments of `chip cut`.

@@ -4,8 +4,8 @@ use super::stats::Report;
 use crate::args::{size32, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_base::{Geometry, MediumKind, Peb};
-use eraseblock_nandsim::{Chip, ChipConfig, parts};
+use eraseblock::raw::base::{Geometry, MediumKind, Peb};
+use eraseblock::raw::nandsim::{Chip, ChipConfig, parts};
 use std::path::PathBuf;
 
 /// Arguments of `chip new`.

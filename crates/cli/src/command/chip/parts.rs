@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::Ink;
 use crate::table::{Align, Table};
-use eraseblock_base::MediumKind;
-use eraseblock_base::size::format_size;
-use eraseblock_nandsim::parts::{self, Part};
+use eraseblock::raw::base::MediumKind;
+use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::nandsim::parts::{self, Part};
 use serde::Serialize;
 
 /// Arguments of `chip parts`.

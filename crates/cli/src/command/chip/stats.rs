@@ -4,9 +4,9 @@ use super::parts::kind_word;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::Ink;
-use crate::text;
-use eraseblock_base::size::format_size;
-use eraseblock_nandsim::{Chip, Counters, WearReport};
+use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::nandsim::{Chip, Counters, WearReport};
+use eraseblock::text;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

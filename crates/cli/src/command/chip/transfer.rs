@@ -2,9 +2,9 @@
 
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::text;
-use eraseblock_mtd::ReadAt;
-use eraseblock_nandsim::Chip;
+use eraseblock::raw::mtd::ReadAt;
+use eraseblock::raw::nandsim::Chip;
+use eraseblock::text;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

@@ -4,21 +4,21 @@ mod copy;
 mod host;
 mod mode;
 
-pub(crate) use host::GetReport;
+pub(crate) use host::copied_line;
 
+use crate::entry::{Entry, long_lines};
 use crate::failure::{Context, Failure};
+use crate::find::find_path;
 use crate::inputs::Inputs;
 use crate::style::Style;
-use crate::target::entry::{Entry, long_lines};
-use crate::target::find::find_path;
-use crate::text;
-use copy::copy_out;
-use eraseblock_base::Findings;
-use eraseblock_base::size::parse_size;
-use eraseblock_vfs::{
+use eraseblock::raw::base::Findings;
+use eraseblock::raw::base::size::parse_size;
+use eraseblock::raw::vfs::{
     FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
+use eraseblock::target::filesystem;
+use eraseblock::text;
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -358,7 +358,10 @@ impl<'a> Editor<'a> {
 
     fn print(&mut self, path: &[u8]) -> Result<(), Failure> {
         let ino = self.find(path)?;
-        copy_out(self.fs, ino, &mut self.output).context(text::name(path)).map(drop)
+        let attr = self.fs.attr(ino)?;
+        let output = &mut self.output;
+        let copied = filesystem::copy(self.fs, &attr, &mut |_, bytes| output.write_all(bytes));
+        copied.context(text::name(path)).map(drop)
     }
 }
 
@@ -374,7 +377,7 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::{FileSystem as _, ModelFs};
+    use eraseblock::raw::vfs::{FileSystem as _, ModelFs};
 
     fn script(fs: &ModelFs, lines: &[&str]) -> Result<String, String> {
         let mut editor = Editor::new(fs);

@@ -2,7 +2,7 @@
 //! single quotes the escapes in which names are printed are read back, too.
 
 use crate::failure::Failure;
-use crate::text;
+use eraseblock::text;
 
 /// The words of a line.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {

@@ -1,12 +1,12 @@
 //! The report for people: what it is in one line, a picture, the volumes, then the details.
 
 use super::report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, UbifsState};
+use crate::map;
 use crate::style::{Ink, Style, terminal_width};
 use crate::table::{Align, Table};
-use crate::target::map;
-use crate::text;
-use eraseblock_base::size::format_size;
-use eraseblock_ubi::FastmapStatus;
+use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::ubi::FastmapStatus;
+use eraseblock::text;
 
 /// All lines of a report.
 pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {

@@ -1,20 +1,20 @@
 //! What `info` knows about an image; as JSON this is its result (docs/json.md).
 
 use crate::failure::Failure;
-use crate::target::filesystem::{Kind, Opened};
-use crate::target::image::{BareUbifs, Jffs2Image, UbiImage};
-use crate::target::map::Cell;
-use crate::target::peek::Content;
-use crate::text;
-use eraseblock_base::Peb;
-use eraseblock_jffs2::compressor_name;
-use eraseblock_jffs2_format::ByteOrder;
-use eraseblock_ubi::{
+use crate::map::Cell;
+use eraseblock::raw::base::Peb;
+use eraseblock::raw::jffs2::compressor_name;
+use eraseblock::raw::jffs2_format::ByteOrder;
+use eraseblock::raw::ubi::{
     Attachment, EndMarks, EraseCounters, FastmapStatus, PebCounts, PebState, VolumeInfo, VolumeMap,
 };
-use eraseblock_ubi_format::{VolumeFlags, VolumeKind};
-use eraseblock_ubifs_format::constants::sb_flags;
-use eraseblock_ubifs_format::node::Superblock;
+use eraseblock::raw::ubi_format::{VolumeFlags, VolumeKind};
+use eraseblock::raw::ubifs_format::constants::sb_flags;
+use eraseblock::raw::ubifs_format::node::Superblock;
+use eraseblock::target::filesystem::{Kind, Opened};
+use eraseblock::target::image::{BareUbifs, Jffs2Image, UbiImage};
+use eraseblock::target::peek::Content;
+use eraseblock::text;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{Align, Table};
-use crate::target::Place;
-use crate::target::span;
-use crate::target::survey::{Part, Survey};
-use crate::text;
-use eraseblock_base::size::format_size;
+use eraseblock::raw::base::size::format_size;
+use eraseblock::target::Place;
+use eraseblock::target::span;
+use eraseblock::target::survey::{Part, Survey};
+use eraseblock::text;
 use serde::Serialize;
 
 /// Several things in one file, as JSON.

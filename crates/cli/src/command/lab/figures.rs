@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_lab::figures::side_by_side::{Cost, Medium, MountBytes, mount_bytes, table};
-use eraseblock_lab::figures::{Figure, Row, ubi as measure};
+use eraseblock::raw::lab::figures::side_by_side::{Cost, Medium, MountBytes, mount_bytes, table};
+use eraseblock::raw::lab::figures::{Figure, Row, ubi as measure};
 use std::time::Instant;
 
 /// Measures UBI.

@@ -5,11 +5,11 @@ use super::{
 };
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_lab::fscut::{
+use eraseblock::raw::lab::fscut::{
     CutId, FsOptions, FsReport, Jffs2Target, Plan, Target, big_lpt_ubifs, explain, explore,
     pair_count, single_count, tight_ubifs, ubifs,
 };
-use eraseblock_lab::powercut::Shape;
+use eraseblock::raw::lab::powercut::Shape;
 use serde::Serialize;
 
 /// Chips for what lives on UBI.

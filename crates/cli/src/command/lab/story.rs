@@ -3,7 +3,7 @@
 use super::{ReplayArgs, violation};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock_lab::story::{CutStory, Fate, Story, expected_by};
+use eraseblock::raw::lab::story::{CutStory, Fate, Story, expected_by};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

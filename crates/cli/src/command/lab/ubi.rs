@@ -3,7 +3,7 @@
 use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, story, violation};
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock_lab::powercut::{
+use eraseblock::raw::lab::powercut::{
     Campaign, Options, ReplayId, Report, Shape, Summary, campaign, explain, ubi,
 };
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use crate::args::size64;
 use crate::failure::Failure;
-use crate::target::writable::Mode;
-use eraseblock_fuse::MountOptions;
-use eraseblock_ubifs_format::Compression;
+use eraseblock::raw::fuse::MountOptions;
+use eraseblock::raw::ubifs_format::Compression;
+use eraseblock::target::writable::Mode;
 
 /// Less than this is not enough for a cache.
 const LEAST_CACHE: u64 = 1 << 20;

@@ -1,14 +1,14 @@
 //! What `mount --stats` tells of a mount in use: asked through an extended attribute of its root.
 
+use crate::alarm;
 use crate::failure::{Context, Failure};
-use crate::recovery;
+use crate::held::Volume;
 use crate::session::Session;
 use crate::style::Ink;
-use crate::target::held::Volume;
-use crate::target::writable::Below;
-use crate::text;
-use eraseblock_base::size::format_size;
-use eraseblock_fuse::{STATUS, Served, Status, Traffic, is_dead};
+use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::fuse::{STATUS, Served, Status, Traffic, is_dead};
+use eraseblock::target::writable::Below;
+use eraseblock::text;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,7 +131,7 @@ impl Watch {
     fn figures(&self) -> Figures {
         let below = self.below.as_deref();
         let counted = below.and_then(|below| below.counted.as_deref());
-        let counts = counted.map(eraseblock_mtd::CountedMtd::counts).unwrap_or_default();
+        let counts = counted.map(eraseblock::raw::mtd::CountedMtd::counts).unwrap_or_default();
         let bytes_written = self.traffic.bytes_written();
         let known = self.mounts.get().map(Vec::as_slice).unwrap_or_default();
         let mounts = known.iter().filter(|known| !known.ended.load(Ordering::Relaxed));
@@ -185,7 +185,7 @@ pub(super) fn ask(dir: &Path) -> Result<Figures, Failure> {
     let len = rustix::fs::getxattr(dir, name, value.as_mut_slice()).map_err(|error| {
         if is_dead(dir) {
             let message = format!("{}: the process of the mount has died", dir.display());
-            return Failure::new(message).hint(recovery::dead_mount(dir));
+            return Failure::new(message).hint(alarm::dead_mount(dir));
         }
         Failure::new(format!("{}: {error}: no mount of ours", dir.display()))
             .hint("--stats takes the directory on which a target is mounted")
@@ -229,7 +229,7 @@ pub(super) fn show(dir: &Path, session: &mut Session) -> Result<(), Failure> {
     }
     let lines = lines(&figures, session);
     let turned = figures.mounts.iter().filter(|place| place.turned_read_only.is_some());
-    session.advise(turned.map(|place| recovery::while_in_use(&figures.target_of(place))));
+    session.advise(turned.map(|place| alarm::while_in_use(&figures.target_of(place))));
     session.lines(lines)
 }
 

@@ -4,13 +4,13 @@ use super::{open, settle};
 use crate::args::{FlashTargetArgs, size32, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::target::flash::{self, Flash};
-use crate::target::peek;
-use crate::text;
 use clap::ValueEnum;
-use eraseblock_base::VolumeId;
-use eraseblock_ubi::{NewVolume, UbiDevice, UbiError, VolumeInfo};
-use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
+use eraseblock::raw::base::VolumeId;
+use eraseblock::raw::ubi::{NewVolume, UbiDevice, UbiError, VolumeInfo};
+use eraseblock::raw::ubi_format::{VolumeFlags, VolumeKind, VolumeName};
+use eraseblock::target::flash::{self, Flash};
+use eraseblock::target::peek;
+use eraseblock::text;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -114,7 +114,7 @@ fn no_room(flash: &Flash, ubi: &UbiDevice, error: UbiError, args: &FlashTargetAr
         }
         None => failure,
     };
-    match flash.size_hint(args) {
+    match flash.size_hint(&args.options()) {
         Some(hint) => failure.also(hint),
         None => failure,
     }

@@ -2,11 +2,12 @@
 
 use crate::args::FlashTargetArgs;
 use crate::failure::{Context, Failure};
-use crate::session::Session;
-use crate::target::flash::Flash;
-use crate::text;
-use eraseblock_ubi::{AttachOptions, FormatOptions, attach, format};
-use eraseblock_ubi_format::EraseCount;
+use crate::session::{Session, say};
+use eraseblock::raw::ubi::{AttachOptions, FormatOptions, attach, format};
+use eraseblock::raw::ubi_format::EraseCount;
+use eraseblock::target::FlashOptions;
+use eraseblock::target::flash::Flash;
+use eraseblock::text;
 
 /// Arguments of `ubi format`.
 #[derive(Debug, clap::Args)]
@@ -27,10 +28,12 @@ pub(super) struct FormatArgs {
 /// Formats.
 pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failure> {
     // What is on it goes: it says nothing about the size either.
-    let target = FlashTargetArgs { as_it_is: true, ..args.flash.clone() };
-    let flash = if args.block_device { Flash::make(&target) } else { Flash::open(&target, true) }?;
+    let target = FlashOptions { as_it_is: true, ..args.flash.options() };
+    let mut flash =
+        if args.block_device { Flash::make(&target) } else { Flash::open(&target, true) }?;
+    flash.on_trouble = say;
     flash.refuse_volume()?;
-    let layout = flash.layout_or_usual(&args.flash.sizes)?;
+    let layout = flash.layout_or_usual(&target.sizes)?;
     let path = flash.path.display();
     if args.flash.fastmap {
         flash.check_fastmap(&layout)?;

@@ -4,7 +4,7 @@ use super::{open, settle};
 use crate::args::FlashTargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use crate::target::Place;
+use eraseblock::target::Place;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;

@@ -2,12 +2,13 @@
 
 use crate::args::FlashTargetArgs;
 use crate::failure::Failure;
+use crate::map;
 use crate::session::Session;
 use crate::style::Ink;
-use crate::target::flash::Flash;
-use crate::target::{Place, map};
-use crate::text;
-use eraseblock_ubi::Health;
+use eraseblock::raw::ubi::Health;
+use eraseblock::target::Place;
+use eraseblock::target::flash::Flash;
+use eraseblock::text;
 use serde::Serialize;
 
 /// Characters of the longest bar.
@@ -34,9 +35,10 @@ struct Report {
 /// Shows it. Nothing is written.
 pub(super) fn run(args: &WearArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&Place::parse(&args.flash.target)?.path)?;
-    let flash = Flash::open(&args.flash, false)?;
+    let options = args.flash.options();
+    let flash = Flash::open(&options, false)?;
     flash.refuse_volume()?;
-    let ubi = flash.ubi(&args.flash, false)?;
+    let ubi = flash.ubi(&options, false)?;
     let health = ubi.health();
     if session.options.json {
         let erase_counters = args.each.then(|| ubi.erase_counters());

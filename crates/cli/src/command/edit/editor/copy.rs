@@ -2,10 +2,10 @@
 
 use super::{Editor, now};
 use crate::failure::{Context, Failure};
-use crate::text;
-use eraseblock_vfs::{FileKind, Ino, NewInode, NewKind, SetAttr, WritableFileSystem, XattrMode};
+use eraseblock::raw::vfs::{FileKind, Ino, NewInode, NewKind, SetAttr, XattrMode};
+use eraseblock::target::filesystem;
+use eraseblock::text;
 use std::collections::HashSet;
-use std::io::Write;
 
 impl Editor<'_> {
     /// Copies within the image: a file or, with `recursive`, a directory and what is below it.
@@ -65,8 +65,10 @@ impl Editor<'_> {
         let (permissions, uid, gid) = (attr.permissions, attr.uid, attr.gid);
         let copy = self.fs.create(dir, name, &NewInode { kind, permissions, uid, gid }, now())?;
         if attr.kind == FileKind::Regular {
-            let mut to = At { fs: self.fs, ino: copy, offset: 0 };
-            copy_out(self.fs, ino, &mut to)?;
+            filesystem::copy(self.fs, &attr, &mut |offset, bytes| {
+                let written = self.fs.write(copy, offset, bytes, now());
+                written.map_err(std::io::Error::other)
+            })?;
         }
         for name in self.fs.list_xattrs(ino)? {
             let value = self.fs.xattr(ino, &name)?;
@@ -76,43 +78,5 @@ impl Editor<'_> {
             SetAttr { atime: Some(attr.atime), mtime: Some(attr.mtime), ..SetAttr::default() };
         self.fs.set_attr(copy, &times, now())?;
         Ok(copy)
-    }
-}
-
-/// A regular file of the image that is written front to back.
-struct At<'a> {
-    fs: &'a dyn WritableFileSystem,
-    ino: Ino,
-    offset: u64,
-}
-
-impl Write for At<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.fs.write(self.ino, self.offset, bytes, now());
-        written.map_err(std::io::Error::other)?;
-        self.offset += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Copies the content of a file; returns its length.
-pub(super) fn copy_out(
-    fs: &dyn WritableFileSystem,
-    ino: Ino,
-    to: &mut dyn Write,
-) -> Result<u64, Failure> {
-    let mut buf = vec![0; 1 << 16];
-    let mut at = 0;
-    loop {
-        let count = fs.read(ino, at, &mut buf)?;
-        if count == 0 {
-            return Ok(at);
-        }
-        to.write_all(&buf[..count])?;
-        at += count as u64;
     }
 }

@@ -1,0 +1,310 @@
+//! Why something could not be done: one message that names place, found and expected, the kind of
+//! the failure, and the next step where one is known.
+
+mod kind;
+
+use eraseblock_base::Findings;
+use eraseblock_mtd::MtdError;
+use eraseblock_ubi::UbiError;
+use eraseblock_ubifs::UbifsError;
+pub use kind::ErrorKind;
+use std::error::Error as StdError;
+use std::fmt::{self, Display};
+use std::io;
+
+/// What the functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of any layer, ready to be shown.
+///
+/// `Display` prints the whole chain of causes in one line, so there is no `source`.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+    broken_pipe: bool,
+    io: Option<io::ErrorKind>,
+    /// What was being done or looked at, outermost first.
+    places: Vec<String>,
+    findings: Findings,
+}
+
+impl Error {
+    /// Something could not be done.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind: ErrorKind::Refused,
+            message: message.into(),
+            hint: None,
+            broken_pipe: false,
+            io: None,
+            places: Vec::new(),
+            findings: Findings::new(),
+        }))
+    }
+
+    /// The caller asks for something impossible.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(message).with_kind(ErrorKind::Usage)
+    }
+
+    /// The error that another one comes to: its message with those of its causes, and its kind.
+    pub fn of(error: &(dyn StdError + 'static)) -> Self {
+        let mut own = Self::new(chain(error)).with_kind(ErrorKind::of(error));
+        own.0.broken_pipe = is_broken_pipe(error);
+        own.0.io = io_kind(error);
+        if own.kind() == ErrorKind::HostFull {
+            own = own.hint("free some space, or write to another disk");
+        }
+        if is_power_off(error) {
+            own = own
+                .hint("an armed power cut has come; whoever opens the chip now finds what it left");
+        }
+        own
+    }
+
+    /// Gives it another kind.
+    #[must_use]
+    pub fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds another step after the one that is there.
+    #[must_use]
+    pub fn also(mut self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        let first = self.0.hint.take();
+        self.0.hint = Some(first.map_or(hint.clone(), |first| format!("{first}; {hint}")));
+        self
+    }
+
+    /// Adds the reason, unless the message says it.
+    #[must_use]
+    pub fn because(mut self, reason: &str) -> Self {
+        if !self.0.message.contains(reason) {
+            self.0.message = format!("{}: {reason}", self.0.message);
+        }
+        self
+    }
+
+    /// Begins the message with what was being done, unless it does so already.
+    #[must_use]
+    pub fn context(mut self, what: impl Display) -> Self {
+        let begin = format!("{what}: ");
+        if !self.0.message.starts_with(&begin) {
+            self.0.message.insert_str(0, &begin);
+        }
+        let place = what.to_string();
+        if self.0.places.first() != Some(&place) {
+            self.0.places.insert(0, place);
+        }
+        self
+    }
+
+    /// Adds what was found before the failure: it may be the reason.
+    #[must_use]
+    pub(crate) fn with_findings(mut self, findings: Findings) -> Self {
+        self.0.findings = findings;
+        self
+    }
+
+    /// Says in which volume it happened.
+    #[must_use]
+    pub(crate) fn in_volume(self, name: &str) -> Self {
+        self.context(format_args!("volume `{name}`"))
+    }
+
+    /// Returns what kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the outermost thing that was being done or looked at: usually a path.
+    pub fn place(&self) -> Option<&str> {
+        self.0.places.first().map(String::as_str)
+    }
+
+    /// Returns all of them, outermost first.
+    pub fn places(&self) -> &[String] {
+        &self.0.places
+    }
+
+    /// Returns what went wrong, in one line.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Returns what could be done about it, in words of the `eraseblock` command.
+    pub fn next_step(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Returns what was found in the image before the failure.
+    pub fn findings(&self) -> &Findings {
+        &self.0.findings
+    }
+
+    /// Returns whether it is that a file does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.0.io == Some(io::ErrorKind::NotFound)
+    }
+
+    /// Returns whether all that happened is that the reader of a pipe has left.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.0.broken_pipe
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.kind()).field("message", &self.message());
+        if let Some(hint) = self.next_step() {
+            debug.field("hint", &hint);
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl StdError for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = error.0.io.unwrap_or(match error.kind() {
+            ErrorKind::Usage => io::ErrorKind::InvalidInput,
+            ErrorKind::Corruption => io::ErrorKind::InvalidData,
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::FlashFull | ErrorKind::HostFull => io::ErrorKind::StorageFull,
+            _ => io::ErrorKind::Other,
+        });
+        Self::new(kind, error)
+    }
+}
+
+macro_rules! from {
+    ($($(#[$cfg:meta])* $type:ty),* $(,)?) => {$(
+        $(#[$cfg])*
+        impl From<$type> for Error {
+            fn from(error: $type) -> Self {
+                Self::of(&error)
+            }
+        }
+    )*};
+}
+from! {
+    io::Error,
+    eraseblock_base::GeometryError,
+    eraseblock_jffs2::Jffs2Error,
+    eraseblock_jffs2::mkfs::MkfsError,
+    eraseblock_mtd::OpenError,
+    eraseblock_ubi::DetectError,
+    eraseblock_ubi::image::ImageError,
+    eraseblock_ubi_format::LayoutError,
+    #[cfg(feature = "write")]
+    eraseblock_ubifs::mkfs::MkfsError,
+    eraseblock_vfs::FsError,
+    MtdError,
+    UbiError,
+    UbifsError,
+    #[cfg(feature = "chips")]
+    eraseblock_nandsim::ChipFileError,
+    #[cfg(any(feature = "build", feature = "extract"))]
+    eraseblock_tree::TreeError,
+    #[cfg(feature = "host")]
+    eraseblock_mtd_host::BlockError,
+    #[cfg(feature = "host")]
+    eraseblock_mtd_host::HostError,
+}
+
+/// The kind of the first cause that is an error of the host, or says what one would.
+fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
+    use eraseblock_vfs::{FsError, FsErrorKind};
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return Some(error.kind());
+    }
+    match error.downcast_ref::<FsError>().map(FsError::kind) {
+        Some(FsErrorKind::NotFound) => return Some(io::ErrorKind::NotFound),
+        Some(FsErrorKind::Exists) => return Some(io::ErrorKind::AlreadyExists),
+        Some(FsErrorKind::NotADirectory) => return Some(io::ErrorKind::NotADirectory),
+        Some(FsErrorKind::IsADirectory) => return Some(io::ErrorKind::IsADirectory),
+        _ => {}
+    }
+    error.source().and_then(io_kind)
+}
+
+/// Whether an error, or a cause of it, is that the reader of a pipe has left.
+fn is_broken_pipe(error: &(dyn StdError + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        || error.source().is_some_and(is_broken_pipe)
+}
+
+/// Whether an error, or a cause of it, is that a simulated chip has lost its power.
+fn is_power_off(error: &(dyn StdError + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(MtdError::PowerOff))
+        || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))
+        || matches!(error.downcast_ref(), Some(UbifsError::Device(MtdError::PowerOff)))
+        || error.source().is_some_and(is_power_off)
+}
+
+/// The message of an error and of its causes, without repeating what the outer one already says.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let inner = error.to_string();
+        if !text.contains(&inner) {
+            text = format!("{text}: {inner}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Names what was being done when an error arose.
+pub trait Context<T> {
+    /// Begins the error's message with `what`.
+    fn context(self, what: impl Display) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for Result<T, E> {
+    fn context(self, what: impl Display) -> Result<T> {
+        self.map_err(|error| error.into().context(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_one_line() {
+        let error = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let error = Err::<(), _>(error).context("a.ubi").unwrap_err();
+        assert_eq!(error.message(), "a.ubi: no such file");
+        assert_eq!((error.kind(), error.place()), (ErrorKind::Host, Some("a.ubi")));
+        assert!(!error.is_broken_pipe());
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+        let pipe = Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(pipe.is_broken_pipe());
+        let wrong = Error::usage("x").hint("y").also("z").because("w").because("w");
+        assert_eq!((wrong.to_string().as_str(), wrong.next_step()), ("x: w", Some("y; z")));
+        assert_eq!(io::Error::from(wrong).kind(), io::ErrorKind::InvalidInput);
+    }
+}

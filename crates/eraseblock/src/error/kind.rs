@@ -1,0 +1,142 @@
+//! What kind of failure an error is.
+
+use eraseblock_base::ErrorClass;
+use eraseblock_jffs2::Jffs2Error;
+use eraseblock_jffs2::mkfs::MkfsError as Jffs2MkfsError;
+use eraseblock_mtd::MtdError;
+#[cfg(feature = "chips")]
+use eraseblock_nandsim::ChipFileError;
+#[cfg(any(feature = "build", feature = "extract"))]
+use eraseblock_tree::TreeError;
+use eraseblock_ubi::UbiError;
+use eraseblock_ubifs::UbifsError;
+#[cfg(feature = "write")]
+use eraseblock_ubifs::mkfs::MkfsError as UbifsMkfsError;
+use eraseblock_vfs::{FsError, FsErrorKind};
+use std::error::Error;
+use std::io;
+
+/// The kind of a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The arguments contradict each other, or the target.
+    Usage,
+    /// What was asked for is impossible: no such file, a name in use and the like.
+    Refused,
+    /// Bytes that are not what the format demands.
+    Corruption,
+    /// The flash failed to read, program or erase.
+    Media,
+    /// The image or the flash is full.
+    FlashFull,
+    /// A valid format that is not supported.
+    Unsupported,
+    /// A disk of the host is full.
+    HostFull,
+    /// The host refused an operation on a file.
+    Host,
+    /// Anything else.
+    Other,
+}
+
+impl ErrorKind {
+    /// Returns its name in `--json` documents (docs/json.md).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::Corruption => "corruption",
+            Self::Media => "media",
+            Self::FlashFull => "flash-full",
+            Self::Unsupported => "unsupported",
+            Self::HostFull => "host-full",
+            Self::Host => "host",
+            Self::Other => "other",
+        }
+    }
+
+    /// The class of an error, or else that of its first cause that has one.
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
+        // A full disk decides what the user does next, however deep it lies.
+        if is_host_full(error) {
+            return Self::HostFull;
+        }
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(class) = own(error) {
+                return class;
+            }
+            next = error.source();
+        }
+        Self::Other
+    }
+
+    fn of_class(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::TornByPowerCut | ErrorClass::Corruption => Self::Corruption,
+            ErrorClass::Media => Self::Media,
+            ErrorClass::NoSpace => Self::FlashFull,
+            ErrorClass::Unsupported => Self::Unsupported,
+            ErrorClass::Caller => Self::Refused,
+        }
+    }
+
+    fn of_kind(kind: FsErrorKind) -> Self {
+        match kind {
+            FsErrorKind::Corrupted => Self::Corruption,
+            FsErrorKind::Io => Self::Media,
+            FsErrorKind::NoSpace => Self::FlashFull,
+            FsErrorKind::Unsupported | FsErrorKind::NoKey => Self::Unsupported,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The class of an error by its type alone.
+fn own(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
+    macro_rules! classes {
+        ($($type:ty),*) => {
+            $(if let Some(error) = error.downcast_ref::<$type>() {
+                return Some(ErrorKind::of_class(error.class()));
+            })*
+        };
+    }
+    classes!(UbifsError, UbiError, MtdError, Jffs2Error, Jffs2MkfsError);
+    #[cfg(feature = "write")]
+    classes!(UbifsMkfsError);
+    #[cfg(any(feature = "build", feature = "extract"))]
+    classes!(TreeError);
+    #[cfg(feature = "chips")]
+    classes!(ChipFileError);
+    if let Some(error) = error.downcast_ref::<FsError>() {
+        return Some(ErrorKind::of_kind(error.kind()));
+    }
+    error.is::<io::Error>().then_some(ErrorKind::Host)
+}
+
+/// Whether an error, or a cause of it, is that a disk of the host is full.
+fn is_host_full(error: &(dyn Error + 'static)) -> bool {
+    let full =
+        [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| full.contains(&error.kind())) || error.source().is_some_and(is_host_full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_decide_where_an_error_has_no_class() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let full = FsError::from_source(FsErrorKind::Io, full);
+        assert_eq!(ErrorKind::of(&full), ErrorKind::HostFull);
+        let missing = FsError::new(FsErrorKind::NotFound, "x");
+        assert_eq!(ErrorKind::of(&missing), ErrorKind::Refused);
+        let device = FsError::from_source(FsErrorKind::Io, io::Error::other("x"));
+        assert_eq!(ErrorKind::of(&device), ErrorKind::Media);
+        assert_eq!(ErrorKind::of(&io::Error::other("x")), ErrorKind::Host);
+        assert_eq!(ErrorKind::of(&std::fmt::Error), ErrorKind::Other);
+    }
+}

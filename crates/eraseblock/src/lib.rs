@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "build")]
+pub mod accounting;
+#[cfg(feature = "build")]
+mod build;
+#[cfg(feature = "build")]
+pub mod builder;
+#[cfg(feature = "edit")]
+mod edit;
+pub mod error;
+mod file;
+mod fs;
+mod image;
+#[cfg(feature = "build")]
+pub mod medium;
+#[cfg(feature = "fuse")]
+pub mod mounts;
+pub mod observe;
+pub mod raw;
+pub mod recovery;
+#[cfg(feature = "build")]
+pub mod source;
+pub mod target;
+pub mod text;
+
+#[cfg(feature = "build")]
+pub use build::{Build, BuildReport, BuiltVolume, Prepared, Sum, build};
+#[cfg(feature = "edit")]
+pub use edit::{Edit, EditVolume, edit};
+pub use eraseblock_base::{Finding, Findings, Location, Severity};
+pub use eraseblock_mtd::ReadAt;
+#[cfg(feature = "extract")]
+pub use eraseblock_tree::extract::{ExtractOptions, ExtractReport, Owners};
+pub use eraseblock_ubi_format::VolumeKind;
+pub use eraseblock_vfs::FileKind;
+pub use error::{Error, ErrorKind, Result};
+pub use file::{File, VolumeContent};
+pub use fs::{DirEntry, FileSystem, Metadata};
+pub use image::{Image, OpenOptions, Volume, VolumeRef, open};
+pub use target::Format as Kind;

@@ -1,0 +1,27 @@
+//! The rooms that this crate is made of: the layers of the flash stack, each a crate of its own.
+//!
+//! What is here promises nothing: names and behaviour change with any release. Programs that need one
+//! of the layers alone find its crate by the name `eraseblock-<room>`.
+
+pub use eraseblock_base as base;
+pub use eraseblock_codec as codec;
+#[cfg(feature = "fuse")]
+pub use eraseblock_fuse as fuse;
+pub use eraseblock_jffs2 as jffs2;
+pub use eraseblock_jffs2_format as jffs2_format;
+#[cfg(feature = "lab")]
+pub use eraseblock_lab as lab;
+pub use eraseblock_mtd as mtd;
+#[cfg(feature = "host")]
+pub use eraseblock_mtd_host as mtd_host;
+#[cfg(any(feature = "build", feature = "chips"))]
+pub use eraseblock_nandsim as nandsim;
+#[cfg(feature = "nfs")]
+pub use eraseblock_nfs as nfs;
+#[cfg(any(feature = "build", feature = "extract"))]
+pub use eraseblock_tree as tree;
+pub use eraseblock_ubi as ubi;
+pub use eraseblock_ubi_format as ubi_format;
+pub use eraseblock_ubifs as ubifs;
+pub use eraseblock_ubifs_format as ubifs_format;
+pub use eraseblock_vfs as vfs;

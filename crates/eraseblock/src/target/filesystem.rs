@@ -1,0 +1,170 @@
+//! A file system in a volume, opened read-only.
+
+use crate::error::Error;
+use crate::observe::Observer;
+use crate::target::peek;
+use eraseblock_base::{Findings, Leb, Location, VolumeId};
+use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubi::UbiVolume;
+use eraseblock_ubifs::{OpenOptions, Ubifs};
+use eraseblock_vfs::{Attr, FileSystem};
+use std::sync::Arc;
+
+/// A file system of one of the kinds.
+#[derive(Debug)]
+pub enum Kind {
+    /// UBIFS.
+    Ubifs(Box<Ubifs>),
+    /// JFFS2.
+    Jffs2(Box<Jffs2>),
+}
+
+/// An opened file system.
+#[derive(Debug)]
+pub struct Opened {
+    kind: Kind,
+    volume: Option<VolumeId>,
+    findings: Findings,
+    /// How many late findings are among `findings` already.
+    late_seen: usize,
+}
+
+impl Opened {
+    /// The file system.
+    pub fn fs(&self) -> &dyn FileSystem {
+        match &self.kind {
+            Kind::Ubifs(fs) => &**fs,
+            Kind::Jffs2(fs) => &**fs,
+        }
+    }
+
+    /// The same with what only its kind has.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Returns what was found when it was opened.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Returns what reading it has found.
+    pub fn late_findings(&self) -> Findings {
+        match &self.kind {
+            Kind::Ubifs(fs) => fs.late_findings(),
+            Kind::Jffs2(fs) => fs.late_findings(),
+        }
+    }
+
+    /// The file system for many users at once; what was found so far goes to the observer.
+    pub fn shared(self, observer: &mut dyn Observer) -> Arc<dyn FileSystem> {
+        observer.report(self.findings);
+        match self.kind {
+            Kind::Ubifs(fs) => Arc::new(*fs),
+            Kind::Jffs2(fs) => Arc::new(*fs),
+        }
+    }
+
+    /// Hands what it found over to the observer.
+    pub fn finish(self, observer: &mut dyn Observer) {
+        let mut late = Findings::new();
+        for finding in self.late_findings().iter().skip(self.late_seen) {
+            late.push(finding.clone());
+        }
+        // What reading met touches what was read; opening is about everything.
+        observer.report(placed(late, self.volume));
+        observer.report_aside(placed(self.findings, self.volume));
+    }
+}
+
+/// Findings with their volume where there may be others.
+pub fn placed(findings: Findings, volume: Option<VolumeId>) -> Findings {
+    match volume {
+        Some(volume) => findings.relocate(|at| within(volume, at)),
+        None => findings,
+    }
+}
+
+/// Opens the file system in a volume. `volume` names it where there may be others.
+pub fn open(
+    device: Arc<dyn LebDevice>,
+    volume: Option<VolumeId>,
+    observer: &dyn Observer,
+) -> Result<Opened, Error> {
+    let options = OpenOptions { strict: observer.is_strict() };
+    let (ubifs, findings) = Ubifs::open(device, &options)?;
+    Ok(of_ubifs(ubifs, findings, volume))
+}
+
+/// A UBIFS that was opened, with what was found then.
+pub fn of_ubifs(ubifs: Ubifs, findings: Findings, volume: Option<VolumeId>) -> Opened {
+    let late_seen = ubifs.late_findings().iter().count();
+    Opened { kind: Kind::Ubifs(Box::new(ubifs)), volume, findings, late_seen }
+}
+
+/// A JFFS2 that was opened, with what was found then.
+pub fn of_jffs2(jffs2: Jffs2, findings: Findings) -> Opened {
+    Opened { kind: Kind::Jffs2(Box::new(jffs2)), volume: None, findings, late_seen: 0 }
+}
+
+/// Opens the file system of either kind in a UBI volume. `id` names it where there may be others.
+pub fn open_volume(
+    volume: UbiVolume,
+    id: Option<VolumeId>,
+    observer: &dyn Observer,
+) -> Result<Opened, Error> {
+    let content = peek::content(&volume);
+    if !content.is_jffs2() {
+        return open(grown(volume, &content), id, observer);
+    }
+    // An erase block is what the volume has for a user in an eraseblock.
+    let erase_size = Some(volume.info().usable_leb_size);
+    let options = Jffs2Options { start: Some(0), erase_size, ..Jffs2Options::default() };
+    let (jffs2, findings) = Jffs2::open(Source::Image(Arc::new(volume)), &options)?;
+    Ok(Opened { volume: id, ..of_jffs2(jffs2, findings) })
+}
+
+/// The volume as its file system may use it: an image is meant for a flash on which a UBIFS can
+/// grow.
+pub fn grown(volume: UbiVolume, content: &peek::Content) -> Arc<UbiVolume> {
+    match content {
+        peek::Content::Ubifs(sb) => Arc::new(volume.resized(sb.max_leb_cnt)),
+        _ => Arc::new(volume),
+    }
+}
+
+/// A place in a volume, distinct from those in other volumes.
+fn within(volume: VolumeId, at: Location) -> Location {
+    match at {
+        Location::Leb(leb, offset) => Location::VolumeLeb(volume, leb, offset),
+        // The erase blocks of a JFFS2.
+        Location::Peb(block, offset) => Location::VolumeLeb(volume, Leb::new(block.get()), offset),
+        Location::Whole => Location::Volume(volume),
+        other => other,
+    }
+}
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Hands the content of a regular file over piece by piece, with the offset of each.
+///
+/// Memory is bounded by the size of a piece, whatever length the inode claims.
+pub fn copy(
+    fs: &dyn FileSystem,
+    attr: &Attr,
+    sink: &mut dyn FnMut(u64, &[u8]) -> std::io::Result<()>,
+) -> Result<u64, Error> {
+    let mut buffer = vec![0; CHUNK.min(usize::try_from(attr.size).unwrap_or(CHUNK))];
+    let mut offset = 0;
+    while offset < attr.size {
+        let len = fs.read(attr.ino, offset, &mut buffer)?;
+        if len == 0 {
+            break;
+        }
+        sink(offset, &buffer[..len])?;
+        offset += len as u64;
+    }
+    Ok(offset)
+}

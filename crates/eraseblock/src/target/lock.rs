@@ -1,0 +1,112 @@
+//! Locks on image files and device nodes: whoever writes holds the only lock, whoever reads shares
+//! it with other readers, as half of a change looks like damage. The kernel lets go of a lock when
+//! its process ends.
+
+use crate::error::Error;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a reader waits for a writer that may be about to end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Locks the file until the result is dropped; `alone` keeps everybody else away.
+pub fn lock(path: &Path, alone: bool) -> Result<File, Error> {
+    let in_the_way = |why: &str| Error::new(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| in_the_way(&error.to_string()))?;
+    let locked = if alone { file.try_lock() } else { shared(&file, PATIENCE) };
+    match locked {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) if alone => Err(in_use(path)),
+        Err(TryLockError::WouldBlock) => Err(written_to(path)),
+        Err(TryLockError::Error(error)) => Err(in_the_way(&format!("cannot be locked: {error}"))),
+    }
+}
+
+/// Keeps writers away from what is about to be read, as long as the result lives. `None` where the
+/// host has no locks: then nobody who writes has one either.
+pub fn reading(path: &Path) -> Result<Option<File>, Error> {
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    match shared(&file, PATIENCE) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(written_to(path)),
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+fn shared(file: &File, patience: Duration) -> Result<(), TryLockError> {
+    let start = Instant::now();
+    loop {
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) if start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            locked => return locked,
+        }
+    }
+}
+
+/// A refusal to write beside whoever has the file open.
+pub fn in_use(path: &Path) -> Error {
+    let (shown, why) = (path.display(), "it cannot be written to at the same time");
+    match mounted_at(path) {
+        Some(dir) => {
+            let dir = dir.display();
+            Error::new(format!("{shown}: is in use by the mount at {dir}: {why}"))
+                .hint(format!("`eraseblock umount {dir}` first"))
+        }
+        None => Error::new(format!("{shown}: is in use: {why}")),
+    }
+}
+
+fn written_to(path: &Path) -> Error {
+    let shown = path.display();
+    match mounted_at(path) {
+        Some(dir) => {
+            let dir = dir.display();
+            Error::new(format!("{shown}: is being written to by the mount at {dir}"))
+                .hint(format!("look at it through {dir}, or `eraseblock umount {dir}` first"))
+        }
+        None => Error::new(format!("{shown}: is being written to by another process"))
+            .hint("wait until that has ended"),
+    }
+}
+
+/// Where a file is mounted by us.
+#[cfg(feature = "fuse")]
+fn mounted_at(path: &Path) -> Option<PathBuf> {
+    let path = path.canonicalize().ok()?;
+    let mut mounts = crate::mounts::all().ok()?.into_iter();
+    mounts.find(|mount| mount.image.as_deref() == Some(&path)).map(|mount| mount.dir)
+}
+
+/// Where a file is mounted by us, which this build does not know.
+#[cfg(not(feature = "fuse"))]
+fn mounted_at(_: &Path) -> Option<PathBuf> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_are_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reader = lock(file.path(), false).unwrap();
+        let second = lock(file.path(), false).unwrap();
+        assert!(lock(file.path(), true).unwrap_err().message().contains("is in use"));
+        drop((reader, second));
+        let writer = lock(file.path(), true).unwrap();
+        assert!(reading(file.path()).unwrap_err().message().contains("being written to"));
+        assert!(lock(file.path(), false).unwrap_err().message().contains("being written to"));
+        // A writer that ends soon is waited for.
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(writer);
+        });
+        assert!(reading(file.path()).unwrap().is_some());
+        ending.join().unwrap();
+        assert!(reading(Path::new("/nonexistent")).unwrap().is_none());
+    }
+}

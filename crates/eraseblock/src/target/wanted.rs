@@ -1,0 +1,80 @@
+//! What a caller says about a target instead of leaving it to detection.
+
+use eraseblock_jffs2_format::ByteOrder;
+use std::ffi::OsString;
+
+/// A target, and what it is taken for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// `FILE[@OFFSET[+LENGTH]][:VOLUME]`.
+    pub target: OsString,
+    /// How to look at it.
+    pub shape: Shape,
+}
+
+/// What a target is taken for instead of what is detected.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// What the target is.
+    pub format: Option<Format>,
+    /// Size of a logical eraseblock, for a bare UBIFS image.
+    pub leb: Option<u32>,
+    /// Where the first eraseblock of a JFFS2 begins in the file.
+    pub start: Option<u64>,
+    /// Byte order of a JFFS2.
+    pub byte_order: Option<ByteOrder>,
+    /// The sizes of the flash.
+    pub sizes: Sizes,
+}
+
+/// Sizes of a flash that are not to be detected.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    /// Size of a physical eraseblock.
+    pub peb: Option<u32>,
+    /// Size of a page: the smallest unit that can be programmed.
+    pub page: Option<u32>,
+    /// Size of a sub-page: the unit of UBI headers.
+    pub subpage: Option<u32>,
+    /// Offset of the volume identifier header in an eraseblock.
+    pub vid_offset: Option<u32>,
+    /// End marks do not count, as for Linux.
+    pub ignore_end_marks: bool,
+}
+
+/// The formats that are opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Format {
+    /// A UBI image.
+    Ubi,
+    /// A bare UBIFS image.
+    Ubifs,
+    /// A JFFS2 image.
+    Jffs2,
+}
+
+/// How a flash is opened.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each of them is independent
+pub struct FlashOptions {
+    /// `FILE[@OFFSET[+LENGTH]][:VOLUME]`.
+    pub target: OsString,
+    /// Eraseblocks of the flash that an image file is made for: the file grows to that.
+    pub blocks: Option<u32>,
+    /// The same in bytes.
+    pub flash_size: Option<u64>,
+    /// The size of the flash is said in bytes, not in blocks: hints name that option.
+    pub size_in_bytes: bool,
+    /// An image file is taken as it is: nothing in it says how large its flash is.
+    pub as_it_is: bool,
+    /// Leave a fastmap on the flash; without this, one that is found is removed.
+    pub fastmap: bool,
+    /// Go on where Linux would refuse the device.
+    pub force: bool,
+    /// Write although an unknown internal volume wants the device to be only read, if everything on
+    /// flash is as it should be.
+    pub force_rw: bool,
+    /// Its sizes.
+    pub sizes: Sizes,
+}
