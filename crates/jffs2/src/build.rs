@@ -74,7 +74,7 @@ impl Tables {
         })
     }
 
-    /// The entries of a directory.
+    /// Returns the entries of a directory.
     pub(crate) fn entries(&self, ino: u32) -> &[Entry] {
         self.index(ino).map_or(&[], |index| {
             let (this, next) = (self.inodes[index], self.inodes[index + 1]);
@@ -82,7 +82,7 @@ impl Tables {
         })
     }
 
-    /// The name of an entry.
+    /// Returns the name of an entry.
     pub(crate) fn name(&self, entry: &Entry) -> &[u8] {
         &self.names[entry.name as usize..][..usize::from(entry.name_len)]
     }
@@ -92,7 +92,7 @@ impl Tables {
         self.entries(ino).iter().filter(|entry| entry.file_type == TYPE_DIRECTORY).count() as u32
     }
 
-    /// How many inodes live.
+    /// Returns how many inodes live.
     pub(crate) fn live_inodes(&self) -> usize {
         self.inodes.iter().filter(|info| info.links > 0).count()
     }
@@ -134,7 +134,7 @@ fn keep_winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) {
     entries.dedup_by(|next, first| (next.pino, name(next)) == (first.pino, name(first)));
 }
 
-/// All inodes that have a node or an entry, and the root.
+/// Returns all inodes that have a node or an entry, and the root.
 fn inode_table(found: &Found) -> Vec<InodeInfo> {
     let (mut node, mut entry, mut is_root_in) = (0, 0, false);
     let with_nodes = found.nodes.chunk_by(|a, b| a.ino == b.ino).count();

@@ -23,7 +23,8 @@ pub(crate) struct Broken {
     pub(crate) is_torn: bool,
 }
 
-/// Whether the bytes of a node, with their alignment, end as those of a program that was cut: erased.
+/// Returns whether the bytes of a node, with their alignment, end as those of a program that was
+/// cut: erased.
 pub(crate) fn is_torn(bytes: &[u8]) -> bool {
     bytes.len() > TORN_TAIL && is_erased(&bytes[bytes.len() - TORN_TAIL..])
 }
@@ -174,8 +175,8 @@ impl fmt::Display for Unassigned {
     }
 }
 
-/// Whether bytes that are no node can have been one: not what writers leave, or so many zeros that a
-/// node with data may lie below them.
+/// Returns whether bytes that are no node can have been one: not what writers leave, or so many
+/// zeros that a node with data may lie below them.
 pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
     !expected || bytes.len() > INODE_LEN as usize && bytes[..4] == [0; 4]
 }

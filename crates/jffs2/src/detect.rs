@@ -102,7 +102,8 @@ pub(crate) fn detect(
     })
 }
 
-/// The shape of an empty file system, which no node tells (spec: jffs2 12.6); `None` if it is none.
+/// Returns the shape of an empty file system, which no node tells (spec: jffs2 12.6); `None` if it
+/// is none.
 pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Shape>, Jffs2Error> {
     let (start, cleanmarker) = (options.start.unwrap_or(0), 0);
     match source {
@@ -126,13 +127,13 @@ pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Sha
     }
 }
 
-/// Whether there is something, and all of it is erased.
+/// Returns whether there is something, and all of it is erased.
 fn is_blank(source: &Source, start: u64) -> Result<bool, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
     Ok(start < size && is_range_erased(source, start, size)?)
 }
 
-/// Whether all bytes from one place to before another are erased.
+/// Returns whether all bytes from one place to before another are erased.
 fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Error> {
     let length = |position: u64| usize::try_from(end - position).unwrap_or(WINDOW).min(WINDOW);
     let mut buf = vec![0; length(from)];
@@ -148,16 +149,16 @@ fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Er
     Ok(true)
 }
 
-/// The start of the block of the first node: on the grid of `phase`, or of the image when there is
-/// no other.
+/// Returns the start of the block of the first node: on the grid of `phase`, or of the image when
+/// there is no other.
 fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
     let size = u64::from(erase_size);
     let phase = phase.unwrap_or(0) % size;
     if first < phase { first } else { first - (first - phase) % size }
 }
 
-/// The first block of a dump of a whole flash: erased ones before `start` belong to it, if there is
-/// nothing else.
+/// Returns the first block of a dump of a whole flash: erased ones before `start` belong to it, if
+/// there is nothing else.
 fn whole_flash(source: &Source, start: u64, erase_size: u32) -> u64 {
     let is_grid = start.is_multiple_of(erase_size.into());
     if is_grid && is_range_erased(source, 0, start).unwrap_or(false) { 0 } else { start }
@@ -198,7 +199,7 @@ fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>)
     Ok((little, big))
 }
 
-/// A summary says where its block starts and it ends where the block ends.
+/// Returns a summary says where its block starts and it ends where the block ends.
 fn by_summary(source: &Source, order: ByteOrder, seen: &[Seen]) -> Option<(u32, Option<u64>)> {
     let summaries = seen.iter().filter(|node| node.header.kind() == NodeKind::Summary);
     summaries.take(16).find_map(|node| {
@@ -228,7 +229,7 @@ fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The smallest size at whose borders no node lies.
+/// Returns the smallest size at whose borders no node lies.
 fn by_borders(seen: &[Seen], phase: u64) -> Option<u32> {
     SIZES.map(|power| 1_u32 << power).find(|size| {
         let block = |offset: u64| offset.wrapping_sub(phase % u64::from(*size)) / u64::from(*size);

@@ -36,7 +36,7 @@ impl Jffs2 {
     }
 }
 
-/// The fragments that end behind `offset`.
+/// Returns the fragments that end behind `offset`.
 fn from(fragments: &[Fragment], offset: u64) -> &[Fragment] {
     let start = fragments.partition_point(|fragment| u64::from(fragment.end) <= offset);
     &fragments[start..]

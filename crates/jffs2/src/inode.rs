@@ -107,7 +107,7 @@ impl Map {
 }
 
 impl Jffs2 {
-    /// The place of a node as findings and errors name it.
+    /// Returns the place of a node as findings and errors name it.
     fn location(&self, place: u32) -> Location {
         let size = self.info.shape.erase_size;
         Location::Peb(Peb::new(place / size), place % size)
@@ -121,7 +121,7 @@ impl Jffs2 {
         })
     }
 
-    /// The INODE node at `place`, its checksum verified.
+    /// Returns the INODE node at `place`, its checksum verified.
     fn node(&self, place: u32) -> Result<Inode, FsError> {
         let mut head = [0; INODE_LEN as usize];
         self.read_place(place, &mut head)?;
@@ -129,7 +129,7 @@ impl Jffs2 {
             .map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))
     }
 
-    /// The stored bytes of the node at `place`, all checksums verified.
+    /// Returns the stored bytes of the node at `place`, all checksums verified.
     pub(crate) fn payload(&self, place: u32) -> Result<(Inode, Vec<u8>), FsError> {
         let inode = self.node(place)?;
         let at = self.location(place);
@@ -145,8 +145,8 @@ impl Jffs2 {
         Ok((inode, bytes))
     }
 
-    /// The data of the node that holds a range of a file, as [`Self::data`]; the error names the
-    /// range.
+    /// Returns the data of the node that holds a range of a file, as [`Self::data`]; the error
+    /// names the range.
     pub(crate) fn part(
         &self,
         ino: Ino,
@@ -162,7 +162,7 @@ impl Jffs2 {
         })
     }
 
-    /// The data of the node at `place`, decompressed, and where it goes in the file.
+    /// Returns the data of the node at `place`, decompressed, and where it goes in the file.
     fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
         let (inode, stored) = self.payload(place)?;
         let mut out = vec![0; inode.dsize as usize];
@@ -173,7 +173,7 @@ impl Jffs2 {
         Ok((inode.offset, out))
     }
 
-    /// The inode with this number as it is now.
+    /// Returns the inode with this number as it is now.
     pub(crate) fn load(&self, ino: u64) -> Result<Arc<Loaded>, FsError> {
         let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
         let ino = u32::try_from(ino).map_err(|_| missing())?;
@@ -214,7 +214,7 @@ impl Jffs2 {
         lost.map_or(Ok(nodes), Err)
     }
 
-    /// Whether a broken node looks torn.
+    /// Returns whether a broken node looks torn.
     fn is_torn(&self, node: &Inode, place: u32) -> Result<bool, FsError> {
         let block = self.info.shape.erase_size;
         let len = node.csize.min(block - place % block - INODE_LEN.min(block - place % block));
@@ -247,8 +247,8 @@ impl Jffs2 {
         Ok(Loaded { attr: self.attributes(ino, &made_up)?, fragments: Vec::new() })
     }
 
-    /// The ranges of a file and their nodes. What is lost is given to a node that cannot be read.
-    /// `size` is that of a regular file.
+    /// Returns the ranges of a file and their nodes. What is lost is given to a node that cannot be
+    /// read. `size` is that of a regular file.
     fn map(&self, ino: u32, nodes: &Nodes, size: Option<u32>) -> Map {
         let mut map = Map::default();
         for (node, place) in &nodes.data {

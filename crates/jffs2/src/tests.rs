@@ -61,7 +61,7 @@ impl Image {
         self.place(&node)
     }
 
-    /// A stored data node.
+    /// Returns a stored data node.
     fn data(&mut self, ino: u32, version: u32, offset: u32, isize: u32, data: &[u8]) -> usize {
         let dsize = data.len() as u32;
         let mode = FILE;

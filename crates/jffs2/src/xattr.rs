@@ -14,7 +14,8 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 type StoredPair = (u8, Vec<u8>, Vec<u8>);
 
 impl Jffs2 {
-    /// The attributes of an inode, sorted by name. Pairs that cannot be read are late findings.
+    /// Returns the attributes of an inode, sorted by name. Pairs that cannot be read are late
+    /// findings.
     pub(crate) fn attributes_of(&self, ino: u32) -> Result<Vec<Pair>, FsError> {
         // The tables are sorted: the last reference of each pair is the newest.
         let xrefs = &self.tables.xrefs;

@@ -48,7 +48,7 @@ impl Figure {
         Self { at_least: Some(limit), ..self }
     }
 
-    /// Whether it is what it should be.
+    /// Returns whether it is what it should be.
     pub fn is_met(&self) -> bool {
         self.at_most.is_none_or(|most| self.value <= most)
             && self.at_least.is_none_or(|least| self.value >= least)
@@ -97,7 +97,7 @@ impl Size {
         Self { peb: 16_384, count: mebibytes * 64, page: 512, subpage: 512 }
     }
 
-    /// Pages the two headers of a block take.
+    /// Returns the number of pages the two headers of a block take.
     const fn header_pages(self) -> u32 {
         if self.subpage < self.page { 1 } else { 2 }
     }
@@ -231,7 +231,7 @@ pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
 /// The wear-levelling threshold of the wear figures, and the erasures a block endures.
 const WEAR: (u32, u32) = (16, 1000);
 
-/// All figures of UBI.
+/// Returns all figures of UBI.
 pub fn ubi(clock: Clock<'_>) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
     for mebibytes in [32, 64, 128, 256, 512, 1024, 2048, 4096] {
@@ -265,8 +265,8 @@ fn wear_row(pebs: u32) -> Result<Row, FigureError> {
     })
 }
 
-/// A write takes the pages of its data, and those of the second header: one, as the first header is
-/// there since the erasure.
+/// Returns a write takes the pages of its data, and those of the second header: one, as the first
+/// header is there since the erasure.
 fn write_row(size: Size, pages: u32) -> Result<Row, FigureError> {
     let (write, change) = write_cost(size, pages)?;
     let least = f64::from(pages) + 1.0;
@@ -304,8 +304,8 @@ fn attach_row(
     })
 }
 
-/// The first blocks, two full pools, the blocks of the fastmap with their headers, and the volume
-/// table: nothing else may be read, however large the chip is.
+/// Returns the first blocks, two full pools, the blocks of the fastmap with their headers, and the
+/// volume table: nothing else may be read, however large the chip is.
 fn fastmap_limit(size: Size) -> f64 {
     let Ok(layout) = HeaderLayout::new(size.peb, size.page, size.subpage, None) else {
         return 0.0;

@@ -86,7 +86,7 @@ impl Story {
         self.operations = operations[first..].to_vec();
     }
 
-    /// A cut during one of `events`, or before all of them if none has this number.
+    /// Returns a cut during one of `events`, or before all of them if none has this number.
     pub(crate) fn tell_cut(
         &mut self,
         id: String,

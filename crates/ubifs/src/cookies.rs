@@ -24,7 +24,7 @@ fn tag(name: &[u8]) -> u32 {
     (crc32(name) & TAG_MASK).max(1)
 }
 
-/// The hash at which a listing behind a cookie begins, if there can be anything.
+/// Returns the hash at which a listing behind a cookie begins, if there can be anything.
 pub(crate) fn first_hash(cookie: u64) -> Option<u32> {
     u32::try_from(cookie >> 32).ok().filter(|hash| *hash <= VALUE_MASK)
 }

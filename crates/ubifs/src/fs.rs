@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 /// The name of the extended attribute that holds an encryption context; never listed.
 const CONTEXT: &[u8] = b"c";
 
-/// The error for a leaf that cannot be had, `what` saying which.
+/// Returns the error for a leaf that cannot be had, `what` saying which.
 pub(crate) fn leaf_error(what: &str, error: LeafError) -> FsError {
     match error {
         LeafError::Format(error) => {
@@ -55,7 +55,7 @@ pub(crate) fn entry_kind(kind: FileKind) -> EntryKind {
     }
 }
 
-/// An entry as callers see it.
+/// Returns an entry as callers see it.
 pub(crate) fn dir_entry(dent: &OwnedDent, is_encrypted: bool, cookie: u64) -> DirEntry {
     DirEntry {
         name: names::shown(dent, is_encrypted),
@@ -139,7 +139,7 @@ impl Ubifs {
         }
     }
 
-    /// The entry of a stored name.
+    /// Returns the entry of a stored name.
     fn find_entry(&self, from: Key, matches: &dyn Fn(&OwnedDent) -> bool) -> Option<OwnedDent> {
         let mut found = None;
         self.scan_entries(from, from, &mut |dent| {
@@ -157,7 +157,7 @@ impl Ubifs {
         self.find_entry(Key::dent(dir, hash), &|dent| dent.name == name)
     }
 
-    /// The entry that a shown name stands for.
+    /// Returns the entry that a shown name stands for.
     fn find_shown(&self, dir: u32, name: &[u8], is_encrypted: bool) -> Option<OwnedDent> {
         let wanted = names::decoded(name);
         let coded = match wanted {

@@ -46,7 +46,7 @@ struct Walk<'a, 'b> {
 }
 
 impl Index {
-    /// The index below `root`, or an empty one.
+    /// Returns the index below `root`, or an empty one.
     pub(crate) fn new(volume: Arc<Volume>, root: Option<Branch>) -> Self {
         let bytes = u64::from(volume.main_end().saturating_sub(volume.sb.main_first()))
             * u64::from(volume.leb_size());

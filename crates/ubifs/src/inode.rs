@@ -49,7 +49,7 @@ impl InodeCache {
     }
 }
 
-/// The 32-bit number of an inode, if it can be one.
+/// Returns the 32-bit number of an inode, if it can be one.
 pub(crate) fn number(ino: Ino) -> Result<u32, FsError> {
     u32::try_from(ino).map_err(|_| absent(ino))
 }
@@ -59,7 +59,7 @@ fn absent(ino: Ino) -> FsError {
 }
 
 impl Ubifs {
-    /// The inode with this number.
+    /// Returns the inode with this number.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<InodeInfo>, FsError> {
         let number = number(ino)?;
         if let Some(info) = self.inodes.get(number) {
@@ -75,7 +75,7 @@ impl Ubifs {
         Ok(info)
     }
 
-    /// The inode with this number as it is stored. A root that is no directory is none.
+    /// Returns the inode with this number as it is stored. A root that is no directory is none.
     pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
         let branch = self.tnc.find(Key::inode(number)).ok_or_else(|| absent(number.into()))?;
         let mut buf = Vec::new();

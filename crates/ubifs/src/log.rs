@@ -120,7 +120,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Whether a damaged log LEB can be the last one written (17.6).
+    /// Returns whether a damaged log LEB can be the last one written (17.6).
     fn may_be_torn(&self, leb: u32, nodes: &[(u32, Node<'_>)]) -> bool {
         let next = if leb == self.volume.sb.log_last() { LOG_FIRST } else { leb + 1 };
         if next == self.master.log_lnum {
@@ -223,7 +223,7 @@ impl Walk<'_> {
     }
 }
 
-/// The error of a bud scan without its node, for messages.
+/// Returns the error of a bud scan without its node, for messages.
 pub(crate) fn first_error(error: Option<FormatError>, at: Location) -> FormatError {
     error.unwrap_or(FormatError::NotErased { at })
 }

@@ -94,7 +94,8 @@ impl<'a> MasterLeb<'a> {
         decode::node(bytes, &self.volume.limits, self.at(offset))
     }
 
-    /// The last node of a strict scan that meets nothing but masters, and how many there are.
+    /// Returns the last node of a strict scan that meets nothing but masters, and how many there
+    /// are.
     fn last_of_clean_scan(&self) -> Option<(usize, u32, Node<'a>)> {
         let mut scanner = Scanner::new(self.leb, self.bytes, 0, self.volume.limits);
         let nodes: Vec<_> = scanner.by_ref().collect();
@@ -104,7 +105,7 @@ impl<'a> MasterLeb<'a> {
         Some((nodes.len(), *offset, *node))
     }
 
-    /// The clean case (6.3): place of the current master.
+    /// Returns the clean case (6.3): place of the current master.
     fn agrees_with(&self, other: &Self) -> Option<(Leb, u32)> {
         let (count, offset, node) = self.last_of_clean_scan()?;
         let (other_count, other_offset, other_node) = other.last_of_clean_scan()?;
@@ -114,7 +115,8 @@ impl<'a> MasterLeb<'a> {
         same.then_some((self.leb, offset))
     }
 
-    /// The last good slot as recovery sees it (6.4), or `None` for a LEB no power cut explains.
+    /// Returns the last good slot as recovery sees it (6.4), or `None` for a LEB no power cut
+    /// explains.
     fn candidate(&self) -> Option<Candidate<'a>> {
         let slot = self.slot_size();
         let has_magic = |offset: &u32| {
@@ -164,7 +166,7 @@ fn same_body(one: &[u8], other: &[u8]) -> bool {
     SAME.iter().all(|range| one.get(range.clone()) == other.get(range.clone()))
 }
 
-/// The cases of 6.4. `None` is case X, which salvaging goes on from.
+/// Returns the cases of 6.4. `None` is case X, which salvaging goes on from.
 fn recover(
     first: &MasterLeb<'_>,
     second: &MasterLeb<'_>,
@@ -208,8 +210,8 @@ fn has_recovery_flag(bytes: &[u8]) -> bool {
     bytes.get(40).is_some_and(|flags| u32::from(*flags) & master_flags::RECOVERY != 0)
 }
 
-/// The valid master with the highest sequence number in any slot: what salvaging goes by where
-/// Linux refuses.
+/// Returns the valid master with the highest sequence number in any slot: what salvaging goes by
+/// where Linux refuses.
 fn newest(first: &MasterLeb<'_>, second: &MasterLeb<'_>, report: &mut Report) -> Option<Selected> {
     let slots = [first, second].into_iter().flat_map(|leb| {
         (0..leb.volume.leb_size()).step_by(leb.slot_size() as usize).map(move |o| (leb, o))

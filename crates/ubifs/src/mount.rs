@@ -53,7 +53,7 @@ pub struct MountInfo {
     pub sizes_fixed: u64,
 }
 
-/// A superblock without anything to go with it: most of the image is missing.
+/// Returns a superblock without anything to go with it: most of the image is missing.
 fn nothing_left(volume: &Volume) -> UbifsError {
     let lebs = volume.sb.leb_cnt;
     let is_mapped = |leb: &u32| volume.is_mapped(Leb::new(*leb)).unwrap_or(true);
@@ -196,12 +196,12 @@ impl Ubifs {
         }
     }
 
-    /// The superblock, as grown to the volume. When it was lost, what stands in for it.
+    /// Returns the superblock, as grown to the volume. When it was lost, what stands in for it.
     pub fn superblock(&self) -> &Superblock {
         &self.tnc.volume.sb
     }
 
-    /// The master node gone by; `None` when there is none.
+    /// Returns the master node gone by; `None` when there is none.
     pub fn master(&self) -> Option<&Master> {
         self.master.as_ref()
     }

@@ -23,7 +23,7 @@ pub(crate) enum Wanted {
     Abbreviated { hash: u32, cookie: u32, prefix: Vec<u8> },
 }
 
-/// Whether a stored name can be shown as it is.
+/// Returns whether a stored name can be shown as it is.
 pub(crate) fn is_plain(name: &[u8]) -> bool {
     !name.is_empty()
         && name != b"."
@@ -31,7 +31,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
         && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
-/// The name to show for an entry.
+/// Returns the name to show for an entry.
 pub(crate) fn shown(dent: &OwnedDent, is_encrypted: bool) -> Vec<u8> {
     if !is_encrypted && is_plain(&dent.name) {
         return dent.name.clone();

@@ -64,7 +64,7 @@ impl Overlay {
         self.slots.get(&key)
     }
 
-    /// The entries of a hashed key that has a slot.
+    /// Returns the entries of a hashed key that has a slot.
     pub(crate) fn names_mut(&mut self, key: Key) -> Option<&mut Vec<Named>> {
         match self.slots.get_mut(&key) {
             Some(Slot::Names(names)) => Some(names),
@@ -72,7 +72,7 @@ impl Overlay {
         }
     }
 
-    /// Whether the index below may be asked about the key.
+    /// Returns whether the index below may be asked about the key.
     pub(crate) fn shows_below(&self, key: Key) -> bool {
         if self.slots.contains_key(&key) {
             return false;

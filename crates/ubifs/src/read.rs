@@ -118,7 +118,7 @@ impl Ubifs {
     }
 }
 
-/// How many of the branches can be read from the device at once.
+/// Returns how many of the branches can be read from the device at once.
 fn span_len(branches: &[Branch]) -> usize {
     let joins = |pair: &[Branch]| {
         let [one, two] = pair else { return false };
@@ -202,7 +202,7 @@ impl Window<'_> {
     }
 }
 
-/// The codec of a compression.
+/// Returns the codec of a compression.
 pub(crate) fn codec_of(compression: Compression) -> Codec {
     match compression {
         Compression::None => Codec::None,

@@ -93,7 +93,7 @@ fn drop_unit(nodes: &mut Nodes<'_>, end: u32, min_io: u32) -> usize {
 /// a LEB made to be slow needs more.
 const MAX_WASTE: usize = 8;
 
-/// Every valid node of a LEB, going on behind damage at the next place a node could start.
+/// Returns every valid node of a LEB, going on behind damage at the next place a node could start.
 pub(crate) fn all_nodes(leb: Leb, bytes: &[u8], start: u32, limits: Limits) -> Nodes<'_> {
     let mut nodes = Vec::new();
     let mut offset = start;
@@ -111,7 +111,7 @@ pub(crate) fn all_nodes(leb: Leb, bytes: &[u8], start: u32, limits: Limits) -> N
     nodes
 }
 
-/// The next multiple of 8 from `from` on at which the magic stands.
+/// Returns the next multiple of 8 from `from` on at which the magic stands.
 fn next_magic(bytes: &[u8], from: u32) -> Option<u32> {
     let magic = NODE_MAGIC.to_le_bytes();
     let words = bytes.get(from as usize..)?.chunks(NODE_ALIGN as usize);

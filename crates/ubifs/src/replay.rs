@@ -76,8 +76,8 @@ pub(crate) fn read_buds(
     Ok(journal)
 }
 
-/// Whether a bud is the last one written of its head (16.5): the last in the list, or followed by
-/// a single one that is still empty.
+/// Returns whether a bud is the last one written of its head (16.5): the last in the list, or
+/// followed by a single one that is still empty.
 pub(crate) fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
     debug_assert!(buds[index].head < HEADS, "the log checks heads");
     let mut later = buds[index + 1..].iter().filter(|bud| bud.head == buds[index].head);
@@ -158,7 +158,7 @@ impl Journal {
         self.inodes_that_live()
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         self.entries
     }

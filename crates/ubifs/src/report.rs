@@ -102,7 +102,7 @@ impl Late {
     }
 }
 
-/// The start of a LEB by its number.
+/// Returns the start of a LEB by its number.
 pub(crate) fn leb_start(leb: u32) -> Location {
     Location::leb(Leb::new(leb))
 }

@@ -56,8 +56,8 @@ fn read(device: &dyn LebDevice) -> Result<Superblock, UbifsError> {
     Ok(decode::expect(&bytes, NodeType::Superblock, &limits, leb_start(0))?.superblock()?)
 }
 
-/// Whether the volume holds at least the superblock and a master LEB of the size it names. Buffers
-/// have that size, so what does not fit must not be believed.
+/// Returns whether the volume holds at least the superblock and a master LEB of the size it names.
+/// Buffers have that size, so what does not fit must not be believed.
 fn fits(sb: &Superblock, device: &dyn LebDevice) -> bool {
     let bytes = u64::from(device.leb_size()) * u64::from(device.leb_count());
     2 * u64::from(sb.leb_size) <= bytes
@@ -87,7 +87,7 @@ fn recut(device: Arc<dyn LebDevice>, leb_size: u32) -> Arc<dyn LebDevice> {
     if device.leb_size() == leb_size { device } else { Arc::new(Recut::new(device, leb_size)) }
 }
 
-/// A superblock made of the shape of the volume: good enough to look for nodes.
+/// Returns a superblock made of the shape of the volume: good enough to look for nodes.
 fn guess(device: Arc<dyn LebDevice>, report: &mut Report) -> Found {
     let leb_size = leb_size_by_masters(&*device).unwrap_or(device.leb_size());
     let device = recut(device, leb_size);
@@ -129,8 +129,8 @@ fn guess(device: Arc<dyn LebDevice>, report: &mut Report) -> Found {
     Found { device, sb, is_guess: true }
 }
 
-/// The LEB size that the first master node of the image tells: it starts LEB 1. Looked for in the
-/// first 4 MiB.
+/// Returns the LEB size that the first master node of the image tells: it starts LEB 1. Looked for
+/// in the first 4 MiB.
 fn leb_size_by_masters(device: &dyn LebDevice) -> Option<u32> {
     const HORIZON: u64 = 4 << 20;
     let size = device.leb_size();

@@ -66,7 +66,7 @@ impl Tnc {
         }
     }
 
-    /// The branch of a key that occurs once.
+    /// Returns the branch of a key that occurs once.
     pub(crate) fn find(&self, key: Key) -> Option<Branch> {
         let mut found = None;
         self.scan(key, key, &mut |branch| {
@@ -88,8 +88,8 @@ impl Tnc {
         Ok(check_leaf(&self.volume.limits, branch, buf)?)
     }
 
-    /// The same for leaves many of which lie close together, such as the entries of a directory:
-    /// what lies around one is read with it.
+    /// Returns the same for leaves many of which lie close together, such as the entries of a
+    /// directory: what lies around one is read with it.
     pub(crate) fn leaf_near<'a>(
         &self,
         branch: &Branch,
@@ -102,7 +102,7 @@ impl Tnc {
         Ok(check_leaf(&self.volume.limits, branch, bytes)?)
     }
 
-    /// The list of all entries of a hashed key, to be changed.
+    /// Returns the list of all entries of a hashed key, to be changed.
     fn names(&mut self, key: Key) -> &mut Vec<Named> {
         if !matches!(self.overlay.slot(key), Some(Slot::Names(_))) {
             let names = self.load_names(key);
@@ -182,7 +182,7 @@ impl Window {
     /// Bytes read at once, from a multiple of that.
     const SIZE: u32 = 8192;
 
-    /// The bytes of a leaf, if they are here.
+    /// Returns the bytes of a leaf, if they are here.
     fn find(&self, branch: &Branch) -> Option<&[u8]> {
         let start =
             branch.offset.checked_sub(self.start).filter(|_| self.leb == Some(branch.leb))?;

@@ -29,12 +29,12 @@ impl Volume {
         self.sb.leb_size
     }
 
-    /// The unit a power cut can tear, at least the minimum I/O unit.
+    /// Returns the unit a power cut can tear, at least the minimum I/O unit.
     pub(crate) fn max_write(&self) -> u32 {
         self.device.max_write().max(self.sb.min_io_size)
     }
 
-    /// The first LEB behind the main area that can hold anything.
+    /// Returns the first LEB behind the main area that can hold anything.
     pub(crate) fn main_end(&self) -> u32 {
         self.sb.leb_cnt.min(self.device.leb_count())
     }
@@ -49,7 +49,7 @@ impl Volume {
         self.device.read(leb, offset, buf).map(drop)
     }
 
-    /// Whether a LEB may hold anything; one that does not reads as erased.
+    /// Returns whether a LEB may hold anything; one that does not reads as erased.
     pub(crate) fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         Ok(leb.get() < self.device.leb_count() && self.device.is_mapped(leb)?)
     }

@@ -79,12 +79,12 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Whether the block holds nothing but its cleanmarker.
+    /// Returns whether the block holds nothing but its cleanmarker.
     fn is_fresh(&self) -> bool {
         self.block.len() <= (self.shape.cleanmarker as usize).next_multiple_of(4)
     }
 
-    /// Bytes of the block that a node may take whose record has this length.
+    /// Returns the number of bytes of the block that a node may take whose record has this length.
     pub(super) fn room(&self, record: u32) -> u32 {
         let used = self.block.len() as u32;
         let listed = self.record_bytes + record;

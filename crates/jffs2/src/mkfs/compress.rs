@@ -50,8 +50,8 @@ impl Engines {
         })
     }
 
-    /// The number of the compressor and its output of at most `limit` bytes, which takes less
-    /// flash than `page`; `None` when no compressor is good for anything.
+    /// Returns the number of the compressor and its output of at most `limit` bytes, which takes
+    /// less flash than `page`; `None` when no compressor is good for anything.
     pub(super) fn compress(
         &mut self,
         page: &[u8],
@@ -92,7 +92,7 @@ impl Engines {
         Ok(self.other.len() <= limit)
     }
 
-    /// Whether what is in `other`, made by `one`, is to be taken instead of `best`'s.
+    /// Returns whether what is in `other`, made by `one`, is to be taken instead of `best`'s.
     fn is_better(&self, one: Compressor, best: Compressor) -> bool {
         let (size, kept) = (self.other.len(), self.best.len());
         if self.mode != CompressionMode::FavourLzo {
@@ -124,8 +124,9 @@ fn has_few_symbols(page: &[u8]) -> bool {
 /// How often a cut is tried.
 const TRIES: u32 = 4;
 
-/// The largest start of `page` that can be found quickly and fits into `limit` bytes: its length,
-/// its compressor, what is stored. `whole` is the length of the page compressed, if it can be.
+/// Returns the largest start of `page` that can be found quickly and fits into `limit` bytes: its
+/// length, its compressor, what is stored. `whole` is the length of the page compressed, if it can
+/// be.
 pub(super) fn cut(
     engines: &mut Engines,
     page: &[u8],

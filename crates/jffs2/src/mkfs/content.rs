@@ -99,7 +99,7 @@ impl<'a, 't> Feeder<'a, 't> {
         Self { plan, next_file: 0, large: None }
     }
 
-    /// The next pieces; none at the end.
+    /// Returns the next pieces; none at the end.
     pub(super) fn batch(&mut self) -> Result<Vec<Piece>, MkfsError> {
         let (mut pieces, mut sum) = (Vec::new(), 0);
         while sum < BATCH {

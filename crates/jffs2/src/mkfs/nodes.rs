@@ -297,7 +297,7 @@ impl<'a, 't> Writer<'a, 't> {
         Ok(())
     }
 
-    /// Whether a data node with this payload fits into the block.
+    /// Returns whether a data node with this payload fits into the block.
     fn fits(&self, payload: usize) -> bool {
         let needed = pad(INODE_LEN + payload as u32);
         needed.is_some_and(|needed| needed <= self.blocks.room(INODE_RECORD))

@@ -26,7 +26,7 @@ impl Compressor {
     /// All of them, in the order that decides between equal priorities.
     pub const ALL: [Self; 3] = [Self::Lzo, Self::Zlib, Self::Rtime];
 
-    /// The name that tools use.
+    /// Returns the name that tools use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lzo => "lzo",
@@ -35,12 +35,12 @@ impl Compressor {
         }
     }
 
-    /// The one of this name.
+    /// Returns the one of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// The priority the tools give it (spec: jffs2 9.1).
+    /// Returns the priority the tools give it (spec: jffs2 9.1).
     pub const fn usual_priority(self) -> i32 {
         match self {
             Self::Lzo => 80,
@@ -140,8 +140,8 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The defaults for blocks of this size: little-endian, cleanmarkers of 12 bytes, pages of
-    /// 4096 bytes, zlib and rtime, no padding, no summaries.
+    /// Returns the defaults for blocks of this size: little-endian, cleanmarkers of 12 bytes, pages
+    /// of 4096 bytes, zlib and rtime, no padding, no summaries.
     pub fn new(block_size: u32) -> Self {
         Self {
             block_size,

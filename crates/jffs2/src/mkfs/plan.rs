@@ -98,7 +98,7 @@ impl<'t> Plan<'t> {
         Ok(())
     }
 
-    /// The inode number of a node that a name leads to.
+    /// Returns the inode number of a node that a name leads to.
     pub(super) fn ino(&self, id: NodeId) -> u32 {
         self.inos[id.index()]
     }
@@ -115,7 +115,7 @@ pub(super) fn shape(options: &MkfsOptions) -> BlockShape {
     }
 }
 
-/// The first path of a node, for messages: found only when something is wrong.
+/// Returns the first path of a node, for messages: found only when something is wrong.
 pub(super) fn path_of(tree: &SourceTree, wanted: NodeId) -> Vec<u8> {
     let mut levels = vec![(NodeId::ROOT, Vec::new())];
     while let Some((dir, path)) = levels.pop() {
@@ -136,8 +136,8 @@ pub(super) fn path_of(tree: &SourceTree, wanted: NodeId) -> Vec<u8> {
     Vec::new()
 }
 
-/// The attributes of a node as they are stored, in the order of their names. An access control
-/// list that says no more than the mode is left out.
+/// Returns the attributes of a node as they are stored, in the order of their names. An access
+/// control list that says no more than the mode is left out.
 pub(super) fn xattrs(node: &SourceNode, order: ByteOrder) -> Result<Vec<StoredXattr>, NodeProblem> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let mut stored = Vec::new();

@@ -91,7 +91,7 @@ pub fn summarise(
     Ok((SummaryReport { image_bytes, nodes, summaries, order: shape.order }, findings))
 }
 
-/// Whether a node is copied: whole ones that mean something.
+/// Returns whether a node is copied: whole ones that mean something.
 fn is_wanted(
     order: ByteOrder,
     kind: NodeKind,

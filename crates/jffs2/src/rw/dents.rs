@@ -162,7 +162,7 @@ impl Dents {
         self.find(name).ok().map(|(chunk, index)| self.chunks[chunk][index].dent())
     }
 
-    /// The live name.
+    /// Returns the live name.
     pub(crate) fn live(&self, name: &[u8]) -> Option<Dent> {
         self.get(name).filter(|dent| dent.ino != 0)
     }
@@ -256,7 +256,7 @@ impl Dents {
         self.slots().map(Slot::dent)
     }
 
-    /// Whether no name is alive.
+    /// Returns whether no name is alive.
     pub(crate) fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -266,7 +266,7 @@ impl Dents {
         self.subdirectories
     }
 
-    /// Bytes of memory, about.
+    /// Returns the number of bytes of memory, about.
     pub(crate) fn memory(&self) -> usize {
         self.len * size_of::<Slot>() + self.text.len()
     }

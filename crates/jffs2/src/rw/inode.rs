@@ -44,12 +44,12 @@ impl Attributes {
         self.mode & TYPE_BITS == REGULAR
     }
 
-    /// Whether the one node of the inode has a payload that is not file content.
+    /// Returns whether the one node of the inode has a payload that is not file content.
     pub(crate) fn has_payload(&self) -> bool {
         matches!(self.mode & TYPE_BITS, SYMLINK | CHAR_DEVICE | BLOCK_DEVICE)
     }
 
-    /// The type as DIRENT nodes have it.
+    /// Returns the type as DIRENT nodes have it.
     pub(crate) fn file_type(&self) -> u8 {
         ((self.mode & TYPE_BITS) >> 12) as u8
     }
@@ -70,12 +70,12 @@ pub(crate) struct Place {
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 impl Place {
-    /// A good node.
+    /// Creates a good node.
     pub(crate) fn new(place: u32, is_hole: bool) -> Self {
         Self { place, is_hole, is_lost: false }
     }
 
-    /// A damaged one.
+    /// Returns a damaged one.
     pub(crate) fn lost(place: u32) -> Self {
         Self { place, is_hole: false, is_lost: true }
     }
@@ -168,30 +168,31 @@ impl Fragments {
         self.map.last_key_value().map_or(0, |(_, fragment)| fragment.end)
     }
 
-    /// The fragments that end behind `offset`, in order.
+    /// Returns the fragments that end behind `offset`, in order.
     pub(crate) fn from(&self, offset: u32) -> impl Iterator<Item = (u32, Fragment)> + '_ {
         let first = self.map.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
         let list = self.map.range((Bound::Included(first), Bound::Unbounded));
         list.map(|(start, fragment)| (*start, *fragment)).filter(move |part| part.1.end > offset)
     }
 
-    /// The fragment that ends at `end`.
+    /// Returns the fragment that ends at `end`.
     pub(crate) fn before(&self, end: u32) -> Option<(u32, Fragment)> {
         let (start, fragment) = self.map.range(..end).next_back()?;
         (fragment.end == end).then_some((*start, *fragment))
     }
 
-    /// The ranges that have a node.
+    /// Returns the ranges that have a node.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.map.iter().map(|(start, fragment)| (*start, fragment.end))
     }
 
-    /// How many fragments a node has.
+    /// Returns how many fragments a node has.
     pub(crate) fn count(&self, place: u32) -> u32 {
         self.counts.get(&place).map_or(0, |count| count.count)
     }
 
-    /// First start and last end of the fragments of a node whose range starts at `from`.
+    /// Returns the first start and last end of the fragments of a node whose range starts at
+    /// `from`.
     pub(crate) fn span(&self, from: u32, place: u32) -> Option<(u32, u32)> {
         let mut left = self.count(place);
         let mut span: Option<(u32, u32)> = None;
@@ -207,7 +208,7 @@ impl Fragments {
         span
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         self.counts.keys().copied()
     }
@@ -238,7 +239,7 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Bytes of memory, about.
+    /// Returns the number of bytes of memory, about.
     pub(crate) fn memory(&self) -> usize {
         SMALLEST + self.fragments.map.len() * FRAGMENT + self.dents.memory()
     }

@@ -48,7 +48,7 @@ impl LoadedInodes {
         self.kept.contains_key(&ino)
     }
 
-    /// Whether the inode is there; it is wanted now.
+    /// Returns whether the inode is there; it is wanted now.
     pub(crate) fn want(&mut self, ino: u32) -> bool {
         let Some(kept) = self.kept.get_mut(&ino) else { return false };
         self.clock += 1;
@@ -78,7 +78,7 @@ impl LoadedInodes {
         }
     }
 
-    /// Whether there is no room for those that are loaded in passing.
+    /// Returns whether there is no room for those that are loaded in passing.
     pub(crate) fn is_full(&self) -> bool {
         self.memory > MOST
     }
@@ -113,7 +113,7 @@ impl LoadedInodes {
         }
     }
 
-    /// Bytes of memory, at least about.
+    /// Returns the number of bytes of memory, at least about.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.memory

@@ -43,7 +43,7 @@ pub(crate) enum RefKind {
 }
 
 impl RefKind {
-    /// Whether the node is in the list of an inode, its owner.
+    /// Returns whether the node is in the list of an inode, its owner.
     pub(crate) fn is_of_inode(self) -> bool {
         matches!(self, Self::Inode | Self::Dirent | Self::Broken)
     }
@@ -86,7 +86,7 @@ impl NodeRef {
         self.place & !3
     }
 
-    /// Length with alignment, in bytes.
+    /// Returns the length with alignment, in bytes.
     pub(crate) fn len(self) -> u32 {
         self.len & ((1 << LEN_BITS) - 1)
     }
@@ -181,12 +181,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Bytes of live nodes.
+    /// Returns the number of bytes of live nodes.
     pub(crate) fn live(&self) -> u32 {
         self.sizes.used + self.sizes.unchecked
     }
 
-    /// Whether nothing lives in it but a cleanmarker or a summary, its first and its last node.
+    /// Returns whether nothing lives in it but a cleanmarker or a summary, its first and its last
+    /// node.
     pub(crate) fn is_dead(&self) -> bool {
         let is_filler = |node: &&NodeRef| node.is_live() && node.kind() == RefKind::Filler;
         let first = self.refs.first().filter(|_| self.refs.len() > 1).filter(is_filler);
@@ -194,7 +195,7 @@ impl Block {
         self.live() == fillers.map(|node| node.len()).sum()
     }
 
-    /// Bytes of nodes that have to be moved before it can be erased.
+    /// Returns the number of bytes of nodes that have to be moved before it can be erased.
     pub(crate) fn moved(&self) -> u32 {
         let moved =
             self.refs.iter().filter(|node| node.is_live() && node.kind() != RefKind::Filler);
@@ -248,7 +249,7 @@ impl Blocks {
         self.list(list).front().copied()
     }
 
-    /// The open block.
+    /// Returns the open block.
     pub(crate) fn next(&self) -> Option<u32> {
         self.first(List::Next)
     }
@@ -334,7 +335,7 @@ impl Blocks {
         Some((block, index))
     }
 
-    /// The node at `place`.
+    /// Returns the node at `place`.
     pub(crate) fn node(&self, place: u32) -> Option<NodeRef> {
         self.index(place).map(|(block, index)| self.entries[block as usize].refs[index])
     }
@@ -369,7 +370,7 @@ impl Blocks {
         }
     }
 
-    /// The node is dead. Says what it was, or `None` if it was dead before.
+    /// Returns the node is dead. Says what it was, or `None` if it was dead before.
     pub(crate) fn obsolete(&mut self, place: u32) -> Option<NodeRef> {
         let (block, index) = self.index(place)?;
         let node = &mut self.entries[block as usize].refs[index];

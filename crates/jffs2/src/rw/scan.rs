@@ -177,7 +177,8 @@ impl Scan<'_> {
         Ok(if only_marker && entry.refs.len() <= 1 { Class::EmptyMarked } else { Class::Content })
     }
 
-    /// Whether a block starts with its cleanmarker and nothing behind it, as far as Linux looks.
+    /// Returns whether a block starts with its cleanmarker and nothing behind it, as far as Linux
+    /// looks.
     fn is_fresh(&self, block: u32, head: &[u8]) -> bool {
         let cms = self.flash.cleanmarker();
         let at = Location::peb(Peb::new(block));
@@ -190,7 +191,7 @@ impl Scan<'_> {
             && cms < look as u32
     }
 
-    /// Whether a block starts with the header of a node, whatever became of the node.
+    /// Returns whether a block starts with the header of a node, whatever became of the node.
     fn has_header(&self, block: u32, head: &[u8]) -> bool {
         decode::header(self.flash.order, head, Location::peb(Peb::new(block))).is_ok()
     }

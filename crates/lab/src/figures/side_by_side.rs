@@ -229,7 +229,7 @@ fn age(fs: &dyn WritableFileSystem, mebibytes: u32) -> Result<(), FsError> {
     fs.sync()
 }
 
-/// The directories of the files that are measured.
+/// Returns the directories of the files that are measured.
 fn directories(fs: &dyn WritableFileSystem) -> Result<Vec<DirEntry>, FsError> {
     let mut entries = fs.entries(fs.root())?;
     entries.retain(|entry| !entry.name.starts_with(AGED));

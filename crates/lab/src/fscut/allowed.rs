@@ -188,15 +188,15 @@ fn block(bytes: &[u8], number: usize) -> &[u8] {
     &bytes[start..bytes.len().min(start + BLOCK)]
 }
 
-/// Whether a block is that of a version, which may end before it does.
+/// Returns whether a block is that of a version, which may end before it does.
 fn is_block_of(bytes: &[u8], number: usize, content: &[u8]) -> bool {
     let (block, old) = (block(bytes, number), block(content, number));
     let (have, beyond) = block.split_at(block.len().min(old.len()));
     *have == old[..have.len()] && beyond.iter().all(|byte| *byte == 0)
 }
 
-/// Whether every byte of a block is of one version or another: a write that was cut between the
-/// nodes of one block.
+/// Returns whether every byte of a block is of one version or another: a write that was cut between
+/// the nodes of one block.
 fn is_mixed(block: &[u8], start: usize, contents: &[Vec<u8>]) -> bool {
     block.iter().enumerate().all(|(index, byte)| {
         contents.iter().any(|content| content.get(start + index).copied().unwrap_or(0) == *byte)

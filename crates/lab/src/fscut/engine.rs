@@ -114,7 +114,7 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
     Ok(report)
 }
 
-/// The start of short sequences.
+/// Returns the start of short sequences.
 pub(super) fn small(target: &dyn Target, empty: &Start) -> Result<Start, FsLabError> {
     let mut live = Live::new(target, empty)?;
     for op in setup() {
@@ -167,8 +167,8 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// A random sequence in parts. The file system is looked at after each, which loads what it
-    /// has not loaded yet: a replay has to look at the same times.
+    /// Returns a random sequence in parts. The file system is looked at after each, which loads
+    /// what it has not loaded yet: a replay has to look at the same times.
     fn batches(&self) -> impl Iterator<Item = usize> + use<> {
         let length = self.options.run_length as usize;
         (0..length).step_by(BATCH).map(move |from| BATCH.min(length - from))

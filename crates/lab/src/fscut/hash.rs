@@ -67,8 +67,8 @@ impl BaseHash {
     }
 }
 
-/// An event and the hash of the chip before it. `hashes` are those before an earlier event of the
-/// same chip, if there was one.
+/// Returns an event and the hash of the chip before it. `hashes` are those before an earlier event
+/// of the same chip, if there was one.
 pub(super) fn with_hash(event: Recorded, hashes: &mut Option<Hashes>) -> Arc<(Recorded, BaseHash)> {
     let hashes = match hashes {
         Some(hashes) => {

@@ -38,7 +38,7 @@ impl History {
         Ok(Self { versions, names_floor: 0, inode_floors: BTreeMap::new() })
     }
 
-    /// The latest version.
+    /// Returns the latest version.
     pub(crate) fn last(&self) -> usize {
         self.versions.len() - 1
     }
@@ -76,7 +76,7 @@ impl History {
         }
     }
 
-    /// Whether what is written to a file is durable at once.
+    /// Returns whether what is written to a file is durable at once.
     fn is_sync(&self, object: Object, slots: &Slots) -> bool {
         let model = &self.versions[self.last()].model;
         find(model, slots, object).and_then(|ino| model.attr(ino)).is_ok_and(|attr| attr.flags.sync)

@@ -54,7 +54,7 @@ pub struct CutId {
 }
 
 impl CutId {
-    /// The state after another cut.
+    /// Returns the state after another cut.
     #[must_use]
     pub fn then(&self, event: u64, cut: Cut) -> Self {
         let mut next = self.clone();

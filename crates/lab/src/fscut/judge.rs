@@ -238,8 +238,8 @@ fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The file system can still be written to; a full one may say so. Whether the file that shows it
-/// is gone again for sure.
+/// Returns the file system can still be written to; a full one may say so. Whether the file that
+/// shows it is gone again for sure.
 fn alive(fs: &dyn WritableFileSystem) -> Result<bool, Broken> {
     match probe(fs) {
         Ok(true) => Ok(true),
@@ -273,7 +273,7 @@ fn explain(before: &Tree, after: &Tree) -> String {
     format!("inode {ino} has {now}, before it had {was}; its content is {content}")
 }
 
-/// Whether what a variant leaves may read differently from one time to the next.
+/// Returns whether what a variant leaves may read differently from one time to the next.
 pub(crate) fn is_unstable(variant: Variant) -> bool {
     variant.is_unstable() && variant != Variant::B1
 }

@@ -62,7 +62,7 @@ fn prepare(message: impl ToString) -> FsLabError {
     FsLabError::Prepare { message: message.to_string() }
 }
 
-/// An empty file system.
+/// Returns an empty file system.
 pub(crate) fn empty(target: &dyn Target) -> Result<Start, FsLabError> {
     let rules = target.rules();
     let chip = Arc::new(target.format().map_err(prepare)?);
@@ -161,7 +161,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// How often what happened so far.
+    /// Returns how often what happened so far.
     pub(crate) fn happened(&self) -> Happened {
         let mut sum = self.happened.clone();
         add(&mut sum, self.mounted.as_ref());
@@ -202,7 +202,7 @@ impl<'a> Live<'a> {
         (self.chip.snapshot(), Arc::new(allowed))
     }
 
-    /// The next operation of a random sequence; files fit the chip.
+    /// Returns the next operation of a random sequence; files fit the chip.
     pub(crate) fn random(&self, rng: &mut Rng) -> Op {
         let room = (self.chip.geometry().size() / 128).clamp(2048, 24_000);
         random(rng, &self.model, u32::try_from(room).unwrap_or(u32::MAX))

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 /// A file system under test, with the chip it lives on.
 pub trait Target: Sync + Debug {
-    /// The first two words of replay ids: the file system and the chip.
+    /// Returns the first two words of replay ids: the file system and the chip.
     fn name(&self) -> (&'static str, &'static str);
 
     /// What it promises.
     fn rules(&self) -> Rules;
 
-    /// A new chip with an empty file system, unmounted cleanly.
+    /// Returns a new chip with an empty file system, unmounted cleanly.
     fn format(&self) -> Result<Chip, String>;
 
-    /// A flash event in words.
+    /// Returns a flash event in words.
     fn describe(&self, event: &Recorded) -> String {
         flash::plain(event)
     }
@@ -28,13 +28,13 @@ pub trait Target: Sync + Debug {
 
 /// A file system mounted by a [`Target`].
 pub trait Mounted {
-    /// The file system.
+    /// Returns the file system.
     fn fs(&self) -> &dyn WritableFileSystem;
 
     /// Verifies every structure, on the medium and in memory, without writing.
     fn check(&self) -> Result<(), String>;
 
-    /// How often what has happened since the mount, as far as it is worth knowing.
+    /// Returns how often what has happened since the mount, as far as it is worth knowing.
     fn activity(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -109,7 +109,7 @@ struct Toy {
     log: Mutex<Log>,
 }
 
-/// A record: a letter, numbers, strings.
+/// Returns a record: a letter, numbers, strings.
 fn record(letter: u8, numbers: &[u64], strings: &[&[u8]]) -> Vec<u8> {
     let mut bytes =
         vec![letter, u8::try_from(numbers.len()).unwrap(), u8::try_from(strings.len()).unwrap()];
@@ -184,7 +184,7 @@ impl Toy {
         Ok(())
     }
 
-    /// An empty block ends the log, an empty page only its block.
+    /// Returns an empty block ends the log, an empty page only its block.
     fn frame(&self, at: usize, size: usize) -> Frame {
         let block = self.chip.geometry().peb_size() as usize;
         let (page, good) = self.read_at(at, PAGE);

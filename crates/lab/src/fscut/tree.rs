@@ -196,7 +196,7 @@ fn read_inode(fs: &dyn FileSystem, ino: Ino, contents: bool) -> Result<Inode, Fs
     Ok(Inode { attr, target, xattrs, content })
 }
 
-/// All bytes of a regular file.
+/// Returns all bytes of a regular file.
 pub(crate) fn read_content(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<u8>, String> {
     if size > SIZE_MAX {
         return Err(format!("inode {ino} says it has {size} bytes"));
@@ -209,7 +209,7 @@ pub(crate) fn read_content(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<V
     Ok(bytes)
 }
 
-/// A path in a message.
+/// Returns a path in a message.
 pub(crate) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

@@ -63,7 +63,8 @@ pub struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// A chip with a small tree on it, and its witness. Times are the host's and not judged.
+    /// Creates a chip with a small tree on it, and its witness. Times are the host's and not
+    /// judged.
     pub fn new(target: &'a dyn Target, seed: u64) -> Result<(Self, Snapshot), FsLabError> {
         let start = small(target, &empty(target)?)?;
         let history =
@@ -89,7 +90,7 @@ impl<'a> Witness<'a> {
         Ok((witness, start.snapshot))
     }
 
-    /// The next operation, which is now under way, with its number.
+    /// Returns the next operation, which is now under way, with its number.
     pub fn begin(&mut self) -> Result<(Op, u64), FsLabError> {
         let op = loop {
             let op = random(&mut self.rng, &self.model, ROOM);
@@ -145,7 +146,7 @@ impl<'a> Witness<'a> {
         case.judge(chip, false).violation
     }
 
-    /// The operation as one system call of an ordinary program can do it.
+    /// Returns the operation as one system call of an ordinary program can do it.
     fn as_system_call(&self, op: Op) -> Option<Op> {
         let ino = |object| find(&self.model, &Slots::default(), object).ok();
         let kind = |object| Some(self.model.attr(ino(object)?).ok()?.kind);

@@ -5,7 +5,7 @@ use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::ops::{Change, DIRS, Make, Object, Op, Place, Texture, XATTRS};
 use eraseblock_vfs::{Attr, FileKind, RenameMode, XattrMode};
 
-/// An operation.
+/// Returns an operation.
 pub(crate) fn op(op: &Op) -> String {
     match op {
         Op::Create(at, make) => format!("make {} {}", of_make(*make), path(*at)),
@@ -109,7 +109,7 @@ fn of_change(object: Object, change: Change) -> String {
     }
 }
 
-/// A kind of inode.
+/// Returns a kind of inode.
 pub(crate) const fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "a file",
@@ -151,7 +151,7 @@ pub(crate) fn attr(attr: &Attr) -> String {
     )
 }
 
-/// The letters of chattr.
+/// Returns the letters of chattr.
 fn of_flags(flags: InodeFlags) -> String {
     let letters = [
         (flags.compress, 'c'),
@@ -164,7 +164,7 @@ fn of_flags(flags: InodeFlags) -> String {
     letters.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect()
 }
 
-/// All names, each with what it refers to.
+/// Returns all names, each with what it refers to.
 pub(crate) fn tree(tree: &Tree) -> Vec<String> {
     let root = format!("the root: {}", tree.inodes.get(&tree.root).map_or_else(String::new, line));
     let names = tree.names.iter().map(|name| {

@@ -59,8 +59,8 @@ fn rename(from: Place, to: Place, mode: RenameMode) -> Vec<Op> {
     vec![Op::Rename(from, to, mode)]
 }
 
-/// The single operations, each with the inode and the directory to make durable afterwards. Some
-/// need others before them.
+/// Returns the single operations, each with the inode and the directory to make durable afterwards.
+/// Some need others before them.
 fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     let mut cores = Vec::new();
     let (root, d) = (Object::Root, Object::At(D));
@@ -204,18 +204,19 @@ fn paired_count() -> u32 {
     u32::try_from(PAIRED).unwrap_or(u32::MAX)
 }
 
-/// How many [`Plan::Single`] there are.
+/// Returns how many [`Plan::Single`] there are.
 pub fn single_count() -> u32 {
     core_count() * ENDS
 }
 
-/// How many [`Plan::Pair`] there are.
+/// Returns how many [`Plan::Pair`] there are.
 pub fn pair_count() -> u32 {
     let count = paired_count();
     count * count * 3 * ENDS
 }
 
-/// The operations of a short sequence, after [`setup`]; `None` if there is none of this number.
+/// Returns the operations of a short sequence, after [`setup`]; `None` if there is none of this
+/// number.
 pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     let cores = cores();
     let count = paired_count();
@@ -292,7 +293,8 @@ fn pick(rng: &mut Rng, places: &[Place]) -> Place {
     places.get(index).copied().unwrap_or(A)
 }
 
-/// The next operation of a random sequence on what is in `fs`; writes begin below `room` bytes.
+/// Returns the next operation of a random sequence on what is in `fs`; writes begin below `room`
+/// bytes.
 pub(crate) fn random(rng: &mut Rng, fs: &dyn FileSystem, room: u32) -> Op {
     let space = Space::of(fs);
     let object = space.object(rng);

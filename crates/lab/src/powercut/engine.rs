@@ -139,7 +139,7 @@ struct Job<'a> {
     hash: u64,
 }
 
-/// The cuts that apply, each different state once: all are judged by the same model.
+/// Returns the cuts that apply, each different state once: all are judged by the same model.
 fn distinct<'a>(options: &Options, cuts: &'a [Cut<'a>]) -> Vec<Job<'a>> {
     let make = |buffer: &mut Vec<u8>, cut: &'a Cut<'a>| {
         let chip = cut.event.cut(cut.variant, seed_of(options, cut.event)).ok()?;

@@ -19,7 +19,7 @@ pub struct ReplayId {
 }
 
 impl ReplayId {
-    /// The state after another cut.
+    /// Returns the state after another cut.
     #[must_use]
     pub fn then(&self, event: u64, variant: Variant) -> Self {
         let mut next = self.clone();

@@ -36,7 +36,7 @@ pub(crate) struct Verdict {
 }
 
 impl<'a> Case<'a> {
-    /// The state after a cut of an operation.
+    /// Returns the state after a cut of an operation.
     pub(crate) fn new(options: &'a Options, id: ReplayId, allowed: &'a Allowed) -> Self {
         Self { options, id, allowed, floor: allowed.erase_counters.clone(), diary: None }
     }
@@ -108,7 +108,7 @@ impl<'a> Case<'a> {
         before.map_or(Ok(()), |before| check_rise(&before, &self.scan(chip)))
     }
 
-    /// The erase counters as they are on flash; `None` where they cannot be read.
+    /// Returns the erase counters as they are on flash; `None` where they cannot be read.
     fn scan(&self, chip: &Arc<Chip>) -> Vec<Option<EraseCount>> {
         let options = AttachOptions::default();
         let scanned = attach(chip.as_ref(), &self.options.shape.layout(), &options);
@@ -278,7 +278,7 @@ fn check_alive(ubi: &UbiDevice) -> Result<(), Broken> {
     if now == data { Ok(()) } else { Err(("dead", "what was written is not there".into())) }
 }
 
-/// Whether what a variant leaves may read differently from one time to the next.
+/// Returns whether what a variant leaves may read differently from one time to the next.
 pub(crate) fn is_unstable(variant: Variant) -> bool {
     variant.is_unstable() && variant != Variant::B1
 }
@@ -336,8 +336,8 @@ fn same_table(found: &[VolumeInfo], model: &Model) -> bool {
     found.iter().map(table_line).eq(model_lines(model))
 }
 
-/// The LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one that
-/// is not mapped. The memory of `scratch` is used again.
+/// Returns the LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one
+/// that is not mapped. The memory of `scratch` is used again.
 fn read_leb(
     volume: &Volume,
     leb: u32,

@@ -85,7 +85,7 @@ impl Found {
         self.pieces.iter().all(|(_, good)| *good)
     }
 
-    /// Whether it is readable, starts with `content` and is erased behind that.
+    /// Returns whether it is readable, starts with `content` and is erased behind that.
     pub(crate) fn is(&self, content: &[u8]) -> bool {
         self.is_readable() && self.resembles(content)
     }
@@ -94,7 +94,7 @@ impl Found {
         self.used <= content.len() && self.bytes.starts_with(content)
     }
 
-    /// The filling behind the data of a static volume is no data: no checksum covers it.
+    /// Returns the filling behind the data of a static volume is no data: no checksum covers it.
     pub(crate) fn padded(mut self, end: usize, unit: usize) -> Self {
         let filled = end.next_multiple_of(unit).min(self.bytes.len());
         if self.used > 0
@@ -114,7 +114,7 @@ impl Found {
         self
     }
 
-    /// Whether all pieces that could be read are those of `content`.
+    /// Returns whether all pieces that could be read are those of `content`.
     pub(crate) fn is_as_far_as_readable(&self, content: &[u8]) -> bool {
         let mut start = 0;
         self.pieces.iter().all(|(end, good)| {
@@ -126,8 +126,8 @@ impl Found {
         })
     }
 
-    /// Whether it is `base` with a prefix of `data` behind, at most one piece of which is torn: a
-    /// torn piece cannot be read, or has some of its bits programmed.
+    /// Returns whether it is `base` with a prefix of `data` behind, at most one piece of which is
+    /// torn: a torn piece cannot be read, or has some of its bits programmed.
     pub(crate) fn is_torn(&self, base: &[u8], data: &[u8]) -> bool {
         if self.pieces.is_empty() {
             // Not mapped: nothing of what was there before may be gone.
@@ -161,7 +161,7 @@ impl Found {
 }
 
 impl Allowed {
-    /// Whether the LEB may be found like this.
+    /// Returns whether the LEB may be found like this.
     pub(crate) fn permits(&self, volume: u32, leb: u32, found: &Found) -> bool {
         let models = [&self.before, &self.after].into_iter();
         let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));
@@ -175,8 +175,8 @@ impl Allowed {
             || torn.is_some_and(|torn| found.is_torn(&torn.base, &torn.data))
     }
 
-    /// Whether the LEB may be found like this when cells are not stable: nothing is wrong in it,
-    /// but parts or all of it may be lost.
+    /// Returns whether the LEB may be found like this when cells are not stable: nothing is wrong
+    /// in it, but parts or all of it may be lost.
     pub(crate) fn permits_lost(&self, volume: u32, leb: u32, found: &Found) -> bool {
         let models = [&self.before, &self.after].into_iter();
         let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));

@@ -11,7 +11,7 @@ use eraseblock_ubifs_format::decode::Limits;
 use eraseblock_ubifs_format::scan::Scanner;
 use std::collections::BTreeMap;
 
-/// An event of any device.
+/// Returns an event of any device.
 pub(crate) fn plain(event: &Recorded) -> String {
     match &event.event.kind {
         EventKind::Program { peb, offset, data, oob, .. } if data.is_empty() => {
@@ -25,7 +25,7 @@ pub(crate) fn plain(event: &Recorded) -> String {
     }
 }
 
-/// An event of a device with UBI; `content` says what data is.
+/// Returns an event of a device with UBI; `content` says what data is.
 pub(crate) fn on_ubi(
     event: &Recorded,
     layout: &HeaderLayout,
@@ -96,14 +96,14 @@ fn of_header(header: &VidHeader) -> String {
     format!("{}, sequence number {}{copy}", of_leb(header), header.sqnum)
 }
 
-/// The nodes of UBIFS that begin in these bytes.
+/// Returns the nodes of UBIFS that begin in these bytes.
 pub(crate) fn ubifs_nodes(bytes: &[u8]) -> Option<String> {
     let leb_size = u32::try_from(bytes.len()).ok()?;
     let scanner = Scanner::new(Leb::new(0), bytes, 0, Limits::unknown(leb_size.max(1 << 17)));
     listed(scanner.map(|(_, node)| format!("{:?}", node.header.node_type).to_lowercase()))
 }
 
-/// An event of a device with JFFS2.
+/// Returns an event of a device with JFFS2.
 pub(crate) fn on_jffs2(event: &Recorded) -> String {
     let words = plain(event);
     match &event.event.kind {
@@ -114,7 +114,7 @@ pub(crate) fn on_jffs2(event: &Recorded) -> String {
     }
 }
 
-/// The nodes of JFFS2 that begin in these bytes.
+/// Returns the nodes of JFFS2 that begin in these bytes.
 fn jffs2_nodes(bytes: &[u8]) -> Option<String> {
     let mut rest = bytes;
     let mut names = Vec::new();

@@ -127,7 +127,7 @@ fn mount(ubi: &UbiDevice) -> Result<UbifsMount, String> {
     mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
 }
 
-/// An empty file system.
+/// Returns an empty file system.
 fn base(shape: Shape) -> Snapshot {
     let chip = Arc::new(shape.chip());
     let ubi = device(Arc::clone(&chip) as _, shape).unwrap();
@@ -293,7 +293,7 @@ fn run(base: &Snapshot, shape: Shape, plan: Option<Plan>) -> Result<Arc<Faulty>,
     Ok(faulty)
 }
 
-/// Every so many numbers of each kind of fault; how many runs that were.
+/// Returns every so many numbers of each kind of fault; how many runs that were.
 fn explore(shape: Shape, kinds: &[Kind], step: usize) -> usize {
     let base = base(shape);
     let whole = run(&base, shape, None).unwrap();

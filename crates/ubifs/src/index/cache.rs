@@ -20,7 +20,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache for nodes of up to `fanout` branches, with no more slots than `nodes`.
+    /// Creates a cache for nodes of up to `fanout` branches, with no more slots than `nodes`.
     pub(super) fn new(fanout: u32, nodes: u64) -> Self {
         let node_size = u64::from(fanout) * size_of::<Branch>() as u64 + 128;
         let slots = (BUDGET / node_size).min(nodes).clamp(16, 1 << 16);

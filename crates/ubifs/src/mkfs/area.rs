@@ -45,7 +45,7 @@ impl<'s> MainArea<'s> {
         }
     }
 
-    /// The next sequence number, used up.
+    /// Returns the next sequence number, used up.
     pub(super) fn sqnum(&mut self) -> u64 {
         self.next_sqnum += 1;
         self.next_sqnum - 1
@@ -103,12 +103,12 @@ impl<'s> MainArea<'s> {
         self.sink.write_leb(leb, node).map_err(MkfsError::Sink)
     }
 
-    /// LEBs that are complete.
+    /// Returns the number of LEBs that are complete.
     pub(super) fn lebs(&self) -> u32 {
         self.props.len() as u32
     }
 
-    /// A digest of all nodes placed.
+    /// Returns a digest of all nodes placed.
     pub(super) fn digest(&self) -> Sha256 {
         self.digest.clone()
     }

@@ -17,8 +17,8 @@ pub(super) struct BlockCompressor {
 }
 
 impl BlockCompressor {
-    /// The payload for a block and how it is compressed: the block itself where compression would
-    /// not save space on flash.
+    /// Returns the payload for a block and how it is compressed: the block itself where compression
+    /// would not save space on flash.
     pub(super) fn compress<'a>(
         &'a mut self,
         block: &'a [u8],

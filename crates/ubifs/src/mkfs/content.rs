@@ -163,7 +163,7 @@ impl Writer<'_, '_, '_, '_> {
         })
     }
 
-    /// Size and link count of a directory (spec: ubifs-format 6.1, 6.2).
+    /// Returns the size and link count of a directory (spec: ubifs-format 6.1, 6.2).
     fn directory(&self, id: NodeId) -> (u64, u32) {
         let (mut size, mut nlink) = (raw::InodeNode::SIZE as u64, 2);
         for (name, target) in self.plan.tree.entries(id) {
@@ -182,7 +182,8 @@ impl Writer<'_, '_, '_, '_> {
         self.dent(&Dent { key, ino, kind, cookie: self.cookie(parent, name), name })
     }
 
-    /// A number that tells names of equal hash apart: any will do, this one is always the same.
+    /// Returns a number that tells names of equal hash apart: any will do, this one is always the
+    /// same.
     fn cookie(&self, parent: u32, name: &[u8]) -> u32 {
         match self.options.version {
             FormatVersion::V4 => 0,

@@ -69,8 +69,8 @@ pub(super) fn write(
     Ok(image.report(leb_cnt, &totals, superblock.uuid, data))
 }
 
-/// The fewest LEBs a volume must be allowed so that its main area has `main_lebs`. The other areas
-/// grow with the volume, so this is found by trying.
+/// Returns the fewest LEBs a volume must be allowed so that its main area has `main_lebs`. The
+/// other areas grow with the volume, so this is found by trying.
 pub(super) fn needed_lebs(options: &LayoutOptions, main_lebs: u32) -> u32 {
     let mut tried = *options;
     tried.max_leb_cnt = main_lebs;
@@ -88,7 +88,7 @@ pub(super) fn needed_lebs(options: &LayoutOptions, main_lebs: u32) -> u32 {
     }
 }
 
-/// A UUID (version 8) that depends on everything else in the image.
+/// Returns a UUID (version 8) that depends on everything else in the image.
 fn derived_uuid(mut digest: Sha256, superblock: &Superblock) -> [u8; 16] {
     let mut node = Vec::new();
     encode::superblock(&mut node, superblock);

@@ -27,7 +27,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// The compressor that inodes name for data written later.
+    /// Returns the compressor that inodes name for data written later.
     pub const fn on_flash(self) -> Compression {
         match self {
             Self::None => Compression::None,
@@ -62,7 +62,7 @@ pub struct CompressionRule {
 }
 
 impl CompressionRule {
-    /// Whether it is for the file at `path` (no leading slash).
+    /// Returns whether it is for the file at `path` (no leading slash).
     pub fn matches(&self, path: &[u8]) -> bool {
         if self.pattern.contains(&b'/') {
             let pattern = self.pattern.strip_prefix(b"/").unwrap_or(&self.pattern);
@@ -72,7 +72,7 @@ impl CompressionRule {
     }
 }
 
-/// Whether `text` matches `pattern`, in time proportional to the product of their lengths.
+/// Returns whether `text` matches `pattern`, in time proportional to the product of their lengths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     // reach[i]: the pattern so far can end before text[i].
     let mut reach = vec![false; text.len() + 1];
@@ -139,7 +139,7 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The defaults for a volume of this shape: LZO, fanout 8, format version 4.
+    /// Returns the defaults for a volume of this shape: LZO, fanout 8, format version 4.
     pub const fn new(leb_size: u32, min_io: u32, max_leb_cnt: u32) -> Self {
         Self {
             layout: LayoutOptions::new(leb_size, min_io, max_leb_cnt),
@@ -161,7 +161,7 @@ impl MkfsOptions {
         self.rules.iter().try_for_each(|rule| rule.compressor.check())
     }
 
-    /// The compressor of the file at `path`, whose owner may have asked for compression.
+    /// Returns the compressor of the file at `path`, whose owner may have asked for compression.
     pub(super) fn compressor_for(&self, path: &[u8], asked: bool) -> Compressor {
         match self.rules.iter().find(|rule| rule.matches(path)) {
             Some(rule) => rule.compressor,

@@ -106,7 +106,7 @@ fn content<'t>(plan: &Plan<'t>, id: NodeId) -> &'t dyn Content {
     }
 }
 
-/// The path of a node, for messages: found only when something is wrong.
+/// Returns the path of a node, for messages: found only when something is wrong.
 fn path_of(plan: &Plan<'_>, wanted: NodeId) -> Vec<u8> {
     let found = super::plan::walk(plan.tree, &mut |event, path| match event {
         super::plan::Event::Meet(id) if id == wanted => Err(path.to_vec()),
@@ -193,7 +193,7 @@ pub(super) struct Pipeline<'t> {
 }
 
 impl<'t> Pipeline<'t> {
-    /// A pipeline for the files of `plan`, to be run by `threads` workers.
+    /// Creates a pipeline for the files of `plan`, to be run by `threads` workers.
     pub(super) fn new(plan: &'t Plan<'t>, threads: usize) -> Self {
         let feeder = Feeder { plan, next_file: 0, claimed: 0, large: None };
         let exchange =

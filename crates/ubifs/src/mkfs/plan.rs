@@ -87,7 +87,7 @@ pub(super) fn walk<'t, E>(tree: &'t SourceTree, visit: &mut Visit<'_, 't, E>) ->
     Ok(())
 }
 
-/// The attributes of a node that go into the image, in the order of their names.
+/// Returns the attributes of a node that go into the image, in the order of their names.
 pub(super) fn xattrs(node: &SourceNode) -> Vec<(&[u8], &[u8])> {
     let wanted = node.xattrs.iter().filter(|(name, _)| name != IMAGE_INODE_NUMBER);
     let mut xattrs: Vec<_> = wanted.map(|(name, value)| (&name[..], &value[..])).collect();
@@ -163,12 +163,12 @@ impl<'t> Plan<'t> {
         Ok(plan)
     }
 
-    /// The inode number of a node that a name leads to.
+    /// Returns the inode number of a node that a name leads to.
     pub(super) fn ino(&self, id: NodeId) -> u32 {
         self.inos[id.index()]
     }
 
-    /// The inode number of a node's first attribute; the others follow.
+    /// Returns the inode number of a node's first attribute; the others follow.
     pub(super) fn first_xattr_ino(&self, id: NodeId) -> u32 {
         if id == NodeId::ROOT { FIRST_INO + 1 } else { self.ino(id) + 1 }
     }
@@ -178,13 +178,13 @@ impl<'t> Plan<'t> {
         self.compressors[id.index()]
     }
 
-    /// The sequence number that an inode's creation took: they come before those of all nodes, in
-    /// the order of inode numbers.
+    /// Returns the sequence number that an inode's creation took: they come before those of all
+    /// nodes, in the order of inode numbers.
     pub(super) fn creat_sqnum(ino: u32) -> u64 {
         if ino == ROOT_INO { 1 } else { u64::from(ino - FIRST_INO) + 1 }
     }
 
-    /// The sequence number of the first node.
+    /// Returns the sequence number of the first node.
     pub(super) fn first_sqnum(&self) -> u64 {
         Self::creat_sqnum(self.highest_inum) + 1
     }
@@ -228,7 +228,7 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Bytes of a node with this length on flash.
+/// Returns the number of bytes of a node with this length on flash.
 fn aligned(len: usize) -> u64 {
     align_up_usize(len, 8) as u64
 }
@@ -241,7 +241,7 @@ fn data_bytes(payload: usize) -> u64 {
     aligned(raw::DataNode::SIZE + payload)
 }
 
-/// Bytes of an entry with a name of this length on flash.
+/// Returns the number of bytes of an entry with a name of this length on flash.
 pub(super) fn entry_bytes(name_len: usize) -> u64 {
     aligned(raw::DentNode::SIZE + name_len + 1)
 }
@@ -262,7 +262,7 @@ pub(super) fn index_bytes(leaves: u64, fanout: u32) -> (u64, u64) {
     }
 }
 
-/// Bytes a node carries inside its inode.
+/// Returns the number of bytes a node carries inside its inode.
 fn inline_len(node: &SourceNode) -> usize {
     match &node.kind {
         SourceKind::Symlink(target) => target.len(),

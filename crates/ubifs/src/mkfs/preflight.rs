@@ -47,7 +47,7 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Whether the content fits the volume.
+    /// Returns whether the content fits the volume.
     pub fn fit(&self) -> Fit {
         if self.main_lebs_most <= self.layout.max_main_lebs {
             Fit::Always
@@ -66,7 +66,7 @@ pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, 
     Ok(estimate(&plan, &layout, options))
 }
 
-/// The bounds for a plan.
+/// Returns the bounds for a plan.
 pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout, options: &MkfsOptions) -> Preflight {
     let least =
         Bytes { data: plan.metadata_bytes, index: index_bytes(plan.leaves(0), layout.fanout).0 };
@@ -97,7 +97,8 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// LEBs for data, index and garbage collection, with so much unused in each.
+    /// Returns the number of LEBs for data, index and garbage collection, with so much unused in
+    /// each.
     fn lebs(&self, leb_size: u32, unused_data: u32, unused_index: u32) -> u32 {
         let lebs = |bytes: u64, unused: u32| bytes.div_ceil(u64::from((leb_size - unused).max(1)));
         let all = lebs(self.data, unused_data) + lebs(self.index, unused_index) + 1;

@@ -43,7 +43,7 @@ fn text(len: usize, mut seed: u32) -> Vec<u8> {
     out
 }
 
-/// A tree with everything in it.
+/// Returns a tree with everything in it.
 fn sample() -> SourceTree {
     let mut tree = SourceTree::new(directory());
     let mut add = |dir, name: &str, node| tree.add(dir, name.as_bytes(), node).unwrap();
@@ -283,7 +283,7 @@ fn a_preflight_bounds_the_image() {
     assert!(matches!(error, MkfsError::TooFewLebs { available: 40, needed } if needed > 70));
 }
 
-/// A tree of files of these lengths, of one kind of content each.
+/// Returns a tree of files of these lengths, of one kind of content each.
 fn tree_of(files: &[(usize, u8)]) -> SourceTree {
     let mut tree = SourceTree::new(directory());
     for (number, (len, kind)) in files.iter().enumerate() {

@@ -42,7 +42,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    /// The inode at a path from the root.
+    /// Returns the inode at a path from the root.
     pub(super) fn at(&self, path: &str) -> &Found {
         let mut ino = 1;
         for name in path.split('/').filter(|name| !name.is_empty()) {

@@ -79,7 +79,7 @@ impl Request {
     /// One dirty page that replaces another.
     pub(super) const DIRTIED_PAGE: Self = Self { new_pages: 0, dirtied_pages: 1, ..Self::NEW_PAGE };
 
-    /// A dirty inode with so many bytes of inline data.
+    /// Returns a dirty inode with so many bytes of inline data.
     pub(super) fn dirty_inode(data: usize) -> Self {
         let dirtied_data = align8(data as u32);
         Self { new_pages: 0, dirtied_inodes: 1, dirtied_data, ..Self::NEW_PAGE }
@@ -103,12 +103,12 @@ impl Request {
 }
 
 impl Core {
-    /// LEBs the index may need (spec: ubifs-runtime 15.4).
+    /// Returns the number of LEBs the index may need (spec: ubifs-runtime 15.4).
     pub(super) fn min_idx_lebs(&self) -> i64 {
         self.idx_lebs_after(&self.budget)
     }
 
-    /// LEBs the index may need with these promises.
+    /// Returns the number of LEBs the index may need with these promises.
     fn idx_lebs_after(&self, budget: &Budget) -> i64 {
         let Budget { index_growth, uncommitted_index, old_index, .. } = *budget;
         let size = i64::from(self.flash.leb_size - self.flash.max_idx_node).max(1);
@@ -116,9 +116,9 @@ impl Core {
         ((index + size - 1) / size + 1).max(2)
     }
 
-    /// Whether a commit would give back enough space to be worth its writes. Until there is one, every
-    /// operation that ended counts as if it had lengthened the index, also if what it wrote is
-    /// deleted, and LEBs with nothing but dead inodes stay taken.
+    /// Returns whether a commit would give back enough space to be worth its writes. Until there is
+    /// one, every operation that ended counts as if it had lengthened the index, also if what it
+    /// wrote is deleted, and LEBs with nothing but dead inodes stay taken.
     pub(super) fn is_space_waiting(&self) -> bool {
         let dirty = self.tnc.dirty_count as u64 * u64::from(self.flash.max_idx_node);
         let index = (self.tnc.index_size + dirty).cast_signed();
@@ -128,7 +128,7 @@ impl Core {
         waiting > i64::from(self.flash.main_lebs()) / WORTH_A_COMMIT
     }
 
-    /// Bytes that can be promised for content (spec: ubifs-runtime 15.5).
+    /// Returns the number of bytes that can be promised for content (spec: ubifs-runtime 15.5).
     fn available(&self, min_idx_lebs: i64) -> i64 {
         let stats = &self.lprops.stats;
         let size = i64::from(self.flash.leb_size);
@@ -144,7 +144,7 @@ impl Core {
         left.max(0)
     }
 
-    /// LEBs that are or will be empty without collecting anything.
+    /// Returns the number of LEBs that are or will be empty without collecting anything.
     pub(super) fn spare_lebs(&self) -> i64 {
         let stats = &self.lprops.stats;
         stats.empty_lebs
@@ -153,7 +153,7 @@ impl Core {
             - stats.taken_empty_lebs
     }
 
-    /// LEBs that must stay empty for the index.
+    /// Returns the number of LEBs that must stay empty for the index.
     pub(super) fn reserved_idx_lebs(&self) -> i64 {
         (self.min_idx_lebs() - self.lprops.stats.idx_lebs).max(0)
     }
@@ -167,7 +167,7 @@ impl Core {
         reserved <= self.spare_lebs() && left >= 0 && (left > pool || self.may_use_pool())
     }
 
-    /// Whether who calls may have what is kept back (spec: ubifs-runtime 15.6).
+    /// Returns whether who calls may have what is kept back (spec: ubifs-runtime 15.6).
     fn may_use_pool(&self) -> bool {
         let sb = &self.flash.sb;
         caller::current().is_none_or(|Caller { uid, gid }| {
@@ -250,7 +250,7 @@ impl Core {
         self.budget.uncommitted_index = 0;
     }
 
-    /// Whether every promise was kept (invariant 2).
+    /// Returns whether every promise was kept (invariant 2).
     pub(super) fn owes_nothing(&self) -> bool {
         let Budget { index_growth, data_growth, replaced_growth, .. } = self.budget;
         (index_growth, data_growth, replaced_growth) == (0, 0, 0)

@@ -40,7 +40,7 @@ pub(super) struct Ahead {
 }
 
 impl Flash {
-    /// Whether a read of this inode at this offset goes on where others ended.
+    /// Returns whether a read of this inode at this offset goes on where others ended.
     fn is_sequential(&self, ino: u32, offset: u64) -> bool {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         (ahead.ino, ahead.next) == (ino, offset) && ahead.in_a_row + 1 >= SEQUENTIAL
@@ -69,7 +69,7 @@ impl Flash {
 }
 
 impl Core {
-    /// How many bytes from `offset` on are looked up for a read of `len` bytes.
+    /// Returns how many bytes from `offset` on are looked up for a read of `len` bytes.
     pub(super) fn window(&self, ino: u32, offset: u64, len: usize) -> usize {
         let most = PAGES_AHEAD * PAGE;
         let ahead = self.options.bulk_read && len > 0 && len < most;
@@ -176,7 +176,8 @@ impl Core {
     }
 }
 
-/// How many of the branches, of which there is one, lie one behind the other within so many bytes.
+/// Returns how many of the branches, of which there is one, lie one behind the other within so many
+/// bytes.
 fn span_len(branches: &[Zbranch], most: u32) -> usize {
     let joins = |pair: &[Zbranch]| {
         let [one, two] = pair else { return false };

@@ -119,7 +119,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// The findings, with the paths of the inodes that they are about.
+    /// Returns the findings, with the paths of the inodes that they are about.
     pub(super) fn named(self, fs: &dyn FileSystem) -> Findings {
         let wanted: BTreeSet<Ino> = self.about.values().copied().collect();
         if wanted.is_empty() {

@@ -36,7 +36,7 @@ impl Fault {
         Self::Ubifs(UbifsError::Refused { at, code, message: message.into() })
     }
 
-    /// A refused operation.
+    /// Returns a refused operation.
     pub(super) fn fs(kind: FsErrorKind, message: impl Into<String>) -> Self {
         Self::Fs(FsError::new(kind, message))
     }
@@ -115,7 +115,7 @@ impl From<FsError> for Fault {
     }
 }
 
-/// A place in a LEB given by numbers.
+/// Returns a place in a LEB given by numbers.
 pub(super) fn at(leb: u32, offset: u32) -> Location {
     Location::Leb(Leb::new(leb), offset)
 }

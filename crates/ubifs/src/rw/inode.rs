@@ -107,7 +107,7 @@ impl InodeState {
         }
     }
 
-    /// Bytes of its node.
+    /// Returns the number of bytes of its node.
     pub(super) fn node_len(&self) -> u32 {
         160 + if self.nlink == 0 { 0 } else { self.data.len() as u32 }
     }
@@ -124,7 +124,7 @@ impl InodeState {
         self.flags & flag != 0
     }
 
-    /// Whether changes go to flash at once.
+    /// Returns whether changes go to flash at once.
     pub(super) fn is_sync(&self) -> bool {
         let dirsync = self.is_dir() && self.has(inode_flags::DIRSYNC);
         dirsync || self.has(inode_flags::SYNC)
@@ -146,7 +146,8 @@ pub(super) struct InodeTable {
 }
 
 impl InodeTable {
-    /// Bytes of memory taken, about; extended attributes and symbolic links not counted.
+    /// Returns the number of bytes of memory taken, about; extended attributes and symbolic links
+    /// not counted.
     pub(super) fn memory(&self) -> usize {
         self.of.len() * (size_of::<InodeState>() + size_of::<u32>())
             + self.parents.capacity() * size_of::<(u32, u32)>()
@@ -164,7 +165,7 @@ impl InodeTable {
         self.of.remove(&ino)
     }
 
-    /// The directory that a directory is in, if that is known.
+    /// Returns the directory that a directory is in, if that is known.
     pub(super) fn parent(&self, dir: u32) -> Option<u32> {
         self.parents.get(&dir).copied()
     }
@@ -214,7 +215,7 @@ impl InodeTable {
     }
 }
 
-/// The 32-bit number of an inode, if it can be one.
+/// Returns the 32-bit number of an inode, if it can be one.
 pub(super) fn number(ino: Ino) -> Step<u32> {
     u32::try_from(ino).map_err(|_| absent(ino))
 }
@@ -224,7 +225,7 @@ fn absent(ino: Ino) -> Fault {
 }
 
 impl Core {
-    /// The inode, loaded if need be.
+    /// Returns the inode, loaded if need be.
     pub(super) fn inode(&mut self, ino: u32) -> Step<&mut InodeState> {
         if !self.inodes.of.contains_key(&ino) {
             let branch = self.find(Key::inode(ino))?.ok_or_else(|| absent(ino.into()))?;
@@ -243,7 +244,7 @@ impl Core {
         inode.map(InodeState::attr)
     }
 
-    /// A copy of an inode of a caller, who never sees those of extended attributes.
+    /// Returns a copy of an inode of a caller, who never sees those of extended attributes.
     pub(super) fn visible(&mut self, ino: Ino) -> Step<&mut InodeState> {
         let number = number(ino)?;
         let inode = self.inode(number)?;
@@ -323,7 +324,7 @@ impl Core {
         Ok(())
     }
 
-    /// A time on the grid of the file system.
+    /// Returns a time on the grid of the file system.
     pub(super) fn time(&self, time: Timestamp) -> Time {
         let gran = self.flash.sb.time_gran.max(1);
         Time {
@@ -336,7 +337,7 @@ impl Core {
         }
     }
 
-    /// A new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
+    /// Returns a new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
     pub(super) fn new_inode(
         &mut self,
         dir: u32,
@@ -383,7 +384,7 @@ impl Core {
         })
     }
 
-    /// The root directory must be there (spec: ubifs-runtime 5.1 step 19).
+    /// Returns the root directory must be there (spec: ubifs-runtime 5.1 step 19).
     pub(super) fn check_root(&mut self) -> Step<()> {
         if self.inode(ROOT_INO)?.is_dir() {
             return Ok(());

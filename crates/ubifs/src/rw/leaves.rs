@@ -36,7 +36,7 @@ impl Core {
         Ok(check_leaf(&self.flash.limits, &branch.branch(), bytes)?)
     }
 
-    /// The branch of a key that occurs once.
+    /// Returns the branch of a key that occurs once.
     pub(super) fn find(&mut self, key: Key) -> Step<Option<Zbranch>> {
         let Self { tnc, flash, .. } = self;
         Ok(tnc.find(flash, key)?.map(|position| tnc.at(position)))
@@ -81,7 +81,7 @@ impl Core {
         Ok(Resolved { found: None, place, dangling })
     }
 
-    /// The entry of a name.
+    /// Returns the entry of a name.
     pub(super) fn find_entry<T>(
         &mut self,
         key: Key,
@@ -113,7 +113,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether there is any key in a range.
+    /// Returns whether there is any key in a range.
     pub(super) fn has_keys(&mut self, from: Key, to: Key) -> Step<bool> {
         let mut any = false;
         self.scan(from, to, &mut |_| {
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// The position of a key whose node lies at a place.
+    /// Returns the position of a key whose node lies at a place.
     pub(super) fn position_of(
         &mut self,
         key: Key,
@@ -233,7 +233,7 @@ impl Core {
         Ok(branches)
     }
 
-    /// The inodes that hold the extended attributes of an inode.
+    /// Returns the inodes that hold the extended attributes of an inode.
     pub(super) fn xattr_inodes(&mut self, ino: u32) -> Step<Vec<u32>> {
         let entries = self.xattr_entries(ino)?;
         let mut buf = Vec::new();

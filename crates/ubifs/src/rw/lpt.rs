@@ -63,7 +63,7 @@ pub(super) struct Lpt {
 }
 
 impl Lpt {
-    /// The tree of a master node: root place and space table.
+    /// Returns the tree of a master node: root place and space table.
     pub(super) fn load(flash: &Flash, master: &Master) -> Step<Self> {
         let geometry = &flash.lpt;
         let mut levels = vec![vec![Slot::default(); geometry.pnode_cnt as usize]];
@@ -112,7 +112,7 @@ impl Lpt {
         self.ltab.get_mut(index).ok_or(missing)
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the number of bytes of memory taken, about.
     pub(super) fn memory(&self) -> usize {
         let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
         nodes * size_of::<Slot>()
@@ -124,12 +124,12 @@ impl Lpt {
         self.levels[0].get(pnode).is_some_and(|slot| slot.loaded)
     }
 
-    /// Whether anything waits to be written.
+    /// Returns whether anything waits to be written.
     pub(super) fn is_dirty(&self) -> bool {
         self.levels.last().is_some_and(|level| level[0].dirty)
     }
 
-    /// The place of the root.
+    /// Returns the place of the root.
     pub(super) fn root(&self) -> Place {
         self.levels.last().map_or(Place::default(), |level| level[0].place)
     }

@@ -11,7 +11,7 @@ use eraseblock_vfs::source::{SourceKind, SourceNode};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Whether nothing is mapped.
+/// Returns whether nothing is mapped.
 pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
     for leb in 0..device.leb_count() {
         if device.is_mapped(Leb::new(leb))? {

@@ -52,7 +52,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Bytes of memory taken by pages, spare ones included.
+    /// Returns the number of bytes of memory taken by pages, spare ones included.
     pub(super) fn memory(&self) -> usize {
         (self.of.len() + self.spare.len()) * PAGE
     }
@@ -69,7 +69,7 @@ impl Pages {
         self.of.get_mut(&(ino, block)).map(|page| &mut *page.bytes)
     }
 
-    /// A page of zeros, or of anything if the caller overwrites it.
+    /// Returns a page of zeros, or of anything if the caller overwrites it.
     pub(super) fn blank(&mut self, zeroed: bool) -> Box<[u8]> {
         match self.spare.pop() {
             Some(mut page) => {
@@ -166,7 +166,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The compressed form of a block, if it is worth it.
+    /// Returns the compressed form of a block, if it is worth it.
     fn compress(&mut self, content: &[u8], how: Compression) -> Option<&[u8]> {
         let codec = codec_of(how);
         if content.len() < MIN_COMPRESS_LEN || codec == Codec::None {

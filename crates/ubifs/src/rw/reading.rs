@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 /// Entries read from a directory before they are handed over.
 const DIR_BATCH: usize = 256;
 
-/// The size of a regular file whose content can be read.
+/// Returns the size of a regular file whose content can be read.
 fn readable_size(attr: &Attr) -> Step<u64> {
     rules::check_regular(attr)?;
     if attr.flags.encrypted {
@@ -29,13 +29,13 @@ fn readable_size(attr: &Attr) -> Step<u64> {
     Ok(attr.size)
 }
 
-/// How many of `most` bytes from `offset` on lie within a size.
+/// Returns how many of `most` bytes from `offset` on lie within a size.
 pub(super) fn len_within(size: u64, offset: u64, most: usize) -> usize {
     usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(most)
 }
 
 impl Core {
-    /// The inode that a name in a directory leads to.
+    /// Returns the inode that a name in a directory leads to.
     pub(super) fn lookup_loaded(&self, dir: Ino, name: &[u8]) -> Step<Option<Ino>> {
         let dir = number(dir)?;
         if self.known(dir).is_none_or(|attr| attr.kind != FileKind::Directory) {
@@ -62,7 +62,7 @@ impl Core {
         Ok(found.filter(is_noted).map(|entry| entry.ino.into()))
     }
 
-    /// The number and the size of a regular file whose content can be read.
+    /// Returns the number and the size of a regular file whose content can be read.
     pub(super) fn regular(&mut self, ino: Ino) -> Step<(u32, u64)> {
         let inode = self.visible(ino)?;
         Ok((inode.ino, readable_size(&inode.attr())?))
@@ -84,7 +84,7 @@ impl Core {
         Ok(len)
     }
 
-    /// The same beside other readers; nothing when something has to be loaded first.
+    /// Returns the same beside other readers; nothing when something has to be loaded first.
     pub(super) fn read_loaded(
         &self,
         ino: Ino,
@@ -129,8 +129,8 @@ impl Core {
         Ok(entries)
     }
 
-    /// The first block from `first` on, below the end of the file, that has content on flash or in
-    /// memory (`wanted`), or that has none.
+    /// Returns the first block from `first` on, below the end of the file, that has content on
+    /// flash or in memory (`wanted`), or that has none.
     pub(super) fn next_block(
         &mut self,
         ino: u32,

@@ -27,7 +27,7 @@ impl Shadow {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The whole LEB as it is below.
+    /// Returns the whole LEB as it is below.
     fn copy(&self, leb: Leb) -> Result<Vec<u8>, MtdError> {
         let mut bytes = vec![0xFF; self.below.leb_size() as usize];
         if leb.get() < self.below.leb_count() {

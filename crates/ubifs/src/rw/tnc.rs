@@ -47,7 +47,7 @@ pub(super) struct Zbranch {
 }
 
 impl Zbranch {
-    /// A leaf.
+    /// Returns a leaf.
     pub(super) fn leaf(key: Key, leb: u32, offset: u32, len: u32) -> Self {
         Self { key, leb, offset, len, child: NONE }
     }
@@ -109,7 +109,7 @@ impl Tnc {
         }
     }
 
-    /// Whether anything waits for a commit.
+    /// Returns whether anything waits for a commit.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty_count > 0
     }
@@ -133,12 +133,12 @@ impl Tnc {
         self.free.push(id);
     }
 
-    /// The branches of a znode.
+    /// Returns the branches of a znode.
     pub(super) fn branches(&self, id: ZnodeId) -> &[Zbranch] {
         &self.nodes[id as usize].branches
     }
 
-    /// The branch at a position.
+    /// Returns the branch at a position.
     pub(super) fn at(&self, position: Position) -> Zbranch {
         self.nodes[position.znode as usize].branches[position.slot]
     }
@@ -149,7 +149,7 @@ impl Tnc {
         branches.iter().position(|branch| branch.child == id).expect("a child is in its parent")
     }
 
-    /// The branch that leads to a znode.
+    /// Returns the branch that leads to a znode.
     fn branch_to(&mut self, id: ZnodeId) -> &mut Zbranch {
         let parent = self.nodes[id as usize].parent;
         if parent == NONE {
@@ -159,7 +159,7 @@ impl Tnc {
         &mut self.nodes[parent as usize].branches[slot]
     }
 
-    /// The root, loaded.
+    /// Returns the root, loaded.
     pub(super) fn root_node(&mut self, flash: &Flash) -> Step<ZnodeId> {
         if self.root.child == NONE {
             let branch = self.root;
@@ -168,7 +168,7 @@ impl Tnc {
         Ok(self.root.child)
     }
 
-    /// The child of a branch, loaded.
+    /// Returns the child of a branch, loaded.
     fn child(&mut self, flash: &Flash, id: ZnodeId, slot: usize) -> Step<ZnodeId> {
         let branch = self.nodes[id as usize].branches[slot];
         if branch.child != NONE {
@@ -324,7 +324,7 @@ impl Tnc {
         }
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the number of bytes of memory taken, about.
     pub(super) fn memory(&self) -> usize {
         let branches: usize = self.nodes.iter().map(|node| node.branches.capacity()).sum();
         self.nodes.capacity() * size_of::<Znode>()

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// An empty file system in which names that begin with the same four letters have one hash.
+/// Returns an empty file system in which names that begin with the same four letters have one hash.
 pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -23,7 +23,7 @@ pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {
     Arc::new(volume)
 }
 
-/// The next names of the root and the cookie behind them.
+/// Returns the next names of the root and the cookie behind them.
 pub(crate) fn next(fs: &UbifsMount, cookie: u64, most: usize) -> (Vec<Vec<u8>>, u64) {
     let (mut names, mut last) = (Vec::new(), cookie);
     fs.read_dir(1, cookie, &mut |entry| {

@@ -116,7 +116,7 @@ fn content(blocks: usize) -> Vec<u8> {
     (0..blocks * BLOCK).map(|n| (n / BLOCK * 7 + n % 251) as u8).collect()
 }
 
-/// A file of so many blocks.
+/// Returns a file of so many blocks.
 fn with_file(volume: &Arc<Reads>, content: &[u8]) -> Ino {
     let fs = mount(volume, true);
     let ino = fs.create(1, b"file", &file(), NOW).unwrap();
@@ -194,7 +194,7 @@ fn what_was_read_ahead_is_forgotten_when_it_changes() {
     }
 }
 
-/// The node of a block, which is stored as it is.
+/// Returns the node of a block, which is stored as it is.
 fn place_of(volume: &Reads, content: &[u8], block: usize) -> (u32, u32) {
     let bytes = &content[block * BLOCK..][..BLOCK];
     for (leb, stored) in volume.below.lebs().iter().enumerate() {

@@ -57,7 +57,7 @@ impl Bytes {
         u64::from_le_bytes(self.0[at..at + 8].try_into().unwrap())
     }
 
-    /// Every node with a good CRC.
+    /// Returns every node with a good CRC.
     fn nodes(&self) -> Vec<Found> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -74,25 +74,25 @@ impl Bytes {
         found
     }
 
-    /// The newest node of a type for which something holds.
+    /// Returns the newest node of a type for which something holds.
     fn find(&self, kind: u8, holds: impl Fn(&Self, usize) -> bool) -> usize {
         let nodes = self.nodes();
         let nodes = nodes.iter().filter(|node| node.kind == kind && holds(self, node.at));
         nodes.max_by_key(|node| node.sqnum).expect("a node to damage").at
     }
 
-    /// The entry of a name.
+    /// Returns the entry of a name.
     fn entry(&self, name: &[u8]) -> usize {
         self.find(2, |bytes, at| bytes.0[at + 56..].starts_with(&[name, &[0]].concat()))
     }
 
-    /// The inode node of a name.
+    /// Returns the inode node of a name.
     fn inode(&self, name: &[u8]) -> usize {
         let ino = self.u32(self.entry(name) + 40);
         self.inode_of(ino)
     }
 
-    /// The first block of the file.
+    /// Returns the first block of the file.
     fn content(&self) -> usize {
         let ino = self.u32(self.entry(b"file") + 40);
         self.find(1, |bytes, at| bytes.u32(at + 24) == ino && bytes.u32(at + 28) << 3 == 0)
@@ -138,7 +138,7 @@ impl Bytes {
         self.in_master(48) as usize * LEB + self.in_master(52) as usize
     }
 
-    /// The child of the root in a slot.
+    /// Returns the child of the root in a slot.
     fn child(&self, slot: usize) -> usize {
         let branch = self.root() + 28 + slot * 20;
         self.u32(branch) as usize * LEB + self.u32(branch + 4) as usize
@@ -172,7 +172,7 @@ impl Bytes {
         self.in_master(120) as usize * LEB
     }
 
-    /// The leaf of the LPT with a number. What was never written is, in free space.
+    /// Returns the leaf of the LPT with a number. What was never written is, in free space.
     fn pnode(&mut self, number: u32) -> usize {
         let geometry = self.geometry();
         let place = Location::Whole;
@@ -207,7 +207,7 @@ impl Bytes {
         self.put(at, &pnode.pack(&geometry));
     }
 
-    /// The slot in the LPT of the LEB a node is in.
+    /// Returns the slot in the LPT of the LEB a node is in.
     fn slot_of(&self, at: usize) -> u32 {
         (at / LEB) as u32 - self.superblock().main_first()
     }
@@ -236,7 +236,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o644, uid: 1, gid: 2 }
 }
 
-/// A volume with something of everything, whose names hash to their first four bytes.
+/// Returns a volume with something of everything, whose names hash to their first four bytes.
 fn populated() -> Arc<StrictLeb> {
     let mut bytes = Bytes::of(&empty(63));
     bytes.set(0, 26, &[1]);
@@ -347,7 +347,7 @@ fn area_rows() -> Vec<Row> {
     ]
 }
 
-/// The index.
+/// Returns the index.
 fn index_rows() -> Vec<Row> {
     vec![
         ("I1", |b| {
@@ -636,7 +636,7 @@ fn every_damage_of_a_clean_volume_is_named() {
     judge(&Bytes::of(&populated()), rows);
 }
 
-/// The volume after a power cut: a journal of two heads that was not committed.
+/// Returns the volume after a power cut: a journal of two heads that was not committed.
 fn cut() -> Bytes {
     let volume = populated();
     let fs = mount(&volume).unwrap();

@@ -97,7 +97,7 @@ fn an_idle_moment_gives_back_what_was_deleted() {
     checked(&fs).unwrap();
 }
 
-/// An empty volume on a chip of 32 MiB: 2,048 blocks of 16 KiB, pages of 512 bytes.
+/// Returns an empty volume on a chip of 32 MiB: 2,048 blocks of 16 KiB, pages of 512 bytes.
 fn chip_of_32_mib() -> UbifsMount {
     let volume = Arc::new(StrictLeb::new(15_872, 512, 512, 2024));
     mount(&volume).unwrap()

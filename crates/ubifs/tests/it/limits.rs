@@ -19,7 +19,8 @@ fn mount_with(volume: &Arc<StrictLeb>, options: MountOptions) -> UbifsMount {
     UbifsMount::mount(Arc::clone(volume) as _, options).unwrap().0
 }
 
-/// The most memory taken while a file of so many blocks is written, over what the mount takes.
+/// Returns the most memory taken while a file of so many blocks is written, over what the mount
+/// takes.
 fn writing(volume: &Arc<StrictLeb>, blocks: u64, dirty_bytes: usize) -> u64 {
     let fs = mount_with(volume, MountOptions { dirty_bytes, ..MountOptions::default() });
     let ino = fs.create(1, b"f", &file(), NOW).unwrap();
@@ -32,7 +33,7 @@ fn writing(volume: &Arc<StrictLeb>, blocks: u64, dirty_bytes: usize) -> u64 {
     peak - bare
 }
 
-/// The most memory taken while that file is read, over what the mount takes.
+/// Returns the most memory taken while that file is read, over what the mount takes.
 fn reading(volume: &Arc<StrictLeb>, blocks: u64, index_bytes: usize) -> u64 {
     let fs = mount_with(volume, MountOptions { index_bytes, ..MountOptions::default() });
     let ino = fs.lookup(1, b"f").unwrap();
@@ -65,7 +66,7 @@ fn memory_stays_within_its_budgets() {
     assert!(much > 2 * little, "{much} bytes, and {little} with a small budget");
 }
 
-/// Whether so many equal bytes lie one behind the other anywhere on the volume.
+/// Returns whether so many equal bytes lie one behind the other anywhere on the volume.
 fn has_run(volume: &StrictLeb, byte: u8, len: usize) -> bool {
     (0..volume.leb_count()).any(|leb| {
         let mut content = vec![0; volume.leb_size() as usize];

@@ -5,7 +5,8 @@ use crate::image::*;
 /// Slots in a master LEB.
 const SLOTS: usize = LEB / UNIT;
 
-/// A volume whose master LEBs hold copies in the given numbers of slots, sequence numbers rising.
+/// Returns a volume whose master LEBs hold copies in the given numbers of slots, sequence numbers
+/// rising.
 fn with_masters(first: usize, second: usize) -> Image {
     let mut image = Image::worked();
     let node = image.bytes[LEB..LEB + 512].to_vec();

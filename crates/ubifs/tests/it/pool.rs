@@ -19,7 +19,7 @@ const GROUP: u32 = 8;
 const STRANGER: Caller = Caller { uid: 1000, gid: 1000 };
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// A volume whose pool is for these.
+/// Returns a volume whose pool is for these.
 fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, 96);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const BEFORE: Timestamp = Timestamp::from_seconds(1_000_000);
 const LATER: Timestamp = Timestamp::from_seconds(2_000_000);
 
-/// A file that grew in memory, beside so many KiB of others.
+/// Returns a file that grew in memory, beside so many KiB of others.
 fn grown(fs: &UbifsMount, kib: usize) -> Result<u64, FsError> {
     let content = data_of(1, 0, 4096, Texture::Random);
     let others = content.iter().copied().cycle().take(1024 * kib).collect::<Vec<u8>>();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// An empty file system on a volume of `lebs` LEBs.
+/// Returns an empty file system on a volume of `lebs` LEBs.
 pub(crate) fn empty(lebs: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

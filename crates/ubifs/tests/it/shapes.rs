@@ -18,7 +18,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const LEB_SIZE: u32 = 15_872;
 const PAGE: usize = 512;
 
-/// An empty file system on `lebs` LEBs.
+/// Returns an empty file system on `lebs` LEBs.
 fn made(lebs: u32, change: impl FnOnce(&mut MkfsOptions)) -> StrictLeb {
     let volume = StrictLeb::new(LEB_SIZE, PAGE as u32, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

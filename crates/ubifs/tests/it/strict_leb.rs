@@ -47,7 +47,7 @@ impl StrictLeb {
         Self { leb_size, min_io, max_write, state: Mutex::new(state) }
     }
 
-    /// A volume of the same shape with this content.
+    /// Creates a volume of the same shape with this content.
     pub(crate) fn with(&self, lebs: Lebs) -> Self {
         let state = State { lebs, left: u64::MAX, torn: Torn::Before, done: 0 };
         Self {

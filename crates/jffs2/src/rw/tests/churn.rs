@@ -25,7 +25,7 @@ impl Files {
             .collect()
     }
 
-    /// A new file; `false` when there is no space for it. What is left of it goes away.
+    /// Returns a new file; `false` when there is no space for it. What is left of it goes away.
     fn add(&mut self, fs: &Jffs2Rw, number: u64) -> bool {
         let name = format!("file{number}").into_bytes();
         let data = self.data();

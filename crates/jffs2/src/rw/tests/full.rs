@@ -39,8 +39,8 @@ fn empty(chip: Arc<Chip>, options: &RwOptions) -> Result<(), String> {
     fs.check().map_err(|error| format!("check: {error}"))
 }
 
-/// A cut at a moment that may come, and one that leaves no block half erased: such a block may fail
-/// once more before it is given up.
+/// Returns a cut at a moment that may come, and one that leaves no block half erased: such a block
+/// may fail once more before it is given up.
 fn cut(events: &[Recorded], rng: &mut SplitMix64) -> Arc<Chip> {
     let event = &events[rng.index(events.len())];
     let is_wanted = |variant: &Variant| {

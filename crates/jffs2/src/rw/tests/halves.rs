@@ -20,7 +20,7 @@ fn half_erased(chip: &Chip, from: u32, to: u32) {
     }
 }
 
-/// The block that holds the name, if it is closed by a summary.
+/// Returns the block that holds the name, if it is closed by a summary.
 fn block_of(chip: &Chip, name: &[u8]) -> Option<u32> {
     let geometry = *chip.geometry();
     let mut bytes = vec![0; geometry.peb_size() as usize];

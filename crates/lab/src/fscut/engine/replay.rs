@@ -114,8 +114,8 @@ impl Lab<'_> {
         Ok(None)
     }
 
-    /// The verdict on the state of this id, which is or arose from that of the job. An empty id
-    /// names no state.
+    /// Returns the verdict on the state of this id, which is or arose from that of the job. An
+    /// empty id names no state.
     fn follow(
         &self,
         job: Job,

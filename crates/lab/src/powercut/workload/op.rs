@@ -88,7 +88,7 @@ impl Op {
         }
     }
 
-    /// The operation in words.
+    /// Returns the operation in words.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Append { volume, leb, data } => {

@@ -20,8 +20,8 @@ fn opened(image: Vec<u8>, options: &MkfsOptions) -> Ubifs {
     fs
 }
 
-/// The manifest, with the sizes of directories and devices left out: every file system has its
-/// own.
+/// Returns the manifest, with the sizes of directories and devices left out: every file system has
+/// its own.
 fn manifest(fs: &dyn FileSystem) -> Vec<ManifestLine> {
     let mut lines = manifest_of(fs, &mut |path, error| panic!("{path:?}: {error}"));
     for line in &mut lines {
@@ -95,7 +95,7 @@ fn listed_in_pieces(fs: &Ubifs, dir: u64, piece: usize) -> Vec<DirEntry> {
     }
 }
 
-/// A directory of `names`, all of them names of one inode of its own kind each.
+/// Returns a directory of `names`, all of them names of one inode of its own kind each.
 fn with_names(names: impl Iterator<Item = String>, options: &MkfsOptions) -> Ubifs {
     let mut tree = SourceTree::new(directory());
     let fifo = || SourceNode::new(SourceKind::Fifo, 0o600);

@@ -37,7 +37,7 @@ fn scan<'a>(volume: &Volume, leb: u32, bytes: &'a [u8]) -> Scanned<'a> {
 }
 
 impl Core {
-    /// The areas beside the main area; `None` when there is no master to go by.
+    /// Returns the areas beside the main area; `None` when there is no master to go by.
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
         let volume = Volume::new(Arc::clone(&self.as_found), self.flash.sb.clone());
         check_superblock(&volume, breaches);
@@ -303,7 +303,7 @@ fn check_log(
     Ok(())
 }
 
-/// The tail of the log, counted from its first LEB.
+/// Returns the tail of the log, counted from its first LEB.
 fn log_first(master: &Master, volume: &Volume) -> u32 {
     master.log_lnum.clamp(LOG_FIRST, volume.sb.log_last()) - LOG_FIRST
 }

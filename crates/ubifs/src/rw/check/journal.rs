@@ -21,7 +21,7 @@ pub(super) struct Journal {
     is_open: bool,
 }
 
-/// Whether leaves and what comes with them in the journal are of this type.
+/// Returns whether leaves and what comes with them in the journal are of this type.
 pub(super) fn may_be_in_journal(node_type: NodeType) -> bool {
     matches!(
         node_type,

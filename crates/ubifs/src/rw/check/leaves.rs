@@ -261,7 +261,7 @@ impl Core {
     }
 }
 
-/// Bytes an entry takes.
+/// Returns the number of bytes an entry takes.
 fn entry_len(name: &[u8]) -> u32 {
     crate::rw::journal::Group::dent_len(name)
 }

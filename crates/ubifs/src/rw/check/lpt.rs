@@ -289,7 +289,7 @@ impl Walk<'_> {
         None
     }
 
-    /// Length of the node that starts here, whatever it is.
+    /// Returns the length of the node that starts here, whatever it is.
     fn dead_node(&self, bytes: &[u8]) -> Option<u32> {
         let geometry = &self.flash.lpt;
         let len = match bytes.get(2)? & 0xF {

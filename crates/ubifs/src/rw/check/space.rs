@@ -228,7 +228,7 @@ impl Core {
         }
     }
 
-    /// Whether a place is in the journal.
+    /// Returns whether a place is in the journal.
     pub(super) fn is_journal(&self, leb: u32, offset: u32) -> bool {
         self.log.buds.get(&leb).is_some_and(|bud| offset >= bud.start)
     }

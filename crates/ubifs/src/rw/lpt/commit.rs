@@ -37,7 +37,7 @@ impl Lpt {
         }
     }
 
-    /// Bytes that can be written before anything has to be collected.
+    /// Returns the number of bytes that can be written before anything has to be collected.
     fn room(&self, flash: &Flash) -> u64 {
         let lebs = (flash.sb.lpt_first()..).zip(&self.ltab);
         let whole = lebs
@@ -47,7 +47,7 @@ impl Lpt {
             + u64::from(flash.leb_size - self.head.offset.min(flash.leb_size))
     }
 
-    /// Whether room runs short.
+    /// Returns whether room runs short.
     pub(in crate::rw) fn is_short_of_room(&self, flash: &Flash) -> bool {
         self.room(flash) <= 2 * self.whole
     }
@@ -185,7 +185,8 @@ impl Lpt {
         Ok(())
     }
 
-    /// The master that refers to the new tree is on flash: what only the old one needed goes.
+    /// Returns the master that refers to the new tree is on flash: what only the old one needed
+    /// goes.
     pub(in crate::rw) fn committed(&mut self, flash: &mut Flash) -> Step<()> {
         for (leb, row) in (flash.sb.lpt_first()..).zip(&mut self.ltab) {
             row.held = false;

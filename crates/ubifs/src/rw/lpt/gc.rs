@@ -13,7 +13,7 @@ impl Lpt {
         self.dirty_node(flash, level, index)
     }
 
-    /// The LEB that is worth being collected most.
+    /// Returns the LEB that is worth being collected most.
     pub(in crate::rw) fn victim(&self, flash: &Flash) -> Option<u32> {
         let head = self.head.leb;
         (flash.sb.lpt_first()..)
@@ -25,7 +25,7 @@ impl Lpt {
             .map(|(leb, _)| leb)
     }
 
-    /// The nodes that lie in a LEB; inner nodes are loaded for that.
+    /// Returns the nodes that lie in a LEB; inner nodes are loaded for that.
     pub(in crate::rw) fn nodes_in(&mut self, flash: &Flash, leb: u32) -> Step<Vec<NodeId>> {
         let mut found = Vec::new();
         let top = self.levels.len() - 1;

@@ -71,8 +71,8 @@ impl Tnc {
         }
     }
 
-    /// How many branches a full znode keeps when one more comes: half, but blocks of one file stay
-    /// together and what grows at its end leaves full znodes behind.
+    /// Returns how many branches a full znode keeps when one more comes: half, but blocks of one
+    /// file stay together and what grows at its end leaves full znodes behind.
     fn split_point(&self, id: ZnodeId, slot: usize, new: &Zbranch, fanout: usize) -> usize {
         let half = fanout.div_ceil(2);
         let branches = &self.nodes[id as usize].branches;

@@ -7,8 +7,8 @@ use eraseblock_ubifs_format::Key;
 use std::ops::ControlFlow;
 
 impl Tnc {
-    /// The leaf znode where `key` belongs, behind all keys that are not above it, and the slot a
-    /// new branch of that key would take there.
+    /// Returns the leaf znode where `key` belongs, behind all keys that are not above it, and the
+    /// slot a new branch of that key would take there.
     pub(in crate::rw) fn place_for(&mut self, flash: &Flash, key: Key) -> Step<Position> {
         let mut id = self.root_node(flash)?;
         loop {
@@ -22,7 +22,7 @@ impl Tnc {
         }
     }
 
-    /// The leaf of a key that occurs once.
+    /// Returns the leaf of a key that occurs once.
     pub(in crate::rw) fn find(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let Position { znode, slot } = self.place_for(flash, key)?;
         let Some(slot) = slot.checked_sub(1) else { return Ok(None) };
@@ -30,7 +30,7 @@ impl Tnc {
         Ok(found.then_some(Position { znode, slot }))
     }
 
-    /// The first leaf whose key is `key` or above it.
+    /// Returns the first leaf whose key is `key` or above it.
     pub(in crate::rw) fn first_from(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let mut id = self.root_node(flash)?;
         loop {
@@ -48,7 +48,7 @@ impl Tnc {
         }
     }
 
-    /// The leaf behind a position.
+    /// Returns the leaf behind a position.
     pub(in crate::rw) fn next(
         &mut self,
         flash: &Flash,
@@ -61,7 +61,7 @@ impl Tnc {
         self.next_leaf(flash, znode)
     }
 
-    /// The first leaf of the znode to the right.
+    /// Returns the first leaf of the znode to the right.
     fn next_leaf(&mut self, flash: &Flash, id: ZnodeId) -> Step<Option<Position>> {
         let mut id = id;
         loop {
@@ -127,8 +127,8 @@ impl Tnc {
         ControlFlow::Continue(())
     }
 
-    /// The znode of `level` whose first key is `key` and that lies at this place on flash, or
-    /// nothing when it is no longer part of the tree or was changed since.
+    /// Returns the znode of `level` whose first key is `key` and that lies at this place on flash,
+    /// or nothing when it is no longer part of the tree or was changed since.
     pub(in crate::rw) fn find_clean(
         &mut self,
         flash: &Flash,
