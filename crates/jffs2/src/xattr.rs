@@ -1,4 +1,4 @@
-//! Extended attributes (spec: jffs2 10).
+//! Xattrs (spec: jffs2 10).
 
 use crate::mount::Jffs2;
 use eraseblock_base::Location;
@@ -50,7 +50,7 @@ impl Jffs2 {
         Ok(pairs.collect())
     }
 
-    /// Name space, name and value of a pair; `None` when it does not exist or is damaged.
+    /// Returns name space, name and value of a pair, or `None` if it does not exist or is damaged.
     fn pair(&self, ino: u32, xid: u32) -> Result<Option<StoredPair>, FsError> {
         let pairs = &self.tables.pairs;
         let end = pairs.partition_point(|pair| pair.xid <= xid);

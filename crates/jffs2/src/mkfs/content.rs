@@ -43,7 +43,7 @@ pub(super) struct Piece {
     /// The bytes of the file; empty before they are read.
     pub(super) content: Vec<u8>,
     pub(super) pages: Vec<Page>,
-    /// The compressed pages, one behind the other.
+    /// The compressed pages, concatenated.
     pub(super) stored: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl<'a, 't> Feeder<'a, 't> {
     }
 }
 
-/// Compresses batches. Compressors are lent to whoever needs one.
+/// Compresses batches. Workers borrow compressors from a pool.
 pub(super) struct Workshop<'a, 't> {
     plan: &'a Plan<'t>,
     rules: &'a Compression,

@@ -1,5 +1,5 @@
-//! The device under a mounted file system: its class, cleanmarkers, and the driver's calls
-//! (spec: jffs2 11).
+//! The device of a mounted file system: its class, cleanmarkers, and the driver's calls (spec:
+//! jffs2 11).
 
 use super::options::RwOptions;
 use crate::error::Jffs2Error;
@@ -10,17 +10,17 @@ use eraseblock_mtd::oob::{OobLayout, has_oob};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use std::sync::Arc;
 
-/// The fewest erase blocks of a file system (spec: jffs2 12.6).
+/// Minimum number of eraseblocks of a file system (spec: jffs2 12.6).
 pub const MIN_BLOCKS: u32 = 5;
-/// Block sizes that are handled, in bytes.
+/// Supported block sizes in bytes.
 const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4096..=1 << 26;
 /// Bytes of a cleanmarker in the out-of-band area.
 const OOB_MARKER: usize = 8;
 
-/// How an erased block says that its erasure was complete.
+/// How an erased block is marked as completely erased.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Marker {
-    /// It does not.
+    /// Not at all.
     None,
     /// By a node of this length at its start.
     InBand(u32),
@@ -37,7 +37,7 @@ pub(crate) struct Flash {
     pub(crate) block: u32,
     /// Blocks.
     pub(crate) count: u32,
-    /// Bytes programmed at once; 1 means that there is no write buffer.
+    /// Bytes programmed at once; 1 means no write buffer.
     pub(crate) page: u32,
     pub(crate) marker: Marker,
 }
@@ -120,7 +120,7 @@ impl Flash {
         self.mtd.geometry().kind() == MediumKind::Nand
     }
 
-    /// Returns the place as errors name it.
+    /// Returns the location for errors.
     pub(crate) fn location(&self, place: u32) -> Location {
         Location::Peb(Peb::new(place / self.block), place % self.block)
     }
@@ -129,8 +129,7 @@ impl Flash {
         self.mtd.is_bad(Peb::new(block))
     }
 
-    /// Reads; what error correction could not repair is delivered, the checksums of nodes decide
-    /// (spec: jffs2 16).
+    /// Reads; uncorrectable data is delivered, the checksums of nodes decide (spec: jffs2 16).
     pub(crate) fn read(&self, place: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.mtd.read(place.into(), buf)
     }
@@ -165,8 +164,8 @@ impl Flash {
         self.has_oob_marker(block, self.order)
     }
 
-    /// Returns whether the out-of-band areas of the first pages are erased but for the marker, if
-    /// it is there (spec: jffs2 12.2, step 3).
+    /// Returns whether the out-of-band areas of the first pages are erased except for an existing
+    /// marker (spec: jffs2 12.2, step 3).
     pub(crate) fn is_oob_erased(&self, block: u32, marked: bool) -> Result<bool, MtdError> {
         let Marker::Oob(positions) = &self.marker else { return Ok(true) };
         let from = u32::from(marked);
