@@ -1,4 +1,4 @@
-//! Decoded index nodes, at most [`BUDGET`] bytes of them, found by where they lie.
+//! Decoded index nodes, at most [`BUDGET`] bytes of them, by position.
 
 use eraseblock_ubifs_format::{Branch, IndexNode};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ struct Entry {
     node: Arc<IndexNode>,
 }
 
-/// A direct-mapped cache: every place has one slot, the latest node in it wins.
+/// A direct-mapped cache: every position has one slot, which keeps the latest node.
 #[derive(Debug)]
 pub(super) struct Cache {
     slots: Vec<Mutex<Option<Entry>>>,

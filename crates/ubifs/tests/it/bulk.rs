@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const BLOCK: usize = 4096;
 
-/// What happens to reads of some bytes of a LEB.
+/// The fault injected into reads of some bytes of a LEB.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Refused,
     Flipped,
 }
 
-/// A volume that counts reads and does harm to some.
+/// A volume that counts reads and injects faults into some.
 #[derive(Debug)]
 struct Reads {
     below: Arc<StrictLeb>,
@@ -100,7 +100,7 @@ impl LebDevice for Reads {
     }
 }
 
-/// LEBs in which many blocks lie one behind the other.
+/// Returns a volume with LEBs in which many blocks are adjacent.
 fn volume() -> Arc<Reads> {
     let below = Arc::new(StrictLeb::new(129_024, 2048, 2048, 40));
     Arc::new(Reads { below, count: AtomicU64::new(0), harm: Mutex::new(None) })
@@ -171,7 +171,7 @@ fn reading_here_and_there_reads_nothing_ahead() {
     }
 }
 
-/// What was read ahead is not believed any more when the file, or the LEB, has changed.
+/// Read-ahead data is discarded when the file, or the LEB, has changed.
 #[test]
 fn what_was_read_ahead_is_forgotten_when_it_changes() {
     let volume = volume();

@@ -1,5 +1,4 @@
-//! What is made is what is read: images opened as Linux would mount them and compared with the
-//! tree in memory.
+//! Images are read back: opened as Linux would mount them and compared with the tree in memory.
 
 use super::*;
 use crate::{OpenOptions, Ubifs};
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Opens an image strictly; nothing may be found.
+/// Opens an image strictly; there must be no findings.
 fn opened(image: Vec<u8>, options: &MkfsOptions) -> Ubifs {
     let (leb_size, lebs) = (options.layout.leb_size, options.layout.max_leb_cnt);
     let device = LebFile::new(image, leb_size, options.layout.min_io.max(8), Some(lebs)).unwrap();
@@ -120,7 +119,7 @@ fn a_directory_of_100000_entries_lists_in_linear_time() {
     let started = Instant::now();
     assert_eq!(listed_in_pieces(&fs, 1, 100), all, "pieces are the whole");
     let in_pieces = started.elapsed();
-    // A listing that began anew for each piece would take 500 times as long.
+    // A listing that restarted for each piece would take 500 times as long.
     assert!(in_pieces < 20 * whole + Duration::from_secs(1), "{in_pieces:?} and {whole:?}");
     for entry in all.iter().step_by(97) {
         assert_eq!(fs.lookup(1, &entry.name).unwrap(), entry.ino);
