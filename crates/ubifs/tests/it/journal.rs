@@ -248,7 +248,7 @@ fn sizes_follow_the_data_after_an_unclean_stop() {
     let mut image = Image::worked();
     journal(&mut image);
     assert_eq!(image.mount().attr(73).unwrap().size, 12);
-    // A truncation starts anew.
+    // A truncation starts over.
     let mut image = Image::dirty();
     let nodes = [
         data(65, 3, b"beyond", 60),
