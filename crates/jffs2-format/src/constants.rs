@@ -38,6 +38,9 @@ pub mod node_type {
     pub const XATTR: u16 = 0xE008;
     /// Connects an xattr to an inode.
     pub const XREF: u16 = 0xE009;
+    /// Content of an unknown file was lost. Our own; Linux keeps and copies it unread
+    /// (spec: jffs2 8.6).
+    pub const DAMAGE_MARKER: u16 = 0x6DA6;
 }
 
 /// Compressor numbers (spec: jffs2 9.1).

@@ -57,6 +57,11 @@ pub fn padding(order: ByteOrder, totlen: u32, out: &mut Vec<u8>) {
     writer.fill();
 }
 
+/// Appends a DAMAGE_MARKER node: a header alone (spec: jffs2 8.6).
+pub fn damage_marker(order: ByteOrder, out: &mut Vec<u8>) {
+    Writer::new(order, node_type::DAMAGE_MARKER, HEADER_LEN, out);
+}
+
 /// Appends an INODE node. Length and checksum of the stored data are computed from `data`, not
 /// taken from `inode`.
 pub fn inode(order: ByteOrder, inode: &Inode, data: &[u8], out: &mut Vec<u8>) {

@@ -19,6 +19,8 @@ pub enum NodeKind {
     Xattr,
     /// Connects an xattr to an inode.
     Xref,
+    /// Content of an unknown file was lost (spec: jffs2 8.6).
+    DamageMarker,
     /// None of these.
     Unknown(UnknownClass),
 }
@@ -61,6 +63,7 @@ impl Header {
             node_type::SUMMARY => NodeKind::Summary,
             node_type::XATTR => NodeKind::Xattr,
             node_type::XREF => NodeKind::Xref,
+            node_type::DAMAGE_MARKER => NodeKind::DamageMarker,
             other => NodeKind::Unknown(match other >> 14 {
                 3 => UnknownClass::Incompatible,
                 2 => UnknownClass::ReadOnly,

@@ -95,6 +95,8 @@ pub struct NodeCounts {
     pub paddings: u64,
     /// SUMMARY nodes.
     pub summaries: u64,
+    /// DAMAGE_MARKER nodes.
+    pub damage_markers: u64,
     /// Nodes of other types.
     pub unknown: u64,
     /// Nodes with data by their compressor's number; the last one counts unknown compressors.
@@ -111,6 +113,7 @@ impl NodeCounts {
         self.cleanmarkers += other.cleanmarkers;
         self.paddings += other.paddings;
         self.summaries += other.summaries;
+        self.damage_markers += other.damage_markers;
         self.unknown += other.unknown;
         for (sum, count) in self.compressors.iter_mut().zip(other.compressors) {
             *sum += count;

@@ -27,6 +27,7 @@ mod nodelist;
 mod nodemgmt;
 mod options;
 mod readinode;
+mod remains;
 pub mod sabotage;
 mod scan;
 mod state;

@@ -216,6 +216,7 @@ fn count(counts: &mut NodeCounts, kind: NodeKind) {
         NodeKind::Cleanmarker => &mut counts.cleanmarkers,
         NodeKind::Padding => &mut counts.paddings,
         NodeKind::Summary => &mut counts.summaries,
+        NodeKind::DamageMarker => &mut counts.damage_markers,
         NodeKind::Unknown(_) => &mut counts.unknown,
     } += 1;
 }
@@ -267,6 +268,10 @@ fn node(
         NodeKind::Xref => {
             let xref = decode::xref(order, bytes, at)?;
             found.xrefs.push(XrefRef { ino: xref.ino, xid: xref.xid, xseqno: xref.xseqno });
+            Ok(())
+        }
+        NodeKind::DamageMarker => {
+            found.unassigned.add(at);
             Ok(())
         }
         NodeKind::Unknown(UnknownClass::Incompatible) => {

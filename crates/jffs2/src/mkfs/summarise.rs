@@ -110,7 +110,7 @@ fn is_wanted(
         | NodeKind::Cleanmarker
         | NodeKind::Padding
         | NodeKind::Summary => return Ok(false),
-        NodeKind::Unknown(_) => {}
+        NodeKind::DamageMarker | NodeKind::Unknown(_) => {}
     }
     Ok(true)
 }

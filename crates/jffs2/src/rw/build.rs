@@ -6,6 +6,7 @@ use super::flash::{Flash, Marker};
 use super::loaded::LoadedInodes;
 use super::nodelist::{List, NodeRef, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
+use super::remains::Remains;
 use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName, ScannedNames, ScannedText};
 use super::state::{Closed, Collection, Reserves, State};
@@ -44,6 +45,7 @@ pub(crate) fn mount(
         suspects,
         no_write,
         unassigned,
+        has_damage_marker,
         mut report,
         ..
     } = scan;
@@ -68,6 +70,7 @@ pub(crate) fn mount(
                 "{at}: a node of unknown type {node_type:#06x} forbids writing"
             ))
         }),
+        remains: Remains::new(&unassigned, has_damage_marker),
         unassigned,
         late: Findings::new(),
         scratch: Vec::new(),

@@ -17,6 +17,9 @@ const MAX_UNREAD: u8 = 3;
 impl State {
     /// Erases the first block that waits for it; `false` if none does.
     pub(crate) fn erase_one(&mut self) -> Result<bool, FsError> {
+        if self.blocks.first(List::ErasePending).is_some() {
+            self.mark_damage()?;
+        }
         let Some(block) = self.blocks.first(List::ErasePending) else { return Ok(false) };
         let refs = std::mem::take(&mut self.blocks.get_mut(block).refs);
         self.forget(block, &refs);

@@ -57,7 +57,7 @@ impl State {
     }
 
     /// Checks the next inode that has not been (spec: jffs2 12.9). `false` if all have.
-    fn check_one(&mut self) -> Result<bool, FsError> {
+    pub(crate) fn check_one(&mut self) -> Result<bool, FsError> {
         if self.blocks.totals().unchecked == 0 {
             return Ok(false);
         }

@@ -259,6 +259,7 @@ impl State {
         }
         if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
             for (start, end) in gaps(loaded.fragments.ranges(), size) {
+                self.remains.are_missed();
                 loaded.fragments.lay(start, end, Some(Place::lost(UNKNOWN)));
             }
         }

@@ -90,6 +90,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) suspects: Vec<Page>,
     /// Damaged nodes that may belong to any file.
     pub(crate) unassigned: Unassigned,
+    /// A node says that content was lost before.
+    pub(crate) has_damage_marker: bool,
     /// A node forbids writing.
     pub(crate) no_write: Option<(Location, u16)>,
     pub(crate) report: MountReport,
@@ -109,6 +111,7 @@ pub(crate) fn scan<'a>(flash: &'a Flash, options: &RwOptions) -> Result<Scan<'a>
         references: Vec::new(),
         suspects: Vec::new(),
         unassigned: Unassigned::default(),
+        has_damage_marker: false,
         no_write: None,
         report: MountReport::default(),
     };
@@ -245,6 +248,12 @@ impl Scan<'_> {
         });
     }
 
+    /// A node that is kept and copied as it is, which no summary can list.
+    fn add_copied(&mut self, block: u32, place: u32, len: u32) {
+        self.add(block, place, len, RefKind::Copy, 0, true);
+        self.blocks.get_mut(block).without_summary = true;
+    }
+
     /// The nodes of a block that end before `end`.
     fn nodes(&mut self, block: u32, bytes: &[u8], end: u32) -> Result<(), Jffs2Error> {
         let rules = ScanRules {
@@ -327,6 +336,12 @@ impl Scan<'_> {
                 self.add(block, place, len, RefKind::Filler, 0, true);
                 Ok(())
             }
+            NodeKind::DamageMarker => {
+                self.add_copied(block, place, len);
+                self.unassigned.add(at);
+                self.has_damage_marker = true;
+                Ok(())
+            }
             NodeKind::Unknown(class) => {
                 return self.unknown(class, block, at, header, place, len).map(|()| None);
             }
@@ -355,8 +370,7 @@ impl Scan<'_> {
                 Ok(())
             }
             UnknownClass::Copy => {
-                self.add(block, place, len, RefKind::Copy, 0, true);
-                self.blocks.get_mut(block).without_summary = true;
+                self.add_copied(block, place, len);
                 Ok(())
             }
             UnknownClass::Delete => Ok(()),

@@ -13,6 +13,7 @@ use super::inodes::{InodeCache, Inodes};
 use super::loaded::LoadedInodes;
 use super::nodelist::{Blocks, NodeRef};
 use super::options::RwOptions;
+use super::remains::Remains;
 use super::sabotage::Sabotage;
 use super::summary::Collector;
 use super::suspect::Suspects;
@@ -99,6 +100,8 @@ pub(crate) struct State {
     pub(crate) closed: Option<Closed>,
     /// Damaged nodes that may be of any file.
     pub(crate) unassigned: Unassigned,
+    /// Whether these may be erased.
+    pub(crate) remains: Remains,
     /// What was found since mounting.
     pub(crate) late: Findings,
     /// A node being put together.

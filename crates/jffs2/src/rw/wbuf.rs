@@ -210,10 +210,7 @@ impl State {
     /// Writes a node again as it was.
     pub(crate) fn carry(&mut self, node: NodeRef, bytes: &[u8]) -> Result<u32, FsError> {
         self.reserve(node.len(), Alloc::Collection, 0)?;
-        if let Some(block) = self.blocks.next() {
-            self.blocks.get_mut(block).without_summary = true;
-            self.summary.stop();
-        }
+        self.end_summary();
         let place = self.put(&NewNode {
             kind: node.kind(),
             owner: node.owner,
@@ -223,6 +220,14 @@ impl State {
         })?;
         self.relocate(node, place, None);
         Ok(place)
+    }
+
+    /// The open block gets a node that no summary can list.
+    pub(crate) fn end_summary(&mut self) {
+        if let Some(block) = self.blocks.next() {
+            self.blocks.get_mut(block).without_summary = true;
+            self.summary.stop();
+        }
     }
 
     /// Something that was promised cannot be kept: nothing is written any more.

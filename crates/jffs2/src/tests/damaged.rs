@@ -133,42 +133,71 @@ fn broken_nodes_hide_nothing_and_lose_nothing_that_others_hold() {
     assert_eq!((content(&fs, "f")[0], doubt(&fs)), (7, None));
 }
 
-/// Garbage collection must not make a hole of what is lost, which the next mount would deliver.
+/// Writes and overwrites a file until every block has been collected.
+fn churn(fs: &Jffs2Rw, name: &[u8]) {
+    let now = Timestamp::from_seconds(1);
+    let kind = eraseblock_vfs::NewKind::Regular;
+    let inode = eraseblock_vfs::NewInode { kind, permissions: 0o644, uid: 0, gid: 0 };
+    let ino = fs.create(1, name, &inode, now).unwrap();
+    for round in 0..100_u32 {
+        let mut random = SplitMix64::new(round.into());
+        let noise = [0; 4096].map(|_: u8| random.next_u64() as u8);
+        fs.write(ino, 0, &noise, now).unwrap();
+        while fs.background_step().unwrap() == Background::More {}
+    }
+}
+
+/// Garbage collection must not make a hole of what is lost, which the next mount would deliver:
+/// neither where the data of the node is damaged, nor where nothing says whose node it was.
 #[test]
 fn what_is_lost_stays_lost_while_blocks_are_collected() {
-    let (mut image, places) = file();
-    image.bytes[places[1] + 100] ^= 1;
-    let chip = chip(&image);
-    let fs = mount(&chip);
-    let churn = |fs: &Jffs2Rw, name: &[u8]| {
-        let now = Timestamp::from_seconds(1);
-        let kind = eraseblock_vfs::NewKind::Regular;
-        let inode = eraseblock_vfs::NewInode { kind, permissions: 0o644, uid: 0, gid: 0 };
-        let ino = fs.create(1, name, &inode, now).unwrap();
-        for round in 0..100_u32 {
-            let mut random = SplitMix64::new(round.into());
-            let noise = [0; 4096].map(|_: u8| random.next_u64() as u8);
-            fs.write(ino, 0, &noise, now).unwrap();
-            while fs.background_step().unwrap() == Background::More {}
-        }
+    for at in [100, 20, 8, 0] {
+        let (mut image, places) = file();
+        image.bytes[places[1] + at] ^= 1;
+        let chip = chip(&image);
+        let fs = mount(&chip);
+        churn(&fs, b"churn");
+        fs.check().unwrap();
+        assert_eq!(pages(&fs).0, [true, false, true]);
+        fs.unmount().unwrap();
+        let fs = mount(&chip);
+        assert_eq!(pages(&fs).0, [true, false, true], "byte {at}");
+        // What is written to the range is there; the rest of it stays lost.
+        fs.write(2, 4096, &[5; 100], Timestamp::from_seconds(2)).unwrap();
+        churn(&fs, b"more");
+        let mut start = [0; 100];
+        assert_eq!((fs.read(2, 4096, &mut start).unwrap(), start), (100, [5; 100]));
+        assert!(fs.read(2, 4196, &mut start).is_err());
+        fs.write(2, 4096, &[6; 4096], Timestamp::from_seconds(3)).unwrap();
+        assert_eq!(pages(&fs).0, [true; 3]);
+        fs.check().unwrap();
+        fs.unmount().unwrap();
+        assert_eq!(pages(&mount(&chip)).0, [true; 3]);
+    }
+}
+
+/// A marker is written only where content is missed, and once.
+#[test]
+fn a_damage_marker_stands_for_remains_that_are_erased() {
+    let markers = |chip: &Arc<Chip>| {
+        let (fs, _) = Jffs2::open(Source::Device(chip.clone()), &OpenOptions::default()).unwrap();
+        fs.info().nodes.damage_markers
     };
-    churn(&fs, b"churn");
-    fs.check().unwrap();
-    assert_eq!(pages(&fs).0, [true, false, true]);
-    fs.unmount().unwrap();
-    let fs = mount(&chip);
-    assert_eq!(pages(&fs).0, [true, false, true]);
-    // What is written to the range is there; the rest of it stays lost.
-    fs.write(2, 4096, &[5; 100], Timestamp::from_seconds(2)).unwrap();
-    churn(&fs, b"more");
-    let mut start = [0; 100];
-    assert_eq!((fs.read(2, 4096, &mut start).unwrap(), start), (100, [5; 100]));
-    assert!(fs.read(2, 4196, &mut start).is_err());
-    fs.write(2, 4096, &[6; 4096], Timestamp::from_seconds(3)).unwrap();
-    assert_eq!(pages(&fs).0, [true; 3]);
-    fs.check().unwrap();
-    fs.unmount().unwrap();
-    assert_eq!(pages(&mount(&chip)).0, [true; 3]);
+    for (at, is_replaced, expected) in [(100, false, 0), (20, true, 0), (20, false, 1)] {
+        let (mut image, places) = file();
+        image.bytes[places[1] + at] ^= 1;
+        if is_replaced {
+            image.data(2, 4, PAGE, 3 * PAGE, &[4; PAGE as usize]);
+        }
+        let chip = chip(&image);
+        for name in [b"one", b"two"] {
+            let fs = mount(&chip);
+            churn(&fs, name);
+            fs.check().unwrap();
+            fs.unmount().unwrap();
+            assert_eq!(markers(&chip), expected, "byte {at}");
+        }
+    }
 }
 
 #[test]

@@ -338,6 +338,7 @@ impl Jffs2Report {
             ("cleanmarker", nodes.cleanmarkers),
             ("padding", nodes.paddings),
             ("summary", nodes.summaries),
+            ("damage-marker", nodes.damage_markers),
             ("unknown", nodes.unknown),
         ]);
         report.node_bytes = info.node_bytes;
