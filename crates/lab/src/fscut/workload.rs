@@ -31,7 +31,7 @@ const DS: Place = place(1, 4);
 /// A name that is free, `s`.
 const S: Place = place(0, 4);
 
-/// What makes that tree.
+/// Returns the operations that create that tree.
 pub(crate) fn setup() -> Vec<Op> {
     vec![
         Op::Create(A, Make::Regular),
@@ -60,7 +60,7 @@ fn rename(from: Place, to: Place, mode: RenameMode) -> Vec<Op> {
 }
 
 /// Returns the single operations, each with the inode and the directory to make durable afterwards.
-/// Some need others before them.
+/// Some require preceding operations.
 fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     let mut cores = Vec::new();
     let (root, d) = (Object::Root, Object::At(D));
@@ -138,11 +138,11 @@ fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     cores
 }
 
-/// How many of the single operations pairs are made of, so that the numbers of pairs stay what they
-/// are.
+/// Number of single operations from which pairs are formed. It is fixed, so that the numbers of
+/// pairs do not change.
 const PAIRED: usize = 61;
 
-/// Single operations that are in no pair: flags of inodes, and forms of others.
+/// Returns single operations that are in no pair: flags of inodes, and forms of others.
 fn more_cores() -> Vec<(Vec<Op>, Object, Object)> {
     let mut cores = Vec::new();
     let (root, d) = (Object::Root, Object::At(D));
@@ -182,7 +182,7 @@ const IMMUTABLE: u8 = 4;
 const APPEND: u8 = 8;
 const DIRSYNC: u8 = 16;
 
-/// What may follow a sequence: nothing, three ways of making it durable, an unmount.
+/// Number of endings of a sequence: nothing, three ways of making it durable, an unmount.
 const ENDS: u32 = 5;
 
 fn end(number: u32, object: Object, dir: Object) -> Vec<Op> {
@@ -199,7 +199,7 @@ fn core_count() -> u32 {
     u32::try_from(cores().len()).unwrap_or(u32::MAX)
 }
 
-/// Single operations that pairs are made of.
+/// Returns the number of single operations from which pairs are formed.
 fn paired_count() -> u32 {
     u32::try_from(PAIRED).unwrap_or(u32::MAX)
 }
@@ -241,7 +241,7 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     }
 }
 
-/// What there is to work on.
+/// The existing entries for random operations.
 #[derive(Debug)]
 struct Space {
     /// Names that exist.
@@ -268,13 +268,13 @@ impl Space {
         space
     }
 
-    /// Most often a name that exists.
+    /// Returns, most often, a name that exists.
     fn old(&self, rng: &mut Rng) -> Place {
         let any = rng.below(8) == 0 || self.taken.is_empty();
         pick(rng, if any { &self.possible } else { &self.taken })
     }
 
-    /// Any name.
+    /// Returns any name.
     fn any(&self, rng: &mut Rng) -> Place {
         pick(rng, &self.possible)
     }
@@ -390,7 +390,7 @@ mod tests {
                 assert!(done.is_ok(), "seq1-{number} {op:?}: {done:?}");
             }
         }
-        // The number of a sequence is its name: new ones come behind these.
+        // The number of a sequence is its name: new ones are added at the end.
         assert_eq!((single_count(), pair_count()), (79 * ENDS, 61 * 61 * 3 * ENDS));
         assert!(short(Plan::Single(single_count())).is_none());
         assert!(short(Plan::Pair(pair_count() - 1)).is_some());

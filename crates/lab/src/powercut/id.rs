@@ -14,7 +14,7 @@ pub struct ReplayId {
     pub shape: Shape,
     /// The workload.
     pub seed: u64,
-    /// The cuts: number of the event, and what it left. None at all names the workload itself.
+    /// The cuts: number of the event, and variant. An empty list names the workload itself.
     pub cuts: Vec<(u64, Variant)>,
 }
 

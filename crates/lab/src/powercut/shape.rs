@@ -26,7 +26,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All chips.
     pub const ALL: [Self; 8] = [
         Self::Mini,
         Self::Subpage,
@@ -38,7 +38,7 @@ impl Shape {
         Self::SubpageFastmap,
     ];
 
-    /// Returns the word in replay ids.
+    /// Returns the name in replay ids.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mini => "mini",
@@ -97,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Where UBI's headers go.
+    /// Returns the layout of UBI's headers.
     pub fn layout(self) -> HeaderLayout {
         let (_, peb, page, unit, _) = self.sizes();
         HeaderLayout::new(peb, page, unit, None).expect("a possible layout")
