@@ -1,4 +1,4 @@
-//! Scrub requests under every interleaving of reader, worker and writer: none is lost.
+//! Scrub requests under every order of reader, worker and writer: none is lost.
 #![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
@@ -42,8 +42,8 @@ fn open_volume(ubi: &UbiDevice) -> Volume {
     ubi.volume(VolumeId::new(0)).unwrap()
 }
 
-/// Reads a block with bit flips while the worker erases and another LEB is changed. In the end the
-/// LEB must have left its block.
+/// A read meets bit-flips while the worker erases and another LEB is changed; in the end the LEB
+/// must have left its block.
 fn race(sabotage: Sabotage) {
     let geometry = Geometry::new(MediumKind::Nand, 16_384, 24, 512, 512, 16).unwrap();
     let layout = HeaderLayout::new(16_384, 512, 512, None).unwrap();
