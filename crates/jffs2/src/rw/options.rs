@@ -1,4 +1,4 @@
-//! What a mount is told, and what it tells.
+//! Options and reports of a mount.
 
 use super::sabotage::Sabotage;
 use eraseblock_base::Findings;

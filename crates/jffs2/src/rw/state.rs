@@ -1,7 +1,7 @@
-//! Everything a mounted file system knows, behind one lock.
+//! The state of a mounted file system, protected by one lock.
 //!
 //! # Invariants
-//! 1. A node is in the list of its owner as long as its block has not been erased.
+//! 1. A node is in the list of its owner while its block has not been erased.
 //! 2. `highest` of an inode is at least the version of each of its nodes on flash.
 //! 3. A loaded inode names live nodes only, and every live node of an inode that is checked is
 //!    named by it.
@@ -96,7 +96,7 @@ pub(crate) struct State {
     pub(crate) gc: Collection,
     pub(crate) compress: Compress,
     pub(crate) read_only: bool,
-    /// Writing is over for good.
+    /// Set when writing has ended permanently.
     pub(crate) closed: Option<Closed>,
     /// Damaged nodes that may be of any file.
     pub(crate) unassigned: Unassigned,
@@ -132,7 +132,7 @@ impl State {
         self.options.sabotage == by
     }
 
-    /// The node at a place that somebody names, which is therefore there.
+    /// Returns the node at a place that is referred to, and which therefore exists.
     pub(crate) fn node(&self, place: u32) -> NodeRef {
         self.blocks.node(place).expect("a node that is named is known")
     }
