@@ -2,13 +2,13 @@
 //! (spec: jffs2 11 to 19).
 //!
 //! Mounting reads every block or its summary and keeps 16 bytes for a node and 32 for an inode. An
-//! inode is loaded, and its nodes are checked, on first use; the memory of loaded inodes is
-//! bounded. Every change is a node or two at the end of the open block; a line appended to a file
-//! is one small node, and garbage collection merges many of them into large ones. On NAND the nodes
-//! of the last page wait in a write buffer until it is full or a sync is requested.
+//! inode is loaded, and its nodes are checked, when it is wanted first, and what is loaded is
+//! bounded. Every change is a node or two at the end of the open block; a line appended to a file is
+//! one small node, and garbage collection makes large ones of many. On NAND the nodes of the last
+//! page wait in a write buffer until it is full or somebody asks for durability.
 //!
-//! Operations that JFFS2 does not support are refused: files without names, exchanging names,
-//! whiteouts, inode flags. A rename is two nodes: a power cut between them leaves both names.
+//! What JFFS2 cannot do is refused: files without names, exchanging names, whiteouts, inode flags.
+//! A rename is two nodes: a power cut between them leaves both names.
 
 mod build;
 mod check;

@@ -129,7 +129,7 @@ impl Early {
         early
     }
 
-    /// Records the blocks and LEBs that are known only from a fastmap.
+    /// Notes of which blocks and LEBs only a fastmap tells.
     fn doubt(&mut self, attachment: &Attachment) {
         let Some(map) = &attachment.fastmap else { return };
         for peb in (0..attachment.peb_count).map(Peb::new).filter(|peb| map.unsure[peb.index()]) {
@@ -141,8 +141,8 @@ impl Early {
         }
     }
 
-    /// Erases fastmaps that are not in use before anything changes, because a later attach might
-    /// use them (spec: ubi 16.3, step 13).
+    /// Fastmaps that are not in use must be gone before anything changes: somebody might believe
+    /// them later (spec: ubi 16.3, step 13).
     fn erase_anchors(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         if self.core.io.is_sabotaged(Sabotage::StaleAnchors) {
             return Ok(());
@@ -226,7 +226,7 @@ impl Early {
         }
     }
 
-    /// Returns whether a copy is in use and nothing has been written after it.
+    /// Whether a copy is in use and nothing has been written behind it.
     fn is_last_written(&self, copy: &NewestCopy) -> bool {
         let core = &self.core;
         let NewestCopy { peb, header, data, .. } = copy;

@@ -1,18 +1,17 @@
 //! UBIFS mounted for writing: [`UbifsMount`] (spec: ubifs-runtime).
 //!
-//! The modules, from the flash up: `patient` (retries), `flash` (all writes), `wbuf` (the write
-//! buffers of the journal heads), `log` and `journal` (the first destination of operations), `tnc`
-//! (the index in memory), `leaves` (the nodes it refers to), `lprops` and `lpt` (free and dirty
-//! space of each LEB), `find` and `gc` (freeing space), `budget` (space reservations),
-//! `index_write` and `commit` (the journal becomes the index), `orphan`, `inode`, `pages`, `data`,
-//! `bulk`, `dir`, `rename`, `xattr` (operations), `reading` (the read interface), `mount`, `replay`
-//! and `recovery` (mounting), `check` (invariants), `fs` (the interface).
+//! The rooms, from the flash up: `patient` (second chances), `flash` (what every write goes through), `wbuf` (the
+//! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
+//! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
+//! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
+//! becomes the index), `orphan`, `inode`, `pages`, `data`, `bulk`, `dir`, `rename`, `xattr` (operations), `reading` (looking),
+//! `mount`, `replay` and `recovery` (getting there), `check` (what must hold), `fs` (the interface).
 //!
 //! # Invariants
-//! 1. One lock protects everything: an operation, a commit and a round of garbage collection each
-//!    run alone; only reading nodes that were already found, and reading from memory, run in
-//!    parallel. No other lock is held while it is taken.
-//! 2. All changes of the flash are a function of its content, the options and the calls; threads
+//! 1. One lock over everything: an operation, a commit and a round of garbage collection each run
+//!    alone; only fetching what a read has found, and looking at what is in memory, go beside each
+//!    other. No other lock is held while it is taken.
+//! 2. What happens to the flash is a function of its content, the options and the calls; threads
 //!    only compress.
 
 mod activity;
@@ -66,7 +65,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Change nothing on the device; repairs are made in memory.
+    /// Change nothing on the device; what has to be repaired is repaired in memory.
     pub read_only: bool,
     /// Compressor of new files; the superblock's if not given.
     pub compression: Option<Compression>,
@@ -76,11 +75,12 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Bytes of the index kept in memory, about.
     pub index_bytes: usize,
-    /// Reads adjacent data nodes with one device read, with read-ahead for sequential readers
-    /// (Linux: `bulk_read`, which is off by default). If off, every node is read alone.
+    /// Data nodes that lie one behind the other are read with one device read, and what comes next
+    /// is read ahead for whoever reads a file piece by piece (Linux: `bulk_read`, which is off
+    /// unless asked for). Off, every node is read alone.
     pub bulk_read: bool,
-    /// Number of bytes in the device, if it is an image file that may be truncated: a volume with
-    /// live bytes after them is refused.
+    /// Bytes the device really has, where it is an image file that may have been cut short: a
+    /// volume with live bytes behind them is refused.
     pub stored_bytes: Option<u64>,
     /// A bug to be found.
     #[doc(hidden)]

@@ -343,7 +343,7 @@ impl State {
         self.blocks.file_by_dirt(block);
     }
 
-    /// Continues after the last node of a block.
+    /// Goes on behind the last node of a block.
     fn continue_block(&mut self, block: u32) -> Result<(), Jffs2Error> {
         let page = self.flash.page;
         let sabotaged = self.is_sabotaged(Sabotage::ContinueInPage);

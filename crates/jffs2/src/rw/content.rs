@@ -36,7 +36,7 @@ impl State {
         let size = self.inode(ino).attributes.size;
         let mut alloc = Alloc::Normal;
         if offset > size && !self.is_sabotaged(Sabotage::NoHole) {
-            // Writes the hole and some of the following data, or neither.
+            // The hole and some of what comes behind it, or neither.
             let record = record_len(RefKind::Inode, 0);
             self.reserve(INODE_LEN + MIN_DATA, Alloc::Normal, 2 * record)?;
             self.put_extent(ino, &Extent::hole(size, offset), Some(now))?;

@@ -1,4 +1,4 @@
-//! Options and reports of a mount.
+//! What a mount is told, and what it tells.
 
 use super::sabotage::Sabotage;
 use eraseblock_base::Findings;

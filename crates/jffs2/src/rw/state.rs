@@ -1,7 +1,7 @@
-//! The state of a mounted file system, protected by one lock.
+//! Everything a mounted file system knows, behind one lock.
 //!
 //! # Invariants
-//! 1. A node is in the list of its owner while its block has not been erased.
+//! 1. A node is in the list of its owner as long as its block has not been erased.
 //! 2. `highest` of an inode is at least the version of each of its nodes on flash.
 //! 3. A loaded inode names live nodes only, and every live node of an inode that is checked is
 //!    named by it.
@@ -96,7 +96,7 @@ pub(crate) struct State {
     pub(crate) gc: Collection,
     pub(crate) compress: Compress,
     pub(crate) read_only: bool,
-    /// Set when writing has ended permanently.
+    /// Writing is over for good.
     pub(crate) closed: Option<Closed>,
     /// Damaged nodes that may be of any file.
     pub(crate) unassigned: Unassigned,
@@ -132,7 +132,7 @@ impl State {
         self.options.sabotage == by
     }
 
-    /// Returns the node at a place that is referred to, and which therefore exists.
+    /// The node at a place that somebody names, which is therefore there.
     pub(crate) fn node(&self, place: u32) -> NodeRef {
         self.blocks.node(place).expect("a node that is named is known")
     }

@@ -1,4 +1,4 @@
-//! Stories of states: the output of `lab replay`.
+//! Stories of states: what `lab replay` tells.
 
 use eraseblock_lab::fscut::{
     self, CutId, FsOptions, Jffs2Target, Plan, Target, explore, sabotaged_ubifs,
@@ -87,7 +87,7 @@ fn both_cuts_of_a_recovery_are_told() {
     assert!(told > 4, "{told}");
 }
 
-/// Returns the story of the first existing state of a sequence.
+/// The first state of a sequence that there is, told.
 fn tell(target: &dyn Target, plan: Plan) -> Story {
     let name = target.name();
     let id = CutId { target: (name.0.into(), name.1.into()), plan, cuts: Vec::new() };

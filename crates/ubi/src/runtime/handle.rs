@@ -35,7 +35,7 @@ impl Volume {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Verifies once a LEB whose position is known only from a fastmap.
+    /// Looks once at a LEB of which only a fastmap tells where it is.
     fn settle(&self, leb: Leb) -> Result<(), UbiError> {
         if self.shared().is_unchecked(self.id, leb) {
             self.exclusive().check_leb(self.id, leb)?;
@@ -43,8 +43,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Requests that a LEB whose block had bit flips is moved. Waits for the lock, because the
-    /// request must not be lost. The LEB may have been moved or unmapped in between.
+    /// Asks for a LEB to be moved whose block had bit-flips. Whoever holds the lock is waited for:
+    /// the request must not be lost. Meanwhile the LEB may have been moved or unmapped.
     fn ask_for_scrub(&self, leb: Leb, peb: Peb) {
         if self.shared().io.is_sabotaged(Sabotage::ScrubForgotten) {
             if let Ok(mut core) = self.core.try_write() {

@@ -21,7 +21,7 @@ impl Core {
         self.tnc.is_dirty() || self.lprops.lpt.is_dirty() || !self.gc.queued.is_empty()
     }
 
-    /// Commits, even if only little has changed.
+    /// Commits whatever there is.
     pub(super) fn commit(&mut self) -> Step<()> {
         self.flash.check_writable()?;
         self.sync_for_commit()?;

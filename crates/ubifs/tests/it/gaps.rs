@@ -129,8 +129,8 @@ fn an_index_that_goes_into_gaps_survives_cuts() {
     assert!(survived.is_err());
 }
 
-/// A commit that was cut may leave more index nodes in a LEB with gaps than the committed
-/// properties state, but nothing else, and nothing after the index head.
+/// A commit that was cut may leave more index nodes in a LEB with gaps than the committed properties
+/// tell, but nothing else, and nothing behind the index head.
 #[test]
 fn nodes_may_follow_in_an_index_leb_with_gaps() {
     let (volume, files) = full();

@@ -1,5 +1,5 @@
-//! A device that fails: the n-th call of each of its operations, once or permanently, for every n.
-//! The workload includes a remount and a mount.
+//! A device that fails: the n-th call of each of its operations, once or for good, for every n. The
+//! work it is given goes over a remount and a mount.
 
 use super::*;
 use crate::rw::sabotage::Sabotage;
