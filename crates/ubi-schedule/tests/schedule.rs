@@ -1,4 +1,4 @@
-//! Scrub requests under every interleaving of reader, worker and writer: none is lost.
+//! Scrub requests under every order of reader, worker and writer: none is lost.
 #![allow(clippy::unwrap_used)] // an integration test is test code throughout
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};

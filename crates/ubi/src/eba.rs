@@ -150,8 +150,8 @@ impl Core {
         if stored == computed { Ok(()) } else { Err(UbiError::DataCrc { at, stored, computed }) }
     }
 
-    /// Gives up the block of a LEB (spec: ubi 13.3). Only when the block has been erased is the
-    /// old content gone for good.
+    /// Releases the block of a LEB (spec: ubi 13.3). The old content can reappear until the block
+    /// has been erased.
     pub(crate) fn unmap_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         self.check_writable()?;
         self.range(self.volume(id)?, leb, 0, 0)?;

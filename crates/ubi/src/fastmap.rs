@@ -269,7 +269,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether only a fastmap tells where the LEB is.
+    /// Returns whether the position of the LEB is known only from a fastmap.
     pub(crate) fn is_unchecked(&self, id: VolumeId, leb: Leb) -> bool {
         let flags = self.volumes.get(&id).map(|volume| &volume.unchecked);
         flags.and_then(|flags| flags.get(leb.index())).copied().unwrap_or(false)
@@ -329,8 +329,8 @@ impl Core {
         self.wl.queue_erase(peb, torture, Some((id, leb)));
     }
 
-    /// A block that was to be moved has no header: if only a fastmap said that it holds a LEB, it
-    /// was erased since. The block is in nobody's hands.
+    /// Handles a block without a header that should have been moved: if only a fastmap listed a LEB
+    /// in it, it was erased since. The block is then in no list.
     pub(crate) fn drop_stale(&mut self, peb: Peb) -> bool {
         let owner = self.volumes.iter().find_map(|(id, volume)| {
             let leb = volume.map.iter().position(|one| *one == Some(peb))?;

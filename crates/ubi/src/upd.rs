@@ -1,8 +1,8 @@
-//! Updating volumes: a new content for the whole volume (spec: ubi 17).
+//! Updates volumes: a new content for the whole volume (spec: ubi 17).
 //!
 //! # Invariants
-//! 1. While the content is incomplete the update marker is on flash: nobody takes half an image
-//!    for a whole one.
+//! 1. While the content is incomplete the update marker is on flash, so a partial image is never
+//!    taken for a whole one.
 
 use crate::core::Core;
 use crate::error::UbiError;
@@ -84,7 +84,8 @@ impl Core {
             let before = u64::from(lebs.saturating_sub(1)) * u64::from(usable);
             volume.last_leb_bytes = u32::try_from(len - before).expect("within a LEB");
             volume.corrupted = false;
-            // While the marker is there nobody believes an older fastmap about the volume.
+            // While the marker is set, no attach uses information of an older fastmap about the
+            // volume.
             self.refresh_fastmap()?;
         }
         if self.volume(id)?.record.upd_marker {

@@ -104,7 +104,7 @@ impl Core {
         self.books.reserve(lebs).map_err(short)
     }
 
-    /// The volume, if nobody has it open.
+    /// Returns the volume if it is not open.
     fn idle_volume(&self, id: VolumeId) -> Result<&Volume, UbiError> {
         let volume = self.user_volume(id)?;
         if volume.openers > 0 { Err(UbiError::Busy { id }) } else { Ok(volume) }

@@ -1,9 +1,9 @@
-//! The volume table at run time: what is in memory is written as two copies, each atomically
+//! The volume table at run time: the table in memory is written as two copies, each atomically
 //! (spec: ubi 6.3, 10).
 //!
 //! # Invariants
 //! 1. Copy 0 is written before copy 1: whenever copy 0 is good, it is the newer one.
-//! 2. A table that breaks a rule is never written: Linux would refuse the device for good.
+//! 2. A table that breaks a rule is never written: Linux would refuse the device permanently.
 
 use crate::core::Core;
 use crate::error::UbiError;

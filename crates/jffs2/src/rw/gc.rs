@@ -64,7 +64,7 @@ impl State {
         let next =
             self.inodes.range(from).find(|(_, cache)| !cache.is_checked() && cache.names() > 0);
         let Some((ino, _)) = next else {
-            // Nobody can say anything about what is left.
+            // No named inode is left to check: the remaining nodes cannot be attributed.
             let Some(ino) = self.first_unchecked() else { return Ok(false) };
             self.drop_unchecked(ino);
             return Ok(true);
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Makes a node of an inode anew, by the part it plays (spec: jffs2 17, step 7).
+    /// Rewrites a node of an inode, depending on its role (spec: jffs2 17, step 7).
     fn collect_of_inode(&mut self, node: NodeRef) -> Result<(), FsError> {
         let (ino, place) = (node.owner, node.place());
         let was_loaded = self.loaded.has(ino);
@@ -181,11 +181,11 @@ impl State {
         } else if loaded.fragments.count(place) > 0 {
             self.collect_data(ino, node)
         } else {
-            // Nobody names it: nothing is lost.
+            // Nothing refers to it, so nothing is lost.
             self.obsolete(place);
             Ok(())
         };
-        // Whatever it was, it must not be left behind in a block about to be erased.
+        // Regardless of the reason, it must not remain in a block about to be erased.
         debug_assert!(result.is_err() || !self.node(place).is_live(), "node still alive");
         if !was_loaded && self.loaded.is_full() {
             self.loaded.remove(ino);
@@ -207,7 +207,7 @@ impl State {
         let attributes = self.inode(dir).attributes;
         let known = self.inode(dir).dents.get(dirent.name);
         if known.is_none_or(|known| known.place != node.place()) {
-            // Nobody names it: nothing is lost.
+            // Nothing refers to it, so nothing is lost.
             self.obsolete(node.place());
             return Ok(());
         }
@@ -350,7 +350,7 @@ impl State {
         (from, until)
     }
 
-    /// Writes a range within a page anew.
+    /// Rewrites a range within a page.
     fn rewrite(&mut self, ino: u32, start: u32, end: u32) -> Result<(), FsError> {
         let mut content = vec![0; (end - start) as usize];
         self.read_content(ino, start, &mut content)?;
@@ -363,8 +363,8 @@ impl State {
         Ok(())
     }
 
-    /// A hole in one piece is made anew, as is one in few; of one that is overwritten in many parts
-    /// the node is kept as it was, so that newer data goes on winning.
+    /// Rewrites a hole in one piece or in few. For a hole that is overwritten in many parts, copies
+    /// the node unchanged, so that newer data still takes precedence.
     fn collect_hole(
         &mut self,
         ino: u32,

@@ -15,7 +15,7 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 pub(crate) enum Alloc {
     /// Anybody.
     Normal,
-    /// Somebody who will make space by it.
+    /// A deletion, which will free space.
     Deletion,
     /// Garbage collection and recovery.
     Collection,
@@ -177,7 +177,7 @@ impl State {
         }
     }
 
-    /// The node at `place` is dead; its block is filed anew (spec: jffs2 15).
+    /// Marks the node at `place` as dead and updates the list of its block (spec: jffs2 15).
     pub(crate) fn obsolete(&mut self, place: u32) {
         if self.blocks.obsolete(place).is_none() {
             return;

@@ -173,7 +173,7 @@ impl State {
         let is_made_up = winner.is_none();
         let winner = match winner {
             Some(winner) => winner,
-            // Its times are 0 whatever the names say (spec: jffs2 6).
+            // Its times are 0 regardless of the names (spec: jffs2 6).
             None if is_faked => Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() },
             None => return Err(damaged(ino, "no usable node")),
         };
@@ -365,8 +365,8 @@ impl State {
         }
     }
 
-    /// Fills `buf` with the content of a loaded file from `offset` on; holes, and what is behind
-    /// the end, as zeros.
+    /// Fills `buf` with the content of a loaded file from `offset`; holes, and everything after the
+    /// end, are zeros.
     pub(crate) fn read_content(
         &self,
         ino: u32,

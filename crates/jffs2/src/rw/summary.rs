@@ -104,8 +104,8 @@ impl State {
         if has { marker } else { 0 }
     }
 
-    /// The records of a block that was written before mounting and is to be continued; `None` if
-    /// it must not get a summary.
+    /// Returns the records of a block that was written before mounting and will be continued;
+    /// `None` if it must not get a summary.
     pub(crate) fn records_of(&self, block: u32) -> Result<Option<Vec<Record>>, MtdError> {
         let entry = self.blocks.get(block);
         let mut records = Vec::with_capacity(entry.refs.len());

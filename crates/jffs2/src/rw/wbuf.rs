@@ -164,7 +164,8 @@ impl State {
         let buffered = std::mem::take(&mut self.wbuf.bytes);
         let result = self.carry_page(block, failed, &buffered);
         if result.is_err() {
-            // What is on flash nowhere, or only in blocks that nobody names, can still be read.
+            // Data that is nowhere on flash, or only in blocks without references, can still be
+            // read.
             self.suspects.keep(failed, buffered);
         }
         result

@@ -160,10 +160,10 @@ impl Bench {
             let erases = self.chip.erase_count(Peb::new(number));
             let since = |(ec, before): &(u32, u32)| ec + erases - before;
             let expected = since(start);
-            // After attaching by fastmap a counter may be known too low until the next erase, and
-            // may have been so when the workload was last told to begin anew.
+            // After attaching by fastmap the known counter may be too low until the next erase, and
+            // may have been so when the workload last restarted.
             let in_doubt = self.options.shape.uses_fastmap() && ec <= since(first);
-            // Nobody can read the counter of a bad block.
+            // The counter of a bad block cannot be read.
             let in_doubt = in_doubt || self.chip.is_bad(Peb::new(number)).unwrap_or(true);
             if ec != expected && !in_doubt {
                 let message = format!("erase counter of peb {number}: {ec}, expected {expected}");

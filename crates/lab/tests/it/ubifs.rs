@@ -14,8 +14,8 @@ fn single_operations_survive_cuts_on_nand() {
     }
 }
 
-/// The singles that are in no pair: what is written to a file that is synchronous has to be there
-/// when the write has returned.
+/// The singles that are in no pair: data written to a synchronous file must be durable when the
+/// write has returned.
 #[test]
 fn flags_and_rarer_forms_survive_cuts() {
     let plans = (305..single_count()).map(Plan::Single).collect();
@@ -30,10 +30,10 @@ fn pairs_survive_cuts() {
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
-/// What a mount writes to say that the file system is in use was appended behind the last master
-/// node. Where that write had been cut, the page read erased and could not be programmed, so that
-/// no later mount was possible; the same where the clean master node before it read well once and
-/// not again (`seq1-4@349.P7oob`, `seq1-9@348.P5r2+352.P5r1`).
+/// The node that a mount writes to mark the file system as in use was appended after the last
+/// master node. If that write had been cut, the page read as erased and could not be programmed, so
+/// that no later mount was possible. The same happened if the preceding clean master node read
+/// correctly once and not again (`seq1-4@349.P7oob`, `seq1-9@348.P5r2+352.P5r1`).
 #[test]
 fn a_mount_that_was_cut_is_followed_by_others() {
     let plans = vec![Plan::Single(4)];
@@ -51,8 +51,7 @@ fn a_mount_chooses_its_master_once() {
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
-/// A whiteout in a set-group-id directory belonged to nobody instead of the directory's group
-/// (`aged-2`).
+/// A whiteout in a set-group-id directory had group 0 instead of the directory's group (`aged-2`).
 #[test]
 fn an_old_file_system_survives_cuts() {
     let plans = (1..=8).map(Plan::Aged).collect();

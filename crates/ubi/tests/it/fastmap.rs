@@ -118,7 +118,7 @@ fn what_was_written_since_is_found_in_the_pools() {
         while ubi.background_step().unwrap() {}
         let written = ubi.health().counters.fastmaps;
         let view: Vec<u8> = (0..20).map(|leb| first_byte(&ubi, dynamic, leb)).collect();
-        // The device is in use: nobody else may write to it.
+        // The device is in use: it must have no other writer.
         let (again, attachment) = open(&flash, &OpenOptions { read_only: true, ..WITH });
         assert!(attachment.is_by_fastmap(), "{leb} {written}: {:?}", attachment.findings);
         let found: Vec<u8> = (0..20).map(|leb| first_byte(&again, dynamic, leb)).collect();

@@ -298,7 +298,7 @@ fn read(volume: &eraseblock_ubi::Volume, leb: u32) -> Vec<u8> {
     buf
 }
 
-/// Whether the LEB holds these bytes and is erased behind them.
+/// Returns whether the LEB holds these bytes and is erased after them.
 fn same(leb: &[u8], bytes: &[u8]) -> bool {
     leb.starts_with(bytes) && leb[bytes.len()..].iter().all(|byte| *byte == 0xFF)
 }

@@ -19,7 +19,7 @@ use eraseblock_ubifs_format::constants::{INO_LIMIT, sb_flags};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The file system behind its lock.
+/// The file system protected by its lock.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) flash: Flash,

@@ -19,10 +19,10 @@ pub(super) const BATCH: usize = 256;
 /// Blocks that are read ahead.
 pub(super) const PAGES_AHEAD: usize = 32;
 
-/// What reading needs beside the file system, kept from one read to the next.
+/// Buffers for reading, reused from one read to the next.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// The nodes that were found, and perhaps more behind them.
+    /// The nodes that were found, and perhaps the following ones.
     pub(super) branches: Vec<Zbranch>,
     pub(super) raw: Vec<u8>,
 }

@@ -1,9 +1,10 @@
-//! The volume as a writer sees it: primitives that give up for good at the first failure that
-//! cannot be made good, and the sizes everything follows from (spec: ubifs-runtime 1.5, 2, 23).
+//! The volume for writers: primitives that stop permanently at the first failure that cannot be
+//! repaired, and the sizes from which others follow (spec: ubifs-runtime 1.5, 2, 23).
 //!
 //! # Invariants
-//! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
-//! 2. What is remembered of a LEB is forgotten before it changes.
+//! 1. After a primitive failed permanently nothing is written any more: `why_read_only` has the
+//!    reason.
+//! 2. Cached data of a LEB is discarded before the LEB changes.
 
 use super::activity::{Activity, BigLptActivity};
 use super::bulk::Ahead;
@@ -128,7 +129,7 @@ impl Flash {
         self.why_read_only.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Turns read-only when a primitive failed for good.
+    /// Turns read-only if a primitive failed permanently.
     fn done<T>(&mut self, place: Location, result: Result<T, MtdError>) -> Step<T> {
         result.map_err(|error| {
             let said = error.to_string();
@@ -139,7 +140,7 @@ impl Flash {
         })
     }
 
-    /// Reads bytes of a LEB. A LEB behind the end of the device reads as erased: an image file may
+    /// Reads bytes of a LEB. A LEB after the end of the device reads as erased: an image file may
     /// be shorter than its volume.
     pub(super) fn read(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
         if leb >= self.device.leb_count() || buf.is_empty() {
@@ -150,7 +151,7 @@ impl Flash {
         Ok(())
     }
 
-    /// [`Flash::read`] for small nodes that lie beside each other: their page is read once.
+    /// Like [`Flash::read`], for small adjacent nodes: reads their page only once.
     pub(super) fn read_near(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
         let from = (offset % self.min_io) as usize;
         if from + buf.len() > self.min_io as usize {
@@ -217,9 +218,9 @@ impl Flash {
         self.change(leb, data)
     }
 
-    /// Writes the LEB of a head anew up to `end` (spec: ubifs-runtime 17.8). Also when it looks
-    /// right: a page that was being written may read well now and not later, and one that looks
-    /// erased may not be. It must not have been read before.
+    /// Rewrites the LEB of a head up to `end` (spec: ubifs-runtime 17.8), even if it looks right: a
+    /// torn page may read correctly now and not later, and one that looks erased may not be. It
+    /// must not have been read before.
     pub(super) fn renew_head(&mut self, leb: u32, end: u32) -> Step<()> {
         let mut front = vec![0; end as usize];
         self.read(leb, 0, &mut front)?;
@@ -234,7 +235,8 @@ impl Flash {
         self.done(at(leb, 0), result)
     }
 
-    /// Empties a LEB for good: another block is mapped. Only where nothing of it is needed any more.
+    /// Empties a LEB permanently by mapping another block. Use only if nothing in it is needed any
+    /// more.
     pub(super) fn wipe(&mut self, leb: u32) -> Step<()> {
         self.unmap(leb)?;
         self.map(leb)

@@ -144,7 +144,7 @@ impl UbifsMount {
         result.map_err(super::error::Fault::into_fs)
     }
 
-    /// Reads beside other readers. Only loading what is missing of the index is done alone.
+    /// Reads in parallel with other readers. Only loading missing parts of the index is done alone.
     fn read_beside(
         &self,
         ino: Ino,
@@ -197,7 +197,7 @@ impl FileSystem for UbifsMount {
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
-        // What is in memory can be looked at beside others.
+        // Data in memory can be read in parallel.
         let known = u32::try_from(ino).ok().and_then(|number| self.lock_shared().known(number));
         match known {
             Some(attr) => Ok(attr),

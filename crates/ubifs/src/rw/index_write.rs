@@ -1,8 +1,8 @@
-//! Writing the dirty part of the index (spec: ubifs-runtime 11.7 to 11.9).
+//! Writes the dirty part of the index (spec: ubifs-runtime 11.7 to 11.9).
 //!
 //! # Invariants
-//! 1. Index nodes go to LEBs that hold nothing else: behind the index head, into empty LEBs, or,
-//!    when there are too few of those, into the gaps between nodes that are still needed.
+//! 1. Index nodes are written to LEBs that hold nothing else: after the index head, into empty
+//!    LEBs, or, if there are too few of those, into the gaps between nodes that are still needed.
 //! 2. A gap holds no node of the committed index and none of the tree.
 
 use super::core::Core;
@@ -51,7 +51,7 @@ impl Core {
         index_len(self.tnc.branches(id).len() as u32)
     }
 
-    /// Empty LEBs needed behind the room at the index head.
+    /// Returns the number of empty LEBs needed in addition to the space at the index head.
     fn lebs_for(&self, nodes: &[ZnodeId]) -> usize {
         let size = self.flash.leb_size;
         let (mut offset, mut lebs) = (self.master.ihead_offs, 0);
@@ -66,7 +66,7 @@ impl Core {
         lebs
     }
 
-    /// Encodes a node behind what `bytes` holds for a LEB from `from` on, and notes its place.
+    /// Encodes a node after the content of `bytes` for a LEB from `from`, and records its place.
     fn place_node(&mut self, id: ZnodeId, leb: u32, from: u32, bytes: &mut Vec<u8>) -> Step<()> {
         let sqnum = self.next_sqnum()?;
         let (level, branches) = self.tnc.content(id);

@@ -1,8 +1,8 @@
-//! Reserving room in the journal and writing to it (spec: ubifs-runtime 7.6, 8.1).
+//! Reserves space in the journal and writes to it (spec: ubifs-runtime 7.6, 8.1).
 //!
 //! # Invariants
-//! 1. Room is reserved before sequence numbers are taken, so that within a head they ascend.
-//! 2. Nodes of one operation lie in one LEB, one behind the other.
+//! 1. Space is reserved before sequence numbers are taken, so that within a head they ascend.
+//! 2. Nodes of one operation lie in one LEB, one after the other.
 
 use super::core::Core;
 use super::error::{Fault, Step, at};
@@ -156,7 +156,7 @@ impl Core {
         Ok(())
     }
 
-    /// Appends to a head whatever was reserved for.
+    /// Appends nodes for which space was reserved to a head.
     pub(super) fn append(&mut self, head: usize, nodes: &[u8]) -> Step<(u32, u32)> {
         let Self { flash, lprops, heads, .. } = self;
         let wbuf: &mut Wbuf = &mut heads[head];

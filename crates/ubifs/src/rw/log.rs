@@ -51,7 +51,7 @@ impl Log {
         self.buds.len() * size_of::<(u32, Bud)>() + self.old_buds.capacity() * size_of::<u32>()
     }
 
-    /// The log LEB behind this one.
+    /// Returns the next log LEB.
     pub(super) fn next_leb(flash: &Flash, leb: u32) -> u32 {
         if leb >= flash.sb.log_last() { LOG_FIRST } else { leb + 1 }
     }
@@ -79,7 +79,7 @@ impl Core {
         let added = u64::from(flash.leb_size - start);
         let is_due = log.bud_bytes >= flash.bg_bud_bytes;
         let is_leb_full = log.head_offset > flash.leb_size - slot;
-        // A commit that is due does not wait until one more LEB of the log has to be erased for it.
+        // A commit that is due is not delayed until one more LEB of the log must be erased for it.
         if log.free_bytes(flash) < u64::from(slot) + log.reserve
             || log.bud_bytes + added > flash.max_bud_bytes
             || (is_due && is_leb_full)
@@ -116,8 +116,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the log anew with one reference to each LEB when commits that failed have filled it,
-    /// so that there is room for the next (spec: ubifs-runtime 7.8).
+    /// Rewrites the log with one reference to each LEB after failed commits have filled it, so that
+    /// there is space for the next (spec: ubifs-runtime 7.8).
     pub(super) fn consolidate_log(&mut self) -> Step<()> {
         if Log::next_leb(&self.flash, self.log.head) != self.log.tail {
             return Ok(());

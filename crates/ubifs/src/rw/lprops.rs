@@ -234,7 +234,7 @@ impl Lprops {
         Ok(self.lebs[index])
     }
 
-    /// The sums, counted anew over all LEBs.
+    /// Returns the sums, recounted over all LEBs.
     pub(super) fn recount(&mut self, flash: &Flash) -> Step<Stats> {
         self.load_all(flash)?;
         let mut stats = Stats::default();
@@ -280,7 +280,7 @@ impl Lprops {
         self.update(flash, leb, |lp| lp.dirty += align8(len)).map(drop)
     }
 
-    /// Marks a LEB as held by somebody, or gives it back.
+    /// Marks a LEB as in use, or returns it.
     pub(super) fn set_taken(&mut self, flash: &Flash, leb: u32, taken: bool) -> Step<()> {
         self.update(flash, leb, |lp| lp.taken = taken).map(drop)
     }
@@ -296,7 +296,7 @@ impl Lprops {
         .map(drop)
     }
 
-    /// The first LEB behind where the last scan ended for which `good` holds; LEBs are loaded on
+    /// Returns the first LEB after the end of the last scan for which `good` holds; loads LEBs on
     /// the way.
     pub(super) fn scan(&mut self, flash: &Flash, good: impl Fn(&Lp) -> bool) -> Step<Option<u32>> {
         let count = flash.main_lebs();
@@ -375,7 +375,7 @@ impl Lprops {
         self.lpt.lsave = lebs;
     }
 
-    /// Loads the LEBs that the save table names; entries behind the volume's end are passed over.
+    /// Loads the LEBs that the save table names; skips entries after the volume's end.
     pub(super) fn load_saved(&mut self, flash: &mut Flash) -> Step<()> {
         let mut is_used = false;
         for leb in self.lpt.lsave.clone() {

@@ -119,8 +119,8 @@ impl Core {
             core.fix_up_space()?;
         }
         if !need_recovery {
-            // The slot behind a clean master may have been being written by a mount that was cut
-            // off, however erased it looks, and so may the clean master itself.
+            // The slot after a clean master may be a torn write of an interrupted mount even if it
+            // looks erased, and so may the clean master itself.
             core.say_in_use()?;
         }
         core.write_superblock(volume)?;
@@ -270,7 +270,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the first bytes of a LEB anew, so that what follows is erased.
+    /// Rewrites the first bytes of a LEB, so that the rest is erased.
     fn rewrite(&mut self, leb: u32, len: u32) -> Step<()> {
         if len == 0 {
             return self.flash.unmap(leb);

@@ -143,7 +143,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes all orphans anew from the start of the area; each LEB changes at once.
+    /// Rewrites all orphans from the start of the area; each LEB changes at once.
     fn rewrite_orphans(&mut self) -> Step<()> {
         let all = self.orphans.by_age();
         let per_leb = fitting(self.flash.leb_size) as usize;

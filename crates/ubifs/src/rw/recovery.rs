@@ -1,4 +1,4 @@
-//! Repairing what a power cut left, beside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
+//! Repairs what a power cut left outside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
 
 use super::core::Core;
 use super::error::{Fault, Step};

@@ -1,9 +1,9 @@
-//! Replaying the journal into the index (spec: ubifs-runtime 16).
+//! Replays the journal into the index (spec: ubifs-runtime 16).
 //!
 //! # Invariants
 //! 1. Nothing on flash changes but torn ends of the last LEB of each head.
-//! 2. Afterwards the properties of every LEB of the journal are right, and the heads stand behind
-//!    what was replayed.
+//! 2. Afterwards the properties of every LEB of the journal are right, and the heads point to the
+//!    end of the replayed nodes.
 
 use super::core::Core;
 use super::error::Step;
@@ -31,7 +31,7 @@ struct Read {
 }
 
 impl Core {
-    /// Replays all buds of the log; with `need_recovery` says what sizes the journal tells.
+    /// Replays all buds of the log; with `need_recovery` returns the sizes found in the journal.
     pub(super) fn replay(
         &mut self,
         volume: &Volume,
@@ -84,7 +84,7 @@ impl Core {
         journal: &mut Journal,
         report: &mut Report,
     ) -> Step<Read> {
-        // What was there before it became a bud is read only to be written anew.
+        // The content before it became a bud is read only to be rewritten.
         let mut bytes = vec![0; self.flash.leb_size as usize];
         let (front, content) = bytes.split_at_mut(bud.offset as usize);
         self.flash.read(bud.leb.get(), bud.offset, content)?;

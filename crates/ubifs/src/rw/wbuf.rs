@@ -1,9 +1,9 @@
-//! Write-buffers, one for each journal head (spec: ubifs-runtime 4).
+//! Write buffers, one for each journal head (spec: ubifs-runtime 4).
 //!
 //! # Invariants
 //! 1. `offset` is a multiple of the minimum I/O unit; everything before it is on flash, `buf` comes
-//!    next, and behind it the LEB is erased.
-//! 2. `inos` names the inodes whose durability hangs on what is in `buf`.
+//!    next, and after it the LEB is erased.
+//! 2. `inos` names the inodes whose durability depends on the content of `buf`.
 
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};

@@ -149,7 +149,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes entry, holder and, behind both, the host.
+    /// Writes entry, holder and, after both, the host.
     fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
@@ -206,8 +206,9 @@ impl Core {
         inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;
-        // Where the host is deleted, but open, a replay takes its attributes away with it by their
-        // entries: without one, Linux leaves for ever what comes behind the deletion.
+        // If the host is deleted but open, a replay deletes its xattrs with it through their
+        // entries. Without an entry before the deletion, Linux never deletes xattrs written after
+        // the deletion.
         let result = if has_no_name {
             self.write_new_xattr(host, holder, name)
         } else {
