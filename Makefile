@@ -52,7 +52,7 @@ test test-full: setup
 
 tools: target/tools/bin/pjdfstest
 
-# Power cuts of each layer, all judged; the bugs planted in it must be found.
+# Power cuts of each layer, all judged.
 cuts:
 	$(CARGO) build --quiet --release --package eraseblock-cli
 	$(CARGO) xtask cuts --full

@@ -10,6 +10,7 @@ mod guest;
 mod kernel;
 mod mutate;
 mod oracle;
+mod planted;
 mod posix;
 mod subject;
 mod suite;
@@ -34,6 +35,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
   mutate [--count N] [--seed S]    damaged images of every format
+  planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
   subject ...                      what the oracle judges and the command cannot show
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
         "mutate" => mutate::run(rest),
+        "planted" => planted::run(rest),
         "posix" => posix::run(rest),
         "test" => suite::run(rest),
         "subject" => subject::run(rest),

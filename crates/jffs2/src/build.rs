@@ -1,10 +1,11 @@
-//! From nodes in flash order to a tree: which names and inodes live (spec: jffs2 7, 12.7).
+//! Builds the tree from nodes in flash order: which names and inodes are live (spec: jffs2 7,
+//! 12.7).
 //!
 //! # Invariants
 //! 1. `inodes` is sorted by number; the nodes and the entries of an inode start at its `nodes` and
 //!    `entries` and end where those of the next one start. The last one is a sentinel.
-//! 2. Entries of a directory have distinct names, in the order of their bytes, and name inodes
-//!    that exist.
+//! 2. Entries of a directory have distinct names, in the order of their bytes, and name inodes that
+//!    exist.
 
 use crate::scan::{EntryRef, Found, PairRef, XrefRef};
 use eraseblock_base::{Findings, Location};
@@ -12,10 +13,10 @@ use eraseblock_jffs2_format::constants::ROOT_INO;
 
 /// DIRENT file type of directories.
 const TYPE_DIRECTORY: u8 = 4;
-/// Second names of directories that are shown: an interrupted rename leaves one.
+/// Maximum number of additional names shown for a directory: an interrupted rename leaves one.
 const SECOND_NAMES: usize = 4;
 
-/// What is kept of an inode.
+/// Stored information about an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InodeInfo {
     pub(crate) ino: u32,
@@ -41,7 +42,7 @@ pub(crate) struct Entry {
 pub(crate) struct Tables {
     nodes: Vec<u32>,
     inodes: Vec<InodeInfo>,
-    /// Directories that an entry gave a time to: number, version and value of the newest one.
+    /// Directories whose times come from an entry: number, version and value of the newest one.
     times: Vec<(u32, u32, u32)>,
     entries: Vec<Entry>,
     names: Vec<u8>,
@@ -55,18 +56,18 @@ impl Tables {
         real.binary_search_by_key(&ino, |info| info.ino).ok()
     }
 
-    /// What is kept of an inode, if it lives.
+    /// Returns the information about an inode if it is live.
     pub(crate) fn inode(&self, ino: u32) -> Option<InodeInfo> {
         self.index(ino).map(|index| self.inodes[index]).filter(|info| info.links > 0)
     }
 
-    /// Version and value of the newest time that an entry gave a directory; 0 if none did.
+    /// Returns version and value of the newest time that an entry gave a directory; 0 if none did.
     pub(crate) fn mctime(&self, ino: u32) -> (u32, u32) {
         let found = self.times.binary_search_by_key(&ino, |time| time.0);
         found.map_or((0, 0), |index| (self.times[index].1, self.times[index].2))
     }
 
-    /// Places of the nodes of an inode, oldest version first.
+    /// Returns the places of the nodes of an inode, oldest version first.
     pub(crate) fn nodes(&self, ino: u32) -> &[u32] {
         self.index(ino).map_or(&[], |index| {
             let (this, next) = (self.inodes[index], self.inodes[index + 1]);
@@ -74,7 +75,7 @@ impl Tables {
         })
     }
 
-    /// The entries of a directory.
+    /// Returns the entries of a directory.
     pub(crate) fn entries(&self, ino: u32) -> &[Entry] {
         self.index(ino).map_or(&[], |index| {
             let (this, next) = (self.inodes[index], self.inodes[index + 1]);
@@ -82,23 +83,24 @@ impl Tables {
         })
     }
 
-    /// The name of an entry.
+    /// Returns the name of an entry.
     pub(crate) fn name(&self, entry: &Entry) -> &[u8] {
         &self.names[entry.name as usize..][..usize::from(entry.name_len)]
     }
 
-    /// Directories among the entries of an inode.
+    /// Returns the number of directories among the entries of an inode.
     pub(crate) fn subdirectories(&self, ino: u32) -> u32 {
         self.entries(ino).iter().filter(|entry| entry.file_type == TYPE_DIRECTORY).count() as u32
     }
 
-    /// How many inodes live.
+    /// Returns the number of live inodes.
     pub(crate) fn live_inodes(&self) -> usize {
         self.inodes.iter().filter(|info| info.links > 0).count()
     }
 }
 
-/// Decides what lives. Tables go as soon as they are not needed: a full flash has many nodes.
+/// Decides what is live. Frees tables as soon as they are not needed, because a full flash has many
+/// nodes.
 pub(crate) fn build(mut found: Found, findings: &mut Findings) -> Tables {
     findings.append(std::mem::take(&mut found.findings));
     found.nodes.sort_unstable();
@@ -122,11 +124,11 @@ pub(crate) fn build(mut found: Found, findings: &mut Findings) -> Tables {
     tables
 }
 
-/// Leaves one entry for each directory and name: the highest version, of equal ones the last
-/// (spec: jffs2 7). Deletions are among them.
+/// Keeps one entry for each directory and name: the highest version, of equal ones the last (spec:
+/// jffs2 7). This includes deletions.
 fn keep_winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) {
     let name = |entry: &EntryRef| &names[entry.name as usize..][..usize::from(entry.name_len)];
-    // Names lie in flash order: of equal versions the one whose name lies last is the last.
+    // Names lie in flash order: of equal versions, the one whose name lies last is the last.
     entries.sort_unstable_by(|a, b| {
         let newest_first = (b.version, b.name).cmp(&(a.version, a.name));
         (a.pino, name(a)).cmp(&(b.pino, name(b))).then(newest_first)
@@ -134,7 +136,7 @@ fn keep_winning_names(entries: &mut Vec<EntryRef>, names: &[u8]) {
     entries.dedup_by(|next, first| (next.pino, name(next)) == (first.pino, name(first)));
 }
 
-/// All inodes that have a node or an entry, and the root.
+/// Returns all inodes that have a node or an entry, and the root.
 fn inode_table(found: &Found) -> Vec<InodeInfo> {
     let (mut node, mut entry, mut is_root_in) = (0, 0, false);
     let with_nodes = found.nodes.chunk_by(|a, b| a.ino == b.ino).count();
@@ -196,9 +198,9 @@ fn add_entries(tables: &mut Tables, winners: Vec<EntryRef>, findings: &mut Findi
     }
 }
 
-/// Counts the names that can be reached from the root: what none of them leads to is gone
-/// (spec: jffs2 12.7, passes 1 and 2). Directories that were deleted may still name each other in a
-/// circle, since the deletions of their names are the first to go.
+/// Counts the names that can be reached from the root; unreachable inodes are deleted (spec: jffs2
+/// 12.7, passes 1 and 2). Deleted directories may still contain each other in a cycle, because the
+/// deletions of their names are collected first.
 fn count_links(tables: &mut Tables, findings: &mut Findings) {
     let mut queue: Vec<usize> = tables.index(ROOT_INO).into_iter().collect();
     for root in &queue {
@@ -220,7 +222,7 @@ fn count_links(tables: &mut Tables, findings: &mut Findings) {
     }
 }
 
-/// What is said of inodes without a name.
+/// Returns the message about inodes without a name.
 pub(crate) fn deleted_inodes(count: usize) -> String {
     format!(
         "inodes without a name: {count}; this is normal: what is deleted stays on the flash until \
@@ -228,8 +230,8 @@ pub(crate) fn deleted_inodes(count: usize) -> String {
     )
 }
 
-/// A directory with several names would make a tree without end of a damaged image: a few are
-/// shown, as an interrupted rename leaves them and Linux shows them, the rest is not.
+/// In a damaged image, directories with several names could form an endless tree. A few names are
+/// shown, because an interrupted rename leaves them and Linux shows them; others are not.
 fn limit_directory_names(tables: &mut Tables, findings: &mut Findings) {
     let mut targets: Vec<(u32, u32)> = tables
         .entries

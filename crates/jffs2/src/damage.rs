@@ -1,9 +1,8 @@
-//! Nodes that are on flash and broken, and the parts of files that are lost with them
-//! (spec: jffs2 8.6).
+//! Broken nodes on flash, and the parts of files that are lost with them (spec: jffs2 8.6).
 //!
 //! Every writer covers a file up to its size with nodes, holes included, and a power cut leaves no
-//! gap: a torn node was never part of the file. So a gap is damage if a broken node can have filled
-//! it, and what a broken node says of a range that older nodes cover is undecided.
+//! gap: a torn node was never part of the file. So a gap is damage if a broken node may have filled
+//! it. If older nodes cover the range of a broken node, its content is undecided.
 
 use crate::inode::Map;
 use eraseblock_base::align::is_erased;
@@ -19,16 +18,17 @@ pub(crate) struct Broken {
     pub(crate) place: u32,
     /// Its fields, if their checksum holds; then only its data is damaged.
     pub(crate) node: Option<Inode>,
-    /// It looks like a program that a power cut ended.
+    /// Whether it looks like a program that a power cut interrupted.
     pub(crate) is_torn: bool,
 }
 
-/// Whether the bytes of a node, with their alignment, end as those of a program that was cut: erased.
+/// Returns whether the bytes of a node, with their alignment, end like those of an interrupted
+/// program: erased.
 pub(crate) fn is_torn(bytes: &[u8]) -> bool {
     bytes.len() > TORN_TAIL && is_erased(&bytes[bytes.len() - TORN_TAIL..])
 }
 
-/// So many erased bytes at the end of a node are no accident.
+/// This many erased bytes at the end of a node are not a coincidence.
 const TORN_TAIL: usize = 12;
 
 /// A range of a file and the broken node that held it.
@@ -40,18 +40,18 @@ pub(crate) struct Part {
     is_torn: bool,
 }
 
-/// What broken nodes mean for a file.
+/// The consequences of broken nodes for a file.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Nothing else holds these.
+    /// Ranges that no other node holds.
     pub(crate) lost: Vec<Part>,
-    /// Older nodes hold these, and are right if the broken ones were torn.
+    /// Ranges that older nodes hold, which are right if the broken ones were torn.
     doubtful: Vec<Part>,
 }
 
 impl Verdict {
-    /// What is to be said of content that may be older than it should be: worth knowing where a
-    /// power cut explains all of it, suspicious otherwise. `location` makes a place readable.
+    /// Returns what to report about content that may be outdated: a note if a power cut explains
+    /// all of it, otherwise a warning. `location` converts a place.
     pub(crate) fn doubt(&self, location: impl Fn(u32) -> Location) -> Option<(Severity, String)> {
         let suspicious = self.doubtful.iter().find(|part| !part.is_torn);
         let part = suspicious.or(self.doubtful.first())?;
@@ -85,14 +85,14 @@ pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Ver
         held.lay(range(node), Some(*place));
     }
     let gaps = gaps(held.ranges().map(|part| part.0), size);
-    // Nodes whose range is unknown can have been in any gap.
+    // Nodes whose range is unknown may have been in any gap.
     let mut all = Map::default();
     if let Some(unknown) = (0..).zip(broken).find(|(_, broken)| broken.node.is_none()) {
         for gap in &gaps {
             all.lay(*gap, Some(unknown.0));
         }
     }
-    // Of one version the valid node counts: it is a copy.
+    // Of one version the valid node is used: it is a copy.
     let good = valid.iter().map(|(node, _)| (node, None));
     let torn = (0..).zip(broken).filter_map(|(index, it)| Some((it.node.as_ref()?, Some(index))));
     let mut nodes: Vec<(&Inode, Option<u32>)> = good.chain(torn).collect();
@@ -108,7 +108,7 @@ pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Ver
     verdict
 }
 
-/// Sorts a range into what is inside and what is outside of `gaps`, which are ascending.
+/// Divides a range into the parts inside and outside of `gaps`, which are ascending.
 fn split(part: Part, gaps: &[(u32, u32)], verdict: &mut Verdict) {
     let Part { start, end, .. } = part;
     let mut position = start;
@@ -126,7 +126,7 @@ fn split(part: Part, gaps: &[(u32, u32)], verdict: &mut Verdict) {
     }
 }
 
-/// Parts of [0, size) that `covered`, ascending ranges, leaves out.
+/// Returns the parts of [0, size) that `covered`, ascending ranges, leaves out.
 pub(crate) fn gaps(covered: impl IntoIterator<Item = (u32, u32)>, size: u32) -> Vec<(u32, u32)> {
     let (mut gaps, mut position) = (Vec::new(), 0);
     for (start, end) in covered.into_iter().chain([(size, size)]) {
@@ -139,7 +139,7 @@ pub(crate) fn gaps(covered: impl IntoIterator<Item = (u32, u32)>, size: u32) -> 
     gaps
 }
 
-/// Bytes that were a node and can be assigned to no file.
+/// Bytes that were a node but cannot be assigned to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Unassigned {
     count: u64,
@@ -147,7 +147,7 @@ pub(crate) struct Unassigned {
 }
 
 impl Unassigned {
-    /// Notes one more.
+    /// Records one more.
     pub(crate) fn add(&mut self, at: Location) {
         self.count += 1;
         self.first.get_or_insert(at);
@@ -174,8 +174,8 @@ impl fmt::Display for Unassigned {
     }
 }
 
-/// Whether bytes that are no node can have been one: not what writers leave, or so many zeros that a
-/// node with data may lie below them.
+/// Returns whether bytes that are not a node may have been one: not what writers leave, or so many
+/// zeros that they may cover a node with data.
 pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
     !expected || bytes.len() > INODE_LEN as usize && bytes[..4] == [0; 4]
 }
@@ -183,7 +183,7 @@ pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
 /// The code of the finding about [`Verdict::doubtful`].
 pub(crate) const OLDER_CONTENT: &str = "older-content";
 
-/// Why a range of a file cannot be read.
+/// Returns the error for a range of a file that cannot be read.
 pub(crate) fn unread(ino: Ino, (start, end): (u32, u32), why: &dyn fmt::Display) -> FsError {
     FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: bytes {start} to {end}: {why}"))
 }

@@ -1,4 +1,4 @@
-//! Byte order, place and erase block size of an image, from its nodes alone (spec: jffs2 2).
+//! Byte order, position and eraseblock size of an image, from its nodes alone (spec: jffs2 2).
 
 use crate::error::Jffs2Error;
 use crate::medium::Source;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 
 /// Bytes read at a time.
 const WINDOW: usize = 1 << 20;
-/// Nodes that are looked at.
+/// Maximum number of nodes examined.
 const ENOUGH: usize = 100_000;
-/// Erase block sizes that are tried, as powers of two.
+/// Eraseblock sizes that are tried, as powers of two.
 const SIZES: std::ops::RangeInclusive<u32> = 12..=26;
-/// The largest node that is believed when nothing is known yet.
+/// The largest node that is accepted while nothing is known yet.
 const LARGEST_NODE: u32 = 1 << 24;
 
-/// What an image turned out to be.
+/// The properties of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Where the first erase block starts in the image, in bytes.
+    /// The offset of the first eraseblock in the image in bytes.
     pub start: u64,
     /// Bytes in an erase block.
     pub erase_size: u32,
     /// Byte order.
     pub order: ByteOrder,
-    /// Length of the cleanmarkers, 0 when there are none, in bytes.
+    /// Length of the cleanmarkers in bytes, 0 if there are none.
     pub cleanmarker: u32,
-    /// Whether the erase block size was given or is proven by markers, not guessed.
+    /// Whether the eraseblock size was given or is proven by markers, not guessed.
     pub is_certain: bool,
 }
 
@@ -39,7 +39,7 @@ struct Seen {
     header: Header,
 }
 
-/// Finds out what `options` leave open.
+/// Determines what `options` leave open.
 pub(crate) fn detect(
     source: &Source,
     options: &OpenOptions,
@@ -47,7 +47,7 @@ pub(crate) fn detect(
 ) -> Result<Shape, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
     let from = options.start.unwrap_or(0);
-    // Nodes lie on a grid of 4 bytes that need not be the file's.
+    // Nodes lie on a grid of 4 bytes that may differ from the file's.
     let (mut little, mut big) = nodes(source, from, size)?;
     for shift in 1..4 {
         if little.is_empty() && big.is_empty() && options.start.is_none() {
@@ -102,7 +102,8 @@ pub(crate) fn detect(
     })
 }
 
-/// The shape of an empty file system, which no node tells (spec: jffs2 12.6); `None` if it is none.
+/// Returns the shape of an empty file system, which has no node to prove it (spec: jffs2 12.6);
+/// `None` if it is not one.
 pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Shape>, Jffs2Error> {
     let (start, cleanmarker) = (options.start.unwrap_or(0), 0);
     match source {
@@ -126,13 +127,13 @@ pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Sha
     }
 }
 
-/// Whether there is something, and all of it is erased.
+/// Returns whether there is something, and all of it is erased.
 fn is_blank(source: &Source, start: u64) -> Result<bool, Jffs2Error> {
     let size = source.size().map_err(Jffs2Error::Read)?;
     Ok(start < size && is_range_erased(source, start, size)?)
 }
 
-/// Whether all bytes from one place to before another are erased.
+/// Returns whether all bytes from one place to before another are erased.
 fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Error> {
     let length = |position: u64| usize::try_from(end - position).unwrap_or(WINDOW).min(WINDOW);
     let mut buf = vec![0; length(from)];
@@ -148,16 +149,16 @@ fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Er
     Ok(true)
 }
 
-/// The start of the block of the first node: on the grid of `phase`, or of the image when there is
-/// no other.
+/// Returns the start of the block of the first node: on the grid of `phase`, or of the image when
+/// there is no other.
 fn block_start(first: u64, phase: Option<u64>, erase_size: u32) -> u64 {
     let size = u64::from(erase_size);
     let phase = phase.unwrap_or(0) % size;
     if first < phase { first } else { first - (first - phase) % size }
 }
 
-/// The first block of a dump of a whole flash: erased ones before `start` belong to it, if there is
-/// nothing else.
+/// Returns the first block of a dump of a whole flash: erased ones before `start` belong to it, if
+/// there is nothing else.
 fn whole_flash(source: &Source, start: u64, erase_size: u32) -> u64 {
     let is_grid = start.is_multiple_of(erase_size.into());
     if is_grid && is_range_erased(source, 0, start).unwrap_or(false) { 0 } else { start }
@@ -192,13 +193,13 @@ fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>)
             let step = pad(header.totlen).filter(|len| *len <= LARGEST_NODE).unwrap_or(4);
             at = at.saturating_add(step as usize);
         }
-        // The last words may be the start of a header: they are looked at again.
+        // The last words may be the start of a header: examine them again.
         position += (at.max(4) & !3) as u64;
     }
     Ok((little, big))
 }
 
-/// A summary says where its block starts and it ends where the block ends.
+/// Uses a summary: it gives the start of its block and ends where the block ends.
 fn by_summary(source: &Source, order: ByteOrder, seen: &[Seen]) -> Option<(u32, Option<u64>)> {
     let summaries = seen.iter().filter(|node| node.header.kind() == NodeKind::Summary);
     summaries.take(16).find_map(|node| {
@@ -212,7 +213,7 @@ fn by_summary(source: &Source, order: ByteOrder, seen: &[Seen]) -> Option<(u32, 
     })
 }
 
-/// Cleanmarkers stand at the starts of blocks.
+/// Uses cleanmarkers: they are at the starts of blocks.
 fn by_markers(markers: &[&Seen]) -> Option<(u32, Option<u64>)> {
     let first = markers.first()?.offset;
     let distance =
@@ -228,7 +229,7 @@ fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The smallest size at whose borders no node lies.
+/// Returns the smallest size at whose boundaries no node lies.
 fn by_borders(seen: &[Seen], phase: u64) -> Option<u32> {
     SIZES.map(|power| 1_u32 << power).find(|size| {
         let block = |offset: u64| offset.wrapping_sub(phase % u64::from(*size)) / u64::from(*size);

@@ -1,4 +1,4 @@
-//! Why an image cannot be opened or mounted.
+//! Errors of opening and mounting.
 
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_mtd::MtdError;
@@ -10,7 +10,7 @@ pub enum Jffs2Error {
     /// No JFFS2 node was found.
     #[error("no JFFS2 node in {bytes} bytes")]
     NotJffs2 {
-        /// Bytes looked at.
+        /// Number of bytes searched.
         bytes: u64,
     },
     /// The image cannot be read at all.
@@ -19,18 +19,17 @@ pub enum Jffs2Error {
     /// An option is out of its range.
     #[error("{option} is {found}, expected {expected}")]
     Option {
-        /// The option at fault.
+        /// The invalid option.
         option: &'static str,
         /// Its value.
         found: u64,
-        /// What is allowed.
+        /// The valid values.
         expected: &'static str,
     },
     /// The medium failed while it was mounted.
     #[error("cannot mount: {0}")]
     Device(#[from] MtdError),
-    /// There is something on the medium, but nothing of it is JFFS2: mounting would erase it
-    /// (spec: jffs2 12.6).
+    /// The medium contains data, but no JFFS2: mounting would erase it (spec: jffs2 12.6).
     #[error("{blocks} blocks hold something that is not JFFS2: mounting would erase it")]
     Foreign {
         /// Blocks that are neither empty nor bad.
@@ -39,20 +38,20 @@ pub enum Jffs2Error {
     /// A node of unknown type forbids the mount (spec: jffs2 4.2).
     #[error("{at}: node type {node_type:#06x} is unknown and forbids {what}")]
     Incompatible {
-        /// Where.
+        /// The place.
         at: Location,
         /// Its type.
         node_type: u16,
         /// `mounting` or `mounting for writing`.
         what: &'static str,
     },
-    /// The mount came to an end on the way.
+    /// The mount failed after it had started.
     #[error("cannot mount: {0}")]
     FileSystem(#[from] eraseblock_vfs::FsError),
 }
 
 impl Jffs2Error {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NotJffs2 { .. } | Self::Foreign { .. } => ErrorClass::Corruption,

@@ -29,14 +29,14 @@ impl Jffs2 {
         }
     }
 
-    /// What an entry names: its own word, or the inode's where that means nothing.
+    /// Returns the kind of an entry, or that of its inode if the entry's own is invalid.
     fn entry_kind(&self, entry: &Entry) -> Option<FileKind> {
         FileKind::from_mode(u32::from(entry.file_type) << 12)
             .or_else(|| self.load(entry.ino.into()).ok().map(|loaded| loaded.attr.kind))
     }
 }
 
-/// The fragments that end behind `offset`.
+/// Returns the fragments that end after `offset`.
 fn from(fragments: &[Fragment], offset: u64) -> &[Fragment] {
     let start = fragments.partition_point(|fragment| u64::from(fragment.end) <= offset);
     &fragments[start..]
@@ -91,7 +91,7 @@ impl FileSystem for Jffs2 {
         let place = loaded.fragments.first().and_then(|fragment| fragment.place);
         let place =
             place.ok_or_else(|| error(FsErrorKind::Corrupted, ino, "link without target"))?;
-        // The target is what is stored, whatever its compressor says (spec: jffs2 6).
+        // The target is stored uncompressed, regardless of the compressor number (spec: jffs2 6).
         let (node, target) = self.payload(place)?;
         if node.csize > MAX_TARGET_LEN {
             return Err(error(FsErrorKind::NameTooLong, ino, "link target of more than 254 bytes"));
@@ -157,8 +157,8 @@ impl FileSystem for Jffs2 {
         })
     }
 
-    /// Free space is what no node takes, less the blocks Linux keeps back (spec: jffs2 13);
-    /// superseded nodes count as taken.
+    /// Free space is the space without nodes, minus the blocks that Linux reserves (spec: jffs2
+    /// 13); superseded nodes count as used.
     fn stat_fs(&self) -> Result<StatFs, FsError> {
         let block = u64::from(self.info.shape.erase_size);
         let size = u64::from(self.info.blocks) * block;

@@ -1,4 +1,4 @@
-//! One inode: its nodes read, the newest attributes chosen, its content mapped (spec: jffs2 8).
+//! One inode: reads its nodes, selects the newest attributes, maps its content (spec: jffs2 8).
 
 use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
 use crate::mount::Jffs2;
@@ -11,9 +11,9 @@ use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Fragments the cache may hold.
+/// Maximum number of fragments in the cache.
 const CACHE_FRAGMENTS: usize = 1 << 16;
-/// Inodes the cache may hold.
+/// Maximum number of inodes in the cache.
 const CACHE_INODES: usize = 1024;
 
 /// A range of a file and the node it comes from.
@@ -21,19 +21,19 @@ const CACHE_INODES: usize = 1024;
 pub(crate) struct Fragment {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Where the node is; `None` for a hole.
+    /// The place of the node; `None` for a hole.
     pub(crate) place: Option<u32>,
 }
 
-/// An inode as it is now.
+/// The current state of an inode.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) attr: Attr,
-    /// In ascending order without overlap; what is between them is a hole.
+    /// In ascending order without overlap; gaps are holes.
     pub(crate) fragments: Vec<Fragment>,
 }
 
-/// The place of a range that no known node held, though there are broken ones that can have.
+/// The place of a range that no known node held, although broken nodes may have held it.
 const UNKNOWN: u32 = u32::MAX;
 
 /// The nodes of an inode, oldest version first.
@@ -44,7 +44,7 @@ struct Nodes {
     broken: Vec<Broken>,
 }
 
-/// Inodes looked at last.
+/// Recently used inodes.
 #[derive(Debug, Default)]
 pub(crate) struct Cache(Mutex<(HashMap<u32, Arc<Loaded>>, usize)>);
 
@@ -68,12 +68,12 @@ fn damaged(ino: u32, message: &str) -> FsError {
     FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: {message}"))
 }
 
-/// The map of a file while nodes are laid over each other.
+/// The map of a file while nodes are added to it.
 #[derive(Default)]
 pub(crate) struct Map(BTreeMap<u32, (u32, Option<u32>)>);
 
 impl Map {
-    /// Lays [start, end) over what is there.
+    /// Overwrites [start, end) in the map.
     pub(crate) fn lay(&mut self, (start, end): (u32, u32), place: Option<u32>) {
         if start >= end {
             return;
@@ -96,7 +96,7 @@ impl Map {
         self.0.insert(start, (end, place));
     }
 
-    /// Ranges in ascending order, and whose they are.
+    /// Returns ranges in ascending order, with their places.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = ((u32, u32), Option<u32>)> {
         self.0.iter().map(|(start, (end, place))| ((*start, *end), *place))
     }
@@ -107,7 +107,7 @@ impl Map {
 }
 
 impl Jffs2 {
-    /// The place of a node as findings and errors name it.
+    /// Returns the place of a node for findings and errors.
     fn location(&self, place: u32) -> Location {
         let size = self.info.shape.erase_size;
         Location::Peb(Peb::new(place / size), place % size)
@@ -121,7 +121,7 @@ impl Jffs2 {
         })
     }
 
-    /// The INODE node at `place`, its checksum verified.
+    /// Returns the INODE node at `place`, its checksum verified.
     fn node(&self, place: u32) -> Result<Inode, FsError> {
         let mut head = [0; INODE_LEN as usize];
         self.read_place(place, &mut head)?;
@@ -129,7 +129,7 @@ impl Jffs2 {
             .map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))
     }
 
-    /// The stored bytes of the node at `place`, all checksums verified.
+    /// Returns the stored bytes of the node at `place`, all checksums verified.
     pub(crate) fn payload(&self, place: u32) -> Result<(Inode, Vec<u8>), FsError> {
         let inode = self.node(place)?;
         let at = self.location(place);
@@ -145,8 +145,8 @@ impl Jffs2 {
         Ok((inode, bytes))
     }
 
-    /// The data of the node that holds a range of a file, as [`Self::data`]; the error names the
-    /// range.
+    /// Returns the data of the node that holds a range of a file, like [`Self::data`]; the error
+    /// names the range.
     pub(crate) fn part(
         &self,
         ino: Ino,
@@ -162,7 +162,7 @@ impl Jffs2 {
         })
     }
 
-    /// The data of the node at `place`, decompressed, and where it goes in the file.
+    /// Returns the data of the node at `place`, decompressed, and its offset in the file.
     fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
         let (inode, stored) = self.payload(place)?;
         let mut out = vec![0; inode.dsize as usize];
@@ -173,7 +173,7 @@ impl Jffs2 {
         Ok((inode.offset, out))
     }
 
-    /// The inode with this number as it is now.
+    /// Returns the current state of the inode with this number.
     pub(crate) fn load(&self, ino: u64) -> Result<Arc<Loaded>, FsError> {
         let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
         let ino = u32::try_from(ino).map_err(|_| missing())?;
@@ -214,7 +214,7 @@ impl Jffs2 {
         lost.map_or(Ok(nodes), Err)
     }
 
-    /// Whether a broken node looks torn.
+    /// Returns whether a broken node looks torn.
     fn is_torn(&self, node: &Inode, place: u32) -> Result<bool, FsError> {
         let block = self.info.shape.erase_size;
         let len = node.csize.min(block - place % block - INODE_LEN.min(block - place % block));
@@ -223,12 +223,12 @@ impl Jffs2 {
         Ok(is_torn(&bytes))
     }
 
-    /// What the nodes make of the inode.
+    /// Computes the inode from its nodes.
     fn resolve(&self, ino: u32, nodes: &Nodes) -> Result<Loaded, FsError> {
         let newest = nodes.data.last().map(|(node, _)| *node);
         let metadata =
             nodes.metadata.filter(|node| newest.is_none_or(|data| data.version <= node.version));
-        // The fields of a node whose data is damaged are right: better than nothing.
+        // The fields of a node with damaged data are right: better than nothing.
         let broken = || nodes.broken.last().and_then(|broken| broken.node);
         if let Some(winner) = metadata.or(newest).or_else(broken) {
             return self.finish(ino, &winner, metadata.is_some(), nodes);
@@ -242,13 +242,13 @@ impl Jffs2 {
             let message = "a directory without a node: mode 0755 and owner 0 are made up";
             self.warn(Location::Inode(ino.into()), "attributes-lost", message.to_owned());
         }
-        // Linux makes one up, whose times are 0 whatever the names say (spec: jffs2 6).
+        // Linux creates one, whose times are 0 regardless of the names (spec: jffs2 6).
         let made_up = Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() };
         Ok(Loaded { attr: self.attributes(ino, &made_up)?, fragments: Vec::new() })
     }
 
-    /// The ranges of a file and their nodes. What is lost is given to a node that cannot be read.
-    /// `size` is that of a regular file.
+    /// Returns the ranges of a file and their nodes. Lost ranges are assigned to a node that cannot
+    /// be read. `size` is that of a regular file.
     fn map(&self, ino: u32, nodes: &Nodes, size: Option<u32>) -> Map {
         let mut map = Map::default();
         for (node, place) in &nodes.data {
@@ -303,7 +303,7 @@ impl Jffs2 {
         Ok(attr)
     }
 
-    /// Attributes and content by file type (spec: jffs2 6, 8.2).
+    /// Sets attributes and content by file type (spec: jffs2 6, 8.2).
     fn finish(
         &self,
         ino: u32,

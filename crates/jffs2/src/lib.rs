@@ -1,8 +1,8 @@
 //! JFFS2 in user space: opening an image or a device without writing, and reading it as Linux does
 //! (spec: jffs2 6 to 10, 12).
 //!
-//! [`Jffs2::open`] scans every block once and keeps little: 4 bytes for a data node, 12 for a name
-//! besides its bytes, 24 for an inode. File contents are found when they are asked for, and every
+//! [`Jffs2::open`] scans every block once and keeps little: 4 bytes for a data node, 12 plus the
+//! name for a directory entry, 24 for an inode. File contents are located on demand, and every
 //! node's checksums are verified again when it is read.
 
 #![allow(

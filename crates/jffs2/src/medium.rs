@@ -1,19 +1,19 @@
-//! Where the bytes come from.
+//! The source of the bytes.
 
 use eraseblock_mtd::{Mtd, ReadAt};
 use std::sync::Arc;
 
-/// What an image is read from.
+/// The source of an image.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A file, or bytes in memory.
     Image(Arc<dyn ReadAt>),
-    /// A flash device; its erase blocks are those of the file system and bad ones are skipped.
+    /// A flash device; its eraseblocks are those of the file system, and bad ones are skipped.
     Device(Arc<dyn Mtd>),
 }
 
 impl Source {
-    /// Bytes there are.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> Result<u64, String> {
         match self {
             Self::Image(image) => image.size().map_err(|error| error.to_string()),
@@ -21,8 +21,8 @@ impl Source {
         }
     }
 
-    /// Fills `buf`. What error correction could not repair is delivered: the checksums of nodes
-    /// decide (spec: jffs2 16).
+    /// Fills `buf`. Uncorrectable data is delivered: the checksums of nodes decide (spec: jffs2
+    /// 16).
     pub(crate) fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), String> {
         match self {
             Self::Image(image) => image.read_exact_at(buf, addr).map_err(|error| error.to_string()),

@@ -1,16 +1,17 @@
-//! Building a JFFS2 image from a source tree, in process and without privileges (spec: jffs2 5 to
-//! 10, 21.1).
+//! Builds a JFFS2 image from a source tree, in process and without privileges (spec: jffs2 5 to 10,
+//! 21.1).
 //!
-//! The rooms, in the order an image is made: `plan` numbers and checks the inodes, `content` reads
-//! files and compresses their pages in parallel (`compress`), `nodes` makes nodes of everything in
-//! the order of the plan, `blocks` lays them out in erase blocks. `summarise` repacks an image
-//! that exists.
+//! The modules, in the order in which an image is built: `plan` numbers and checks the inodes,
+//! `content` reads files and compresses their pages in parallel (`compress`), `nodes` creates nodes
+//! for everything in the order of the plan, `blocks` lays them out in eraseblocks. `summarise`
+//! repacks an existing image.
 //!
 //! # Invariants
-//! 1. The same tree and options give the same bytes, whatever the number of threads: pages are
-//!    compressed on their own, and only what is cut at the end of a block depends on its place.
+//! 1. The same tree and options give the same bytes, regardless of the number of threads: pages are
+//!    compressed independently, and only data that is cut at the end of a block depends on its
+//!    position.
 //! 2. Memory does not grow with file contents: two batches are in memory at a time.
-//! 3. No node crosses the end of a block, no data node a border of pages.
+//! 3. No node crosses the end of a block, no data node a page boundary.
 
 mod blocks;
 mod compress;
@@ -35,8 +36,8 @@ use std::io::Write;
 
 /// Builds the image of `tree` into `out`, from its first byte to its last.
 ///
-/// Fails before anything is written when options or tree cannot be represented; what was written
-/// before another failure is no image.
+/// Fails before anything is written if options or tree cannot be represented. After any other
+/// failure, the bytes written so far are not an image.
 pub fn build(
     tree: &SourceTree,
     options: &MkfsOptions,

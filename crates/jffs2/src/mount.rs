@@ -1,4 +1,4 @@
-//! Opening without writing.
+//! Opens a file system without writing.
 
 use crate::build::{self, Tables};
 use crate::damage::Unassigned;
@@ -12,31 +12,31 @@ use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use std::sync::{Mutex, PoisonError};
 
-/// What is known about an image beforehand. Everything left open is found out from its nodes.
+/// Known properties of an image. All others are determined from its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// Where the first erase block starts, in bytes.
+    /// The offset of the first eraseblock in bytes.
     pub start: Option<u64>,
-    /// Bytes in an erase block: 4 KiB to 64 MiB, a multiple of 4. Ignored for a device, which
-    /// knows.
+    /// Size of an eraseblock: 4 KiB to 64 MiB, a multiple of 4. Ignored for a device, which has its
+    /// own.
     pub erase_size: Option<u32>,
     /// Byte order.
     pub order: Option<ByteOrder>,
-    /// Whether something erased, without any node, is an empty file system, as Linux mounts it. A
-    /// device with cleanmarkers is one anyhow.
+    /// Whether an erased image without any node is an empty file system, as Linux mounts it. A
+    /// device with cleanmarkers always is one.
     pub empty: bool,
 }
 
-/// What an open image is.
+/// The properties of an open image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
-    /// Place, block size, byte order.
+    /// Position, block size, byte order.
     pub shape: Shape,
-    /// Erase blocks, the last one perhaps not whole.
+    /// Number of eraseblocks; the last one may be incomplete.
     pub blocks: u32,
     /// Bytes of valid nodes, superseded ones included.
     pub node_bytes: u64,
-    /// Inodes that a name leads to.
+    /// Number of inodes with a name.
     pub inodes: u64,
     /// Valid nodes by kind, superseded ones included.
     pub nodes: NodeCounts,
@@ -44,17 +44,16 @@ pub struct Info {
     pub highest: Highest,
 }
 
-/// The highest numbers that any valid node names, superseded ones included: new ones go above
-/// them.
+/// The highest numbers in any valid node, superseded ones included: new ones must be above them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Highest {
     /// Inode number.
     pub ino: u32,
     /// Version of a node of the root directory.
     pub root_version: u32,
-    /// Number of a pair of attribute name and value.
+    /// Number of an xattr's pair of name and value.
     pub xid: u32,
-    /// Counter of attribute references.
+    /// Counter of xattr references.
     pub xseqno: u32,
 }
 
@@ -105,7 +104,7 @@ pub struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// Adds those of another part.
+    /// Adds the counts of another part.
     pub(crate) fn add(&mut self, other: &Self) {
         self.inodes += other.inodes;
         self.entries += other.entries;
@@ -122,7 +121,7 @@ impl NodeCounts {
     }
 }
 
-/// What people call the compressor with this number; `unknown` when nobody does.
+/// Returns the name of the compressor with this number, or `unknown`.
 pub fn compressor_name(number: u8) -> &'static str {
     match number {
         compression::NONE => "none",
@@ -137,36 +136,36 @@ pub fn compressor_name(number: u8) -> &'static str {
     }
 }
 
-/// What an image turned out to be, without a look at its tree.
+/// The properties of an image, determined without reading its tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Survey {
-    /// Place, block size, byte order.
+    /// Position, block size, byte order.
     pub shape: Shape,
     /// Bytes of valid nodes, superseded ones included.
     pub node_bytes: u64,
 }
 
-/// An open file system. Nothing is ever written to it.
+/// An open file system. It is never written to.
 ///
 /// # Invariants
 /// 1. Every checksum of a node is verified whenever its data is delivered.
-/// 2. The cache changes how fast an answer is, never the answer.
+/// 2. The cache changes the speed of a result, never the result.
 #[derive(Debug)]
 pub struct Jffs2 {
     pub(crate) source: Source,
     pub(crate) info: Info,
     pub(crate) tables: Tables,
     pub(crate) cache: Cache,
-    /// Broken nodes that may be of any file.
+    /// Broken nodes that may belong to any file.
     pub(crate) unassigned: Unassigned,
     late: Mutex<Findings>,
 }
 
 impl Jffs2 {
-    /// Opens an image or a device: damaged nodes are findings, everything else is there.
+    /// Opens an image or a device: damaged nodes become findings, everything else is available.
     ///
-    /// Fails when there is no JFFS2 node in it and it is no empty file system either, when it cannot be read at all, and for options out
-    /// of their range.
+    /// Fails if the image has no JFFS2 node and is not an empty file system either, if it cannot be
+    /// read at all, and for options out of their range.
     pub fn open(source: Source, options: &OpenOptions) -> Result<(Self, Findings), Jffs2Error> {
         let mut findings = Findings::new();
         let (shape, len) = extent(&source, options, &mut findings)?;
@@ -182,8 +181,8 @@ impl Jffs2 {
         Ok((Self { source, info, tables, cache, unassigned, late }, findings))
     }
 
-    /// Looks at what [`Self::open`] opens, without keeping anything of its nodes: what is found is
-    /// damage of nodes, not of the tree. Fails as it does.
+    /// Surveys what [`Self::open`] would open, without keeping anything about its nodes: the
+    /// findings cover damage of nodes, not of the tree. Fails as it does.
     pub fn survey(
         source: &Source,
         options: &OpenOptions,
@@ -195,22 +194,22 @@ impl Jffs2 {
         Ok((Survey { shape, node_bytes: found.live }, findings))
     }
 
-    /// What the image turned out to be.
+    /// Returns the properties of the image.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// What was found since opening, when inodes were looked at.
+    /// Returns findings made since opening, when inodes were read.
     pub fn late_findings(&self) -> Findings {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a late finding that something is damaged.
+    /// Adds a late finding about damage.
     pub(crate) fn warn(&self, at: Location, code: &'static str, message: String) {
         self.say(Severity::Warning, at, code, message);
     }
 
-    /// Adds a late finding, the first of its place and kind.
+    /// Adds a late finding, unless one with its place and kind exists.
     pub(crate) fn say(
         &self,
         severity: Severity,
@@ -225,7 +224,7 @@ impl Jffs2 {
     }
 }
 
-/// Shape of a file system, and how many bytes of it are looked at.
+/// Returns the shape of a file system, and the number of its bytes to read.
 fn extent(
     source: &Source,
     options: &OpenOptions,

@@ -28,7 +28,6 @@ mod nodemgmt;
 mod options;
 mod readinode;
 mod remains;
-pub mod sabotage;
 mod scan;
 mod state;
 mod summary;

@@ -12,7 +12,7 @@ use eraseblock_jffs2_format::{FormatError, NodeKind, UnknownClass, decode};
 #[cfg(feature = "parallel")]
 use rayon::prelude::*;
 
-/// Bytes of blocks that are in memory at a time.
+/// Bytes of blocks in memory at a time.
 const BATCH: u64 = 8 << 20;
 /// Unreadable ranges are narrowed down to pieces of this many bytes.
 const PIECE: usize = 4096;
@@ -64,17 +64,17 @@ pub(crate) struct Found {
     pub(crate) xrefs: Vec<XrefRef>,
     pub(crate) live: u64,
     pub(crate) counts: NodeCounts,
-    /// Broken nodes that may be of any file.
+    /// Broken nodes that may belong to any file.
     pub(crate) unassigned: Unassigned,
     pub(crate) findings: Findings,
 }
 
-/// Room that is made for what is only expected, in bytes; more if that is less than what is there.
+/// Maximum capacity that is reserved in advance, in bytes; more if the list is already longer.
 const EXPECTED: usize = 32 << 20;
 
-/// Makes room for `more` in a list that is filled by a scan, and if there was none also for what the
-/// other blocks of `blocks` add when they are like the `seen` ones, and an eighth of all: a list that doubles
-/// leaves as much memory behind as it takes.
+/// Reserves space for `more` entries in a list that a scan fills. When it must grow, also reserves
+/// space for the entries expected from the rest of the `blocks`, if they are like the `seen` ones,
+/// and an eighth of all: a list that doubles leaves as much memory unused as it takes.
 pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize, seen: u32, blocks: u32) {
     if list.capacity() - list.len() >= more {
         return;
@@ -86,7 +86,7 @@ pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize, seen: u32, blocks: u3
 }
 
 impl Found {
-    /// Adds what was found in a part, after which `seen` of all blocks have been looked at.
+    /// Adds the nodes of a part, after which `seen` of all blocks have been scanned.
     fn append(&mut self, other: Found, seen: u32, blocks: u32) {
         let shift = self.names.len() as u32;
         make_room(&mut self.nodes, other.nodes.len(), seen, blocks);
@@ -112,7 +112,7 @@ pub(crate) fn scan(source: &Source, shape: &Shape, len: u64) -> Found {
     all_blocks(shape, len, |peb| scan_block(source, shape, peb, len))
 }
 
-/// The same, but nothing is kept of a node: only sums and findings.
+/// Like [`scan`], but keeps nothing about nodes: only sums and findings.
 pub(crate) fn survey(source: &Source, shape: &Shape, len: u64) -> Found {
     all_blocks(shape, len, |peb| {
         let Found { live, counts, findings, .. } = scan_block(source, shape, peb, len);
@@ -192,7 +192,7 @@ fn scan_block(source: &Source, shape: &Shape, peb: Peb, len: u64) -> Found {
     found
 }
 
-/// Reads a block, the unreadable parts of it as zeros, which no node is.
+/// Reads a block; unreadable parts become zeros, which are not a node.
 fn read_block(source: &Source, addr: u64, peb: Peb, block: &mut [u8], findings: &mut Findings) {
     if source.read(addr, block).is_ok() {
         return;
@@ -299,8 +299,8 @@ fn node(
 mod tests {
     use super::*;
 
-    /// Elements for which there was room in lists given up, and the most room that was made beyond
-    /// twice what was there, when block `n` of 1000 adds `of(n)`, one at a time.
+    /// Returns the elements for which lists that were given up had space, and the maximum capacity
+    /// reserved beyond twice the content, when block `n` of 1000 adds `of(n)`, one at a time.
     fn left_behind(of: impl Fn(u32) -> u32) -> (usize, usize) {
         let (mut list, mut left, mut most) = (Vec::new(), 0, 0);
         for block in 0..1000 {

@@ -1,4 +1,4 @@
-//! Images made node by node, read back as Linux would read them.
+//! Images created node by node, read back as Linux would read them.
 
 mod damaged;
 
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const BLOCK: usize = 8192;
 const FILE: u32 = 0o100_644;
 
-/// Puts nodes into blocks with cleanmarkers.
+/// Writes nodes into blocks with cleanmarkers.
 struct Image {
     order: ByteOrder,
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ impl Image {
         self.place(&node)
     }
 
-    /// A stored data node.
+    /// Returns a stored data node.
     fn data(&mut self, ino: u32, version: u32, offset: u32, isize: u32, data: &[u8]) -> usize {
         let dsize = data.len() as u32;
         let mode = FILE;
@@ -89,7 +89,7 @@ fn codes(findings: &Findings) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.code).collect()
 }
 
-/// Everything a file system can say, in both byte orders.
+/// Returns an image with everything a file system can contain, in either byte order.
 fn sample(order: ByteOrder) -> Image {
     let mut image = Image::new(order);
     for (version, name, ino, file_type) in [
@@ -295,7 +295,7 @@ fn without_markers_the_block_size_is_guessed_from_nodes() {
     let (fs, _) = open(bytes, OpenOptions::default());
     assert_eq!((fs.info().shape.erase_size, fs.info().shape.cleanmarker), (16_384, 0));
     assert_eq!(content(&fs, "f").len(), 54_000);
-    // A root without a node of its own has no times, whatever the names in it say.
+    // A root without a node of its own has no times, regardless of the names in it.
     assert_eq!(fs.attr(1).unwrap().mtime, Timestamp::from_seconds(0));
 }
 
@@ -366,7 +366,7 @@ fn deleted_directories_that_name_each_other_are_gone() {
     assert_eq!((report.inodes, fs.attr(7).unwrap().nlink), (2, 1));
 }
 
-/// Reads everything, a little of each file; how many entries there are.
+/// Reads everything, a little of each file; returns the number of entries.
 fn visit_all(fs: &Jffs2) -> usize {
     let mut count = 0;
     let _ = walk::<()>(fs, fs.root(), &mut |visit| {
@@ -391,7 +391,7 @@ fn visit_all(fs: &Jffs2) -> usize {
     count
 }
 
-/// Makes the checksums of every node right again.
+/// Updates the checksums of every node.
 fn forge(bytes: &mut [u8]) {
     let mut at = 0;
     while at + 68 <= bytes.len() {

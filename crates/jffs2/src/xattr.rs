@@ -1,4 +1,4 @@
-//! Extended attributes (spec: jffs2 10).
+//! Xattrs (spec: jffs2 10).
 
 use crate::mount::Jffs2;
 use eraseblock_base::Location;
@@ -14,7 +14,8 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 type StoredPair = (u8, Vec<u8>, Vec<u8>);
 
 impl Jffs2 {
-    /// The attributes of an inode, sorted by name. Pairs that cannot be read are late findings.
+    /// Returns the attributes of an inode, sorted by name. Pairs that cannot be read are late
+    /// findings.
     pub(crate) fn attributes_of(&self, ino: u32) -> Result<Vec<Pair>, FsError> {
         // The tables are sorted: the last reference of each pair is the newest.
         let xrefs = &self.tables.xrefs;
@@ -49,7 +50,7 @@ impl Jffs2 {
         Ok(pairs.collect())
     }
 
-    /// Name space, name and value of a pair; `None` when it does not exist or is damaged.
+    /// Returns name space, name and value of a pair, or `None` if it does not exist or is damaged.
     fn pair(&self, ino: u32, xid: u32) -> Result<Option<StoredPair>, FsError> {
         let pairs = &self.tables.pairs;
         let end = pairs.partition_point(|pair| pair.xid <= xid);

@@ -1,17 +1,17 @@
 //! Lists of cuts in the names of states: `@37.P3+41.E2` is a cut at event 37 with variant P3, the
-//! recovery of which was cut at event 41 with variant E2. `@37.off` means that the power went
-//! before event 37 began, while nothing was happening.
+//! recovery of which was cut at event 41 with variant E2. `@37.off` means that the power went off
+//! before event 37 began, with no operation in progress.
 
 use eraseblock_nandsim::Variant;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the power went at an event.
+/// How the power was cut at an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cut {
     /// During it.
     During(Variant),
-    /// Before it, and nobody had asked for it yet.
+    /// Before it, while it had not been requested yet.
     Idle,
 }
 
@@ -32,7 +32,7 @@ impl FromStr for Cut {
     }
 }
 
-/// Writes events and what became of them behind the name of a workload.
+/// Writes events and cuts after the name of a workload.
 pub(crate) fn write<C: fmt::Display>(f: &mut fmt::Formatter<'_>, cuts: &[(u64, C)]) -> fmt::Result {
     for (index, (event, cut)) in cuts.iter().enumerate() {
         write!(f, "{}{event}.{cut}", if index == 0 { '@' } else { '+' })?;
@@ -40,10 +40,10 @@ pub(crate) fn write<C: fmt::Display>(f: &mut fmt::Formatter<'_>, cuts: &[(u64, C
     Ok(())
 }
 
-/// The three parts of a workload's name, `a/b/c`, and the cuts behind it.
+/// The three parts of a workload's name, `a/b/c`, and the cuts after it.
 type Named<'a, C> = ([&'a str; 3], Vec<(u64, C)>);
 
-/// Takes the name of a state apart.
+/// Parses the name of a state.
 pub(crate) fn parse<C: FromStr>(text: &str) -> Option<Named<'_, C>> {
     let (place, cuts) = text.split_once('@').unwrap_or((text, ""));
     let mut parts = place.split('/');

@@ -1,5 +1,5 @@
-//! Figures of UBI on simulated chips: counts and virtual times, the same in every run, and times
-//! on the clock of the caller.
+//! Figures of UBI on simulated chips: counts and virtual times, the same in every run, and times on
+//! the clock of the caller.
 
 pub mod side_by_side;
 
@@ -11,27 +11,27 @@ use eraseblock_ubi_format::fastmap::{ANCHOR_RANGE, fastmap_size, pool_sizes};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
 
-/// Figures that belong together.
+/// A group of figures.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Row {
     /// The table it belongs to.
     pub table: &'static str,
-    /// What was measured.
+    /// The measured case.
     pub case: String,
     /// The numbers.
     pub figures: Vec<Figure>,
 }
 
-/// A number and what it should be.
+/// A number and its limits.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Figure {
     /// What it counts.
     pub what: &'static str,
     /// The number.
     pub value: f64,
-    /// The most it should be, if there is a limit.
+    /// The maximum, if there is a limit.
     pub at_most: Option<f64>,
-    /// The least it should be, if there is a limit.
+    /// The minimum, if there is a limit.
     pub at_least: Option<f64>,
 }
 
@@ -48,14 +48,14 @@ impl Figure {
         Self { at_least: Some(limit), ..self }
     }
 
-    /// Whether it is what it should be.
+    /// Returns whether the limits are met.
     pub fn is_met(&self) -> bool {
         self.at_most.is_none_or(|most| self.value <= most)
             && self.at_least.is_none_or(|least| self.value >= least)
     }
 }
 
-/// Why a figure could not be had.
+/// A figure that could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FigureError {
@@ -73,7 +73,7 @@ pub enum FigureError {
     Layout(#[from] LayoutError),
 }
 
-/// A chip of a figure.
+/// The chip of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
     /// Bytes in an eraseblock.
@@ -97,7 +97,7 @@ impl Size {
         Self { peb: 16_384, count: mebibytes * 64, page: 512, subpage: 512 }
     }
 
-    /// Pages the two headers of a block take.
+    /// Returns the number of pages the two headers of a block take.
     const fn header_pages(self) -> u32 {
         if self.subpage < self.page { 1 } else { 2 }
     }
@@ -111,7 +111,7 @@ impl Size {
     }
 }
 
-/// What attaching costs.
+/// The cost of attaching.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct AttachCost {
     /// Pages read.
@@ -122,14 +122,14 @@ pub struct AttachCost {
     pub virtual_ns: u64,
     /// Seconds on the clock of the caller.
     pub host_seconds: f64,
-    /// A fastmap was used.
+    /// Whether a fastmap was used.
     pub by_fastmap: bool,
 }
 
 /// A clock: seconds since any moment.
 pub type Clock<'a> = &'a dyn Fn() -> f64;
 
-/// Formats a chip, makes a volume over half of it, all LEBs of it written, detaches, and attaches.
+/// Formats a chip, creates a volume over half of it, writes all its LEBs, detaches, and attaches.
 pub fn attach_cost(size: Size, fastmap: bool, clock: Clock<'_>) -> Result<AttachCost, FigureError> {
     let (chip, layout) = size.chip()?;
     let options = OpenOptions { fastmap, ..OpenOptions::default() };
@@ -168,19 +168,19 @@ fn fill(ubi: &UbiDevice, lebs: u32, written: u32) -> Result<(), FigureError> {
     Ok(())
 }
 
-/// How evenly a chip wears.
+/// The distribution of wear.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Wear {
     /// The wear-levelling threshold.
     pub threshold: u32,
-    /// Largest less smallest erase counter, the most it ever was.
+    /// The maximum difference of the largest and the smallest erase counter.
     pub spread: u32,
-    /// Erasures until the first block reached its endurance, of those possible: 0 to 1.
+    /// Erases until the first block reached its endurance, as a fraction of those possible: 0 to 1.
     pub lifetime: f64,
 }
 
-/// Rewrites a tenth of the LEBs, the others holding data that never change, until the first block
-/// has been erased `endurance` times.
+/// Rewrites a tenth of the LEBs, while the others hold data that never changes, until the first
+/// block has been erased `endurance` times.
 pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureError> {
     let size = Size { peb: 16_384, count: pebs, page: 512, subpage: 512 };
     let (chip, layout) = size.chip()?;
@@ -211,8 +211,8 @@ pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureErr
     Ok(Wear { threshold, spread, lifetime })
 }
 
-/// Pages programmed to write `pages` pages to an unmapped LEB, and to change it atomically; the
-/// headers of the blocks included, those of erasures not.
+/// Returns the pages programmed to write `pages` pages to an unmapped LEB, and to change it
+/// atomically; including the headers of the blocks, but not those of erases.
 pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
     let (chip, layout) = size.chip()?;
     let ubi = UbiDevice::open(chip.clone(), &layout, &OpenOptions::default())?;
@@ -228,10 +228,10 @@ pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
     Ok((written - start, chip.counters().page_programs - written))
 }
 
-/// The wear-levelling threshold of the wear figures, and the erasures a block endures.
+/// The wear-levelling threshold of the wear figures, and the erases a block endures.
 const WEAR: (u32, u32) = (16, 1000);
 
-/// All figures of UBI.
+/// Returns all figures of UBI.
 pub fn ubi(clock: Clock<'_>) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
     for mebibytes in [32, 64, 128, 256, 512, 1024, 2048, 4096] {
@@ -265,8 +265,8 @@ fn wear_row(pebs: u32) -> Result<Row, FigureError> {
     })
 }
 
-/// A write takes the pages of its data, and those of the second header: one, as the first header is
-/// there since the erasure.
+/// Returns the row for a write: it takes the pages of its data, and one for the second header,
+/// because the first header is written at the erase.
 fn write_row(size: Size, pages: u32) -> Result<Row, FigureError> {
     let (write, change) = write_cost(size, pages)?;
     let least = f64::from(pages) + 1.0;
@@ -304,8 +304,9 @@ fn attach_row(
     })
 }
 
-/// The first blocks, two full pools, the blocks of the fastmap with their headers, and the volume
-/// table: nothing else may be read, however large the chip is.
+/// Returns the limit for attaching by fastmap: the first blocks, two full pools, the blocks of the
+/// fastmap with their headers, and the volume table. Nothing else may be read, regardless of the
+/// size of the chip.
 fn fastmap_limit(size: Size) -> f64 {
     let Ok(layout) = HeaderLayout::new(size.peb, size.page, size.subpage, None) else {
         return 0.0;

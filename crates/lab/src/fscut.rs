@@ -10,7 +10,6 @@
 //! 2. Threads do not change what is found, nor the order in which it is reported.
 
 mod allowed;
-mod bugs;
 mod engine;
 mod hash;
 mod history;
@@ -32,13 +31,12 @@ mod tests;
 mod toy;
 
 pub use crate::cuts::Cut;
-pub use bugs::{BugHunt, Planted, Shown, jffs2_bugs, ubifs_bugs};
 pub use engine::{explain, explore, replay};
 pub use id::{CutId, Plan};
 pub use jffs2::Jffs2Target;
 pub use on_ubi::{MountFn, OnUbi};
 pub use target::{Mounted, Order, Rules, Target};
-pub use ubifs::{big_lpt_ubifs, sabotaged_ubifs, tight_ubifs, ubifs};
+pub use ubifs::{big_lpt_ubifs, tight_ubifs, ubifs};
 pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count};
 

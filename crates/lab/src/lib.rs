@@ -1,5 +1,5 @@
-//! The laboratory: whole stacks on simulated chips, under faults, judged by models that know
-//! nothing of how they work.
+//! The lab: complete stacks on simulated chips, under faults, judged by models that are independent
+//! of their implementation.
 
 mod cuts;
 pub mod figures;

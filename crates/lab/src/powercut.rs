@@ -14,13 +14,12 @@ mod model;
 mod shape;
 mod workload;
 
-pub use campaign::{Campaign, Caught, Summary, bugs, campaign};
+pub use campaign::{Campaign, Summary, campaign};
 pub use engine::{explain, replay, ubi};
 pub use id::ReplayId;
 pub use shape::Shape;
 
 use crate::story::Story;
-use eraseblock_ubi::sabotage::Sabotage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -43,9 +42,6 @@ pub struct Options {
     pub judge_every: u32,
     /// Stop after this many violations.
     pub max_violations: usize,
-    /// A bug to be found.
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
 }
 
 impl Default for Options {
@@ -59,7 +55,6 @@ impl Default for Options {
             nested_every: 64,
             judge_every: 1,
             max_violations: 20,
-            sabotage: Sabotage::None,
         }
     }
 }

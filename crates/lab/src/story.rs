@@ -1,9 +1,9 @@
-//! The story of a state: what was done before, where the power was cut, what that left, and what
-//! every attach or mount saw. For people, and for programs that sort violations.
+//! The story of a state: the preceding operations, the position of the power cut, what it left, and
+//! what every attach or mount saw. For users, and for programs that classify violations.
 //!
 //! # Invariants
 //! 1. A story is a pure function of the id of its state, like the verdict on it.
-//! 2. Looking at a state does not change the verdict: what is noted was read by the judge anyhow.
+//! 2. Recording does not change the verdict: it uses only data that the judge reads in any case.
 
 pub(crate) mod flash;
 mod rules;
@@ -13,16 +13,16 @@ pub use rules::expected_by;
 use eraseblock_nandsim::{Recorded, Snapshot, Variant};
 use std::cell::RefCell;
 
-/// Flash events told before a cut, and after it.
+/// Number of flash events shown before a cut.
 const BEFORE: usize = 8;
-/// Flash events that the cut kept from happening.
+/// Number of flash events shown that the cut prevented.
 const AFTER: usize = 3;
-/// Operations before the one that was cut.
+/// Number of operations shown before the one that was cut.
 const OPERATIONS: usize = 12;
-/// Lines of one look at a state.
+/// Number of lines shown of one look at a state.
 const LINES: usize = 60;
 
-/// What led to a state, and what was seen of it.
+/// The history of a state, and the observations of it.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Story {
     /// The last operations, the interrupted one at the end.
@@ -34,7 +34,7 @@ pub struct Story {
     pub chips: Option<(Snapshot, Snapshot)>,
 }
 
-/// A power cut, and what came up afterwards.
+/// A power cut, and the observations afterwards.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct CutStory {
     /// The id of the state it left.
@@ -43,7 +43,7 @@ pub struct CutStory {
     pub left: String,
     /// The flash events around it.
     pub events: Vec<FlashEvent>,
-    /// What each attach or mount since then saw, until the next cut.
+    /// The observations of each attach or mount since then, until the next cut.
     pub looks: Vec<Sight>,
 }
 
@@ -54,11 +54,11 @@ pub struct FlashEvent {
     pub number: u64,
     /// What it does.
     pub what: String,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What became of a flash event.
+/// The fate of a flash event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -66,27 +66,27 @@ pub enum Fate {
     Done,
     /// The power went off during it.
     Cut,
-    /// It would have come next.
+    /// It did not happen.
     Never,
 }
 
-/// What an attach or mount saw.
+/// The observations of an attach or mount.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Sight {
-    /// Which one.
+    /// The attach or mount.
     pub by: String,
-    /// What there was.
+    /// The observations.
     pub lines: Vec<String>,
 }
 
 impl Story {
-    /// The operations up to the one that was cut.
+    /// Records the operations up to the one that was cut.
     pub(crate) fn tell_operations(&mut self, operations: &[String]) {
         let first = operations.len().saturating_sub(OPERATIONS);
         self.operations = operations[first..].to_vec();
     }
 
-    /// A cut during one of `events`, or before all of them if none has this number.
+    /// Records a cut during one of `events`, or before all of them if none has this number.
     pub(crate) fn tell_cut(
         &mut self,
         id: String,
@@ -114,7 +114,7 @@ impl Story {
         self.cuts.push(CutStory { id, left, events, looks: Vec::new() });
     }
 
-    /// What was seen since the last cut.
+    /// Records the observations since the last cut.
     pub(crate) fn tell_looks(&mut self, diary: Diary) {
         if let Some(cut) = self.cuts.last_mut() {
             cut.looks = diary.0.into_inner();
@@ -122,22 +122,22 @@ impl Story {
     }
 }
 
-/// What a cut left of its event, in words.
+/// Describes what a cut left of its event.
 pub(crate) fn left_by(variant: Variant) -> String {
     format!("{variant}: {}", variant.meaning())
 }
 
-/// What the judge saw, as it went along.
+/// The observations of the judge, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Diary(RefCell<Vec<Sight>>);
 
 impl Diary {
-    /// Begins with an attach or mount.
+    /// Starts with an attach or mount.
     pub(crate) fn begin(&self, by: impl Into<String>) {
         self.0.borrow_mut().push(Sight { by: by.into(), lines: Vec::new() });
     }
 
-    /// Adds to what it saw.
+    /// Adds to its observations.
     pub(crate) fn note(&self, lines: impl IntoIterator<Item = String>) {
         if let Some(sight) = self.0.borrow_mut().last_mut() {
             sight.lines.extend(lines);

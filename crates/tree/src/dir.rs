@@ -413,7 +413,7 @@ mod tests {
         let other = temp.path().join("g");
         std::fs::write(&other, b"54321").unwrap();
         std::fs::rename(&other, &path).unwrap();
-        assert!(content.open().err().unwrap().to_string().contains("taken its place"));
+        assert!(content.open().err().unwrap().to_string().contains("has replaced it"));
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
         assert!(content.open().is_err());

@@ -1,31 +1,31 @@
-//! How many eraseblocks are promised to whom (spec: ubi 11.3).
+//! Accounting of reserved eraseblocks (spec: ubi 11.3).
 //!
 //! # Invariants
 //! 1. `available + reserved + bad-block reserve = good - corrupted`.
 
-/// Blocks kept for moving a LEB, and for changing one atomically.
+/// Blocks reserved for moving a LEB, and for changing one atomically.
 const MANDATORY: u32 = 2;
 
-/// The books of a device.
+/// The accounts of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Accounting {
-    /// Blocks nobody has been promised.
+    /// Blocks that are not reserved.
     pub(crate) available: u32,
     /// Blocks of volumes, the volume table included, and the mandatory reserves.
     pub(crate) reserved: u32,
-    /// Blocks kept to replace bad ones.
+    /// Blocks reserved to replace bad ones.
     pub(crate) beb_reserved: u32,
-    /// How many of those there should be.
+    /// The number of such blocks that should be reserved.
     pub(crate) beb_level: u32,
     pub(crate) good: u32,
     pub(crate) bad: u32,
     pub(crate) corrupted: u32,
-    /// The most bad blocks expected in the life of the chip; 0 without bad blocks.
+    /// Maximum number of bad blocks expected in the life of the chip; 0 without bad blocks.
     pub(crate) bad_limit: u32,
 }
 
 impl Accounting {
-    /// Opens the books; the error is the number of blocks missing.
+    /// Opens the accounts; the error is the number of blocks missing.
     pub(crate) fn open(
         mut self,
         volume_lebs: u64,
@@ -48,7 +48,7 @@ impl Accounting {
         self.beb_reserved += more;
     }
 
-    /// Promises blocks; the error is how many there are.
+    /// Reserves blocks; the error is the number available.
     pub(crate) fn reserve(&mut self, count: u32) -> Result<(), u32> {
         if count > self.available {
             return Err(self.available);
@@ -58,7 +58,7 @@ impl Accounting {
         Ok(())
     }
 
-    /// Takes a promise back; the bad-block reserve comes first.
+    /// Releases blocks; the bad-block reserve is refilled first.
     pub(crate) fn release(&mut self, count: u32) {
         let count = count.min(self.reserved);
         self.reserved -= count;
@@ -66,7 +66,7 @@ impl Accounting {
         self.top_up();
     }
 
-    /// A block has gone bad; `false` if nothing can replace it.
+    /// Accounts for a block that has gone bad; returns `false` if nothing can replace it.
     pub(crate) fn lose_block(&mut self) -> bool {
         if self.beb_reserved > 0 {
             self.beb_reserved -= 1;

@@ -1,8 +1,8 @@
-//! Attaching a UBI device by scanning all its eraseblocks (spec: ubi 9 to 12), read-only and
-//! salvaging: where Linux refuses the device, a [`Finding`](eraseblock_base::Finding) of severity
-//! error names the rule and attaching goes on with the most sensible reading of what is there.
+//! Attaches a UBI device by scanning all its eraseblocks (spec: ubi 9 to 12), read-only and with
+//! salvage: where Linux refuses the device, a [`Finding`](eraseblock_base::Finding) of severity
+//! error names the rule, and attaching continues with the most sensible interpretation.
 //!
-//! Instead of a scan, a fastmap may tell where everything is ([`AttachOptions::fastmap`]).
+//! Instead of a scan, a fastmap may provide the result ([`AttachOptions::fastmap`]).
 //!
 //! The phases are `scan` (read the headers of every block), `collect` (sort the blocks into lists
 //! and LEB candidates), `resolve` (one block for each LEB), `table` (the volume table) and
@@ -12,7 +12,7 @@
 //! 1. Nothing is written to the device.
 //! 2. An eraseblock belongs to one LEB at most, and a LEB has one eraseblock at most.
 //! 3. The LEBs of a volume lie below its size in LEBs.
-//! 4. The result depends on the bytes of the device and the options alone; threads only read ahead.
+//! 4. The result depends only on the bytes of the device and the options; threads only read ahead.
 //! 5. Memory is proportional to the number of eraseblocks: at most 48 bytes for each, and one LEB.
 
 mod collect;
@@ -41,23 +41,23 @@ use report::Report;
 use std::collections::BTreeMap;
 pub(crate) use volumes::bad_block_limit;
 
-/// The most LEBs of a volume in an image whose flash is not known: more than any chip has, and few
-/// enough that a forged number cannot make a volume endless.
+/// Maximum number of LEBs of a volume in an image whose flash is not known: more than any chip has,
+/// and few enough that a forged number cannot make a volume endless.
 pub const MAX_IMAGE_LEBS: u32 = 1 << 20;
 
-/// How to attach.
+/// Options of attaching.
 #[allow(clippy::struct_excessive_bools, reason = "switches, each independent of the others")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachOptions {
-    /// The device is a whole flash partition, not an image that may be smaller than the flash it is
-    /// made for: the rules that count eraseblocks apply (spec: ubi 6.3, 11.3).
+    /// The device is a whole flash partition, not an image that may be smaller than its flash: the
+    /// rules that count eraseblocks apply (spec: ubi 6.3, 11.3).
     pub whole_device: bool,
     /// Read all static volumes and check the checksum of each LEB, as Linux does at first open.
     pub verify_static: bool,
-    /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
+    /// Number of corrected bits in a codeword from which a read counts as having bit flips.
     pub bitflip_threshold: u16,
-    /// Believe a fastmap if there is one (spec: ubi 16.3). What it says about the LEBs may be
-    /// out of date until each is looked at, as [`UbiDevice`](crate::UbiDevice) does.
+    /// Use a fastmap if there is one (spec: ubi 16.3). Its information about LEBs may be out of
+    /// date until each is read, as [`UbiDevice`](crate::UbiDevice) does.
     pub fastmap: bool,
     /// Eraseblocks after an end mark count as erased (spec: ubi 4.1). Linux without OpenWrt's
     /// changes does not know the mark.
@@ -76,18 +76,18 @@ impl Default for AttachOptions {
     }
 }
 
-/// Where an image says that it ends (spec: ubi 4.1).
+/// The end marks of an image (spec: ubi 4.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EndMarks {
     /// The eraseblocks with a mark, ascending. Everything after the first is erased before use.
     pub pebs: Vec<Peb>,
-    /// Eraseblocks after the first mark, with UBI headers but without a mark: what was on the flash
-    /// before the image.
+    /// Eraseblocks after the first mark, with UBI headers but without a mark: remains of earlier
+    /// content of the flash.
     pub hidden: Vec<Peb>,
 }
 
-/// What became of an eraseblock.
+/// The state of an eraseblock after attaching.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -96,15 +96,15 @@ pub enum PebState {
     Free,
     /// Holds a LEB.
     Used,
-    /// Holds nothing of value and has to be erased before use.
+    /// Holds nothing of value and must be erased before use.
     Erase,
-    /// Has data that belong to no LEB because the header is damaged; Linux leaves it alone.
+    /// Has data that belongs to no LEB because the header is damaged; Linux leaves it untouched.
     Corrupted,
-    /// Belongs to an unknown internal volume that wants to be left alone.
+    /// Belongs to an unknown internal volume that must be preserved.
     Alien,
     /// Marked bad.
     Bad,
-    /// Holds a fastmap: to be erased, unless it is in use.
+    /// Holds a fastmap: erased later, unless it is in use.
     Fastmap,
     /// Belongs to another image or breaks a rule, and is ignored.
     Foreign,
@@ -112,18 +112,19 @@ pub enum PebState {
     Unreadable,
 }
 
-/// What is known about an eraseblock.
+/// Information about an eraseblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PebInfo {
-    /// What became of it.
+    /// Its state.
     pub state: PebState,
-    /// It has to be moved to another block soon (bit-flips, or a damaged erase-counter header).
+    /// Whether it must soon be moved to another block (bit flips, or a damaged erase-counter
+    /// header).
     pub scrub: bool,
     /// The erase counter, `None` if it was lost.
     pub erase_count: Option<EraseCount>,
 }
 
-/// How many eraseblocks are in which state.
+/// The number of eraseblocks in each state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PebCounts {
@@ -131,11 +132,12 @@ pub struct PebCounts {
     pub free: u32,
     /// Holding a LEB.
     pub used: u32,
-    /// To be erased, completely empty ones included.
+    /// Waiting to be erased, including completely empty ones.
     pub erase: u32,
-    /// Of those to be erased: without even an erase-counter header, all 0xFF where it should be.
+    /// Among those waiting to be erased: without even an erase-counter header, all 0xFF in its
+    /// place.
     pub empty: u32,
-    /// Damaged and left alone.
+    /// Damaged and left untouched.
     pub corrupted: u32,
     /// Of unknown internal volumes.
     pub alien: u32,
@@ -153,19 +155,19 @@ pub struct PebCounts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EraseCounters {
-    /// How many are known.
+    /// The number of known counters.
     pub known: u32,
     /// The smallest, 0 if none is known.
     pub min: u32,
     /// The largest, 0 if none is known.
     pub max: u32,
-    /// The mean, rounded down; blocks with an unknown counter are given this one.
+    /// The mean, rounded down; blocks with an unknown counter get this one.
     pub mean: u32,
     /// Their sum.
     pub sum: u64,
 }
 
-/// A volume as its record and its LEBs tell.
+/// A volume as described by its record and its LEBs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VolumeInfo {
@@ -173,7 +175,7 @@ pub struct VolumeInfo {
     pub id: VolumeId,
     /// Its name; `volume-N` if the volume table was lost.
     pub name: VolumeName,
-    /// What it holds.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Its size in LEBs.
     pub reserved_lebs: u32,
@@ -183,23 +185,24 @@ pub struct VolumeInfo {
     pub data_pad: u32,
     /// Usable bytes of a LEB: LEB size less `data_pad`.
     pub usable_leb_size: u32,
-    /// An update was begun and not finished: Linux refuses to read the volume.
+    /// Whether an update was started and not finished: Linux refuses to read the volume.
     pub upd_marker: bool,
     /// Its flags.
     pub flags: VolumeFlags,
-    /// LEBs the data occupies: of a dynamic volume all, of a static one those its headers state.
+    /// Number of LEBs occupied by data: for a dynamic volume all, for a static one those stated in
+    /// its headers.
     pub used_lebs: u32,
     /// Bytes in the last used LEB.
     pub last_leb_bytes: u32,
-    /// Bytes of data. Linux shows 0 for a corrupted static volume; here it is what should be there.
+    /// Bytes of data. Linux shows 0 for a corrupted static volume; here it is the expected size.
     pub used_bytes: u64,
     /// LEBs with an eraseblock.
     pub mapped_lebs: u32,
     /// The highest LEB with an eraseblock.
     pub highest_leb: Option<u32>,
-    /// A static volume with missing LEBs, or with wrong checksums if those were looked at.
+    /// Whether a static volume has missing LEBs, or wrong checksums if those were verified.
     pub corrupted: bool,
-    /// There was no record: everything is guessed from the headers of the LEBs.
+    /// Whether there was no record, so that everything is derived from the headers of the LEBs.
     pub synthesised: bool,
 }
 
@@ -212,74 +215,74 @@ pub struct Attachment {
     pub peb_count: u32,
     /// Number of the image, 0 if all headers have 0.
     pub image_seq: u32,
-    /// The largest sequence number met.
+    /// The largest sequence number found.
     pub max_sqnum: SqNum,
-    /// How many eraseblocks are in which state.
+    /// The number of eraseblocks in each state.
     pub counts: PebCounts,
     /// Statistics of the erase counters.
     pub erase_counters: EraseCounters,
     /// The user volumes by ascending id.
     pub volumes: Vec<VolumeInfo>,
-    /// Linux would find the device empty and format it.
+    /// Whether Linux would find the device empty and format it.
     pub is_empty: bool,
-    /// Linux would use the device read-only.
+    /// Whether Linux would use the device read-only.
     pub linux_read_only: bool,
     /// Why Linux would refuse the device; the first of possibly several reasons.
     pub linux_refuses: Option<Refusal>,
-    /// LEBs free for new volumes as Linux without fastmap counts them, if the device is a whole
+    /// LEBs available for new volumes as counted by Linux without fastmap, if the device is a whole
     /// one and has enough.
     pub available_lebs: Option<u32>,
-    /// Everything worth saying, in the order in which it was met.
+    /// All findings, in the order in which they were found.
     pub findings: Findings,
-    /// Where the image says that it ends, if it does and the scan heeded it.
+    /// The end marks, if there are any and the scan heeded them.
     pub end_marks: Option<EndMarks>,
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
-    /// Both copies of the volume table are good and the same.
+    /// Whether both copies of the volume table are good and identical.
     pub(crate) tables_agree: bool,
-    /// The newest copy of a LEB that had a rival. It may have been being written when the power
-    /// went off: who writes writes it once more, who cannot does not read it from the flash again.
+    /// The newest copy of a LEB that had a rival. It may be a torn write that reads correctly once:
+    /// a writer writes it once more, a reader does not read it from the flash again.
     pub(crate) newest_copy: Option<NewestCopy>,
-    /// The fastmap everything was taken from.
+    /// The fastmap from which everything was taken.
     pub(crate) fastmap: Option<InUse>,
     /// Super blocks of other fastmaps.
     pub(crate) anchors: Vec<Peb>,
 }
 
 impl Attachment {
-    /// What is known about an eraseblock, or `None` beyond the device.
+    /// Returns the information about an eraseblock, or `None` beyond the device.
     pub fn peb(&self, peb: Peb) -> Option<PebInfo> {
         self.pebs.get(peb.index()).copied()
     }
 
-    /// The volume of this number.
+    /// Returns the volume of this number.
     pub fn volume(&self, id: VolumeId) -> Option<&VolumeInfo> {
         self.volumes.iter().find(|volume| volume.id == id)
     }
 
-    /// The volume of this name.
+    /// Returns the volume of this name.
     pub fn volume_named(&self, name: &[u8]) -> Option<&VolumeInfo> {
         self.volumes.iter().find(|volume| volume.name.as_bytes() == name)
     }
 
-    /// Which eraseblocks hold the LEBs of a volume, internal ones included.
+    /// Returns the eraseblocks of the LEBs of a volume, internal ones included.
     pub fn map(&self, id: VolumeId) -> Option<&VolumeMap> {
         self.maps.get(&id)
     }
 
-    /// Whether a fastmap was used instead of a scan.
+    /// Returns whether a fastmap was used instead of a scan.
     pub fn is_by_fastmap(&self) -> bool {
         self.fastmap.is_some()
     }
 
-    /// The blocks to be erased, the most urgent first (spec: ubi 9.1, 11.4).
+    /// Returns the blocks to be erased, the most urgent first (spec: ubi 9.1, 11.4).
     pub fn erase_order(&self) -> &[Peb] {
         &self.erase_order
     }
 }
 
-/// Attaches the device with headers at the places `layout` states.
+/// Attaches the device with headers at the offsets of `layout`.
 ///
 /// Damage never makes this fail: see [`Attachment::findings`] and [`Attachment::linux_refuses`].
 pub fn attach(
@@ -315,7 +318,7 @@ pub fn attach(
     Ok(settle(&scanner, *options, report, collected, None))
 }
 
-/// Everything after the headers have been read, or taken from a fastmap.
+/// Does everything after the headers have been read, or taken from a fastmap.
 fn settle(
     scanner: &scan::Scanner<'_>,
     options: AttachOptions,
@@ -405,7 +408,7 @@ fn assemble(
     }
 }
 
-/// Whether the volume holds a fastmap.
+/// Returns whether the volume holds a fastmap.
 fn is_fastmap(volume: VolumeId) -> bool {
     volume == constants::FASTMAP_ANCHOR_VOLUME || volume == constants::FASTMAP_DATA_VOLUME
 }

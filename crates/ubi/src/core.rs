@@ -1,4 +1,4 @@
-//! Everything a device knows while it is in use, behind one lock (see [`crate::runtime`]).
+//! The state of a device in use, protected by one lock (see [`crate::runtime`]).
 //!
 //! # Invariants
 //! 1. A mapped LEB points to a block that is used, protected, scrubbed or erroneous, and no two
@@ -12,7 +12,6 @@ use crate::error::UbiError;
 use crate::fastmap::FastmapState;
 use crate::io::Io;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use crate::wl::{Place, Wl};
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_ubi_format::{Compat, SqNum, VidHeader, VolumeKind, VolumeRecord};
@@ -30,7 +29,7 @@ pub(crate) struct Volume {
     /// Bytes in the last of them.
     pub(crate) last_leb_bytes: u32,
     pub(crate) corrupted: bool,
-    /// LEBs of which only a fastmap tells where they are (spec: ubi 16.6).
+    /// LEBs whose position is known only from a fastmap (spec: ubi 16.6).
     pub(crate) unchecked: Vec<bool>,
     /// Handles that are open.
     pub(crate) openers: u32,
@@ -112,9 +111,7 @@ impl Core {
     }
 
     pub(crate) fn next_sqnum(&mut self) -> SqNum {
-        if !self.io.is_sabotaged(Sabotage::SameSequence) || self.sqnum == 0 {
-            self.sqnum += 1;
-        }
+        self.sqnum += 1;
         SqNum::new(self.sqnum)
     }
 

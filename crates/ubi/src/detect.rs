@@ -1,9 +1,9 @@
-//! Finding UBI in an image of unknown origin: where it starts, the eraseblock size and the header
-//! offsets (spec: ubi 2).
+//! Finds UBI in an image of unknown origin: its start, the eraseblock size and the header offsets
+//! (spec: ubi 2).
 //!
-//! Nothing is believed because one header says so: the first blocks of a dump may be damaged, erased
-//! or foreign, and data may contain headers of another image. The eraseblock size is the distance
-//! that explains the headers best, and the offsets are what most headers state.
+//! No single header is trusted: the first blocks of a dump may be damaged, erased or foreign, and
+//! data may contain headers of another image. The eraseblock size is the distance that explains the
+//! headers best, and the offsets are those stated in most headers.
 
 use eraseblock_base::Location;
 use eraseblock_base::align::is_erased;
@@ -13,7 +13,7 @@ use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_ec, decode_vid};
 use eraseblock_ubi_format::{EcHeader, HeaderLayout, LayoutError};
 use std::io;
 
-/// What the user knows better.
+/// Parameters that the user knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hints {
     /// Byte offset of the first eraseblock.
@@ -43,10 +43,10 @@ impl Default for Hints {
     }
 }
 
-/// How far the first header is searched for unless the caller says otherwise: 64 MiB.
+/// How far the first header is searched for by default: 64 MiB.
 pub const DEFAULT_SEARCH: u64 = 64 << 20;
 
-/// Where UBI is and how it lies there.
+/// The position and the layout of UBI in an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Detected {
@@ -58,14 +58,15 @@ pub struct Detected {
     pub peb_count: u32,
     /// Number of the image in the headers that agree with the layout.
     pub image_seq: u32,
-    /// Valid erase-counter headers looked at.
+    /// Number of valid erase-counter headers examined.
     pub headers: u32,
-    /// The eraseblock size was told by at least two headers or by the caller, not guessed.
+    /// Whether the eraseblock size was determined by at least two headers or by the caller, not
+    /// guessed.
     pub peb_size_is_certain: bool,
 }
 
 impl Detected {
-    /// The shape in which to open the image as a device.
+    /// Returns the shape in which to open the image as a device.
     pub fn shape(&self) -> ImageShape {
         ImageShape {
             start: self.start,
@@ -77,38 +78,39 @@ impl Detected {
     }
 }
 
-/// Why detection failed; finding no UBI is not a failure.
+/// A failed detection; finding no UBI is not a failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetectError {
     /// The image cannot be read.
     #[error("cannot read the image: {0}")]
     Io(#[from] io::Error),
-    /// There are headers, but what they and the hints say together is impossible.
+    /// There are headers, but they contradict each other or the hints.
     #[error("impossible UBI layout: {0}")]
     Layout(#[from] LayoutError),
 }
 
 /// Steps at which the first header of an embedded image is searched.
 const SEARCH_STEP: u64 = 4096;
-/// Headers are at multiples of this behind the first one.
+/// Headers are at multiples of this after the first one.
 const HEADER_STEP: usize = 64;
 const MIN_PEB_SIZE: u32 = 4096;
 pub(crate) const MAX_PEB_SIZE: u32 = 4 << 20;
-/// Bytes behind the first header in which others are looked for.
+/// Number of bytes after the first header that are searched for others.
 pub(crate) const WINDOW: u64 = 2 * MAX_PEB_SIZE as u64;
-/// Bytes behind the first header by which all candidates for the eraseblock size are judged.
+/// Number of bytes after the first header with which all candidates for the eraseblock size are
+/// judged.
 const JUDGED: u64 = 32 << 20;
-/// What a header at the right distance outweighs in damaged blocks.
+/// The number of damaged blocks that a header at the right distance outweighs.
 pub(crate) const FOR_A_HEADER: i64 = 4;
-/// Blocks whose headers vote about the offsets.
+/// Number of blocks whose headers vote about the offsets.
 const SAMPLES: u64 = 128;
-/// Damaged blocks in front of the first header that still belong to the image.
+/// Number of damaged blocks before the first header that still belong to the image.
 const LEADING_DAMAGED: u64 = 2;
-/// Headers within the window that are considered as distances.
+/// Number of headers within the window whose distances are considered.
 const MAX_HITS: usize = 64;
 
-/// Looks for UBI in an image; `None` if there is none.
+/// Finds UBI in an image; returns `None` if there is none.
 pub fn detect(image: &dyn ReadAt, hints: &Hints) -> Result<Option<Detected>, DetectError> {
     let image = Image { bytes: image, size: image.size()? };
     let from = hints.start.unwrap_or(0);
@@ -138,8 +140,8 @@ pub fn detect(image: &dyn ReadAt, hints: &Hints) -> Result<Option<Detected>, Det
     }))
 }
 
-/// Learns from the headers of a device where they are, as Linux does not but `ubiformat` does
-/// (spec: ubi 2); `None` if there is no valid header. Sizes are those of the device.
+/// Determines the layout from the headers of a device, as `ubiformat` does but not Linux (spec: ubi
+/// 2); `None` if there is no valid header. Sizes are those of the device.
 pub fn detect_layout(device: &dyn Mtd) -> Result<Option<HeaderLayout>, DetectError> {
     let geometry = device.geometry();
     let hints = Hints {
@@ -153,8 +155,8 @@ pub fn detect_layout(device: &dyn Mtd) -> Result<Option<HeaderLayout>, DetectErr
     Ok(detect(&DeviceBytes(device), &hints)?.map(|found| found.layout))
 }
 
-/// The bytes of a device, as far as they can be read at all: what cannot be corrected is not believed
-/// anyway, because headers have checksums.
+/// The bytes of a device, as far as they can be read at all. Uncorrectable data is never trusted,
+/// because headers have checksums.
 #[derive(Debug)]
 struct DeviceBytes<'a>(&'a dyn Mtd);
 
@@ -171,8 +173,8 @@ impl ReadAt for DeviceBytes<'_> {
     }
 }
 
-/// The layout of an image whose headers state these offsets. The minimum I/O unit and the sub-page
-/// are stored nowhere: taken is the largest page that fits the offsets, which is right for all
+/// Returns the layout of an image whose headers state these offsets. The minimum I/O unit and the
+/// sub-page are not stored: the largest page that fits the offsets is used, which is right for all
 /// usual chips.
 pub(crate) fn layout_of(
     peb_size: u32,
@@ -213,7 +215,7 @@ fn guess_subpage(vid: u32, min_io: u32) -> u32 {
     unit.min(min_io)
 }
 
-/// The value met most often, the earliest of several.
+/// Returns the most frequent value, the earliest of several.
 pub(crate) fn most_common<T: Copy + Eq + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut all: Vec<(T, usize)> = values.zip(0..).collect();
     all.sort_unstable();
@@ -221,7 +223,8 @@ pub(crate) fn most_common<T: Copy + Eq + Ord>(values: impl Iterator<Item = T>) -
     runs.max_by_key(|run| (run.len(), std::cmp::Reverse(run[0].1))).map(|run| run[0].0)
 }
 
-/// The possible eraseblock sizes: distances of neighbouring headers and what divides all of them.
+/// Returns the possible eraseblock sizes: distances of neighbouring headers and their common
+/// divisors.
 pub(crate) fn distances(hits: &[u64]) -> Vec<u32> {
     let neighbours = || hits.windows(2).map(|pair| pair[1] - pair[0]);
     let common = neighbours().fold(0, greatest_common_divisor);
@@ -243,10 +246,10 @@ pub(crate) struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// The first valid erase-counter header at a search step.
+    /// Returns the first valid erase-counter header at a search step.
     fn first_header(&self, from: u64, hints: &Hints) -> io::Result<Option<u64>> {
         let end = self.size.min(from.saturating_add(hints.search));
-        // Where the blocks are known, headers are nowhere else.
+        // If the blocks are known, headers are nowhere else.
         let known = hints.start.and(hints.peb_size).map(|size| u64::from(size.max(1)));
         let mut offset = from;
         while offset < end {
@@ -258,8 +261,8 @@ impl Image<'_> {
         if known.is_some() { Ok(None) } else { self.first_header_of_odd_size(from, end) }
     }
 
-    /// The same for eraseblock sizes that are no multiple of the search step, whose first block is
-    /// damaged.
+    /// Like [`Self::first_header`], for eraseblock sizes that are not a multiple of the search
+    /// step, if the first block is damaged.
     fn first_header_of_odd_size(&self, from: u64, end: u64) -> io::Result<Option<u64>> {
         let end = end.min(from.saturating_add(WINDOW));
         Ok(self.headers_between(from, end, 1)?.first().copied())
@@ -275,7 +278,7 @@ impl Image<'_> {
         Ok(header.filter(|one| is_plausible(one.vid_hdr_offset, one.data_offset)))
     }
 
-    /// Offsets of valid headers in a part of the image, at most `limit` of them.
+    /// Returns the offsets of valid headers in a part of the image, at most `limit` of them.
     fn headers_between(&self, from: u64, end: u64, limit: usize) -> io::Result<Vec<u64>> {
         const PIECE: u64 = 1 << 16;
         let magic = EC_MAGIC.to_be_bytes();
@@ -299,8 +302,8 @@ impl Image<'_> {
         Ok(hits)
     }
 
-    /// The eraseblock size that explains the headers behind `first` best, and whether it is more
-    /// than a guess.
+    /// Returns the eraseblock size that explains the headers after `first` best, and whether it is
+    /// more than a guess.
     fn peb_size(&self, first: u64) -> io::Result<(u32, bool)> {
         let end = self.size.min(first.saturating_add(WINDOW));
         let hits = self.headers_between(first, end, MAX_HITS)?;
@@ -318,8 +321,8 @@ impl Image<'_> {
         }
     }
 
-    /// How well `size` explains the image: headers at its multiples count for it, blocks that are
-    /// neither erased nor have a header against it. Also the number of headers.
+    /// Returns how well `size` explains the image: headers at its multiples count for it, blocks
+    /// that are neither erased nor have a header against it. Also returns the number of headers.
     fn judge(&self, first: u64, size: u32) -> io::Result<(i64, u32)> {
         let (mut score, mut found) = (0, 0);
         let end = self.size.min(first.saturating_add(JUDGED));
@@ -336,7 +339,7 @@ impl Image<'_> {
         Ok((score, found))
     }
 
-    /// Whether the place of a header is erased or behind the end.
+    /// Returns whether the position of a header is erased or after the end.
     pub(crate) fn is_erased_at(&self, offset: u64) -> io::Result<bool> {
         let mut bytes = [0xFF; HEADER_BYTES];
         if offset.saturating_add(u64::from(HEADER_SIZE)) <= self.size {
@@ -345,8 +348,8 @@ impl Image<'_> {
         Ok(is_erased(&bytes))
     }
 
-    /// With a single header: the whole image if that can be a block, else a power of two that
-    /// divides it.
+    /// Guesses from a single header: the whole image if that can be a block, otherwise a power of
+    /// two that divides it.
     pub(crate) fn guess_peb_size(&self, first: u64) -> u32 {
         let rest = self.size - first;
         match u32::try_from(rest) {
@@ -355,7 +358,7 @@ impl Image<'_> {
         }
     }
 
-    /// The valid headers of the first blocks.
+    /// Returns the valid headers of the first blocks.
     fn sample(&self, first: u64, peb_size: u32) -> io::Result<Vec<EcHeader>> {
         let offsets = (0..SAMPLES).map(|index| first + index * u64::from(peb_size));
         let mut headers = Vec::new();
@@ -365,8 +368,8 @@ impl Image<'_> {
         Ok(headers)
     }
 
-    /// Goes back from the first header over erased blocks and blocks whose header is damaged. The
-    /// image starts at 0 if only few blocks are left in front.
+    /// Goes back from the first header over erased blocks and blocks with a damaged header. The
+    /// image starts at 0 if only a few blocks remain before it.
     fn walk_back(&self, first: u64, layout: &HeaderLayout) -> io::Result<u64> {
         let size = u64::from(layout.peb_size());
         let mut start = first;
@@ -378,7 +381,7 @@ impl Image<'_> {
         Ok(if is_whole && in_front <= LEADING_DAMAGED { 0 } else { start })
     }
 
-    /// Whether an eraseblock has a valid volume identifier header, or is erased.
+    /// Returns whether an eraseblock has a valid volume identifier header, or is erased.
     pub(crate) fn belongs(&self, offset: u64, layout: &HeaderLayout) -> io::Result<bool> {
         if self.has_vid(offset, layout)? {
             return Ok(true);
@@ -387,7 +390,7 @@ impl Image<'_> {
         Ok(is_erased && self.is_erased_at(offset)?)
     }
 
-    /// Whether an eraseblock has a valid volume identifier header.
+    /// Returns whether an eraseblock has a valid volume identifier header.
     pub(crate) fn has_vid(&self, offset: u64, layout: &HeaderLayout) -> io::Result<bool> {
         let vid_offset = offset + u64::from(layout.vid_hdr_offset());
         let mut bytes = [0; HEADER_BYTES];

@@ -8,7 +8,6 @@ use crate::core::{Core, Volume};
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use crate::wl::mover::used_len;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -151,15 +150,13 @@ impl Core {
         if stored == computed { Ok(()) } else { Err(UbiError::DataCrc { at, stored, computed }) }
     }
 
-    /// Gives up the block of a LEB (spec: ubi 13.3). Only when the block has been erased is the
-    /// old content gone for good.
+    /// Releases the block of a LEB (spec: ubi 13.3). The old content can reappear until the block
+    /// has been erased.
     pub(crate) fn unmap_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         self.check_writable()?;
         self.range(self.volume(id)?, leb, 0, 0)?;
         let old = self.volume_mut(id)?.forget(leb);
-        if let Some(peb) = old
-            && !self.io.is_sabotaged(Sabotage::UnmapLeaks)
-        {
+        if let Some(peb) = old {
             self.put_peb(peb, false, Some((id, leb)));
         }
         Ok(())
@@ -168,9 +165,6 @@ impl Core {
     /// Unmaps a LEB and waits for the erasure: the old content cannot come back.
     pub(crate) fn erase_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         self.unmap_leb(id, leb)?;
-        if self.io.is_sabotaged(Sabotage::LazyErase) {
-            return Ok(());
-        }
         self.flush_erasures(id, Some(leb))
     }
 
@@ -243,14 +237,9 @@ impl Core {
             return self.map_leb(id, leb);
         }
         let mut header = self.vid_header(id, leb)?;
-        if !self.io.is_sabotaged(Sabotage::ChangeWithoutCopyFlag) {
-            header.copy_flag = true;
-            header.data_size = u32::try_from(data.len()).expect("within a LEB");
-            header.data_crc = crc32(data);
-        }
-        if self.io.is_sabotaged(Sabotage::EraseBeforeData) {
-            self.erase_leb(id, leb)?;
-        }
+        header.copy_flag = true;
+        header.data_size = u32::try_from(data.len()).expect("within a LEB");
+        header.data_crc = crc32(data);
         let new = self.place_leb(header, 0, data)?;
         let old = self.volume_mut(id)?.map[leb.index()].replace(new);
         if let Some(old) = old {
@@ -289,10 +278,6 @@ impl Core {
         offset: u32,
         data: &[u8],
     ) -> Result<(), MtdError> {
-        if self.io.is_sabotaged(Sabotage::DataBeforeHeader) && !data.is_empty() {
-            self.io.write_data(peb, offset, data)?;
-            return self.io.write_vid(peb, header);
-        }
         self.io.write_vid(peb, header)?;
         if data.is_empty() { Ok(()) } else { self.io.write_data(peb, offset, data) }
     }

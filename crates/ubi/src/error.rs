@@ -1,4 +1,4 @@
-//! What can go wrong above the device.
+//! Errors of UBI operations.
 
 use crate::attach::Refusal;
 use crate::runtime::ReadOnlyReason;
@@ -19,17 +19,17 @@ pub enum UbiError {
     /// The header offsets are impossible.
     #[error("impossible UBI layout: {0}")]
     Layout(#[from] LayoutError),
-    /// Device and layout do not fit each other.
+    /// Device and layout do not match.
     #[error("{field} of the device is {found}, expected {expected}")]
     Geometry {
-        /// What does not fit.
+        /// The parameter that does not match.
         field: &'static str,
         /// The device's.
         found: u32,
         /// The layout's.
         expected: u32,
     },
-    /// There is no such volume.
+    /// The volume does not exist.
     #[error("no volume {wanted}")]
     NoVolume {
         /// Its name or number.
@@ -38,7 +38,7 @@ pub enum UbiError {
     /// A LEB of a static volume does not have the checksum its header states.
     #[error("{at}: data CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     DataCrc {
-        /// Where.
+        /// The place.
         at: Location,
         /// The checksum in the header.
         stored: u32,
@@ -51,30 +51,30 @@ pub enum UbiError {
     /// The device is read-only.
     #[error("the device is read-only: {reason}")]
     ReadOnly {
-        /// Why.
+        /// The reason.
         reason: ReadOnlyReason,
     },
     /// Not enough eraseblocks.
     #[error("{wanted} eraseblocks wanted, {available} available")]
     NoSpace {
-        /// How many were asked for.
+        /// The number requested.
         wanted: u64,
-        /// How many there are.
+        /// The number available.
         available: u64,
     },
-    /// Something of that name or number is there already.
+    /// The name or number already exists.
     #[error("volume {what} exists already")]
     Exists {
         /// Its name or number.
         what: String,
     },
-    /// Somebody has the volume open.
+    /// The volume is already open.
     #[error("volume {id} is in use")]
     Busy {
         /// Its number.
         id: VolumeId,
     },
-    /// The volume was being updated when the power was cut: only a new update helps.
+    /// The volume was being updated during a power cut: only a new update helps.
     #[error("volume {id} is damaged: an update was interrupted")]
     Damaged {
         /// Its number.
@@ -83,20 +83,20 @@ pub enum UbiError {
     /// The caller asked for something impossible.
     #[error("{field} is {found}, expected {expected}")]
     Request {
-        /// What was asked for.
+        /// The requested parameter.
         field: &'static str,
         /// Its value.
         found: u64,
         /// What would have been possible.
         expected: &'static str,
     },
-    /// The content of a volume could not be read from where it comes from.
+    /// The content of a volume could not be read from its source.
     #[error("reading the new content: {0}")]
     Content(std::io::Error),
 }
 
 impl UbiError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Device(error) => error.class(),
@@ -117,10 +117,10 @@ impl UbiError {
     }
 }
 
-/// How a volume handle answers where it stands in for a device ([`eraseblock_mtd::LebDevice`]).
+/// Converts an error for volume handles that act as a device ([`eraseblock_mtd::LebDevice`]).
 pub(crate) fn to_mtd(error: UbiError, at: Location, operation: &'static str) -> MtdError {
     match error {
-        // Which LEB was wanted, and inside, which eraseblock failed.
+        // The requested LEB, and inside, the eraseblock that failed.
         UbiError::Device(error @ (MtdError::Io { .. } | MtdError::Failed { .. })) => {
             MtdError::Io { at, operation, source: std::io::Error::other(error) }
         }

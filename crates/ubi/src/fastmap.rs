@@ -9,7 +9,6 @@ use crate::core::{Core, Volume};
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use crate::wl::{Place, Shares, Work};
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_mtd::MtdError;
@@ -74,11 +73,6 @@ impl Core {
 
     /// The next block for new data; writes a fastmap if the pool has run dry (spec: ubi 16.4).
     pub(crate) fn pool_peb(&mut self) -> Result<Option<Peb>, UbiError> {
-        if self.io.is_sabotaged(Sabotage::PoolBypassed)
-            && let Some(peb) = self.wl.free.first()
-        {
-            return Ok(Some(peb));
-        }
         let mut patience = 4 * self.wl.ecs().len() + 4;
         while self.wl.data_target().is_none() && patience > 0 {
             patience -= 1;
@@ -275,7 +269,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether only a fastmap tells where the LEB is.
+    /// Returns whether the position of the LEB is known only from a fastmap.
     pub(crate) fn is_unchecked(&self, id: VolumeId, leb: Leb) -> bool {
         let flags = self.volumes.get(&id).map(|volume| &volume.unchecked);
         flags.and_then(|flags| flags.get(leb.index())).copied().unwrap_or(false)
@@ -284,7 +278,7 @@ impl Core {
     /// Looks whether the block of a LEB is what a fastmap said (spec: ubi 16.6): it may have been
     /// erased since, then the LEB is not mapped.
     pub(crate) fn check_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
-        if !self.is_unchecked(id, leb) || self.io.is_sabotaged(Sabotage::FastmapTrusted) {
+        if !self.is_unchecked(id, leb) {
             return Ok(());
         }
         let Some(peb) = self.volume(id)?.peb(leb) else { return Ok(()) };
@@ -335,8 +329,8 @@ impl Core {
         self.wl.queue_erase(peb, torture, Some((id, leb)));
     }
 
-    /// A block that was to be moved has no header: if only a fastmap said that it holds a LEB, it
-    /// was erased since. The block is in nobody's hands.
+    /// Handles a block without a header that should have been moved: if only a fastmap listed a LEB
+    /// in it, it was erased since. The block is then in no list.
     pub(crate) fn drop_stale(&mut self, peb: Peb) -> bool {
         let owner = self.volumes.iter().find_map(|(id, volume)| {
             let leb = volume.map.iter().position(|one| *one == Some(peb))?;

@@ -72,7 +72,6 @@ pub fn format(
         layout: *layout,
         image_seq: options.image_seq,
         threshold: 1,
-        sabotage: crate::sabotage::Sabotage::None,
     };
     let mut consecutive = 0;
     for peb in good {

@@ -1,16 +1,16 @@
-//! Writing UBI images, byte for byte as `ubinize` does (spec: ubi 19.1).
+//! Writes UBI images, byte for byte as `ubinize` does (spec: ubi 19.1).
 //!
-//! An [`ImageSpec`] becomes an [`ImagePlan`], which knows where everything goes. The plan writes the
-//! image either as a stream ([`ImagePlan::write`], contents LEB by LEB in order) or in place: whoever
-//! produces LEBs out of order writes each of them at [`ImagePlan::data_offset`] of a file, and
-//! [`ImagePlan::finish_in_place`] adds everything else.
+//! An [`ImageSpec`] becomes an [`ImagePlan`], which has the position of everything. The plan writes
+//! the image either as a stream ([`ImagePlan::write`], contents LEB by LEB in order) or in place: a
+//! caller that produces LEBs out of order writes each of them at [`ImagePlan::data_offset`] of a
+//! file, and [`ImagePlan::finish_in_place`] adds everything else.
 //!
 //! # Invariants
 //! 1. The image starts with the two copies of the volume table; the LEBs of the volumes follow in
 //!    the order of the specification, one eraseblock each, without gaps. With a fastmap, its blocks
 //!    and free ones lie between table and volumes and after the last volume.
-//! 2. Linux attaches what is written: whatever it would refuse is refused here, except another
-//!    version, which only a test of a reader asks for.
+//! 2. Linux attaches the result: specifications that it would refuse are refused here, except
+//!    another version, which only tests of readers request.
 //! 3. Same specification and contents, same bytes. Memory: one eraseblock and one volume table.
 
 mod fastmap;

@@ -4,7 +4,6 @@
 //! 1. Headers are written as whole header units, zero around the 64 bytes (spec: ubi 2).
 //! 2. A write is never repeated here; reads and erasures are, up to three times.
 
-use crate::sabotage::Sabotage;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, MediumKind, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
@@ -26,7 +25,6 @@ pub(crate) struct Io {
     pub(crate) layout: HeaderLayout,
     pub(crate) image_seq: u32,
     pub(crate) threshold: u16,
-    pub(crate) sabotage: Sabotage,
 }
 
 /// Whether the medium failed in a way another eraseblock may not (the EIO of the specification).
@@ -59,10 +57,6 @@ pub(crate) fn read_patiently(
 }
 
 impl Io {
-    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
-        self.sabotage == by
-    }
-
     pub(crate) fn can_have_bad_blocks(&self) -> bool {
         self.device.geometry().can_have_bad_blocks()
     }

@@ -55,8 +55,6 @@ pub mod locate;
 pub mod map;
 mod open;
 pub mod runtime;
-#[doc(hidden)]
-pub mod sabotage;
 mod sync;
 mod upd;
 pub mod vmt;

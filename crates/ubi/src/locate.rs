@@ -1,10 +1,10 @@
-//! Telling the UBI images in one file apart, by the erase-counter headers found in it
-//! (spec: ubi 25).
+//! Distinguishes the UBI images in one file, using the erase-counter headers found in it (spec: ubi
+//! 25).
 //!
 //! # Invariants
-//! 1. Work and memory are bounded by the number of headers, whose checksums are right; at most
+//! 1. Work and memory are bounded by the number of headers with valid checksums; at most
 //!    [`MAX_ATTEMPTS`] of them are tried as the first one of an image.
-//! 2. Images come in ascending order and do not overlap.
+//! 2. Images are in ascending order and do not overlap.
 
 use crate::detect::{self, Image};
 use eraseblock_base::{Leb, Location, VolumeId};
@@ -15,27 +15,27 @@ use eraseblock_ubi_format::{FormatError, HeaderLayout, SqNum};
 use std::collections::HashMap;
 use std::io;
 
-/// Headers that are tried as the first one of an image.
+/// Maximum number of headers tried as the first one of an image.
 pub const MAX_ATTEMPTS: usize = 128;
 
-/// A valid erase-counter header, and whose block it begins.
+/// A valid erase-counter header and information about its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Where it lies, in bytes.
+    /// Its offset in bytes.
     pub offset: u64,
     image_seq: u32,
     vid_hdr_offset: u32,
     data_offset: u32,
-    /// What the block holds, if its volume identifier header is valid.
+    /// The content of the block, if its volume identifier header is valid.
     content: Option<(VolumeId, Leb, SqNum)>,
 }
 
 /// A UBI image in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// Where its first eraseblock begins, in bytes.
+    /// The offset of its first eraseblock in bytes.
     pub start: u64,
-    /// Where its last eraseblock ends, in bytes; never after the end of the file.
+    /// The end of its last eraseblock in bytes; never after the end of the file.
     pub end: u64,
     /// Bytes in an eraseblock.
     pub peb_size: u32,
@@ -52,13 +52,14 @@ pub struct Extent {
 pub struct Located {
     /// In ascending order.
     pub images: Vec<Extent>,
-    /// Whether headers are left that were not looked at, because too many belong to no image.
+    /// Whether headers remain that were not examined, because too many belong to no image.
     pub more: bool,
 }
 
 impl Extent {
-    /// Whether the data of an eraseblock of this image begins at `offset`, also outside, where both
-    /// headers of the block are lost, if its data has `leb_size` bytes.
+    /// Returns whether the data of an eraseblock of this image begins at `offset`. This also holds
+    /// outside the extent, where both headers of the block are lost, if its data has `leb_size`
+    /// bytes.
     pub fn is_data_start(&self, offset: u64, leb_size: u32) -> bool {
         let peb = u64::from(self.peb_size);
         let phase = (self.start % peb + u64::from(self.data_offset)) % peb;
@@ -68,7 +69,7 @@ impl Extent {
 
 impl Header {
     /// Decodes the header at the start of `bytes`, which lie at `offset` of `image`, and reads the
-    /// volume identifier header of its block; `None` if there is no valid header.
+    /// volume identifier header of its block; returns `None` if there is no valid header.
     pub fn decode(image: &dyn ReadAt, bytes: &[u8], offset: u64) -> io::Result<Option<Self>> {
         let Ok(ec) = decode_ec(bytes, Location::Byte(offset)) else { return Ok(None) };
         if !detect::is_plausible(ec.vid_hdr_offset, ec.data_offset) {
@@ -85,7 +86,7 @@ impl Header {
             image.read_exact_at(&mut bytes, at)?;
             let vid = match decode_vid(&bytes, &layout, Location::Byte(at)) {
                 Ok(vid) => Some(vid),
-                // The checksum is right; the size of a LEB, by which sizes are judged, is not known.
+                // The checksum is right; the LEB size, by which sizes are checked, is not known.
                 Err(FormatError::Field { .. }) => salvage_vid(&bytes, &layout),
                 Err(_) => None,
             };
@@ -103,14 +104,15 @@ impl Header {
         self.content.is_some_and(|(volume, ..)| volume == LAYOUT_VOLUME)
     }
 
-    /// Whether the block is where image tools begin: the first LEB of a table that no device wrote.
+    /// Returns whether the block is one with which image tools begin: the first LEB of a table that
+    /// no device wrote.
     fn begins_image(&self) -> bool {
         let is_first = |(_, leb, sqnum): (VolumeId, Leb, SqNum)| leb.get() == 0 && sqnum.get() == 0;
         self.is_table() && self.content.is_some_and(is_first)
     }
 
-    /// What no two blocks of one device have in common (spec: ubi 7): the sequence number, or in an
-    /// image that was never attached, where all are 0, the LEB.
+    /// Returns a value that no two blocks of one device share (spec: ubi 7): the sequence number,
+    /// or for an image that was never attached, where all of them are 0, the LEB.
     fn identity(&self) -> Option<(u32, u64, u32, u32)> {
         self.content.map(|(volume, leb, sqnum)| match sqnum.get() {
             0 => (self.image_seq, 0, volume.get(), leb.get()),
@@ -119,9 +121,9 @@ impl Header {
     }
 }
 
-/// The image that a file consists of, if each eraseblock begins with a valid header or is erased
-/// there, and all of them belong to one image: then there is nothing else in the file, and a search
-/// is needless.
+/// Returns the image of which the whole file consists, if each eraseblock begins with a valid
+/// header or is erased there, and all of them belong to one image. The file then contains nothing
+/// else, and a search is unnecessary.
 pub fn only_image(image: &dyn ReadAt) -> io::Result<Option<Extent>> {
     let Ok(Some(found)) = detect::detect(image, &detect::Hints::default()) else {
         return Ok(None);
@@ -155,12 +157,12 @@ pub fn only_image(image: &dyn ReadAt) -> io::Result<Option<Extent>> {
     }))
 }
 
-/// Sorts the headers of a file, in ascending order, into images.
+/// Groups the headers of a file, in ascending order, into images.
 pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
     let file = Image { bytes: image, size: image.size()? };
     let (mut located, mut next, mut attempts) = (Located::default(), 0, 0);
     while next < headers.len() {
-        // A block that holds nothing proves nothing: what begins with free blocks is widened later.
+        // An empty block proves nothing: an image that begins with free blocks is extended later.
         if headers[next].content.is_none() {
             next += 1;
             continue;
@@ -171,12 +173,12 @@ pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
         }
         attempts += 1;
         let (extent, blocks) = extent(&file, &headers[next..])?;
-        // A lone header is not enough: data may contain one.
+        // A single header is not enough: data may contain one.
         if blocks < 2 && !extent.has_table {
             next += 1;
             continue;
         }
-        // What lies between its headers is its data, images in them included.
+        // Everything between its headers is its data, including images in it.
         next += headers[next..].partition_point(|header| header.offset < extent.end);
         located.images.push(extent);
     }
@@ -196,7 +198,7 @@ pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
     Ok(located)
 }
 
-/// The image that the first header begins, and how many headers it has.
+/// Returns the image that begins with the first header, and its number of headers.
 fn extent(file: &Image<'_>, headers: &[Header]) -> io::Result<(Extent, usize)> {
     let first = headers[0];
     let alike: Vec<&Header> = headers
@@ -223,9 +225,9 @@ fn extent(file: &Image<'_>, headers: &[Header]) -> io::Result<(Extent, usize)> {
     Ok((extent, members.len()))
 }
 
-/// Where another image begins among headers on the same grid, or their number: both the headers
-/// before that and those from there on need a volume table, else they are blocks that one image left
-/// in another.
+/// Returns the index of the header with which another image begins on the same grid, or the number
+/// of headers. The headers before it and those from it must each include a volume table; otherwise
+/// they are blocks that one image left in another.
 fn next_image(members: &[&Header]) -> usize {
     let repeated = first_repeated(members).unwrap_or(members.len());
     let number = members.iter().map(|one| one.image_seq).find(|number| *number != 0);
@@ -239,8 +241,9 @@ fn next_image(members: &[&Header]) -> usize {
         .unwrap_or(members.len())
 }
 
-/// Where a second image with the same number begins: not after the first block that repeats one
-/// before it, and after all blocks that are repeated. In between, where an image tool began one, else at the roundest place, where partitions are.
+/// Returns where a second image with the same number begins: not after the first block that repeats
+/// an earlier one, and after all blocks that are repeated. In between, it begins where an image
+/// tool began one, otherwise at the roundest offset, because partitions start there.
 fn first_repeated(members: &[&Header]) -> Option<usize> {
     let mut seen = HashMap::new();
     let (mut repeat, mut least) = (None, 0);
@@ -252,7 +255,7 @@ fn first_repeated(members: &[&Header]) -> Option<usize> {
         }
         let first = *repeat.get_or_insert(index);
         if earlier >= first {
-            // A third image.
+            // This is a third image.
             break;
         }
         least = least.max(earlier);
@@ -263,13 +266,13 @@ fn first_repeated(members: &[&Header]) -> Option<usize> {
     table.or_else(|| range.max_by_key(|index| (members[*index].offset - start).trailing_zeros()))
 }
 
-/// Headers near the first one that are considered as distances.
+/// Number of headers near the first one whose distances are considered.
 const NEAR: usize = 64;
-/// Eraseblocks of each size that are looked at.
+/// Number of eraseblocks examined for each size.
 const JUDGED_BLOCKS: u64 = 1024;
 
-/// The distance of the headers that explains them best. Unlike [`detect()`](crate::detect()) it
-/// judges up to the last header of each distance only: after that other things may follow.
+/// Returns the distance that explains the headers best. Unlike [`detect()`](crate::detect()) it
+/// judges each distance only up to its last header, because other data may follow.
 fn peb_size(file: &Image<'_>, alike: &[&Header]) -> io::Result<u32> {
     let first = alike[0].offset;
     let near = alike.iter().map(|one| one.offset).take_while(|at| at - first < detect::WINDOW);
@@ -284,7 +287,7 @@ fn peb_size(file: &Image<'_>, alike: &[&Header]) -> io::Result<u32> {
     Ok(best.map_or_else(|| file.guess_peb_size(first), |(_, size)| size))
 }
 
-/// How well a distance explains the headers, and how many it explains.
+/// Returns how well a distance explains the headers, and how many it explains.
 fn judge(file: &Image<'_>, alike: &[&Header], size: u32) -> io::Result<(i64, u32)> {
     let (mut score, mut best, mut found) = (0, 0, 0);
     for block in 0..JUDGED_BLOCKS {
@@ -303,8 +306,8 @@ fn judge(file: &Image<'_>, alike: &[&Header], size: u32) -> io::Result<(i64, u32
     Ok((best, found))
 }
 
-/// Joins neighbours on one grid of which one has no volume table: they are one image with blocks that
-/// an earlier one left.
+/// Joins neighbours on one grid if one of them has no volume table: they are one image with blocks
+/// that an earlier one left.
 fn merged(images: Vec<Extent>) -> Vec<Extent> {
     let mut done: Vec<Extent> = Vec::new();
     for image in images {
@@ -323,7 +326,7 @@ fn merged(images: Vec<Extent>) -> Vec<Extent> {
     done
 }
 
-/// Adds eraseblocks to both ends whose erase-counter headers are lost, and erased ones after the end.
+/// Adds eraseblocks with lost erase-counter headers at both ends, and erased ones after the end.
 fn widen(
     file: &Image<'_>,
     headers: &[Header],

@@ -1,4 +1,4 @@
-//! Which eraseblock holds which LEB.
+//! The map from LEBs to eraseblocks.
 
 use eraseblock_base::{Leb, Peb};
 
@@ -9,15 +9,15 @@ pub struct VolumeMap {
 }
 
 impl VolumeMap {
-    /// Makes a map of pairs in ascending order of LEBs.
+    /// Creates a map from pairs in ascending order of LEBs.
     pub(crate) fn new(entries: Vec<(Leb, Peb)>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "one entry a LEB, in order");
         Self { entries }
     }
 
-    /// The block that holds the LEB.
+    /// Returns the block that holds the LEB.
     pub fn get(&self, leb: Leb) -> Option<Peb> {
-        // Most volumes are mapped from the start on without a gap.
+        // Most volumes are mapped from the start without a gap.
         match self.entries.get(leb.index()) {
             Some((at, peb)) if *at == leb => Some(*peb),
             _ => self
@@ -28,27 +28,27 @@ impl VolumeMap {
         }
     }
 
-    /// All pairs by ascending LEB number.
+    /// Returns all pairs by ascending LEB number.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Leb, Peb)> + '_ {
         self.entries.iter().copied()
     }
 
-    /// The highest mapped LEB.
+    /// Returns the highest mapped LEB.
     pub fn highest(&self) -> Option<Leb> {
         self.entries.last().map(|(leb, _)| *leb)
     }
 
-    /// How many LEBs are mapped.
+    /// Returns how many LEBs are mapped.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no LEB is mapped.
+    /// Returns whether no LEB is mapped.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Takes out the LEBs from `first` on and gives them back.
+    /// Removes the LEBs from `first` and returns them.
     pub(crate) fn split_off(&mut self, first: Leb) -> Vec<(Leb, Peb)> {
         let place = self.entries.partition_point(|(leb, _)| *leb < first);
         self.entries.split_off(place)

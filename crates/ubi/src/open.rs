@@ -11,7 +11,6 @@ use crate::error::UbiError;
 use crate::fastmap::FastmapState;
 use crate::io::{Io, is_eio};
 use crate::runtime::{OpenOptions, ReadOnlyReason};
-use crate::sabotage::Sabotage;
 use crate::wl::{Place, Wl};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::crc::crc32;
@@ -49,13 +48,7 @@ pub(crate) fn open(
         return Err(UbiError::Refused(refusal.clone()));
     }
     let image_seq = if attachment.is_empty { options.image_seq } else { attachment.image_seq };
-    let io = Io {
-        device,
-        layout: *layout,
-        image_seq,
-        threshold: options.bitflip_threshold,
-        sabotage: options.sabotage,
-    };
+    let io = Io { device, layout: *layout, image_seq, threshold: options.bitflip_threshold };
     let mut early = Early::new(io, &mut attachment, options);
     if early.core.read_only.is_none() {
         early.erase_anchors(&attachment)?;
@@ -144,9 +137,6 @@ impl Early {
     /// Fastmaps that are not in use must be gone before anything changes: somebody might believe
     /// them later (spec: ubi 16.3, step 13).
     fn erase_anchors(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
-        if self.core.io.is_sabotaged(Sabotage::StaleAnchors) {
-            return Ok(());
-        }
         attachment.anchors.iter().try_for_each(|peb| self.erase_now(*peb))
     }
 
@@ -249,7 +239,6 @@ impl Early {
         let first = self.read_copy(Leb::new(0), None);
         let second = self.read_copy(Leb::new(1), first.as_ref());
         let copies = [first, second];
-        let good = |copy: &Option<(Vec<u8>, bool)>| copy.as_ref().is_some_and(|(_, good)| *good);
         let salvaged = || {
             let records: Vec<_> = self.core.records();
             let mut bytes = encode_table(&attachment.layout, &records);
@@ -262,9 +251,6 @@ impl Early {
             // An empty device, or one that was forced open: what could be salvaged.
             _ => salvaged(),
         };
-        if self.core.io.is_sabotaged(Sabotage::NoTableRecovery) && (good(first) || good(second)) {
-            return Ok(());
-        }
         for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
             if !copy.as_ref().is_some_and(|(found, good)| *good && *found == bytes) {
                 self.write_table(Leb::new(leb), &bytes)?;

@@ -30,9 +30,9 @@
 //! ```
 //!
 //! # Invariants
-//! 1. One lock over everything: readers share it, also while they wait for the flash; whoever
-//!    changes anything holds it alone. There is no second lock to take in a wrong order.
-//! 2. What an operation does depends on the flash, the options and the operations before it alone.
+//! 1. One lock protects everything: readers share it, even while they wait for the flash; changes
+//!    hold it exclusively. There is no second lock that could be taken in a wrong order.
+//! 2. The effect of an operation depends only on the flash, the options and earlier operations.
 
 mod handle;
 mod wear;
@@ -44,7 +44,6 @@ use crate::attach::{Attachment, VolumeInfo};
 use crate::core::Core;
 use crate::error::UbiError;
 use crate::open::open;
-use crate::sabotage::Sabotage;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::vmt::NewVolume;
 use eraseblock_base::{Peb, VolumeId};
@@ -77,9 +76,6 @@ pub struct OpenOptions {
     /// Use a fastmap to attach faster, and write one for the next time. Only on devices with more
     /// than 64 eraseblocks; without this, a fastmap that is found is erased (spec: ubi 16).
     pub fastmap: bool,
-    /// See [`Sabotage`].
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
 }
 
 impl Default for OpenOptions {
@@ -93,7 +89,6 @@ impl Default for OpenOptions {
             max_bad_blocks: None,
             image_seq: 1,
             fastmap: false,
-            sabotage: Sabotage::None,
         }
     }
 }
@@ -119,7 +114,7 @@ pub enum ReadOnlyReason {
     NoReserve,
     /// A block could not be marked bad.
     MarkBadFailed,
-    /// Moving a LEB failed for good.
+    /// Moving a LEB failed permanently.
     MoveFailed,
     /// Too many LEBs cannot be read when they are to be moved.
     TooManyErroneous,
@@ -154,10 +149,9 @@ pub struct UbiDevice {
 }
 
 impl UbiDevice {
-    /// Attaches a device and makes it ready for use (spec: ubi 9 to 11). An empty device is
-    /// formatted.
+    /// Attaches a device and makes it ready for use (spec: ubi 9 to 11). Formats an empty device.
     ///
-    /// Errors: [`UbiError::Refused`] where Linux refuses, and whatever the device fails with.
+    /// Errors: [`UbiError::Refused`] if Linux refuses, and the errors of the device.
     pub fn open(
         device: Arc<dyn Mtd>,
         layout: &HeaderLayout,
@@ -210,7 +204,7 @@ impl UbiDevice {
         self.exclusive().create_volume(volume)
     }
 
-    /// Removes a volume that nobody has open.
+    /// Removes a volume that is not open.
     pub fn remove_volume(&self, id: VolumeId) -> Result<(), UbiError> {
         self.exclusive().remove_volume(id)
     }
@@ -226,8 +220,8 @@ impl UbiDevice {
         self.exclusive().rename_volumes(renames)
     }
 
-    /// Replaces the content of a volume that nobody has open by `len` bytes. If it is interrupted
-    /// the volume stays marked as damaged until the next update.
+    /// Replaces the content of a volume that is not open by `len` bytes. If it is interrupted the
+    /// volume stays marked as damaged until the next update.
     pub fn update_volume(
         &self,
         id: VolumeId,

@@ -1,12 +1,11 @@
-//! Updating volumes: a new content for the whole volume (spec: ubi 17).
+//! Updates volumes: a new content for the whole volume (spec: ubi 17).
 //!
 //! # Invariants
-//! 1. While the content is incomplete the update marker is on flash: nobody takes half an image
-//!    for a whole one.
+//! 1. While the content is incomplete the update marker is on flash, so a partial image is never
+//!    taken for a whole one.
 
 use crate::core::Core;
 use crate::error::UbiError;
-use crate::sabotage::Sabotage;
 use crate::wl::mover::used_len;
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::VolumeRecord;
@@ -31,9 +30,7 @@ impl Core {
         if volume.openers > 0 {
             return Err(UbiError::Busy { id });
         }
-        if !self.io.is_sabotaged(Sabotage::UpdateWithoutMarker) {
-            self.mark_update(id, true)?;
-        }
+        self.mark_update(id, true)?;
         self.unmap_from(id, 0)?;
         self.flush_erasures(id, None)?;
         let lebs = u32::try_from(len.div_ceil(u64::from(usable))).expect("within the volume");
@@ -43,9 +40,6 @@ impl Core {
             let part = left.min(u64::from(usable));
             let mut data = vec![0; usize::try_from(part).expect("within a LEB")];
             content.read_exact(&mut data).map_err(UbiError::Content)?;
-            if self.io.is_sabotaged(Sabotage::MarkerClearedEarly) && left == part {
-                self.mark_update(id, false)?;
-            }
             self.write_part(id, leb, data, lebs)?;
             left -= part;
         }
@@ -90,7 +84,8 @@ impl Core {
             let before = u64::from(lebs.saturating_sub(1)) * u64::from(usable);
             volume.last_leb_bytes = u32::try_from(len - before).expect("within a LEB");
             volume.corrupted = false;
-            // While the marker is there nobody believes an older fastmap about the volume.
+            // While the marker is set, no attach uses information of an older fastmap about the
+            // volume.
             self.refresh_fastmap()?;
         }
         if self.volume(id)?.record.upd_marker {

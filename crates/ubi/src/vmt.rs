@@ -7,7 +7,6 @@
 
 use crate::core::{Core, Volume};
 use crate::error::UbiError;
-use crate::sabotage::Sabotage;
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName, VolumeRecord};
 
@@ -68,9 +67,7 @@ impl Core {
     }
 
     fn flush_and_record(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
-        if !self.io.is_sabotaged(Sabotage::CreateWithoutFlush) {
-            self.flush_erasures(id, None)?;
-        }
+        self.flush_erasures(id, None)?;
         // A fastmap that knows an earlier volume of this number would give it LEBs.
         if self.fastmap.as_ref().is_some_and(|state| state.volumes.contains(&id)) {
             self.refresh_fastmap()?;
@@ -107,7 +104,7 @@ impl Core {
         self.books.reserve(lebs).map_err(short)
     }
 
-    /// The volume, if nobody has it open.
+    /// Returns the volume if it is not open.
     fn idle_volume(&self, id: VolumeId) -> Result<&Volume, UbiError> {
         let volume = self.user_volume(id)?;
         if volume.openers > 0 { Err(UbiError::Busy { id }) } else { Ok(volume) }
@@ -124,10 +121,6 @@ impl Core {
     pub(crate) fn remove_volume(&mut self, id: VolumeId) -> Result<(), UbiError> {
         self.check_writable()?;
         let lebs = self.idle_volume(id)?.record.reserved_lebs;
-        if self.io.is_sabotaged(Sabotage::RemoveLebsFirst) {
-            self.unmap_from(id, 0)?;
-            self.flush_erasures(id, None)?;
-        }
         self.write_record(id, None)?;
         self.drop_volume(id, lebs)?;
         self.refresh_fastmap()
@@ -177,15 +170,11 @@ impl Core {
     }
 
     fn shrink(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
-        let table_first = self.io.is_sabotaged(Sabotage::ShrinkTableFirst);
-        if table_first {
-            self.write_record(id, Some(record.clone()))?;
-        }
         self.unmap_from(id, record.reserved_lebs)?;
         self.flush_erasures(id, None)?;
         // A fastmap with LEBs beyond the size in the table would not be accepted.
         self.refresh_fastmap()?;
-        if table_first { Ok(()) } else { self.write_record(id, Some(record.clone())) }
+        self.write_record(id, Some(record.clone()))
     }
 
     /// Renames volumes, all at once. A volume whose name is taken by another one, and that is not
@@ -225,10 +214,6 @@ impl Core {
         let old = self.records();
         if records == old {
             return Ok(());
-        }
-        if self.io.is_sabotaged(Sabotage::RenameRemovesFirst) {
-            let gone = |id: &VolumeId| replaced.iter().any(|(one, _)| one == id);
-            self.write_table(&old.into_iter().filter(|(id, _)| !gone(id)).collect::<Vec<_>>())?;
         }
         self.write_table(&records)?;
         for (id, name) in renames {

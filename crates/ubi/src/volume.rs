@@ -1,5 +1,5 @@
 //! Volumes of an attached device, read-only: as LEBs ([`UbiVolume`] is a [`LebDevice`]) and as one
-//! run of bytes ([`ReadAt`], [`VolumeReader`]).
+//! sequence of bytes ([`ReadAt`], [`VolumeReader`]).
 //!
 //! # Invariants
 //! 1. An unmapped LEB reads as 0xFF.
@@ -37,17 +37,17 @@ impl Ubi {
         Ok(Self { device, attachment })
     }
 
-    /// What attaching found.
+    /// Returns the result of attaching.
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
     }
 
-    /// Whether the device has a fastmap, and whether it can be attached by it.
+    /// Returns whether the device has a fastmap, and whether it can be attached by it.
     pub fn fastmap_status(&self) -> Result<FastmapStatus, UbiError> {
         FastmapStatus::of(self.device.as_ref(), &self.attachment.layout)
     }
 
-    /// The device that it was attached to.
+    /// Returns the device that it was attached to.
     pub fn device(&self) -> &dyn Mtd {
         self.device.as_ref()
     }
@@ -86,24 +86,24 @@ pub struct UbiVolume {
     layout: HeaderLayout,
     map: VolumeMap,
     info: VolumeInfo,
-    /// What attaching read of the block that was perhaps being written when the power went off.
+    /// The data that attaching read from the block that a power cut may have torn.
     newest_copy: Option<NewestCopy>,
 }
 
 impl UbiVolume {
-    /// What is known about the volume.
+    /// Returns the properties of the volume.
     pub fn info(&self) -> &VolumeInfo {
         &self.info
     }
 
-    /// Which eraseblocks hold its LEBs.
+    /// Returns the eraseblocks of its LEBs.
     pub fn map(&self) -> &VolumeMap {
         &self.map
     }
 
-    /// The volume as it can be after its first attach, when an autoresize volume takes all that is
-    /// free: with `lebs` LEBs, if those are more. Others stay as they are. In an image that is shorter
-    /// than its flash such a volume may be smaller than the file system in it.
+    /// Returns the volume as after its first attach, when an autoresize volume takes all free
+    /// space: with `lebs` LEBs, if those are more. Other volumes do not change. In an image that is
+    /// shorter than its flash such a volume may be smaller than its file system.
     #[must_use]
     pub fn resized(mut self, lebs: u32) -> Self {
         if self.info.flags.contains(VolumeFlags::AUTORESIZE) {
@@ -112,12 +112,14 @@ impl UbiVolume {
         self
     }
 
-    /// A reader over the whole content: the data of a static volume, all LEBs of a dynamic one.
+    /// Returns a reader over the whole content: the data of a static volume, all LEBs of a dynamic
+    /// one.
     pub fn reader(&self) -> VolumeReader {
         self.reader_to(self.info.used_bytes)
     }
 
-    /// A reader that ends with the last mapped LEB: a volume may be far larger than the flash.
+    /// Returns a reader that ends with the last mapped LEB: a volume may be far larger than the
+    /// flash.
     pub fn mapped_reader(&self) -> VolumeReader {
         let lebs = self.map.highest().map_or(0, |highest| u64::from(highest.get()) + 1);
         let mapped = lebs * u64::from(self.info.usable_leb_size);
@@ -129,7 +131,7 @@ impl UbiVolume {
     }
 
     /// Checks the data of a LEB of a static volume against the checksum in its header. LEBs of
-    /// dynamic volumes have none (spec: ubi 22, 3); a missing LEB is what nobody can check.
+    /// dynamic volumes have none (spec: ubi 22, 3); a missing LEB cannot be checked.
     pub fn check_leb(&self, leb: Leb) -> Result<(), UbiError> {
         let Some(peb) = self.map.get(leb) else { return Ok(()) };
         if self.info.kind == VolumeKind::Dynamic {
@@ -153,7 +155,7 @@ impl UbiVolume {
         self.device.geometry().address_of(peb) + u64::from(offset)
     }
 
-    /// Fills the start of `buf` with what attaching has read already; says how much that is.
+    /// Fills the start of `buf` with data that attaching has already read; returns its length.
     fn read_known(&self, peb: Peb, offset: usize, buf: &mut [u8]) -> usize {
         let copy = self.newest_copy.as_ref().filter(|copy| copy.peb == peb);
         let known = copy.and_then(|copy| copy.data.get(offset..)).unwrap_or_default();
@@ -247,7 +249,7 @@ impl LebDevice for UbiVolume {
     }
 }
 
-/// The volume as one run of bytes, LEB behind LEB without the pads.
+/// The volume as one sequence of bytes: consecutive LEBs without the pads.
 impl ReadAt for UbiVolume {
     fn size(&self) -> io::Result<u64> {
         Ok(self.info.used_bytes)
@@ -282,7 +284,7 @@ pub struct VolumeReader {
 }
 
 impl VolumeReader {
-    /// Bytes still to come.
+    /// Returns the number of remaining bytes.
     pub fn remaining(&self) -> u64 {
         self.end - self.position
     }

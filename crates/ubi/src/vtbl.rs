@@ -1,13 +1,12 @@
-//! The volume table at run time: what is in memory is written as two copies, each atomically
+//! The volume table at run time: the table in memory is written as two copies, each atomically
 //! (spec: ubi 6.3, 10).
 //!
 //! # Invariants
 //! 1. Copy 0 is written before copy 1: whenever copy 0 is good, it is the newer one.
-//! 2. A table that breaks a rule is never written: Linux would refuse the device for good.
+//! 2. A table that breaks a rule is never written: Linux would refuse the device permanently.
 
 use crate::core::Core;
 use crate::error::UbiError;
-use crate::sabotage::Sabotage;
 use eraseblock_base::{Leb, Location, VolumeId};
 use eraseblock_ubi_format::VolumeRecord;
 use eraseblock_ubi_format::constants::{FIRST_INTERNAL_VOLUME, LAYOUT_LEBS, LAYOUT_VOLUME};
@@ -45,8 +44,7 @@ impl Core {
             return Err(problem.into());
         }
         bytes.resize(layout.table_size() as usize, 0);
-        let one_copy = self.io.is_sabotaged(Sabotage::OneTableCopy);
-        for copy in 0..if one_copy { 1 } else { LAYOUT_LEBS } {
+        for copy in 0..LAYOUT_LEBS {
             self.change_leb(LAYOUT_VOLUME, Leb::new(copy), &bytes)?;
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Wear levelling: where every eraseblock is, and which one to take (spec: ubi 14).
+//! Wear levelling: the state of every eraseblock, and which one to use (spec: ubi 14).
 //!
 //! # Invariants
 //! 1. Every eraseblock is in exactly one [`Place`]; the sets, the protection queue and the work
 //!    queue hold exactly the blocks whose place says so.
 //! 2. Blocks in a set are ordered by (erase counter, number), with the counter of the table.
-//! 3. At most one work is a move.
+//! 3. At most one item of work is a move.
 
 pub(crate) mod mover;
 mod set;
@@ -15,41 +15,42 @@ use eraseblock_ubi_format::fastmap::ANCHOR_RANGE;
 use set::PebSet;
 use std::collections::VecDeque;
 
-/// Slots of the protection queue: a block handed out may not be moved for so many erasures.
+/// Slots of the protection queue: a block must not be moved for this many erases after it was
+/// handed out.
 const PROTECTION: usize = 10;
 
-/// Where an eraseblock is (spec: ubi 14.1).
+/// The state of an eraseblock (spec: ubi 14.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Place {
     /// Erased, with its erase-counter header.
     Free,
     /// Holds a LEB.
     Used,
-    /// Holds a LEB and was handed out a short time ago.
+    /// Holds a LEB and was handed out recently.
     Protected,
     /// Holds a LEB and must be moved.
     Scrub,
-    /// Holds a LEB that could not be read when it was to be moved.
+    /// Holds a LEB that could not be read when it had to be moved.
     Erroneous,
     /// Waits to be erased.
     Erase,
-    /// Free, and for new data.
+    /// Free, for new data.
     UserPool,
-    /// Free, and for LEBs that are moved.
+    /// Free, for LEBs that are moved.
     MovePool,
-    /// Free, and for the next fastmap's super block.
+    /// Free, for the next fastmap's super block.
     Anchor,
     /// Holds a part of the fastmap.
     Fastmap,
-    /// In the hands of the operation that runs just now.
+    /// Held by the current operation.
     Held,
-    /// Damaged or foreign: left alone.
+    /// Damaged or foreign: left untouched.
     Corrupted,
     /// Marked bad.
     Bad,
 }
 
-/// What is to be done in the background.
+/// Background work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// Erase a block.
@@ -59,20 +60,20 @@ pub(crate) enum Work {
         /// The LEB it held, if known.
         owner: Option<(VolumeId, Leb)>,
     },
-    /// Move a LEB, to level wear or because of bit-flips.
+    /// Move a LEB, to level wear or because of bit flips.
     Move,
 }
 
-/// How blocks are shared out while a fastmap is in use (spec: ubi 16.4).
+/// The distribution of blocks while a fastmap is in use (spec: ubi 16.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shares {
-    /// The most blocks of the user pool.
+    /// Maximum number of blocks of the user pool.
     pub(crate) user: usize,
-    /// The most blocks of the pool for moves.
+    /// Maximum number of blocks of the pool for moves.
     pub(crate) moves: usize,
-    /// Free blocks kept for the fastmap itself.
+    /// Free blocks reserved for the fastmap itself.
     pub(crate) keep: usize,
-    /// Free blocks kept from moves, to replace bad ones.
+    /// Free blocks not used for moves, to replace bad ones.
     pub(crate) reserve: usize,
 }
 
@@ -87,19 +88,19 @@ pub(crate) struct Wl {
     pub(crate) erroneous: PebSet,
     /// User pool, pool for moves, anchor, fastmap.
     lines: [VecDeque<Peb>; 4],
-    /// Blocks are taken from the pools only.
+    /// If set, blocks are taken from the pools only.
     pub(crate) shares: Option<Shares>,
-    /// Blocks whose counter on flash may be higher than it is known to be.
+    /// Blocks whose counter on flash may be higher than known.
     unsure: Vec<bool>,
     queue: [Vec<Peb>; PROTECTION],
     head: usize,
     works: VecDeque<Work>,
-    /// Wear is levelled when two erase counters are this far apart.
+    /// Wear is levelled when two erase counters differ by this much.
     pub(crate) threshold: u32,
 }
 
 impl Wl {
-    /// Blocks with these erase counters, all of them in nobody's hands.
+    /// Creates the state for blocks with these erase counters, none of them in use.
     pub(crate) fn new(ec: Vec<u32>, threshold: u32) -> Self {
         Self {
             place: vec![Place::Held; ec.len()],
@@ -130,7 +131,7 @@ impl Wl {
         self.place[peb.index()]
     }
 
-    /// Pending erasures in the order in which they will be done.
+    /// Returns pending erases in their order.
     pub(crate) fn pending(&self) -> impl Iterator<Item = Peb> + '_ {
         self.works.iter().filter_map(|work| match work {
             Work::Erase { peb, .. } => Some(*peb),
@@ -142,12 +143,12 @@ impl Wl {
         self.unsure[peb.index()]
     }
 
-    /// The counter may have risen since a fastmap was written.
+    /// Records that the counter may have risen since a fastmap was written.
     pub(crate) fn set_unsure(&mut self, peb: Peb) {
         self.unsure[peb.index()] = true;
     }
 
-    /// Notes the counter of a block that is in no set.
+    /// Sets the counter of a block that is in no set.
     pub(crate) fn set_ec(&mut self, peb: Peb, ec: u32) {
         self.unsure[peb.index()] = false;
         debug_assert!(self.set_of(self.place(peb)).is_none(), "the order of a set would change");
@@ -164,7 +165,7 @@ impl Wl {
         }
     }
 
-    /// The blocks of a place that has no order of its own.
+    /// Returns the blocks of an unordered place.
     pub(crate) fn line(&self, place: Place) -> &VecDeque<Peb> {
         &self.lines[line_of(place).unwrap_or(0)]
     }
@@ -186,7 +187,7 @@ impl Wl {
         }
     }
 
-    /// Takes a block out of its place; the place it was in.
+    /// Removes a block from its place and returns that place.
     pub(crate) fn take(&mut self, peb: Peb) -> Place {
         let place = self.place(peb);
         let ec = self.ec(peb);
@@ -203,19 +204,20 @@ impl Wl {
         place
     }
 
-    /// Queues the erasure of a block that was taken out.
+    /// Queues the erase of a block that was taken out.
     pub(crate) fn queue_erase(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
         self.put(peb, Place::Erase);
         self.works.push_back(Work::Erase { peb, torture, owner });
     }
 
-    /// Takes the first work, or the first erasure of the given LEBs.
+    /// Takes the first work that matches, or the first erase of the given LEBs.
     pub(crate) fn next_work(&mut self, filter: impl Fn(&Work) -> bool) -> Option<Work> {
         let index = self.works.iter().position(filter)?;
         self.works.remove(index)
     }
 
-    /// After an erasure: the blocks that have been protected long enough may be moved.
+    /// Advances the protection queue after an erase: blocks that were protected long enough may be
+    /// moved.
     pub(crate) fn serve_queue(&mut self) {
         for peb in std::mem::take(&mut self.queue[self.head]) {
             self.place[peb.index()] = Place::Held;
@@ -228,7 +230,7 @@ impl Wl {
         self.threshold.saturating_mul(2)
     }
 
-    /// The block a move would go to: worn, but not too much (spec: ubi 14.2).
+    /// Returns the block a move would go to: worn, but not too much (spec: ubi 14.2).
     pub(crate) fn move_target(&self) -> Option<Peb> {
         match self.shares {
             None => self.free.near(self.free_max_diff()),
@@ -236,13 +238,13 @@ impl Wl {
         }
     }
 
-    /// Where a move target goes that was not used.
+    /// Returns an unused move target to its place.
     pub(crate) fn put_back(&mut self, target: Peb) {
         let pooled = self.shares.is_some();
         self.put(target, if pooled { Place::MovePool } else { Place::Free });
     }
 
-    /// Puts an erased block where it is wanted most: the first blocks are needed for anchors.
+    /// Puts an erased block where it is needed most: the first blocks are needed for anchors.
     pub(crate) fn put_free(&mut self, peb: Peb) {
         let reserved = self.line(Place::Anchor).front().copied();
         let wanted = reserved.is_none_or(|reserved| self.worth(peb, reserved));
@@ -256,23 +258,23 @@ impl Wl {
         self.put(peb, Place::Anchor);
     }
 
-    /// The protected blocks.
+    /// Returns the protected blocks.
     pub(crate) fn protected(&self) -> impl Iterator<Item = Peb> + '_ {
         self.queue.iter().flatten().copied()
     }
 
-    /// Whether a refill would bring blocks into the pool for moves.
+    /// Returns whether a refill would bring blocks into the pool for moves.
     pub(crate) fn can_refill_moves(&self) -> bool {
         self.shares.is_some_and(|shares| self.free.len() > shares.keep + shares.reserve)
     }
 
-    /// Whether a refill would bring blocks into the user pool.
+    /// Returns whether a refill would bring blocks into the user pool.
     pub(crate) fn can_refill(&self) -> bool {
         let free = self.free.len() + self.line(Place::MovePool).len();
         self.shares.is_some_and(|shares| free > shares.keep)
     }
 
-    /// Fills both pools anew and reserves an anchor (spec: ubi 16.4).
+    /// Refills both pools and reserves an anchor (spec: ubi 16.4).
     pub(crate) fn refill(&mut self) {
         let Some(shares) = self.shares else { return };
         for place in [Place::UserPool, Place::MovePool, Place::Anchor] {
@@ -298,7 +300,7 @@ impl Wl {
         }
     }
 
-    /// Reserves the least worn free block among the first ones, unless there is one already.
+    /// Reserves the least worn free block among the first ones, unless one is already reserved.
     pub(crate) fn reserve_anchor(&mut self) {
         if self.line(Place::Anchor).is_empty() {
             let anchor = self.free.pebs().find(|peb| peb.get() < ANCHOR_RANGE);
@@ -313,8 +315,8 @@ impl Wl {
         }
     }
 
-    /// The block for new data: the least worn one, so that the blocks that move around stay as
-    /// near to each other as those whose data never change (spec: ubi 14.3).
+    /// Returns the block for new data: the least worn one, so that the wear of blocks in use stays
+    /// close to that of blocks whose data never changes (spec: ubi 14.3).
     pub(crate) fn data_target(&self) -> Option<Peb> {
         match self.shares {
             None => self.free.first(),
@@ -335,8 +337,9 @@ impl Wl {
         self.move_source(target).is_some()
     }
 
-    /// The block whose LEB is to be moved to `target`: one that must be moved, one that stands in
-    /// the way of the next fastmap, or one that is worn too little (spec: ubi 14.6, 16.4).
+    /// Returns the block whose LEB should move to `target`: one that must be moved, one that
+    /// occupies a block needed for the next fastmap, or one that is worn too little (spec: ubi
+    /// 14.6, 16.4).
     pub(crate) fn move_source(&self, target: Peb) -> Option<Peb> {
         let worth = |used: &Peb| self.worth(*used, target);
         self.scrub
@@ -345,8 +348,8 @@ impl Wl {
             .or_else(|| self.used.first().filter(worth))
     }
 
-    /// The least worn LEB among the first blocks, if none of these is or becomes free for a super
-    /// block, or if the one that is reserved is worn too much.
+    /// Returns the least worn LEB among the first blocks, if none of these is or becomes free for a
+    /// super block, or if the reserved one is worn too much.
     fn blocks_anchor(&self) -> Option<Peb> {
         self.shares?;
         let is_first = |peb: &Peb| peb.get() < ANCHOR_RANGE;
@@ -414,7 +417,7 @@ impl Wl {
     }
 }
 
-/// Which line a place is.
+/// Returns the index of the line for a place.
 fn line_of(place: Place) -> Option<usize> {
     match place {
         Place::UserPool => Some(0),

@@ -1,39 +1,40 @@
-//! Directory cookies: where a listing goes on, however the directory has changed meanwhile.
+//! Directory cookies: the position at which a listing continues, even if the directory was changed
+//! in between.
 //!
 //! # Invariants
-//! 1. The cookie of an entry is its hash in the upper half and a tag made of its name in the lower,
-//!    so that it is the same on every mount and whatever happens to other names.
-//! 2. Entries of one hash are listed in the order of their tags. Where two names have hash and tag
-//!    in common, or a hash has more than [`MOST`] names, the tag is one more than the one before.
-//! 3. No tag is 0: a cookie with one stands in front of all entries of its hash.
+//! 1. The cookie of an entry is its hash in the upper half and a tag derived from its name in the
+//!    lower, so it is the same on every mount and independent of other names.
+//! 2. Entries of one hash are listed in the order of their tags. If two names share hash and tag,
+//!    or a hash has more than [`MOST`] names, the tag is one more than the previous one.
+//! 3. No tag is 0: a cookie with tag 0 precedes all entries of its hash.
 
 use crate::tnc::OwnedDent;
 use eraseblock_base::crc::crc32;
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use std::ops::ControlFlow;
 
-/// Entries of one hash that are put in order.
+/// Number of entries of one hash that are sorted.
 const MOST: usize = 1 << 16;
-/// Leaves room above for tags that are one more than the one before.
+/// Leaves space for tags that are one more than the previous one.
 const TAG_MASK: u32 = u32::MAX >> 1;
 
-/// Who takes entries with their cookies, until it breaks.
+/// Receives entries with their cookies, until it breaks.
 pub(crate) type Sink<'a> = dyn FnMut(OwnedDent, u64) -> ControlFlow<()> + 'a;
 
 fn tag(name: &[u8]) -> u32 {
     (crc32(name) & TAG_MASK).max(1)
 }
 
-/// The hash at which a listing behind a cookie begins, if there can be anything.
+/// Returns the hash at which a listing after a cookie begins, if it can contain anything.
 pub(crate) fn first_hash(cookie: u64) -> Option<u32> {
     u32::try_from(cookie >> 32).ok().filter(|hash| *hash <= VALUE_MASK)
 }
 
-/// Puts the entries of a directory, which come in the order of their keys, into that of their
-/// cookies. It has to be given all entries of the hash at which it begins.
+/// Sorts the entries of a directory, which come in key order, by their cookies. It must be given
+/// all entries of the hash at which it begins.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// Entries up to here are left out.
+    /// Entries up to this cookie are left out.
     behind: u64,
     hash: u32,
     /// The last tag of this hash.
@@ -46,7 +47,7 @@ impl Listing {
         Self { behind: cookie, hash: 0, last: 0, group: Vec::new() }
     }
 
-    /// Takes an entry; hands on those before it if they had another hash.
+    /// Takes an entry; passes on those before it if they had another hash.
     pub(crate) fn add(&mut self, dent: OwnedDent, sink: &mut Sink<'_>) -> ControlFlow<()> {
         let hash = dent.key.value();
         if hash != self.hash || self.group.len() == MOST {
@@ -59,7 +60,7 @@ impl Listing {
         ControlFlow::Continue(())
     }
 
-    /// Hands on what is left; nothing after a break.
+    /// Passes on the remaining entries; nothing after a break.
     pub(crate) fn flush(&mut self, sink: &mut Sink<'_>) -> ControlFlow<()> {
         if self.group.len() > 1 {
             self.group.sort_by_cached_key(|dent| tag(&dent.name));

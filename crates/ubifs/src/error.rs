@@ -1,4 +1,4 @@
-//! Why a volume cannot be opened.
+//! Errors of opening a volume.
 
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_mtd::MtdError;
@@ -9,7 +9,7 @@ use eraseblock_ubifs_format::lpt::LptError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UbifsError {
-    /// A node that is needed is not valid.
+    /// A required node is not valid.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The device failed.
@@ -18,29 +18,29 @@ pub enum UbifsError {
     /// A node of the LEB properties tree is not valid.
     #[error(transparent)]
     Lpt(#[from] LptError),
-    /// No room is left on the volume.
+    /// No space is left on the volume.
     #[error("no space left on the volume")]
     NoSpace,
     /// The file system is, or has turned, read-only.
     #[error("the file system is read-only: {reason}")]
     ReadOnly {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Linux would refuse the volume here (strict opening only).
     #[error("{at}: {message}")]
     Refused {
-        /// Where.
+        /// The place.
         at: Location,
         /// The code of the finding that salvaging would have made.
         code: &'static str,
         /// What was found and expected.
         message: String,
     },
-    /// There is nothing of a UBIFS file system on the volume.
+    /// The volume contains nothing of a UBIFS file system.
     #[error("no UBIFS node on a volume of {lebs} LEBs of {leb_size} bytes")]
     NotUbifs {
-        /// LEBs looked at.
+        /// Number of LEBs examined.
         lebs: u32,
         /// Usable bytes in a LEB.
         leb_size: u32,
@@ -48,7 +48,7 @@ pub enum UbifsError {
 }
 
 impl UbifsError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Format(error) => error.class(),

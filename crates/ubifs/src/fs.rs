@@ -13,10 +13,10 @@ use eraseblock_ubifs_format::{Branch, EntryKind, Key, KeyKind};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, StatFs};
 use std::ops::ControlFlow;
 
-/// The name of the extended attribute that holds an encryption context; never listed.
+/// The name of the xattr that holds an encryption context; never listed.
 const CONTEXT: &[u8] = b"c";
 
-/// The error for a leaf that cannot be had, `what` saying which.
+/// Returns the error for a leaf that cannot be read; `what` names it.
 pub(crate) fn leaf_error(what: &str, error: LeafError) -> FsError {
     match error {
         LeafError::Format(error) => {
@@ -56,7 +56,7 @@ pub(crate) fn entry_kind(kind: FileKind) -> EntryKind {
     }
 }
 
-/// An entry as callers see it.
+/// Returns an entry for callers.
 pub(crate) fn dir_entry(dent: &OwnedDent, is_encrypted: bool, cookie: u64) -> DirEntry {
     DirEntry {
         name: names::shown(dent, is_encrypted),
@@ -92,7 +92,7 @@ impl Ubifs {
         });
     }
 
-    /// Says what an entry is shown as if its name cannot be that of a file.
+    /// Reports under which name an entry is shown if its name is not a valid file name.
     fn note_name(&self, branch: &Branch, dent: &OwnedDent) {
         let is_entry = branch.key.kind() == Some(KeyKind::Dent);
         let dir = branch.key.ino();
@@ -140,7 +140,7 @@ impl Ubifs {
         }
     }
 
-    /// The entry of a stored name.
+    /// Returns the entry of a stored name.
     fn find_entry(&self, from: Key, matches: &dyn Fn(&OwnedDent) -> bool) -> Option<OwnedDent> {
         let mut found = None;
         self.scan_entries(from, from, &mut |dent| {
@@ -158,7 +158,7 @@ impl Ubifs {
         self.find_entry(Key::dent(dir, hash), &|dent| dent.name == name)
     }
 
-    /// The entry that a shown name stands for.
+    /// Returns the entry for a shown name.
     fn find_shown(&self, dir: u32, name: &[u8], is_encrypted: bool) -> Option<OwnedDent> {
         let wanted = names::decoded(name);
         let coded = match wanted {

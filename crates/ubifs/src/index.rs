@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. A child is one level below its parent and its keys lie between its branch's key and the next
-//!    one's; what breaks this is damage, so that a descent ends.
+//!    one's; a violation is damage. So every descent ends.
 //! 2. One walk loads no more index nodes than fit in the main area. An index that needs more is
-//!    given up for good in favour of what scanning finds.
-//! 3. What a damaged index node hides is looked for among all nodes of the main area.
+//!    abandoned permanently, and a scan is used instead.
+//! 3. Leaves that a damaged index node hides are searched for among all nodes of the main area.
 
 mod cache;
 
@@ -46,7 +46,7 @@ struct Walk<'a, 'b> {
 }
 
 impl Index {
-    /// The index below `root`, or an empty one.
+    /// Returns the index below `root`, or an empty one.
     pub(crate) fn new(volume: Arc<Volume>, root: Option<Branch>) -> Self {
         let bytes = u64::from(volume.main_end().saturating_sub(volume.sb.main_first()))
             * u64::from(volume.leb_size());
@@ -61,7 +61,7 @@ impl Index {
         }
     }
 
-    /// Loads the root, to find out early whether there is an index at all.
+    /// Loads the root, to determine early whether there is an index at all.
     pub(crate) fn check_root(&self) -> Result<u64, FormatError> {
         self.root.map_or(Ok(0), |root| self.load(&root).map(|node| node.sqnum))
     }
@@ -119,7 +119,7 @@ impl Index {
         ControlFlow::Continue(())
     }
 
-    /// Loads a child and holds it against what its parent says about it (9.3).
+    /// Loads a child and checks it against its parent (9.3).
     fn load_child(
         &self,
         branch: &Branch,
@@ -166,7 +166,7 @@ impl Index {
         Ok(node)
     }
 
-    /// Stands in for an index node that cannot be used.
+    /// Handles an index node that cannot be used.
     fn missing(
         &self,
         error: &FormatError,

@@ -9,7 +9,7 @@ use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Inodes kept decoded.
+/// Number of inodes kept decoded.
 const SLOTS: usize = 1024;
 
 /// An inode as read.
@@ -20,7 +20,7 @@ pub(crate) struct InodeInfo {
     pub(crate) data: Vec<u8>,
 }
 
-/// Nobody, or the latest inode that fell into the slot, with its number.
+/// Empty, or the latest inode of the slot, with its number.
 type CacheSlot = Mutex<Option<(u32, Arc<InodeInfo>)>>;
 
 /// A direct-mapped cache of inodes.
@@ -49,7 +49,7 @@ impl InodeCache {
     }
 }
 
-/// The 32-bit number of an inode, if it can be one.
+/// Returns the 32-bit number of an inode if it has one.
 pub(crate) fn number(ino: Ino) -> Result<u32, FsError> {
     u32::try_from(ino).map_err(|_| absent(ino))
 }
@@ -59,14 +59,14 @@ fn absent(ino: Ino) -> FsError {
 }
 
 impl Ubifs {
-    /// The inode with this number.
+    /// Returns the inode with this number.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<InodeInfo>, FsError> {
         let number = number(ino)?;
         if let Some(info) = self.inodes.get(number) {
             return Ok(info);
         }
         let info = match self.stored_inode(number) {
-            // Every entry below it is keyed to its number: they can be reached without it.
+            // Its entries are keyed to its number, so they can be reached without it.
             Err(_) if number == ROOT_INO => made_up_root(),
             info => info?,
         };
@@ -75,7 +75,8 @@ impl Ubifs {
         Ok(info)
     }
 
-    /// The inode with this number as it is stored. A root that is no directory is none.
+    /// Returns the inode with this number as stored. A root that is not a directory counts as
+    /// missing.
     pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
         let branch = self.tnc.find(Key::inode(number)).ok_or_else(|| absent(number.into()))?;
         let mut buf = Vec::new();
@@ -99,7 +100,7 @@ impl Ubifs {
     }
 }
 
-/// What an inode node says to callers.
+/// Returns the attributes in an inode node.
 pub(crate) fn attr_of(inode: &Inode<'_>) -> Attr {
     let time = |time: Time| Timestamp {
         seconds: time.seconds,
@@ -131,7 +132,7 @@ pub(crate) fn attr_of(inode: &Inode<'_>) -> Attr {
     }
 }
 
-/// What is assumed of a root directory that cannot be read.
+/// Returns the assumed attributes of a root directory that cannot be read.
 fn made_up_root() -> InodeInfo {
     let attr = Attr {
         ino: ROOT_INO.into(),

@@ -1,11 +1,12 @@
-//! UBIFS: reading volumes exactly as Linux would see them after mounting, salvaging those it would
-//! refuse, and building images.
+//! UBIFS: reads volumes exactly as Linux would see them after mounting, salvages those it would
+//! refuse, and builds images.
 //!
-//! Rooms carry the field's names: `sb`, `master`, `log`, `replay`, `recovery`, `orphan`, `index`
-//! (the committed index on flash), `tnc` (the journal's changes above it), `fs` (the file-system
-//! interface), `cookies` (where listings go on), `read` (content), `rescue` (living without an index), `mkfs` (building images).
+//! Modules have the names used in the kernel's documentation: `sb`, `master`, `log`, `replay`,
+//! `recovery`, `orphan`, `index` (the committed index on flash), `tnc` (the journal's changes on
+//! top of it), `fs` (the file-system interface), `cookies` (positions in listings), `read`
+//! (content), `rescue` (working without an index), `mkfs` (building images).
 
-// Lengths and offsets are those inside one LEB; block numbers have 29 bits by the size limit.
+// Lengths and offsets refer to one LEB; block numbers have 29 bits by the size limit.
 #![allow(clippy::cast_possible_truncation)]
 
 mod cookies;

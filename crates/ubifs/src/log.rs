@@ -1,5 +1,5 @@
-//! Walking the log for the buds of the journal (spec: ubifs-format 10; ubifs-runtime 16.2 to 16.4,
-//! 17.6).
+//! Walks the log to find the buds of the journal (spec: ubifs-format 10; ubifs-runtime 16.2 to
+//! 16.4, 17.6).
 
 use crate::error::UbifsError;
 use crate::recovery;
@@ -11,22 +11,22 @@ use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::{FormatError, Master, Reference};
 
-/// Journal heads there are: GC, base, data.
+/// Number of journal heads: GC, base, data.
 pub(crate) const HEADS: u32 = 3;
 
-/// What the log says.
+/// The content of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     /// Buds in the order of their references.
     pub(crate) buds: Vec<Reference>,
     /// Sequence number of the commit start node.
     pub(crate) cs_sqnum: u64,
-    /// The commit start the master names is not there: there is no way to know the journal.
+    /// Whether the commit start named by the master is missing, so that the journal is unknown.
     pub(crate) is_lost: bool,
-    /// The last LEB with nodes, and where they end.
+    /// The last LEB with nodes, and their end.
     pub(crate) head: u32,
     pub(crate) head_offset: u32,
-    /// The highest sequence number met.
+    /// The highest sequence number found.
     pub(crate) max_sqnum: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn walk(
 ) -> Result<Log, UbifsError> {
     let mut walk = Walk { volume, master, need_recovery, log: Log::default() };
     if volume.sb.log_lebs == 0 {
-        // Only a superblock that was refused says so; the journal is looked for instead.
+        // Only a refused superblock has none; the journal is searched for instead.
         report.refuse(leb_start(0), "log-lost", "the superblock has no log LEBs")?;
         walk.log.is_lost = true;
         return Ok(walk.log);
@@ -71,7 +71,7 @@ pub(crate) fn walk(
 }
 
 impl Walk<'_> {
-    /// Takes one log LEB; says whether the log goes on.
+    /// Processes one log LEB; returns whether the log continues.
     fn leb(
         &mut self,
         leb: u32,
@@ -120,7 +120,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Whether a damaged log LEB can be the last one written (17.6).
+    /// Returns whether a damaged log LEB may be the last one written (17.6).
     fn may_be_torn(&self, leb: u32, nodes: &[(u32, Node<'_>)]) -> bool {
         let next = if leb == self.volume.sb.log_last() { LOG_FIRST } else { leb + 1 };
         if next == self.master.log_lnum {
@@ -223,7 +223,7 @@ impl Walk<'_> {
     }
 }
 
-/// The error of a bud scan without its node, for messages.
+/// Returns the error of a bud scan without its node, for messages.
 pub(crate) fn first_error(error: Option<FormatError>, at: Location) -> FormatError {
     error.unwrap_or(FormatError::NotErased { at })
 }

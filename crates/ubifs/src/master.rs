@@ -1,4 +1,4 @@
-//! Selecting the master node (spec: ubifs-format 14; ubifs-runtime 6.3 to 6.6).
+//! Selects the master node (spec: ubifs-format 14; ubifs-runtime 6.3 to 6.6).
 
 use crate::error::UbifsError;
 use crate::report::{Report, leb_start};
@@ -13,19 +13,20 @@ use eraseblock_ubifs_format::{FormatError, Master, verify};
 /// Bytes of a master node that both copies share: all but header and HMAC.
 const SAME: [std::ops::Range<usize>; 2] = [24..296, 360..512];
 
-/// The master node to go by.
+/// The selected master node.
 #[derive(Debug)]
 pub(crate) struct Selected {
     pub(crate) master: Master,
-    /// Where it is.
+    /// Its place.
     pub(crate) at: Location,
-    /// The copies disagreed: the volume is unclean whatever the chosen copy says (5.3.2).
+    /// Whether the copies disagreed, so that the volume is unclean regardless of the flag in the
+    /// chosen copy (5.3.2).
     pub(crate) was_recovered: bool,
 }
 
-/// Reads both master LEBs and chooses a node. `None` when salvaging finds no usable one.
+/// Reads both master LEBs and chooses a node. Returns `None` if salvaging finds no usable one.
 ///
-/// Where the copies agree, what was never written is not read.
+/// If the copies agree, the part that was never written is not read.
 pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Selected>, UbifsError> {
     let mut lebs = [Vec::new(), Vec::new()];
     let mut ends = [Ok(0), Ok(0)];
@@ -72,11 +73,11 @@ struct MasterLeb<'a> {
     volume: &'a Volume,
 }
 
-/// What recovery finds in a master LEB.
+/// The state of a master LEB for recovery.
 struct Candidate<'a> {
     /// Offset and bytes of the last good node.
     node: Option<(u32, &'a [u8])>,
-    /// The slot behind it is not empty.
+    /// Whether the slot after it is not empty.
     is_followed_by_damage: bool,
 }
 
@@ -94,7 +95,7 @@ impl<'a> MasterLeb<'a> {
         decode::node(bytes, &self.volume.limits, self.at(offset))
     }
 
-    /// The last node of a strict scan that meets nothing but masters, and how many there are.
+    /// Returns the last node of a strict scan that finds only masters, and their number.
     fn last_of_clean_scan(&self) -> Option<(usize, u32, Node<'a>)> {
         let mut scanner = Scanner::new(self.leb, self.bytes, 0, self.volume.limits);
         let nodes: Vec<_> = scanner.by_ref().collect();
@@ -104,7 +105,7 @@ impl<'a> MasterLeb<'a> {
         Some((nodes.len(), *offset, *node))
     }
 
-    /// The clean case (6.3): place of the current master.
+    /// Returns the clean case (6.3): place of the current master.
     fn agrees_with(&self, other: &Self) -> Option<(Leb, u32)> {
         let (count, offset, node) = self.last_of_clean_scan()?;
         let (other_count, other_offset, other_node) = other.last_of_clean_scan()?;
@@ -114,7 +115,8 @@ impl<'a> MasterLeb<'a> {
         same.then_some((self.leb, offset))
     }
 
-    /// The last good slot as recovery sees it (6.4), or `None` for a LEB no power cut explains.
+    /// Returns the last good slot as used by recovery (6.4), or `None` for a LEB that no power cut
+    /// explains.
     fn candidate(&self) -> Option<Candidate<'a>> {
         let slot = self.slot_size();
         let has_magic = |offset: &u32| {
@@ -152,7 +154,7 @@ impl<'a> MasterLeb<'a> {
             Ok(()) => Ok(Some(Selected { master, at, was_recovered })),
             Err(error) => {
                 report.refuse_node("master-refused", error)?;
-                // Wrong totals hurt nobody who only reads.
+                // Wrong totals do not affect readers.
                 let usable = self.volume.sb.is_main(master.root_lnum);
                 Ok(usable.then_some(Selected { master, at, was_recovered }))
             }
@@ -164,7 +166,7 @@ fn same_body(one: &[u8], other: &[u8]) -> bool {
     SAME.iter().all(|range| one.get(range.clone()) == other.get(range.clone()))
 }
 
-/// The cases of 6.4. `None` is case X, which salvaging goes on from.
+/// Handles the cases of 6.4. Returns `None` for case X, in which salvaging continues.
 fn recover(
     first: &MasterLeb<'_>,
     second: &MasterLeb<'_>,
@@ -208,7 +210,7 @@ fn has_recovery_flag(bytes: &[u8]) -> bool {
     bytes.get(40).is_some_and(|flags| u32::from(*flags) & master_flags::RECOVERY != 0)
 }
 
-/// The valid master with the highest sequence number in any slot: what salvaging goes by where
+/// Returns the valid master with the highest sequence number in any slot: used by salvaging where
 /// Linux refuses.
 fn newest(first: &MasterLeb<'_>, second: &MasterLeb<'_>, report: &mut Report) -> Option<Selected> {
     let slots = [first, second].into_iter().flat_map(|leb| {

@@ -1,17 +1,17 @@
-//! Building a UBIFS image from a source tree, in process and without privileges
-//! (spec: ubifs-format 17).
+//! Builds a UBIFS image from a source tree, in process and without privileges (spec: ubifs-format
+//! 17).
 //!
-//! The rooms, in the order an image is made: `plan` numbers and checks the inodes, `preflight`
-//! says what is known about the size beforehand, `pipeline` reads and compresses file contents in
-//! worker threads, `content` lays all leaf nodes out in LEBs (`area`), `index` builds the index
-//! over them, `finish` adds LPT, master, superblock and log. `sink` is where LEBs go.
+//! The modules, in the order in which an image is built: `plan` numbers and checks the inodes,
+//! `preflight` bounds the size in advance, `pipeline` reads and compresses file contents in worker
+//! threads, `content` lays all leaf nodes out in LEBs (`area`), `index` builds the index over them,
+//! `finish` adds LPT, master, superblock and log. `sink` receives the LEBs.
 //!
 //! # Invariants
-//! 1. The same tree and options give the same bytes, whatever the number of threads.
-//! 2. Memory does not grow with file contents, but for 20 bytes per node of the image: batches in
+//! 1. The same tree and options give the same bytes, regardless of the number of threads.
+//! 2. Memory does not grow with file contents, except 20 bytes per node of the image: batches in
 //!    flight are bounded by the number of threads.
-//! 3. LEBs are handed to the sink in the order data, index, LPT, master, superblock, log, and no
-//!    superblock is written when anything before it failed or did not fit.
+//! 3. LEBs are passed to the sink in the order data, index, LPT, master, superblock, log, and no
+//!    superblock is written if anything before it failed or did not fit.
 
 mod area;
 mod compress;
@@ -39,8 +39,8 @@ use plan::Plan;
 
 /// Builds the image of `tree` into `sink`.
 ///
-/// Fails before anything is written when options or tree cannot be represented or certainly do not
-/// fit, and after the last data LEB with [`MkfsError::TooFewLebs`] and the exact number needed when
+/// Fails before anything is written if options or tree cannot be represented or certainly do not
+/// fit. Fails after the last data LEB with [`MkfsError::TooFewLebs`] and the exact number needed if
 /// the compressed content does not fit.
 pub fn build(
     tree: &SourceTree,

@@ -1,9 +1,9 @@
-//! Opening a volume: a read-only mount in memory (spec: ubifs-runtime 5.3).
+//! Opens a volume: a read-only mount in memory (spec: ubifs-runtime 5.3).
 //!
 //! # Invariants
 //! 1. The device is never written.
-//! 2. Strict opening fails at the first thing Linux would refuse; salvaging makes a finding of it
-//!    and goes on with what is left.
+//! 2. Strict opening fails at the first thing that Linux would refuse; salvaging turns it into a
+//!    finding and continues with the rest.
 
 use crate::error::UbifsError;
 use crate::inode::InodeCache;
@@ -24,20 +24,20 @@ use eraseblock_ubifs_format::{Master, Superblock};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How to open a volume.
+/// Options of opening a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// Fail at the first thing Linux would refuse to mount, instead of salvaging.
+    /// Fail at the first thing that makes Linux refuse the mount, instead of salvaging.
     pub strict: bool,
 }
 
-/// What opening came to.
+/// The result of opening.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountInfo {
-    /// The volume was unmounted cleanly.
+    /// Whether the volume was unmounted cleanly.
     pub is_clean: bool,
-    /// There was no usable superblock, master node or index: everything comes from a scan of all
-    /// nodes.
+    /// Whether there was no usable superblock, master node or index, so that everything comes from
+    /// a scan of all nodes.
     pub is_rescued: bool,
     /// Buds of the journal.
     pub buds: u64,
@@ -47,13 +47,13 @@ pub struct MountInfo {
     pub journal_bytes: u64,
     /// Orphans removed.
     pub orphans_removed: u64,
-    /// Extended attributes that were removed with them. Linux 6.1 leaves their inodes behind.
+    /// Xattrs that were removed with them. Linux 6.1 leaves their inodes.
     pub orphan_attributes_removed: u64,
-    /// Inodes whose size was raised to where their content ends.
+    /// Inodes whose size was raised to the end of their content.
     pub sizes_fixed: u64,
 }
 
-/// A superblock without anything to go with it: most of the image is missing.
+/// Returns the error for a superblock without the rest: most of the image is missing.
 fn nothing_left(volume: &Volume) -> UbifsError {
     let lebs = volume.sb.leb_cnt;
     let is_mapped = |leb: &u32| volume.is_mapped(Leb::new(*leb)).unwrap_or(true);
@@ -78,10 +78,10 @@ pub struct Ubifs {
 }
 
 impl Ubifs {
-    /// Opens the file system on a volume for reading and says what was found on the way.
+    /// Opens the file system on a volume for reading and returns the findings.
     ///
-    /// Fails when the device fails, when there is no UBIFS on it, and with
-    /// [`OpenOptions::strict`] at whatever makes Linux refuse the mount.
+    /// Fails if the device fails, if there is no UBIFS on it, and with [`OpenOptions::strict`] at
+    /// everything that makes Linux refuse the mount.
     pub fn open(
         device: Arc<dyn LebDevice>,
         options: &OpenOptions,
@@ -115,7 +115,7 @@ impl Ubifs {
         }
     }
 
-    /// Everything from a scan of all nodes; `None` if there is none.
+    /// Returns everything found by a scan of all nodes, or `None` if there is nothing.
     fn rescue(volume: &Arc<Volume>, master: Option<Master>) -> Option<Self> {
         let rescued = rescue::collect(volume);
         if rescued.nodes == 0 {
@@ -173,7 +173,7 @@ impl Ubifs {
         Ok(fs)
     }
 
-    /// Linux reads the root directory last of all and fails when it cannot (5.1 step 19).
+    /// Linux reads the root directory last and fails if it cannot (5.1 step 19).
     fn check_root_directory(&self, report: &mut Report) -> Result<(), UbifsError> {
         let Err(error) = self.stored_inode(ROOT_INO) else { return Ok(()) };
         let message = format!("{error}; a directory with mode 0755 and owner 0 is assumed");
@@ -196,22 +196,22 @@ impl Ubifs {
         }
     }
 
-    /// The superblock, as grown to the volume. When it was lost, what stands in for it.
+    /// Returns the superblock, grown to the volume. If it was lost, returns a substitute.
     pub fn superblock(&self) -> &Superblock {
         &self.tnc.volume.sb
     }
 
-    /// The master node gone by; `None` when there is none.
+    /// Returns the master node in use, or `None` if there is none.
     pub fn master(&self) -> Option<&Master> {
         self.master.as_ref()
     }
 
-    /// What opening came to.
+    /// Returns the result of opening.
     pub fn info(&self) -> &MountInfo {
         &self.info
     }
 
-    /// What was found since the volume was opened: damage is met where it lies.
+    /// Returns findings made since the volume was opened, when damaged nodes were read.
     pub fn late_findings(&self) -> Findings {
         self.tnc.volume.late.snapshot()
     }

@@ -1,8 +1,8 @@
-//! Names that cannot be shown as they are stored: those of encrypted directories without the key
-//! (spec: ubifs-runtime 25.4), and those that would not be names (`.`, `..`, with `/` or NUL).
+//! Names that cannot be shown as stored: those of encrypted directories without the key (spec:
+//! ubifs-runtime 25.4), and those that are not valid names (`.`, `..`, with `/` or NUL).
 //!
-//! Such a name is shown as `_nokey_` and the base64url of its bytes; one that would become too
-//! long as `_nokeyx_` and the base64url of its key hash, its cookie and its first bytes.
+//! Such a name is shown as `_nokey_` and the base64url of its bytes; one that would become too long
+//! as `_nokeyx_` and the base64url of its key hash, its cookie and its first bytes.
 
 use crate::tnc::OwnedDent;
 
@@ -14,7 +14,7 @@ const MAX_SHORT: usize = 184;
 const PREFIX: usize = 168;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What a shown name stands for.
+/// The meaning of a shown name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// This stored name.
@@ -23,7 +23,7 @@ pub(crate) enum Wanted {
     Abbreviated { hash: u32, cookie: u32, prefix: Vec<u8> },
 }
 
-/// Whether a stored name can be shown as it is.
+/// Returns whether a stored name can be shown unchanged.
 pub(crate) fn is_plain(name: &[u8]) -> bool {
     !name.is_empty()
         && name != b"."
@@ -31,7 +31,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
         && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
-/// The name to show for an entry.
+/// Returns the name to show for an entry.
 pub(crate) fn shown(dent: &OwnedDent, is_encrypted: bool) -> Vec<u8> {
     if !is_encrypted && is_plain(&dent.name) {
         return dent.name.clone();
@@ -45,7 +45,7 @@ pub(crate) fn shown(dent: &OwnedDent, is_encrypted: bool) -> Vec<u8> {
     [LONG, &encode(&[&hash, &cookie, prefix].concat())].concat()
 }
 
-/// What a name given by a caller may stand for besides itself.
+/// Returns the alternative meaning of a name given by a caller, if it has one.
 pub(crate) fn decoded(name: &[u8]) -> Option<Wanted> {
     if let Some(text) = name.strip_prefix(LONG) {
         let bytes = decode(text)?;

@@ -1,4 +1,4 @@
-//! Removing orphans after an unclean stop (spec: ubifs-runtime 18.6, 18.8; ubifs-format 15).
+//! Removes orphans after an unclean stop (spec: ubifs-runtime 18.6, 18.8; ubifs-format 15).
 
 use crate::error::UbifsError;
 use crate::recovery;
@@ -8,11 +8,11 @@ use crate::volume::Volume;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::Key;
 
-/// What was removed.
+/// The result of removing orphans.
 #[derive(Debug, Default)]
 pub(crate) struct Killed {
     pub(crate) inodes: u64,
-    /// Their extended attributes.
+    /// Their xattrs.
     pub(crate) attributes: u64,
 }
 
@@ -45,19 +45,19 @@ pub(crate) fn read(volume: &Volume, report: &mut Report) -> Result<Listed, Ubifs
     Ok(reader)
 }
 
-/// What the orphan area lists.
+/// The content of the orphan area.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     /// Commit of the last node.
     pub(crate) cmt_no: u64,
-    /// The last node was the last of its commit.
+    /// Whether the last node was the last of its commit.
     last_flagged: bool,
     /// The inodes.
     pub(crate) inos: Vec<u32>,
 }
 
 impl Listed {
-    /// Takes one LEB; says whether the next one may count too.
+    /// Processes one LEB; returns whether the next one may count, too.
     fn leb(
         &mut self,
         volume: &Volume,
@@ -89,7 +89,7 @@ impl Listed {
     }
 }
 
-/// Without names, or erased by a mount that was cut before its commit.
+/// Returns whether an inode has no names, or was erased by a mount that was cut before its commit.
 fn is_unlinked(tnc: &Tnc, ino: u32) -> bool {
     let Some(branch) = tnc.find(Key::inode(ino)) else { return false };
     if matches!(tnc.volume.is_mapped(branch.leb), Ok(false)) {

@@ -1,8 +1,7 @@
-//! What is known in memory about keys: newer than the index below it, and complete for the keys it
-//! mentions.
+//! Changes in memory, by key: newer than the index, and complete for the keys they mention.
 //!
 //! # Invariants
-//! 1. A slot hides everything the index has under its key; an empty slot means "deleted".
+//! 1. A slot hides everything in the index with its key; an empty slot means "deleted".
 //! 2. A hidden range was applied before every slot inside it.
 //! 3. A slot of a hashed key lists all its entries, sorted by name, unreadable ones first.
 
@@ -18,7 +17,7 @@ pub(crate) struct Named {
     pub(crate) branch: Branch,
 }
 
-/// What is known about one key.
+/// The state of one key.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
     /// A key that occurs at most once.
@@ -41,7 +40,7 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     slots: BTreeMap<Key, Slot>,
-    /// First to last key of what is hidden below; ranges do not overlap.
+    /// First to last key of ranges hidden in the index; ranges do not overlap.
     hidden: BTreeMap<Key, Key>,
 }
 
@@ -50,7 +49,7 @@ impl Overlay {
         self.slots.is_empty() && self.hidden.is_empty()
     }
 
-    /// Slots of a range of keys in order.
+    /// Returns slots of a range of keys in order.
     pub(crate) fn range(
         &self,
         keys: RangeInclusive<Key>,
@@ -64,7 +63,7 @@ impl Overlay {
         self.slots.get(&key)
     }
 
-    /// The entries of a hashed key that has a slot.
+    /// Returns the entries of a hashed key that has a slot.
     pub(crate) fn names_mut(&mut self, key: Key) -> Option<&mut Vec<Named>> {
         match self.slots.get_mut(&key) {
             Some(Slot::Names(names)) => Some(names),
@@ -72,7 +71,7 @@ impl Overlay {
         }
     }
 
-    /// Whether the index below may be asked about the key.
+    /// Returns whether the index may be used for the key.
     pub(crate) fn shows_below(&self, key: Key) -> bool {
         if self.slots.contains_key(&key) {
             return false;
@@ -85,7 +84,7 @@ impl Overlay {
         self.slots.insert(key, slot);
     }
 
-    /// Removes all keys of a range, here and below.
+    /// Removes all keys of a range, in the overlay and in the index.
     pub(crate) fn hide(&mut self, keys: RangeInclusive<Key>) {
         let (mut first, mut last) = keys.into_inner();
         if first > last {

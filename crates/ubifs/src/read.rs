@@ -1,6 +1,6 @@
-//! Reading file content: blocks of a range in one walk over the index, nodes that lie one behind
-//! the other in one device read, decompression straight into the caller's buffer
-//! (spec: ubifs-format 6.3, 7; ubifs-runtime 21).
+//! Reads file content: looks up the blocks of a range in one walk over the index, reads adjacent
+//! nodes with one device read, and decompresses directly into the caller's buffer (spec:
+//! ubifs-format 6.3, 7; ubifs-runtime 21).
 
 use crate::fs::leaf_error;
 use crate::mount::Ubifs;
@@ -13,11 +13,11 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 const BLOCK: usize = BLOCK_SIZE as usize;
-/// Blocks looked up in one go.
+/// Number of blocks looked up at once.
 const WINDOW: u64 = 256;
-/// Most bytes of one device read.
+/// Maximum size of a device read.
 const MAX_SPAN: u32 = 256 << 10;
-/// Bytes between two nodes that are read over rather than skipped.
+/// Maximum gap between two nodes that are read together.
 const MAX_GAP: u32 = 512;
 /// Scratch buffers kept for the next read.
 const POOL: usize = 8;
@@ -30,7 +30,7 @@ struct Scratch {
     block: Vec<u8>,
 }
 
-/// Buffers that reads hand on to each other.
+/// Buffers that are reused by later reads.
 #[derive(Debug, Default)]
 pub(crate) struct ScratchPool {
     free: Mutex<Vec<Scratch>>,
@@ -50,7 +50,7 @@ impl ScratchPool {
 }
 
 impl Ubifs {
-    /// Fills `buf` with the content of inode `ino` from `offset` on; the range ends at or before
+    /// Fills `buf` with the content of inode `ino` from `offset`; the range must end at or before
     /// the file's size.
     pub(crate) fn read_content(
         &self,
@@ -118,7 +118,7 @@ impl Ubifs {
     }
 }
 
-/// How many of the branches can be read from the device at once.
+/// Returns the number of branches that can be read from the device at once.
 fn span_len(branches: &[Branch]) -> usize {
     let joins = |pair: &[Branch]| {
         let [one, two] = pair else { return false };
@@ -138,7 +138,7 @@ struct Window<'a> {
     ino: u32,
     offset: u64,
     buf: &'a mut [u8],
-    /// Bytes of `buf` that are final.
+    /// Bytes of `buf` that are complete.
     filled: usize,
 }
 
@@ -163,7 +163,7 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// Puts one block where it belongs.
+    /// Copies one block to its place.
     fn block(&mut self, branch: &Branch, bytes: &[u8], spare: &mut Vec<u8>) -> Result<(), FsError> {
         let what = || format!("inode {} block {}", self.ino, branch.key.value());
         let data = check_leaf(&self.fs.tnc.volume.limits, branch, bytes)
@@ -175,7 +175,7 @@ impl Window<'_> {
             FsError::new(FsErrorKind::Corrupted, message)
         };
         let block_start = u64::from(branch.key.value()) * u64::from(BLOCK_SIZE);
-        // Where the block starts in the buffer, or how much of it lies before the buffer.
+        // The start of the block in the buffer, or the length of its part before the buffer.
         let before = usize::try_from(self.offset.saturating_sub(block_start)).unwrap_or(BLOCK);
         let start = usize::try_from(block_start.saturating_sub(self.offset)).unwrap_or(usize::MAX);
         let len = (BLOCK - before.min(BLOCK)).min(self.buf.len().saturating_sub(start));
@@ -202,7 +202,7 @@ impl Window<'_> {
     }
 }
 
-/// The codec of a compression.
+/// Returns the codec of a compression.
 pub(crate) fn codec_of(compression: Compression) -> Codec {
     match compression {
         Compression::None => Codec::None,

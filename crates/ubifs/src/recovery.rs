@@ -1,4 +1,4 @@
-//! Scanning LEBs that a power cut or worse may have damaged (spec: ubifs-runtime 17.1 to 17.5).
+//! Scans LEBs that a power cut or worse may have damaged (spec: ubifs-runtime 17.1 to 17.5).
 
 use crate::error::UbifsError;
 use crate::report::Report;
@@ -35,7 +35,7 @@ pub(crate) fn strict<'a>(
 }
 
 /// Scans the last bud of a journal head, or with `head` `None` an orphan LEB, after an unclean
-/// stop: torn ends and cut groups are dropped.
+/// stop: drops torn ends and incomplete groups.
 pub(crate) fn recover<'a>(
     volume: &Volume,
     leb: Leb,
@@ -89,11 +89,12 @@ fn drop_unit(nodes: &mut Nodes<'_>, end: u32, min_io: u32) -> usize {
     before - nodes.len()
 }
 
-/// How many times the size of a LEB is checksummed in vain before the rest of it is given up: only
-/// a LEB made to be slow needs more.
+/// How many times the size of a LEB is checksummed without success before the rest of it is
+/// abandoned: only a LEB made to be slow needs more.
 const MAX_WASTE: usize = 8;
 
-/// Every valid node of a LEB, going on behind damage at the next place a node could start.
+/// Returns every valid node of a LEB; continues after damage at the next position where a node
+/// could start.
 pub(crate) fn all_nodes(leb: Leb, bytes: &[u8], start: u32, limits: Limits) -> Nodes<'_> {
     let mut nodes = Vec::new();
     let mut offset = start;
@@ -111,7 +112,7 @@ pub(crate) fn all_nodes(leb: Leb, bytes: &[u8], start: u32, limits: Limits) -> N
     nodes
 }
 
-/// The next multiple of 8 from `from` on at which the magic stands.
+/// Returns the next multiple of 8 from `from` with the magic.
 fn next_magic(bytes: &[u8], from: u32) -> Option<u32> {
     let magic = NODE_MAGIC.to_le_bytes();
     let words = bytes.get(from as usize..)?.chunks(NODE_ALIGN as usize);

@@ -1,4 +1,4 @@
-//! Replaying the journal in memory (spec: ubifs-runtime 16.5 to 16.10, 17.9).
+//! Replays the journal in memory (spec: ubifs-runtime 16.5 to 16.10, 17.9).
 
 use crate::error::UbifsError;
 use crate::log::{HEADS, Log};
@@ -12,7 +12,7 @@ use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, FormatError, Key, Reference, Truncation};
 use std::collections::{BTreeMap, HashMap};
 
-/// One node of the journal and what it changes.
+/// One node of the journal and its change.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) sqnum: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     pub(crate) change: Change,
 }
 
-/// What a journal node changes.
+/// The change described by a journal node.
 #[derive(Debug)]
 pub(crate) enum Change {
     Inode { size: u64 },
@@ -31,22 +31,22 @@ pub(crate) enum Change {
     Truncation { old_size: u64, new_size: u64 },
 }
 
-/// Everything the journal says, and what reading it came to.
+/// All entries of the journal, and statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     entries: Vec<Entry>,
-    /// Bytes of all nodes behind the bud starts.
+    /// Bytes of all nodes after the bud starts.
     pub(crate) bytes: u64,
-    /// Highest inode number met.
+    /// Highest inode number found.
     pub(crate) highest_inum: u32,
 }
 
-/// What replay did.
+/// The result of replay.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Nodes applied.
     pub(crate) nodes: u64,
-    /// Sizes that are larger than the inode nodes say.
+    /// Sizes that are larger than those in the inode nodes.
     pub(crate) sizes: HashMap<u32, u64>,
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn read_buds(
     Ok(journal)
 }
 
-/// Whether a bud is the last one written of its head (16.5): the last in the list, or followed by
-/// a single one that is still empty.
+/// Returns whether a bud is the last one written of its head (16.5): the last in the list, or
+/// followed by a single one that is still empty.
 pub(crate) fn is_last(volume: &Volume, buds: &[Reference], index: usize) -> bool {
     debug_assert!(buds[index].head < HEADS, "the log checks heads");
     let mut later = buds[index + 1..].iter().filter(|bud| bud.head == buds[index].head);
@@ -116,7 +116,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds a node found outside of a known journal, if it is of a kind that changes something.
+    /// Adds a node found outside a known journal, if its kind changes something.
     pub(crate) fn take_any(&mut self, leb: Leb, offset: u32, node: &Node<'_>) {
         if let Ok(Some((key, change))) = change_of(node) {
             self.push(leb, offset, node, key, change);
@@ -129,8 +129,8 @@ impl Journal {
         self.entries.push(Entry { sqnum: node.header.sqnum, branch, change });
     }
 
-    /// Applies everything in the order in which it was written. With `fix_sizes`, sizes that lag
-    /// behind the data are raised and data without an inode is removed (17.9).
+    /// Applies all changes in the order in which they were written. With `fix_sizes`, raises sizes
+    /// that are smaller than the data and removes data without an inode (17.9).
     pub(crate) fn apply(mut self, tnc: &mut Tnc, fix_sizes: bool, report: &mut Report) -> Outcome {
         let kept = self.put_in_order(report);
         let mut sizes = Sizes::default();
@@ -140,7 +140,7 @@ impl Journal {
             sizes.take(&entry);
             apply_one(tnc, entry, index, &kept, &mut dead);
         }
-        // An attribute of an open file without a name may have been written after its deletion.
+        // An xattr of an unlinked, open file may have been written after its deletion.
         for ino in dead {
             tnc.remove_inode(ino);
         }
@@ -150,15 +150,15 @@ impl Journal {
         outcome
     }
 
-    /// Sorts the entries into the order in which they were written. Gives for each inode the index
-    /// of its newest inode entry: a deletion that is not the newest is no deletion (16.7).
+    /// Sorts the entries into the order in which they were written. Returns for each inode the
+    /// index of its newest inode entry: a deletion that is not the newest does not count (16.7).
     pub(crate) fn put_in_order(&mut self, report: &mut Report) -> HashMap<u32, usize> {
         self.entries.sort_by_key(|entry| entry.sqnum);
         self.warn_of_duplicates(report);
         self.inodes_that_live()
     }
 
-    /// All entries.
+    /// Returns all entries.
     #[cfg(feature = "write")]
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         self.entries
@@ -207,7 +207,7 @@ fn apply_one(
     }
 }
 
-/// What a journal node changes; `None` for nodes that change nothing.
+/// Returns the change described by a journal node; `None` for nodes that change nothing.
 fn change_of(node: &Node<'_>) -> Result<Option<(Key, Change)>, FormatError> {
     Ok(Some(match node.header.node_type {
         NodeType::Inode => {
@@ -245,7 +245,7 @@ fn change_of(node: &Node<'_>) -> Result<Option<(Key, Change)>, FormatError> {
     }))
 }
 
-/// Sizes as inode nodes and data nodes of the journal tell them (17.9).
+/// Sizes derived from inode nodes and data nodes of the journal (17.9).
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     pub(crate) of: BTreeMap<u32, SizeEntry>,
@@ -306,7 +306,8 @@ fn committed_size(tnc: &Tnc, branch: &Branch) -> Option<u64> {
     Some(tnc.leaf(branch, &mut buf).ok()?.inode().ok()?.size)
 }
 
-/// Without a log: every node of the main area that is newer than the committed index.
+/// Returns the journal without a log: every node of the main area that is newer than the committed
+/// index.
 pub(crate) fn read_newer_than(volume: &Volume, sqnum: u64, report: &mut Report) -> Journal {
     let mut journal = Journal::default();
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Findings, and the one place where strict opening and salvaging part.
+//! Findings, and the difference between strict opening and salvaging.
 
 use crate::error::UbifsError;
 use eraseblock_base::{Finding, Findings, Leb, Location, Severity};
@@ -23,7 +23,8 @@ impl Report {
         self.strict
     }
 
-    /// Something Linux refuses to mount: an error when strict, else a finding.
+    /// Records something that makes Linux refuse the mount: an error if strict, otherwise a
+    /// finding.
     pub(crate) fn refuse(
         &mut self,
         at: Location,
@@ -38,7 +39,7 @@ impl Report {
         Ok(())
     }
 
-    /// A LEB that cannot be read: the device's error when strict, else a finding.
+    /// Records a LEB that cannot be read: the device's error if strict, otherwise a finding.
     pub(crate) fn refuse_read(
         &mut self,
         at: Location,
@@ -52,7 +53,7 @@ impl Report {
         Ok(())
     }
 
-    /// A node Linux refuses to mount with.
+    /// Records a node with which Linux refuses the mount.
     pub(crate) fn refuse_node(
         &mut self,
         code: &'static str,
@@ -77,7 +78,7 @@ impl Late {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a finding unless there is one of its code at its place already.
+    /// Adds a finding unless one with its code and place exists.
     pub(crate) fn push(
         &self,
         severity: Severity,
@@ -91,18 +92,18 @@ impl Late {
         }
     }
 
-    /// Adds what a bad node has to say.
+    /// Adds a finding about a bad node.
     pub(crate) fn node(&self, code: &'static str, error: &FormatError) {
         self.push(Severity::Error, error.at(), code, error.to_string());
     }
 
-    /// Everything so far.
+    /// Returns all findings so far.
     pub(crate) fn snapshot(&self) -> Findings {
         self.lock().0.clone()
     }
 }
 
-/// The start of a LEB by its number.
+/// Returns the start of a LEB by its number.
 pub(crate) fn leb_start(leb: u32) -> Location {
     Location::leb(Leb::new(leb))
 }

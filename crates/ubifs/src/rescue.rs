@@ -1,6 +1,6 @@
-//! Without an index: every node of the volume, the newest of each key winning.
+//! Works without an index: scans every node of the volume and uses the newest of each key.
 //!
-//! What was deleted comes back where neither a deletion node nor a truncation node is left.
+//! Deleted data reappears if neither a deletion node nor a truncation node is left.
 
 use crate::overlay::Overlay;
 use crate::recovery;
@@ -14,7 +14,7 @@ use eraseblock_ubifs_format::constants::SQNUM_LIMIT;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What scanning found.
+/// The result of scanning.
 #[derive(Debug, Default)]
 pub(crate) struct Rescued {
     pub(crate) overlay: Overlay,

@@ -44,7 +44,6 @@ mod recovery;
 mod rename;
 mod replay;
 #[doc(hidden)]
-pub mod sabotage;
 mod shadow;
 mod tnc;
 mod wbuf;
@@ -54,7 +53,6 @@ pub use self::activity::{Activity, BigLptActivity};
 pub use self::check::CHECK_INCOMPLETE;
 use self::core::Core;
 use self::flash::Flash;
-use self::sabotage::Sabotage;
 use crate::error::UbifsError;
 use eraseblock_base::Findings;
 use eraseblock_mtd::LebDevice;
@@ -82,9 +80,6 @@ pub struct MountOptions {
     /// Bytes the device really has, where it is an image file that may have been cut short: a
     /// volume with live bytes behind them is refused.
     pub stored_bytes: Option<u64>,
-    /// A bug to be found.
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
 }
 
 impl Default for MountOptions {
@@ -97,7 +92,6 @@ impl Default for MountOptions {
             index_bytes: 16 << 20,
             bulk_read: true,
             stored_bytes: None,
-            sabotage: Sabotage::None,
         }
     }
 }

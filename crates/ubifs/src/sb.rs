@@ -1,5 +1,5 @@
-//! The superblock: reading it, holding it against the volume, and doing without it
-//! (spec: ubifs-format 13; ubifs-runtime 5.1 steps 4 to 7).
+//! The superblock: reads it, checks it against the volume, and replaces it if it is lost (spec:
+//! ubifs-format 13; ubifs-runtime 5.1 steps 4 to 7).
 
 use crate::error::UbifsError;
 use crate::report::{Report, leb_start};
@@ -11,12 +11,12 @@ use eraseblock_ubifs_format::verify::{self, VolumeShape};
 use eraseblock_ubifs_format::{Compression, FormatError, KeyHash, Limits, Superblock, decode};
 use std::sync::Arc;
 
-/// A superblock and the device cut into its LEBs.
+/// A superblock and the device divided into its LEBs.
 pub(crate) struct Found {
     pub(crate) device: Arc<dyn LebDevice>,
     /// Grown to the volume.
     pub(crate) sb: Superblock,
-    /// The superblock is lost and `sb` only says what the volume's shape says.
+    /// Whether the superblock is lost and `sb` is only derived from the volume.
     pub(crate) is_guess: bool,
 }
 
@@ -51,13 +51,13 @@ pub(crate) fn load(device: Arc<dyn LebDevice>, report: &mut Report) -> Result<Fo
 fn read(device: &dyn LebDevice) -> Result<Superblock, UbifsError> {
     let mut bytes = vec![0; 4096.min(device.leb_size() as usize)];
     device.read(Leb::new(0), 0, &mut bytes)?;
-    // The LEB size of the device may be wrong, which the superblock's own length does not need.
+    // The LEB size of the device may be wrong, but the superblock's length does not depend on it.
     let limits = Limits::unknown(device.leb_size());
     Ok(decode::expect(&bytes, NodeType::Superblock, &limits, leb_start(0))?.superblock()?)
 }
 
-/// Whether the volume holds at least the superblock and a master LEB of the size it names. Buffers
-/// have that size, so what does not fit must not be believed.
+/// Returns whether the volume holds at least the superblock and a master LEB of the size it states.
+/// Buffers have that size, so a size that does not fit must not be used.
 fn fits(sb: &Superblock, device: &dyn LebDevice) -> bool {
     let bytes = u64::from(device.leb_size()) * u64::from(device.leb_count());
     2 * u64::from(sb.leb_size) <= bytes
@@ -87,7 +87,7 @@ fn recut(device: Arc<dyn LebDevice>, leb_size: u32) -> Arc<dyn LebDevice> {
     if device.leb_size() == leb_size { device } else { Arc::new(Recut::new(device, leb_size)) }
 }
 
-/// A superblock made of the shape of the volume: good enough to look for nodes.
+/// Returns a superblock derived from the volume: sufficient to search for nodes.
 fn guess(device: Arc<dyn LebDevice>, report: &mut Report) -> Found {
     let leb_size = leb_size_by_masters(&*device).unwrap_or(device.leb_size());
     let device = recut(device, leb_size);
@@ -129,8 +129,8 @@ fn guess(device: Arc<dyn LebDevice>, report: &mut Report) -> Found {
     Found { device, sb, is_guess: true }
 }
 
-/// The LEB size that the first master node of the image tells: it starts LEB 1. Looked for in the
-/// first 4 MiB.
+/// Returns the LEB size derived from the first master node of the image, which starts LEB 1.
+/// Searches the first 4 MiB.
 fn leb_size_by_masters(device: &dyn LebDevice) -> Option<u32> {
     const HORIZON: u64 = 4 << 20;
     let size = device.leb_size();

@@ -1,5 +1,5 @@
 //! Sizes as Linux would report them (spec: ubifs-runtime 15.4, 15.5, 15.9). The LPT is not read:
-//! space that only it knows about is taken from the master node, which is exact for a clean volume
+//! the space that it describes is taken from the master node, which is exact for a clean volume
 //! without a journal.
 
 use eraseblock_ubifs_format::{Limits, Master, Superblock};
@@ -48,7 +48,7 @@ impl Space {
         }
     }
 
-    /// What of so many bytes on flash is left for content.
+    /// Returns the part of this many bytes on flash that is left for content.
     fn reported(&self, bytes: u64) -> u64 {
         u64::try_from(u128::from(bytes) * u128::from(BLOCK) / u128::from(self.divisor))
             .unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! The view of all leaves: the journal's changes above the committed index.
+//! The view of all leaves: the journal's changes on top of the committed index.
 
 use crate::index::{Index, Sink};
 use crate::overlay::{Named, Overlay, Slot};
@@ -11,7 +11,7 @@ use eraseblock_ubifs_format::{Branch, Dent, FormatError, Key, KeyKind, Limits, d
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A leaf that cannot be had.
+/// A leaf that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LeafError {
     #[error(transparent)]
@@ -20,7 +20,7 @@ pub(crate) enum LeafError {
     Device(#[from] MtdError),
 }
 
-/// Keys to leaves.
+/// Maps keys to leaves.
 #[derive(Debug)]
 pub(crate) struct Tnc {
     pub(crate) volume: Arc<Volume>,
@@ -66,7 +66,7 @@ impl Tnc {
         }
     }
 
-    /// The branch of a key that occurs once.
+    /// Returns the branch of a key that occurs once.
     pub(crate) fn find(&self, key: Key) -> Option<Branch> {
         let mut found = None;
         self.scan(key, key, &mut |branch| {
@@ -76,8 +76,8 @@ impl Tnc {
         found
     }
 
-    /// Reads the leaf of a branch into `buf`, checks it, and holds it against the branch
-    /// (spec: ubifs-format 3.7).
+    /// Reads the leaf of a branch into `buf` and checks it against the branch (spec: ubifs-format
+    /// 3.7).
     pub(crate) fn leaf<'a>(
         &self,
         branch: &Branch,
@@ -88,8 +88,8 @@ impl Tnc {
         Ok(check_leaf(&self.volume.limits, branch, buf)?)
     }
 
-    /// The same for leaves many of which lie close together, such as the entries of a directory:
-    /// what lies around one is read with it.
+    /// Like [`Self::leaf`], for leaves that often lie close together, such as the entries of a
+    /// directory: reads the surrounding bytes, too.
     pub(crate) fn leaf_near<'a>(
         &self,
         branch: &Branch,
@@ -102,7 +102,7 @@ impl Tnc {
         Ok(check_leaf(&self.volume.limits, branch, bytes)?)
     }
 
-    /// The list of all entries of a hashed key, to be changed.
+    /// Returns the list of all entries of a hashed key, for modification.
     fn names(&mut self, key: Key) -> &mut Vec<Named> {
         if !matches!(self.overlay.slot(key), Some(Slot::Names(_))) {
             let names = self.load_names(key);
@@ -139,8 +139,8 @@ impl Tnc {
         Overlay::remove_name(self.names(key), name);
     }
 
-    /// Removes an inode with its content, entries and extended attributes; gives the inodes that
-    /// held these (spec: ubifs-runtime 10.15).
+    /// Removes an inode with its content, entries and xattrs; returns the inodes that held these
+    /// (spec: ubifs-runtime 10.15).
     pub(crate) fn remove_inode(&mut self, ino: u32) -> Vec<u32> {
         let mut values = Vec::new();
         let mut buf = Vec::new();
@@ -159,7 +159,7 @@ impl Tnc {
         values
     }
 
-    /// Removes the blocks of a file that a truncation cuts off (spec: ubifs-format 4.5).
+    /// Removes the blocks of a file that a truncation removes (spec: ubifs-format 4.5).
     pub(crate) fn truncate(&mut self, ino: u32, old_size: u64, new_size: u64) {
         let (first, behind) = (new_size.div_ceil(4096), old_size.div_ceil(4096));
         if first < behind {
@@ -170,7 +170,7 @@ impl Tnc {
     }
 }
 
-/// A piece of a LEB that was read. The first leaf is read alone: it may be the only one.
+/// A part of a LEB that was read. The first leaf is read alone: it may be the only one.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     leb: Option<Leb>,
@@ -179,10 +179,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Bytes read at once, from a multiple of that.
+    /// Bytes read at once, from a multiple of this size.
     const SIZE: u32 = 8192;
 
-    /// The bytes of a leaf, if they are here.
+    /// Returns the bytes of a leaf, if they are here.
     fn find(&self, branch: &Branch) -> Option<&[u8]> {
         let start =
             branch.offset.checked_sub(self.start).filter(|_| self.leb == Some(branch.leb))?;
@@ -190,7 +190,7 @@ impl Window {
         bytes.get(..branch.len as usize)
     }
 
-    /// Reads what lies around a leaf or, where that fails or is not enough, only the leaf.
+    /// Reads the bytes around a leaf or, if that fails or is not enough, only the leaf.
     fn fill(&mut self, volume: &Volume, branch: &Branch) -> Result<(), MtdError> {
         let start = branch.offset / Self::SIZE * Self::SIZE;
         let end = start.saturating_add(Self::SIZE).min(volume.leb_size());

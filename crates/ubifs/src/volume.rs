@@ -7,13 +7,13 @@ use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs_format::{Limits, Superblock};
 use std::sync::Arc;
 
-/// The volume as everybody below the file-system interface sees it.
+/// The volume as used by everything below the file-system interface.
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: Arc<dyn LebDevice>,
     /// The superblock as mounted (grown to the volume).
     pub(crate) sb: Superblock,
-    /// What node lengths depend on.
+    /// The parameters that node lengths depend on.
     pub(crate) limits: Limits,
     /// Findings made after opening.
     pub(crate) late: Late,
@@ -29,18 +29,18 @@ impl Volume {
         self.sb.leb_size
     }
 
-    /// The unit a power cut can tear, at least the minimum I/O unit.
+    /// Returns the unit a power cut can tear, at least the minimum I/O unit.
     pub(crate) fn max_write(&self) -> u32 {
         self.device.max_write().max(self.sb.min_io_size)
     }
 
-    /// The first LEB behind the main area that can hold anything.
+    /// Returns the first LEB after the main area that can hold anything.
     pub(crate) fn main_end(&self) -> u32 {
         self.sb.leb_cnt.min(self.device.leb_count())
     }
 
-    /// Reads bytes of a LEB. A LEB behind the end of the device reads as never written: an image
-    /// file may be shorter than the volume it is meant for.
+    /// Reads bytes of a LEB. A LEB after the end of the device reads as never written: an image
+    /// file may be shorter than its volume.
     pub(crate) fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<(), MtdError> {
         if leb.get() >= self.device.leb_count() {
             buf.fill(0xFF);
@@ -49,7 +49,7 @@ impl Volume {
         self.device.read(leb, offset, buf).map(drop)
     }
 
-    /// Whether a LEB may hold anything; one that does not reads as erased.
+    /// Returns whether a LEB may hold anything; one that does not reads as erased.
     pub(crate) fn is_mapped(&self, leb: Leb) -> Result<bool, MtdError> {
         Ok(leb.get() < self.device.leb_count() && self.device.is_mapped(leb)?)
     }
@@ -60,9 +60,9 @@ impl Volume {
         self.read(leb, 0, buf)
     }
 
-    /// Reads a LEB that is written from its start on, and says up to where. Behind an erased piece of
-    /// several of the units that a power cut can tear nothing was written: that is not read and
-    /// taken as erased.
+    /// Reads a LEB that is written from its start; returns the end of the part that was read. After
+    /// an erased piece of several units that a power cut can tear nothing was written: that part is
+    /// not read and counts as erased.
     pub(crate) fn read_written(&self, leb: Leb, buf: &mut Vec<u8>) -> Result<u32, MtdError> {
         buf.clear();
         buf.resize(self.leb_size() as usize, 0xFF);
@@ -78,18 +78,18 @@ impl Volume {
         Ok(end)
     }
 
-    /// Reads what [`Volume::read_written`] has not read. What it has read is not read again: cells
-    /// that were being programmed at a power cut may tell another story.
+    /// Reads the part that [`Volume::read_written`] has not read. The other part is not read again:
+    /// cells that were being programmed at a power cut may give another result.
     pub(crate) fn read_rest(&self, leb: Leb, end: u32, buf: &mut [u8]) -> Result<(), MtdError> {
         self.read(leb, end, buf.get_mut(end as usize..).unwrap_or_default())
     }
 }
 
-/// Units read at once of a LEB that may have few.
+/// Number of units read at once of a LEB that may have few.
 const PIECE: u32 = 4;
 
-/// The bytes of a volume cut into LEBs of another size: an image was written to a volume, or
-/// opened, with a LEB size that is not its own.
+/// The bytes of a volume divided into LEBs of another size: an image was written to a volume, or
+/// opened, with a wrong LEB size.
 #[derive(Debug)]
 pub(crate) struct Recut {
     inner: Arc<dyn LebDevice>,

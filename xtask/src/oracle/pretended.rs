@@ -39,7 +39,7 @@ const CASES: [Case; 4] = [
 ];
 
 /// Makes the tree `w` and an image of each kind with each set of tools; `TOOLS` holds ours.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 umask 022
 mkdir -p w/dev w/d
 mknod -m 620 w/dev/console c 5 1 && chown 5:6 w/dev/console
@@ -63,7 +63,7 @@ build() (
 build theirs
 PATH=$TOOLS:$PATH
 build ours
-"#;
+";
 
 /// The tree as Linux must list it.
 const EXPECTED: &str = "\

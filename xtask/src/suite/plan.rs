@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -125,6 +125,13 @@ const ROWS: [Row; 17] = [
         name: "cuts",
         short: "{xtask} cuts --bin {bin}",
         full: "{xtask} cuts --bin {bin} --full",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "planted",
+        short: "{xtask} planted",
+        full: "",
         after: &["guest"],
         counts: counts::last_line,
     },

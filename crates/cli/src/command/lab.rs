@@ -89,9 +89,6 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Look for bugs planted on purpose instead, to see that they are found
-    #[arg(long)]
-    pub bugs: bool,
     /// Nothing of what a file system does now and then (commits, garbage collection) may be left
     /// out by the sequences, and none of the sequences of one operation by --states or --budget
     #[arg(long)]

@@ -1,8 +1,8 @@
-//! Erase blocks, filled with nodes one behind the other.
+//! Eraseblocks, filled with consecutive nodes.
 //!
 //! # Invariants
 //! 1. `block` begins with the cleanmarker, if there are any, and never holds more than a block.
-//! 2. With summaries, what is free in `block` is enough for the list of the nodes in it.
+//! 2. With summaries, the free space in `block` is sufficient for the list of the nodes in it.
 
 use super::error::MkfsError;
 use super::options::Padding;
@@ -15,7 +15,7 @@ use std::io::Write;
 /// Bytes of records and filler that Linux accepts in a summary (spec: jffs2 16).
 const MAX_SUMMARY: u32 = 65536;
 
-/// How blocks look.
+/// The form of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockShape {
     pub(super) order: ByteOrder,
@@ -25,7 +25,7 @@ pub(super) struct BlockShape {
     pub(super) limit: Option<u64>,
 }
 
-/// The blocks of an image on their way out.
+/// The blocks of an image being written.
 pub(super) struct Blocks<'a> {
     shape: BlockShape,
     out: &'a mut (dyn Write + Send),
@@ -79,12 +79,12 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Whether the block holds nothing but its cleanmarker.
+    /// Returns whether the block holds nothing but its cleanmarker.
     fn is_fresh(&self) -> bool {
         self.block.len() <= (self.shape.cleanmarker as usize).next_multiple_of(4)
     }
 
-    /// Bytes of the block that a node may take whose record has this length.
+    /// Returns the number of bytes of the block that a node may take whose record has this length.
     pub(super) fn room(&self, record: u32) -> u32 {
         let used = self.block.len() as u32;
         let listed = self.record_bytes + record;
@@ -92,14 +92,14 @@ impl<'a> Blocks<'a> {
         (self.shape.size - used).saturating_sub(kept)
     }
 
-    /// The same for a block that nothing is in yet.
+    /// Like [`Self::room`], for an empty block.
     pub(super) fn fresh_room(shape: &BlockShape, record: u32) -> u32 {
         let kept = if shape.summary { summary::needed(record) } else { 0 };
         shape.size.saturating_sub(shape.cleanmarker.next_multiple_of(4)).saturating_sub(kept)
     }
 
-    /// Puts a node, aligned and checked, behind the others, in the next block if need be. False
-    /// when it fits into no block.
+    /// Appends a node, aligned and checked, or puts it into the next block if necessary. Returns
+    /// false if it fits into no block.
     pub(super) fn place(&mut self, node: &[u8]) -> Result<bool, MkfsError> {
         let record = if self.shape.summary { self.record(node) } else { None };
         let listed = record.as_ref().map_or(0, Record::len);

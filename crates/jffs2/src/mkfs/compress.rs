@@ -1,4 +1,4 @@
-//! One page, compressed as the options say (spec: jffs2 9.2).
+//! Compresses one page according to the options (spec: jffs2 9.2).
 
 use super::error::MkfsError;
 use super::options::{Compression, CompressionMode, Compressor};
@@ -7,7 +7,7 @@ use eraseblock_jffs2_format::constants::compression;
 
 /// The compressors of one thread, with their tables.
 pub(super) struct Engines {
-    /// Those that are switched on, by falling priority.
+    /// The enabled compressors, by descending priority.
     order: Vec<Compressor>,
     mode: CompressionMode,
     /// The usual one, and one for pages of few different bytes.
@@ -50,8 +50,8 @@ impl Engines {
         })
     }
 
-    /// The number of the compressor and its output of at most `limit` bytes, which takes less
-    /// flash than `page`; `None` when no compressor is good for anything.
+    /// Returns the number of the compressor and its output of at most `limit` bytes, which takes
+    /// less flash than `page`; `None` if no compressor achieves this.
     pub(super) fn compress(
         &mut self,
         page: &[u8],
@@ -92,7 +92,7 @@ impl Engines {
         Ok(self.other.len() <= limit)
     }
 
-    /// Whether what is in `other`, made by `one`, is to be taken instead of `best`'s.
+    /// Returns whether the output of `one` in `other` is preferred to that of `best`.
     fn is_better(&self, one: Compressor, best: Compressor) -> bool {
         let (size, kept) = (self.other.len(), self.best.len());
         if self.mode != CompressionMode::FavourLzo {
@@ -105,7 +105,7 @@ impl Engines {
     }
 }
 
-/// Who asks for LZO here wants images not larger than those of the classic tool.
+/// LZO is requested for images no larger than those of the classic tool.
 const LZO_LEVEL: i32 = 9;
 /// The usual levels overlook short matches in pages of few different bytes, such as columns of
 /// numbers: this one does not.
@@ -121,11 +121,12 @@ fn has_few_symbols(page: &[u8]) -> bool {
     seen.iter().filter(|seen| **seen).count() <= FEW_SYMBOLS
 }
 
-/// How often a cut is tried.
+/// Maximum number of attempts to cut.
 const TRIES: u32 = 4;
 
-/// The largest start of `page` that can be found quickly and fits into `limit` bytes: its length,
-/// its compressor, what is stored. `whole` is the length of the page compressed, if it can be.
+/// Returns the largest start of `page` that can be found quickly and fits into `limit` bytes: its
+/// length, its compressor, the stored bytes. `whole` is the compressed length of the page, if it
+/// can be compressed.
 pub(super) fn cut(
     engines: &mut Engines,
     page: &[u8],

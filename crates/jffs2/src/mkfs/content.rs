@@ -44,7 +44,7 @@ pub(super) struct Piece {
     /// The bytes of the file; empty before they are read.
     pub(super) content: Vec<u8>,
     pub(super) pages: Vec<Page>,
-    /// The compressed pages, one behind the other.
+    /// The compressed pages, concatenated.
     pub(super) stored: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl<'a, 't> Feeder<'a, 't> {
         Self { plan, next_file: 0, large: None }
     }
 
-    /// The next pieces; none at the end.
+    /// Returns the next pieces; none at the end.
     pub(super) fn batch(&mut self) -> Result<Vec<Piece>, MkfsError> {
         let (mut pieces, mut sum) = (Vec::new(), 0);
         while sum < BATCH {
@@ -134,7 +134,7 @@ impl<'a, 't> Feeder<'a, 't> {
     }
 }
 
-/// Compresses batches. Compressors are lent to whoever needs one.
+/// Compresses batches. Workers borrow compressors from a pool.
 pub(super) struct Workshop<'a, 't> {
     plan: &'a Plan<'t>,
     rules: &'a Compression,

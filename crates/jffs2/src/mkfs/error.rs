@@ -1,20 +1,20 @@
-//! Why no image was made.
+//! Errors of building an image.
 
 use eraseblock_base::ErrorClass;
 use std::io;
 
-/// Why no image was made. Paths are those inside the image, without a leading slash.
+/// An image that could not be built. Paths are those inside the image, without a leading slash.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
     /// An option is out of its range.
     #[error("{option} is {found}, expected {expected}")]
     Option {
-        /// The option at fault.
+        /// The invalid option.
         option: &'static str,
         /// Its value.
         found: u64,
-        /// What is allowed.
+        /// The valid values.
         expected: &'static str,
     },
     /// Something JFFS2 cannot store.
@@ -22,7 +22,7 @@ pub enum MkfsError {
     Node {
         /// The file.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The problem.
         problem: NodeProblem,
     },
     /// A file could not be read.
@@ -30,10 +30,10 @@ pub enum MkfsError {
     Read {
         /// The file.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// A file did not have the length it had when the tree was made.
+    /// A file did not have the length it had when the tree was created.
     #[error(
         "`/{}`: changed while it was read, expected {expected} bytes",
         String::from_utf8_lossy(path)
@@ -44,27 +44,27 @@ pub enum MkfsError {
         /// Its length in the tree.
         expected: u64,
     },
-    /// A compressor failed, which none does on a page of a file.
+    /// A compressor failed, which does not happen for a page of a file.
     #[error("{compressor} compressor failed: {message}")]
     Compressor {
-        /// Which one.
+        /// The compressor.
         compressor: &'static str,
-        /// Its own words.
+        /// Its message.
         message: String,
     },
     /// More inodes than inode numbers.
     #[error("more inodes than numbers for them")]
     TooManyInodes,
-    /// The image does not fit where it is to go.
+    /// The image is too large for its destination.
     #[error("image of more than {limit} bytes")]
     TooLarge {
-        /// Bytes there are.
+        /// Bytes available.
         limit: u64,
     },
     /// A node of the input cannot be put into a block of this size.
     #[error("byte {at}: a node of {length} bytes does not fit into a block")]
     NodeTooLarge {
-        /// Where it is in the input.
+        /// The offset in the input.
         at: u64,
         /// Its length in bytes.
         length: u32,
@@ -81,7 +81,7 @@ pub enum MkfsError {
 }
 
 impl MkfsError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::TooLarge { .. } => ErrorClass::NoSpace,
@@ -94,7 +94,7 @@ impl MkfsError {
     }
 }
 
-/// What JFFS2 cannot store about a node.
+/// A property of a node that JFFS2 cannot store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeProblem {
@@ -113,13 +113,13 @@ pub enum NodeProblem {
     /// An owner or group beyond 16 bits.
     #[error("owner {0}:{1}, expected at most 65535:65535")]
     Owner(u32, u32),
-    /// An attribute outside the name spaces JFFS2 has, or with a name that is too long.
+    /// An xattr outside the name spaces of JFFS2, or with a name that is too long.
     #[error("attribute `{0}` is none that JFFS2 can store")]
     AttributeName(String),
-    /// An attribute whose value does not fit.
+    /// An xattr whose value does not fit.
     #[error("attribute `{0}` has {1} bytes, which do not fit into an eraseblock or 65535 bytes")]
     AttributeValue(String, usize),
-    /// An access control list that is none.
+    /// An invalid ACL.
     #[error("attribute `{0}` is not an access control list")]
     Acl(String),
 }

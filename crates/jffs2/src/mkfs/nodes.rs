@@ -1,8 +1,8 @@
-//! Nodes of everything, in the order of the plan: the root, then the names of each directory, each
-//! followed by what it names when that comes for the first time (spec: jffs2 5 to 7).
+//! Creates nodes for everything, in the order of the plan: the root, then the names of each
+//! directory, each followed by its inode at its first name (spec: jffs2 5 to 7).
 //!
 //! A directory's attributes are version 1, its names follow; a file's nodes count from 1. Times of
-//! directories are repeated in their names where one number can say them.
+//! directories are repeated in their names if one number can express them.
 
 use super::blocks::Blocks;
 use super::compress::{Engines, cut};
@@ -19,12 +19,12 @@ use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode};
 use std::collections::HashMap;
 use std::io::Write;
 
-/// The least payload that a page is cut for (spec: jffs2 21.1).
+/// The minimum payload for which a page is cut (spec: jffs2 21.1).
 const CUT_LEAST: u32 = 128;
 /// Bytes of the summary record of an INODE node.
 const INODE_RECORD: u32 = 18;
 
-/// Makes nodes and puts them into blocks.
+/// Creates nodes and adds them to blocks.
 pub(super) struct Writer<'a, 't> {
     plan: &'a Plan<'t>,
     options: &'a MkfsOptions,
@@ -43,12 +43,12 @@ pub(super) struct Writer<'a, 't> {
     node: Vec<u8>,
 }
 
-/// A file on its way.
+/// A file being written.
 #[derive(Default)]
 struct OpenFile {
-    /// What all its nodes have; `version` is that of the last one.
+    /// The fields of all its nodes; `version` is that of the last one.
     inode: Inode,
-    /// Zeros that are not written yet: offset and length.
+    /// Pending zeros: offset and length.
     hole: (u32, u32),
 }
 
@@ -105,7 +105,7 @@ impl<'a, 't> Writer<'a, 't> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     pub(super) fn finish(mut self) -> Result<MkfsReport, MkfsError> {
         self.steps_up_to(None)?;
         self.blocks.finish(self.options.padding)?;
@@ -143,7 +143,7 @@ impl<'a, 't> Writer<'a, 't> {
         &mut self.report.nodes
     }
 
-    /// Puts the node that is ready into a block.
+    /// Adds the finished node to a block.
     fn put(&mut self) -> Result<(), MkfsError> {
         let fits = self.blocks.place(&self.node)?;
         assert!(fits, "no node is longer than what plan and cut allow");
@@ -169,7 +169,7 @@ impl<'a, 't> Writer<'a, 't> {
         self.put()
     }
 
-    /// An inode without content, and its attributes.
+    /// Writes an inode without content, and its xattrs.
     fn inode(&mut self, id: NodeId) -> Result<(), MkfsError> {
         let mut inode = Inode { version: 1, ..common(self.plan, id) };
         let data = match &self.plan.tree.node(id).kind {
@@ -192,7 +192,7 @@ impl<'a, 't> Writer<'a, 't> {
         self.attributes(id)
     }
 
-    /// XATTR nodes of pairs that were not there yet, and XREF nodes (spec: jffs2 10).
+    /// Writes XATTR nodes of new pairs, and XREF nodes (spec: jffs2 10).
     fn attributes(&mut self, id: NodeId) -> Result<(), MkfsError> {
         let stored = xattrs(self.plan.tree.node(id), self.order).expect("the plan has checked it");
         for pair in stored {
@@ -245,7 +245,7 @@ impl<'a, 't> Writer<'a, 't> {
         Ok(())
     }
 
-    /// Writes the zeros that are due: one node without payload, however many pages there are.
+    /// Writes the pending zeros: one node without payload for any number of pages.
     fn hole(&mut self) -> Result<(), MkfsError> {
         let (offset, len) = std::mem::take(&mut self.file.hole);
         if len == 0 {
@@ -254,7 +254,7 @@ impl<'a, 't> Writer<'a, 't> {
         self.data(offset, len, compression::ZERO, &[])
     }
 
-    /// A page of content, as it is compressed if there is room for that.
+    /// Writes a page of content, compressed if there is space for that.
     fn page(
         &mut self,
         offset: u32,
@@ -268,7 +268,7 @@ impl<'a, 't> Writer<'a, 't> {
         self.cut(offset, data, made.map(|(number, stored)| (number, stored.to_vec())))
     }
 
-    /// The same, cut where a block ends.
+    /// Writes a page that must be cut at the end of a block.
     fn cut(
         &mut self,
         mut offset: u32,
@@ -297,7 +297,7 @@ impl<'a, 't> Writer<'a, 't> {
         Ok(())
     }
 
-    /// Whether a data node with this payload fits into the block.
+    /// Returns whether a data node with this payload fits into the block.
     fn fits(&self, payload: usize) -> bool {
         let needed = pad(INODE_LEN + payload as u32);
         needed.is_some_and(|needed| needed <= self.blocks.room(INODE_RECORD))
@@ -321,7 +321,7 @@ impl<'a, 't> Writer<'a, 't> {
     }
 }
 
-/// What all nodes of an inode have.
+/// Returns the fields of all nodes of an inode.
 fn common(plan: &Plan<'_>, id: NodeId) -> Inode {
     let node = plan.tree.node(id);
     let size = match &node.kind {

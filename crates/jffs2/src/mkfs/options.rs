@@ -1,4 +1,4 @@
-//! What an image shall be like.
+//! Options of an image.
 
 use super::error::MkfsError;
 use crate::mount::Highest;
@@ -14,19 +14,19 @@ const MIN_PAGE: u32 = 256;
 /// A compressor for pages of files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compressor {
-    /// LZO1X. Not every Linux has it.
+    /// LZO1X. Not supported by every Linux.
     Lzo,
     /// zlib.
     Zlib,
-    /// Runs that repeat what came after a byte's last occurrence.
+    /// Runs that repeat the bytes after a byte's last occurrence.
     Rtime,
 }
 
 impl Compressor {
-    /// All of them, in the order that decides between equal priorities.
+    /// All compressors, in the order that decides between equal priorities.
     pub const ALL: [Self; 3] = [Self::Lzo, Self::Zlib, Self::Rtime];
 
-    /// The name that tools use.
+    /// Returns the name used by tools.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lzo => "lzo",
@@ -35,12 +35,12 @@ impl Compressor {
         }
     }
 
-    /// The one of this name.
+    /// Returns the one of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// The priority the tools give it (spec: jffs2 9.1).
+    /// Returns its priority in the tools (spec: jffs2 9.1).
     pub const fn usual_priority(self) -> i32 {
         match self {
             Self::Lzo => 80,
@@ -49,7 +49,7 @@ impl Compressor {
         }
     }
 
-    /// Its number on flash.
+    /// Returns its number on flash.
     pub const fn number(self) -> u8 {
         match self {
             Self::Lzo => compression::LZO,
@@ -59,12 +59,12 @@ impl Compressor {
     }
 }
 
-/// How one of several compressors is chosen (spec: jffs2 9.2).
+/// How one of several compressors is selected (spec: jffs2 9.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CompressionMode {
-    /// None: everything is stored.
+    /// None: everything is stored uncompressed.
     None,
-    /// The first that makes a page smaller, by falling priority.
+    /// The first that makes a page smaller, by descending priority.
     #[default]
     Priority,
     /// The one with the smallest result.
@@ -73,19 +73,19 @@ pub enum CompressionMode {
     FavourLzo,
 }
 
-/// Which compressors are tried, and which result is taken.
+/// The compressors to try, and the result to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compression {
-    /// How the result is chosen.
+    /// How the result is selected.
     pub mode: CompressionMode,
-    /// Compressors that are switched on, with their priorities, in any order.
+    /// Enabled compressors with their priorities, in any order.
     pub compressors: Vec<(Compressor, i32)>,
-    /// How hard zlib tries: 1 to 12.
+    /// Effort of zlib: 1 to 12.
     pub zlib_level: u8,
 }
 
 impl Default for Compression {
-    /// zlib, then rtime: what every Linux can read.
+    /// zlib, then rtime: supported by every Linux.
     fn default() -> Self {
         let on = [Compressor::Zlib, Compressor::Rtime];
         Self {
@@ -109,13 +109,13 @@ pub enum Padding {
     Size(u64),
 }
 
-/// What an image shall be like.
+/// Options of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MkfsOptions {
     /// Bytes in an erase block: 8 KiB to 64 MiB, a multiple of 4.
     pub block_size: u32,
-    /// Most bytes of a file in one node: a power of two from 256 to 65536. Linux destroys what
-    /// crosses its own pages, which are of 4096 bytes almost everywhere (spec: jffs2 8.5).
+    /// Maximum number of file bytes in one node: a power of two from 256 to 65536. Linux destroys
+    /// nodes that cross its own pages, which have 4096 bytes almost everywhere (spec: jffs2 8.5).
     pub page_size: u32,
     /// Byte order.
     pub order: ByteOrder,
@@ -124,24 +124,24 @@ pub struct MkfsOptions {
     pub cleanmarker: u32,
     /// What follows the last node.
     pub padding: Padding,
-    /// How contents are compressed.
+    /// The compression of contents.
     pub compression: Compression,
     /// Whether full blocks end with a list of their nodes, so that Linux mounts faster.
     pub summary: bool,
-    /// The highest numbers of the image this one is appended to. Such an image leaves the root
-    /// directory's attributes as they are; a name that is there already is replaced.
+    /// The highest numbers of the image to which this one is appended. Such an image does not
+    /// change the root directory's attributes; existing names are replaced.
     pub base: Option<Highest>,
-    /// Most bytes of the image.
+    /// Maximum size of the image in bytes.
     pub limit: Option<u64>,
     /// Whether every compressed page is decompressed again and compared.
     pub verify: bool,
-    /// Worker threads; as many as there are processors when absent.
+    /// Number of worker threads; by default the number of processors.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl MkfsOptions {
-    /// The defaults for blocks of this size: little-endian, cleanmarkers of 12 bytes, pages of
-    /// 4096 bytes, zlib and rtime, no padding, no summaries.
+    /// Returns the defaults for blocks of this size: little-endian, cleanmarkers of 12 bytes, pages
+    /// of 4096 bytes, zlib and rtime, no padding, no summaries.
     pub fn new(block_size: u32) -> Self {
         Self {
             block_size,
@@ -175,17 +175,17 @@ impl MkfsOptions {
     }
 }
 
-/// What [`super::summarise`] shall make.
+/// Options of [`super::summarise`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SummaryOptions {
     /// Bytes in an erase block of the output: 8 KiB to 64 MiB, a multiple of 4.
     pub block_size: u32,
-    /// Byte order of the input; detected when absent.
+    /// Byte order of the input; detected by default.
     pub order: Option<ByteOrder>,
     /// Length of the cleanmarker at the start of each block, 12 or more; 0 for
     /// none.
     pub cleanmarker: u32,
-    /// Whether the last block is filled up.
+    /// Whether the last block is padded.
     pub pad: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Inode numbers and limits, settled before anything is written.
+//! Inode numbers and limits, determined before anything is written.
 //!
 //! # Invariants
-//! 1. Inode numbers follow the order of names: all of a directory, then each of its
-//!    sub-directories in turn.
-//! 2. Everything that a name leads to can be stored.
+//! 1. Inode numbers follow the order of names: all of a directory, then each of its sub-directories
+//!    in turn.
+//! 2. Everything with a name can be stored.
 
 use super::blocks::{BlockShape, Blocks};
 use super::error::{MkfsError, NodeProblem};
@@ -16,7 +16,7 @@ use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 /// Bytes of the summary record of an XATTR node.
 const XATTR_RECORD: u32 = 18;
 
-/// A name, and whether the node behind it comes here for the first time.
+/// A name, and whether this is the first name of its node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'t> {
     pub(super) dir: NodeId,
@@ -25,7 +25,7 @@ pub(super) struct Step<'t> {
     pub(super) is_first: bool,
 }
 
-/// An extended attribute as it is stored: name space, name in it, value.
+/// An xattr as stored: name space, name in it, value.
 pub(super) type StoredXattr = (u8, Vec<u8>, Vec<u8>);
 
 /// A tree ready to be written.
@@ -98,13 +98,13 @@ impl<'t> Plan<'t> {
         Ok(())
     }
 
-    /// The inode number of a node that a name leads to.
+    /// Returns the inode number of a node with a name.
     pub(super) fn ino(&self, id: NodeId) -> u32 {
         self.inos[id.index()]
     }
 }
 
-/// How the blocks of an image look.
+/// Returns the form of the blocks of an image.
 pub(super) fn shape(options: &MkfsOptions) -> BlockShape {
     BlockShape {
         order: options.order,
@@ -115,7 +115,7 @@ pub(super) fn shape(options: &MkfsOptions) -> BlockShape {
     }
 }
 
-/// The first path of a node, for messages: found only when something is wrong.
+/// Returns the first path of a node, for error messages only.
 pub(super) fn path_of(tree: &SourceTree, wanted: NodeId) -> Vec<u8> {
     let mut levels = vec![(NodeId::ROOT, Vec::new())];
     while let Some((dir, path)) = levels.pop() {
@@ -136,8 +136,8 @@ pub(super) fn path_of(tree: &SourceTree, wanted: NodeId) -> Vec<u8> {
     Vec::new()
 }
 
-/// The attributes of a node as they are stored, in the order of their names. An access control
-/// list that says no more than the mode is left out.
+/// Returns the xattrs of a node as stored, in the order of their names. An ACL that is equivalent
+/// to the mode is left out.
 pub(super) fn xattrs(node: &SourceNode, order: ByteOrder) -> Result<Vec<StoredXattr>, NodeProblem> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let mut stored = Vec::new();
@@ -159,10 +159,10 @@ pub(super) fn xattrs(node: &SourceNode, order: ByteOrder) -> Result<Vec<StoredXa
     Ok(stored)
 }
 
-/// Bytes of a list with the three entries that the mode has as well.
+/// Size of an ACL with the three entries that are equivalent to a mode.
 const MINIMAL_ACL: usize = 4 + 3 * 4;
 
-/// Whether JFFS2 can store the node.
+/// Checks whether JFFS2 can store the node.
 fn check(node: &SourceNode, shape: &BlockShape) -> Result<(), NodeProblem> {
     match &node.kind {
         SourceKind::Regular(content) if content.size() > u64::from(u32::MAX) => {

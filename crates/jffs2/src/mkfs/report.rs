@@ -1,28 +1,28 @@
-//! What a builder tells about its work and its result.
+//! Progress and result of a builder.
 
 use crate::mount::NodeCounts;
 
-/// Told how a build goes on.
+/// Receives the progress of a build.
 pub trait Progress {
-    /// So many bytes of file contents will be read.
+    /// Announces the number of bytes of file contents to be read.
     fn total(&self, _bytes: u64) {}
 
-    /// So many more bytes of file contents are in the image.
+    /// Reports that this many more bytes of file contents are in the image.
     fn advance(&self, _bytes: u64) {}
 }
 
-/// Tells nobody.
+/// Discards progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 
 impl Progress for NoProgress {}
 
-/// What was built.
+/// The result of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MkfsReport {
     /// Bytes of the image.
     pub image_bytes: u64,
-    /// Erase blocks of the image, the last one perhaps not whole.
+    /// Number of eraseblocks of the image; the last one may be incomplete.
     pub blocks: u32,
     /// Inodes.
     pub inodes: u64,

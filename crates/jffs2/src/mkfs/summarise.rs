@@ -11,7 +11,7 @@ use eraseblock_jffs2_format::scan::{Item, ScanRules, Scanner};
 use eraseblock_jffs2_format::{ByteOrder, FormatError, NodeKind, UnknownClass, decode};
 use std::io::Write;
 
-/// What was repacked.
+/// The result of repacking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SummaryReport {
     /// Bytes of the output.
@@ -91,7 +91,7 @@ pub fn summarise(
     Ok((SummaryReport { image_bytes, nodes, summaries, order: shape.order }, findings))
 }
 
-/// Whether a node is copied: whole ones that mean something.
+/// Returns whether a node is copied: whole ones that mean something.
 fn is_wanted(
     order: ByteOrder,
     kind: NodeKind,

@@ -28,7 +28,7 @@ fn file(bytes: Vec<u8>) -> SourceNode {
     SourceNode::new(SourceKind::Regular(Arc::new(bytes)), 0o644)
 }
 
-/// Contents that compress, contents that do not, zeros, and everything else there is.
+/// Contents that compress, contents that do not, zeros, and one thing of every other kind.
 fn tree() -> SourceTree {
     let mut random = SplitMix64::new(7);
     let mut tree = SourceTree::new(dir());
@@ -224,7 +224,7 @@ fn summaries_are_added_later() {
     assert_eq!((report.order, packed.len() % 8192), (ByteOrder::Big, 0));
     assert_eq!(report.summaries, packed.len() as u64 / 8192 - 1);
     assert_eq!(read(&packed), read(&image));
-    // A node that was damaged is left out, and that is said.
+    // A damaged node is left out and reported.
     let mut damaged = image;
     damaged[16_384 + 200] ^= 1;
     let source = Source::Image(Arc::new(damaged));

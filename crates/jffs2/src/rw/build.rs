@@ -7,7 +7,6 @@ use super::loaded::LoadedInodes;
 use super::nodelist::{List, NodeRef, RefState, Sizes};
 use super::options::{MountReport, RwOptions};
 use super::remains::Remains;
-use super::sabotage::Sabotage;
 use super::scan::{self, Class, Scan, ScannedName, ScannedNames, ScannedText};
 use super::state::{Closed, Collection, Reserves, State};
 use super::summary::Collector;
@@ -77,15 +76,6 @@ pub(crate) fn mount(
     };
     state.add_names(&names.list);
     state.highest_ino = state.inodes.highest().max(ROOT_INO);
-    if state.is_sabotaged(Sabotage::InodeNumbersReused) {
-        state.highest_ino = state.inodes.len() as u32;
-    }
-    if state.is_sabotaged(Sabotage::VersionsRestart) {
-        state
-            .inodes
-            .values_mut()
-            .for_each(|cache| cache.highest = cache.nodes.as_slice().len() as u32);
-    }
     state.build_tree(names, &mut report.findings)?;
     state.build_xattrs(&pairs, &references)?;
     state.classify(&classes)?;
@@ -218,11 +208,9 @@ impl State {
         text: &ScannedText,
     ) -> Result<Vec<ScannedName>, Jffs2Error> {
         let bytes = |name: &ScannedName| text.bytes(name);
-        let oldest_wins = self.is_sabotaged(Sabotage::OldestNameWins);
         // Names of one version stay in flash order.
         names.sort_unstable_by(|a, b| {
-            let (older, newer) = if oldest_wins { (b, a) } else { (a, b) };
-            let versions = older.version.cmp(&newer.version);
+            let versions = a.version.cmp(&b.version);
             (a.dir, bytes(a)).cmp(&(b.dir, bytes(b))).then(versions).then(a.place.cmp(&b.place))
         });
         let (mut first, mut count) = (0, 0);
@@ -285,9 +273,6 @@ impl State {
                     self.blocks.file(block, List::Bad);
                 }
                 Class::EmptyMarked => self.file_empty(block),
-                Class::AllErased if self.is_sabotaged(Sabotage::UseUnmarked) => {
-                    self.blocks.file(block, List::Free);
-                }
                 Class::AllErased => self.blocks.file_dead(block, List::ErasePending),
                 _ if self.blocks.get(block).is_dead() => {
                     self.blocks.file_dead(block, List::ErasePending);
@@ -346,9 +331,8 @@ impl State {
     /// Goes on behind the last node of a block.
     fn continue_block(&mut self, block: u32) -> Result<(), Jffs2Error> {
         let page = self.flash.page;
-        let sabotaged = self.is_sabotaged(Sabotage::ContinueInPage);
         self.blocks.resize(block, |sizes| {
-            let cut = if page > 1 && !sabotaged { sizes.free % page } else { 0 };
+            let cut = if page > 1 { sizes.free % page } else { 0 };
             sizes.free -= cut;
             sizes.wasted += std::mem::take(&mut sizes.dirty) + cut;
         });

@@ -1,5 +1,5 @@
-//! Everything that must hold between two operations, counted anew (spec: jffs2 12.1, 15). Nothing
-//! is written.
+//! Verifies everything that must hold between two operations (spec: jffs2 12.1, 15). Nothing is
+//! written.
 
 use super::Jffs2Rw;
 use super::inode::UNKNOWN;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Jffs2Rw {
     /// Loads every inode, verifies all checksums, and compares accounts, lists and link counts with
-    /// what they are counted to be. Fails with [`FsErrorKind::Corrupted`] and what differs.
+    /// recomputed ones. Fails with [`FsErrorKind::Corrupted`] and the difference.
     pub fn check(&self) -> Result<(), FsError> {
         let mut state = self.lock();
         state.check_blocks().map_err(broken)?;
@@ -25,7 +25,7 @@ fn broken(message: String) -> FsError {
 }
 
 impl State {
-    /// Sizes, lists and order of nodes.
+    /// Checks sizes, lists and order of nodes.
     fn check_blocks(&self) -> Result<(), String> {
         let mut totals: Sizes<u64> = Sizes::default();
         for (number, block) in self.blocks.iter() {

@@ -1,4 +1,4 @@
-//! Choosing a compressor for file data (spec: jffs2 9.2).
+//! Chooses a compressor for file data (spec: jffs2 9.2).
 
 use super::options::Compression;
 use eraseblock_codec::zlib::Encoder;
@@ -8,10 +8,10 @@ use std::fmt;
 
 /// Level of zlib, as Linux has it.
 const ZLIB_LEVEL: u8 = 3;
-/// Less data than this is stored as it is: no compressor makes it shorter.
+/// Shorter data is stored uncompressed: no compressor makes it shorter.
 const MIN_LEN: usize = 8;
 
-/// The compressors; each is made when it is wanted first.
+/// The compressors; each is created on first use.
 #[derive(Default)]
 pub(crate) struct Compress {
     lzo: Option<Compressor>,
@@ -26,8 +26,8 @@ impl fmt::Debug for Compress {
 }
 
 impl Compress {
-    /// Compresses `data` into at most `room` bytes. Returns the compressor's number and how many
-    /// bytes of `data` that stands for: all of them, or with [`compression::NONE`] as many as fit.
+    /// Compresses `data` into at most `room` bytes. Returns the compressor's number and the number
+    /// of bytes of `data` covered: all of them, or with [`compression::NONE`] as many as fit.
     pub(crate) fn run(&mut self, mode: Compression, data: &[u8], room: u32) -> (u8, usize) {
         let room = room as usize;
         let most = room.min(data.len().saturating_sub(1));
@@ -71,7 +71,7 @@ impl Compress {
         }
     }
 
-    /// What the last successful [`Self::run`] made.
+    /// Returns the output of the last successful [`Self::run`].
     pub(crate) fn output(&self) -> &[u8] {
         &self.out
     }

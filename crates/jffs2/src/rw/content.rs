@@ -4,7 +4,6 @@ use super::inode::{Attributes, Place};
 use super::names::{id16, refuse};
 use super::nodelist::{RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, MIN_DATA, PAGE};
@@ -35,7 +34,7 @@ impl State {
         let offset = offset as u32;
         let size = self.inode(ino).attributes.size;
         let mut alloc = Alloc::Normal;
-        if offset > size && !self.is_sabotaged(Sabotage::NoHole) {
+        if offset > size {
             // The hole and some of what comes behind it, or neither.
             let record = record_len(RefKind::Inode, 0);
             self.reserve(INODE_LEN + MIN_DATA, Alloc::Normal, 2 * record)?;
@@ -131,14 +130,6 @@ impl State {
             return self.grow(ino, new);
         }
         let payload = self.own_payload(ino)?;
-        if new.size < old.size && self.is_sabotaged(Sabotage::TruncateUnwritten) {
-            let loaded = self.inode_mut(ino);
-            loaded.attributes = new;
-            for place in loaded.fragments.cut(new.size) {
-                self.obsolete(place);
-            }
-            return Ok(());
-        }
         let empties = new.size == 0 && old.size > 0 && old.is_regular();
         let alloc = if empties { Alloc::Deletion } else { Alloc::Normal };
         self.put_attributes(ino, new, &payload, alloc)

@@ -1,22 +1,22 @@
 //! The names of a loaded directory.
 //!
 //! # Invariants
-//! 1. Names are ordered by their hashes, and by their bytes where those are equal: that order never
-//!    changes, and a hash is the cookie to go on behind a name.
-//! 2. A slot takes 24 bytes; the bytes of all names lie in `text`, of which at most an eighth is of
-//!    names that are gone.
+//! 1. Names are ordered by their hashes, and by their bytes if those are equal: that order never
+//!    changes, and a hash is the cookie to continue after a name.
+//! 2. A slot takes 24 bytes; the bytes of all names lie in `text`, of which at most an eighth
+//!    belongs to removed names.
 //! 3. No chunk is empty or longer than [`CHUNK`].
 
 use std::cmp::Ordering;
 
-/// The most names in a chunk.
+/// Maximum number of names in a chunk.
 const CHUNK: usize = 256;
-/// Bytes of names that are gone, besides the eighth.
+/// Bytes of removed names allowed in addition to the eighth.
 const LOST: usize = 4096;
 /// The file type of a directory in a DIRENT node.
 const DIRECTORY: u8 = 4;
 
-/// What a directory says about a name.
+/// The information of a directory about a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dent {
     /// Its DIRENT node.
@@ -26,10 +26,10 @@ pub(crate) struct Dent {
     pub(crate) file_type: u8,
 }
 
-/// A name, and what is said about it.
+/// A name and its information.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry<'a> {
-    /// Of all names behind this one, the hashes are higher.
+    /// The hashes of all names after this one are higher.
     pub(crate) cookie: u64,
     pub(crate) name: &'a [u8],
     pub(crate) dent: Dent,
@@ -62,7 +62,7 @@ impl Slot {
     }
 }
 
-/// 63 bits of a name's hash, never 0 (FNV-1a, folded).
+/// Returns 63 bits of a name's hash, never 0 (FNV-1a, folded).
 fn hash(name: &[u8]) -> u64 {
     let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
@@ -78,7 +78,7 @@ fn slot(text: &mut Vec<u8>, name: &[u8], dent: Dent) -> Slot {
     Slot { hash: hash(name), place, ino, start, len, file_type }
 }
 
-/// Names as they are found on flash, in any order, several of them perhaps twice.
+/// Names in the order found on flash; several of them may occur twice.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// With their versions.
@@ -95,8 +95,8 @@ impl Found {
         self.slots.is_empty()
     }
 
-    /// Leaves of each name what has the highest version, the last of equal ones, and adds the places
-    /// of the others to `dead`.
+    /// Keeps the highest version of each name, the last of equal ones, and adds the places of the
+    /// others to `dead`.
     pub(crate) fn resolve(mut self, dead: &mut Vec<u32>) -> Dents {
         let mut text = self.text;
         text.shrink_to_fit();
@@ -122,7 +122,7 @@ impl Found {
 pub(crate) struct Dents {
     chunks: Vec<Vec<Slot>>,
     text: Vec<u8>,
-    /// Bytes of the text that are of names that are gone.
+    /// Bytes of the text that belong to removed names.
     lost: usize,
     /// Names, deletions included.
     len: usize,
@@ -146,7 +146,7 @@ impl Dents {
         self.subdirectories = directories.count() as u32;
     }
 
-    /// Chunk and index of a name, or where it would be.
+    /// Returns chunk and index of a name, or where it would be inserted.
     fn find(&self, name: &[u8]) -> Result<(usize, usize), (usize, usize)> {
         let hash = hash(name);
         let is_before = |slot: &Slot| slot.order(&self.text, hash, name).is_lt();
@@ -157,17 +157,17 @@ impl Dents {
         found.map(|index| (chunk, index)).map_err(|index| (chunk, index))
     }
 
-    /// What is said about a name, deletions included.
+    /// Returns the information about a name, deletions included.
     pub(crate) fn get(&self, name: &[u8]) -> Option<Dent> {
         self.find(name).ok().map(|(chunk, index)| self.chunks[chunk][index].dent())
     }
 
-    /// The live name.
+    /// Returns the live name.
     pub(crate) fn live(&self, name: &[u8]) -> Option<Dent> {
         self.get(name).filter(|dent| dent.ino != 0)
     }
 
-    /// Says something else about a name; returns what was said before.
+    /// Replaces the information about a name; returns the old one.
     pub(crate) fn insert(&mut self, name: &[u8], dent: Dent) -> Option<Dent> {
         self.count(dent, 1);
         match self.find(name) {
@@ -201,7 +201,7 @@ impl Dents {
         }
     }
 
-    /// Forgets a name; returns what was said about it.
+    /// Removes a name; returns its information.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Dent> {
         let (chunk, index) = self.find(name).ok()?;
         let old = self.chunks[chunk].remove(index);
@@ -215,7 +215,7 @@ impl Dents {
         Some(old.dent())
     }
 
-    /// Makes the text anew, of the names that are there, if too much of it is of others.
+    /// Rebuilds the text from the existing names if too much of it belongs to removed ones.
     fn compact(&mut self) {
         if self.lost <= LOST + self.text.len() / 8 {
             return;
@@ -229,7 +229,7 @@ impl Dents {
         (self.text, self.lost) = (text, 0);
     }
 
-    /// Counts a name, or takes it back.
+    /// Adds a name to the counts, or subtracts it.
     fn count(&mut self, dent: Dent, by: i32) {
         if dent.ino != 0 {
             self.live = self.live.saturating_add_signed(by);
@@ -239,7 +239,7 @@ impl Dents {
         }
     }
 
-    /// Names behind a cookie, deletions included.
+    /// Returns the names after a cookie, deletions included.
     pub(crate) fn behind(&self, cookie: u64) -> impl Iterator<Item = Entry<'_>> {
         let is_before = |slot: &Slot| slot.hash <= cookie;
         let first = self.chunks.partition_point(|chunk| chunk.last().is_some_and(is_before));
@@ -256,22 +256,23 @@ impl Dents {
         self.slots().map(Slot::dent)
     }
 
-    /// Whether no name is alive.
+    /// Returns whether no name is alive.
     pub(crate) fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Directories among the live names.
+    /// Returns the number of directories among the live names.
     pub(crate) fn subdirectories(&self) -> u32 {
         self.subdirectories
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.len * size_of::<Slot>() + self.text.len()
     }
 
-    /// The node of a name has moved; all of them are looked at if nobody knows of which one.
+    /// Updates the place of the node of a name that has moved; searches all names if it is not
+    /// known which one.
     pub(crate) fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
         let found = match name {
             Some(name) => match self.find(name) {

@@ -1,7 +1,6 @@
 //! Erasing blocks (spec: jffs2 18).
 
 use super::nodelist::{List, NodeRef, RefKind, RefState};
-use super::sabotage::Sabotage;
 use super::state::{State, io};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};
@@ -79,9 +78,6 @@ impl State {
         entry.unread = if read.is_ok() { 0 } else { entry.unread.saturating_add(1) };
         if read?.uncorrectable || !erased {
             return Ok(false);
-        }
-        if self.is_sabotaged(Sabotage::NoCleanmarker) {
-            return Ok(true);
         }
         taken(self.flash.write_marker(block))
     }

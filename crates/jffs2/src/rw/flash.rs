@@ -1,5 +1,5 @@
-//! The device under a mounted file system: its class, cleanmarkers, and the driver's calls
-//! (spec: jffs2 11).
+//! The device of a mounted file system: its class, cleanmarkers, and the driver's calls (spec:
+//! jffs2 11).
 
 use super::options::RwOptions;
 use crate::error::Jffs2Error;
@@ -10,17 +10,17 @@ use eraseblock_mtd::oob::{OobLayout, has_oob};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use std::sync::Arc;
 
-/// The fewest erase blocks of a file system (spec: jffs2 12.6).
+/// Minimum number of eraseblocks of a file system (spec: jffs2 12.6).
 pub const MIN_BLOCKS: u32 = 5;
-/// Block sizes that are handled, in bytes.
+/// Supported block sizes in bytes.
 const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4096..=1 << 26;
 /// Bytes of a cleanmarker in the out-of-band area.
 const OOB_MARKER: usize = 8;
 
-/// How an erased block says that its erasure was complete.
+/// How an erased block is marked as completely erased.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Marker {
-    /// It does not.
+    /// Not at all.
     None,
     /// By a node of this length at its start.
     InBand(u32),
@@ -37,7 +37,7 @@ pub(crate) struct Flash {
     pub(crate) block: u32,
     /// Blocks.
     pub(crate) count: u32,
-    /// Bytes programmed at once; 1 means that there is no write buffer.
+    /// Bytes programmed at once; 1 means no write buffer.
     pub(crate) page: u32,
     pub(crate) marker: Marker,
 }
@@ -78,8 +78,8 @@ impl Flash {
         Ok(flash)
     }
 
-    /// The byte order of the first header at the start of a block, or of the first marker in an
-    /// out-of-band area.
+    /// Returns the byte order of the first header at the start of a block, or of the first marker
+    /// in an out-of-band area.
     fn find_order(&self) -> Result<Option<ByteOrder>, Jffs2Error> {
         let mut head = [0; HEADER_LEN as usize];
         for block in 0..self.count {
@@ -99,12 +99,12 @@ impl Flash {
         Ok(None)
     }
 
-    /// The address of the first byte of a block.
+    /// Returns the address of the first byte of a block.
     pub(crate) fn start(&self, block: u32) -> u32 {
         block * self.block
     }
 
-    /// Bytes of the cleanmarker at the start of a block; 0 if there is none.
+    /// Returns the number of bytes of the cleanmarker at the start of a block; 0 if there is none.
     pub(crate) fn cleanmarker(&self) -> u32 {
         match self.marker {
             Marker::InBand(len) => len,
@@ -120,7 +120,7 @@ impl Flash {
         self.mtd.geometry().kind() == MediumKind::Nand
     }
 
-    /// The place as errors name it.
+    /// Returns the location for errors.
     pub(crate) fn location(&self, place: u32) -> Location {
         Location::Peb(Peb::new(place / self.block), place % self.block)
     }
@@ -129,8 +129,7 @@ impl Flash {
         self.mtd.is_bad(Peb::new(block))
     }
 
-    /// Reads; what error correction could not repair is delivered, the checksums of nodes decide
-    /// (spec: jffs2 16).
+    /// Reads; uncorrectable data is delivered, the checksums of nodes decide (spec: jffs2 16).
     pub(crate) fn read(&self, place: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         self.mtd.read(place.into(), buf)
     }
@@ -143,7 +142,7 @@ impl Flash {
         bytes
     }
 
-    /// The free out-of-band bytes of a page of a block.
+    /// Returns the free out-of-band bytes of a page of a block.
     fn read_oob(&self, block: u32, page: u32, positions: &[u32]) -> Result<Vec<u8>, MtdError> {
         let (Some(first), Some(last)) = (positions.first(), positions.last()) else {
             return Ok(Vec::new());
@@ -160,13 +159,13 @@ impl Flash {
         Ok(found == Self::oob_marker(order)[..found.len()])
     }
 
-    /// Whether the block has its marker in the out-of-band area.
+    /// Returns whether the block has its marker in the out-of-band area.
     pub(crate) fn is_oob_marked(&self, block: u32) -> Result<bool, MtdError> {
         self.has_oob_marker(block, self.order)
     }
 
-    /// Whether the out-of-band areas of the first pages are erased but for the marker, if it is
-    /// there (spec: jffs2 12.2, step 3).
+    /// Returns whether the out-of-band areas of the first pages are erased except for an existing
+    /// marker (spec: jffs2 12.2, step 3).
     pub(crate) fn is_oob_erased(&self, block: u32, marked: bool) -> Result<bool, MtdError> {
         let Marker::Oob(positions) = &self.marker else { return Ok(true) };
         let from = u32::from(marked);
@@ -202,7 +201,7 @@ impl Flash {
     }
 }
 
-/// The marker that Linux writes on such a medium (spec: jffs2 11).
+/// Returns the marker that Linux writes on such a medium (spec: jffs2 11).
 fn usual_marker(geometry: &Geometry, options: &RwOptions) -> Result<Marker, Jffs2Error> {
     let page = geometry.min_io();
     Ok(match geometry.kind() {

@@ -6,7 +6,6 @@ use super::dents::Entry;
 use super::inodes::InodeCache;
 use super::names::refuse;
 use super::nodelist::List;
-use super::sabotage::Sabotage;
 use super::state::{Closed, State, damaged, io, no_space};
 use eraseblock_jffs2_format::acl;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
@@ -180,9 +179,7 @@ impl State {
     fn sync(&mut self) -> Result<(), FsError> {
         if !self.read_only && self.closed.is_none() {
             self.settle_suspects()?;
-            if !self.is_sabotaged(Sabotage::SyncWithoutFlush) {
-                self.flush()?;
-            }
+            self.flush()?;
             return self.flash.mtd.sync().map_err(io);
         }
         let is_all_on_flash = self.wbuf.is_empty() && !self.suspects.has_lost;

@@ -12,7 +12,6 @@
 use super::inode::{Fragment, Place};
 use super::nodelist::{List, NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::{Extent, NewNode, PAGE};
@@ -65,7 +64,7 @@ impl State {
         let next =
             self.inodes.range(from).find(|(_, cache)| !cache.is_checked() && cache.names() > 0);
         let Some((ino, _)) = next else {
-            // Nobody can say anything about what is left.
+            // No named inode is left to check: the remaining nodes cannot be attributed.
             let Some(ino) = self.first_unchecked() else { return Ok(false) };
             self.drop_unchecked(ino);
             return Ok(true);
@@ -162,7 +161,7 @@ impl State {
         }
     }
 
-    /// Makes a node of an inode anew, by the part it plays (spec: jffs2 17, step 7).
+    /// Rewrites a node of an inode, depending on its role (spec: jffs2 17, step 7).
     fn collect_of_inode(&mut self, node: NodeRef) -> Result<(), FsError> {
         let (ino, place) = (node.owner, node.place());
         let was_loaded = self.loaded.has(ino);
@@ -182,11 +181,11 @@ impl State {
         } else if loaded.fragments.count(place) > 0 {
             self.collect_data(ino, node)
         } else {
-            // Nobody names it: nothing is lost.
+            // Nothing refers to it, so nothing is lost.
             self.obsolete(place);
             Ok(())
         };
-        // Whatever it was, it must not be left behind in a block about to be erased.
+        // Regardless of the reason, it must not remain in a block about to be erased.
         debug_assert!(result.is_err() || !self.node(place).is_live(), "node still alive");
         if !was_loaded && self.loaded.is_full() {
             self.loaded.remove(ino);
@@ -195,11 +194,6 @@ impl State {
     }
 
     fn collect_metadata(&mut self, ino: u32, place: u32) -> Result<(), FsError> {
-        if self.is_sabotaged(Sabotage::AttributesDropped) {
-            self.inode_mut(ino).metadata = None;
-            self.obsolete(place);
-            return Ok(());
-        }
         let attributes = self.inode(ino).attributes;
         let payload = if attributes.has_payload() { self.payload(place)?.1 } else { Vec::new() };
         self.put_attributes(ino, attributes, &payload, Alloc::Collection)
@@ -213,7 +207,7 @@ impl State {
         let attributes = self.inode(dir).attributes;
         let known = self.inode(dir).dents.get(dirent.name);
         if known.is_none_or(|known| known.place != node.place()) {
-            // Nobody names it: nothing is lost.
+            // Nothing refers to it, so nothing is lost.
             self.obsolete(node.place());
             return Ok(());
         }
@@ -237,9 +231,6 @@ impl State {
     /// or in that of `node` while it is being erased. One that cannot be read may still be listed in
     /// the summary of a block whose erasure was interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
-        if self.is_sabotaged(Sabotage::DeletionDropped) {
-            return Ok(false);
-        }
         let places = self.cache(dir).map_or(&[][..], |cache| cache.nodes.as_slice());
         for place in places {
             let Some(other) = self.blocks.node(*place) else { continue };
@@ -312,10 +303,6 @@ impl State {
         if room < node.len() {
             return Ok(false);
         }
-        if self.is_sabotaged(Sabotage::CollectWithoutCopy) {
-            self.obsolete(node.place());
-            return Ok(true);
-        }
         let Inode { offset, dsize, compression, .. } = *inode;
         self.put_extent(ino, &Extent { offset, dsize, compression, stored }, None)?;
         Ok(true)
@@ -363,7 +350,7 @@ impl State {
         (from, until)
     }
 
-    /// Writes a range within a page anew.
+    /// Rewrites a range within a page.
     fn rewrite(&mut self, ino: u32, start: u32, end: u32) -> Result<(), FsError> {
         let mut content = vec![0; (end - start) as usize];
         self.read_content(ino, start, &mut content)?;
@@ -376,8 +363,8 @@ impl State {
         Ok(())
     }
 
-    /// A hole in one piece is made anew, as is one in few; of one that is overwritten in many parts
-    /// the node is kept as it was, so that newer data goes on winning.
+    /// Rewrites a hole in one piece or in few. For a hole that is overwritten in many parts, copies
+    /// the node unchanged, so that newer data still takes precedence.
     fn collect_hole(
         &mut self,
         ino: u32,
@@ -386,10 +373,7 @@ impl State {
         (start, end): (u32, u32),
     ) -> Result<(), FsError> {
         let parts = self.inode(ino).fragments.count(node.place());
-        if (2..=MOST_PARTS).contains(&parts)
-            && self.blocks.len(List::Free) > 1
-            && !self.is_sabotaged(Sabotage::HoleHidesData)
-        {
+        if (2..=MOST_PARTS).contains(&parts) && self.blocks.len(List::Free) > 1 {
             while let Some((at, part)) = self.fragment_of(ino, node.place(), start) {
                 self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
                 self.put_extent(ino, &Extent::hole(at, part.end), None)?;
@@ -398,7 +382,7 @@ impl State {
         }
         self.reserve(INODE_LEN, Alloc::Collection, record_len(RefKind::Inode, 0))?;
         let alone = parts == 1;
-        if alone || self.is_sabotaged(Sabotage::HoleHidesData) {
+        if alone {
             return self.put_extent(ino, &Extent::hole(start, end), None);
         }
         let bytes = self.read_node(node)?;

@@ -17,12 +17,11 @@ const SYMLINK: u32 = 0o120_000;
 const CHAR_DEVICE: u32 = 0o020_000;
 const BLOCK_DEVICE: u32 = 0o060_000;
 
-/// Bytes of memory for a loaded inode with next to nothing in it, and for a fragment: about what the
-/// allocator hands out for them.
+/// Approximate memory of a loaded inode with almost no content, and of a fragment, as allocated.
 const SMALLEST: usize = 640;
 const FRAGMENT: usize = 48;
 
-/// What every INODE node repeats.
+/// The fields that every INODE node repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attributes {
     pub(crate) mode: u32,
@@ -44,38 +43,38 @@ impl Attributes {
         self.mode & TYPE_BITS == REGULAR
     }
 
-    /// Whether the one node of the inode has a payload that is not file content.
+    /// Returns whether the one node of the inode has a payload that is not file content.
     pub(crate) fn has_payload(&self) -> bool {
         matches!(self.mode & TYPE_BITS, SYMLINK | CHAR_DEVICE | BLOCK_DEVICE)
     }
 
-    /// The type as DIRENT nodes have it.
+    /// Returns the type as DIRENT nodes have it.
     pub(crate) fn file_type(&self) -> u8 {
         ((self.mode & TYPE_BITS) >> 12) as u8
     }
 }
 
-/// Where the content of a fragment is.
+/// The place of a fragment's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::struct_field_names, reason = "the place of a node, and what the node is")]
 pub(crate) struct Place {
     pub(crate) place: u32,
-    /// The node is a hole: nothing is to be read.
+    /// The node is a hole: nothing must be read.
     pub(crate) is_hole: bool,
     /// The node is damaged: nothing can be read.
     pub(crate) is_lost: bool,
 }
 
-/// The place of a range that no known node holds, though there are damaged ones that may have.
+/// The place of a range that no known node holds, although damaged nodes may hold it.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 impl Place {
-    /// A good node.
+    /// Creates a good node.
     pub(crate) fn new(place: u32, is_hole: bool) -> Self {
         Self { place, is_hole, is_lost: false }
     }
 
-    /// A damaged one.
+    /// Returns a damaged one.
     pub(crate) fn lost(place: u32) -> Self {
         Self { place, is_hole: false, is_lost: true }
     }
@@ -95,7 +94,7 @@ pub(crate) struct Fragments {
     counts: HashMap<u32, Count>,
 }
 
-/// How many fragments a node has, and before which offset there is none.
+/// The number of fragments of a node, and an offset before which it has none.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     count: u32,
@@ -112,7 +111,7 @@ impl Fragments {
         self.map.insert(start, fragment);
     }
 
-    /// Takes a fragment away; its node is added to `gone` if that was its last one.
+    /// Removes a fragment; adds its node to `gone` if that was its last one.
     fn remove(&mut self, start: u32, gone: &mut Vec<u32>) -> Option<Fragment> {
         let fragment = self.map.remove(&start)?;
         if let Some(node) = fragment.node
@@ -127,7 +126,7 @@ impl Fragments {
         Some(fragment)
     }
 
-    /// Lays a node over [start, end). Returns the nodes of which nothing is left.
+    /// Overwrites [start, end) with a node. Returns the nodes that have no fragments left.
     pub(crate) fn lay(&mut self, start: u32, end: u32, node: Option<Place>) -> Vec<u32> {
         let mut gone = Vec::new();
         if start >= end {
@@ -145,7 +144,7 @@ impl Fragments {
         gone
     }
 
-    /// Cuts [start, end) out of the fragment at `at`.
+    /// Removes [start, end) from the fragment at `at`.
     fn cover(&mut self, at: u32, start: u32, end: u32, gone: &mut Vec<u32>) {
         let Some(old) = self.remove(at, gone) else { return };
         if at < start {
@@ -156,42 +155,43 @@ impl Fragments {
         }
     }
 
-    /// Cuts everything from `size` on off. Returns the nodes of which nothing is left.
+    /// Removes everything from `size`. Returns the nodes that have no fragments left.
     pub(crate) fn cut(&mut self, size: u32) -> Vec<u32> {
         let gone = self.lay(size, u32::MAX, None);
         self.map.remove(&size);
         gone
     }
 
-    /// Where the last fragment ends.
+    /// Returns the end of the last fragment.
     pub(crate) fn end(&self) -> u32 {
         self.map.last_key_value().map_or(0, |(_, fragment)| fragment.end)
     }
 
-    /// The fragments that end behind `offset`, in order.
+    /// Returns the fragments that end after `offset`, in order.
     pub(crate) fn from(&self, offset: u32) -> impl Iterator<Item = (u32, Fragment)> + '_ {
         let first = self.map.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
         let list = self.map.range((Bound::Included(first), Bound::Unbounded));
         list.map(|(start, fragment)| (*start, *fragment)).filter(move |part| part.1.end > offset)
     }
 
-    /// The fragment that ends at `end`.
+    /// Returns the fragment that ends at `end`.
     pub(crate) fn before(&self, end: u32) -> Option<(u32, Fragment)> {
         let (start, fragment) = self.map.range(..end).next_back()?;
         (fragment.end == end).then_some((*start, *fragment))
     }
 
-    /// The ranges that have a node.
+    /// Returns the ranges that have a node.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.map.iter().map(|(start, fragment)| (*start, fragment.end))
     }
 
-    /// How many fragments a node has.
+    /// Returns how many fragments a node has.
     pub(crate) fn count(&self, place: u32) -> u32 {
         self.counts.get(&place).map_or(0, |count| count.count)
     }
 
-    /// First start and last end of the fragments of a node whose range starts at `from`.
+    /// Returns the first start and last end of the fragments of a node whose range starts at
+    /// `from`.
     pub(crate) fn span(&self, from: u32, place: u32) -> Option<(u32, u32)> {
         let mut left = self.count(place);
         let mut span: Option<(u32, u32)> = None;
@@ -207,7 +207,7 @@ impl Fragments {
         span
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         self.counts.keys().copied()
     }
@@ -229,7 +229,7 @@ pub(crate) struct Loaded {
     pub(crate) attributes: Attributes,
     /// The node of attributes only, or the only node of a link or device.
     pub(crate) metadata: Option<u32>,
-    /// A directory without a node of its own: no entry can tell its times.
+    /// A directory without a node of its own, so that no entry can set its times.
     pub(crate) is_made_up: bool,
     pub(crate) fragments: Fragments,
     pub(crate) dents: Dents,
@@ -238,12 +238,13 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Bytes of memory, about.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         SMALLEST + self.fragments.map.len() * FRAGMENT + self.dents.memory()
     }
 
-    /// A node of the inode has moved; `name` is that of a DIRENT node, if it is known.
+    /// Updates the place of a node of the inode that has moved; `name` is that of a DIRENT node, if
+    /// known.
     pub(crate) fn relocate(&mut self, old: u32, new: u32, name: Option<&[u8]>) {
         if let Some(place) = self.metadata.as_mut().filter(|place| **place == old) {
             *place = new;

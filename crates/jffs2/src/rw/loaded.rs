@@ -1,26 +1,26 @@
-//! The inodes that are loaded, weighed by the memory they take.
+//! The loaded inodes, limited by the memory they use.
 //!
 //! # Invariants
-//! 1. `memory` is at least what the loaded inodes take, about: what is written to one is added as if
-//!    nothing of it were replaced, until all are weighed anew.
-//! 2. Between two operations they take at most [`MOST`], or are few: what is at work stays, a
-//!    directory with more names than that included.
-//! 3. Which ones go depends on nothing but the order in which they were wanted.
+//! 1. `memory` is at least approximately the memory of the loaded inodes: a write adds to it as if
+//!    nothing were replaced, until all are measured again.
+//! 2. Between two operations they use at most [`MOST`], or are few: inodes in use stay, even a
+//!    directory with more names than that.
+//! 3. Which ones are dropped depends only on the order in which they were used.
 
 use super::inode::Loaded;
 use std::collections::BTreeMap;
 
-/// The most bytes of memory for loaded inodes, besides those at work.
+/// Maximum memory for loaded inodes, in addition to those in use.
 const MOST: usize = 4 << 20;
-/// Those wanted last stay however much they take: more than one operation works on.
+/// The number of inodes used last that are never dropped: an operation works on several.
 const AT_WORK: usize = 8;
-/// The most bytes that a node written adds to its inode, but for its name: two fragments.
+/// Maximum number of bytes that a written node adds to its inode, without its name: two fragments.
 const PER_NODE: usize = 100;
 
 #[derive(Debug)]
 struct Kept {
     inode: Loaded,
-    /// When it was wanted last.
+    /// When it was last used.
     wanted: u64,
     /// Bytes of memory, at least about.
     memory: usize,
@@ -30,7 +30,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct LoadedInodes {
     kept: BTreeMap<u32, Box<Kept>>,
-    /// How often one was wanted.
+    /// Number of uses so far.
     clock: u64,
     memory: usize,
 }
@@ -48,7 +48,7 @@ impl LoadedInodes {
         self.kept.contains_key(&ino)
     }
 
-    /// Whether the inode is there; it is wanted now.
+    /// Returns whether the inode is loaded, and records its use.
     pub(crate) fn want(&mut self, ino: u32) -> bool {
         let Some(kept) = self.kept.get_mut(&ino) else { return false };
         self.clock += 1;
@@ -70,7 +70,7 @@ impl LoadedInodes {
         }
     }
 
-    /// A node of the inode with a name of `name` bytes was written.
+    /// Records that a node of the inode with a name of `name` bytes was written.
     pub(crate) fn grow(&mut self, ino: u32, name: usize) {
         if let Some(kept) = self.kept.get_mut(&ino) {
             kept.memory += PER_NODE + name;
@@ -78,13 +78,13 @@ impl LoadedInodes {
         }
     }
 
-    /// Whether there is no room for those that are loaded in passing.
+    /// Returns whether there is no space for inodes that are loaded in passing.
     pub(crate) fn is_full(&self) -> bool {
         self.memory > MOST
     }
 
-    /// Lets those go that have not been wanted for long, if all of them take too much; called when
-    /// none is at work.
+    /// Drops the inodes that were not used for longest, if all of them use too much memory; called
+    /// when none is in use.
     pub(crate) fn trim(&mut self) {
         if !self.is_full() {
             return;
@@ -113,7 +113,7 @@ impl LoadedInodes {
         }
     }
 
-    /// Bytes of memory, at least about.
+    /// Returns the number of bytes of memory, at least about.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.memory

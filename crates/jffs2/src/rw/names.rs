@@ -4,7 +4,6 @@ use super::dents::Dent;
 use super::inode::{Attributes, Fragments, Loaded};
 use super::nodelist::{RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::Extent;
@@ -269,10 +268,6 @@ impl State {
         dent: Dent,
         now: u32,
     ) -> Result<(), FsError> {
-        let sabotaged = self.is_sabotaged(Sabotage::RenameRemovesFirst);
-        if sabotaged {
-            self.set_name(from.0, from.1, 0, 0, now, Alloc::Deletion)?;
-        }
         let old = self.set_name(to.0, to.1, dent.ino, dent.file_type, now, Alloc::Normal)?;
         let cache = self.cache_mut(dent.ino);
         cache.add_name();
@@ -280,9 +275,7 @@ impl State {
         if old != 0 {
             self.drop_name(old);
         }
-        if !sabotaged {
-            self.set_name(from.0, from.1, 0, 0, now, Alloc::Deletion)?;
-        }
+        self.set_name(from.0, from.1, 0, 0, now, Alloc::Deletion)?;
         self.drop_name(dent.ino);
         Ok(())
     }

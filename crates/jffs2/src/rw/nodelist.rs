@@ -10,20 +10,20 @@
 use eraseblock_jffs2_format::constants::DIRTY_LIMIT;
 use std::collections::VecDeque;
 
-/// What is known about a node.
+/// The state of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RefState {
     /// Alive, checksums not all verified.
     Unchecked,
     /// Dead.
     Obsolete,
-    /// Alive, may be copied as it is.
+    /// Alive, may be copied unchanged.
     Pristine,
-    /// Alive, better made anew by garbage collection.
+    /// Alive, better rebuilt by garbage collection.
     Normal,
 }
 
-/// What a node is to the run time.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RefKind {
     /// An INODE node; its owner is the inode.
@@ -34,16 +34,16 @@ pub(crate) enum RefKind {
     Xattr,
     /// An XREF node; its owner is the inode.
     Xref,
-    /// A node of unknown type that is to be kept.
+    /// A node of unknown type that must be kept.
     Copy,
     /// A cleanmarker or a summary: dropped by garbage collection.
     Filler,
-    /// An INODE node that cannot be used, kept because nothing else holds a part of its file.
+    /// An INODE node that cannot be used, kept because no other node holds a part of its file.
     Broken,
 }
 
 impl RefKind {
-    /// Whether the node is in the list of an inode, its owner.
+    /// Returns whether the node is in the list of an inode, its owner.
     pub(crate) fn is_of_inode(self) -> bool {
         matches!(self, Self::Inode | Self::Dirent | Self::Broken)
     }
@@ -60,14 +60,14 @@ const KINDS: [RefKind; 7] = [
 ];
 const LEN_BITS: u32 = 28;
 
-/// A node on flash: 12 bytes. Its owner keeps another 4, the node's place.
+/// A node on flash: 12 bytes. Its owner stores another 4, the node's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeRef {
     /// Byte address; the state is in the two lowest bits.
     place: u32,
     /// Length with alignment; the kind is in the four highest bits.
     len: u32,
-    /// Whose it is, see [`RefKind`].
+    /// Its owner, see [`RefKind`].
     pub(crate) owner: u32,
 }
 
@@ -86,7 +86,7 @@ impl NodeRef {
         self.place & !3
     }
 
-    /// Length with alignment, in bytes.
+    /// Returns the length with alignment, in bytes.
     pub(crate) fn len(self) -> u32 {
         self.len & ((1 << LEN_BITS) - 1)
     }
@@ -119,7 +119,7 @@ impl NodeRef {
     }
 }
 
-/// Where a block is filed.
+/// The list of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum List {
     /// Erased, with its cleanmarker.
@@ -134,9 +134,9 @@ pub(crate) enum List {
     VeryDirty,
     /// All dead, parked.
     Erasable,
-    /// All dead, to be erased.
+    /// All dead, waiting to be erased.
     ErasePending,
-    /// A program failed; to be emptied first.
+    /// A program failed; must be emptied first.
     BadUsed,
     /// Out of use.
     Bad,
@@ -172,7 +172,7 @@ pub(crate) struct Block {
     pub(crate) list: List,
     /// Failed programs since mounting.
     pub(crate) failures: u8,
-    /// Reads in a row that failed right after the block had been erased.
+    /// Number of consecutive reads that failed right after the block had been erased.
     pub(crate) unread: u8,
     /// Its content must not be listed in a summary.
     pub(crate) without_summary: bool,
@@ -181,12 +181,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Bytes of live nodes.
+    /// Returns the number of bytes of live nodes.
     pub(crate) fn live(&self) -> u32 {
         self.sizes.used + self.sizes.unchecked
     }
 
-    /// Whether nothing lives in it but a cleanmarker or a summary, its first and its last node.
+    /// Returns whether nothing in it is live except a cleanmarker or a summary, its first and its
+    /// last node.
     pub(crate) fn is_dead(&self) -> bool {
         let is_filler = |node: &&NodeRef| node.is_live() && node.kind() == RefKind::Filler;
         let first = self.refs.first().filter(|_| self.refs.len() > 1).filter(is_filler);
@@ -194,7 +195,7 @@ impl Block {
         self.live() == fillers.map(|node| node.len()).sum()
     }
 
-    /// Bytes of nodes that have to be moved before it can be erased.
+    /// Returns the number of bytes of nodes that must be moved before it can be erased.
     pub(crate) fn moved(&self) -> u32 {
         let moved =
             self.refs.iter().filter(|node| node.is_live() && node.kind() != RefKind::Filler);
@@ -212,7 +213,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// `count` blocks of `size` bytes, all bad until they are filed.
+    /// Creates `count` blocks of `size` bytes, all bad until they are added to a list.
     pub(crate) fn new(size: u32, count: u32) -> Self {
         let block = Block {
             sizes: Sizes::default(),
@@ -248,7 +249,7 @@ impl Blocks {
         self.list(list).front().copied()
     }
 
-    /// The open block.
+    /// Returns the open block.
     pub(crate) fn next(&self) -> Option<u32> {
         self.first(List::Next)
     }
@@ -261,7 +262,7 @@ impl Blocks {
         (0..).zip(&self.entries)
     }
 
-    /// Changes what is not a size and not the list.
+    /// Returns a block, to change anything but its sizes and its list.
     pub(crate) fn get_mut(&mut self, block: u32) -> &mut Block {
         &mut self.entries[block as usize]
     }
@@ -274,7 +275,7 @@ impl Blocks {
         self.totals.add(sizes);
     }
 
-    /// Puts a block at the end of a list.
+    /// Adds a block to the end of a list.
     pub(crate) fn file(&mut self, block: u32, list: List) {
         let old = std::mem::replace(&mut self.entries[block as usize].list, list);
         let queue = &mut self.lists[old as usize];
@@ -294,7 +295,7 @@ impl Blocks {
         }
     }
 
-    /// Puts a block where its dead bytes say it belongs.
+    /// Adds a block to the list for its number of dead bytes.
     pub(crate) fn file_by_dirt(&mut self, block: u32) {
         let dirty = self.get(block).sizes.dirty;
         let list = match dirty {
@@ -307,7 +308,7 @@ impl Blocks {
         }
     }
 
-    /// Makes the whole block dead and files it; its nodes are forgotten when it is erased.
+    /// Makes the whole block dead and adds it to a list; its nodes are forgotten when it is erased.
     pub(crate) fn file_dead(&mut self, block: u32, list: List) {
         let size = self.size;
         for node in &mut self.entries[block as usize].refs {
@@ -317,8 +318,8 @@ impl Blocks {
         self.file(block, list);
     }
 
-    /// Gives memory back of a block that nothing is appended to any more. The list is copied: an
-    /// allocator may leave one that gets shorter where it is, with all its room.
+    /// Frees memory of a block to which nothing is appended any more. The list is copied, because
+    /// an allocator may keep the capacity of one that is shortened in place.
     pub(crate) fn shrink_block(&mut self, block: u32) {
         let refs = &mut self.entries[block as usize].refs;
         if refs.len() < refs.capacity() {
@@ -326,7 +327,7 @@ impl Blocks {
         }
     }
 
-    /// Where in its block the node at `place` is.
+    /// Returns the block and index of the node at `place`.
     fn index(&self, place: u32) -> Option<(u32, usize)> {
         let block = place / self.size;
         let refs = &self.entries.get(block as usize)?.refs;
@@ -334,12 +335,12 @@ impl Blocks {
         Some((block, index))
     }
 
-    /// The node at `place`.
+    /// Returns the node at `place`.
     pub(crate) fn node(&self, place: u32) -> Option<NodeRef> {
         self.index(place).map(|(block, index)| self.entries[block as usize].refs[index])
     }
 
-    /// A live node's state becomes `state`, which is another live one.
+    /// Changes the state of a live node to `state`, another live one.
     pub(crate) fn check_off(&mut self, place: u32, state: RefState) {
         let Some((block, index)) = self.index(place) else { return };
         let node = &mut self.entries[block as usize].refs[index];
@@ -353,7 +354,7 @@ impl Blocks {
         }
     }
 
-    /// The node cannot be used, but is kept.
+    /// Marks a node that cannot be used but is kept.
     pub(crate) fn set_broken(&mut self, place: u32) {
         self.check_off(place, RefState::Normal);
         if let Some((block, index)) = self.index(place) {
@@ -362,14 +363,14 @@ impl Blocks {
         }
     }
 
-    /// The node turned out to be somebody else's.
+    /// Changes the owner of a node.
     pub(crate) fn set_owner(&mut self, place: u32, owner: u32) {
         if let Some((block, index)) = self.index(place) {
             self.entries[block as usize].refs[index].owner = owner;
         }
     }
 
-    /// The node is dead. Says what it was, or `None` if it was dead before.
+    /// Marks a node as dead. Returns what it was, or `None` if it was already dead.
     pub(crate) fn obsolete(&mut self, place: u32) -> Option<NodeRef> {
         let (block, index) = self.index(place)?;
         let node = &mut self.entries[block as usize].refs[index];
@@ -390,7 +391,7 @@ impl Blocks {
         Some(old)
     }
 
-    /// Bytes at the start of the free space of a block now hold `node`.
+    /// Records that the start of the free space of a block now holds `node`.
     pub(crate) fn append(&mut self, block: u32, node: NodeRef) {
         let len = node.len();
         self.resize(block, |sizes| {
@@ -420,7 +421,7 @@ impl Sizes<u32> {
         self.used + self.unchecked + self.dirty + self.wasted + self.free
     }
 
-    /// `len` bytes more are dead: wasted as long as the block is not worth collecting for it
+    /// Counts `len` more dead bytes: as wasted while the block is not worth collecting for them
     /// (spec: jffs2 15).
     pub(crate) fn add_dead(&mut self, len: u32, is_open: bool) {
         if is_open || (self.dirty == 0 && self.wasted + len <= DIRTY_LIMIT) {

@@ -6,7 +6,6 @@
 //! 2. A block is erased only after everything that replaces its nodes is on flash.
 
 use super::nodelist::{List, NodeRef, RefKind};
-use super::sabotage::Sabotage;
 use super::state::{State, no_space};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, pad};
 use eraseblock_vfs::{FsError, FsErrorKind};
@@ -16,7 +15,7 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 pub(crate) enum Alloc {
     /// Anybody.
     Normal,
-    /// Somebody who will make space by it.
+    /// A deletion, which will free space.
     Deletion,
     /// Garbage collection and recovery.
     Collection,
@@ -58,9 +57,7 @@ impl State {
     /// erased counts: of what waits for it, something may live again after a power cut.
     fn make_space(&mut self, alloc: Alloc) -> Result<(), FsError> {
         let mut passes = None;
-        while self.blocks.len(List::Free) < self.reserves.write
-            && !self.is_sabotaged(Sabotage::NoReserve)
-        {
+        while self.blocks.len(List::Free) < self.reserves.write {
             match self.erase_dead() {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -180,7 +177,7 @@ impl State {
         }
     }
 
-    /// The node at `place` is dead; its block is filed anew (spec: jffs2 15).
+    /// Marks the node at `place` as dead and updates the list of its block (spec: jffs2 15).
     pub(crate) fn obsolete(&mut self, place: u32) {
         if self.blocks.obsolete(place).is_none() {
             return;
@@ -198,7 +195,7 @@ impl State {
 
     /// Nothing lives in the block any more.
     pub(crate) fn bury(&mut self, block: u32) {
-        let list = if !self.wbuf.is_empty() && !self.is_sabotaged(Sabotage::EraseBeforeFlush) {
+        let list = if !self.wbuf.is_empty() {
             List::PendingWbuf
         } else if self.rng.below(PARKED) == 0 {
             List::Erasable

@@ -1,6 +1,5 @@
 //! What a mount is told, and what it tells.
 
-use super::sabotage::Sabotage;
 use eraseblock_base::Findings;
 use eraseblock_jffs2_format::ByteOrder;
 
@@ -40,9 +39,6 @@ pub struct RwOptions {
     /// a block; by the kind of the medium if left open. An image file does not tell its medium, but
     /// has the markers of it (spec: jffs2 11).
     pub cleanmarker: Option<u32>,
-    /// A bug to be found.
-    #[doc(hidden)]
-    pub sabotage: Sabotage,
 }
 
 impl Default for RwOptions {
@@ -55,7 +51,6 @@ impl Default for RwOptions {
             seed: 0,
             marker_positions: None,
             cleanmarker: None,
-            sabotage: Sabotage::None,
         }
     }
 }

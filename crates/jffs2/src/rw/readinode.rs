@@ -5,7 +5,6 @@ use super::dents::{self, Dent};
 use super::inode::{Attributes, Fragments, Loaded, Place, UNKNOWN};
 use super::inodes::InodeCache;
 use super::nodelist::{NodeRef, RefKind, RefState};
-use super::sabotage::Sabotage;
 use super::state::{State, damaged, io};
 use super::write::PAGE;
 use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
@@ -100,7 +99,7 @@ impl State {
             if !is_right {
                 return Err(not_as_listed(at, inode.ino));
             }
-            if !checked && !self.is_sabotaged(Sabotage::AcceptTornData) {
+            if !checked {
                 decode::inode_data(&inode, &bytes, at)?;
             }
             Ok(inode)
@@ -174,7 +173,7 @@ impl State {
         let is_made_up = winner.is_none();
         let winner = match winner {
             Some(winner) => winner,
-            // Its times are 0 whatever the names say (spec: jffs2 6).
+            // Its times are 0 regardless of the names (spec: jffs2 6).
             None if is_faked => Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() },
             None => return Err(damaged(ino, "no usable node")),
         };
@@ -273,9 +272,6 @@ impl State {
             self.late.warn(Location::Inode(ino.into()), "size-reduced", message);
             loaded.attributes.size = end;
         }
-        if self.is_sabotaged(Sabotage::SizeNotCut) {
-            loaded.attributes.size = end;
-        }
         for place in loaded.fragments.cut(loaded.attributes.size) {
             self.obsolete(place);
         }
@@ -369,8 +365,8 @@ impl State {
         }
     }
 
-    /// Fills `buf` with the content of a loaded file from `offset` on; holes, and what is behind
-    /// the end, as zeros.
+    /// Fills `buf` with the content of a loaded file from `offset`; holes, and everything after the
+    /// end, are zeros.
     pub(crate) fn read_content(
         &self,
         ino: u32,

@@ -1,5 +1,4 @@
-//! One pass over all blocks before anything can be done: which nodes there are (spec: jffs2 12.2
-//! to 12.4).
+//! One pass over all blocks at mount: which nodes there are (spec: jffs2 12.2 to 12.4).
 
 use super::flash::{Flash, Marker};
 use super::inodes::Inodes;
@@ -17,12 +16,12 @@ use eraseblock_jffs2_format::summary::{self, RecordNode};
 use eraseblock_jffs2_format::{FormatError, Header, NodeKind, UnknownClass, decode};
 use eraseblock_mtd::ReadOutcome;
 
-/// How far a block is read before it may be called empty, in bytes.
+/// Number of bytes read before a block may be treated as empty.
 const FIRST_LOOK: u32 = 256;
-/// Up to here a block with a cleanmarker must be erased to be called empty.
+/// Number of bytes that must be erased in a block with a cleanmarker to treat it as empty.
 const MARKED_LOOK: u32 = FIRST_LOOK / 8;
 
-/// What a block turned out to be.
+/// The state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// Marked bad.
@@ -35,8 +34,8 @@ pub(crate) enum Class {
     Content,
     /// Something else, and its free space cannot be trusted.
     Suspicious,
-    /// Nothing but what an interrupted erase, an interrupted cleanmarker, or a failed first program
-    /// behind a cleanmarker leaves.
+    /// Only the traces of an interrupted erase, an interrupted cleanmarker, or a failed first
+    /// program after a cleanmarker.
     Debris,
     /// No cleanmarker, and nothing that can be read.
     Unreadable,
@@ -49,7 +48,7 @@ pub(crate) struct ScannedName {
     pub(crate) version: u32,
     pub(crate) ino: u32,
     pub(crate) place: u32,
-    /// Where its length is in the text, with the bytes behind it.
+    /// The offset of its length in the text; its bytes follow.
     start: u32,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct ScannedNames {
     pub(crate) text: ScannedText,
 }
 
-/// The bytes of names found, each with its length in front.
+/// The bytes of names found, each preceded by its length.
 #[derive(Debug, Default)]
 pub(crate) struct ScannedText(Vec<u8>);
 
@@ -80,7 +79,7 @@ pub(crate) struct Scan<'a> {
     read_only: bool,
     pub(crate) blocks: Blocks,
     pub(crate) classes: Vec<Class>,
-    /// Those that have a node, with their INODE nodes.
+    /// Inodes that have a node, with their INODE nodes.
     pub(crate) inodes: Inodes,
     pub(crate) names: ScannedNames,
     /// Sum of the versions of all nodes of inodes and names.
@@ -89,7 +88,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) references: Vec<u32>,
     /// Pages that were programmed last.
     pub(crate) suspects: Vec<Page>,
-    /// Damaged nodes that may be of any file.
+    /// Damaged nodes that may belong to any file.
     pub(crate) unassigned: Unassigned,
     /// A node says that content was lost before.
     pub(crate) has_damage_marker: bool,
@@ -180,7 +179,8 @@ impl Scan<'_> {
         Ok(if only_marker && entry.refs.len() <= 1 { Class::EmptyMarked } else { Class::Content })
     }
 
-    /// Whether a block starts with its cleanmarker and nothing behind it, as far as Linux looks.
+    /// Returns whether a block starts with its cleanmarker, followed by nothing as far as Linux
+    /// looks.
     fn is_fresh(&self, block: u32, head: &[u8]) -> bool {
         let cms = self.flash.cleanmarker();
         let at = Location::peb(Peb::new(block));
@@ -193,12 +193,12 @@ impl Scan<'_> {
             && cms < look as u32
     }
 
-    /// Whether a block starts with the header of a node, whatever became of the node.
+    /// Returns whether a block starts with the header of a node, even if the node is broken.
     fn has_header(&self, block: u32, head: &[u8]) -> bool {
         decode::header(self.flash.order, head, Location::peb(Peb::new(block))).is_ok()
     }
 
-    /// Everything from `offset` on is free.
+    /// Marks everything from `offset` as free.
     fn free_from(&mut self, block: u32, offset: u32) {
         let free = self.flash.block - offset;
         self.blocks.resize(block, |sizes| {
@@ -207,8 +207,8 @@ impl Scan<'_> {
         });
     }
 
-    /// Where the page begins that was programmed last, if the block is not full. A torn node may
-    /// claim more than there is: what is erased counts, not what is free.
+    /// Returns the start of the page that was programmed last, if the block is not full. A torn
+    /// node may claim more than exists, so erased bytes count, not free ones.
     fn last_page(&self, bytes: &[u8]) -> Option<u32> {
         let page = self.flash.page;
         let last = bytes.iter().rposition(|byte| *byte != 0xFF)?;
@@ -216,10 +216,10 @@ impl Scan<'_> {
         (self.flash.has_buffer() && start + page < self.flash.block).then_some(start)
     }
 
-    /// The nodes of a block all of which has been read. What touches a page that was programmed
-    /// last and cannot be corrected was never durable: bits of it may read well now and badly the
-    /// next time, and a deletion must not survive without the new name that was before it. Of a page
-    /// that is read again for that, the second reading counts, with its outcome.
+    /// Adds the nodes of a block that was read completely. A node that touches the page programmed
+    /// last and is uncorrectable was never durable: its bits may read correctly now and not the
+    /// next time, and a deletion must not survive without the new name before it. If a page is read
+    /// again for this, the second read counts, with its outcome.
     fn whole(
         &mut self,
         block: u32,
@@ -292,8 +292,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// A node whose header is good and whose fields or name are not. One that a power cut tore ends
-    /// in erased flash, or is the last of its block.
+    /// Handles a node with a good header and bad fields or a bad name. One that a power cut tore
+    /// ends in erased flash, or is the last of its block.
     fn damaged(&mut self, error: &FormatError, kind: NodeKind, is_torn: bool) {
         if kind == NodeKind::Inode {
             self.unassigned.add(error.at());
@@ -303,7 +303,7 @@ impl Scan<'_> {
         self.report.findings.push(Finding { severity, at, code, message });
     }
 
-    /// Takes a node; the error is that of a damaged one.
+    /// Adds a node; the error is that of a damaged one.
     fn node(
         &mut self,
         block: u32,
@@ -350,7 +350,7 @@ impl Scan<'_> {
         Ok(result.err())
     }
 
-    /// A node of unknown type (spec: jffs2 4.2).
+    /// Handles a node of unknown type (spec: jffs2 4.2).
     fn unknown(
         &mut self,
         class: UnknownClass,
@@ -394,7 +394,7 @@ impl Scan<'_> {
         self.names.list.push(ScannedName { dir, version, ino, place, start });
     }
 
-    /// Knows a block by its summary, if it has a good one (spec: jffs2 12.4).
+    /// Adds the nodes of a block from its summary, if it has a good one (spec: jffs2 12.4).
     fn by_summary(&mut self, block: u32, buf: &mut [u8]) -> Result<bool, Jffs2Error> {
         let (start, size) = (self.flash.start(block), self.flash.block);
         let tail = self.flash.page.max(SUMMARY_MARKER_LEN);

@@ -14,7 +14,6 @@ use super::loaded::LoadedInodes;
 use super::nodelist::{Blocks, NodeRef};
 use super::options::RwOptions;
 use super::remains::Remains;
-use super::sabotage::Sabotage;
 use super::summary::Collector;
 use super::suspect::Suspects;
 use super::wbuf::Wbuf;
@@ -127,11 +126,6 @@ pub(crate) fn damaged(ino: u32, message: &str) -> FsError {
 }
 
 impl State {
-    /// Whether a planted bug is this one.
-    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
-        self.options.sabotage == by
-    }
-
     /// The node at a place that somebody names, which is therefore there.
     pub(crate) fn node(&self, place: u32) -> NodeRef {
         self.blocks.node(place).expect("a node that is named is known")
@@ -165,11 +159,8 @@ impl State {
 
     /// Numbers the next node of an inode.
     pub(crate) fn next_version(&mut self, ino: u32) -> u32 {
-        let sabotaged = self.is_sabotaged(Sabotage::SameVersion);
         let cache = self.cache_mut(ino);
-        if !sabotaged || cache.highest == 0 {
-            cache.highest = cache.highest.saturating_add(1);
-        }
+        cache.highest = cache.highest.saturating_add(1);
         cache.highest
     }
 

@@ -2,7 +2,6 @@
 //! (spec: jffs2 5.7, 16).
 
 use super::nodelist::{NodeRef, RefKind, RefState};
-use super::sabotage::Sabotage;
 use super::state::State;
 use eraseblock_jffs2_format::summary::{self, Record, RecordNode, Summary};
 use eraseblock_mtd::MtdError;
@@ -78,10 +77,7 @@ impl State {
             return Ok(());
         }
         let offset = self.flash.block - free;
-        let mut records = std::mem::take(&mut self.summary.records);
-        if self.is_sabotaged(Sabotage::SummaryForgetsNode) {
-            records.pop();
-        }
+        let records = std::mem::take(&mut self.summary.records);
         let node = Summary { offset, cleanmarker: self.marker_of(block), records };
         self.summary.stop();
         let mut bytes = Vec::with_capacity(free as usize);
@@ -108,8 +104,8 @@ impl State {
         if has { marker } else { 0 }
     }
 
-    /// The records of a block that was written before mounting and is to be continued; `None` if
-    /// it must not get a summary.
+    /// Returns the records of a block that was written before mounting and will be continued;
+    /// `None` if it must not get a summary.
     pub(crate) fn records_of(&self, block: u32) -> Result<Option<Vec<Record>>, MtdError> {
         let entry = self.blocks.get(block);
         let mut records = Vec::with_capacity(entry.refs.len());

@@ -16,7 +16,6 @@
 
 use super::nodelist::{NodeRef, RefKind};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::write::NewNode;
 use eraseblock_jffs2_format::constants::DIRENT_LEN;
@@ -49,7 +48,7 @@ impl Suspects {
         Self { pages, ..Self::default() }
     }
 
-    /// Keeps a page that could not be programmed, when writing is over for good.
+    /// Keeps a page that could not be programmed, if writing has ended permanently.
     pub(crate) fn keep(&mut self, place: u32, bytes: Vec<u8>) {
         self.pages.push(Page { place, bytes: bytes.into() });
         self.has_lost = true;
@@ -77,7 +76,7 @@ impl Suspects {
 impl State {
     /// Writes what lives in pages that may be unstable again. A full medium is left as it is.
     pub(crate) fn settle_suspects(&mut self) -> Result<(), FsError> {
-        if self.suspects.is_settling || self.is_sabotaged(Sabotage::TrustLastPage) {
+        if self.suspects.is_settling {
             return Ok(());
         }
         while let Some(page) = self.suspects.pages.first() {
@@ -97,7 +96,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is anything that has to be written again.
+    /// Returns whether anything must be written again.
     pub(crate) fn has_suspects(&self) -> bool {
         self.suspects.pages.iter().any(|page| {
             let end = page.place + page.bytes.len() as u32;
@@ -115,7 +114,7 @@ impl State {
         })
     }
 
-    /// The first node alive that touches [start, end) and begins at `from` or behind.
+    /// Returns the first live node that touches [start, end) and begins at or after `from`.
     fn live_in(&self, start: u32, end: u32, from: u32) -> Option<u32> {
         let nodes = self.touching(start, end).filter(|node| node.is_live());
         nodes.map(NodeRef::place).find(|place| *place >= from)
@@ -130,8 +129,7 @@ impl State {
     pub(crate) fn is_proven(&self, block: u32) -> bool {
         let size = self.flash.block;
         let mut pages = self.suspects.pages.iter().filter(|page| page.place / size == block);
-        self.is_sabotaged(Sabotage::TrustLastPage)
-            || !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
+        !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
     }
 
     /// Moves what lives in a page as it is: a node that began in an earlier page first, then the
@@ -190,8 +188,8 @@ impl State {
         Ok(new)
     }
 
-    /// Before an unmount: proves the last page by one of padding, so that the next mount need not
-    /// suspect it. Nothing is to be done where nothing may be written.
+    /// Before an unmount, confirms the last page by a page of padding, so that the next mount need
+    /// not suspect it. Has no effect if writing is not possible.
     pub(crate) fn seal(&mut self) -> Result<(), FsError> {
         if self.read_only || self.closed.is_some() {
             return Ok(());

@@ -117,7 +117,7 @@ fn a_root_without_a_node_has_no_times_until_they_are_written() {
     assert_eq!(times(&reader), (none, at(70), at(70)));
 }
 
-/// A file system on a chip, driven beside the model.
+/// A file system on a chip, compared with the model.
 struct Bench {
     chip: Arc<Chip>,
     options: RwOptions,

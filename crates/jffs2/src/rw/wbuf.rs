@@ -10,7 +10,6 @@
 use super::flash::Flash;
 use super::nodelist::{List, NodeRef, RefKind};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::{Closed, State, io};
 use super::write::NewNode;
 use eraseblock_base::{Location, Peb};
@@ -165,7 +164,8 @@ impl State {
         let buffered = std::mem::take(&mut self.wbuf.bytes);
         let result = self.carry_page(block, failed, &buffered);
         if result.is_err() {
-            // What is on flash nowhere, or only in blocks that nobody names, can still be read.
+            // Data that is nowhere on flash, or only in blocks without references, can still be
+            // read.
             self.suspects.keep(failed, buffered);
         }
         result
@@ -195,9 +195,6 @@ impl State {
         entry.failures = entry.failures.saturating_add(1);
         self.blocks.file(block, List::BadUsed);
         self.summary.stop();
-        if self.is_sabotaged(Sabotage::NoBufferRecovery) {
-            carried.clear();
-        }
         for (node, bytes) in carried {
             self.carry(node, &bytes)?;
         }

@@ -4,7 +4,6 @@ use super::dents::Dent;
 use super::inode::{Attributes, Place};
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::{State, io};
 use super::summary;
 use eraseblock_jffs2_format::constants::{DIRENT_LEN, INODE_LEN, compression};
@@ -71,7 +70,7 @@ impl State {
     /// The space of a node that could not be written is not used again (spec: jffs2 16).
     fn give_up(&mut self, node: &NewNode<'_>, error: MtdError) -> Result<(), FsError> {
         let Some(block) = self.blocks.next() else { return Err(io(error)) };
-        if !self.flash.has_buffer() && !self.is_sabotaged(Sabotage::ReuseTornSpace) {
+        if !self.flash.has_buffer() {
             let len = node.bytes.len() as u32;
             self.retire_marker(block);
             self.blocks.resize(block, |sizes| {
@@ -192,10 +191,6 @@ impl State {
         }
         let record = summary::record_len(RefKind::Dirent, name.len());
         self.reserve(DIRENT_LEN + name.len() as u32, alloc, record)?;
-        if ino == 0 && self.is_sabotaged(Sabotage::DeletionUnwritten) {
-            let old = self.inode_mut(dir).dents.remove(name);
-            return Ok(old.map_or(0, |old| old.ino));
-        }
         let dent = self.put_dirent(dir, name, ino, file_type, mctime)?;
         let loaded = self.inode_mut(dir);
         if mctime != 0 {
@@ -244,9 +239,6 @@ impl State {
         let dead = loaded.fragments.lay(start, end, Some(place));
         let metadata = loaded.metadata.take();
         for place in dead.into_iter().chain(metadata) {
-            if self.is_sabotaged(Sabotage::OverwrittenStaysAlive) {
-                continue;
-            }
             self.obsolete(place);
         }
     }
@@ -292,11 +284,7 @@ impl State {
             extent.offset.is_multiple_of(PAGE) && (extent.dsize >= PAGE || end == changed.size);
         let is_hole = extent.compression == compression::ZERO;
         let state = if whole && !is_hole { RefState::Pristine } else { RefState::Normal };
-        let mut written = changed;
-        if self.is_sabotaged(Sabotage::OldSize) {
-            written.size = self.inode(ino).attributes.size.max(extent.offset);
-        }
-        let place = self.put_inode(ino, version, &written, extent, state)?;
+        let place = self.put_inode(ino, version, &changed, extent, state)?;
         self.inode_mut(ino).attributes = changed;
         self.map_node(ino, extent.offset, end, Place::new(place, is_hole));
         self.mix(ino, extent.offset);

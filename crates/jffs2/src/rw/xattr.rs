@@ -8,7 +8,6 @@
 
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::nodemgmt::Alloc;
-use super::sabotage::Sabotage;
 use super::state::State;
 use super::summary::record_len;
 use super::write::NewNode;
@@ -354,11 +353,6 @@ impl State {
 
     /// Writes the newest word on whether an inode has a pair.
     fn put_reference(&mut self, ino: u32, xid: u32, delete: bool) -> Result<(), FsError> {
-        if delete && self.is_sabotaged(Sabotage::XattrNotDeleted) {
-            let old = self.xattrs.references.remove(&(ino, xid));
-            self.leave_pair(old, xid);
-            return Ok(());
-        }
         let alloc = if delete { Alloc::Deletion } else { Alloc::Normal };
         self.reserve(XREF_LEN, alloc, record_len(RefKind::Xref, 0))?;
         let xseqno = self.xattrs.next_xseqno() | u32::from(delete);
@@ -433,8 +427,7 @@ impl State {
             self.obsolete(node.place());
             return Ok(());
         };
-        let careless = self.is_sabotaged(Sabotage::ReferenceDeletionDropped);
-        if reference.is_deleted() && (careless || !self.is_still_on_flash(key)?) {
+        if reference.is_deleted() && !self.is_still_on_flash(key)? {
             self.xattrs.references.remove(&key);
             self.obsolete(node.place());
             return Ok(());

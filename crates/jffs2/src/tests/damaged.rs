@@ -6,7 +6,7 @@ use eraseblock_vfs::WritableFileSystem;
 
 const PAGE: u32 = 4096;
 
-/// A file of 3 pages, as a writer leaves it; where its data nodes are.
+/// Returns a file of 3 pages, as a writer leaves it; where its data nodes are.
 fn file() -> (Image, [usize; 3]) {
     let mut image = Image::new(ByteOrder::Little);
     image.name(1, 1, "f", 2, 8);

@@ -1,4 +1,4 @@
-//! What every Linux ever stored is read, by the reader and by the run time.
+//! Both the reader and the run time read everything that any Linux ever stored.
 
 use eraseblock_codec::{Codec, CompressSpec, Compressor, rtime, zlib};
 use eraseblock_jffs2::{Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source};
@@ -42,7 +42,7 @@ fn packed(number: u8, plain: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Each compressor's number, what is stored, and what it means.
+/// Returns each compressor's number, the stored bytes, and the decoded ones.
 fn rows() -> Vec<(u8, Vec<u8>, Vec<u8>)> {
     let text = b"abcabcab".repeat(100);
     let own = [compression::NONE, compression::RTIME, compression::ZLIB, compression::LZO];
@@ -56,7 +56,7 @@ fn rows() -> Vec<(u8, Vec<u8>, Vec<u8>)> {
     own.chain(others).collect()
 }
 
-/// A file for each row, named after the number of the compressor.
+/// Returns a file for each row, named after the number of the compressor.
 fn image(order: ByteOrder) -> Vec<u8> {
     let mut image = Vec::new();
     encode::cleanmarker(order, 12, &mut image);

@@ -25,7 +25,7 @@ fn fill_and_empty(geometry: Geometry) {
         let steps = fill(&fs, step).unwrap_or_else(|error| failed(&error));
         if cycle % 7 == 3 {
             fs.check().unwrap_or_else(|error| failed(&error));
-            // Full and mounted anew it must be possible to delete, too.
+            // Deleting must also be possible after a new mount of the full medium.
             fs.unmount().unwrap_or_else(|error| failed(&error));
             fs = mount(&chip);
         }

@@ -1,4 +1,4 @@
-//! UBIFS and JFFS2 side by side on one chip: virtual times, the same in every run; and what a
+//! UBIFS and JFFS2 compared on one chip: virtual times, the same in every run; and the bytes that a
 //! mount of JFFS2 reads.
 
 use super::Size;
@@ -15,7 +15,7 @@ use eraseblock_vfs::{
 };
 use std::sync::Arc;
 
-/// Why a figure could not be had.
+/// A figure that could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SideError {
@@ -56,14 +56,14 @@ pub enum Side {
 pub enum Medium {
     /// NAND of 128 KiB blocks and 2 KiB pages, new.
     Nand,
-    /// The same with a file system on it that has been in use: 1.5 times the chip was written before,
-    /// and up to a quarter of it is still there.
+    /// The same with a file system that has been in use: 1.5 times the chip was written before, and
+    /// up to a quarter of it remains.
     AgedNand,
     /// NOR of 64 KiB blocks, new.
     Nor,
 }
 
-/// What one file system costs on one chip, in seconds on the chip.
+/// The costs of one file system on one chip, in seconds on the chip.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Cost {
     /// The file system.
@@ -74,14 +74,14 @@ pub struct Cost {
     pub mebibytes: u32,
     /// Mebibytes of content written: a quarter of the chip.
     pub content: u32,
-    /// Making the files, and making them durable.
+    /// Creating the files, and making them durable.
     pub write: f64,
     /// Mounting, attaching included.
     pub mount: f64,
     /// Bytes that mounting reads.
     pub mount_bytes: u64,
-    /// Bytes kept in memory after mounting, about: of JFFS2 for nodes, inodes and blocks; of UBIFS
-    /// for the properties of LEBs and what it has loaded of its index, UBI not counted.
+    /// Approximate memory after mounting: of JFFS2 for nodes, inodes and blocks; of UBIFS for the
+    /// properties of LEBs and the loaded part of its index, without UBI.
     pub memory: u64,
     /// Reading all files after that mount.
     pub read: f64,
@@ -89,15 +89,15 @@ pub struct Cost {
     pub delete: f64,
 }
 
-/// What a mount of JFFS2 reads, and what the format demands that it reads.
+/// The bytes that a mount of JFFS2 reads, and those required by the format.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct MountBytes {
     /// Bytes read.
     pub read: u64,
-    /// Bytes demanded (spec: jffs2 12.2, 12.4): of a block with a summary the summary; of any other
+    /// Required bytes (spec: jffs2 12.2, 12.4): of a block with a summary the summary; of any other
     /// one the page a summary would end in, and the first 256 bytes or, if nodes are in it, all.
     pub demanded: u64,
-    /// Blocks known by their summary.
+    /// Blocks read through their summary.
     pub summaries: u32,
     /// Nodes alive.
     pub nodes: u64,
@@ -111,13 +111,13 @@ pub struct MountBytes {
 const FILE_SIZE: u32 = 16 << 10;
 /// Files of a directory.
 const DIR_FILES: u32 = 64;
-/// Bytes of a file that was there before.
+/// Size of a file that was written before.
 const AGED_SIZE: u32 = 8 << 10;
 /// How often an eighth of the chip is written before.
 const AGE_ROUNDS: u32 = 12;
-/// How names of directories begin that were there before.
+/// The prefix of directories that were created before.
 const AGED: &[u8] = b"old-";
-/// How far a block is read before it may be called empty, in bytes.
+/// Number of bytes read before a block may be treated as empty.
 const FIRST_LOOK: u64 = 256;
 
 fn chip(medium: Medium, mebibytes: u32) -> Result<Arc<Chip>, SideError> {
@@ -132,7 +132,7 @@ fn chip(medium: Medium, mebibytes: u32) -> Result<Arc<Chip>, SideError> {
     Ok(Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?)))
 }
 
-/// A file system on a chip, and the device under it, which lives as long.
+/// A file system on a chip, and the device below it, which lives as long.
 struct Mounted {
     fs: Box<dyn WritableFileSystem>,
     ubi: Option<UbiDevice>,
@@ -201,8 +201,8 @@ fn write_files(fs: &dyn WritableFileSystem, files: u32) -> Result<(), FsError> {
     fs.sync()
 }
 
-/// Puts a file system in use: again and again an eighth of the chip is written, and of what was
-/// written before every second file is deleted, then the rest.
+/// Ages a file system: repeatedly writes an eighth of the chip, and deletes every second file of
+/// the previous round, then the rest.
 fn age(fs: &dyn WritableFileSystem, mebibytes: u32) -> Result<(), FsError> {
     let old = |round: u32| [AGED, name(round).as_slice()].concat();
     let delete = |round: Option<u32>, step: usize| -> Result<(), FsError> {
@@ -229,7 +229,7 @@ fn age(fs: &dyn WritableFileSystem, mebibytes: u32) -> Result<(), FsError> {
     fs.sync()
 }
 
-/// The directories of the files that are measured.
+/// Returns the directories of the files that are measured.
 fn directories(fs: &dyn WritableFileSystem) -> Result<Vec<DirEntry>, FsError> {
     let mut entries = fs.entries(fs.root())?;
     entries.retain(|entry| !entry.name.starts_with(AGED));
@@ -256,8 +256,8 @@ fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     fs.sync()
 }
 
-/// Fills a quarter of a chip with files of 16 KiB, text and noise by turns, and does everything
-/// once.
+/// Fills a quarter of a chip with files of 16 KiB, alternately text and noise, and measures
+/// everything once.
 pub fn cost(side: Side, medium: Medium, mebibytes: u32) -> Result<Cost, SideError> {
     let chip = chip(medium, mebibytes)?;
     let content = mebibytes / 4;
@@ -297,7 +297,7 @@ fn seconds(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
-/// Both file systems on NAND of 8, 32 and 120 MiB, on one in use, and on NOR.
+/// Returns the costs of both file systems on NAND of 8, 32 and 120 MiB, on one in use, and on NOR.
 pub fn table() -> Result<Vec<Cost>, SideError> {
     let chips = [
         (Medium::Nand, 8),
@@ -335,7 +335,8 @@ pub fn mount_bytes(mebibytes: u32, summary: bool) -> Result<MountBytes, SideErro
     })
 }
 
-/// What the format demands to be read of a NAND chip, found without the code under test.
+/// Returns the bytes of a NAND chip that the format requires to be read, determined without the
+/// code under test.
 fn demanded(chip: &Chip) -> Result<u64, SideError> {
     let geometry = *chip.geometry();
     let (size, page) = (u64::from(geometry.peb_size()), u64::from(geometry.min_io()));

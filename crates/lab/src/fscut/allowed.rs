@@ -1,4 +1,4 @@
-//! Whether a tree is one that a cut may leave.
+//! Decides whether a cut may leave a tree.
 
 use super::history::{History, Version};
 use super::target::{Order, Rules};
@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 /// A broken rule and what was found.
 pub(crate) type Broken = (&'static str, String);
 
-/// What may be seen after a cut.
+/// The states allowed after a cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed {
     /// The operations so far, the interrupted one last.
@@ -20,20 +20,20 @@ pub(crate) struct Allowed {
     pub(crate) history: History,
 }
 
-/// How a tree is looked at.
+/// How a tree is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
-    /// Cells may change under the reader: what is not durable may be unreadable.
+    /// Whether cells may change while they are read: pending data may be unreadable.
     pub(crate) unstable: bool,
-    /// The judge itself has changed the times of the root.
+    /// Whether the judge itself has changed the times of the root.
     pub(crate) skip_root_times: bool,
 }
 
-/// Block of data that survives or does not, in bytes.
+/// Size of the unit of data that survives or not, in bytes.
 const BLOCK: usize = 4096;
 
 impl Allowed {
-    /// Refuses a tree that no permitted selection of the operations makes.
+    /// Refuses a tree that does not result from any permitted selection of the operations.
     pub(crate) fn permits(&self, seen: &Tree, rules: &Rules, look: Look) -> Result<(), Broken> {
         seen.check_links(rules.model.root_links).map_err(|message| ("links", message))?;
         let last = self.history.last();
@@ -63,8 +63,9 @@ impl Allowed {
         Err(nearest.unwrap_or(("names", "no version to compare with".into())))
     }
 
-    /// What may be seen of names when the operations up to `point` are done: that, and, where a
-    /// rename is two steps, the first of them; each with the version the rest may be of.
+    /// Returns the names allowed if the operations up to `point` are done: their result, and, if a
+    /// rename consists of two steps, that of the first step; each with the version allowed for the
+    /// rest.
     fn trees_at(&self, point: usize, rules: &Rules) -> Vec<(Cow<'_, Tree>, usize)> {
         let version = &self.history.versions[point];
         let mut trees = vec![(Cow::Borrowed(&version.tree), point)];
@@ -139,7 +140,7 @@ fn same_attr(seen: &Attr, model: &Attr, rules: &Rules, times: bool) -> bool {
         && (!times || !compare.ctime || seen.ctime == model.ctime)
 }
 
-/// A size some version has, or the end of a piece of data between two of them.
+/// Checks that a size is that of some version, or the end of a piece of data between two of them.
 fn check_size(size: u64, attrs: &[(&Version, Attr)], rules: &Rules) -> Result<(), Broken> {
     let sizes = || attrs.iter().map(|(_, attr)| attr.size);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
@@ -188,15 +189,15 @@ fn block(bytes: &[u8], number: usize) -> &[u8] {
     &bytes[start..bytes.len().min(start + BLOCK)]
 }
 
-/// Whether a block is that of a version, which may end before it does.
+/// Returns whether a block is that of a version, which may end inside it.
 fn is_block_of(bytes: &[u8], number: usize, content: &[u8]) -> bool {
     let (block, old) = (block(bytes, number), block(content, number));
     let (have, beyond) = block.split_at(block.len().min(old.len()));
     *have == old[..have.len()] && beyond.iter().all(|byte| *byte == 0)
 }
 
-/// Whether every byte of a block is of one version or another: a write that was cut between the
-/// nodes of one block.
+/// Returns whether every byte of a block belongs to one version or another: a write that was cut
+/// between the nodes of one block.
 fn is_mixed(block: &[u8], start: usize, contents: &[Vec<u8>]) -> bool {
     block.iter().enumerate().all(|(index, byte)| {
         contents.iter().any(|content| content.get(start + index).copied().unwrap_or(0) == *byte)

@@ -1,4 +1,4 @@
-//! Running sequences, cutting them everywhere, counting.
+//! Runs sequences, cuts them everywhere, and counts.
 
 mod replay;
 
@@ -20,20 +20,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Operations of a run that are judged together.
+/// Number of operations of a run that are judged together.
 const BATCH: usize = 24;
 
-/// Operations of an old file system before it is looked at.
+/// Number of operations on an old file system before it is tested.
 const AGE: u32 = 1200;
 
-/// What a state is made from.
+/// The origin of a state.
 #[derive(Clone)]
 enum Origin {
     Event(Arc<(Recorded, BaseHash)>, Variant),
     Idle(Arc<Snapshot>),
 }
 
-/// A state to be made and judged.
+/// A state to create and judge.
 struct Job {
     origin: Origin,
     allowed: Arc<Allowed>,
@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// What judging a job, and the cuts of its recovery, came to.
+/// The result of judging a job and the cuts of its recovery.
 #[derive(Default)]
 struct Outcome {
     violations: Vec<FsViolation>,
@@ -78,7 +78,7 @@ struct Outcome {
     came_later: u64,
 }
 
-/// Everything that stays the same.
+/// The constant parts of a run.
 struct Lab<'a> {
     target: &'a dyn Target,
     options: &'a FsOptions,
@@ -89,7 +89,7 @@ struct Lab<'a> {
 
 /// Cuts all sequences of the options everywhere until a budget is used up.
 ///
-/// Without a budget of time the result depends on the options alone.
+/// Without a time budget the result depends only on the options.
 pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsLabError> {
     let lab = Lab::new(target, options)?;
     let name = target.name();
@@ -114,7 +114,7 @@ pub fn explore(target: &dyn Target, options: &FsOptions) -> Result<FsReport, FsL
     Ok(report)
 }
 
-/// The start of short sequences.
+/// Returns the start of short sequences.
 pub(super) fn small(target: &dyn Target, empty: &Start) -> Result<Start, FsLabError> {
     let mut live = Live::new(target, empty)?;
     for op in setup() {
@@ -147,7 +147,7 @@ impl<'a> Lab<'a> {
             || report.violations.len() >= options.max_violations
     }
 
-    /// A long random sequence, judged in batches; restarted operations and all.
+    /// Runs a long random sequence, judged in batches, including restarts.
     fn run(&self, plan: Plan, seed: u64, report: &mut FsReport) -> Result<(), FsLabError> {
         let mut live = self.start(plan)?;
         let mut rng = Rng::new(seed, 0);
@@ -167,14 +167,14 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// A random sequence in parts. The file system is looked at after each, which loads what it
-    /// has not loaded yet: a replay has to look at the same times.
+    /// Splits a random sequence into parts. The file system is read after each, which loads data; a
+    /// replay must read at the same times.
     fn batches(&self) -> impl Iterator<Item = usize> + use<> {
         let length = self.options.run_length as usize;
         (0..length).step_by(BATCH).map(move |from| BATCH.min(length - from))
     }
 
-    /// What a plan begins with, mounted.
+    /// Mounts the start of a plan.
     fn start(&self, plan: Plan) -> Result<Live<'a>, FsLabError> {
         let mut live = Live::new(self.target, &self.small)?;
         let Plan::Aged(seed) = plan else { return Ok(live) };
@@ -182,7 +182,7 @@ impl<'a> Lab<'a> {
         Live::new(self.target, &live.finish()?)
     }
 
-    /// Does the operations, then judges the cuts of all of them.
+    /// Performs the operations, then judges the cuts of all of them.
     fn sequence(&self, id: &CutId, live: &mut Live<'_>, mut ops: Ops<'_>, report: &mut FsReport) {
         let mut jobs = Vec::new();
         let mut hashes = None;
@@ -210,7 +210,8 @@ impl<'a> Lab<'a> {
         self.judge_all(jobs, report);
     }
 
-    /// What there is to judge of a step. `hashes` go from one step of a file system to the next.
+    /// Returns the states of a step to judge. `hashes` are passed from one step of a file system to
+    /// the next.
     fn jobs(
         &self,
         id: &CutId,
@@ -245,7 +246,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Judges what is different, in parallel, and counts in order.
+    /// Judges distinct states in parallel, and counts in order.
     fn judge_all(&self, jobs: Vec<Job>, report: &mut FsReport) {
         let seed = self.options.seed;
         let made: Vec<(Job, Option<Chip>, u64)> = jobs
@@ -356,10 +357,10 @@ impl FsReport {
     }
 }
 
-/// Where operations come from.
+/// The source of operations.
 enum Ops<'a> {
     Listed(&'a [Op]),
-    /// So many, depending on what there is.
+    /// This many random operations, depending on the current state.
     Random(&'a mut Rng, usize),
 }
 

@@ -1,4 +1,4 @@
-//! Hashes of chips: states that a driver could not tell apart are judged once.
+//! Hashes of chips, so that states that a driver cannot distinguish are judged once.
 
 use super::judge::is_unstable;
 use eraseblock_base::Peb;
@@ -8,15 +8,15 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Hashes of the blocks of a chip. From one moment to the next, only those of the blocks that
-/// changed are computed again.
+/// Hashes of the blocks of a chip. From one moment to the next, only those of the changed blocks
+/// are computed again.
 pub(super) struct Hashes {
     snapshot: Snapshot,
     pebs: Vec<u64>,
 }
 
 impl Hashes {
-    /// Of all blocks.
+    /// Computes the hashes of all blocks.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let chip = powered(snapshot);
         let pebs = chip.geometry().pebs().map(|peb| hash_peb(&chip, peb)).collect();
@@ -33,27 +33,27 @@ impl Hashes {
         self.snapshot = snapshot.clone();
     }
 
-    /// Of everything a driver could read.
+    /// Returns the hash of everything a driver can read.
     pub(super) fn sum(&self) -> u64 {
         self.pebs.iter().fold(0, |sum, hash| sum.wrapping_add(*hash))
     }
 }
 
-/// Reading may wear unstable cells: a copy is read.
+/// Reading may wear unstable cells, so a copy is read.
 fn powered(snapshot: &Snapshot) -> Chip {
     let chip = snapshot.to_chip();
     chip.power_on();
     chip
 }
 
-/// A hash of everything a driver could read of a chip before an event, the event's block left
-/// out: the sum of the hashes of the other blocks.
+/// A hash of everything a driver can read of a chip before an event, without the event's block: the
+/// sum of the hashes of the other blocks.
 pub(super) struct BaseHash {
     sum: u64,
 }
 
 impl BaseHash {
-    /// Of the chip after the event was cut.
+    /// Returns the hash of the chip after the event was cut.
     pub(super) fn after(&self, event: &Recorded, chip: &Chip, variant: Variant) -> u64 {
         let own = hash_peb(&powered(&chip.snapshot()), event.event.kind.peb());
         if !is_unstable(variant) {
@@ -67,8 +67,8 @@ impl BaseHash {
     }
 }
 
-/// An event and the hash of the chip before it. `hashes` are those before an earlier event of the
-/// same chip, if there was one.
+/// Returns an event and the hash of the chip before it. `hashes` are those before an earlier event
+/// of the same chip, if any.
 pub(super) fn with_hash(event: Recorded, hashes: &mut Option<Hashes>) -> Arc<(Recorded, BaseHash)> {
     let hashes = match hashes {
         Some(hashes) => {

@@ -1,4 +1,4 @@
-//! What happened, version by version, and how much of it is durable.
+//! The versions of the file system, and which of them are durable.
 
 use super::target::{Order, Rules};
 use super::tree::Tree;
@@ -7,11 +7,11 @@ use eraseblock_vfs::{FileSystem, Ino, ModelFs, RenameMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The file system as the operations up to some point make it.
+/// The file system after the operations up to some point.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) model: ModelFs,
-    /// Without contents.
+    /// The tree without contents.
     pub(crate) tree: Tree,
     /// The operation that made it, if it was a rename, with the old path.
     pub(crate) renamed: Option<Vec<u8>>,
@@ -19,18 +19,18 @@ pub(crate) struct Version {
     involved: Vec<Ino>,
 }
 
-/// Versions since the last moment everything was durable, and floors in them.
+/// Versions since the last moment at which everything was durable, and the floors in them.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) versions: Vec<Arc<Version>>,
-    /// The earliest version that names may be of.
+    /// The earliest version that names may have.
     pub(crate) names_floor: usize,
-    /// The earliest version that attributes and data of an inode may be of, where above 0.
+    /// The earliest version that attributes and data of an inode may have, if above 0.
     pub(crate) inode_floors: BTreeMap<Ino, usize>,
 }
 
 impl History {
-    /// Begins with a durable state.
+    /// Starts with a durable state.
     pub(crate) fn new(model: &ModelFs) -> Result<Self, String> {
         let tree = Tree::read(model, false)?;
         let version = Version { model: model.clone(), tree, renamed: None, involved: Vec::new() };
@@ -38,12 +38,12 @@ impl History {
         Ok(Self { versions, names_floor: 0, inode_floors: BTreeMap::new() })
     }
 
-    /// The latest version.
+    /// Returns the latest version.
     pub(crate) fn last(&self) -> usize {
         self.versions.len() - 1
     }
 
-    /// Adds what `op` made of the model.
+    /// Adds the state of the model after `op`.
     pub(crate) fn push(&mut self, op: &Op, model: &ModelFs) -> Result<(), String> {
         let tree = Tree::read(model, false)?;
         let before = &self.versions[self.last()].tree;
@@ -57,7 +57,7 @@ impl History {
         Ok(())
     }
 
-    /// Notes that an operation that makes something durable has returned.
+    /// Records that an operation that makes something durable has returned.
     pub(crate) fn settle(&mut self, op: &Op, slots: &Slots, rules: &Rules) {
         match (op, rules.order) {
             (Op::SyncFile(_) | Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Total)
@@ -76,13 +76,13 @@ impl History {
         }
     }
 
-    /// Whether what is written to a file is durable at once.
+    /// Returns whether writes to a file are durable at once.
     fn is_sync(&self, object: Object, slots: &Slots) -> bool {
         let model = &self.versions[self.last()].model;
         find(model, slots, object).and_then(|ino| model.attr(ino)).is_ok_and(|attr| attr.flags.sync)
     }
 
-    /// The inode, and with it every change of names it took part in and all before it.
+    /// Makes the inode durable, with every change of names it took part in and all before that.
     fn settle_file(&mut self, object: Object, slots: &Slots) {
         let last = self.last();
         let Ok(ino) = find(&self.versions[last].model, slots, object) else { return };
@@ -92,8 +92,8 @@ impl History {
     }
 }
 
-/// Inodes and directories of the names that differ, and inodes whose extended attributes do.
-/// Inodes that only exchanged names are not among them: nothing of their own was written.
+/// Returns inodes and directories of the names that differ, and inodes with different xattrs.
+/// Inodes that only exchanged names are not included, because nothing of their own was written.
 fn involved(before: &Tree, after: &Tree, exchanged: bool) -> Vec<Ino> {
     let entries = |tree: &Tree| -> BTreeSet<(Ino, Vec<u8>, Ino)> {
         tree.names.iter().map(|name| (name.dir, name.last.clone(), name.ino)).collect()

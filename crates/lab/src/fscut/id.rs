@@ -1,6 +1,6 @@
 //! Names of states: `ubifs/mini/seq1-137@37.P3+41.E2` is sequence 137 of one operation on the mini
 //! chip, cut at event 37 with variant P3, its recovery cut at event 41 with variant E2. `37.off`
-//! means that the power went before event 37 began, while nothing was happening.
+//! means that the power went off before event 37 began, with no operation in progress.
 
 use super::FsLabError;
 use crate::cuts::{self, Cut};
@@ -14,9 +14,9 @@ pub enum Plan {
     Single(u32),
     /// Two operations: `seq2-NUMBER`.
     Pair(u32),
-    /// Random operations, many: `run-SEED`.
+    /// Many random operations: `run-SEED`.
     Run(u64),
-    /// The same on a file system that has done a lot before: `aged-SEED`.
+    /// The same on a file system that has been used a lot before: `aged-SEED`.
     Aged(u64),
 }
 
@@ -49,12 +49,12 @@ pub struct CutId {
     pub target: (String, String),
     /// The operations.
     pub plan: Plan,
-    /// The cuts: number of the event, and what became of it. None at all names the sequence itself.
+    /// The cuts: number of the event, and kind of cut. An empty list names the sequence itself.
     pub cuts: Vec<(u64, Cut)>,
 }
 
 impl CutId {
-    /// The state after another cut.
+    /// Returns the state after another cut.
     #[must_use]
     pub fn then(&self, event: u64, cut: Cut) -> Self {
         let mut next = self.clone();

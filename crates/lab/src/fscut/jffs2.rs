@@ -3,7 +3,6 @@
 use super::target::{Mounted, Order, Rules, Target};
 use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_jffs2::rw::sabotage::Sabotage;
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_nandsim::{Chip, ChipConfig, Recorded};
 use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
@@ -14,7 +13,6 @@ use std::sync::Arc;
 pub struct Jffs2Target {
     kind: MediumKind,
     summary: bool,
-    sabotage: Sabotage,
 }
 
 impl Jffs2Target {
@@ -29,14 +27,7 @@ impl Jffs2Target {
             "nor" => (MediumKind::Nor, true),
             _ => return None,
         };
-        Some(Self { kind, summary, sabotage: Sabotage::None })
-    }
-
-    /// The same with a planted bug.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_sabotage(self, sabotage: Sabotage) -> Self {
-        Self { sabotage, ..self }
+        Some(Self { kind, summary })
     }
 }
 
@@ -79,12 +70,7 @@ impl Target for Jffs2Target {
     }
 
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
-        let options = RwOptions {
-            read_only,
-            summary: self.summary,
-            sabotage: self.sabotage,
-            ..RwOptions::default()
-        };
+        let options = RwOptions { read_only, summary: self.summary, ..RwOptions::default() };
         let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs))
     }

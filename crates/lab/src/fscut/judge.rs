@@ -1,4 +1,4 @@
-//! The judge: a chip after a power cut, what may be on it, and the verdict.
+//! The judge: evaluates a chip after a power cut.
 
 use super::FsViolation;
 use super::allowed::{Allowed, Broken, Look};
@@ -14,32 +14,32 @@ use eraseblock_vfs::{
 };
 use std::sync::Arc;
 
-/// A state to be judged.
+/// A state to judge.
 pub(crate) struct Case<'a> {
     pub(crate) target: &'a dyn Target,
     pub(crate) rules: &'a Rules,
     pub(crate) id: CutId,
     pub(crate) allowed: &'a Allowed,
-    /// Mount read-only, too, and check the structure after what was written since, too.
+    /// Whether to mount read-only, too, and check the structure again after later writes.
     pub(crate) closely: bool,
-    /// Takes down what every mount sees, if that is wanted.
+    /// Records the observations of every mount, if requested.
     pub(crate) diary: Option<&'a Diary>,
 }
 
-/// Of the file that shows that a file system is alive.
+/// The name of the file that proves that a file system can be written to.
 const PROBE: &[u8] = b"probe";
 
-/// What judging a state came to.
+/// The result of judging a state.
 pub(crate) struct Verdict {
     pub(crate) violation: Option<FsViolation>,
-    /// Flash events of the mount, if wanted.
+    /// Flash events of the mount, if requested.
     pub(crate) events: Vec<Recorded>,
-    /// Decaying cells made a mount fail, and a later one was right.
+    /// Whether decaying cells made a mount fail and a later one was right.
     pub(crate) came_later: bool,
 }
 
 impl Case<'_> {
-    /// Switches the chip on and judges what comes up.
+    /// Switches the chip on and judges the result.
     pub(crate) fn judge(&self, chip: Chip, keep_events: bool) -> Verdict {
         let mut events = Vec::new();
         let mut came_later = false;
@@ -81,8 +81,8 @@ impl Case<'_> {
         Look { unstable: self.id.cuts.iter().any(unstable), skip_root_times: false }
     }
 
-    /// Decaying cells may make anything fail that says so, until they have decayed for good: of
-    /// the next mounts, one must be right.
+    /// Decaying cells may cause any operation to fail with an error, until they have decayed
+    /// completely: one of the next mounts must be right.
     fn excuse(&self, chip: &Arc<Chip>, broken: Broken) -> Result<(), Broken> {
         const FAILURES: [&str; 9] = [
             "background-failed",
@@ -165,7 +165,8 @@ impl Case<'_> {
         self.again(chip, before, free)
     }
 
-    /// Mounting once more: the same tree but for the times of the root, and no space lost.
+    /// Mounts once more: the tree must be the same except for the times of the root, and no space
+    /// lost.
     fn again(&self, chip: &Arc<Chip>, before: Option<Tree>, free: u64) -> Result<(), Broken> {
         let mounted = self.mount_as(chip, false, "second mount, after a file was made and removed");
         let mounted = mounted.map_err(|message| ("second-mount-refused", message))?;
@@ -189,7 +190,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A read-only mount shows something permitted too, and writes nothing.
+    /// Mounts read-only: it must show a permitted state, too, and write nothing.
     fn read_only(&self, snapshot: &Snapshot) -> Result<(), Broken> {
         let chip = Arc::new(snapshot.to_chip());
         chip.power_on();
@@ -225,7 +226,7 @@ fn free_blocks(fs: &dyn FileSystem) -> Result<u64, Broken> {
     Ok(counts.blocks_available)
 }
 
-/// Does the background work that a recovery leaves.
+/// Performs the background work after a recovery.
 fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
     for _ in 0..64 {
         match fs.background_step() {
@@ -238,8 +239,8 @@ fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The file system can still be written to; a full one may say so. Whether the file that shows it
-/// is gone again for sure.
+/// Checks that the file system can still be written to; a full one may refuse. Returns whether the
+/// probe file is certainly gone again.
 fn alive(fs: &dyn WritableFileSystem) -> Result<bool, Broken> {
     match probe(fs) {
         Ok(true) => Ok(true),
@@ -273,7 +274,7 @@ fn explain(before: &Tree, after: &Tree) -> String {
     format!("inode {ino} has {now}, before it had {was}; its content is {content}")
 }
 
-/// Whether what a variant leaves may read differently from one time to the next.
+/// Returns whether reads may differ from one time to the next in the state that a variant leaves.
 pub(crate) fn is_unstable(variant: Variant) -> bool {
     variant.is_unstable() && variant != Variant::B1
 }

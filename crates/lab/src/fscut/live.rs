@@ -13,7 +13,7 @@ use eraseblock_vfs::{FsError, FsErrorKind, ModelFs, same_tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often what happened.
+/// Counts of activities.
 pub(crate) type Happened = BTreeMap<&'static str, u64>;
 
 fn add(sum: &mut Happened, mounted: &dyn Mounted) {
@@ -22,7 +22,7 @@ fn add(sum: &mut Happened, mounted: &dyn Mounted) {
     }
 }
 
-/// A chip with a file system unmounted cleanly, and what is in it.
+/// A chip with a cleanly unmounted file system, and its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) snapshot: Snapshot,
@@ -31,18 +31,18 @@ pub(crate) struct Start {
     pub(crate) number: u64,
 }
 
-/// An operation done.
+/// A completed operation.
 pub(crate) struct Step {
     pub(crate) events: Vec<Recorded>,
-    /// While it was being done.
+    /// The states allowed while it was in progress.
     pub(crate) during: Arc<Allowed>,
-    /// When it had returned, if that promises more: the chip, and what may be seen of it.
+    /// The chip after it had returned and the states allowed then, if that promises more.
     pub(crate) after: Option<(Snapshot, Arc<Allowed>)>,
-    /// What was wrong without any cut.
+    /// A problem found without any cut.
     pub(crate) problem: Option<Broken>,
 }
 
-/// A file system being worked on.
+/// A file system in use.
 pub(crate) struct Live<'a> {
     target: &'a dyn Target,
     rules: Rules,
@@ -53,7 +53,7 @@ pub(crate) struct Live<'a> {
     history: History,
     operations: Vec<String>,
     number: u64,
-    /// What happened in mounts that are over.
+    /// Counts of activities in earlier mounts.
     happened: Happened,
 }
 
@@ -62,7 +62,7 @@ fn prepare(message: impl ToString) -> FsLabError {
     FsLabError::Prepare { message: message.to_string() }
 }
 
-/// An empty file system.
+/// Returns an empty file system.
 pub(crate) fn empty(target: &dyn Target) -> Result<Start, FsLabError> {
     let rules = target.rules();
     let chip = Arc::new(target.format().map_err(prepare)?);
@@ -94,14 +94,14 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Unmounts: a start for others.
+    /// Unmounts and returns the state as a start for others.
     pub(crate) fn finish(self) -> Result<Start, FsLabError> {
         self.mounted.fs().unmount().map_err(prepare)?;
         self.model.drop_open();
         Ok(Start { snapshot: self.chip.snapshot(), model: self.model, number: self.number })
     }
 
-    /// Does an operation.
+    /// Performs an operation.
     pub(crate) fn step(&mut self, op: &Op) -> Step {
         let wanted = self.model.clone();
         let mut wanted_slots = self.slots.1.clone();
@@ -132,7 +132,7 @@ impl<'a> Live<'a> {
                 self.history.settle(op, &self.slots.1, &self.rules);
             }
             (Err(error), _) if error.kind() == FsErrorKind::NoSpace => {}
-            // Which refusal it is, is for the property tests.
+            // The property tests check which error it is.
             (Err(_), Err(_)) => {}
             _ => {
                 let (found, expected) = (answer(&found), answer(&expected));
@@ -161,14 +161,14 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// How often what happened so far.
+    /// Returns counts of activities so far.
     pub(crate) fn happened(&self) -> Happened {
         let mut sum = self.happened.clone();
         add(&mut sum, self.mounted.as_ref());
         sum
     }
 
-    /// Does random operations that nobody watches.
+    /// Performs random operations that are not judged.
     pub(crate) fn age(&mut self, rng: &mut Rng, count: u32) -> Result<(), FsLabError> {
         for _ in 0..count {
             let op = self.random(rng);
@@ -185,7 +185,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Compares everything with the model, no cut considered.
+    /// Compares everything with the model, without any cut.
     pub(crate) fn compare(&self) -> Option<Broken> {
         let found = same_tree(self.mounted.fs(), &self.model, &self.rules.compare);
         if let Some(difference) = found.first() {
@@ -194,7 +194,7 @@ impl<'a> Live<'a> {
         self.mounted.check().err().map(|message| ("structure-uncut", message))
     }
 
-    /// What may be seen when nothing more happens.
+    /// Returns the chip and the states allowed if nothing more happens.
     pub(crate) fn at_rest(&self) -> (Snapshot, Arc<Allowed>) {
         let recent = self.operations.len().saturating_sub(40);
         let operations = self.operations[recent..].to_vec();
@@ -202,7 +202,7 @@ impl<'a> Live<'a> {
         (self.chip.snapshot(), Arc::new(allowed))
     }
 
-    /// The next operation of a random sequence; files fit the chip.
+    /// Returns the next operation of a random sequence; files fit the chip.
     pub(crate) fn random(&self, rng: &mut Rng) -> Op {
         let room = (self.chip.geometry().size() / 128).clamp(2048, 24_000);
         random(rng, &self.model, u32::try_from(room).unwrap_or(u32::MAX))

@@ -1,4 +1,4 @@
-//! A file system on a volume of UBI on a small chip, judged: chip, UBI and file system recover
+//! Judges a file system on a volume of UBI on a small chip: chip, UBI and file system recover
 //! together.
 
 use super::target::{Mounted, Rules, Target};
@@ -13,8 +13,8 @@ use eraseblock_vfs::WritableFileSystem;
 use std::fmt;
 use std::sync::Arc;
 
-/// Mounts what is on a volume, read-only if asked for; makes an empty file system on an empty
-/// volume.
+/// Mounts the file system on a volume, read-only on request; creates an empty file system on an
+/// empty volume.
 pub type MountFn =
     dyn Fn(Arc<dyn LebDevice>, bool) -> Result<Box<dyn Mounted>, String> + Send + Sync;
 
@@ -29,9 +29,9 @@ pub struct OnUbi {
     pub shape: Shape,
     /// LEBs of the volume.
     pub lebs: u32,
-    /// What the file system promises.
+    /// The promises of the file system.
     pub rules: Rules,
-    /// How it is mounted.
+    /// The function that mounts it.
     pub mount: Arc<MountFn>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for OnUbi {
     }
 }
 
-/// LEBs of a volume that fills the chip but for what UBI keeps for itself.
+/// LEBs of a volume that fills the chip except for the reserve of UBI.
 pub(super) const MOST_LEBS: u32 = 64 - 8;
 
 fn open_options() -> OpenOptions {
@@ -53,7 +53,7 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// A file system and the device under it, which lives as long.
+/// A file system and the device below it, which lives as long.
 struct OnDevice {
     inner: Box<dyn Mounted>,
     ubi: UbiDevice,
@@ -161,8 +161,9 @@ mod tests {
         Ok(Box::new(Plain(ModelFs::default())))
     }
 
-    /// The data area of a NOR block begins in the middle of a buffer, so that a buffer reaches over a
-    /// multiple of its size in the LEB: what recovery looks at there would end too early.
+    /// The data area of a NOR block begins in the middle of a program buffer, so a buffer extends
+    /// across a multiple of its size in the LEB: the part that recovery examines there would end
+    /// too early.
     #[test]
     fn a_write_is_cut_where_what_a_power_cut_tears_ends() {
         for (shape, buffer) in [(Shape::Nor, 256), (Shape::NorWide, 1024), (Shape::Mini, 512)] {

@@ -1,4 +1,4 @@
-//! What is judged: a file system on a simulated chip, and the promises it makes.
+//! The subject of a campaign: a file system on a simulated chip, and its promises.
 
 use crate::story::flash;
 use eraseblock_nandsim::{Chip, Recorded};
@@ -8,39 +8,39 @@ use std::sync::Arc;
 
 /// A file system under test, with the chip it lives on.
 pub trait Target: Sync + Debug {
-    /// The first two words of replay ids: the file system and the chip.
+    /// Returns the first two words of replay ids: the file system and the chip.
     fn name(&self) -> (&'static str, &'static str);
 
-    /// What it promises.
+    /// Returns its promises.
     fn rules(&self) -> Rules;
 
-    /// A new chip with an empty file system, unmounted cleanly.
+    /// Returns a new chip with an empty file system, unmounted cleanly.
     fn format(&self) -> Result<Chip, String>;
 
-    /// A flash event in words.
+    /// Describes a flash event.
     fn describe(&self, event: &Recorded) -> String {
         flash::plain(event)
     }
 
-    /// Mounts what is on a chip that is powered on.
+    /// Mounts the file system on a chip that is powered on.
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;
 }
 
 /// A file system mounted by a [`Target`].
 pub trait Mounted {
-    /// The file system.
+    /// Returns the file system.
     fn fs(&self) -> &dyn WritableFileSystem;
 
     /// Verifies every structure, on the medium and in memory, without writing.
     fn check(&self) -> Result<(), String>;
 
-    /// How often what has happened since the mount, as far as it is worth knowing.
+    /// Returns counts of activities since the mount.
     fn activity(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 }
 
-/// What survives of what was not made durable.
+/// What survives of pending changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Names and extended attributes: all operations up to some point. Data: each block of 4 KiB,
@@ -55,21 +55,21 @@ pub enum Order {
 pub struct Rules {
     /// Limits and forms.
     pub model: ModelRules,
-    /// What attributes are judged by.
+    /// What the comparison of attributes covers.
     pub compare: CompareOptions,
     /// What survives a cut.
     pub order: Order,
-    /// A rename that was cut may leave both names.
+    /// Whether a rename that was cut may leave both names.
     pub rename_leaves_both: bool,
-    /// Blocks whose erase was cut and that decay under the reader may make operations fail until
-    /// a later mount, which is judged in full.
+    /// Whether blocks whose erase was cut and that decay while they are read may make operations
+    /// fail until a later mount, which is judged completely.
     pub decay_may_fail: bool,
-    /// Blocks that statfs may count less after a recovery than after an earlier one.
+    /// Number of blocks by which statfs may be lower after a recovery than after an earlier one.
     pub slack_blocks: u64,
 }
 
 impl Rules {
-    /// Those of UBIFS on a volume of UBI, which moves what has become hard to read.
+    /// Rules of UBIFS on a volume of UBI, which moves data that has become hard to read.
     pub const UBIFS: Self = Self {
         model: ModelRules::UBIFS,
         compare: CompareOptions::ALL,

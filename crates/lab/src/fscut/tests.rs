@@ -1,4 +1,4 @@
-//! The judge's own tests: a file system that is right passes, planted bugs are caught.
+//! Tests of the judge: a correct file system passes, planted bugs are found.
 
 use super::toy::{BUGS, Bug, ToyTarget};
 use super::*;
@@ -20,7 +20,7 @@ fn describe(report: &FsReport) -> String {
 
 #[test]
 fn a_right_file_system_passes() {
-    // It keeps no flags, which only the later ones have.
+    // The toy stores no flags, which only later operations use.
     let mut plans: Vec<Plan> = (0..305).step_by(3).map(Plan::Single).collect();
     plans.extend((0..pair_count()).step_by(911).map(Plan::Pair));
     let report = explore(&ToyTarget(Bug::None), &options(plans)).unwrap();

@@ -1,6 +1,6 @@
-//! A tiny file system for the judge's own tests: the model, and a log of its operations on the
-//! chip. Frames of records are appended page by page; a block with a torn frame is left at once.
-//! Bugs can be planted in it.
+//! A tiny file system for the tests of the judge: the model, and a log of its operations on the
+//! chip. Frames of records are appended page by page; a block with a torn frame is abandoned at
+//! once. Bugs can be planted in it.
 
 use super::target::{Mounted, Order, Rules, Target};
 use eraseblock_base::crc::crc32;
@@ -11,19 +11,19 @@ use eraseblock_vfs::*;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-/// What can be wrong with it.
+/// The bugs that can be planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bug {
     None,
     /// fsync returns without writing.
     LazyFsync,
-    /// Frames are believed without looking at their checksums.
+    /// Frames are used without verifying their checksums.
     BlindMount,
     /// A torn frame at the end is refused.
     ProudMount,
     /// Rename is logged as two records.
     SplitRename,
-    /// The next frame is appended behind a torn one, where no mount looks.
+    /// The next frame is appended after a torn one, where no mount reads.
     ReuseTorn,
     /// The newest whole frame is forgotten at mount.
     ForgetLast,
@@ -33,7 +33,7 @@ pub(super) enum Bug {
     ForgetModes,
     /// Data written in one operation is logged for the block before.
     Misplace,
-    /// Every mount takes a block away.
+    /// Every mount loses a block.
     Leak,
     /// A read-only mount writes.
     NosyReader,
@@ -109,7 +109,7 @@ struct Toy {
     log: Mutex<Log>,
 }
 
-/// A record: a letter, numbers, strings.
+/// Returns a record: a letter, numbers, strings.
 fn record(letter: u8, numbers: &[u64], strings: &[&[u8]]) -> Vec<u8> {
     let mut bytes =
         vec![letter, u8::try_from(numbers.len()).unwrap(), u8::try_from(strings.len()).unwrap()];
@@ -160,7 +160,7 @@ impl Toy {
                 Frame::Torn | Frame::Gap => at = (at / block + 1) * block,
             }
         }
-        // Pages that read as empty may not be: go on in a new block after every mount.
+        // Pages that read as empty may not be: continue in a new block after every mount.
         if self.bug != Bug::ReuseTorn && !at.is_multiple_of(block) {
             at = (at / block + 1) * block;
         }
@@ -184,7 +184,7 @@ impl Toy {
         Ok(())
     }
 
-    /// An empty block ends the log, an empty page only its block.
+    /// Reads the frame at a position: an empty block ends the log, an empty page only its block.
     fn frame(&self, at: usize, size: usize) -> Frame {
         let block = self.chip.geometry().peb_size() as usize;
         let (page, good) = self.read_at(at, PAGE);
@@ -269,7 +269,7 @@ impl Toy {
             b'o' => fs.open(n[0]),
             _ => fs.release(n[0]),
         };
-        // What a planted bug has lost makes later records fail.
+        // Data lost by a planted bug makes later records fail.
         drop(done);
         Some(())
     }
@@ -366,7 +366,7 @@ impl FileSystem for Toy {
     fn stat_fs(&self) -> Result<StatFs, FsError> {
         let blocks = self.chip.geometry().size() / 16_384;
         let left = blocks.saturating_sub((self.log.lock().unwrap().at / 16_384) as u64);
-        // The log only grows: two blocks go with each mount, at most.
+        // The log only grows: each mount uses at most two blocks.
         let free = if self.bug == Bug::Leak { left } else { blocks };
         Ok(StatFs { blocks, blocks_free: free, blocks_available: free, ..self.model.stat_fs()? })
     }
@@ -472,7 +472,7 @@ impl WritableFileSystem for Toy {
             return Ok(());
         }
         let none = u64::MAX;
-        // The log knows no flags, and so nothing that refuses explicit times.
+        // The log stores no flags, so nothing refuses explicit times.
         let touched = changes.touch.then_some(now);
         let numbers = [
             ino,

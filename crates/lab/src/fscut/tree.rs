@@ -1,4 +1,4 @@
-//! A whole tree as the judge sees it.
+//! A whole tree as read by the judge.
 
 use super::words;
 use eraseblock_vfs::walk::{Descend, Visit, walk};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Name {
     /// Path from the root.
     pub(crate) path: Vec<u8>,
-    /// The directory that has it.
+    /// The directory that contains it.
     pub(crate) dir: Ino,
     /// The last component of the path.
     pub(crate) last: Vec<u8>,
@@ -25,11 +25,11 @@ pub(crate) struct Inode {
     pub(crate) attr: Attr,
     pub(crate) target: Vec<u8>,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What is in it, or why it cannot be read.
+    /// Its content, or why it cannot be read.
     pub(crate) content: Result<Vec<u8>, String>,
 }
 
-/// All names, by path, and all inodes. The root is an inode without a name here.
+/// All names, by path, and all inodes. Here, the root is an inode without a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     pub(crate) root: Ino,
@@ -37,11 +37,11 @@ pub(crate) struct Tree {
     pub(crate) inodes: BTreeMap<Ino, Inode>,
 }
 
-/// Larger files than the operations make are damage, not to be read.
+/// Files larger than the operations create are damage and not read.
 const SIZE_MAX: u64 = 1 << 20;
 
 impl Tree {
-    /// Reads a file system; with contents unless only names matter.
+    /// Reads a file system, with contents unless only names matter.
     pub(crate) fn read(fs: &dyn FileSystem, contents: bool) -> Result<Self, String> {
         let root = fs.root();
         let mut tree = Self { root, names: Vec::new(), inodes: BTreeMap::new() };
@@ -79,7 +79,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The times of the root become those of the root of `other`.
+    /// Replaces the times of the root by those of the root of `other`.
     pub(crate) fn take_root_times_of(&mut self, other: &Self) {
         let roots = (self.inodes.get_mut(&self.root), other.inodes.get(&other.root));
         if let (Some(ours), Some(theirs)) = roots {
@@ -88,7 +88,7 @@ impl Tree {
         }
     }
 
-    /// Whether link counts are those that the names make.
+    /// Checks that link counts agree with the names.
     pub(crate) fn check_links(&self, root_links: u32) -> Result<(), String> {
         let entries: BTreeSet<(Ino, &[u8], Ino)> =
             self.names.iter().map(|name| (name.dir, name.last.as_slice(), name.ino)).collect();
@@ -112,8 +112,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Why names, kinds, targets, devices and extended attributes are not those of `other`;
-    /// else the inodes of `other` by those here.
+    /// Compares names, kinds, targets, devices and xattrs with those of `other`; returns the inodes
+    /// of `other` by those here, or the difference.
     pub(crate) fn match_names(&self, other: &Self) -> Result<BTreeMap<Ino, Ino>, String> {
         let mut pairs = BTreeMap::from([(self.root, other.root)]);
         let mut back = BTreeMap::from([(other.root, self.root)]);
@@ -154,7 +154,7 @@ impl Tree {
         Ok(pairs)
     }
 
-    /// This tree with the names of `other` at and below `path` too.
+    /// Returns this tree with the names of `other` at and below `path` added.
     pub(crate) fn with_names_of(&self, other: &Self, path: &[u8]) -> Self {
         let mut both = self.clone();
         let below = |name: &&Name| {
@@ -196,7 +196,7 @@ fn read_inode(fs: &dyn FileSystem, ino: Ino, contents: bool) -> Result<Inode, Fs
     Ok(Inode { attr, target, xattrs, content })
 }
 
-/// All bytes of a regular file.
+/// Returns all bytes of a regular file.
 pub(crate) fn read_content(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<u8>, String> {
     if size > SIZE_MAX {
         return Err(format!("inode {ino} says it has {size} bytes"));
@@ -209,7 +209,7 @@ pub(crate) fn read_content(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<V
     Ok(bytes)
 }
 
-/// A path in a message.
+/// Returns a path for messages.
 pub(crate) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

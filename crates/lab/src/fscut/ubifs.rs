@@ -6,7 +6,6 @@ use crate::powercut::Shape;
 use eraseblock_base::Leb;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs::mkfs::{self, LebSink, MkfsOptions, NoProgress};
-use eraseblock_ubifs::rw::sabotage::Sabotage;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{SourceTree, WritableFileSystem};
@@ -19,34 +18,28 @@ const FEW_LEBS: u32 = 30;
 
 /// UBIFS on a chip of this shape.
 pub fn ubifs(shape: Shape) -> OnUbi {
-    target(shape.name(), shape, MOST_LEBS, Sabotage::None, false)
+    target(shape.name(), shape, MOST_LEBS, false)
 }
 
 /// UBIFS on a chip of the smallest shape, on a volume so small that garbage is collected all the
 /// time.
 pub fn tight_ubifs() -> OnUbi {
-    target("mini-tight", Shape::Mini, FEW_LEBS, Sabotage::None, false)
+    target("mini-tight", Shape::Mini, FEW_LEBS, false)
 }
 
 /// UBIFS on a chip of the smallest shape, with an LPT of the big model in the smallest area there
 /// is, so that it can collect its own garbage.
 pub fn big_lpt_ubifs() -> OnUbi {
-    target("mini-big", Shape::Mini, MOST_LEBS, Sabotage::None, true)
+    target("mini-big", Shape::Mini, MOST_LEBS, true)
 }
 
-/// [`tight_ubifs`] with a planted bug.
-#[doc(hidden)]
-pub fn sabotaged_ubifs(sabotage: Sabotage) -> OnUbi {
-    target("mini-tight", Shape::Mini, FEW_LEBS, sabotage, false)
-}
-
-fn target(name: &'static str, shape: Shape, lebs: u32, sabotage: Sabotage, big_lpt: bool) -> OnUbi {
+fn target(name: &'static str, shape: Shape, lebs: u32, big_lpt: bool) -> OnUbi {
     let mount = move |device: Arc<dyn LebDevice>, read_only: bool| {
         let is_mapped = device.is_mapped(Leb::new(0)).map_err(|error| error.to_string())?;
         if big_lpt && !is_mapped && !read_only {
             make_big(&*device)?;
         }
-        let options = MountOptions { read_only, sabotage, ..MountOptions::default() };
+        let options = MountOptions { read_only, ..MountOptions::default() };
         let (fs, _) = UbifsMount::mount(device, options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs) as Box<dyn Mounted>)
     };

@@ -1,9 +1,9 @@
-//! A file system that programs work on through the host, judged after it was cut off: the witness
-//! chooses operations that are one system call each, is told when each has returned, and knows
-//! what may be left at any moment.
+//! Judges a file system that programs use through the host, after it was cut off. The witness
+//! chooses operations that are one system call each, is notified when each has returned, and knows
+//! which states are allowed at any moment.
 //!
 //! # Invariants
-//! 1. `history` holds the operations that have returned; `pending` is the one under way.
+//! 1. `history` holds the operations that have returned; `pending` is the current one.
 //! 2. Numbers of operations are even: new inodes have mode 0644, owner 0 and group 100
 //!    ([`eraseblock_vfs::ops::apply`]).
 
@@ -21,25 +21,24 @@ use eraseblock_nandsim::{Chip, Rng, Snapshot};
 use eraseblock_vfs::ops::{Change, Make, Object, Op, Slots, apply, find};
 use eraseblock_vfs::{CompareOptions, FileKind, FileSystem, FsError, ModelFs, RenameMode};
 
-/// Extended attributes that every program may set: the first ones of
-/// [`eraseblock_vfs::ops::XATTRS`].
+/// Number of xattrs that every program may set: the first ones of [`eraseblock_vfs::ops::XATTRS`].
 const USER_XATTRS: u8 = 2;
 
 /// Writes begin below this offset, in bytes.
 const ROOM: u32 = 12_000;
 
-/// How an operation returned.
+/// The result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Returned {
-    /// It is done.
+    /// Success.
     Done,
-    /// It was refused: nothing is done.
+    /// Refused, without any effect.
     Refused,
     /// There was no space for it.
     NoSpace,
 }
 
-/// An operation under way, and what it makes of everything.
+/// The current operation, and the resulting state.
 #[derive(Debug)]
 struct Pending {
     op: Op,
@@ -48,7 +47,7 @@ struct Pending {
     history: History,
 }
 
-/// Knows what may be left of what programs do to a file system.
+/// Tracks the allowed states while programs use a file system.
 #[derive(Debug)]
 pub struct Witness<'a> {
     target: &'a dyn Target,
@@ -63,7 +62,8 @@ pub struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// A chip with a small tree on it, and its witness. Times are the host's and not judged.
+    /// Creates a chip with a small tree on it, and its witness. Times are those of the host and not
+    /// judged.
     pub fn new(target: &'a dyn Target, seed: u64) -> Result<(Self, Snapshot), FsLabError> {
         let start = small(target, &empty(target)?)?;
         let history =
@@ -89,7 +89,7 @@ impl<'a> Witness<'a> {
         Ok((witness, start.snapshot))
     }
 
-    /// The next operation, which is now under way, with its number.
+    /// Returns the next operation, which is now in progress, with its number.
     pub fn begin(&mut self) -> Result<(Op, u64), FsLabError> {
         let op = loop {
             let op = random(&mut self.rng, &self.model, ROOM);
@@ -109,7 +109,7 @@ impl<'a> Witness<'a> {
         Ok((op, self.number))
     }
 
-    /// The operation under way has returned; an error when it should have ended otherwise.
+    /// Records the result of the current operation; fails if it should have ended otherwise.
     pub fn end(&mut self, returned: Returned) -> Result<(), String> {
         let Some(pending) = self.pending.take() else { return Err("nothing is under way".into()) };
         match (returned, pending.expected) {
@@ -127,7 +127,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Judges the chip as it is, the operation under way done, half done or not begun.
+    /// Judges the current state of the chip: the current operation may be done, half done or not
+    /// begun.
     pub fn judge(&self, chip: Chip) -> Option<FsViolation> {
         let recent = self.operations.len().saturating_sub(40);
         let history = self.pending.as_ref().map_or(&self.history, |pending| &pending.history);
@@ -145,7 +146,7 @@ impl<'a> Witness<'a> {
         case.judge(chip, false).violation
     }
 
-    /// The operation as one system call of an ordinary program can do it.
+    /// Returns the operation in a form that an ordinary program can do with one system call.
     fn as_system_call(&self, op: Op) -> Option<Op> {
         let ino = |object| find(&self.model, &Slots::default(), object).ok();
         let kind = |object| Some(self.model.attr(ino(object)?).ok()?.kind);
@@ -157,7 +158,7 @@ impl<'a> Witness<'a> {
             | Op::Unlink(_)
             | Op::RemoveDir(_) => Some(op),
             Op::Rename(_, _, RenameMode::Whiteout) => None,
-            // Of two names of one inode the kernel itself says that all is well.
+            // For two names of one inode the kernel itself reports success.
             Op::Rename(from, to, _) => {
                 let [from, to] = [from, to].map(|place| ino(Object::At(place)));
                 (from.is_none() || from != to).then_some(op)
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Works on the toy and takes the chip away.
+    /// Runs operations on the toy and returns the verdict on its chip.
     fn verdict(bug: Bug, seed: u64) -> Option<FsViolation> {
         let target = ToyTarget(bug);
         let (mut witness, snapshot) = Witness::new(&target, seed).unwrap();

@@ -1,11 +1,11 @@
-//! Operations, trees and attributes in words: what violations and stories are made of.
+//! Describes operations, trees and attributes for violations and stories.
 
 use super::tree::{Inode, Tree};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::ops::{Change, DIRS, Make, Object, Op, Place, Texture, XATTRS};
 use eraseblock_vfs::{Attr, FileKind, RenameMode, XattrMode};
 
-/// An operation.
+/// Describes an operation.
 pub(crate) fn op(op: &Op) -> String {
     match op {
         Op::Create(at, make) => format!("make {} {}", of_make(*make), path(*at)),
@@ -109,7 +109,7 @@ fn of_change(object: Object, change: Change) -> String {
     }
 }
 
-/// A kind of inode.
+/// Describes a kind of inode.
 pub(crate) const fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "a file",
@@ -122,7 +122,7 @@ pub(crate) const fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// What never changes of an inode.
+/// Describes the properties of an inode that never change.
 pub(crate) fn identity(inode: &Inode) -> String {
     let (name, (major, minor)) = (kind(inode.attr.kind), inode.attr.rdev);
     match inode.attr.kind {
@@ -132,7 +132,7 @@ pub(crate) fn identity(inode: &Inode) -> String {
     }
 }
 
-/// Attributes.
+/// Describes attributes.
 pub(crate) fn attr(attr: &Attr) -> String {
     let flags = match of_flags(attr.flags) {
         flags if flags.is_empty() => "no flags".to_owned(),
@@ -151,7 +151,7 @@ pub(crate) fn attr(attr: &Attr) -> String {
     )
 }
 
-/// The letters of chattr.
+/// Returns the letters of chattr.
 fn of_flags(flags: InodeFlags) -> String {
     let letters = [
         (flags.compress, 'c'),
@@ -164,7 +164,7 @@ fn of_flags(flags: InodeFlags) -> String {
     letters.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter).collect()
 }
 
-/// All names, each with what it refers to.
+/// Returns all names, each with what it refers to.
 pub(crate) fn tree(tree: &Tree) -> Vec<String> {
     let root = format!("the root: {}", tree.inodes.get(&tree.root).map_or_else(String::new, line));
     let names = tree.names.iter().map(|name| {

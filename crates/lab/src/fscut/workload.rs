@@ -31,7 +31,7 @@ const DS: Place = place(1, 4);
 /// A name that is free, `s`.
 const S: Place = place(0, 4);
 
-/// What makes that tree.
+/// Returns the operations that create that tree.
 pub(crate) fn setup() -> Vec<Op> {
     vec![
         Op::Create(A, Make::Regular),
@@ -59,8 +59,8 @@ fn rename(from: Place, to: Place, mode: RenameMode) -> Vec<Op> {
     vec![Op::Rename(from, to, mode)]
 }
 
-/// The single operations, each with the inode and the directory to make durable afterwards. Some
-/// need others before them.
+/// Returns the single operations, each with the inode and the directory to make durable afterwards.
+/// Some require preceding operations.
 fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     let mut cores = Vec::new();
     let (root, d) = (Object::Root, Object::At(D));
@@ -138,11 +138,11 @@ fn cores() -> Vec<(Vec<Op>, Object, Object)> {
     cores
 }
 
-/// How many of the single operations pairs are made of, so that the numbers of pairs stay what they
-/// are.
+/// Number of single operations from which pairs are formed. It is fixed, so that the numbers of
+/// pairs do not change.
 const PAIRED: usize = 61;
 
-/// Single operations that are in no pair: flags of inodes, and forms of others.
+/// Returns single operations that are in no pair: flags of inodes, and forms of others.
 fn more_cores() -> Vec<(Vec<Op>, Object, Object)> {
     let mut cores = Vec::new();
     let (root, d) = (Object::Root, Object::At(D));
@@ -182,7 +182,7 @@ const IMMUTABLE: u8 = 4;
 const APPEND: u8 = 8;
 const DIRSYNC: u8 = 16;
 
-/// What may follow a sequence: nothing, three ways of making it durable, an unmount.
+/// Number of endings of a sequence: nothing, three ways of making it durable, an unmount.
 const ENDS: u32 = 5;
 
 fn end(number: u32, object: Object, dir: Object) -> Vec<Op> {
@@ -199,23 +199,24 @@ fn core_count() -> u32 {
     u32::try_from(cores().len()).unwrap_or(u32::MAX)
 }
 
-/// Single operations that pairs are made of.
+/// Returns the number of single operations from which pairs are formed.
 fn paired_count() -> u32 {
     u32::try_from(PAIRED).unwrap_or(u32::MAX)
 }
 
-/// How many [`Plan::Single`] there are.
+/// Returns how many [`Plan::Single`] there are.
 pub fn single_count() -> u32 {
     core_count() * ENDS
 }
 
-/// How many [`Plan::Pair`] there are.
+/// Returns how many [`Plan::Pair`] there are.
 pub fn pair_count() -> u32 {
     let count = paired_count();
     count * count * 3 * ENDS
 }
 
-/// The operations of a short sequence, after [`setup`]; `None` if there is none of this number.
+/// Returns the operations of a short sequence, after [`setup`]; `None` if there is none of this
+/// number.
 pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     let cores = cores();
     let count = paired_count();
@@ -240,7 +241,7 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
     }
 }
 
-/// What there is to work on.
+/// The existing entries for random operations.
 #[derive(Debug)]
 struct Space {
     /// Names that exist.
@@ -267,13 +268,13 @@ impl Space {
         space
     }
 
-    /// Most often a name that exists.
+    /// Returns, most often, a name that exists.
     fn old(&self, rng: &mut Rng) -> Place {
         let any = rng.below(8) == 0 || self.taken.is_empty();
         pick(rng, if any { &self.possible } else { &self.taken })
     }
 
-    /// Any name.
+    /// Returns any name.
     fn any(&self, rng: &mut Rng) -> Place {
         pick(rng, &self.possible)
     }
@@ -292,7 +293,8 @@ fn pick(rng: &mut Rng, places: &[Place]) -> Place {
     places.get(index).copied().unwrap_or(A)
 }
 
-/// The next operation of a random sequence on what is in `fs`; writes begin below `room` bytes.
+/// Returns the next operation of a random sequence on what is in `fs`; writes begin below `room`
+/// bytes.
 pub(crate) fn random(rng: &mut Rng, fs: &dyn FileSystem, room: u32) -> Op {
     let space = Space::of(fs);
     let object = space.object(rng);
@@ -388,7 +390,7 @@ mod tests {
                 assert!(done.is_ok(), "seq1-{number} {op:?}: {done:?}");
             }
         }
-        // The number of a sequence is its name: new ones come behind these.
+        // The number of a sequence is its name: new ones are added at the end.
         assert_eq!((single_count(), pair_count()), (79 * ENDS, 61 * 61 * 3 * ENDS));
         assert!(short(Plan::Single(single_count())).is_none());
         assert!(short(Plan::Pair(pair_count() - 1)).is_some());

@@ -1,9 +1,7 @@
-//! Many workloads on many chips, until enough different states have been judged; and the bugs
-//! that such a campaign must find.
+//! Many workloads on many chips, until enough different states have been judged.
 
 use super::engine::explore;
-use super::{LabError, Options, ReplayId, Report, Shape};
-use eraseblock_ubi::sabotage::Sabotage;
+use super::{LabError, Options, Report, Shape};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -75,49 +73,4 @@ impl Summary {
         self.nested_states += report.nested_states;
         self.violations += report.violations.len() as u64;
     }
-}
-
-/// A bug planted on purpose, and the first state that shows it.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Caught {
-    /// The bug.
-    #[doc(hidden)]
-    pub bug: Sabotage,
-    /// The options it was found with.
-    #[serde(skip)]
-    pub options: Options,
-    /// The state and the broken rule; `None` if nothing was found.
-    pub found: Option<(ReplayId, &'static str)>,
-    /// States judged until then.
-    pub states: u64,
-}
-
-/// The chips bugs are looked for on, one after the other.
-const CHIPS: [Shape; 5] =
-    [Shape::Mini, Shape::Subpage, Shape::Nor, Shape::MiniFastmap, Shape::SubpageFastmap];
-
-/// Looks for each known bug with a reduced campaign.
-pub fn bugs() -> Result<Vec<Caught>, LabError> {
-    Sabotage::ALL.into_iter().map(catch).collect()
-}
-
-fn catch(bug: Sabotage) -> Result<Caught, LabError> {
-    let mut states = 0;
-    let mut options = Options {
-        budget_states: Some(1500),
-        nested_every: 0,
-        judge_every: 11,
-        max_violations: 1,
-        sabotage: bug,
-        ..Options::default()
-    };
-    for shape in CHIPS {
-        options.shape = shape;
-        let report = explore(&options, &mut HashSet::new())?;
-        states += report.states;
-        if let Some(found) = report.violations.into_iter().next() {
-            return Ok(Caught { bug, options, found: Some((found.id, found.rule)), states });
-        }
-    }
-    Ok(Caught { bug, options, found: None, states })
 }

@@ -1,4 +1,4 @@
-//! Running a workload, cutting it everywhere, counting.
+//! Runs a workload, cuts it everywhere, and counts.
 
 use super::judge::{Case, Verdict, is_unstable};
 use super::model::Allowed;
@@ -14,7 +14,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
-/// What judging a job, and the cuts of its recovery, came to.
+/// The result of judging a job and the cuts of its recovery.
 #[derive(Default)]
 struct Outcome {
     violations: Vec<Violation>,
@@ -22,14 +22,14 @@ struct Outcome {
     states: Vec<(u64, Variant)>,
 }
 
-/// Cuts a mixed UBI workload everywhere until a budget is used up; 50,000 states if none is given.
+/// Cuts a mixed UBI workload everywhere until a budget is used up; 50,000 states by default.
 ///
-/// With a budget of states the result depends on the options alone.
+/// With a budget of states the result depends only on the options.
 pub fn ubi(options: &Options) -> Result<Report, LabError> {
     explore(options, &mut HashSet::new())
 }
 
-/// [`ubi`]; `seen` are the states met before, and by now.
+/// Like [`ubi`]; `seen` are the states found before, and by now.
 pub(super) fn explore(options: &Options, seen: &mut HashSet<u64>) -> Result<Report, LabError> {
     let start = Instant::now();
     let mut bench = Bench::new(options)?;
@@ -132,14 +132,14 @@ struct Cut<'a> {
     base: &'a BaseHash,
 }
 
-/// What a cut left.
+/// The state after a cut.
 struct Job<'a> {
     cut: &'a Cut<'a>,
     chip: Chip,
     hash: u64,
 }
 
-/// The cuts that apply, each different state once: all are judged by the same model.
+/// Returns the applicable cuts, each distinct state once: all are judged by the same model.
 fn distinct<'a>(options: &Options, cuts: &'a [Cut<'a>]) -> Vec<Job<'a>> {
     let make = |buffer: &mut Vec<u8>, cut: &'a Cut<'a>| {
         let chip = cut.event.cut(cut.variant, seed_of(options, cut.event)).ok()?;
@@ -171,15 +171,15 @@ fn run(options: &Options, allowed: &Allowed, job: Job<'_>, id: &ReplayId, nested
     outcome
 }
 
-/// A hash of everything a driver could read of a chip: the sum of the hashes of its blocks, since
+/// A hash of everything a driver can read of a chip: the sum of the hashes of its blocks, because
 /// an event changes only one of them.
 struct BaseHash {
     sum: u64,
 }
 
 impl BaseHash {
-    /// Of the chips before the events, each without the block of its event. Blocks that did not
-    /// change from one to the next are read once.
+    /// Computes the hashes of the chips before the events, each without the block of its event.
+    /// Blocks that did not change from one to the next are read once.
     fn of_all(events: &[Recorded]) -> Vec<Self> {
         let mut known: Option<(&Recorded, Vec<u64>)> = None;
         let mut bases = Vec::with_capacity(events.len());
@@ -206,9 +206,9 @@ impl BaseHash {
         bases
     }
 
-    /// Of the chip after the event was cut.
+    /// Returns the hash of the chip after the event was cut.
     fn after(&self, event: &Recorded, chip: &Chip, variant: Variant, buffer: &mut Vec<u8>) -> u64 {
-        // Reading may wear unstable cells: a copy is read.
+        // Reading may wear unstable cells, so a copy is read.
         let copy = chip.snapshot().to_chip();
         copy.power_on();
         let mut hasher = DefaultHasher::new();
@@ -235,12 +235,12 @@ fn hash_peb(chip: &Chip, peb: Peb, buffer: &mut Vec<u8>) -> u64 {
     hasher.finish()
 }
 
-/// Judges one state again; the broken rule, if one is.
+/// Judges one state again; returns the broken rule, if any.
 pub fn replay(id: &ReplayId, options: &Options) -> Result<Option<Violation>, LabError> {
     explain(id, options).map(|explained| explained.violation)
 }
 
-/// Judges one state again and tells how it came about.
+/// Judges one state again and explains how it arose.
 pub fn explain(id: &ReplayId, options: &Options) -> Result<Explained, LabError> {
     let options = Options { shape: id.shape, seed: id.seed, ..options.clone() };
     let missing = || LabError::NoSuchEvent { id: id.clone() };
@@ -264,7 +264,7 @@ pub fn explain(id: &ReplayId, options: &Options) -> Result<Explained, LabError> 
     }
 }
 
-/// `case` is the state before one of `events`, with what it allows.
+/// Replays from `case`, the state before one of `events`, with its allowed states.
 fn replay_from(
     case: Case<'_>,
     id: &ReplayId,

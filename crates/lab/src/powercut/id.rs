@@ -14,12 +14,12 @@ pub struct ReplayId {
     pub shape: Shape,
     /// The workload.
     pub seed: u64,
-    /// The cuts: number of the event, and what it left. None at all names the workload itself.
+    /// The cuts: number of the event, and variant. An empty list names the workload itself.
     pub cuts: Vec<(u64, Variant)>,
 }
 
 impl ReplayId {
-    /// The state after another cut.
+    /// Returns the state after another cut.
     #[must_use]
     pub fn then(&self, event: u64, variant: Variant) -> Self {
         let mut next = self.clone();

@@ -1,4 +1,4 @@
-//! The judge: a chip after a power cut, what may be on it, and the verdict (spec: ubi 20).
+//! The judge: evaluates a chip after a power cut (spec: ubi 20).
 
 use super::model::{Allowed, Found, Model, VolumeModel};
 use super::workload::open_options;
@@ -15,33 +15,33 @@ use std::sync::Arc;
 /// A broken rule and what was found.
 type Broken = (&'static str, String);
 
-/// A state to be judged.
+/// A state to judge.
 pub(crate) struct Case<'a> {
     pub(crate) options: &'a Options,
     pub(crate) id: ReplayId,
     pub(crate) allowed: &'a Allowed,
-    /// The least each erase counter may be.
+    /// The minimum of each erase counter.
     pub(crate) floor: Arc<Vec<u32>>,
-    /// Takes down what every attach sees, if that is wanted.
+    /// Records the observations of every attach, if requested.
     pub(crate) diary: Option<&'a Diary>,
 }
 
 /// The verdict on a state.
 pub(crate) struct Verdict {
     pub(crate) violation: Option<Violation>,
-    /// The flash events of the recovery, if they were wanted.
+    /// The flash events of the recovery, if requested.
     pub(crate) events: Vec<Recorded>,
-    /// The least each erase counter may be after another cut, during the recovery.
+    /// The minimum of each erase counter after another cut, during the recovery.
     pub(crate) floor: Arc<Vec<u32>>,
 }
 
 impl<'a> Case<'a> {
-    /// The state after a cut of an operation.
+    /// Returns the state after a cut of an operation.
     pub(crate) fn new(options: &'a Options, id: ReplayId, allowed: &'a Allowed) -> Self {
         Self { options, id, allowed, floor: allowed.erase_counters.clone(), diary: None }
     }
 
-    /// Switches the chip on and judges what comes up.
+    /// Switches the chip on and judges the result.
     pub(crate) fn judge(mut self, chip: Chip, keep_events: bool) -> Verdict {
         let chip = Arc::new(chip);
         chip.power_on();
@@ -61,7 +61,8 @@ impl<'a> Case<'a> {
         Verdict { violation, events, floor: self.floor }
     }
 
-    /// Cells may change under the reader: parts may be lost, but nothing may be wrong.
+    /// Returns whether cells may change while they are read: parts may be lost, but nothing may be
+    /// wrong.
     fn is_unstable(&self) -> bool {
         self.id.cuts.iter().any(|(_, variant)| is_unstable(*variant))
     }
@@ -108,7 +109,7 @@ impl<'a> Case<'a> {
         before.map_or(Ok(()), |before| check_rise(&before, &self.scan(chip)))
     }
 
-    /// The erase counters as they are on flash; `None` where they cannot be read.
+    /// Returns the erase counters on flash; `None` where they cannot be read.
     fn scan(&self, chip: &Arc<Chip>) -> Vec<Option<EraseCount>> {
         let options = AttachOptions::default();
         let scanned = attach(chip.as_ref(), &self.options.shape.layout(), &options);
@@ -118,7 +119,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Attaching once more: the same, and nothing is written.
+    /// Attaches once more: the result must be the same, and nothing written.
     fn again(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let before = chip.next_event();
         self.begin("second attach, with all work in the background done");
@@ -131,7 +132,7 @@ impl<'a> Case<'a> {
         check_alive(&ubi)
     }
 
-    /// Counters never fall; one that was lost may become the mean.
+    /// Checks that counters never fall; a lost one may become the mean.
     fn check_counters(&self, attachment: &Attachment) -> Result<(), Broken> {
         for (number, before) in (0..).zip(self.floor.iter()) {
             let now = attachment.peb(Peb::new(number)).and_then(|peb| peb.erase_count);
@@ -143,14 +144,14 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// A counter whose header was lost begins again at the mean, or at what a fastmap says of it:
-    /// from now on nobody can tell what it was (spec: ubi 9.4, 20.1).
+    /// Lowers the limit of a counter whose header was lost. It restarts at the mean, or at the
+    /// value in a fastmap; its old value can no longer be determined (spec: ubi 9.4, 20.1).
     fn lower(&mut self, attachment: &Attachment, scanned: Option<&[Option<EraseCount>]>) {
         let by_fastmap = attachment.is_by_fastmap();
         let mean = if by_fastmap { 0 } else { attachment.erase_counters.mean };
         let is_lost = |index: usize| match scanned {
             Some(scanned) => scanned.get(index).copied().flatten().is_none(),
-            // Nobody has looked beside the fastmap.
+            // Only the fastmap has been read.
             None if by_fastmap => true,
             None => {
                 let peb = u32::try_from(index).ok().map(Peb::new);
@@ -251,7 +252,8 @@ impl<'a> Case<'a> {
     }
 }
 
-/// No counter on flash falls, even if a fastmap knows less than the block itself.
+/// Checks that no counter on flash falls, even if a fastmap has a lower value than the block
+/// itself.
 fn check_rise(before: &[Option<EraseCount>], after: &[Option<EraseCount>]) -> Result<(), Broken> {
     for (number, pair) in before.iter().zip(after).enumerate() {
         if let (Some(before), Some(after)) = pair
@@ -264,7 +266,7 @@ fn check_rise(before: &[Option<EraseCount>], after: &[Option<EraseCount>]) -> Re
     Ok(())
 }
 
-/// The device can still be written to.
+/// Checks that the device can still be written to.
 fn check_alive(ubi: &UbiDevice) -> Result<(), Broken> {
     let failed = |error: &dyn std::error::Error| ("dead", error.to_string());
     let usable = |volume: &&VolumeInfo| volume.kind == VolumeKind::Dynamic && !volume.upd_marker;
@@ -278,7 +280,7 @@ fn check_alive(ubi: &UbiDevice) -> Result<(), Broken> {
     if now == data { Ok(()) } else { Err(("dead", "what was written is not there".into())) }
 }
 
-/// Whether what a variant leaves may read differently from one time to the next.
+/// Returns whether reads may differ from one time to the next in the state that a variant leaves.
 pub(crate) fn is_unstable(variant: Variant) -> bool {
     variant.is_unstable() && variant != Variant::B1
 }
@@ -307,7 +309,7 @@ fn explain_table(found: &[VolumeInfo], before: &Model, after: &Model) -> String 
     )
 }
 
-/// What an attach found, for people.
+/// Describes the observations of an attach.
 fn seen(ubi: &UbiDevice, attachment: &Attachment) -> Vec<String> {
     let how = if attachment.is_by_fastmap() { "by fastmap" } else { "by scan" };
     let sqnum = attachment.max_sqnum;
@@ -336,8 +338,8 @@ fn same_table(found: &[VolumeInfo], model: &Model) -> bool {
     found.iter().map(table_line).eq(model_lines(model))
 }
 
-/// The LEB as it is on flash, piece by piece as the chip programs it; nothing at all of one that
-/// is not mapped. The memory of `scratch` is used again.
+/// Returns the LEB on flash, in the pieces that the chip programs; nothing at all for an unmapped
+/// one. Reuses the memory of `scratch`.
 fn read_leb(
     volume: &Volume,
     leb: u32,

@@ -1,22 +1,22 @@
-//! What a UBI device is to hold, and what it may hold after a cut (spec: ubi 20).
+//! The required content of a UBI device, and the allowed content after a cut (spec: ubi 20).
 
 use eraseblock_base::align::is_erased;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A content without the erased bytes behind it.
+/// A content without the erased bytes after it.
 pub(crate) type Content = Arc<Vec<u8>>;
 
-/// What is known of one LEB.
+/// The state of one LEB.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LebModel {
     pub(crate) content: Content,
-    /// What may come back after a cut: unmapping is lazy.
+    /// Contents that may reappear after a cut: unmapping is lazy.
     pub(crate) ghosts: Vec<Content>,
 }
 
 impl LebModel {
-    /// Nothing but `content` from now on.
+    /// Sets the only content allowed from now on.
     pub(crate) fn set(&mut self, content: Vec<u8>) {
         *self = Self { content: Arc::new(content), ghosts: Vec::new() };
     }
@@ -50,21 +50,21 @@ pub(crate) struct Model {
 pub(crate) struct Torn {
     pub(crate) volume: u32,
     pub(crate) leb: u32,
-    /// What the LEB held before, as far as it stays.
+    /// The remaining earlier content of the LEB.
     pub(crate) base: Content,
     pub(crate) data: Vec<u8>,
 }
 
-/// All that may be found after a cut in the middle of one operation.
+/// The states allowed after a cut in the middle of one operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed {
     pub(crate) operation: String,
     pub(crate) before: Arc<Model>,
     pub(crate) after: Arc<Model>,
     pub(crate) torn: Option<Torn>,
-    /// A volume that is all as before, all as after, or marked as damaged.
+    /// A volume that is completely old, completely new, or marked as damaged.
     pub(crate) updating: Option<u32>,
-    /// A volume whose LEBs from a number on may be gone already.
+    /// A volume whose LEBs from a number may already be removed.
     pub(crate) shrinking: Option<(u32, u32)>,
     /// Erase counters before the operation.
     pub(crate) erase_counters: Arc<Vec<u32>>,
@@ -76,7 +76,7 @@ pub(crate) struct Found {
     pub(crate) bytes: Vec<u8>,
     /// Bytes up to the last one that is not erased.
     pub(crate) used: usize,
-    /// End of each piece and whether its bytes are to be trusted.
+    /// End of each piece and whether its bytes are trusted.
     pub(crate) pieces: Vec<(usize, bool)>,
 }
 
@@ -85,7 +85,7 @@ impl Found {
         self.pieces.iter().all(|(_, good)| *good)
     }
 
-    /// Whether it is readable, starts with `content` and is erased behind that.
+    /// Returns whether it is readable, starts with `content` and is erased after that.
     pub(crate) fn is(&self, content: &[u8]) -> bool {
         self.is_readable() && self.resembles(content)
     }
@@ -94,7 +94,7 @@ impl Found {
         self.used <= content.len() && self.bytes.starts_with(content)
     }
 
-    /// The filling behind the data of a static volume is no data: no checksum covers it.
+    /// Drops the padding after the data of a static volume, which no checksum covers.
     pub(crate) fn padded(mut self, end: usize, unit: usize) -> Self {
         let filled = end.next_multiple_of(unit).min(self.bytes.len());
         if self.used > 0
@@ -105,7 +105,7 @@ impl Found {
         self.measure()
     }
 
-    /// Notes where the erased rest begins.
+    /// Determines where the erased rest begins.
     pub(crate) fn measure(mut self) -> Self {
         let erased = self.bytes.rchunks(64).take_while(|chunk| is_erased(chunk));
         let rest = self.bytes.len() - erased.map(<[u8]>::len).sum::<usize>();
@@ -114,7 +114,7 @@ impl Found {
         self
     }
 
-    /// Whether all pieces that could be read are those of `content`.
+    /// Returns whether all pieces that could be read are those of `content`.
     pub(crate) fn is_as_far_as_readable(&self, content: &[u8]) -> bool {
         let mut start = 0;
         self.pieces.iter().all(|(end, good)| {
@@ -126,11 +126,11 @@ impl Found {
         })
     }
 
-    /// Whether it is `base` with a prefix of `data` behind, at most one piece of which is torn: a
+    /// Returns whether it is `base` followed by a prefix of `data`, with at most one torn piece: a
     /// torn piece cannot be read, or has some of its bits programmed.
     pub(crate) fn is_torn(&self, base: &[u8], data: &[u8]) -> bool {
         if self.pieces.is_empty() {
-            // Not mapped: nothing of what was there before may be gone.
+            // Unmapped: the earlier content must not be lost.
             return base.is_empty();
         }
         let goal: Vec<u8> = base.iter().chain(data).copied().collect();
@@ -161,7 +161,7 @@ impl Found {
 }
 
 impl Allowed {
-    /// Whether the LEB may be found like this.
+    /// Returns whether this content of the LEB is allowed.
     pub(crate) fn permits(&self, volume: u32, leb: u32, found: &Found) -> bool {
         let models = [&self.before, &self.after].into_iter();
         let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));
@@ -175,8 +175,8 @@ impl Allowed {
             || torn.is_some_and(|torn| found.is_torn(&torn.base, &torn.data))
     }
 
-    /// Whether the LEB may be found like this when cells are not stable: nothing is wrong in it,
-    /// but parts or all of it may be lost.
+    /// Returns whether this content of the LEB is allowed with unstable cells: nothing is wrong in
+    /// it, but parts or all of it may be lost.
     pub(crate) fn permits_lost(&self, volume: u32, leb: u32, found: &Found) -> bool {
         let models = [&self.before, &self.after].into_iter();
         let lebs = models.filter_map(|model| model.volumes.get(&volume)?.lebs.get(leb as usize));

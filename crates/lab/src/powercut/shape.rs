@@ -26,7 +26,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All chips.
     pub const ALL: [Self; 8] = [
         Self::Mini,
         Self::Subpage,
@@ -38,7 +38,7 @@ impl Shape {
         Self::SubpageFastmap,
     ];
 
-    /// The word in replay ids.
+    /// Returns the name in replay ids.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mini => "mini",
@@ -52,7 +52,7 @@ impl Shape {
         }
     }
 
-    /// The chip of this name.
+    /// Returns the chip of this name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| shape.name() == name)
     }
@@ -67,17 +67,17 @@ impl Shape {
         }
     }
 
-    /// Whether the device is opened with fastmaps.
+    /// Returns whether the device is opened with fastmaps.
     pub const fn uses_fastmap(self) -> bool {
         matches!(self, Self::MiniFastmap | Self::SubpageFastmap)
     }
 
-    /// Eraseblocks of the chip.
+    /// Returns the number of eraseblocks of the chip.
     pub const fn pebs(self) -> u32 {
         if self.uses_fastmap() { 80 } else { 64 }
     }
 
-    /// A new chip.
+    /// Returns a new chip.
     pub fn chip(self) -> Chip {
         let (kind, peb, page, unit, oob) = self.sizes();
         let geometry =
@@ -87,7 +87,7 @@ impl Shape {
         Chip::new(config.expect("a possible chip"))
     }
 
-    /// Bytes the chip programs at once.
+    /// Returns the number of bytes the chip programs at once.
     pub(crate) fn chip_page(self) -> u32 {
         let (_, _, page, ..) = self.sizes();
         match self {
@@ -97,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Where UBI's headers go.
+    /// Returns the layout of UBI's headers.
     pub fn layout(self) -> HeaderLayout {
         let (_, peb, page, unit, _) = self.sizes();
         HeaderLayout::new(peb, page, unit, None).expect("a possible layout")

@@ -63,7 +63,6 @@ pub(crate) fn open_options(options: &Options) -> OpenOptions {
         wl_threshold: WL_THRESHOLD,
         image_seq: 0x1AB0_0001,
         fastmap: options.shape.uses_fastmap(),
-        sabotage: options.sabotage,
         ..OpenOptions::default()
     }
 }
@@ -74,8 +73,7 @@ impl Bench {
         let Options { shape, seed, .. } = *options;
         let chip = Arc::new(shape.chip());
         let layout = shape.layout();
-        let healthy = Options { sabotage: eraseblock_ubi::sabotage::Sabotage::None, ..*options };
-        let first = UbiDevice::open(chip.clone(), &layout, &open_options(&healthy))?;
+        let first = UbiDevice::open(chip.clone(), &layout, &open_options(options))?;
         first.flush()?;
         drop(first);
         let ubi = UbiDevice::open(chip.clone(), &layout, &open_options(options))?;
@@ -162,10 +160,10 @@ impl Bench {
             let erases = self.chip.erase_count(Peb::new(number));
             let since = |(ec, before): &(u32, u32)| ec + erases - before;
             let expected = since(start);
-            // After attaching by fastmap a counter may be known too low until the next erase, and
-            // may have been so when the workload was last told to begin anew.
+            // After attaching by fastmap the known counter may be too low until the next erase, and
+            // may have been so when the workload last restarted.
             let in_doubt = self.options.shape.uses_fastmap() && ec <= since(first);
-            // Nobody can read the counter of a bad block.
+            // The counter of a bad block cannot be read.
             let in_doubt = in_doubt || self.chip.is_bad(Peb::new(number)).unwrap_or(true);
             if ec != expected && !in_doubt {
                 let message = format!("erase counter of peb {number}: {ec}, expected {expected}");

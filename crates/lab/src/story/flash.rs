@@ -1,4 +1,4 @@
-//! Flash events in words: whose bytes are programmed, and what is erased.
+//! Describes flash events: the programmed bytes and their owner, and what is erased.
 
 use eraseblock_base::{Leb, Location, Peb};
 use eraseblock_jffs2_format::{ByteOrder, constants::node_type, decode as jffs2};
@@ -11,7 +11,7 @@ use eraseblock_ubifs_format::decode::Limits;
 use eraseblock_ubifs_format::scan::Scanner;
 use std::collections::BTreeMap;
 
-/// An event of any device.
+/// Describes an event of any device.
 pub(crate) fn plain(event: &Recorded) -> String {
     match &event.event.kind {
         EventKind::Program { peb, offset, data, oob, .. } if data.is_empty() => {
@@ -25,7 +25,7 @@ pub(crate) fn plain(event: &Recorded) -> String {
     }
 }
 
-/// An event of a device with UBI; `content` says what data is.
+/// Describes an event of a device with UBI; `content` describes data.
 pub(crate) fn on_ubi(
     event: &Recorded,
     layout: &HeaderLayout,
@@ -67,7 +67,7 @@ fn of_program(
     Some(content(data).map_or(words.clone(), |content| format!("{words}: {content}")))
 }
 
-/// Whom a block belonged to before the event.
+/// Returns the owner of a block before the event.
 fn held(event: &Recorded, layout: &HeaderLayout, peb: Peb) -> Option<VidHeader> {
     let chip = event.before.to_chip();
     chip.power_on();
@@ -96,14 +96,14 @@ fn of_header(header: &VidHeader) -> String {
     format!("{}, sequence number {}{copy}", of_leb(header), header.sqnum)
 }
 
-/// The nodes of UBIFS that begin in these bytes.
+/// Returns the nodes of UBIFS that begin in these bytes.
 pub(crate) fn ubifs_nodes(bytes: &[u8]) -> Option<String> {
     let leb_size = u32::try_from(bytes.len()).ok()?;
     let scanner = Scanner::new(Leb::new(0), bytes, 0, Limits::unknown(leb_size.max(1 << 17)));
     listed(scanner.map(|(_, node)| format!("{:?}", node.header.node_type).to_lowercase()))
 }
 
-/// An event of a device with JFFS2.
+/// Describes an event of a device with JFFS2.
 pub(crate) fn on_jffs2(event: &Recorded) -> String {
     let words = plain(event);
     match &event.event.kind {
@@ -114,7 +114,7 @@ pub(crate) fn on_jffs2(event: &Recorded) -> String {
     }
 }
 
-/// The nodes of JFFS2 that begin in these bytes.
+/// Returns the nodes of JFFS2 that begin in these bytes.
 fn jffs2_nodes(bytes: &[u8]) -> Option<String> {
     let mut rest = bytes;
     let mut names = Vec::new();
@@ -135,7 +135,7 @@ fn jffs2_nodes(bytes: &[u8]) -> Option<String> {
     listed(names.into_iter().map(str::to_owned))
 }
 
-/// `2 inode, 1 dirent nodes`; nothing where no node begins.
+/// Returns text such as `2 inode, 1 dirent nodes`, or nothing if no node begins there.
 fn listed(names: impl Iterator<Item = String>) -> Option<String> {
     let mut counts = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_insert(0_u32) += 1);

@@ -1,5 +1,5 @@
 //! UBIFS on UBI on a chip that fails: the n-th page read, program, erase or bad-block mark, once or
-//! for good. Chip, UBI and file system have to cope together.
+//! permanently. Chip, UBI and file system must handle this together.
 
 use eraseblock_base::{Geometry, Peb, VolumeId};
 use eraseblock_lab::powercut::Shape;
@@ -17,29 +17,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// What fails.
+/// The kind of operation that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// A read: nothing is delivered.
     Read,
-    /// A read: what is delivered could not be corrected.
+    /// A read: the delivered bytes could not be corrected.
     Decay,
     Program,
     Erase,
-    /// A bad-block mark. So that there are any, one block in eight does not erase any more.
+    /// A bad-block mark. To cause some, one block in eight no longer erases.
     Mark,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     kind: Kind,
-    /// So many are done before.
+    /// Number of operations before the fault.
     after: u64,
-    /// All that come later fail, too.
+    /// Whether all later operations fail, too.
     for_good: bool,
 }
 
-/// A chip that fails by plan. What a failed operation leaves is the chip's business.
+/// A chip that fails according to a plan. The chip determines what a failed operation leaves.
 #[derive(Debug)]
 struct Faulty {
     chip: Arc<Chip>,
@@ -53,7 +53,7 @@ impl Faulty {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts a call; whether it fails.
+    /// Counts a call; returns whether it fails.
     fn fails(&self, kind: Kind) -> bool {
         let number = self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
         self.plan.is_some_and(|plan| {
@@ -61,7 +61,7 @@ impl Faulty {
         })
     }
 
-    /// Lets one of the next `events` events fail.
+    /// Makes one of the next `events` events fail.
     fn arm(&self, kind: Kind, events: u64) {
         let number = self.chip.next_event() + self.count(kind) % events.max(1);
         self.chip.set_plan(FaultPlan::new(number).with(number, Fault::Fail));
@@ -127,7 +127,7 @@ fn mount(ubi: &UbiDevice) -> Result<UbifsMount, String> {
     mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
 }
 
-/// An empty file system.
+/// Returns an empty file system.
 fn base(shape: Shape) -> Snapshot {
     let chip = Arc::new(shape.chip());
     let ubi = device(Arc::clone(&chip) as _, shape).unwrap();
@@ -161,8 +161,8 @@ fn keep_name(number: u8) -> String {
 
 const FILES: u8 = 24;
 
-/// Everything a file system does, with commits, garbage collection and UBI's background work;
-/// `kept` is the number of files made durable so far.
+/// Performs everything a file system does, with commits, garbage collection and UBI's background
+/// work; `kept` is the number of files made durable so far.
 fn work(fs: &UbifsMount, ubi: &UbiDevice, kept: &mut u8) -> Result<(), (FsErrorKind, String)> {
     let told = |error: eraseblock_vfs::FsError| (error.kind(), error.to_string());
     for number in 0..FILES {
@@ -171,7 +171,7 @@ fn work(fs: &UbifsMount, ubi: &UbiDevice, kept: &mut u8) -> Result<(), (FsErrorK
         fs.sync_file(keep).map_err(told)?;
         *kept = number + 1;
         churn(fs, number).map_err(told)?;
-        // What goes wrong in the background, the next operation has to tell.
+        // The next operation must report errors of background work.
         let _ = ubi.flush();
     }
     for number in 0..FILES {
@@ -206,7 +206,7 @@ fn churn(fs: &UbifsMount, number: u8) -> Result<(), eraseblock_vfs::FsError> {
     Ok(())
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 struct Told {
     /// Files that were durable.
@@ -214,7 +214,7 @@ struct Told {
     error: Option<(FsErrorKind, String)>,
 }
 
-/// Attaches, mounts and works until something is told.
+/// Attaches, mounts and works until an error is reported.
 fn use_it(device_below: &Arc<Faulty>, shape: Shape) -> Told {
     let mut told = Told { kept: 0, error: None };
     let io = |error: String| Some((FsErrorKind::Io, error));
@@ -234,7 +234,7 @@ fn use_it(device_below: &Arc<Faulty>, shape: Shape) -> Told {
     told
 }
 
-/// The chip works again: everything is as it should be, and `kept` files are there.
+/// Checks that with the chip working again everything is right, and `kept` files are there.
 fn heal(chip: &Chip, shape: Shape, kept: u8) -> Result<(), String> {
     let chip = Arc::new(chip.snapshot().to_chip());
     chip.set_plan(FaultPlan::default());
@@ -260,10 +260,10 @@ fn heal(chip: &Chip, shape: Shape, kept: u8) -> Result<(), String> {
     ubi.verify_flash().map_err(|error| error.to_string())
 }
 
-/// What has to be so about an error.
+/// Checks the properties of an error.
 fn judge(plan: Plan, shape: Shape, kind: FsErrorKind, error: &str) -> Result<(), String> {
     let is_nand = shape.chip().geometry().can_have_bad_blocks();
-    // Linux's UBI gives a block up only where it can be marked bad, and the device where it cannot.
+    // Linux's UBI gives up a block only if it can be marked bad, and otherwise the device.
     let may_be_told = plan.for_good || plan.kind == Kind::Mark || !is_nand;
     if !may_be_told {
         return Err(format!("told: {kind:?} {error}"));
@@ -273,12 +273,12 @@ fn judge(plan: Plan, shape: Shape, kind: FsErrorKind, error: &str) -> Result<(),
         FsErrorKind::Corrupted => plan.kind == Kind::Decay,
         _ => false,
     };
-    // Where both copies of the volume table decay, no place is the one.
+    // If both copies of the volume table decay, there is no single place.
     let has_place = ["leb ", "peb ", "volume table"].iter().any(|word| error.contains(word));
     if is_right && has_place { Ok(()) } else { Err(format!("wrong error: {kind:?} {error}")) }
 }
 
-/// One run, with a fault or without.
+/// Performs one run, with a fault or without.
 fn run(base: &Snapshot, shape: Shape, plan: Option<Plan>) -> Result<Arc<Faulty>, String> {
     let chip = Arc::new(base.to_chip());
     let faulty = Arc::new(Faulty { chip, plan, counts: Default::default() });
@@ -293,7 +293,7 @@ fn run(base: &Snapshot, shape: Shape, plan: Option<Plan>) -> Result<Arc<Faulty>,
     Ok(faulty)
 }
 
-/// Every so many numbers of each kind of fault; how many runs that were.
+/// Runs with every `step`-th number of each kind of fault; returns the number of runs.
 fn explore(shape: Shape, kinds: &[Kind], step: usize) -> usize {
     let base = base(shape);
     let whole = run(&base, shape, None).unwrap();

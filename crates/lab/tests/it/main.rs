@@ -1,4 +1,4 @@
-//! The laboratory from the outside: stacks survive, planted bugs do not, figures hold.
+//! The laboratory from the outside: stacks survive, figures hold.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // an integration test is test code throughout
 
 mod faults;

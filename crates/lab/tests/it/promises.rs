@@ -1,5 +1,5 @@
-//! What every file system promises (docs/SEMANTICS.md, FS1 to FS11), on UBIFS and JFFS2 themselves:
-//! each promise is tried, mounted anew, and what was made must still be as promised.
+//! The promises of every file system (docs/SEMANTICS.md, FS1 to FS11), on UBIFS and JFFS2: each
+//! promise is tested, and must still hold after a new mount.
 
 use eraseblock_lab::fscut::{Jffs2Target, Mounted, Target, ubifs};
 use eraseblock_lab::powercut::Shape;
@@ -47,7 +47,7 @@ fn names(fs: Fs<'_>, dir: Ino, from: u64) -> Vec<Vec<u8>> {
     names
 }
 
-/// Tries a promise, then looks at it after a new mount.
+/// Tests a promise, then checks it after a new mount.
 fn everywhere(trial: impl Fn(Fs<'_>, &ModelRules), look: impl Fn(Fs<'_>, &ModelRules)) {
     let targets: [Box<dyn Target>; 2] =
         [Box::new(ubifs(Shape::Mini)), Box::new(Jffs2Target::find("nand").unwrap())];

@@ -1,8 +1,8 @@
-//! What a campaign found, shown.
+//! Prints the results of a campaign.
 
 use eraseblock_lab::fscut::{FsOptions, FsReport, Target, explore};
 
-/// Explores, and prints what that came to.
+/// Explores, and prints the result.
 pub(crate) fn explored(target: &dyn Target, options: &FsOptions) -> FsReport {
     let report = explore(target, options).unwrap();
     println!(

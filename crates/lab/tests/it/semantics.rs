@@ -1,14 +1,18 @@
-//! Every promise in docs/SEMANTICS.md names tests that exist.
+//! Every promise in docs/SEMANTICS.md names tests that exist: in a crate, or in the patches of
+//! `planted/`.
 
 use std::path::{Path, PathBuf};
 
-/// All Rust sources below a folder.
+/// All Rust sources and patches of them below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "patch")
+        {
             found.push(path);
         }
     }
@@ -35,7 +39,9 @@ fn every_promise_has_a_test() {
         for test in tests.split(", ") {
             let (room, function) = test.trim_matches('`').split_once(": ").unwrap();
             let mut files = Vec::new();
-            sources(&root.join("crates").join(room), &mut files);
+            let folder =
+                if room == "planted" { root.join(room) } else { root.join("crates").join(room) };
+            sources(&folder, &mut files);
             let wanted = format!("fn {function}(");
             let exists = |file: &PathBuf| std::fs::read_to_string(file).unwrap().contains(&wanted);
             assert!(files.iter().any(exists), "{id}: no test {test}");

@@ -1,12 +1,8 @@
 //! Stories of states: what `lab replay` tells.
 
-use eraseblock_lab::fscut::{
-    self, CutId, FsOptions, Jffs2Target, Plan, Target, explore, sabotaged_ubifs,
-};
-use eraseblock_lab::powercut::{self, Options, Shape, ubi};
-use eraseblock_lab::story::{Fate, Story, expected_by};
-use eraseblock_ubi::sabotage::Sabotage;
-use eraseblock_ubifs::rw::sabotage::Sabotage as UbifsSabotage;
+use eraseblock_lab::fscut::{self, CutId, FsOptions, Jffs2Target, Plan, Target};
+use eraseblock_lab::powercut::{self, Options};
+use eraseblock_lab::story::{Fate, Story};
 
 /// Everything a story says.
 fn text(story: &Story) -> String {
@@ -32,34 +28,6 @@ fn assert_chips(story: &Story) {
     let event = cut.events.iter().find(|event| event.fate == Fate::Cut).unwrap();
     assert_eq!(before.next_event(), event.number);
     assert_eq!(after.next_event(), event.number + 1);
-}
-
-#[test]
-fn a_violation_of_ubi_is_told_from_its_operations_to_its_rule() {
-    for (sabotage, rule) in
-        [(Sabotage::UpdateWithoutMarker, "update-half-done"), (Sabotage::LazyErase, "leb-content")]
-    {
-        let options = Options {
-            shape: Shape::Mini,
-            budget_states: Some(4000),
-            nested_every: 0,
-            judge_every: 11,
-            sabotage,
-            ..Options::default()
-        };
-        let report = ubi(&options).unwrap();
-        let found = report.violations.iter().find(|found| found.rule == rule).unwrap();
-        let explained = powercut::explain(&found.id, &options).unwrap();
-        let again = explained.violation.unwrap();
-        assert_eq!((again.rule, &again.message), (rule, &found.message));
-        assert_is_prose(&again.message);
-        let story = explained.story;
-        assert_is_prose(&text(&story));
-        assert_eq!(story.operations.last(), Some(&found.operation));
-        assert_eq!(story.cuts.len(), 1);
-        assert!(text(&story).contains("volume table found: copy 0 in peb"), "{}", text(&story));
-        assert_chips(&story);
-    }
 }
 
 #[test]
@@ -112,22 +80,4 @@ fn states_of_jffs2_are_told() {
         assert!(chip == "nor" || text.contains("of its nodes begin"), "{text}");
         assert_chips(&story);
     }
-}
-
-#[test]
-fn a_violation_of_ubifs_is_told() {
-    let target = sabotaged_ubifs(UbifsSabotage::FsyncSkipsData);
-    let plans = vec![Plan::Single(320)];
-    let options = FsOptions { plans, nested_every: 0, ..FsOptions::default() };
-    let report = explore(&target, &options).unwrap();
-    let found = &report.violations[0];
-    let explained = fscut::explain(&target, &found.id, &options).unwrap();
-    let again = explained.violation.unwrap();
-    assert_eq!((again.rule, &again.message), (found.rule, &found.message));
-    assert_is_prose(&again.message);
-    assert_eq!(explained.story.operations.last(), again.operations.last());
-    let text = text(&explained.story);
-    assert_is_prose(&text);
-    assert!(text.contains("flash events while mounting"), "{text}");
-    assert_ne!(expected_by(again.rule), expected_by("no such rule"));
 }

@@ -1,12 +1,8 @@
 //! UBIFS under power cuts.
 
 use crate::report::explored;
-use eraseblock_lab::fscut::{
-    FsOptions, Plan, Planted, Shown, pair_count, sabotaged_ubifs, single_count, tight_ubifs, ubifs,
-    ubifs_bugs,
-};
+use eraseblock_lab::fscut::{FsOptions, Plan, pair_count, single_count, tight_ubifs, ubifs};
 use eraseblock_lab::powercut::Shape;
-use eraseblock_ubifs::rw::sabotage::Sabotage;
 
 #[test]
 fn single_operations_survive_cuts_on_nand() {
@@ -18,16 +14,13 @@ fn single_operations_survive_cuts_on_nand() {
     }
 }
 
-/// The singles that are in no pair: what is written to a file that is synchronous has to be there
-/// when the write has returned.
+/// The singles that are in no pair: data written to a synchronous file must be durable when the
+/// write has returned.
 #[test]
 fn flags_and_rarer_forms_survive_cuts() {
     let plans = (305..single_count()).map(Plan::Single).collect();
     let options = FsOptions { plans, judge_every: 13, nested_every: 997, ..FsOptions::default() };
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
-    let options = FsOptions { plans: vec![Plan::Single(320)], judge_every: 1, ..options };
-    let forgetful = sabotaged_ubifs(Sabotage::FsyncSkipsData);
-    assert!(!explored(&forgetful, &options).violations.is_empty());
 }
 
 #[test]
@@ -37,10 +30,10 @@ fn pairs_survive_cuts() {
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
-/// What a mount writes to say that the file system is in use was appended behind the last master
-/// node. Where that write had been cut, the page read erased and could not be programmed, so that
-/// no later mount was possible; the same where the clean master node before it read well once and
-/// not again (`seq1-4@349.P7oob`, `seq1-9@348.P5r2+352.P5r1`).
+/// The node that a mount writes to mark the file system as in use was appended after the last
+/// master node. If that write had been cut, the page read as erased and could not be programmed, so
+/// that no later mount was possible. The same happened if the preceding clean master node read
+/// correctly once and not again (`seq1-4@349.P7oob`, `seq1-9@348.P5r2+352.P5r1`).
 #[test]
 fn a_mount_that_was_cut_is_followed_by_others() {
     let plans = vec![Plan::Single(4)];
@@ -58,8 +51,7 @@ fn a_mount_chooses_its_master_once() {
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
-/// A whiteout in a set-group-id directory belonged to nobody instead of the directory's group
-/// (`aged-2`).
+/// A whiteout in a set-group-id directory had group 0 instead of the directory's group (`aged-2`).
 #[test]
 fn an_old_file_system_survives_cuts() {
     let plans = (1..=8).map(Plan::Aged).collect();
@@ -69,18 +61,4 @@ fn an_old_file_system_survives_cuts() {
     for (what, count) in &report.happened {
         assert!(*count > 0, "no {what}: {:?}", report.happened);
     }
-}
-
-#[test]
-fn planted_bugs_are_caught() {
-    let hunt = ubifs_bugs(&mut |planted| println!("{planted:?}")).unwrap();
-    assert_eq!(hunt.control, None);
-    assert!(hunt.control_states > 1000, "{}", hunt.control_states);
-    assert_eq!(hunt.planted.len(), Sabotage::ALL.len());
-    let missed: Vec<_> = hunt.planted.iter().filter(|planted| planted.shown.is_missed()).collect();
-    assert!(missed.len() * 20 <= hunt.planted.len(), "{missed:?}");
-    // What only panics or cannot be found again is not what the judge has caught.
-    let is_judged = |planted: &&Planted| matches!(planted.shown, Shown::State { .. });
-    let judged = hunt.planted.iter().filter(is_judged).count();
-    assert!(judged * 5 >= 4 * hunt.planted.len(), "{judged}");
 }

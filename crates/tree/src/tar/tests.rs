@@ -163,7 +163,7 @@ fn access_lists_that_cannot_be_read_are_named() {
     assert_eq!(xattrs_of(&tree, "f"), [(ACCESS.to_vec(), list())]);
     for (text, part) in [
         ("user::rw-\nuser:joe:r--\ngroup::r--\nmask::r--\nother::r--\n", "has no id"),
-        ("user::rw-\n", "no access control list"),
+        ("user::rw-\n", "not an access control list"),
     ] {
         let (tree, findings) = read(text);
         let found: Vec<_> = findings.iter().map(|finding| finding.message.clone()).collect();
@@ -229,7 +229,7 @@ fn harm_is_refused() {
     assert!(one(raw("x", b'x', b"77777777777", "")).contains("expected not more"));
     assert!(one(raw("x", b'L', b"77777777777", "")).contains("expected not more"));
     let through = ended(&[raw("a", b'2', b"", "/etc"), member("a/passwd", b'0', b"")]);
-    assert!(refused(&through).contains("below something that is not a directory"));
+    assert!(refused(&through).contains("parent is not a directory"));
     let mut broken = ended(&[member("f", b'0', b"")]);
     broken[3] ^= 1;
     assert!(refused(&broken).contains("checksum mismatch"));

@@ -1,4 +1,4 @@
-//! Sorting eraseblocks into lists and LEB candidates (spec: ubi 9.1).
+//! Sorts eraseblocks into lists and LEB candidates (spec: ubi 9.1).
 
 use super::report::Report;
 use super::scan::{DataState, PebReading, Scanner};
@@ -11,7 +11,7 @@ use eraseblock_ubi_format::{
 };
 use std::sync::Arc;
 
-/// Blocks whose headers are read before they are sorted.
+/// Number of blocks whose headers are read before they are sorted.
 const WINDOW: u32 = 4096;
 
 /// A block that claims to hold a LEB: 32 bytes.
@@ -49,7 +49,8 @@ impl Candidate {
         self.packed & COPY_BIT != 0
     }
 
-    /// What must be the same in all LEBs of a volume: kind, used LEBs and data pad.
+    /// Returns the properties that must be the same in all LEBs of a volume: kind, used LEBs and
+    /// data pad.
     pub(super) fn traits(&self) -> VolumeTraits {
         let is_static = self.packed & STATIC_BIT != 0;
         VolumeTraits {
@@ -60,7 +61,7 @@ impl Candidate {
     }
 }
 
-/// What all LEBs of a volume must agree on.
+/// Properties on which all LEBs of a volume must agree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct VolumeTraits {
     pub(super) is_static: bool,
@@ -87,14 +88,14 @@ pub(super) struct PebRecord {
 const UNKNOWN_EC: u32 = u32::MAX;
 
 impl PebRecord {
-    /// A block whose headers were not read.
+    /// Returns a block whose headers were not read.
     pub(super) fn known(state: PebState, ec: Option<EraseCount>) -> Self {
         let ec = ec.map_or(UNKNOWN_EC, EraseCount::get);
         Self { ec, image_seq: 0, state, scrub: false, garbage: false }
     }
 }
 
-/// A copy as it was when it proved to be complete, while what it replaces is still there.
+/// A copy as read when it proved to be complete, while the block that it replaces still exists.
 #[derive(Clone, Debug)]
 pub(crate) struct NewestCopy {
     pub(crate) peb: Peb,
@@ -112,16 +113,16 @@ pub(super) struct Collected {
     pub(super) maybe_bad: u32,
     pub(super) image_seq: u32,
     pub(super) max_sqnum: SqNum,
-    /// Everything not read has at most this sequence number.
+    /// The sequence number of everything not read is at most this.
     pub(super) sqnum_floor: SqNum,
-    /// Copies of the volume table as they were when they proved to be complete: unstable cells
-    /// may not read so again.
+    /// Copies of the volume table as read when they proved to be complete: unstable cells may not
+    /// read so again.
     pub(super) tables: Vec<(Peb, Vec<u8>)>,
     /// The newest of all copies that proved to be complete.
     pub(super) newest_copy: Option<NewestCopy>,
     /// Super blocks of fastmaps that are not in use.
     pub(super) anchors: Vec<Peb>,
-    /// Where the image ends, if it says so.
+    /// The end marks of the image, if any.
     pub(super) end_marks: Option<EndMarks>,
     pub(super) erase_counters: EraseCounters,
     pub(super) read_only: bool,
@@ -132,8 +133,8 @@ pub(super) struct Collected {
 
 /// Reads all headers and sorts the blocks.
 ///
-/// `readings` are those of the first blocks, if they were read already. What follows an end mark
-/// is to be erased, if the marks are `heeded`.
+/// `readings` are those of the first blocks, if they were already read. Blocks after an end mark
+/// are marked for erasing if the marks are `heeded`.
 pub(super) fn collect(
     scanner: &Scanner<'_>,
     readings: Vec<PebReading>,
@@ -162,11 +163,11 @@ struct Sorter<'a> {
     all: &'a mut Collected,
     report: &'a mut Report,
     peb: Peb,
-    /// Whether end marks count.
+    /// Whether end marks are used.
     heeded: bool,
 }
 
-/// What the erase-counter header said.
+/// The content of the erase-counter header.
 #[derive(Clone, Copy, Default)]
 struct EcSummary {
     header: Option<EcHeader>,
@@ -198,17 +199,17 @@ impl Sorter<'_> {
         }
     }
 
-    /// Whether this block has an end mark or comes after one.
+    /// Returns whether this block has an end mark or comes after one.
     ///
-    /// A mark counts in a free block alone: one with a LEB was written by a Linux that does not
-    /// know the mark, and so may be everything after it.
+    /// A mark counts only in a free block: a block with a LEB was written by a Linux that ignores
+    /// the mark, and so may be everything after it.
     fn is_after_end(&self, ec: &HeaderState<EcHeader>, vid: &HeaderState<VidHeader>) -> bool {
         let is_mark = is_marked(ec) && *vid == HeaderState::Erased;
         self.heeded && (is_mark || self.all.end_marks.is_some())
     }
 
-    /// Only the erase counter counts here, not even the image number: the block may be of what was
-    /// on the flash before the image.
+    /// Only the erase counter counts here, not even the image number: the block may be older than
+    /// the image.
     fn erase_after_end(&mut self, ec: &HeaderState<EcHeader>) {
         let end = self.all.end_marks.get_or_insert_default();
         let list = if is_marked(ec) { &mut end.pebs } else { &mut end.hidden };
@@ -278,7 +279,7 @@ impl Sorter<'_> {
         }
     }
 
-    /// The erase-counter header is good, the volume identifier header is not.
+    /// Handles a block with a good erase-counter header and a bad volume identifier header.
     fn sort_torn(&mut self, ec: EcSummary, data: Option<DataState>) {
         let at = Location::peb(self.peb);
         if data == Some(DataState::Content) {
@@ -304,7 +305,8 @@ impl Sorter<'_> {
         let at = Location::peb(self.peb);
         let volume = header.volume;
         let unknown = format!("unknown internal volume {volume}, compat {}", header.compat.code());
-        // The counters of blocks of volumes that are deleted or preserved are left out of the mean.
+        // The counters of blocks of volumes that are deleted or preserved do not count for the
+        // mean.
         let uncounted = EcSummary { header: None, ..ec };
         match header.compat {
             Compat::Delete | Compat::None if is_fastmap(volume) => {
@@ -393,14 +395,14 @@ impl EraseCounters {
 }
 
 impl Collected {
-    /// What is known of the blocks without reading them.
+    /// Returns the result for blocks that are known without reading them.
     pub(super) fn known(pebs: Vec<PebRecord>, image_seq: u32, sqnum_floor: SqNum) -> Self {
         Self { pebs, image_seq, sqnum_floor, ..Self::default() }
     }
 
-    /// Settles on the image number most blocks have; blocks of other images are set aside.
+    /// Chooses the image number of most blocks; blocks of other images are ignored.
     ///
-    /// Linux takes the first and refuses the device when it meets another (spec: ubi 7).
+    /// Linux uses the first and refuses the device when it finds another (spec: ubi 7).
     fn judge_image_seq(&mut self, report: &mut Report) {
         let first = self.pebs.iter().map(|peb| peb.image_seq).find(|seq| *seq != 0);
         self.image_seq = first.unwrap_or(0);
@@ -443,14 +445,14 @@ impl Collected {
             .unwrap_or(0)
     }
 
-    /// Puts a block that was thought to hold a LEB on the list of those to be erased.
+    /// Adds a block that was assumed to hold a LEB to the erase list.
     pub(super) fn discard(&mut self, peb: Peb, first: bool) {
         self.pebs[peb.index()].state = PebState::Erase;
         let list = if first { &mut self.erase_first } else { &mut self.erase_last };
         list.push(peb);
     }
 
-    /// Sets a block aside that breaks a rule.
+    /// Ignores a block that breaks a rule.
     pub(super) fn ignore(&mut self, peb: Peb) {
         self.pebs[peb.index()].state = PebState::Foreign;
     }
@@ -479,7 +481,7 @@ impl Collected {
         counts
     }
 
-    /// One finding for each run of blocks without any readable header.
+    /// Reports one finding for each run of blocks without any readable header.
     pub(super) fn report_garbage(&self, report: &mut Report) {
         let mut start = 0_u32;
         for run in self.pebs.chunk_by(|a, b| a.garbage == b.garbage) {
@@ -492,7 +494,7 @@ impl Collected {
         }
     }
 
-    /// Says where the image ends, and what a Linux that does not know the mark would see there.
+    /// Reports where the image ends, and what a Linux without support for the mark would see there.
     pub(super) fn report_end_marks(&self, report: &mut Report) {
         let Some(EndMarks { pebs, hidden }) = &self.end_marks else { return };
         let Some(first) = pebs.first().filter(|_| !hidden.is_empty()) else { return };
@@ -504,7 +506,8 @@ impl Collected {
         report.findings.warn(Location::peb(*first), "after-end-mark", message);
     }
 
-    /// The blocks to be erased; the ones put at the head of the list come last in, first out.
+    /// Returns the blocks to erase; the ones put at the head of the list come last, in reverse
+    /// order.
     pub(super) fn erase_order(&self) -> Vec<Peb> {
         self.erase_first.iter().rev().chain(&self.erase_last).copied().collect()
     }

@@ -14,18 +14,18 @@ use eraseblock_ubi_format::HeaderLayout;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(tag = "state", rename_all = "kebab-case"))]
 pub enum FastmapStatus {
-    /// There is none: attaching scans.
+    /// No fastmap: attaching scans.
     Absent,
-    /// There is one, but attaching rejects it and scans.
+    /// A fastmap that attaching rejects, so that it scans.
     Unusable {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Attaching uses it.
+    /// A fastmap that attaching uses.
     Usable {
         /// The block of its super block.
         anchor: Peb,
-        /// Blocks that it takes.
+        /// Number of blocks of the fastmap.
         blocks: u32,
         /// Eraseblocks of the flash that it describes; an image may have fewer.
         pebs: u32,
@@ -33,7 +33,7 @@ pub enum FastmapStatus {
 }
 
 impl FastmapStatus {
-    /// Looks for a fastmap and attaches by it, in memory. Blocks after the end of an image count as
+    /// Finds a fastmap and attaches by it, in memory. Blocks after the end of an image count as
     /// erased.
     pub fn of(device: &dyn Mtd, layout: &HeaderLayout) -> Result<Self, UbiError> {
         let scanner = Scanner { device, layout: *layout, threshold: 1 };
@@ -61,8 +61,8 @@ impl FastmapStatus {
     }
 }
 
-/// Eraseblocks of the flash that a fastmap on the device describes; `None` if there is no fastmap
-/// whose checksum is right.
+/// Returns the number of eraseblocks of the flash that a fastmap on the device describes; `None` if
+/// no fastmap has a valid checksum.
 pub fn described_peb_count(device: &dyn Mtd, layout: &HeaderLayout) -> Option<u32> {
     flash_size(&Scanner { device, layout: *layout, threshold: 1 })?.ok()
 }

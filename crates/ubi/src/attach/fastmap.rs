@@ -1,7 +1,7 @@
-//! Attaching by fastmap: few blocks are read instead of all (spec: ubi 16.3).
+//! Attaches by fastmap: reads few blocks instead of all (spec: ubi 16.3).
 //!
 //! # Invariants
-//! 1. A fastmap is believed only if nothing that was read contradicts it; otherwise everything is
+//! 1. A fastmap is used only if nothing that was read contradicts it; otherwise everything is
 //!    scanned.
 //! 2. The number of reads depends on the size of the fastmap and of its pools, not on the device.
 
@@ -18,32 +18,32 @@ use eraseblock_ubi_format::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a device in use has to know of the fastmap it was attached by.
+/// The information that a device in use needs about its fastmap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse {
-    /// The blocks it lies in, the anchor first.
+    /// The blocks of the fastmap, the anchor first.
     pub(crate) blocks: Vec<Peb>,
     /// Blocks of the pools that are still free.
     pub(crate) user_pool: Vec<Peb>,
     pub(crate) wl_pool: Vec<Peb>,
     /// Largest sizes of the pools.
     pub(crate) pool_sizes: (u16, u16),
-    /// The volumes it knows.
+    /// The volumes it lists.
     pub(crate) volumes: Vec<VolumeId>,
-    /// Blocks of which only the fastmap tells what they hold: it may be out of date.
+    /// Blocks whose content is known only from the fastmap, which may be out of date.
     pub(crate) unsure: Vec<bool>,
 }
 
-/// How attaching by fastmap ended.
+/// The result of attaching by fastmap.
 pub(super) enum Attempt {
-    /// There is none; the headers of the first blocks were read on the way.
+    /// The device has none; the headers of the first blocks were read on the way.
     Absent(Vec<PebReading>),
-    /// There is one, and why it cannot be used.
+    /// The device has one that cannot be used, for this reason.
     Unusable(String),
     Usable(Box<(Collected, InUse)>),
 }
 
-/// Looks for a fastmap and reads what it tells.
+/// Finds a fastmap and reads it.
 pub(super) fn attempt(scanner: &Scanner<'_>) -> Attempt {
     let count = scanner.device.geometry().peb_count();
     if count <= ANCHOR_RANGE {
@@ -61,8 +61,8 @@ pub(super) fn attempt(scanner: &Scanner<'_>) -> Attempt {
     }
 }
 
-/// Eraseblocks of the flash that the newest fastmap describes: each is listed once, or counted as bad.
-/// `None` if there is no fastmap; an error says why it cannot be read.
+/// Returns the number of eraseblocks of the flash that the newest fastmap describes: each is listed
+/// once, or counted as bad. `None` if there is no fastmap; an error says why it cannot be read.
 pub(super) fn flash_size(scanner: &Scanner<'_>) -> Option<Result<u32, String>> {
     let count = scanner.device.geometry().peb_count();
     let readings = scanner.read_range(0..ANCHOR_RANGE.min(count));
@@ -77,7 +77,7 @@ pub(super) fn flash_size(scanner: &Scanner<'_>) -> Option<Result<u32, String>> {
     Some(read.map_err(|message| format!("fastmap in {anchor:?}: {message}")))
 }
 
-/// All super blocks among the first blocks.
+/// Returns all super blocks among the first blocks.
 fn anchors(readings: &[PebReading]) -> impl Iterator<Item = (Peb, SqNum)> + '_ {
     (0..).zip(readings).filter_map(|(number, reading)| {
         let header = vid(reading).filter(|header| header.volume == FASTMAP_ANCHOR_VOLUME)?;
@@ -115,7 +115,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// The headers of a block, read only once.
+    /// Returns the headers of a block, read only once.
     fn with<T>(&self, peb: Peb, use_it: impl FnOnce(&PebReading) -> T) -> T {
         match self.readings.get(peb.index()) {
             Some(reading) => use_it(reading),
@@ -123,7 +123,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Reads the fastmap; with it the number of the image and the highest sequence number.
+    /// Reads the fastmap; returns it with the number of the image and the highest sequence number.
     fn read(&self, anchor: Peb) -> Result<(Fastmap, u32, SqNum), String> {
         let bad_header = self.readings.iter().position(|reading| {
             matches!(reading, PebReading::Failed(_))
@@ -137,7 +137,8 @@ impl Stage<'_> {
         self.read_parts(anchor, Some(size))
     }
 
-    /// The same; a fastmap of a flash of unknown size has as many bytes as it says.
+    /// Like [`Self::read`]; for a flash of unknown size, the fastmap has as many bytes as it
+    /// states.
     fn read_parts(
         &self,
         anchor: Peb,
@@ -194,14 +195,14 @@ fn fits(seq: u32, image_seq: u32) -> bool {
     seq == 0 || image_seq == 0 || seq == image_seq
 }
 
-/// A fastmap on its way to what a scan would have found.
+/// Converts a fastmap to the result of a scan.
 struct Builder<'a> {
     stage: &'a Stage<'a>,
     map: Fastmap,
     image_seq: u32,
     sqnum: SqNum,
     all: Collected,
-    /// Blocks mentioned somewhere.
+    /// Blocks already listed.
     listed: Vec<bool>,
     in_use: InUse,
 }
@@ -288,7 +289,7 @@ impl<'a> Builder<'a> {
         Ok(mapped)
     }
 
-    /// The pools are read as in a scan: everything written since lies there.
+    /// Reads the pools as in a scan: all later writes are there.
     fn scan_pools(&mut self) -> Result<Vec<Candidate>, String> {
         let mut pooled = Vec::new();
         let user = std::mem::take(&mut self.map.user_pool.pebs);
@@ -306,7 +307,7 @@ impl<'a> Builder<'a> {
         Ok(pooled)
     }
 
-    /// Whether the block is still free.
+    /// Reads a block of a pool; returns whether it is still free.
     fn scan_pool_peb(&mut self, peb: Peb, pooled: &mut Vec<Candidate>) -> Result<bool, String> {
         if peb.get() >= self.stage.count {
             return Err(format!("{peb:?} of a pool is beyond the device"));
@@ -342,8 +343,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What was read of the first blocks must not be newer than the fastmap, and what is not
-    /// erased is not free.
+    /// Checks that the first blocks, which were read, are not newer than the fastmap, and that free
+    /// ones are erased.
     fn check_start(&mut self) -> Result<(), String> {
         for (number, reading) in (0..).zip(self.stage.readings) {
             let peb = Peb::new(number);
@@ -374,7 +375,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Blocks nobody mentions must be bad; the others may have gone bad since.
+    /// Checks that unlisted blocks are bad; others may have gone bad since.
     fn check_bad(&mut self) -> Result<(), String> {
         let device = self.stage.scanner.device;
         let can_be_bad = device.geometry().can_have_bad_blocks();
@@ -397,7 +398,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Used blocks without a LEB, and those that wait for it, are to be erased.
+    /// Marks used blocks without a LEB, and those waiting to be erased, for erasing.
     fn finish(&mut self) {
         let free = |peb: &Peb| self.all.pebs[peb.index()].state == PebState::Free;
         self.in_use.user_pool.retain(free);
@@ -416,7 +417,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The header a LEB of the fastmap would have, as far as it matters: any header is newer.
+/// Returns the header that a LEB of the fastmap would have, as far as it matters: every real header
+/// is newer.
 fn header_of(volume: &FastmapVolume, leb: u32, usable: u32) -> VidHeader {
     let is_static = volume.kind == VolumeKind::Static;
     let last = leb.checked_add(1) == Some(volume.used_lebs);
@@ -434,8 +436,8 @@ fn header_of(volume: &FastmapVolume, leb: u32, usable: u32) -> VidHeader {
     }
 }
 
-/// Both lists together. A static volume has as many LEBs as its newest header says: what the
-/// fastmap has beyond them, or in a block of a pool, is gone.
+/// Combines both lists. A static volume has as many LEBs as its newest header says; further LEBs of
+/// the fastmap, or in a block of a pool, are dropped.
 fn settle(
     mut mapped: Vec<Candidate>,
     mut pooled: Vec<Candidate>,

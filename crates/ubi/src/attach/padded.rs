@@ -1,11 +1,11 @@
-//! The flash that an image is made for, where the image is shorter: the blocks after its end read as
-//! erased. Nothing is written.
+//! The target flash of an image that is shorter: the blocks after its end read as erased. Nothing
+//! is written.
 
 use eraseblock_base::{Geometry, Peb};
 use eraseblock_mtd::file::locate;
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 
-/// A device with more blocks than what it reads from.
+/// A device with more blocks than its source.
 #[derive(Debug)]
 pub(super) struct Padded<'a> {
     inner: &'a dyn Mtd,
@@ -13,7 +13,7 @@ pub(super) struct Padded<'a> {
 }
 
 impl<'a> Padded<'a> {
-    /// `inner` with `peb_count` blocks; `None` if that is no geometry.
+    /// Returns `inner` with `peb_count` blocks, or `None` if that geometry is impossible.
     pub(super) fn new(inner: &'a dyn Mtd, peb_count: u32) -> Option<Self> {
         let old = inner.geometry();
         let (kind, peb_size) = (old.kind(), old.peb_size());

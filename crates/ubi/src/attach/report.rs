@@ -1,4 +1,4 @@
-//! Findings, and whether Linux would have gone on.
+//! Findings, and whether Linux would have continued.
 
 use eraseblock_base::{Findings, Location};
 
@@ -6,9 +6,9 @@ use eraseblock_base::{Findings, Location};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Refusal {
-    /// Where.
+    /// The place.
     pub at: Location,
-    /// The word of the finding that says so.
+    /// The code of the corresponding finding.
     pub code: &'static str,
     /// What was found and what was expected.
     pub message: String,
@@ -22,7 +22,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Something that makes Linux refuse the device.
+    /// Records something for which Linux refuses the device.
     pub(super) fn refuse(&mut self, at: Location, code: &'static str, message: String) {
         if self.refusal.is_none() {
             self.refusal = Some(Refusal { at, code, message: message.clone() });

@@ -1,4 +1,4 @@
-//! One eraseblock for each LEB (spec: ubi 9.2, 9.3).
+//! Selects one eraseblock for each LEB (spec: ubi 9.2, 9.3).
 
 use super::collect::{Candidate, Collected, NewestCopy, VolumeTraits};
 use super::report::Report;
@@ -10,7 +10,7 @@ use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
 use eraseblock_ubi_format::{HeaderState, ReadQuality, SqNum};
 use std::collections::BTreeMap;
 
-/// Settles which block holds which LEB; all others go to the list of those to be erased.
+/// Decides which block holds which LEB; all others are added to the erase list.
 pub(super) fn resolve(
     scanner: &Scanner<'_>,
     collected: &mut Collected,
@@ -28,7 +28,7 @@ pub(super) fn resolve(
         .collect()
 }
 
-/// A volume as its LEBs describe it.
+/// A volume as described by its LEBs.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedVolume {
     pub(super) map: VolumeMap,
@@ -42,10 +42,10 @@ struct Resolver<'a, 'b> {
     collected: &'a mut Collected,
     report: &'a mut Report,
     data: Vec<u8>,
-    /// The copy of the LEB at hand that was found complete. It is not read again for a third block:
-    /// unstable cells might tell another story, and the second block is given up by then.
+    /// The copy of the current LEB that was found complete. It is not read again for a third block:
+    /// unstable cells might give another result, and the second block has been given up by then.
     proved: Option<Peb>,
-    /// The blocks of the LEB at hand that are given up.
+    /// The blocks of the current LEB that are given up.
     losers: Vec<Loser>,
 }
 
@@ -59,7 +59,7 @@ struct Loser {
 
 impl Resolver<'_, '_> {
     fn resolve_volume(&mut self, candidates: &[Candidate]) -> ResolvedVolume {
-        // Linux compares with the block it met first.
+        // Linux compares with the first block of the scan.
         let first = candidates.iter().min_by_key(|one| one.peb).expect("a chunk is never empty");
         let traits = first.traits();
         if candidates.iter().all(|one| one.traits() == traits) {
@@ -80,8 +80,8 @@ impl Resolver<'_, '_> {
         self.resolve_lebs(&agreeing, usual)
     }
 
-    /// A block that disagrees with its volume counts only where it is not outdated anyway by a block
-    /// met before it.
+    /// A block that disagrees with its volume counts only if no block found earlier makes it
+    /// outdated.
     fn set_aside(&mut self, one: &Candidate, before: &[Candidate], usual: VolumeTraits) {
         if before.iter().any(|other| other.sqnum > one.sqnum) {
             self.collected.discard(one.peb, false);
@@ -121,9 +121,9 @@ impl Resolver<'_, '_> {
         ResolvedVolume { map: VolumeMap::new(entries), traits, last_data_size }
     }
 
-    /// The older a block, the sooner it is erased. The winner may be a copy that cannot be read at
-    /// the next attach, if its cells decay: when the power goes off in between, the one that comes
-    /// back must be the one before, not one of long ago.
+    /// Erase the older blocks first. The winner may be a copy that cannot be read at the next
+    /// attach, if its cells decay. If the power goes off in between, its direct predecessor must
+    /// come back, not an older block.
     fn discard_losers(&mut self) {
         self.losers.sort_unstable_by_key(|loser| loser.sqnum);
         for loser in self.losers.drain(..) {
@@ -135,7 +135,7 @@ impl Resolver<'_, '_> {
         self.losers.push(Loser { sqnum: loser.sqnum, peb: loser.peb, is_torn });
     }
 
-    /// Which of two blocks is newer; the other one is given up (spec: ubi 9.3).
+    /// Decides which of two blocks is newer; the other one is given up (spec: ubi 9.3).
     fn duel(&mut self, current: Candidate, next: Candidate) -> Candidate {
         if current.sqnum == next.sqnum {
             let message = format!(
@@ -172,7 +172,7 @@ impl Resolver<'_, '_> {
         newest.is_none_or(|copy| copy.header.sqnum < sqnum)
     }
 
-    /// A complete copy wins.
+    /// Replaces the old block if the copy is complete.
     fn replace(&mut self, old: &Candidate, new: Candidate) -> Candidate {
         self.proved = Some(new.peb);
         let newest = self.collected.newest_copy.as_mut().filter(|copy| copy.peb == new.peb);
@@ -183,7 +183,7 @@ impl Resolver<'_, '_> {
         new
     }
 
-    /// Whether the data of a copy has the checksum its header states, and how well it was read.
+    /// Returns the quality of the read if the data of a copy has the checksum in its header.
     fn copy_is_complete(&mut self, new: &Candidate) -> Option<ReadQuality> {
         match self.read_copy(new) {
             Ok(result) => result,
@@ -197,8 +197,8 @@ impl Resolver<'_, '_> {
     fn read_copy(&mut self, new: &Candidate) -> Result<Option<ReadQuality>, String> {
         let header = match self.scanner.read_vid(new.peb) {
             Ok(HeaderState::Ok(header) | HeaderState::Bitflips(header)) => header,
-            // It could be read a moment ago: cells that were being programmed or erased when the
-            // power went off. Linux gives up here; what is in such a block is not to be trusted,
+            // It could be read a moment ago, so these cells were being programmed or erased when
+            // the power went off. Linux fails here. The content of such a block cannot be trusted,
             // and the older one is complete.
             Ok(_) => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -227,7 +227,7 @@ fn most_common_traits(candidates: &[Candidate]) -> VolumeTraits {
         candidates.iter().map(|one| (one.traits(), one.peb)).collect();
     found.sort_unstable();
     let runs = found.chunk_by(|a, b| a.0 == b.0);
-    // Among equally frequent ones the block that Linux meets first decides.
+    // Among equally frequent ones the block that Linux finds first decides.
     let best = runs.max_by_key(|run| (run.len(), std::cmp::Reverse(run[0].1)));
     best.expect("a chunk is never empty")[0].0
 }

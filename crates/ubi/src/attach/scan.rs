@@ -1,4 +1,4 @@
-//! Reading the headers of eraseblocks (spec: ubi 8, 9.1).
+//! Reads the headers of eraseblocks (spec: ubi 8, 9.1).
 
 use crate::io::read_patiently;
 use eraseblock_base::align::is_erased;
@@ -12,7 +12,7 @@ use eraseblock_ubi_format::{
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A device and where its headers are.
+/// A device and the positions of its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     pub(crate) device: &'a dyn Mtd,
@@ -20,25 +20,25 @@ pub(crate) struct Scanner<'a> {
     pub(crate) threshold: u16,
 }
 
-/// What reading the headers of one block delivered.
+/// The result of reading the headers of one block.
 #[derive(Debug)]
 pub(super) enum PebReading {
     /// Marked bad.
     Bad,
-    /// No erase-counter header, all 0xFF; the flag says whether the read had bit-flips.
+    /// No erase-counter header, all 0xFF; the flag says whether the read had bit flips.
     Empty { bitflips: bool },
     /// Everything else.
     Headers {
         ec: HeaderState<EcHeader>,
         vid: HeaderState<VidHeader>,
-        /// The data area, looked at only where the headers are good and bad.
+        /// The data area, examined only if one header is good and the other bad.
         data: Option<DataState>,
     },
     /// The device failed.
     Failed(MtdError),
 }
 
-/// What the data area of a block without a readable volume identifier header holds.
+/// The content of the data area of a block without a readable volume identifier header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DataState {
     /// All 0xFF, or read with errors: the trace of a power cut.
@@ -69,8 +69,8 @@ impl Scanner<'_> {
         reading.unwrap_or_else(PebReading::Failed)
     }
 
-    /// Reads the headers of the blocks in `range`, all of which the device may keep in flight
-    /// together, if the two headers of a block are near each other.
+    /// Reads the headers of the blocks in `range` in one batch, if the two headers of a block are
+    /// near each other.
     fn read_together(&self, range: Range<u32>) -> Vec<PebReading> {
         let len = self.near_headers();
         let pebs: Vec<Peb> = range.map(Peb::new).collect();
@@ -84,7 +84,7 @@ impl Scanner<'_> {
         let numbered = bytes.chunks_exact_mut(len).enumerate();
         let good = numbered.filter(|(number, _)| is_good(number));
         let mut ranges: Vec<_> = good.map(|(number, buf)| (address(number), buf)).collect();
-        // A batch fails as a whole: then each block is asked for itself.
+        // A batch fails as a whole: then read each block separately.
         let outcomes = self.device.read_batch(&mut ranges).ok();
         let mut outcomes = outcomes.into_iter().flatten();
         let read = |((peb, bad), both): ((Peb, Result<bool, MtdError>), &[u8])| {
@@ -104,14 +104,15 @@ impl Scanner<'_> {
         Ok(self.device.geometry().can_have_bad_blocks() && self.device.is_bad(peb)?)
     }
 
-    /// Bytes at the start of a block that hold both headers; 0 if they are not near each other.
+    /// Returns the number of bytes at the start of a block that include both headers; 0 if they are
+    /// not near each other.
     fn near_headers(&self) -> usize {
         let (_, end) = self.vid_unit();
         if end <= NEAR { end } else { 0 }
     }
 
     /// Reads the headers of a block that is not bad, with one read if they are near each other and
-    /// nothing is wrong with it.
+    /// the read has no errors.
     fn read_good(&self, peb: Peb) -> Result<PebReading, MtdError> {
         let mut both = vec![0; self.near_headers()];
         if both.is_empty() {
@@ -123,10 +124,10 @@ impl Scanner<'_> {
         }
     }
 
-    /// What both headers say, if nothing was wrong with the read of both.
+    /// Evaluates both headers if both were read without errors.
     ///
-    /// All of the second header's unit has been read, which costs no further page: its first 64
-    /// bytes may look erased although it was being programmed when the power went off.
+    /// The whole unit of the second header has been read, which costs no further page: its first 64
+    /// bytes may look erased although a power cut interrupted its program.
     fn judge_near(
         &self,
         peb: Peb,
@@ -145,8 +146,8 @@ impl Scanner<'_> {
         self.conclude(peb, ec, if torn { HeaderState::ErasedBitflips } else { vid })
     }
 
-    /// Reads one header after the other. Where the erase-counter header is erased the other one is
-    /// not looked at.
+    /// Reads one header after the other. Skips the second one if the erase-counter header is
+    /// erased.
     fn judge_apart(&self, peb: Peb) -> Result<PebReading, MtdError> {
         let mut bytes = [0_u8; HEADER_BYTES];
         let quality = self.read(peb, 0, &mut bytes)?;
@@ -159,7 +160,7 @@ impl Scanner<'_> {
         self.conclude(peb, ec, if torn { HeaderState::ErasedBitflips } else { vid })
     }
 
-    /// Looks at the data where that tells what the headers do not.
+    /// Examines the data if the headers are not conclusive.
     fn conclude(
         &self,
         peb: Peb,
@@ -175,7 +176,7 @@ impl Scanner<'_> {
         Ok(PebReading::Headers { ec, vid, data })
     }
 
-    /// Where the unit of the volume identifier header starts and ends.
+    /// Returns the start and the end of the unit of the volume identifier header.
     fn vid_unit(&self) -> (usize, usize) {
         let (offset, unit) = (self.layout.vid_hdr_offset(), self.layout.header_unit());
         let start = (offset - offset % unit) as usize;
@@ -239,14 +240,14 @@ impl Scanner<'_> {
     }
 }
 
-/// Bytes at the start of a block that are read at once if they hold both headers.
+/// Bytes at the start of a block that are read at once if they include both headers.
 const NEAR: usize = 8192;
 
-/// Blocks whose headers are read faster than a thread is woken.
+/// Number of blocks whose headers can be read in the time to wake a thread.
 const WORTH_A_THREAD: usize = 64;
 
 /// Blocks whose headers are read with one call.
 const BATCH: u32 = 128;
 
-/// Bytes read at a time where much has to be read.
+/// Size of a read when much must be read.
 const PIECE: u32 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Reading the volume table and choosing between its copies (spec: ubi 10).
+//! Reads the volume table and chooses between its copies (spec: ubi 10).
 
 use super::MAX_IMAGE_LEBS;
 use super::volumes::Stage;
@@ -9,13 +9,13 @@ use eraseblock_ubi_format::table::{TableReading, TableVerdict, read_table};
 use eraseblock_ubi_format::{FormatError, ReadQuality, VolumeRecord};
 use std::collections::BTreeMap;
 
-/// The records of the volumes, and whether they are all there are.
+/// The records of the volumes, and whether they are complete.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) records: BTreeMap<VolumeId, VolumeRecord>,
-    /// The table is as Linux accepts it: a LEB without a record belongs to a removed volume.
+    /// Whether Linux accepts the table: then a LEB without a record belongs to a removed volume.
     pub(super) is_complete: bool,
-    /// Both copies are good and the same.
+    /// Whether both copies are good and identical.
     pub(super) copies_agree: bool,
 }
 
@@ -25,7 +25,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// What is in `bytes`, if they are those of this copy and it is good.
+    /// Parses `bytes` if they are those of this copy and it is good.
     fn reading_of(&self, bytes: &[u8]) -> Option<TableReading> {
         let same = self.reading.verdict == TableVerdict::Good && self.bytes == bytes;
         same.then(|| self.reading.clone())
@@ -63,7 +63,7 @@ fn read_copies(stage: &mut Stage<'_>) -> [Option<Copy>; LAYOUT_LEBS as usize] {
     [first, second]
 }
 
-/// Reads a copy; one with the bytes of a good `other` is as good as that.
+/// Reads a copy; one with the bytes of a good `other` is equally good.
 fn read_copy(stage: &mut Stage<'_>, leb: Leb, other: Option<&Copy>) -> Option<Copy> {
     let peb = stage.maps.get(&LAYOUT_VOLUME)?.map.get(leb)?;
     let layout = stage.scanner.layout;
@@ -134,15 +134,15 @@ fn complete(copy: Option<Copy>) -> Table {
     Table { records: records.into_iter().collect(), is_complete: true, copies_agree: false }
 }
 
-/// Everything either copy still has; what both have is taken from the first.
+/// Returns all records in either copy; records in both are taken from the first.
 fn salvage(copies: [Option<Copy>; 2]) -> Table {
     let [first, second] = copies.map(|copy| copy.map(|copy| copy.reading.records));
-    // The later of two equal keys stays.
+    // The later of two equal keys is kept.
     let records = second.into_iter().chain(first).flatten().collect();
     Table { records, is_complete: false, copies_agree: false }
 }
 
-/// Whether both copies are there and the same.
+/// Returns whether both copies exist and are identical.
 fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) -> bool {
     let same = match (first, second) {
         (Some(first), Some(second)) => first.bytes == second.bytes,

@@ -1,4 +1,4 @@
-//! Volumes out of records and LEBs, their checks and the counting of eraseblocks (spec: ubi 11).
+//! Derives volumes from records and LEBs, checks them and counts eraseblocks (spec: ubi 11).
 
 use super::collect::Collected;
 use super::report::Report;
@@ -22,7 +22,7 @@ pub(super) struct Stage<'a> {
     pub(super) maps: BTreeMap<VolumeId, ResolvedVolume>,
 }
 
-/// Makes the volumes of the table, and if the table was lost those of the LEBs as well.
+/// Creates the volumes of the table, and if the table was lost also those of the LEBs.
 pub(super) fn build(stage: &mut Stage<'_>, table: Table) -> Vec<VolumeInfo> {
     let slots = stage.scanner.layout.volume_slots();
     let found = u32::try_from(stage.maps.len()).unwrap_or(u32::MAX);
@@ -63,7 +63,7 @@ fn is_user(id: VolumeId) -> bool {
     id.get() < FIRST_INTERNAL_VOLUME
 }
 
-/// LEBs of a volume without a record: its removal was interrupted (spec: ubi 11.2).
+/// Drops LEBs of a volume without a record: its removal was interrupted (spec: ubi 11.2).
 fn drop_removed(stage: &mut Stage<'_>, id: VolumeId) {
     let Some(found) = stage.maps.remove(&id) else { return };
     let message = format!("{} LEBs of a removed volume are to be erased", found.map.len());
@@ -84,7 +84,7 @@ fn build_volume(
         kind = found.traits.kind();
         cross_check(stage, id, &record, found);
     }
-    // What the cross-check took out is not to be counted.
+    // LEBs removed by the cross-check must not be counted.
     let found = found.and_then(|_| stage.maps.get(&id).cloned());
     let leb_size = stage.scanner.layout.leb_size();
     let record = VolumeRecord { kind, ..record };
@@ -172,7 +172,7 @@ fn drop_surplus(stage: &mut Stage<'_>, id: VolumeId, limit: u32) {
     }
 }
 
-/// A volume as its LEBs alone tell, named after its number.
+/// Returns a volume derived from its LEBs only, named by its number.
 fn synthesise(id: VolumeId, found: &ResolvedVolume, leb_size: u32) -> VolumeInfo {
     let count = found.map.highest().map_or(0, |highest| highest.get().saturating_add(1));
     let name = VolumeName::new(format!("volume-{id}")).expect("short and without NUL");
@@ -231,10 +231,10 @@ fn verify_leb(scanner: &Scanner<'_>, peb: Peb, data: &mut [u8]) -> Result<(), St
     Err(format!("data CRC mismatch: stored {stored:#010x}, computed {computed:#010x}"))
 }
 
-/// Blocks Linux keeps for moving and for atomic changes.
+/// Blocks that Linux reserves for moving and for atomic changes.
 const MANDATORY_RESERVE: u32 = 2;
 
-/// Spec: ubi 11.3, as a Linux without fastmap counts.
+/// Spec: ubi 11.3, as counted by a Linux without fastmap.
 pub(super) fn account(stage: &mut Stage<'_>, volumes: &[VolumeInfo]) -> Option<u32> {
     if !stage.options.whole_device {
         return None;
@@ -255,8 +255,8 @@ pub(super) fn account(stage: &mut Stage<'_>, volumes: &[VolumeInfo]) -> Option<u
     u32::try_from(left.saturating_sub(u64::from(level))).ok()
 }
 
-/// The blocks reserved for bad-block handling on a chip of `total` blocks, at Linux's default of 20
-/// in 1024.
+/// Returns the blocks reserved for bad-block handling on a chip of `total` blocks, at Linux's
+/// default of 20 in 1024.
 pub(crate) fn bad_block_limit(total: u32) -> u32 {
     const PER_1024: u64 = 20;
     let total = u64::from(total);
@@ -265,7 +265,7 @@ pub(crate) fn bad_block_limit(total: u32) -> u32 {
     u32::try_from(rounded_up).expect("a fraction of a 32-bit number")
 }
 
-/// The maps of all volumes, for the attachment.
+/// Returns the maps of all volumes, for the attachment.
 pub(super) fn into_maps(maps: BTreeMap<VolumeId, ResolvedVolume>) -> BTreeMap<VolumeId, VolumeMap> {
     maps.into_iter().map(|(id, volume)| (id, volume.map)).collect()
 }

@@ -1,12 +1,13 @@
-//! A fastmap in an image, so that Linux attaches the flash without scanning it (spec: ubi 16, 19.5).
+//! A fastmap in an image, so that Linux attaches the flash without scanning it (spec: ubi 16,
+//! 19.5).
 //!
 //! # Invariants
-//! 1. The fastmap lists every block of the flash: blocks of the image that hold LEBs as used, blocks
-//!    with nothing but an erase-counter header as free or in a pool, all others as waiting to be
-//!    erased. A flasher leaves blocks after the end of the image without header: used as they are,
-//!    their LEBs would be lost at the next scan.
-//! 2. If a flasher skips up to [`FastmapPlace::bad_blocks`] bad blocks, so that the image lies further
-//!    up than the fastmap says, attaching rejects the fastmap and scans.
+//! 1. The fastmap lists every block of the flash: blocks of the image that hold LEBs as used,
+//!    blocks with only an erase-counter header as free or in a pool, all others as waiting to be
+//!    erased. A flasher leaves blocks after the end of the image without a header: if they were
+//!    used without an erase, the next scan would lose their LEBs.
+//! 2. If a flasher skips up to [`FastmapPlace::bad_blocks`] bad blocks, so that the image lies
+//!    further up than the fastmap says, attaching rejects the fastmap and scans.
 
 use super::plan::{ImageError, ImagePlan};
 use eraseblock_base::{Leb, Peb, VolumeId};
@@ -18,7 +19,8 @@ use eraseblock_ubi_format::{
     Compat, Fastmap, FastmapPool, FastmapVolume, HeaderLayout, SqNum, VidHeader, VolumeKind,
 };
 
-/// Blocks of the image for new data and for moves, at most: the smallest pools that Linux makes.
+/// Maximum number of blocks of the image for new data and for moves: the smallest pools that Linux
+/// uses.
 const POOLS: (u32, u32) = (8, 4);
 
 /// The flash that a fastmap describes.
@@ -26,11 +28,11 @@ const POOLS: (u32, u32) = (8, 4);
 pub struct FastmapPlace {
     /// Eraseblocks of the UBI device.
     pub peb_count: u32,
-    /// The most blocks that may be bad when the image is written and are skipped then.
+    /// Maximum number of bad blocks that are skipped when the image is written.
     pub bad_blocks: u32,
 }
 
-/// Where the blocks of a fastmap go in an image.
+/// The positions of the blocks of a fastmap in an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FastmapPlan {
     flash: FastmapPlace,
@@ -43,22 +45,23 @@ pub(super) struct FastmapPlan {
     pools: (u32, u32),
 }
 
-/// The first block of the first volume in an image with a fastmap for a flash of so many blocks;
-/// `None` if fastmaps are not used on such a flash.
+/// Returns the first block of the first volume in an image with a fastmap for a flash of this many
+/// blocks; `None` if fastmaps are not used on such a flash.
 pub fn first_volume_peb(layout: &HeaderLayout, peb_count: u32) -> Option<u32> {
     let blocks = fastmap_blocks(layout, peb_count)?;
-    // The blocks of the fastmap, and as many free ones for the one that Linux writes next.
+    // The blocks of the fastmap, and the same number of free ones for the next fastmap of Linux.
     Some(LAYOUT_LEBS + 2 * blocks)
 }
 
-/// Blocks that a fastmap takes on a flash of so many blocks; `None` if fastmaps are not used there.
+/// Returns the number of blocks of a fastmap on a flash of this many blocks; `None` if fastmaps are
+/// not used there.
 pub fn fastmap_blocks(layout: &HeaderLayout, peb_count: u32) -> Option<u32> {
     let size = fastmap_size(peb_count, layout.leb_size()).filter(|_| peb_count > ANCHOR_RANGE)?;
     u32::try_from(size / layout.leb_size() as usize).ok()
 }
 
 impl FastmapPlan {
-    /// Lays out what follows the volumes, the last LEB of which lies before `lebs_end`.
+    /// Lays out the blocks after the volumes, the last LEB of which lies before `lebs_end`.
     pub(super) fn new(
         layout: &HeaderLayout,
         flash: FastmapPlace,
@@ -80,7 +83,7 @@ impl FastmapPlan {
         Ok(Self { flash, size, blocks, lebs_end, pools })
     }
 
-    /// Eraseblocks of the image.
+    /// Returns the number of eraseblocks of the image.
     pub(super) fn end(&self) -> u32 {
         self.pools_start() + self.pools.0 + self.pools.1
     }
@@ -93,7 +96,7 @@ impl FastmapPlan {
         LAYOUT_LEBS + self.blocks..LAYOUT_LEBS + 2 * self.blocks
     }
 
-    /// The contents of blocks that belong to no volume.
+    /// Returns the contents of blocks that belong to no volume.
     pub(super) fn extras(&self, plan: &ImagePlan) -> Result<Vec<Extra>, ImageError> {
         let too_large =
             ImageError::NoFastmap { found: self.flash.peb_count, more_than: ANCHOR_RANGE };
@@ -110,8 +113,8 @@ impl FastmapPlan {
         let free = |peb| Extra { peb, header: None, data: Vec::new() };
         extras.extend(self.spares().map(free));
         // If a skipped bad block moves the image up, the first block of the user pool holds one of
-        // these: a block of a pool with a volume that the fastmap does not know makes it invalid. A
-        // scan erases them.
+        // these. A block of a pool with a volume that the fastmap does not list makes the fastmap
+        // invalid. A scan erases them.
         extras.extend((self.lebs_end..self.pools_start()).zip(0..).map(|(peb, number)| Extra {
             peb,
             header: Some(internal(GUARD_VOLUME, number, 0)),
@@ -174,7 +177,7 @@ fn volumes(plan: &ImagePlan) -> Vec<FastmapVolume> {
         id: LAYOUT_VOLUME,
         kind: VolumeKind::Dynamic,
         data_pad: 0,
-        // What Linux writes for it (spec: ubi 16.2).
+        // The value that Linux writes (spec: ubi 16.2).
         used_lebs: 2,
         last_leb_bytes: 2,
         map: (0..LAYOUT_LEBS).map(|peb| Some(Peb::new(peb))).collect(),

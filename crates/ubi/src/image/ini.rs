@@ -1,14 +1,14 @@
-//! The configuration files of `ubinize`, read exactly as it reads them (spec: ubi 19.1).
+//! The configuration files of `ubinize`, parsed exactly as it does (spec: ubi 19.1).
 //!
-//! Section names and keys do not distinguish upper and lower case. Values lose white space around
-//! them, end at `;` or `#` unless they are quoted, and go on in the next line behind a backslash. A
-//! key given twice has its last value; a section given twice goes on where it ended.
+//! Section names and keys are case-insensitive. Values lose surrounding white space, end at `;` or
+//! `#` unless they are quoted, and continue in the next line after a backslash. If a key is
+//! repeated, its last value is used; a repeated section continues the first one.
 
 use eraseblock_base::VolumeId;
 use eraseblock_ubi_format::constants::MAX_VOLUMES;
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 
-/// Why a configuration cannot be used.
+/// A configuration that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IniError {
@@ -17,7 +17,7 @@ pub enum IniError {
     Syntax {
         /// Its number, counted from 1.
         line: usize,
-        /// What it says.
+        /// Its text.
         text: String,
     },
     /// No section at all.
@@ -30,7 +30,7 @@ pub enum IniError {
         section: String,
         /// The key.
         key: &'static str,
-        /// When it is mandatory.
+        /// The condition under which it is mandatory.
         why: &'static str,
     },
     /// A value cannot be used.
@@ -42,7 +42,7 @@ pub enum IniError {
         key: &'static str,
         /// The value.
         found: String,
-        /// What it must be.
+        /// The valid values.
         expected: &'static str,
     },
 }
@@ -57,7 +57,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.keys.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
@@ -70,28 +70,28 @@ impl Section {
     }
 }
 
-/// A volume as a section describes it.
+/// A volume described by a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeSection {
     /// The name of the section.
     pub section: String,
-    /// The file with the content, as it is written there.
+    /// The file with the content, as written in the section.
     pub image: Option<String>,
     /// The number of the volume.
     pub id: VolumeId,
-    /// What it holds; dynamic unless said.
+    /// Its kind; dynamic by default.
     pub kind: VolumeKind,
     /// Its name.
     pub name: VolumeName,
     /// Its size in bytes; without it, the size of the image.
     pub size: Option<u64>,
-    /// Its alignment; 1 unless said.
+    /// Its alignment; 1 by default.
     pub alignment: u32,
     /// Its flags.
     pub flags: VolumeFlags,
 }
 
-/// Reads all sections. Keys in front of the first section are ignored.
+/// Parses all sections. Ignores keys before the first section.
 pub fn parse_sections(text: &str) -> Result<Vec<Section>, IniError> {
     let mut sections: Vec<Section> = Vec::new();
     let mut current = None;
@@ -127,7 +127,7 @@ fn open_section(sections: &mut Vec<Section>, name: &str) -> usize {
     sections.len() - 1
 }
 
-/// Lines with their numbers, those that end with a backslash joined with the next one.
+/// Returns lines with their numbers; joins those that end with a backslash with the next one.
 fn joined_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     let mut pending = String::new();
@@ -256,8 +256,8 @@ fn read_flags(section: &Section, kind: VolumeKind) -> Result<VolumeFlags, IniErr
     }
 }
 
-/// Parses a size as the classic UBI tools do: a number in C notation and an optional `KiB`, `MiB` or
-/// `GiB` in exactly this spelling, spaces allowed between.
+/// Parses a size like the classic UBI tools: a number in C notation and an optional `KiB`, `MiB` or
+/// `GiB` in exactly this spelling, optionally after spaces.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let (number, rest) = leading_number(text);
     if rest.len() == text.len() {
@@ -273,8 +273,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     u64::try_from(number).ok()?.checked_mul(1 << shift)
 }
 
-/// The number a text starts with, in C notation, and the rest: `strtol` with base 0. No digits are
-/// the number 0 and leave everything.
+/// Returns the number at the start of a text, in C notation, and the rest: `strtol` with base 0.
+/// Without digits, returns 0 and the whole text.
 fn leading_number(text: &str) -> (i64, &str) {
     let trimmed = text.trim_start();
     let (negative, digits) = match trimmed.strip_prefix('-') {

@@ -1,4 +1,4 @@
-//! Where everything goes in an image, and whether it may.
+//! The layout of an image, and its checks.
 
 use super::fastmap::{FastmapPlace, FastmapPlan, first_volume_peb};
 use super::{ContentSize, ImageSpec, VolumeSize, VolumeSpec};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 
-/// Why an image cannot be written.
+/// An image that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -30,13 +30,13 @@ pub enum ImageError {
         field: &'static str,
         /// Its value.
         found: String,
-        /// What it must be.
+        /// The valid values.
         expected: String,
     },
     /// The end marks do not fit.
     #[error("{end_marks} end marks are too many: expected an image of at most 2^31 eraseblocks")]
     TooLong {
-        /// End marks asked for.
+        /// Requested end marks.
         end_marks: u32,
     },
     /// The number of sources is not that of the volumes.
@@ -68,7 +68,7 @@ pub enum ImageError {
         /// The largest flash that is always scanned.
         more_than: u32,
     },
-    /// There is no room for a fastmap next to the contents.
+    /// There is no space for a fastmap next to the contents.
     #[error(
         "with a fastmap and {bad_blocks} blocks that may be bad the image takes {found} eraseblocks, \
          expected at most {expected}"
@@ -87,7 +87,7 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Content { .. } | Self::Output(_) => ErrorClass::Media,
@@ -96,7 +96,7 @@ impl ImageError {
     }
 }
 
-/// A checked image: where everything goes.
+/// A checked image with its layout.
 #[derive(Clone, Debug)]
 pub struct ImagePlan {
     pub(super) spec: ImageSpec,
@@ -104,7 +104,7 @@ pub struct ImagePlan {
     pub(super) fastmap: Option<FastmapPlan>,
 }
 
-/// A volume with its place in the image.
+/// A volume with its position in the image.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedVolume {
     pub(super) record: VolumeRecord,
@@ -117,15 +117,15 @@ pub(super) struct PlannedVolume {
 }
 
 impl ImagePlan {
-    /// Checks the specification and lays the image out.
+    /// Checks the specification and computes the layout.
     pub fn new(spec: ImageSpec) -> Result<Self, ImageError> {
         Self::starting_at(LAYOUT_LEBS, spec)
     }
 
-    /// The same, with a fastmap for a flash of exactly the given size. The volumes begin at
-    /// [`first_volume_peb`].
+    /// Like [`ImagePlan::new`], with a fastmap for a flash of exactly the given size. The volumes
+    /// begin at [`first_volume_peb`].
     ///
-    /// Fails if Linux uses no fastmap on such a flash, or if there is no room for it.
+    /// Fails if Linux uses no fastmap on such a flash, or if there is no space for it.
     pub fn with_fastmap(spec: ImageSpec, flash: FastmapPlace) -> Result<Self, ImageError> {
         let first = first_volume_peb(&spec.layout, flash.peb_count).unwrap_or(LAYOUT_LEBS);
         let mut plan = Self::starting_at(first, spec)?;
@@ -156,18 +156,18 @@ impl ImagePlan {
         Ok(Self { spec, volumes, fastmap: None })
     }
 
-    /// The specification.
+    /// Returns the specification.
     pub fn spec(&self) -> &ImageSpec {
         &self.spec
     }
 
-    /// Eraseblocks of the image.
+    /// Returns the number of eraseblocks of the image.
     pub fn peb_count(&self) -> u32 {
         let marked = || self.lebs_end(LAYOUT_LEBS) + self.spec.end_marks;
         self.fastmap.map_or_else(marked, |fastmap| fastmap.end())
     }
 
-    /// The eraseblocks with end marks.
+    /// Returns the eraseblocks with end marks.
     pub(super) fn end_marks(&self) -> Range<u32> {
         match self.fastmap {
             None => self.lebs_end(LAYOUT_LEBS)..self.peb_count(),
@@ -175,28 +175,28 @@ impl ImagePlan {
         }
     }
 
-    /// The block after the last LEB of the volumes, which begin at `first`.
+    /// Returns the block after the last LEB of the volumes, which begin at `first`.
     fn lebs_end(&self, first: u32) -> u32 {
         self.volumes.last().map_or(first, |last| last.first_peb + last.lebs)
     }
 
-    /// Bytes of the image.
+    /// Returns the number of bytes of the image.
     pub fn size(&self) -> u64 {
         u64::from(self.peb_count()) * u64::from(self.spec.layout.peb_size())
     }
 
-    /// The size of a volume in LEBs, by its place in the specification.
+    /// Returns the size of a volume in LEBs, by its index in the specification.
     pub fn reserved_lebs(&self, volume: usize) -> Option<u32> {
         self.volumes.get(volume).map(|volume| volume.record.reserved_lebs)
     }
 
-    /// Usable bytes of a LEB of a volume, by its place in the specification.
+    /// Returns the usable size of a LEB of a volume, by its index in the specification.
     pub fn usable_leb_size(&self, volume: usize) -> Option<u32> {
         self.volumes.get(volume).map(|volume| volume.usable)
     }
 
-    /// The byte of the image at which the data of a LEB start; `None` if the volume, by its place in
-    /// the specification, or the LEB has no content.
+    /// Returns the offset in the image of the data of a LEB; `None` if the volume, given by its
+    /// index in the specification, or the LEB has no content.
     pub fn data_offset(&self, volume: usize, leb: u32) -> Option<u64> {
         let volume = self.volumes.get(volume)?;
         let inside = leb < volume.lebs;
@@ -296,8 +296,8 @@ fn check_flags(volume: &VolumeSpec) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Linux demands an alignment of 1 or a multiple of the minimum I/O unit, and that less than half of
-/// a LEB is lost to it (spec: ubi 5, 6.3).
+/// Linux requires an alignment of 1 or a multiple of the minimum I/O unit that wastes less than
+/// half of a LEB (spec: ubi 5, 6.3).
 fn usable_leb_size(volume: &VolumeSpec, layout: &HeaderLayout) -> Result<u32, ImageError> {
     let (alignment, leb_size) = (volume.alignment, layout.leb_size());
     let multiple = alignment == 1 || alignment.is_multiple_of(layout.min_io());
@@ -345,7 +345,7 @@ fn reserved_lebs(
     }
 }
 
-/// Counts of eraseblocks are signed 32-bit numbers.
+/// Numbers of eraseblocks are signed 32-bit numbers.
 fn signed_count(volume: &VolumeSpec, count: u64) -> Result<u32, ImageError> {
     i32::try_from(count).map(i32::cast_unsigned).map_err(|_| too_large(volume))
 }

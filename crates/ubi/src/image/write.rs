@@ -1,4 +1,4 @@
-//! Writing a planned image, as a stream or in place.
+//! Writes a planned image, as a stream or in place.
 
 use super::fastmap::Extra;
 use super::plan::{ImageError, ImagePlan, PlannedVolume};
@@ -57,9 +57,9 @@ impl ImagePlan {
         Ok(out.flush()?)
     }
 
-    /// Adds to a file everything but the contents: the volume table, all headers and the bytes that
-    /// stay erased. Call it when the contents are in place; those of static volumes are read back
-    /// for their checksums. Contents must fill their LEBs: see [`ImagePlan::data_offset`].
+    /// Adds everything but the contents to a file: the volume table, all headers and the bytes that
+    /// stay erased. Call it after writing the contents; those of static volumes are read back for
+    /// their checksums. Contents must fill their LEBs: see [`ImagePlan::data_offset`].
     pub fn finish_in_place(&self, file: &File) -> Result<(), ImageError> {
         let mut peb = self.empty_peb();
         self.each_layout_peb(&mut peb, |peb, number| {
@@ -90,7 +90,7 @@ impl ImagePlan {
         Ok(())
     }
 
-    /// The blocks of a fastmap, by ascending number.
+    /// Returns the blocks of a fastmap, by ascending number.
     fn extras(&self) -> Result<Vec<Extra>, ImageError> {
         self.fastmap.map_or_else(|| Ok(Vec::new()), |fastmap| fastmap.extras(self))
     }
@@ -154,7 +154,7 @@ impl ImagePlan {
         peb[..ec.len()].copy_from_slice(&ec);
     }
 
-    /// An eraseblock that says that nothing after it belongs to the device.
+    /// Returns an eraseblock with an end mark.
     fn end_mark_peb(&self) -> Vec<u8> {
         let mut peb = self.empty_peb();
         self.put_ec(&mut peb, true);

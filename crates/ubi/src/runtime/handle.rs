@@ -3,7 +3,6 @@
 use crate::attach::VolumeInfo;
 use crate::core::{Core, LebIo};
 use crate::error::{UbiError, to_mtd};
-use crate::sabotage::Sabotage;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
@@ -46,12 +45,6 @@ impl Volume {
     /// Asks for a LEB to be moved whose block had bit-flips. Whoever holds the lock is waited for:
     /// the request must not be lost. Meanwhile the LEB may have been moved or unmapped.
     fn ask_for_scrub(&self, leb: Leb, peb: Peb) {
-        if self.shared().io.is_sabotaged(Sabotage::ScrubForgotten) {
-            if let Ok(mut core) = self.core.try_write() {
-                core.request_scrub(peb);
-            }
-            return;
-        }
         let mut core = self.exclusive();
         if core.volume(self.id).is_ok_and(|volume| volume.peb(leb) == Some(peb)) {
             core.request_scrub(peb);

@@ -1,4 +1,4 @@
-//! What a device can tell about its health.
+//! The health of a device.
 
 use super::ReadOnlyReason;
 use crate::core::{Core, Counters};
@@ -12,23 +12,23 @@ pub struct Health {
     pub pebs: u32,
     /// The smallest erase counter.
     pub min_ec: u32,
-    /// The largest.
+    /// The largest erase counter.
     pub max_ec: u32,
     /// The mean of all, rounded down.
     pub mean_ec: u32,
-    /// How many blocks have about which counter.
+    /// The number of blocks for each range of erase counters.
     pub histogram: Vec<Histogram>,
-    /// Where the blocks are.
+    /// The number of blocks in each list.
     pub lists: ListSizes,
-    /// Blocks that are lost or suspicious.
+    /// Lost or suspicious blocks.
     pub errors: ErrorCounts,
-    /// What happened since the device was opened.
+    /// Events since the device was opened.
     pub counters: Counters,
     /// Blocks free for new volumes.
     pub available: u32,
-    /// Blocks kept to replace bad ones, and how many there should be.
+    /// Blocks reserved to replace bad ones, and the number that should be reserved.
     pub bad_block_reserve: (u32, u32),
-    /// Why the device is read-only, if it is.
+    /// The reason if the device is read-only.
     pub read_only: Option<ReadOnlyReason>,
 }
 
@@ -38,13 +38,13 @@ pub struct Health {
 pub struct Histogram {
     /// The smallest counter of the bar.
     pub from: u32,
-    /// The largest.
+    /// The largest counter of the bar.
     pub to: u32,
-    /// How many blocks have one of these.
+    /// The number of blocks in this range.
     pub pebs: u32,
 }
 
-/// How many blocks are where (spec: ubi 14.1).
+/// The number of blocks in each list (spec: ubi 14.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ListSizes {
@@ -52,9 +52,9 @@ pub struct ListSizes {
     pub free: u32,
     /// Holding a LEB.
     pub used: u32,
-    /// Holding a LEB and not to be moved yet.
+    /// Holding a LEB that must not be moved yet.
     pub protected: u32,
-    /// Holding a LEB and to be moved.
+    /// Holding a LEB that must be moved.
     pub scrub: u32,
     /// Waiting to be erased.
     pub erase: u32,
@@ -68,7 +68,7 @@ pub struct ListSizes {
 pub struct ErrorCounts {
     /// Marked bad.
     pub bad: u32,
-    /// Damaged or foreign, and left alone.
+    /// Damaged or foreign; left untouched.
     pub corrupted: u32,
     /// Holding a LEB that cannot be read.
     pub erroneous: u32,

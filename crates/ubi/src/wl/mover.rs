@@ -5,7 +5,6 @@ use crate::core::Core;
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use eraseblock_base::Peb;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::crc::crc32;
@@ -113,13 +112,9 @@ impl Core {
                 VolumeKind::Static => &data[..header.data_size as usize],
                 VolumeKind::Dynamic => &data[..],
             };
-            new.copy_flag = !self.io.is_sabotaged(Sabotage::MoveWithoutCopyFlag);
-            if new.copy_flag || header.kind == VolumeKind::Static {
-                new.data_size = u32::try_from(covered.len()).expect("within a LEB");
-                new.data_crc = crc32(covered);
-            } else {
-                (new.data_size, new.data_crc) = (0, 0);
-            }
+            new.copy_flag = true;
+            new.data_size = u32::try_from(covered.len()).expect("within a LEB");
+            new.data_crc = crc32(covered);
         }
         new.sqnum = self.next_sqnum();
         if let Err(error) = self.io.write_vid(target, &new) {
@@ -129,9 +124,6 @@ impl Core {
             Ok(HeaderState::Ok(_)) => {}
             Err(error) if !is_eio(&error) => return Err(error.into()),
             _ => return Ok(Copy::TargetFailed),
-        }
-        if self.io.is_sabotaged(Sabotage::MoveErasesFirst) {
-            self.io.erase(source)?;
         }
         if !data.is_empty()
             && let Err(error) = self.io.write_data(target, 0, &data)

@@ -1,9 +1,9 @@
-//! Eraseblocks in the order of their wear.
+//! Eraseblocks ordered by wear.
 
 use eraseblock_base::Peb;
 
-/// Blocks ordered by (erase counter, number). Sorted in one piece of memory: a device has
-/// few thousand blocks.
+/// Blocks ordered by (erase counter, number). A sorted vector is sufficient: a device has a few
+/// thousand blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PebSet {
     entries: Vec<(u32, Peb)>,
@@ -29,7 +29,7 @@ impl PebSet {
         self.entries.len()
     }
 
-    /// The least worn block.
+    /// Returns the least worn block.
     pub(crate) fn first(&self) -> Option<Peb> {
         self.entries.first().map(|(_, peb)| *peb)
     }
@@ -38,7 +38,7 @@ impl PebSet {
         self.entries.iter().map(|(_, peb)| *peb)
     }
 
-    /// The most worn block less than `diff` above the least worn one (spec: ubi 14.2).
+    /// Returns the most worn block less than `diff` above the least worn one (spec: ubi 14.2).
     pub(crate) fn near(&self, diff: u32) -> Option<Peb> {
         let limit = self.entries.first()?.0.saturating_add(diff);
         let place = self.entries.partition_point(|(ec, _)| *ec < limit);

@@ -5,7 +5,6 @@ use crate::core::Core;
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
-use crate::sabotage::Sabotage;
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_ubi_format::{EraseCount, HeaderState};
 
@@ -37,10 +36,6 @@ impl Core {
     /// Gives a block back that holds no LEB any more: it is erased in the background.
     pub(crate) fn put_peb(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
         let place = self.wl.take(peb);
-        if self.io.is_sabotaged(Sabotage::ReuseUnerased) {
-            self.wl.put(peb, Place::Free);
-            return;
-        }
         self.wl.queue_erase(peb, torture || place == Place::Erroneous, owner);
     }
 
@@ -111,18 +106,13 @@ impl Core {
         }
         self.io.erase(peb)?;
         self.counters.erasures += 1;
-        if self.io.is_sabotaged(Sabotage::EcNotCounted) {
-            erasures = 0;
-        }
         let ec = u64::from(self.wl.ec(peb)) + erasures;
         let erase_count = EraseCount::new(ec).ok_or(UbiError::Request {
             field: "erase counter",
             found: ec,
             expected: "at most 2147483647",
         })?;
-        if !self.io.is_sabotaged(Sabotage::NoEcHeader) {
-            self.io.write_ec(peb, erase_count)?;
-        }
+        self.io.write_ec(peb, erase_count)?;
         self.wl.set_ec(peb, erase_count.get());
         Ok(())
     }

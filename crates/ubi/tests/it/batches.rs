@@ -1,4 +1,4 @@
-//! Attaching hands the device many headers at a time, and sees what it would have seen one by one.
+//! Attaching reads many headers in one batch, with the same result as one by one.
 
 use crate::builder::*;
 use eraseblock_base::{Location, Peb};
@@ -7,7 +7,7 @@ use eraseblock_ubi::{AttachOptions, PebState, attach};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Flash of which one block cannot be read, and batches with it cannot either.
+/// Flash with one block that cannot be read, alone or in a batch.
 #[derive(Debug)]
 struct Counting {
     inner: Arc<MemoryMtd>,

@@ -1,4 +1,4 @@
-//! Flash contents made block by block, right or wrong.
+//! Flash contents created block by block, right or wrong.
 
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
@@ -10,7 +10,7 @@ use eraseblock_ubi_format::table::encode_table;
 use eraseblock_ubi_format::*;
 use std::sync::Arc;
 
-/// A device in the making.
+/// A device under construction.
 pub(crate) struct Flash {
     pub(crate) bytes: Vec<u8>,
     pub(crate) layout: HeaderLayout,
@@ -23,7 +23,7 @@ impl Flash {
         Self::blank(HeaderLayout::new(16_384, 512, 256, None).unwrap(), 128)
     }
 
-    /// Blocks with nothing but erase-counter headers.
+    /// Blocks with only erase-counter headers.
     pub(crate) fn blank(layout: HeaderLayout, peb_count: u32) -> Self {
         let bytes = vec![0xFF; (peb_count * layout.peb_size()) as usize];
         let mut flash = Self { bytes, layout, peb_count };
@@ -33,7 +33,7 @@ impl Flash {
         flash
     }
 
-    /// The same with a table of these volumes in blocks 0 and 1.
+    /// Returns a flash with a table of these volumes in blocks 0 and 1.
     pub(crate) fn with(records: &[(u32, VolumeRecord)]) -> Self {
         let mut flash = Self::without_table();
         flash.put_table(0, 0, 1, records);
@@ -41,7 +41,7 @@ impl Flash {
         flash
     }
 
-    /// The device of the conformance table: volume 0, dynamic, 10 LEBs.
+    /// Returns the device of the conformance table: volume 0, dynamic, 10 LEBs.
     pub(crate) fn standard() -> Self {
         Self::with(&[(0, record("vol", VolumeKind::Dynamic, 10))])
     }
@@ -86,7 +86,7 @@ impl Flash {
         self.bytes[start..start + data.len()].copy_from_slice(data);
     }
 
-    /// Changes bytes of the header at `offset` and makes its checksum right again.
+    /// Changes bytes of the header at `offset` and updates its checksum.
     pub(crate) fn forge(&mut self, peb: u32, header: u32, field: u32, data: &[u8]) {
         self.poke(peb, header + field, data);
         let start = (peb * self.layout.peb_size() + header) as usize;
@@ -131,7 +131,7 @@ pub(crate) fn record(name: &str, kind: VolumeKind, lebs: u32) -> VolumeRecord {
     }
 }
 
-/// The header of a LEB of volume 0 written for the first time.
+/// Returns the header of a LEB of volume 0 written for the first time.
 pub(crate) fn dynamic(leb: u32, sqnum: u64) -> VidHeader {
     VidHeader {
         kind: VolumeKind::Dynamic,
@@ -147,13 +147,13 @@ pub(crate) fn dynamic(leb: u32, sqnum: u64) -> VidHeader {
     }
 }
 
-/// The header of an atomic change of a LEB of volume 0 to `data`.
+/// Returns the header of an atomic change of a LEB of volume 0 to `data`.
 pub(crate) fn copy(leb: u32, sqnum: u64, data: &[u8]) -> VidHeader {
     let data_size = u32::try_from(data.len()).unwrap();
     VidHeader { copy_flag: true, data_size, data_crc: crc32(data), ..dynamic(leb, sqnum) }
 }
 
-/// The header of a LEB of static volume 0 of `used` LEBs.
+/// Returns the header of a LEB of static volume 0 of `used` LEBs.
 pub(crate) fn fixed(leb: u32, used: u32, data: &[u8]) -> VidHeader {
     let sqnum = u64::from(leb) + 20;
     VidHeader {
@@ -164,12 +164,12 @@ pub(crate) fn fixed(leb: u32, used: u32, data: &[u8]) -> VidHeader {
     }
 }
 
-/// The header of a LEB of an unknown internal volume.
+/// Returns the header of a LEB of an unknown internal volume.
 pub(crate) fn internal(compat: Compat) -> VidHeader {
     VidHeader { compat, volume: VolumeId::new(0x7FFF_F123), ..dynamic(0, 50) }
 }
 
-/// The block that holds a LEB of volume 0.
+/// Returns the block that holds a LEB of volume 0.
 pub(crate) fn holder(ubi: &Ubi, leb: u32) -> Option<u32> {
     ubi.attachment().map(VolumeId::new(0))?.get(Leb::new(leb)).map(Peb::get)
 }

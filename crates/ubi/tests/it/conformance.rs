@@ -30,7 +30,7 @@ fn first_bytes(ubi: &Ubi, leb: u32) -> [u8; 512] {
     buf
 }
 
-/// Whom LEB 0 belongs to, and the states of blocks 5 to 7.
+/// Checks which block holds LEB 0, and the states of blocks 5 to 7.
 fn check_duel(flash: &Flash, holder_of_0: u32, erased: &[u32], content: &[u8]) {
     let ubi = flash.attach();
     assert_eq!(refusal(&ubi), None);
@@ -68,7 +68,7 @@ fn an_incomplete_copy_loses_and_is_erased_first() {
 }
 
 /// They were erased in the order of their blocks: a cut in between left the oldest, which came back
-/// where the newest could not be read again.
+/// when the newest could not be read again.
 #[test]
 fn of_those_given_up_the_older_is_erased_first() {
     for pebs in [[5, 6, 7], [5, 7, 6], [6, 5, 7], [6, 7, 5], [7, 5, 6], [7, 6, 5]] {
@@ -132,7 +132,7 @@ fn image_numbers_must_be_equal_or_zero() {
     assert_eq!(refusal(&ubi), Some("image-seq-differs"));
     assert_eq!((holder(&ubi, 0), state(&ubi, 5)), (None, PebState::Foreign));
     assert_eq!(ubi.attachment().image_seq, 77);
-    // The majority decides, even where the odd one comes first.
+    // The majority decides, even if the odd one comes first.
     flash.put_ec(5, &flash.ec(1));
     flash.put_ec(0, &EcHeader { image_seq: 5, ..flash.ec(1) });
     let ubi = flash.attach();
@@ -151,7 +151,7 @@ fn a_torn_vid_header_frees_the_block_unless_there_is_data() {
     let ubi = flash.attach();
     assert_eq!((refusal(&ubi), state(&ubi, 5)), (None, PebState::Corrupted));
     assert_eq!(ubi.attachment().available_lebs, all.map(|lebs| lebs - 1));
-    // Data that cannot be read cleanly are the trace of an erasure.
+    // Data that cannot be read cleanly is the trace of an erase.
     let device = flash.device();
     let outcome = ReadOutcome { corrected_bits: 1, uncorrectable: false };
     device.plant_outcome(5 * 16_384 + 4000..5 * 16_384 + 4001, outcome);
@@ -170,7 +170,7 @@ fn a_damaged_ec_header_loses_only_the_counter() {
     assert!(info.scrub && info.erase_count.is_none());
     assert_eq!(ubi.attachment().erase_counters.known, 127);
     assert_eq!(ubi.attachment().erase_counters.mean, 1);
-    // Both damaged: nothing is left, even if there are data.
+    // Both damaged: nothing is left, even if there is data.
     flash.poke(5, VID + 20, &[1]);
     let ubi = flash.attach();
     assert_eq!(state(&ubi, 5), PebState::Erase);
@@ -408,7 +408,7 @@ fn lebs_of_one_volume_must_agree() {
     let ubi = flash.attach();
     assert_eq!(refusal(&ubi), Some("leb-disagrees"));
     assert_eq!((state(&ubi, 7), holder(&ubi, 1)), (PebState::Foreign, Some(6)));
-    // An outdated LEB that is met after its successor is not compared.
+    // An outdated LEB that is found after its successor is not compared.
     let (mut flash, _) = static_flash();
     let old = VidHeader { sqnum: SqNum::new(3), ..fixed(2, 4, &vec![1; 15_872]) };
     flash.put_leb(9, &old, &OLD);

@@ -13,8 +13,8 @@ const NEW: [u8; 512] = [0xB0; 512];
 const STALE: [u8; 512] = [0xC0; 512];
 const VOLUME: VolumeId = VolumeId::new(0);
 
-/// LEB 0 is in block 5; blocks 6 and 7 end the image; 8 to 10 are what was on the flash before it,
-/// with a newer LEB 0 in block 8, and another image number in block 9; the others are empty.
+/// LEB 0 is in block 5; blocks 6 and 7 end the image; 8 to 10 are remains of earlier content, with
+/// a newer LEB 0 in block 8, and another image number in block 9; the others are empty.
 fn flashed() -> Flash {
     let mut flash = Flash::standard();
     flash.put_leb(5, &dynamic(0, 10), &OLD);
@@ -55,7 +55,7 @@ fn what_follows_an_end_mark_counts_as_erased() {
     let kept = found.peb(Peb::new(9)).unwrap().erase_count.map(EraseCount::get);
     assert_eq!(kept, Some(9), "erase counters of other images count");
     assert!(found.findings.iter().any(|finding| finding.code == "after-end-mark"));
-    // As Linux without OpenWrt's change sees it.
+    // As seen by Linux without OpenWrt's change.
     let options = AttachOptions { end_marks: false, ..AttachOptions::default() };
     let plain = Ubi::attach(flash.device(), &flash.layout, &options).unwrap();
     assert_eq!(plain.attachment().linux_refuses.as_ref().unwrap().code, "image-seq-differs");
@@ -66,7 +66,7 @@ fn what_follows_an_end_mark_counts_as_erased() {
 #[test]
 fn a_mark_in_a_block_with_a_leb_does_not_count() {
     let mut flash = flashed();
-    // A Linux that does not know the marks has used both blocks since.
+    // A Linux without support for the marks has used both blocks since.
     flash.put_leb(6, &dynamic(1, 20), &NEW);
     flash.put_leb(7, &dynamic(2, 21), &NEW);
     flash.put_ec(9, &flash.ec(9));
@@ -75,7 +75,7 @@ fn a_mark_in_a_block_with_a_leb_does_not_count() {
     assert_eq!(first_bytes(&ubi.volume(VOLUME).unwrap()), STALE);
 }
 
-/// A chip with the bytes of a flash.
+/// Returns a chip with the bytes of a flash.
 fn chip_of(flash: &Flash) -> Snapshot {
     let layout = &flash.layout;
     let (page, unit) = (layout.min_io(), layout.header_unit());

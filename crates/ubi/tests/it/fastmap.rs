@@ -32,7 +32,6 @@ const WITH: OpenOptions = OpenOptions {
     max_bad_blocks: None,
     image_seq: 1,
     fastmap: true,
-    sabotage: eraseblock_ubi::sabotage::Sabotage::None,
 };
 
 fn open(flash: &Arc<MemoryMtd>, options: &OpenOptions) -> (UbiDevice, Attachment) {
@@ -119,7 +118,7 @@ fn what_was_written_since_is_found_in_the_pools() {
         while ubi.background_step().unwrap() {}
         let written = ubi.health().counters.fastmaps;
         let view: Vec<u8> = (0..20).map(|leb| first_byte(&ubi, dynamic, leb)).collect();
-        // The device is in use: nobody else may write to it.
+        // The device is in use: it must have no other writer.
         let (again, attachment) = open(&flash, &OpenOptions { read_only: true, ..WITH });
         assert!(attachment.is_by_fastmap(), "{leb} {written}: {:?}", attachment.findings);
         let found: Vec<u8> = (0..20).map(|leb| first_byte(&again, dynamic, leb)).collect();
@@ -143,14 +142,6 @@ fn without_the_option_fastmaps_are_erased_before_anything_is_written() {
     assert_eq!(holders(&flash, FASTMAP_ANCHOR_VOLUME), []);
     assert_eq!(first_byte(&ubi, dynamic, 3), 3);
     ubi.check_invariants().unwrap();
-}
-
-#[test]
-fn a_stale_anchor_is_noticed() {
-    let (flash, ..) = prepared();
-    let sabotage = eraseblock_ubi::sabotage::Sabotage::StaleAnchors;
-    open(&flash, &OpenOptions { fastmap: false, sabotage, ..WITH });
-    assert_ne!(holders(&flash, FASTMAP_ANCHOR_VOLUME), [], "the planted fault");
 }
 
 #[test]

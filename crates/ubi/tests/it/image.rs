@@ -1,5 +1,5 @@
-//! Images as `ubinize` 2.1.5 writes them: with the tool where it is installed, and by the hashes of
-//! what it wrote.
+//! Images as `ubinize` 2.1.5 writes them: compared with the tool if it is installed, and with the
+//! hashes of its output.
 
 use eraseblock_base::VolumeId;
 use eraseblock_base::crc::crc32;
@@ -78,7 +78,7 @@ fn content(name: &str) -> Vec<u8> {
     }
 }
 
-/// The specification that an ini file means, and the contents of its volumes.
+/// Returns the specification described by an ini file, and the contents of its volumes.
 fn read_case(case: &Case) -> (ImageSpec, Vec<Vec<u8>>) {
     let (peb, min_io, unit, vid) = case.layout;
     let mut contents = Vec::new();
@@ -233,7 +233,7 @@ fn impossible_volumes_are_refused() {
         one.flags = VolumeFlags::SKIP_CHECK;
     };
     assert_eq!(refused(skipping), "skip-check flag");
-    // The size as ubinize counts it is too small for what fits without alignment.
+    // The size as ubinize counts it is too small for content that fits without alignment.
     let quirk = |one: &mut VolumeSpec| {
         one.size = VolumeSize::UbinizeBytes(2 * 129_024);
         one.content = ContentSize::Bytes(2 * 129_024);

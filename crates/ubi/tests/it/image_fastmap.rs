@@ -1,4 +1,4 @@
-//! Fastmaps in images: they say what a scan finds, and are rejected where the image is shifted.
+//! Fastmaps in images: they agree with a scan, and are rejected if the image is shifted.
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};
@@ -66,7 +66,7 @@ fn image() -> Vec<u8> {
     bytes
 }
 
-/// A flash onto which the image was written, past the bad blocks.
+/// Returns a flash onto which the image was written, past the bad blocks.
 fn flashed(image: &[u8], bad: &[u32]) -> Arc<MemoryMtd> {
     let geometry = Geometry::new(MediumKind::Nand, 16_384, 200, 512, 512, 16).unwrap();
     let flash = MemoryMtd::new(geometry);
@@ -124,7 +124,7 @@ fn the_fastmap_says_what_a_scan_finds() {
     assert_eq!(FastmapStatus::of(&*flash, &layout()).unwrap(), usable);
 }
 
-/// Wherever up to four blocks are bad, and wherever that moves the image to.
+/// For every position of up to four bad blocks, and every resulting shift of the image.
 #[test]
 fn a_shifted_image_is_scanned() {
     let image = image();
@@ -162,7 +162,7 @@ fn a_device_attached_by_it_works() {
     }
     ubi.check_invariants().unwrap();
     drop(data);
-    // Neither the end of the work nor a fastmap: everything must be found all the same.
+    // Neither completed work nor a fastmap: everything must be found anyway.
     drop(ubi);
     for fastmap in [true, false] {
         let options = OpenOptions { fastmap, ..options.clone() };

@@ -1,4 +1,4 @@
-//! Telling the images in one file apart.
+//! Distinguishing the images in one file.
 
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi::locate::{Extent, Header, Located, locate, only_image};
@@ -69,7 +69,7 @@ fn find(bytes: &[u8]) -> Located {
     locate(&bytes, &headers).unwrap()
 }
 
-/// The first block of each image and the one after its last.
+/// Returns the first block of each image and the one after its last.
 fn blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
     let block = |at: u64| usize::try_from(at).unwrap().div_ceil(PEB);
     find(bytes).images.iter().map(|one| (block(one.start), block(one.end))).collect()
@@ -141,7 +141,7 @@ fn grids_and_gaps() {
     assert_eq!(blocks(&torn), [(0, 9)]);
 }
 
-/// Free blocks before the first one that holds something belong to the image.
+/// Free blocks before the first one with content belong to the image.
 #[test]
 fn an_image_may_begin_with_free_blocks() {
     let mut free = vec![(7, None); 3];
@@ -151,7 +151,7 @@ fn an_image_may_begin_with_free_blocks() {
     assert_eq!((found.len(), found[0].start, found[0].end), (1, 1000, file.len() as u64));
 }
 
-/// Headers planted at any distance, and none of them with a block: what follows them is found.
+/// Headers planted at any distance, none of them with a block: the image after them is found.
 #[test]
 fn lone_headers_are_no_image_and_work_is_bounded() {
     assert_eq!(find(&block((7, None))).images, []);

@@ -1,4 +1,4 @@
-//! Damaged and forged images: whatever the bytes are, attaching and reading end, and soon.
+//! Damaged and forged images: for any bytes, attaching and reading end, and soon.
 
 use crate::builder::*;
 use eraseblock_base::VolumeId;
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A small device with something of everything.
+/// Returns a small device with one thing of every kind.
 fn sample(layout: HeaderLayout) -> Flash {
     let mut flash = Flash::blank(layout, 14);
     let records =
@@ -74,7 +74,7 @@ fn mutate(flash: &mut Flash, random: &mut Random) {
     }
 }
 
-/// Changes a byte of one of the first records of the table, checksum made right.
+/// Changes a byte of one of the first records of the table and updates the checksum.
 fn forge_record(flash: &mut Flash, peb: u32, random: &mut Random) {
     let peb = if random.below(4) == 0 { peb } else { random.below(2) };
     let record = flash.layout.data_offset() + 172 * random.below(3);

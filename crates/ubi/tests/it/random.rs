@@ -85,7 +85,6 @@ const OPTIONS: OpenOptions = OpenOptions {
     max_bad_blocks: None,
     image_seq: 9,
     fastmap: false,
-    sabotage: eraseblock_ubi::sabotage::Sabotage::None,
 };
 
 fn layout() -> HeaderLayout {
@@ -299,7 +298,7 @@ fn read(volume: &eraseblock_ubi::Volume, leb: u32) -> Vec<u8> {
     buf
 }
 
-/// Whether the LEB holds these bytes and is erased behind them.
+/// Returns whether the LEB holds these bytes and is erased after them.
 fn same(leb: &[u8], bytes: &[u8]) -> bool {
     leb.starts_with(bytes) && leb[bytes.len()..].iter().all(|byte| *byte == 0xFF)
 }

@@ -1,4 +1,4 @@
-//! Cells that leak: scrubbing keeps what is read now and then.
+//! Leaking cells: scrubbing preserves data that is read occasionally.
 
 use eraseblock_base::{Geometry, Leb, MediumKind};
 use eraseblock_mtd::LebDevice;
@@ -15,7 +15,7 @@ fn content(leb: u32) -> Vec<u8> {
     bytes
 }
 
-/// A chip that leaks about one bit of a codeword in 500 events, and a full volume on it.
+/// Returns a chip that leaks about one bit of a codeword in 500 events, and a full volume on it.
 fn aged() -> (Arc<Chip>, UbiDevice) {
     let geometry = Geometry::new(MediumKind::Nand, 16_384, 64, 512, 512, 16).unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
@@ -38,8 +38,8 @@ fn aged() -> (Arc<Chip>, UbiDevice) {
     (chip, ubi)
 }
 
-/// Lets `rounds` * 100 events pass, reading everything each time, and says how many LEBs are as
-/// they were written then. Background work is done only if `scrubbing`.
+/// Lets `rounds` * 100 events pass, reading everything each time, and returns the number of LEBs
+/// that are unchanged then. Background work is done only if `scrubbing`.
 fn live(chip: &Chip, ubi: &UbiDevice, rounds: u32, scrubbing: bool) -> u32 {
     let volume = ubi.volume(ubi.volumes()[0].id).unwrap();
     let intact = |leb| {

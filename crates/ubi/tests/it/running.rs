@@ -308,8 +308,9 @@ fn formatting_keeps_the_erase_counters() {
     ubi.check_invariants().unwrap();
 }
 
-/// The power went off when the last data of a static LEB was there and its correction code was not.
-/// The LEB's own checksum proves the data; what fills the last unit was zero, whatever is read now.
+/// The power went off when the last data of a static LEB was programmed and its ECC was not. The
+/// LEB's own checksum proves the data; the padding of the last unit was zero, regardless of what is
+/// read now.
 #[test]
 fn a_static_leb_whose_last_unit_lost_its_correction_code_is_proved_by_its_checksum() {
     const LEN: usize = 3 * 512 + 100;
@@ -325,7 +326,7 @@ fn a_static_leb_whose_last_unit_lost_its_correction_code_is_proved_by_its_checks
     let start = device.to_bytes().windows(512).position(is_start).unwrap();
     let unit = (start + 3 * 512) as u64..(start + 4 * 512) as u64;
     device.plant_outcome(unit, lost);
-    // The filling reads as anything.
+    // The padding may read as anything.
     device.poke((start + LEN) as u64, &[0xEE; 300]).unwrap();
 
     let volume = ubi.volume(id).unwrap();
@@ -340,10 +341,11 @@ fn a_static_leb_whose_last_unit_lost_its_correction_code_is_proved_by_its_checks
         assert!(!outcome.uncorrectable && outcome.corrected_bits > 0, "{from}..{to}");
         assert!(found == expected[from..to], "{from}..{to}");
     }
-    // It is to be written anew where correction works again.
+    // It must be written again, with working ECC.
     assert_eq!(ubi.health().lists.scrub, 1);
 
-    // Nothing proves the filling alone, nor data behind it, nor data that is not what was written.
+    // Nothing proves the padding alone, nor data after it, nor data that differs from what was
+    // written.
     let read = |offset, len| volume.read(Leb::new(0), offset, &mut vec![0; len]).unwrap();
     assert!(read(u32::try_from(LEN).unwrap(), 50).uncorrectable);
     let behind = (start + 4 * 512) as u64;

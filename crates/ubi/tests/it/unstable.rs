@@ -1,4 +1,4 @@
-//! What read well once and does not again: readers who cannot move it.
+//! Data that reads correctly once and not again: readers that cannot move it.
 
 use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};
 use eraseblock_mtd::LebDevice;
@@ -29,7 +29,7 @@ fn new_volume(id: u32) -> NewVolume {
     }
 }
 
-/// A chip with a volume whose LEB 0 is old.
+/// Returns a chip with a volume whose LEB 0 is old.
 fn begun() -> Snapshot {
     begun_on(64, &open)
 }
@@ -45,8 +45,8 @@ fn begun_on(pebs: u32, open: &dyn Fn(&Arc<Chip>) -> UbiDevice) -> Snapshot {
     chip.snapshot()
 }
 
-/// Changes the LEB on a copy of the chip, cut off at event `number` of it, which then reads well
-/// `good_reads` times. `None` when the change had fewer events.
+/// Changes the LEB on a copy of the chip, cut off at event `number`, which then reads correctly
+/// `good_reads` times. `None` if the change had fewer events.
 fn cut_at(begun: &Snapshot, number: u64, good_reads: u16) -> Option<Arc<Chip>> {
     let chip = Arc::new(begun.to_chip());
     let ubi = open(&chip);
@@ -63,14 +63,15 @@ fn cut_at(begun: &Snapshot, number: u64, good_reads: u16) -> Option<Arc<Chip>> {
     Some(chip)
 }
 
-/// What LEB 0 holds, if it can be read.
+/// Returns the content of LEB 0, if it can be read.
 fn content(volume: &dyn LebDevice) -> Option<[u8; 6144]> {
     let mut bytes = [0; 6144];
     let outcome = volume.read(Leb::new(0), 0, &mut bytes).unwrap();
     (!outcome.uncorrectable).then_some(bytes)
 }
 
-/// Tells `story` every chip that a cut of the change leaves; it says whether the change came true.
+/// Passes every chip that a cut of the change leaves to `story`, which returns whether the change
+/// took effect.
 fn judge(story: impl Fn(Arc<Chip>) -> [u8; 6144]) {
     let begun = begun();
     let mut seen = [0, 0];
@@ -106,7 +107,7 @@ fn what_one_attach_decides_holds_for_the_next() {
             let volume = ubi.volume(VolumeId::new(0)).unwrap();
             let told = content(&volume).expect("what attaching found good");
             let _ = content(&volume);
-            // The power goes off again before any work in the background.
+            // The power goes off again before any background work.
             (told, chip.snapshot())
         };
         let (first, mut left) = open(chip.snapshot());
@@ -119,8 +120,8 @@ fn what_one_attach_decides_holds_for_the_next() {
     });
 }
 
-/// A chip with two volumes, the first of which has just been updated. More changes before make the
-/// tables lie elsewhere.
+/// Returns a chip with two volumes, the first of which has just been updated. More changes before
+/// make the tables lie elsewhere.
 fn with_two_volumes(changes: u8) -> Snapshot {
     let chip = Arc::new(begun().to_chip());
     let ubi = open(&chip);
@@ -134,8 +135,8 @@ fn with_two_volumes(changes: u8) -> Snapshot {
     chip.snapshot()
 }
 
-/// What is left of a chip when the power goes off during the `number`-th program that `act` makes,
-/// which then reads well once.
+/// Returns the chip after the power went off during the `number`-th program that `act` makes, which
+/// then reads correctly once.
 fn cut_while(
     start: &Snapshot,
     open: &dyn Fn(&Arc<Chip>) -> UbiDevice,
@@ -152,11 +153,11 @@ fn cut_while(
     Some(event.cut(Variant::P5 { good_reads: 1 }, 1).unwrap())
 }
 
-/// An update of volume 1 was cut while copy 0 of the table was written; of copy 0 two older ones
-/// were still there, the oldest with the marker of an update of volume 0 that was long over. The
-/// attach found the newest copy good, and gave up the other two in the order of the blocks they
-/// were in: the power went off when the one before was erased and the oldest was not. By then the
-/// newest could not be read any more, and the next attach took the oldest: volume 0 was damaged.
+/// An update of volume 1 was cut while copy 0 of the table was written. Two older versions of copy
+/// 0 still existed; the oldest had the marker of a long finished update of volume 0. The attach
+/// found the newest copy good, and erased the other two in the order of their blocks. The power
+/// went off when the direct predecessor was erased and the oldest was not. By then the newest could
+/// not be read any more, and the next attach used the oldest: volume 0 was damaged.
 #[test]
 fn a_table_of_long_ago_does_not_come_back() {
     // The first program is that of the VID header.
@@ -183,8 +184,8 @@ fn a_table_of_long_ago_does_not_come_back() {
     }
 }
 
-/// A volume that one attach shows is there at the next one, with what was written to it meanwhile:
-/// the copy of the table in which it was found might have read well for the last time.
+/// A volume that one attach shows is there at the next one, with the data written to it in between.
+/// The copy of the table in which it was found might have been readable for the last time.
 #[test]
 fn a_volume_that_was_seen_keeps_what_is_written_to_it() {
     for fastmap in [false, true] {
@@ -213,7 +214,7 @@ fn a_volume_that_was_seen_keeps_what_is_written_to_it() {
             };
             seen[1] += 1;
             volume.change(Leb::new(0), &NEW).unwrap();
-            // The power goes off again before any work in the background.
+            // The power goes off again before any background work.
             for _ in 0..4 {
                 chip.power_off();
                 chip.power_on();

@@ -1,4 +1,4 @@
-//! Decoded index nodes, at most [`BUDGET`] bytes of them, found by where they lie.
+//! Decoded index nodes, at most [`BUDGET`] bytes of them, by position.
 
 use eraseblock_ubifs_format::{Branch, IndexNode};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +13,14 @@ struct Entry {
     node: Arc<IndexNode>,
 }
 
-/// A direct-mapped cache: every place has one slot, the latest node in it wins.
+/// A direct-mapped cache: every position has one slot, which keeps the latest node.
 #[derive(Debug)]
 pub(super) struct Cache {
     slots: Vec<Mutex<Option<Entry>>>,
 }
 
 impl Cache {
-    /// A cache for nodes of up to `fanout` branches, with no more slots than `nodes`.
+    /// Creates a cache for nodes of up to `fanout` branches, with no more slots than `nodes`.
     pub(super) fn new(fanout: u32, nodes: u64) -> Self {
         let node_size = u64::from(fanout) * size_of::<Branch>() as u64 + 128;
         let slots = (BUDGET / node_size).min(nodes).clamp(16, 1 << 16);

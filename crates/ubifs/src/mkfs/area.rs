@@ -1,11 +1,10 @@
-//! The main area while it is filled: nodes one behind the other, LEB by LEB.
+//! The main area while it is filled with consecutive nodes, LEB by LEB.
 //!
 //! # Invariants
-//! 1. `props` has one entry per LEB that is complete, from the first of the main area on; the
-//!    current LEB comes next.
-//! 2. Sequence numbers are handed out in the order in which nodes are placed.
-//! 3. Once a LEB is beyond what the volume may have, LEBs are counted and no longer handed to the
-//!    sink.
+//! 1. `props` has one entry per complete LEB, from the first of the main area; the current LEB
+//!    comes next.
+//! 2. Sequence numbers are assigned in the order in which nodes are placed.
+//! 3. LEBs beyond the limit of the volume are only counted and not passed to the sink.
 
 use super::error::MkfsError;
 use super::sink::LebSink;
@@ -15,7 +14,7 @@ use eraseblock_ubifs_format::layout::Layout;
 use eraseblock_ubifs_format::lpt::LebProps;
 use sha2::{Digest, Sha256};
 
-/// Where a node was placed.
+/// The position of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) leb: Leb,
@@ -45,13 +44,13 @@ impl<'s> MainArea<'s> {
         }
     }
 
-    /// The next sequence number, used up.
+    /// Returns the next sequence number and uses it up.
     pub(super) fn sqnum(&mut self) -> u64 {
         self.next_sqnum += 1;
         self.next_sqnum - 1
     }
 
-    /// Places a node, which it seals with the next sequence number.
+    /// Places a node and seals it with the next sequence number.
     pub(super) fn place(&mut self, node: &[u8]) -> Result<Place, MkfsError> {
         let mut offset = encode::start(&mut self.buffer);
         if offset + node.len() > self.layout.leb_size as usize {
@@ -61,13 +60,13 @@ impl<'s> MainArea<'s> {
         self.buffer.extend_from_slice(node);
         let sqnum = self.sqnum();
         encode::seal(&mut self.buffer[offset..], sqnum);
-        // Checksum, sequence number and length stand for the node: equal contents, equal UUIDs.
+        // Checksum, sequence number and length represent the node: equal contents, equal UUIDs.
         self.digest.update(&self.buffer[offset + 4..offset + 20]);
         Ok(Place { leb: self.current(), offset: offset as u32 })
     }
 
-    /// Ends the data LEBs, leaves one for garbage collection and begins the index LEBs. Returns
-    /// the LEB left.
+    /// Ends the data LEBs, reserves one for garbage collection and begins the index LEBs. Returns
+    /// the reserved LEB.
     pub(super) fn begin_index(&mut self) -> Result<Leb, MkfsError> {
         self.flush()?;
         let gc = self.current();
@@ -76,7 +75,7 @@ impl<'s> MainArea<'s> {
         Ok(gc)
     }
 
-    /// Writes the current LEB out, if anything is in it.
+    /// Writes the current LEB if it is not empty.
     pub(super) fn flush(&mut self) -> Result<(), MkfsError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -103,12 +102,12 @@ impl<'s> MainArea<'s> {
         self.sink.write_leb(leb, node).map_err(MkfsError::Sink)
     }
 
-    /// LEBs that are complete.
+    /// Returns the number of LEBs that are complete.
     pub(super) fn lebs(&self) -> u32 {
         self.props.len() as u32
     }
 
-    /// A digest of all nodes placed.
+    /// Returns a digest of all nodes placed.
     pub(super) fn digest(&self) -> Sha256 {
         self.digest.clone()
     }

@@ -8,7 +8,7 @@ use eraseblock_ubifs_format::Compression;
 use eraseblock_ubifs_format::constants::{MIN_COMPRESS_LEN, NODE_ALIGN};
 use eraseblock_ubifs_format::raw;
 
-/// Compresses blocks for one thread; keeps the state of each algorithm it was asked for.
+/// Compresses blocks for one thread; keeps the state of each algorithm used.
 #[derive(Default)]
 pub(super) struct BlockCompressor {
     engines: Vec<Engine>,
@@ -17,7 +17,7 @@ pub(super) struct BlockCompressor {
 }
 
 impl BlockCompressor {
-    /// The payload for a block and how it is compressed: the block itself where compression would
+    /// Returns the payload for a block and its compression: the block itself if compression would
     /// not save space on flash.
     pub(super) fn compress<'a>(
         &'a mut self,
@@ -55,7 +55,7 @@ impl BlockCompressor {
     }
 }
 
-/// Compresses with the engine for `spec`, which is made when it is first needed.
+/// Compresses with the engine for `spec`, which is created on first use.
 fn run(
     engines: &mut Vec<Engine>,
     spec: CompressSpec,

@@ -1,4 +1,4 @@
-//! Leaf nodes: contents, inodes, entries and extended attributes (spec: ubifs-format 6, 17.4).
+//! Leaf nodes: contents, inodes, entries and xattrs (spec: ubifs-format 6, 17.4).
 
 use super::area::MainArea;
 use super::error::MkfsError;
@@ -16,7 +16,7 @@ use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode};
 use eraseblock_vfs::{FileKind, Timestamp};
 use std::thread;
 
-/// All leaf nodes are in place.
+/// The finished leaf nodes.
 pub(super) struct Written {
     /// One branch per leaf, in writing order: equal keys in the order of their names.
     pub(super) leaves: Vec<Branch>,
@@ -73,7 +73,7 @@ struct Writer<'a, 't, 'p, 's> {
 }
 
 impl Writer<'_, '_, '_, '_> {
-    /// Content, attributes and inode of a node.
+    /// Writes content, xattrs and inode of a node.
     fn node(&mut self, id: NodeId) -> Result<(), MkfsError> {
         let node = self.plan.tree.node(id);
         let mut size = 0;
@@ -101,7 +101,7 @@ impl Writer<'_, '_, '_, '_> {
         })
     }
 
-    /// Entry and inode of each attribute; the sums that the host's inode carries.
+    /// Writes entry and inode of each xattr; returns the sums for the host's inode.
     fn attributes(&mut self, id: NodeId, node: &SourceNode) -> Result<Hosted, MkfsError> {
         let mut hosted = Hosted::default();
         let host = self.plan.ino(id);
@@ -163,7 +163,7 @@ impl Writer<'_, '_, '_, '_> {
         })
     }
 
-    /// Size and link count of a directory (spec: ubifs-format 6.1, 6.2).
+    /// Returns the size and link count of a directory (spec: ubifs-format 6.1, 6.2).
     fn directory(&self, id: NodeId) -> (u64, u32) {
         let (mut size, mut nlink) = (raw::InodeNode::SIZE as u64, 2);
         for (name, target) in self.plan.tree.entries(id) {
@@ -182,7 +182,8 @@ impl Writer<'_, '_, '_, '_> {
         self.dent(&Dent { key, ino, kind, cookie: self.cookie(parent, name), name })
     }
 
-    /// A number that tells names of equal hash apart: any will do, this one is always the same.
+    /// Returns a number that distinguishes names of equal hash: any number would do, but this one
+    /// is always the same.
     fn cookie(&self, parent: u32, name: &[u8]) -> u32 {
         match self.options.version {
             FormatVersion::V4 => 0,
@@ -210,7 +211,7 @@ impl Writer<'_, '_, '_, '_> {
     }
 }
 
-/// What a host's inode says about its attributes (spec: ubifs-format 6.6).
+/// The sums about xattrs in a host's inode (spec: ubifs-format 6.6).
 #[derive(Clone, Copy, Default)]
 struct Hosted {
     count: u32,
@@ -222,13 +223,13 @@ impl Hosted {
     fn add(&mut self, name: &[u8], value: &[u8]) {
         self.count += 1;
         self.names += name.len() as u32;
-        // One byte more than the value has: part of the format.
+        // One byte more than the value: part of the format.
         let inode = (raw::InodeNode::SIZE + value.len() + 1) as u32;
         self.size += entry_bytes(name.len()) as u32 + align::align_up(inode, NODE_ALIGN);
     }
 }
 
-/// What an inode has whatever it is; the rest is as of an empty one.
+/// Returns the fields common to all inodes; the rest is as for an empty one.
 fn common<'a>(ino: u32, node: &SourceNode) -> Inode<'a> {
     // Times are whole seconds: that is the granularity the superblock states.
     let time = |time: Timestamp| Time { seconds: time.seconds, nanoseconds: 0 };

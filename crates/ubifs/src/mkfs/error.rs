@@ -1,24 +1,24 @@
-//! Why no image was made.
+//! Errors of building an image.
 
 use eraseblock_base::ErrorClass;
 use eraseblock_ubifs_format::layout::LayoutError;
 use std::io;
 
-/// Why no image was made. Paths are those inside the image, without a leading slash.
+/// An image that could not be built. Paths are those inside the image, without a leading slash.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
-    /// The areas cannot be laid out as asked.
+    /// The requested areas are impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// An option is out of its range.
     #[error("{option} is {found}, expected {expected}")]
     Option {
-        /// The option at fault.
+        /// The invalid option.
         option: &'static str,
         /// Its value.
         found: i64,
-        /// What is allowed.
+        /// The valid values.
         expected: &'static str,
     },
     /// Something UBIFS cannot store.
@@ -26,7 +26,7 @@ pub enum MkfsError {
     Node {
         /// The file.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The problem.
         problem: NodeProblem,
     },
     /// A file could not be read.
@@ -34,10 +34,10 @@ pub enum MkfsError {
     Read {
         /// The file.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// A file did not have the length it had when the tree was made.
+    /// A file did not have the length it had when the tree was created.
     #[error(
         "`/{}`: changed while it was read, expected {expected} bytes",
         String::from_utf8_lossy(path)
@@ -48,12 +48,12 @@ pub enum MkfsError {
         /// Its length in the tree.
         expected: u64,
     },
-    /// A compressor failed, which none does on a block of a file.
+    /// A compressor failed, which does not happen for a block of a file.
     #[error("{compressor} compressor failed: {message}")]
     Compressor {
-        /// Which one.
+        /// The compressor.
         compressor: &'static str,
-        /// Its own words.
+        /// Its message.
         message: String,
     },
     /// More inodes than inode numbers.
@@ -64,19 +64,19 @@ pub enum MkfsError {
     TooFewLebs {
         /// LEBs the volume may have.
         available: u32,
-        /// LEBs it must be allowed.
+        /// The required maximum LEB count.
         needed: u32,
     },
-    /// The sink could not take a LEB.
+    /// The sink could not store a LEB.
     #[error("cannot write image: {0}")]
     Sink(#[source] io::Error),
-    /// A worker thread died; its panic says why.
+    /// A worker thread panicked; its panic message has the reason.
     #[error("a worker thread died")]
     Worker,
 }
 
 impl MkfsError {
-    /// How the error is to be answered.
+    /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::TooFewLebs { .. } => ErrorClass::NoSpace,
@@ -87,7 +87,7 @@ impl MkfsError {
     }
 }
 
-/// What UBIFS cannot store about a node.
+/// A property of a node that UBIFS cannot store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeProblem {
@@ -100,19 +100,19 @@ pub enum NodeProblem {
     /// A device number beyond 12 bits of major and 20 bits of minor.
     #[error("device {0}:{1}, expected at most 4095:1048575")]
     Device(u32, u32),
-    /// An attribute's name of 0 or more than 255 bytes, or with a NUL.
+    /// An xattr name of 0 or more than 255 bytes, or with a NUL.
     #[error("attribute name `{0}` is not 1 to 255 bytes without NUL")]
     AttributeName(String),
-    /// An attribute whose name occurs twice.
+    /// An xattr name that occurs twice.
     #[error("attribute `{0}` occurs twice")]
     AttributeTwice(String),
-    /// An attribute's value of more than 4096 bytes.
+    /// An xattr value of more than 4096 bytes.
     #[error("attribute `{0}` has {1} bytes, expected at most 4096")]
     AttributeValue(String, usize),
-    /// Attribute names of more than 65536 bytes altogether.
+    /// Xattr names of more than 65536 bytes altogether.
     #[error("attribute names of {0} bytes altogether, expected at most 65536")]
     AttributeNames(u64),
-    /// More attributes than can be deleted at once.
+    /// More xattrs than can be deleted at once.
     #[error("{0} attributes, expected at most {1} for LEBs of this size")]
     AttributeCount(usize, u32),
 }

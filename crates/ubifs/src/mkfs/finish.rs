@@ -1,4 +1,4 @@
-//! LPT, master, superblock and log: what makes LEBs a file system (spec: ubifs-format 17.3).
+//! LPT, master, superblock and log, which complete the file system (spec: ubifs-format 17.3).
 
 use super::area::MainArea;
 use super::error::MkfsError;
@@ -69,8 +69,8 @@ pub(super) fn write(
     Ok(image.report(leb_cnt, &totals, superblock.uuid, data))
 }
 
-/// The fewest LEBs a volume must be allowed so that its main area has `main_lebs`. The other areas
-/// grow with the volume, so this is found by trying.
+/// Returns the smallest maximum LEB count with which the main area has `main_lebs`. The other areas
+/// grow with the volume, so this is found by trial.
 pub(super) fn needed_lebs(options: &LayoutOptions, main_lebs: u32) -> u32 {
     let mut tried = *options;
     tried.max_leb_cnt = main_lebs;
@@ -88,7 +88,7 @@ pub(super) fn needed_lebs(options: &LayoutOptions, main_lebs: u32) -> u32 {
     }
 }
 
-/// A UUID (version 8) that depends on everything else in the image.
+/// Returns a UUID (version 8) that depends on everything else in the image.
 fn derived_uuid(mut digest: Sha256, superblock: &Superblock) -> [u8; 16] {
     let mut node = Vec::new();
     encode::superblock(&mut node, superblock);

@@ -8,12 +8,12 @@ use eraseblock_ubifs_format::constants::NODE_ALIGN;
 use eraseblock_ubifs_format::encode::{self, Seal};
 use eraseblock_ubifs_format::layout::Layout;
 
-/// The index is in place.
+/// The finished index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index {
     /// The root node.
     pub(super) root: Branch,
-    /// The LEB left for garbage collection.
+    /// The LEB reserved for garbage collection.
     pub(super) gc: Leb,
     /// Bytes of all index nodes, each rounded up to 8.
     pub(super) size: u64,

@@ -1,11 +1,11 @@
-//! What an image shall be like.
+//! Options of an image.
 
 use super::error::MkfsError;
 use eraseblock_ubifs_format::layout::LayoutOptions;
 use eraseblock_ubifs_format::{Compression, KeyHash};
 use std::num::NonZeroUsize;
 
-/// How file contents are compressed.
+/// The compression of file contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compressor {
     /// Not at all.
@@ -16,18 +16,18 @@ pub enum Compressor {
     Zlib,
     /// Zstandard.
     Zstd {
-        /// 1 to 22; 3 is what others use.
+        /// 1 to 22; 3 is the common default.
         level: i32,
     },
-    /// LZO1X, or deflate where it is better by so many percent.
+    /// LZO1X, or deflate if it is better by this percentage.
     FavourLzo {
-        /// 1 to 99; 20 is what others use.
+        /// 1 to 99; 20 is the common default.
         percent: u8,
     },
 }
 
 impl Compressor {
-    /// The compressor that inodes name for data written later.
+    /// Returns the compressor stored in inodes for data written later.
     pub const fn on_flash(self) -> Compression {
         match self {
             Self::None => Compression::None,
@@ -54,15 +54,16 @@ impl Compressor {
 /// A compressor for some of the files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompressionRule {
-    /// Which files: `?` stands for one byte of a name, `*` for any of a name, `**` for any of a
-    /// path. With a slash it is held against the path from the root, else against the name alone.
+    /// The files: `?` matches one byte of a name, `*` any bytes of a name, `**` any bytes of a
+    /// path. A pattern with a slash is matched against the path from the root, otherwise against
+    /// the name alone.
     pub pattern: Vec<u8>,
-    /// What they are compressed with.
+    /// Their compressor.
     pub compressor: Compressor,
 }
 
 impl CompressionRule {
-    /// Whether it is for the file at `path` (no leading slash).
+    /// Returns whether the rule applies to the file at `path` (no leading slash).
     pub fn matches(&self, path: &[u8]) -> bool {
         if self.pattern.contains(&b'/') {
             let pattern = self.pattern.strip_prefix(b"/").unwrap_or(&self.pattern);
@@ -72,7 +73,7 @@ impl CompressionRule {
     }
 }
 
-/// Whether `text` matches `pattern`, in time proportional to the product of their lengths.
+/// Returns whether `text` matches `pattern`, in time proportional to the product of their lengths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     // reach[i]: the pattern so far can end before text[i].
     let mut reach = vec![false; text.len() + 1];
@@ -106,40 +107,40 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 /// The format version to write (spec: ubifs-format 13).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FormatVersion {
-    /// Version 4, what every Linux mounts.
+    /// Version 4, supported by every Linux.
     #[default]
     V4,
-    /// Version 5: entries carry cookies ("double hash"), made from directory and name.
+    /// Version 5: entries carry cookies ("double hash"), derived from directory and name.
     V5,
 }
 
-/// What an image shall be like.
+/// Options of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MkfsOptions {
     /// LEB size, areas, journal, reserved pool.
     pub layout: LayoutOptions,
-    /// Compressor of files that no rule is for.
+    /// Compressor of files without a rule.
     pub compressor: Compressor,
-    /// Compressors of some files; the first rule that matches counts.
+    /// Compressors of some files; the first matching rule applies.
     pub rules: Vec<CompressionRule>,
-    /// How names are hashed.
+    /// The hash function of names.
     pub key_hash: KeyHash,
     /// Whether Linux shall rewrite free space at the first writable mount.
     pub space_fixup: bool,
     /// Format version.
     pub version: FormatVersion,
-    /// The volume's UUID; made from the content when absent.
+    /// The volume's UUID; derived from the content by default.
     pub uuid: Option<[u8; 16]>,
     /// Owner of the reserved pool.
     pub reserved_uid: u32,
     /// Group of the reserved pool.
     pub reserved_gid: u32,
-    /// Worker threads that read and compress; as many as there are processors when absent.
+    /// Number of worker threads that read and compress; by default the number of processors.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl MkfsOptions {
-    /// The defaults for a volume of this shape: LZO, fanout 8, format version 4.
+    /// Returns the defaults for a volume of this shape: LZO, fanout 8, format version 4.
     pub const fn new(leb_size: u32, min_io: u32, max_leb_cnt: u32) -> Self {
         Self {
             layout: LayoutOptions::new(leb_size, min_io, max_leb_cnt),
@@ -155,13 +156,13 @@ impl MkfsOptions {
         }
     }
 
-    /// Checks what is not a matter of the layout.
+    /// Checks everything outside the layout.
     pub(super) fn check(&self) -> Result<(), MkfsError> {
         self.compressor.check()?;
         self.rules.iter().try_for_each(|rule| rule.compressor.check())
     }
 
-    /// The compressor of the file at `path`, whose owner may have asked for compression.
+    /// Returns the compressor of the file at `path`; `asked` is its compression flag.
     pub(super) fn compressor_for(&self, path: &[u8], asked: bool) -> Compressor {
         match self.rules.iter().find(|rule| rule.matches(path)) {
             Some(rule) => rule.compressor,

@@ -1,15 +1,15 @@
-//! Reading and compressing file contents in worker threads.
+//! Reads and compresses file contents in worker threads.
 //!
 //! Workers claim batches of whole small files, or of a piece of a large one, in the order of the
-//! plan; the content of small files is read by the worker itself, a large file is read under the
+//! plan. The worker itself reads the content of small files; a large file is read under the
 //! feeder's lock because it can only be read from its start. Batches are delivered in the order in
 //! which they were claimed.
 //!
 //! # Invariants
 //! 1. A worker claims a batch only with a ticket, of which there are a fixed number; the receiver
-//!    gives it back. Since batches are claimed in order, the oldest outstanding one always has a
-//!    ticket and a worker: nobody waits for ever.
-//! 2. What is delivered does not depend on the number of threads.
+//!    returns it. Because batches are claimed in order, the oldest outstanding one always has a
+//!    ticket and a worker, so no thread waits forever.
+//! 2. The delivered data does not depend on the number of threads.
 
 use super::compress::BlockCompressor;
 use super::error::MkfsError;
@@ -25,12 +25,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Content bytes in a batch: a multiple of the block size.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// One data node of a batch, but for its sequence number and checksum.
+/// One data node of a batch, without its sequence number and checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     /// Its key.
     pub(super) key: Key,
-    /// How its payload is compressed.
+    /// The compression of its payload.
     pub(super) compression: Compression,
     /// Where the node starts in the batch.
     pub(super) start: usize,
@@ -46,7 +46,7 @@ struct Piece {
     offset: u64,
     /// Bytes of the piece.
     len: usize,
-    /// Data nodes that are made of it; fewer than blocks where there are holes.
+    /// Data nodes of the piece; fewer than blocks if there are holes.
     blocks: usize,
     /// Whether the file ends with it.
     is_last: bool,
@@ -73,7 +73,7 @@ impl Batch {
     }
 }
 
-/// What goes on between the workers and the receiver.
+/// The state shared by the workers and the receiver.
 #[derive(Default)]
 struct Exchange {
     tickets: usize,
@@ -106,7 +106,7 @@ fn content<'t>(plan: &Plan<'t>, id: NodeId) -> &'t dyn Content {
     }
 }
 
-/// The path of a node, for messages: found only when something is wrong.
+/// Returns the path of a node, for messages: found only when something is wrong.
 fn path_of(plan: &Plan<'_>, wanted: NodeId) -> Vec<u8> {
     let found = super::plan::walk(plan.tree, &mut |event, path| match event {
         super::plan::Event::Meet(id) if id == wanted => Err(path.to_vec()),
@@ -115,7 +115,7 @@ fn path_of(plan: &Plan<'_>, wanted: NodeId) -> Vec<u8> {
     found.err().unwrap_or_default()
 }
 
-/// Reads exactly `wanted` bytes behind what `out` holds; `at_end` demands that nothing follows.
+/// Reads exactly `wanted` bytes after the content of `out`; with `at_end`, nothing may follow.
 fn read_exactly(
     plan: &Plan<'_>,
     id: NodeId,
@@ -141,7 +141,7 @@ impl<'t> Feeder<'t> {
         opened.map_err(|error| MkfsError::Read { path: path_of(self.plan, id), error })
     }
 
-    /// Fills `batch` with the next files or piece; `false` when there is none.
+    /// Fills `batch` with the next files or piece; returns `false` if there is none.
     fn claim(&mut self, batch: &mut Batch) -> Result<bool, MkfsError> {
         if self.large.is_none() && !self.gather(batch) {
             let Some(id) = self.plan.files.get(self.next_file).copied() else { return Ok(false) };
@@ -166,7 +166,7 @@ impl<'t> Feeder<'t> {
         Ok(true)
     }
 
-    /// Takes as many whole small files as fit a batch; `false` when the next is none.
+    /// Takes as many whole small files as fit a batch; returns `false` if the next is not one.
     fn gather(&mut self, batch: &mut Batch) -> bool {
         let mut sum = 0;
         while let Some(id) = self.plan.files.get(self.next_file).copied() {
@@ -193,7 +193,7 @@ pub(super) struct Pipeline<'t> {
 }
 
 impl<'t> Pipeline<'t> {
-    /// A pipeline for the files of `plan`, to be run by `threads` workers.
+    /// Creates a pipeline for the files of `plan`, to be run by `threads` workers.
     pub(super) fn new(plan: &'t Plan<'t>, threads: usize) -> Self {
         let feeder = Feeder { plan, next_file: 0, claimed: 0, large: None };
         let exchange =
@@ -211,7 +211,7 @@ impl<'t> Pipeline<'t> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each worker thread does until there is nothing left.
+    /// Runs a worker thread until no work is left.
     pub(super) fn work(&self) {
         let leaving = Leaving(self);
         let mut compressor = BlockCompressor::default();
@@ -249,7 +249,7 @@ impl<'t> Pipeline<'t> {
         }
     }
 
-    /// Reads what is not read yet and makes data nodes of it.
+    /// Reads the pending content and creates data nodes.
     fn fill(&self, batch: &mut Batch, compressor: &mut BlockCompressor) -> Result<(), MkfsError> {
         let Batch { pieces, content: bytes, is_read, nodes, blocks } = batch;
         if !*is_read {
@@ -309,26 +309,26 @@ impl<'t> Pipeline<'t> {
         self.ticket.notify_one();
     }
 
-    /// Makes the workers end.
+    /// Ends the workers.
     fn stop(&self) {
         self.lock().stopped = true;
         self.ticket.notify_all();
     }
 }
 
-/// Says that a worker has ended, however it came about.
+/// Reports that a worker has ended, for any reason.
 struct Leaving<'a, 't>(&'a Pipeline<'t>);
 
 impl Drop for Leaving<'_, '_> {
     fn drop(&mut self) {
         self.0.lock().workers -= 1;
         self.0.delivery.notify_one();
-        // Nothing is left to claim, or this worker has died: the others need no ticket.
+        // Nothing is left to claim, or this worker has panicked: the others need no ticket.
         self.0.stop();
     }
 }
 
-/// Puts a data node into the image.
+/// Adds a data node to the image.
 pub(super) type PlaceBlock<'a> = dyn FnMut(&Block, &mut [u8]) -> Result<(), MkfsError> + 'a;
 
 /// The receiving end: contents in the order of the plan.
@@ -345,7 +345,7 @@ impl<'a, 't> Receiver<'a, 't> {
         Self { pipeline, next: 0, batch: Batch::default(), piece: 0, block: 0 }
     }
 
-    /// Calls `place` for each data node of file `id`, which is the next of the plan: with the
+    /// Calls `place` for each data node of file `id`, which must be the next of the plan, with the
     /// block and the bytes of its node.
     pub(super) fn file(&mut self, id: NodeId, place: &mut PlaceBlock<'_>) -> Result<(), MkfsError> {
         loop {

@@ -1,10 +1,10 @@
-//! Inode numbers, compressors and limits, settled before anything is written
-//! (spec: ubifs-format 6, 17.4).
+//! Inode numbers, compressors and limits, determined before anything is written (spec: ubifs-format
+//! 6, 17.4).
 //!
 //! # Invariants
-//! 1. Inode numbers follow the walk: a directory before what is in it, names in the order of their
-//!    bytes, the inodes of a host's attributes directly behind its own (the root's from 65 on).
-//! 2. Every node of the tree that a name leads to can be stored.
+//! 1. Inode numbers follow the walk: a directory before its entries, names in the order of their
+//!    bytes, the inodes of a host's xattrs directly after its own (the root's from 65).
+//! 2. Every node of the tree with a name can be stored.
 
 use super::error::{MkfsError, NodeProblem};
 use super::options::{Compressor, MkfsOptions};
@@ -19,15 +19,15 @@ use eraseblock_ubifs_format::layout::Layout;
 use eraseblock_ubifs_format::raw;
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 
-/// An attribute that tools set on source trees and that describes an image, not its content.
+/// An xattr that tools set on source trees; it describes an image, not its content.
 const IMAGE_INODE_NUMBER: &[u8] = b"user.image-inode-number";
 
-/// What a walk over the tree meets, in the order in which nodes are written.
+/// Events of a walk over the tree, in the order in which nodes are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'t> {
-    /// A node for the first time; directories before what is in them.
+    /// The first visit of a node; directories before their entries.
     Meet(NodeId),
-    /// A node whose content and inode are due; directories after what is in them.
+    /// A node whose content and inode are written now; directories after their entries.
     Inode(NodeId),
     /// A name, after the inode it refers to.
     Entry {
@@ -35,15 +35,15 @@ pub(super) enum Event<'t> {
         dir: NodeId,
         /// The name in it.
         name: &'t [u8],
-        /// What it refers to.
+        /// The inode it refers to.
         target: NodeId,
     },
 }
 
-/// Gets each event of a walk with the path it is about.
+/// Receives each event of a walk with its path.
 pub(super) type Visit<'a, 't, E> = dyn FnMut(Event<'t>, &[u8]) -> Result<(), E> + 'a;
 
-/// Walks the tree without recursion; `visit` gets each event with the path it is about.
+/// Walks the tree without recursion; `visit` gets each event with its path.
 pub(super) fn walk<'t, E>(tree: &'t SourceTree, visit: &mut Visit<'_, 't, E>) -> Result<(), E> {
     struct Level<'t> {
         dir: NodeId,
@@ -87,7 +87,7 @@ pub(super) fn walk<'t, E>(tree: &'t SourceTree, visit: &mut Visit<'_, 't, E>) ->
     Ok(())
 }
 
-/// The attributes of a node that go into the image, in the order of their names.
+/// Returns the xattrs of a node for the image, in the order of their names.
 pub(super) fn xattrs(node: &SourceNode) -> Vec<(&[u8], &[u8])> {
     let wanted = node.xattrs.iter().filter(|(name, _)| name != IMAGE_INODE_NUMBER);
     let mut xattrs: Vec<_> = wanted.map(|(name, value)| (&name[..], &value[..])).collect();
@@ -163,28 +163,28 @@ impl<'t> Plan<'t> {
         Ok(plan)
     }
 
-    /// The inode number of a node that a name leads to.
+    /// Returns the inode number of a node with a name.
     pub(super) fn ino(&self, id: NodeId) -> u32 {
         self.inos[id.index()]
     }
 
-    /// The inode number of a node's first attribute; the others follow.
+    /// Returns the inode number of a node's first xattr; the others follow.
     pub(super) fn first_xattr_ino(&self, id: NodeId) -> u32 {
         if id == NodeId::ROOT { FIRST_INO + 1 } else { self.ino(id) + 1 }
     }
 
-    /// What a regular file's content is compressed with.
+    /// Returns the compressor of a regular file's content.
     pub(super) fn compressor(&self, id: NodeId) -> Compressor {
         self.compressors[id.index()]
     }
 
-    /// The sequence number that an inode's creation took: they come before those of all nodes, in
-    /// the order of inode numbers.
+    /// Returns the sequence number that an inode's creation took: they come before those of all
+    /// nodes, in the order of inode numbers.
     pub(super) fn creat_sqnum(ino: u32) -> u64 {
         if ino == ROOT_INO { 1 } else { u64::from(ino - FIRST_INO) + 1 }
     }
 
-    /// The sequence number of the first node.
+    /// Returns the sequence number of the first node.
     pub(super) fn first_sqnum(&self) -> u64 {
         Self::creat_sqnum(self.highest_inum) + 1
     }
@@ -222,13 +222,13 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// Leaves of the index when `blocks` blocks are stored.
+    /// Returns the number of leaves of the index if `blocks` blocks are stored.
     pub(super) fn leaves(&self, blocks: u64) -> u64 {
         self.counts.inodes + self.counts.entries + 2 * self.counts.xattrs + blocks
     }
 }
 
-/// Bytes of a node with this length on flash.
+/// Returns the number of bytes of a node with this length on flash.
 fn aligned(len: usize) -> u64 {
     align_up_usize(len, 8) as u64
 }
@@ -241,12 +241,12 @@ fn data_bytes(payload: usize) -> u64 {
     aligned(raw::DataNode::SIZE + payload)
 }
 
-/// Bytes of an entry with a name of this length on flash.
+/// Returns the number of bytes of an entry with a name of this length on flash.
 pub(super) fn entry_bytes(name_len: usize) -> u64 {
     aligned(raw::DentNode::SIZE + name_len + 1)
 }
 
-/// Bytes of an index over so many leaves: (all nodes, nodes), each rounded up to 8.
+/// Returns the size of an index with this many leaves: (all nodes, nodes), each rounded up to 8.
 pub(super) fn index_bytes(leaves: u64, fanout: u32) -> (u64, u64) {
     let (mut below, mut bytes, mut nodes) = (leaves, 0, 0);
     loop {
@@ -262,7 +262,7 @@ pub(super) fn index_bytes(leaves: u64, fanout: u32) -> (u64, u64) {
     }
 }
 
-/// Bytes a node carries inside its inode.
+/// Returns the number of bytes a node carries inside its inode.
 fn inline_len(node: &SourceNode) -> usize {
     match &node.kind {
         SourceKind::Symlink(target) => target.len(),
@@ -271,7 +271,7 @@ fn inline_len(node: &SourceNode) -> usize {
     }
 }
 
-/// Whether UBIFS can store the node.
+/// Checks whether UBIFS can store the node.
 fn check(node: &SourceNode, most_xattrs: u32) -> Result<(), NodeProblem> {
     match &node.kind {
         SourceKind::Regular(content) if content.size() > MAX_FILE_SIZE => {

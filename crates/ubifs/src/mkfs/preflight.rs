@@ -1,4 +1,4 @@
-//! What is known about an image's size before it is built.
+//! Bounds an image's size before it is built.
 
 use super::error::MkfsError;
 use super::finish;
@@ -21,24 +21,24 @@ pub enum Fit {
     Never,
 }
 
-/// Bounds of an image's size. LEBs of UBI itself, for bad blocks and wear-levelling, are not
-/// among them.
+/// Bounds of an image's size, without the LEBs of UBI itself, for bad blocks and wear levelling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preflight {
     /// The areas of the volume.
     pub layout: Layout,
-    /// Main-area LEBs needed if contents took no space at all.
+    /// Main-area LEBs needed if contents took no space.
     pub main_lebs_least: u32,
     /// Main-area LEBs that are enough if nothing can be compressed.
     pub main_lebs_most: u32,
-    /// LEBs of the image if contents took no space at all, all areas included.
+    /// LEBs of the image if contents took no space, all areas included.
     pub image_lebs_least: u32,
-    /// LEBs of the image if nothing can be compressed and LEBs are used badly, all areas included.
+    /// LEBs of the image if nothing can be compressed and LEBs are filled badly, all areas
+    /// included.
     pub image_lebs_most: u32,
-    /// LEBs the volume must be allowed if contents took no space at all; a volume has a minimum that
-    /// an image may be below.
+    /// Required maximum LEB count of the volume if contents took no space; a volume has a minimum
+    /// that an image may be below.
     pub volume_lebs_least: u32,
-    /// Some file with content is to be compressed.
+    /// Whether some file with content will be compressed.
     pub compresses: bool,
     /// Nodes to be written; blocks include those that turn out to be holes.
     pub nodes: NodeCounts,
@@ -47,7 +47,7 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Whether the content fits the volume.
+    /// Returns whether the content fits the volume.
     pub fn fit(&self) -> Fit {
         if self.main_lebs_most <= self.layout.max_main_lebs {
             Fit::Always
@@ -66,7 +66,7 @@ pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, 
     Ok(estimate(&plan, &layout, options))
 }
 
-/// The bounds for a plan.
+/// Returns the bounds for a plan.
 pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout, options: &MkfsOptions) -> Preflight {
     let least =
         Bytes { data: plan.metadata_bytes, index: index_bytes(plan.leaves(0), layout.fanout).0 };
@@ -75,7 +75,7 @@ pub(super) fn estimate(plan: &Plan<'_>, layout: &Layout, options: &MkfsOptions) 
         index: index_bytes(plan.leaves(plan.counts.blocks), layout.fanout).0,
     };
     let main_lebs_least = least.lebs(layout.leb_size, 0, 0);
-    // What does not fit the rest of a LEB leaves less than itself unused there.
+    // Data that does not fit the rest of a LEB leaves less than its own size unused there.
     let main_lebs_most = most.lebs(layout.leb_size, MAX_NODE_SIZE - 8, index_len(layout.fanout));
     let main_first = layout.main_first().get();
     Preflight {
@@ -97,7 +97,8 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// LEBs for data, index and garbage collection, with so much unused in each.
+    /// Returns the number of LEBs for data, index and garbage collection, with this much unused in
+    /// each.
     fn lebs(&self, leb_size: u32, unused_data: u32, unused_index: u32) -> u32 {
         let lebs = |bytes: u64, unused: u32| bytes.div_ceil(u64::from((leb_size - unused).max(1)));
         let all = lebs(self.data, unused_data) + lebs(self.index, unused_index) + 1;

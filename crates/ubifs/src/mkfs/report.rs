@@ -1,8 +1,8 @@
-//! What a builder tells about its work and its result.
+//! Progress and result of a builder.
 
 use eraseblock_ubifs_format::layout::Layout;
 
-/// What a build is doing.
+/// A phase of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
     /// Numbering and checking inodes.
@@ -15,42 +15,42 @@ pub enum Phase {
     Finish,
 }
 
-/// Told how a build goes on.
+/// Receives the progress of a build.
 pub trait Progress {
     /// A phase begins.
     fn phase(&self, _phase: Phase) {}
 
-    /// So many bytes of file contents will be read.
+    /// Announces the number of bytes of file contents to be read.
     fn total(&self, _bytes: u64) {}
 
-    /// So many more bytes of file contents are in the image.
+    /// Reports that this many more bytes of file contents are in the image.
     fn advance(&self, _bytes: u64) {}
 
-    /// The file at `path` (no leading slash, empty for the root) has this inode number in the
-    /// image.
+    /// Reports the inode number in the image of the file at `path` (no leading slash, empty for the
+    /// root).
     fn inode(&self, _path: &[u8], _ino: u32) {}
 }
 
-/// Tells nobody.
+/// Discards progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 
 impl Progress for NoProgress {}
 
-/// How many nodes of each kind an image has.
+/// The number of nodes of each kind in an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeCounts {
     /// Inodes of files of all kinds.
     pub inodes: u64,
     /// Names in directories.
     pub entries: u64,
-    /// Extended attributes, each with an entry and an inode of its own.
+    /// Xattrs, each with an entry and an inode of its own.
     pub xattrs: u64,
     /// Blocks of file contents; in a plan, including blocks that turn out to be holes.
     pub blocks: u64,
 }
 
-/// What became of file contents.
+/// Statistics of file contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataStatistics {
     /// Bytes of all files.
@@ -63,7 +63,7 @@ pub struct DataStatistics {
     pub stored_bytes: [u64; 4],
 }
 
-/// What was built.
+/// The result of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MkfsReport {
     /// The areas of the volume.
@@ -74,19 +74,19 @@ pub struct MkfsReport {
     pub data_lebs: u32,
     /// LEBs of the image that hold the index.
     pub index_lebs: u32,
-    /// LEBs that a volume of the largest size has on top of the image's, all of them free.
+    /// LEBs that a volume of the maximum size has in addition to the image's, all of them free.
     pub spare_lebs: u32,
-    /// Bytes that are free for new data in a volume of the largest size, before what UBIFS sets
-    /// aside for index, garbage collection and deletions.
+    /// Bytes that are free for new data in a volume of the maximum size, before the reserves of
+    /// UBIFS for index, garbage collection and deletions.
     pub free_bytes: u64,
     /// Bytes of all index nodes.
     pub index_size: u64,
     /// The highest inode number in use.
     pub highest_inum: u32,
-    /// The UUID, given or made from the content.
+    /// The UUID, given or derived from the content.
     pub uuid: [u8; 16],
     /// Nodes by kind.
     pub nodes: NodeCounts,
-    /// What became of file contents.
+    /// Statistics of file contents.
     pub data: DataStatistics,
 }

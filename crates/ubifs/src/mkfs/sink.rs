@@ -1,22 +1,23 @@
-//! Where LEBs go.
+//! Destinations of LEBs.
 
 use eraseblock_base::Leb;
 use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Takes the LEBs of an image.
+/// Receives the LEBs of an image.
 ///
-/// An image is only valid once [`LebSink::finish`] was called: the superblock comes near the end.
+/// An image is only valid once [`LebSink::finish`] was called, because the superblock comes near
+/// the end.
 pub trait LebSink {
-    /// Takes the content of a LEB, once per LEB: a multiple of the minimum I/O unit, at most a
-    /// LEB, erased (0xFF) behind it.
+    /// Receives the content of a LEB, once per LEB: a multiple of the minimum I/O unit, at most a
+    /// LEB; the rest of the LEB is erased (0xFF).
     fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()>;
 
-    /// The image has `leb_cnt` LEBs; those not written are erased.
+    /// Completes the image, which has `leb_cnt` LEBs; those not written are erased.
     fn finish(&mut self, leb_cnt: u32) -> io::Result<()>;
 }
 
-/// Discards everything: for the size of an image alone.
+/// Discards everything, to determine only the size of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NoSink;
 
@@ -30,7 +31,7 @@ impl LebSink for NoSink {
     }
 }
 
-/// Writes a bare `.ubifs` image: all LEBs one behind the other, erased parts as 0xFF.
+/// Writes a bare `.ubifs` image: all LEBs in order, erased parts as 0xFF.
 #[derive(Debug)]
 pub struct FileSink<W> {
     out: W,
@@ -42,12 +43,12 @@ pub struct FileSink<W> {
 impl<W: Write + Seek> FileSink<W> {
     /// Writes to `out`, from its start.
     pub fn new(out: W, leb_size: u32) -> Self {
-        // A position no LEB has, so that the first write seeks.
+        // A position that no LEB has, so that the first write seeks.
         let position = u64::MAX;
         Self { out, erased: vec![0xFF; leb_size as usize], written: BTreeSet::new(), position }
     }
 
-    /// Gives the output back.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }

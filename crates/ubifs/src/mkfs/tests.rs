@@ -30,7 +30,7 @@ fn file(content: impl Into<Vec<u8>>) -> SourceNode {
     SourceNode::new(SourceKind::Regular(Arc::new(content.into())), 0o644)
 }
 
-/// Bytes that compress about as text does.
+/// Bytes that compress about as well as text.
 fn text(len: usize, mut seed: u32) -> Vec<u8> {
     let words = ["flash ", "page ", "block\n", "erase ", "wear-", "level ", "x", "0123456789 "];
     let mut out = Vec::with_capacity(len + 16);
@@ -43,7 +43,7 @@ fn text(len: usize, mut seed: u32) -> Vec<u8> {
     out
 }
 
-/// A tree with everything in it.
+/// Returns a tree with everything in it.
 fn sample() -> SourceTree {
     let mut tree = SourceTree::new(directory());
     let mut add = |dir, name: &str, node| tree.add(dir, name.as_bytes(), node).unwrap();
@@ -208,7 +208,7 @@ fn threads_change_nothing() {
     }
 }
 
-/// Images are the same for ever: whoever changes these lines changes every image ever built.
+/// Images must stay the same: a change of these lines changes every image ever built.
 #[test]
 fn images_have_the_bytes_they_always_had() {
     let golden = |options: &MkfsOptions| -> String {
@@ -283,7 +283,7 @@ fn a_preflight_bounds_the_image() {
     assert!(matches!(error, MkfsError::TooFewLebs { available: 40, needed } if needed > 70));
 }
 
-/// A tree of files of these lengths, of one kind of content each.
+/// Returns a tree of files of these lengths, of one kind of content each.
 fn tree_of(files: &[(usize, u8)]) -> SourceTree {
     let mut tree = SourceTree::new(directory());
     for (number, (len, kind)) in files.iter().enumerate() {
@@ -374,7 +374,7 @@ fn what_ubifs_cannot_store_is_named() {
     assert!(with_xattrs(many).contains("60 attributes, expected at most 49"));
 }
 
-/// A file that is not as long as it said.
+/// A file whose length differs from the reported one.
 #[derive(Debug)]
 struct Wrong {
     size: u64,

@@ -1,9 +1,9 @@
-//! Walks a fresh image and holds it against the specification's section 21, for tests: whatever
-//! is wrong panics. It shares nothing with the builder but the format crate's decoding.
+//! Checks a fresh image against the specification's section 21, for tests: every violation panics.
+//! It shares only the format crate's decoding with the builder.
 //!
-//! It stays beside the check of a mounted file system because that one has to take what Linux leaves
-//! in a volume in use: a fresh image has no journal, stores no hole and wastes no byte, and one of the
-//! classic tool breaks rules that are not broken here.
+//! It is separate from the check of a mounted file system because that one must accept what Linux
+//! leaves in a volume in use. A fresh image has no journal, stores no hole and wastes no byte, and
+//! one of the classic tool breaks rules that ours do not.
 
 use eraseblock_base::{Leb, Location, align::align_up};
 use eraseblock_codec::Codec;
@@ -19,7 +19,7 @@ use eraseblock_ubifs_format::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an inode of an image says, with its data.
+/// An inode of an image with its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) inode: Inode<'static>,
@@ -42,7 +42,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    /// The inode at a path from the root.
+    /// Returns the inode at a path from the root.
     pub(super) fn at(&self, path: &str) -> &Found {
         let mut ino = 1;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -58,12 +58,13 @@ impl Verified {
     }
 }
 
-/// How strictly an image is judged.
+/// How strictly an image is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Strictness {
-    /// Everything holds, for images of ours.
+    /// Everything holds, for our own images.
     Ours,
-    /// What the specification's section 22 lists is tolerated, for images of the classic tool.
+    /// The deviations in the specification's section 22 are tolerated, for images of the classic
+    /// tool.
     Classic,
 }
 
@@ -260,7 +261,7 @@ impl<'a, 'i> Walker<'a, 'i> {
         self.inodes.get_mut(&ino).unwrap_or_else(|| panic!("no inode {ino} before its keys"))
     }
 
-    /// N: one leaf. An inode comes before everything else with its number.
+    /// N: one leaf. An inode precedes everything else with its number.
     fn leaf(&mut self, branch: &Branch, parent_sqnum: u64) {
         self.claim(branch, false);
         let node = self.image.node(branch.leb.get(), branch.offset, branch.len);
@@ -308,7 +309,7 @@ impl<'a, 'i> Walker<'a, 'i> {
         self.last = Some(this);
     }
 
-    /// P8, P9: what scanning each LEB finds is what the LPT says.
+    /// P8, P9: a scan of each LEB agrees with the LPT.
     fn lebs(&self, master: &Master) {
         let sb = &self.image.superblock;
         for (number, (props, used)) in (sb.main_first()..).zip(self.props.iter().zip(&self.used)) {

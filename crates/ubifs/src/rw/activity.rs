@@ -1,6 +1,6 @@
-//! What a mounted file system has done so far that not every sequence of operations makes it do.
+//! Counts of activities of a mounted file system that not every sequence of operations causes.
 
-/// How often what happened since the mount.
+/// Counts of activities since the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Activity {
@@ -8,23 +8,23 @@ pub struct Activity {
     pub commits: u64,
     /// Journal heads that moved to another LEB.
     pub buds: u64,
-    /// Rounds of the log that came back to its first LEB.
+    /// Rounds of the log back to its first LEB.
     pub log_wraps: u64,
     /// Collected LEBs with leaves.
     pub leaf_lebs_collected: u64,
     /// Collected LEBs of the index.
     pub index_lebs_collected: u64,
-    /// LEBs of the LPT that nothing live was left in.
+    /// LEBs of the LPT that became free because all their nodes were dead.
     pub lpt_lebs_freed: u64,
     /// Index LEBs whose gaps were filled.
     pub gaps_filled: u64,
     /// Orphans written to flash.
     pub orphans_written: u64,
-    /// What only happens to a big LPT, if the volume has one.
+    /// Activities of a big LPT, if the volume has one.
     pub big_lpt: Option<BigLptActivity>,
 }
 
-/// How often what happened to a big LPT since the mount.
+/// Counts of activities of a big LPT since the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct BigLptActivity {
@@ -37,7 +37,7 @@ pub struct BigLptActivity {
 }
 
 impl Activity {
-    /// Everything with its name.
+    /// Returns all counts with their names.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let mut named = vec![
             ("commits", self.commits),

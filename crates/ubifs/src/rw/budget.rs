@@ -1,8 +1,8 @@
-//! Promises of space: what is accepted can be written (spec: ubifs-runtime 15).
+//! Space reservations: accepted data can always be written (spec: ubifs-runtime 15).
 //!
 //! # Invariants
-//! 1. Each dirty page and each dirty inode holds exactly one promise; between operations nothing
-//!    else does.
+//! 1. Each dirty page and each dirty inode holds exactly one reservation; between operations
+//!    nothing else does.
 //! 2. At a clean unmount all growth counters but the index's are zero.
 
 use super::core::Core;
@@ -13,16 +13,16 @@ use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_vfs::StatFs;
 use eraseblock_vfs::caller::{self, Caller};
 
-/// Rounds of making space before giving up.
+/// Number of attempts to free space before giving up.
 const ROUNDS: u32 = 4;
 
-/// What part of all LEBs a commit must give back to be made for that alone.
+/// The fraction of all LEBs that a commit must free to be worthwhile: one in this many.
 const WORTH_A_COMMIT: i64 = 100;
 
-/// The superuser, for whom all of the reserved pool is, and the group that no pool is for.
+/// Root, for whom the whole reserved pool is available, and the group that no pool is for.
 const ROOT: u32 = 0;
 
-/// What an operation will write at most (spec: ubifs-runtime 8.13, 15.2).
+/// The maximum that an operation will write (spec: ubifs-runtime 8.13, 15.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Request {
     pub(super) new_pages: u32,
@@ -37,7 +37,7 @@ pub(super) struct Request {
     pub(super) dirtied_data: u32,
 }
 
-/// Bytes of a request, by what they do.
+/// Bytes of a request, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
     index: i64,
@@ -45,20 +45,20 @@ struct Growth {
     replaced: i64,
 }
 
-/// What is promised.
+/// The current reservations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
     index_growth: i64,
     data_growth: i64,
     replaced_growth: i64,
-    /// What finished operations may have added to the index since the last commit.
+    /// Maximum growth of the index by completed operations since the last commit.
     pub(super) uncommitted_index: i64,
     /// Size of the index at the last commit.
     pub(super) old_index: i64,
 }
 
 impl Budget {
-    /// Nothing is promised; the index on flash has this size.
+    /// Creates an empty budget; the index on flash has this size.
     pub(super) fn new(index_size: u64) -> Self {
         Self { old_index: index_size.cast_signed(), ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl Request {
     /// One dirty page that replaces another.
     pub(super) const DIRTIED_PAGE: Self = Self { new_pages: 0, dirtied_pages: 1, ..Self::NEW_PAGE };
 
-    /// A dirty inode with so many bytes of inline data.
+    /// Returns the request for a dirty inode with this many bytes of inline data.
     pub(super) fn dirty_inode(data: usize) -> Self {
         let dirtied_data = align8(data as u32);
         Self { new_pages: 0, dirtied_inodes: 1, dirtied_data, ..Self::NEW_PAGE }
@@ -103,12 +103,12 @@ impl Request {
 }
 
 impl Core {
-    /// LEBs the index may need (spec: ubifs-runtime 15.4).
+    /// Returns the number of LEBs the index may need (spec: ubifs-runtime 15.4).
     pub(super) fn min_idx_lebs(&self) -> i64 {
         self.idx_lebs_after(&self.budget)
     }
 
-    /// LEBs the index may need with these promises.
+    /// Returns the number of LEBs the index may need with these reservations.
     fn idx_lebs_after(&self, budget: &Budget) -> i64 {
         let Budget { index_growth, uncommitted_index, old_index, .. } = *budget;
         let size = i64::from(self.flash.leb_size - self.flash.max_idx_node).max(1);
@@ -116,9 +116,9 @@ impl Core {
         ((index + size - 1) / size + 1).max(2)
     }
 
-    /// Whether a commit would give back enough space to be worth its writes. Until there is one, every
-    /// operation that ended counts as if it had lengthened the index, also if what it wrote is
-    /// deleted, and LEBs with nothing but dead inodes stay taken.
+    /// Returns whether a commit would free enough space to be worth its writes. Until the next
+    /// commit, every completed operation counts as if it had extended the index, even if its data
+    /// was deleted again, and LEBs with only dead inodes stay in use.
     pub(super) fn is_space_waiting(&self) -> bool {
         let dirty = self.tnc.dirty_count as u64 * u64::from(self.flash.max_idx_node);
         let index = (self.tnc.index_size + dirty).cast_signed();
@@ -128,7 +128,7 @@ impl Core {
         waiting > i64::from(self.flash.main_lebs()) / WORTH_A_COMMIT
     }
 
-    /// Bytes that can be promised for content (spec: ubifs-runtime 15.5).
+    /// Returns the number of bytes that can be reserved for content (spec: ubifs-runtime 15.5).
     fn available(&self, min_idx_lebs: i64) -> i64 {
         let stats = &self.lprops.stats;
         let size = i64::from(self.flash.leb_size);
@@ -144,7 +144,7 @@ impl Core {
         left.max(0)
     }
 
-    /// LEBs that are or will be empty without collecting anything.
+    /// Returns the number of LEBs that are or will be empty without garbage collection.
     pub(super) fn spare_lebs(&self) -> i64 {
         let stats = &self.lprops.stats;
         stats.empty_lebs
@@ -153,7 +153,7 @@ impl Core {
             - stats.taken_empty_lebs
     }
 
-    /// LEBs that must stay empty for the index.
+    /// Returns the number of LEBs that must stay empty for the index.
     pub(super) fn reserved_idx_lebs(&self) -> i64 {
         (self.min_idx_lebs() - self.lprops.stats.idx_lebs).max(0)
     }
@@ -167,7 +167,7 @@ impl Core {
         reserved <= self.spare_lebs() && left >= 0 && (left > pool || self.may_use_pool())
     }
 
-    /// Whether who calls may have what is kept back (spec: ubifs-runtime 15.6).
+    /// Returns whether the caller may use the reserved pool (spec: ubifs-runtime 15.6).
     fn may_use_pool(&self) -> bool {
         let sb = &self.flash.sb;
         caller::current().is_none_or(|Caller { uid, gid }| {
@@ -182,7 +182,7 @@ impl Core {
         self.budget.replaced_growth += sign * growth.replaced;
     }
 
-    /// Promises space for an operation; makes some if there is none.
+    /// Reserves space for an operation; frees some if necessary.
     pub(super) fn budget(&mut self, request: &Request) -> Step<()> {
         self.flash.check_writable()?;
         self.promise(request, 1);
@@ -193,7 +193,7 @@ impl Core {
         while rounds < 2 * ROUNDS {
             let pages = self.pages.len();
             let made = self.make_space();
-            // Writing back comes to an end by itself; what it makes shows only later.
+            // Write-back ends by itself; the space it frees shows only later.
             rounds += u32::from(self.pages.len() >= pages);
             let fits = self.is_admissible();
             match made {
@@ -210,8 +210,7 @@ impl Core {
         Err(Fault::no_space())
     }
 
-    /// One round of making space: write-back, garbage collection, commit
-    /// (spec: ubifs-runtime 15.7).
+    /// Tries once to free space: write-back, garbage collection, commit (spec: ubifs-runtime 15.7).
     fn make_space(&mut self) -> Step<()> {
         let before = self.budget.data_growth + self.budget.replaced_growth;
         self.write_back_oldest(16)?;
@@ -233,30 +232,31 @@ impl Core {
         Err(Fault::no_space())
     }
 
-    /// The promised operation is done: its bytes are written, its index entries wait for a commit.
+    /// Ends the reservation of a completed operation: its bytes are written, its index entries wait
+    /// for a commit.
     pub(super) fn release(&mut self, request: &Request) {
         self.promise(request, -1);
         self.budget.uncommitted_index += request.growth(&self.flash).index;
     }
 
-    /// The promised operation was given up.
+    /// Cancels the reservation of an abandoned operation.
     pub(super) fn cancel(&mut self, request: &Request) {
         self.promise(request, -1);
     }
 
-    /// A commit has begun: the index will have this size.
+    /// Records that a commit has begun: the index will have this size.
     pub(super) fn budget_committed(&mut self, index_size: u64) {
         self.budget.old_index = index_size.cast_signed();
         self.budget.uncommitted_index = 0;
     }
 
-    /// Whether every promise was kept (invariant 2).
+    /// Returns whether no reservation is left (invariant 2).
     pub(super) fn owes_nothing(&self) -> bool {
         let Budget { index_growth, data_growth, replaced_growth, .. } = self.budget;
         (index_growth, data_growth, replaced_growth) == (0, 0, 0)
     }
 
-    /// Sizes as Linux reports them (spec: ubifs-runtime 15.9).
+    /// Returns sizes as Linux reports them (spec: ubifs-runtime 15.9).
     pub(super) fn stat_space(&self) -> StatFs {
         let flash = &self.flash;
         let block = i64::from(BLOCK_SIZE);

@@ -1,11 +1,10 @@
-//! Reading content from flash: data nodes that lie one behind the other come with one device read,
-//! and to whoever reads a file piece by piece, what comes next is read ahead (bulk read,
-//! spec: ubifs-runtime 21.4).
+//! Reads content from flash: adjacent data nodes with one device read, and with read-ahead for
+//! sequential readers (bulk read, spec: ubifs-runtime 21.4).
 //!
 //! # Invariants
-//! 1. What was read ahead is forgotten before its LEB changes.
-//! 2. Every node is checked as if it had been read alone; what is wrong with nodes that were read
-//!    together is asked of each of them alone.
+//! 1. Read-ahead data is discarded before its LEB changes.
+//! 2. Every node is checked as if it had been read alone; if nodes that were read together are
+//!    wrong, each is read again alone.
 
 use super::core::Core;
 use super::data::{PAGES_AHEAD, Reading, copy_block, corrupt, last_key_of, whole_block};
@@ -17,30 +16,30 @@ use crate::read::codec_of;
 use eraseblock_codec::decompress;
 use std::sync::PoisonError;
 
-/// Most bytes of one device read.
+/// Maximum size of a device read.
 const MAX_SPAN: u32 = 256 << 10;
-/// Most bytes read ahead.
+/// Maximum size of read-ahead.
 const MAX_AHEAD: u32 = PAGES_AHEAD as u32 * 4144;
-/// Reads of an inode that follow each other, before what comes next is read ahead.
+/// Number of consecutive reads of an inode before read-ahead starts.
 const SEQUENTIAL: u32 = 3;
 
-/// What was read ahead, and for whom.
+/// Read-ahead data, and its reader.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// The inode that was read last.
     ino: u32,
-    /// Where that read ended.
+    /// The end of that read.
     next: u64,
-    /// Reads before it that followed each other.
+    /// Number of consecutive reads before it.
     in_a_row: u32,
     pub(super) leb: u32,
     offset: u32,
-    /// From there on; nothing when empty.
+    /// The data from there; empty if there is none.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Flash {
-    /// Whether a read of this inode at this offset goes on where others ended.
+    /// Returns whether a read of this inode at this offset continues earlier ones.
     fn is_sequential(&self, ino: u32, offset: u64) -> bool {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         (ahead.ino, ahead.next) == (ino, offset) && ahead.in_a_row + 1 >= SEQUENTIAL
@@ -54,7 +53,7 @@ impl Flash {
         ahead.next = offset + len as u64;
     }
 
-    /// Copies what was read ahead, if all of it was.
+    /// Copies read-ahead data if it covers the whole range.
     fn take_ahead(&self, leb: u32, offset: u32, buf: &mut [u8]) -> bool {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let start = offset.checked_sub(ahead.offset).filter(|_| ahead.leb == leb);
@@ -69,14 +68,14 @@ impl Flash {
 }
 
 impl Core {
-    /// How many bytes from `offset` on are looked up for a read of `len` bytes.
+    /// Returns the number of bytes from `offset` to look up for a read of `len` bytes.
     pub(super) fn window(&self, ino: u32, offset: u64, len: usize) -> usize {
         let most = PAGES_AHEAD * PAGE;
         let ahead = self.options.bulk_read && len > 0 && len < most;
         if ahead && self.flash.is_sequential(ino, offset) { most } else { len }
     }
 
-    /// Reads the nodes that were found for a range of bytes that is not empty.
+    /// Reads the nodes found for a range of bytes that is not empty.
     pub(super) fn read_nodes(
         &self,
         ino: u32,
@@ -108,7 +107,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads nodes that lie one behind the other, and with them those that follow in `ahead`.
+    /// Reads adjacent nodes, and with them the following ones in `ahead`.
     fn fetch(&self, span: &[Zbranch], ahead: &[Zbranch], raw: &mut Vec<u8>) -> Step<()> {
         let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
         raw.resize((last.offset + last.len - first.offset) as usize, 0);
@@ -126,7 +125,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads nodes that lie one behind the other from the device.
+    /// Reads adjacent nodes from the device.
     fn read_together(&self, span: &[Zbranch], raw: &mut Vec<u8>) -> Step<()> {
         let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
         raw.resize((last.offset + last.len - first.offset) as usize, 0);
@@ -160,7 +159,7 @@ impl Core {
         Ok(())
     }
 
-    /// Decompresses a data node; says how many bytes it has.
+    /// Decompresses a data node; returns its length.
     pub(super) fn decode_block(
         &self,
         ino: u32,
@@ -176,7 +175,8 @@ impl Core {
     }
 }
 
-/// How many of the branches, of which there is one, lie one behind the other within so many bytes.
+/// Returns the length of the longest prefix of `branches` (never empty) that is contiguous on flash
+/// within `most` bytes.
 fn span_len(branches: &[Zbranch], most: u32) -> usize {
     let joins = |pair: &[Zbranch]| {
         let [one, two] = pair else { return false };

@@ -1,17 +1,17 @@
-//! What must hold between two operations, checked without writing (spec: ubifs-format 21;
+//! Checks everything that must hold between two operations, without writing (spec: ubifs-format 21;
 //! ubifs-runtime 28).
 //!
-//! First the areas as they are on flash, below what a read-only mount repairs in memory: `areas`
-//! (superblock, master, log, orphans), `journal`, `lpt` (the committed LEB properties) and `index` (the
-//! committed index nodes). Then the state in memory, journal included: `space` (each LEB of the main
-//! area against its properties), `leaves` (each node that the index leads to) and `inodes` (inodes,
-//! entries and content against each other). Every finding names the row of the specification's
-//! section 21 in brackets.
+//! First the areas on flash, without the repairs that a read-only mount makes in memory: `areas`
+//! (superblock, master, log, orphans), `journal`, `lpt` (the committed LEB properties) and `index`
+//! (the committed index nodes). Then the state in memory, journal included: `space` (each LEB of
+//! the main area compared with its properties), `leaves` (each node of the index) and `inodes`
+//! (inodes, entries and content compared with each other). Every finding names the row of the
+//! specification's section 21 in brackets.
 //!
 //! # Invariants
-//! 1. Nothing is written, and nothing but what is loaded on demand changes in memory.
+//! 1. Nothing is written, and only data loaded on demand changes in memory.
 //! 2. Memory is bounded by the leaves of the index (their places) and the inodes (a few numbers
-//!    each); what is damaged costs no more than what is not.
+//!    each); damage costs no more memory.
 
 mod areas;
 mod index;
@@ -35,23 +35,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The code of the note that a check ended early.
 pub const CHECK_INCOMPLETE: &str = "check-incomplete";
 
-/// What does not hold, collected.
+/// The collected breaches.
 #[derive(Debug, Default)]
 struct Breaches {
     findings: Findings,
-    /// The inodes that findings are about, by their position.
+    /// The inodes of findings, by position.
     about: BTreeMap<usize, Ino>,
-    /// The volume was unmounted, and is looked at as that left it.
+    /// Whether the volume was unmounted and is checked in that state.
     is_clean: bool,
 }
 
 impl Breaches {
-    /// Something does not hold: the row `id` of the specification's section 21.
+    /// Adds a breach of row `id` of the specification's section 21.
     fn add(&mut self, at: Location, code: &'static str, id: &str, message: impl std::fmt::Display) {
         self.findings.error(at, code, format!("{message} ({id})"));
     }
 
-    /// Something that an earlier power cut may have left, and that does no harm.
+    /// Adds a note about harmless remains of an earlier power cut.
     fn note(
         &mut self,
         at: Location,
@@ -62,12 +62,12 @@ impl Breaches {
         self.findings.note(at, code, format!("{message} ({id})"));
     }
 
-    /// What is found next is about this inode.
+    /// Assigns the next finding to this inode.
     fn next_is_about(&mut self, ino: u32) {
         self.about.insert(self.findings.iter().len(), ino.into());
     }
 
-    /// A leaf does not hold.
+    /// Adds a breach of a leaf.
     fn leaf(
         &mut self,
         branch: &Zbranch,
@@ -82,12 +82,12 @@ impl Breaches {
         self.add(place, code, id, format!("{}: {message}", held(branch.key)));
     }
 
-    /// Something could not be read, or is not what it should be.
+    /// Adds something unreadable or invalid.
     fn fault(&mut self, at: Location, code: &'static str, id: &str, fault: &Fault) {
         self.add(at, code, id, fault.describe());
     }
 
-    /// Takes the problems that a reader of an area met, and says whether there was any.
+    /// Adds the problems found by a reader of an area; returns whether there were any.
     fn take(&mut self, found: &Findings, id: &str) -> bool {
         for finding in found.iter().filter(|finding| finding.severity > Severity::Note) {
             self.add(finding.at, finding.code, id, &finding.message);
@@ -96,7 +96,7 @@ impl Breaches {
     }
 }
 
-/// What of its inode a leaf holds.
+/// Describes the part of its inode that a leaf holds.
 fn held(key: Key) -> String {
     let number = u64::from(key.value());
     match key.kind() {
@@ -111,7 +111,7 @@ fn held(key: Key) -> String {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub(super) struct Verdict {
     findings: Findings,
@@ -119,7 +119,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// The findings, with the paths of the inodes that they are about.
+    /// Returns the findings, with the paths of their inodes.
     pub(super) fn named(self, fs: &dyn FileSystem) -> Findings {
         let wanted: BTreeSet<Ino> = self.about.values().copied().collect();
         if wanted.is_empty() {
@@ -139,24 +139,24 @@ impl Verdict {
     }
 }
 
-/// The last commit as it is on flash.
+/// The last commit on flash.
 #[derive(Debug)]
 struct Committed {
     /// The copy of the first master LEB.
     master: Master,
-    /// The master that was current was on a volume that was not unmounted, and nothing has repaired
-    /// what that may have left.
+    /// Whether the volume was not unmounted after the current master was written, and nothing has
+    /// repaired the consequences.
     may_be_torn: bool,
     /// The live references of the log, the first of each LEB.
     buds: Vec<Reference>,
-    /// What the orphan area lists; `None` when it says nothing.
+    /// The inodes in the orphan area; `None` if it is not in use.
     orphans: Option<BTreeSet<u32>>,
     /// Properties of the LEBs of the main area; `None` when they cannot be read.
     props: Option<Vec<LebProps>>,
 }
 
 impl Core {
-    /// Findings, one for each thing that does not hold.
+    /// Returns findings, one for each breach.
     pub(super) fn check(&mut self) -> Step<Verdict> {
         let mut breaches = Breaches::default();
         self.check_all(&mut breaches)?;
@@ -167,7 +167,7 @@ impl Core {
     fn check_all(&mut self, breaches: &mut Breaches) -> Step<()> {
         let Some(committed) = self.check_areas(breaches)? else { return Ok(()) };
         breaches.is_clean = self.options.read_only && !committed.may_be_torn;
-        // What leads to nothing, or in circles, is not followed any further.
+        // Stop at an index with dangling or circular branches.
         let Some(places) = self.check_committed_index(&committed, breaches) else {
             let message = "the index cannot be followed: what it leads to was not checked";
             breaches.findings.note(Location::Whole, CHECK_INCOMPLETE, message);

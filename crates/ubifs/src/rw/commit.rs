@@ -10,7 +10,6 @@
 
 use super::core::Core;
 use super::error::Step;
-use super::sabotage::Sabotage;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
@@ -24,7 +23,7 @@ impl Core {
     /// Commits whatever there is.
     pub(super) fn commit(&mut self) -> Step<()> {
         self.flash.check_writable()?;
-        self.sync_for_commit()?;
+        self.sync_heads()?;
         if !self.has_uncommitted() {
             self.log.wants_commit = false;
             return Ok(());
@@ -38,24 +37,15 @@ impl Core {
         self.must(result, "commit")
     }
 
-    fn sync_for_commit(&mut self) -> Step<()> {
-        if self.is_sabotaged(Sabotage::CommitWithoutSync) {
-            return Ok(());
-        }
-        self.sync_heads()
-    }
-
     fn run_commit(&mut self) -> Step<()> {
-        self.sync_for_commit()?;
+        self.sync_heads()?;
         self.cmt_no += 1;
         self.flash.activity.commits += 1;
         self.gc_start_commit()?;
         let tail = self.log_start_commit()?;
         self.write_index()?;
         self.budget_committed(self.tnc.index_size);
-        if !self.is_sabotaged(Sabotage::LptUnwritten) {
-            self.lprops.write(&mut self.flash)?;
-        }
+        self.lprops.write(&mut self.flash)?;
         self.write_orphans()?;
         self.fill_master(tail);
         self.write_master()?;
@@ -112,9 +102,7 @@ impl Core {
             self.flash.unmap(MASTER_LEB)?;
             offset = 0;
         }
-        if !self.is_sabotaged(Sabotage::HighestInumUnsaved) {
-            self.master.highest_inum = self.highest_inum.into();
-        }
+        self.master.highest_inum = self.highest_inum.into();
         let mut node = Vec::with_capacity(slot as usize);
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
             if offset == 0 && leb != MASTER_LEB {
@@ -124,9 +112,6 @@ impl Core {
             node.clear();
             encode::master(&mut node, &self.master);
             encode::pad(&mut node, self.flash.min_io);
-            if leb != MASTER_LEB && self.is_sabotaged(Sabotage::OneMaster) {
-                break;
-            }
             self.flash.write(leb, offset, &node)?;
         }
         self.master_offset = offset;

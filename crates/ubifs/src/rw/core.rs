@@ -10,7 +10,6 @@ use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
 use super::pages::Pages;
-use super::sabotage::Sabotage;
 use super::tnc::Tnc;
 use super::wbuf::Wbuf;
 use eraseblock_base::Findings;
@@ -20,7 +19,7 @@ use eraseblock_ubifs_format::constants::{INO_LIMIT, sb_flags};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The file system behind its lock.
+/// The file system protected by its lock.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) flash: Flash,
@@ -51,11 +50,6 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Whether this bug is wanted.
-    pub(super) fn is_sabotaged(&self, bug: Sabotage) -> bool {
-        self.flash.is_sabotaged(bug)
-    }
-
     /// Bytes of memory taken, about: the index as far as it is loaded, the properties of all LEBs,
     /// inodes, orphans, buds, write-buffers and pages.
     pub(super) fn memory(&self) -> usize {

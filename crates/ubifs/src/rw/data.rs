@@ -6,7 +6,6 @@ use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::journal::Group;
 use super::pages::PAGE;
-use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_FILE_SIZE, inode_flags};
@@ -20,10 +19,10 @@ pub(super) const BATCH: usize = 256;
 /// Blocks that are read ahead.
 pub(super) const PAGES_AHEAD: usize = 32;
 
-/// What reading needs beside the file system, kept from one read to the next.
+/// Buffers for reading, reused from one read to the next.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// The nodes that were found, and perhaps more behind them.
+    /// The nodes that were found, and perhaps the following ones.
     pub(super) branches: Vec<Zbranch>,
     pub(super) raw: Vec<u8>,
 }
@@ -308,15 +307,9 @@ impl Core {
     /// Makes one inode durable (spec: ubifs-runtime 9.7).
     pub(super) fn sync_inode(&mut self, ino: u32) -> Step<()> {
         self.write_back(ino)?;
-        if !self.is_sabotaged(Sabotage::FsyncSkipsInode) {
-            self.write_inode(ino, false)?;
-        }
+        self.write_inode(ino, false)?;
         for head in [BASE_HEAD, DATA_HEAD] {
-            let is_skipped = match head {
-                BASE_HEAD => self.is_sabotaged(Sabotage::FsyncSkipsBase),
-                _ => self.is_sabotaged(Sabotage::FsyncSkipsData),
-            };
-            if self.heads[head].inos.contains(&ino) && !is_skipped {
+            if self.heads[head].inos.contains(&ino) {
                 self.sync_head(head)?;
             }
         }
@@ -391,9 +384,6 @@ impl Core {
         if dirty_last {
             cut = self.cut_dirty_page(ino, last_block, within)?;
         }
-        if self.is_sabotaged(Sabotage::TailNotCut) && !dirty_last {
-            cut = None;
-        }
         let data_len = cut.as_ref().map_or(0, Vec::len) as u32;
         self.reserve(BASE_HEAD, 160 + 56 + data_len)?;
         // Nothing can be refused from here on: what is dropped needs no space any more.
@@ -412,9 +402,7 @@ impl Core {
         let inode = inode.clone();
         let mut group = Group::default();
         group.inode(self, &inode.node(), false)?;
-        let is_kept = self.is_sabotaged(Sabotage::TruncationUnwritten);
-        let node =
-            Truncation { ino, old_size, new_size: if is_kept { old_size } else { new_size } };
+        let node = Truncation { ino, old_size, new_size };
         group.truncation(self, &node, cut.is_none())?;
         if let Some(node) = &cut {
             group.last_data(self, node)?;

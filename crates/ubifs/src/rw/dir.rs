@@ -7,7 +7,6 @@ use super::error::{Fault, Step};
 use super::flash::align8;
 use super::inode::{InodeState, number};
 use super::journal::{Group, Written};
-use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
 use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, MAX_NAME_LEN};
@@ -192,9 +191,7 @@ impl Core {
         let key = self.dent_key(dir, name);
         let mut group = Group::default();
         let cookie = self.cookie();
-        let stays = kind.is_some() || self.is_sabotaged(Sabotage::DeletionNamesInode);
-        let target = if stays { ino } else { 0 };
-        let inos = self.written_with_name(inos);
+        let target = if kind.is_some() { ino } else { 0 };
         let gone = entry_kind(self.inode(ino)?.kind());
         let dent = Dent { key, ino: target, kind: kind.unwrap_or(gone), cookie, name };
         group.dent(self, &dent)?;
@@ -208,15 +205,6 @@ impl Core {
             self.waste(&written[0])?;
         }
         self.index_inodes(inos, &written[1..])
-    }
-
-    /// The inodes to be written with a name: all, unless a bug is wanted.
-    fn written_with_name<'a>(&self, inos: &'a [u32]) -> &'a [u32] {
-        match inos {
-            [_, _] if self.is_sabotaged(Sabotage::ParentUnwritten) => &inos[..1],
-            [_, _] if self.is_sabotaged(Sabotage::LinkedInodeUnwritten) => &inos[1..],
-            all => all,
-        }
     }
 
     /// Adds the nodes of inodes to a group, which they end.
@@ -278,9 +266,7 @@ impl Core {
         let ino = inode.ino;
         self.reserve(BASE_HEAD, Group::dent_len(NO_NAME) + 2 * 160)?;
         inode.del_cmtno = self.cmt_no;
-        if !self.is_sabotaged(Sabotage::UnnamedNoOrphan) {
-            self.add_orphan(ino)?;
-        }
+        self.add_orphan(ino)?;
         self.inodes.insert(inode);
         let result = self.write_names(dir, NO_NAME, ino, None, &[ino, dir]);
         self.must(result, "create")?;

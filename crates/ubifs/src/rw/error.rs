@@ -1,4 +1,4 @@
-//! What goes wrong inside a mounted file system.
+//! Errors inside a mounted file system.
 
 use crate::error::UbifsError;
 use eraseblock_base::{ErrorClass, Leb, Location};
@@ -7,14 +7,14 @@ use eraseblock_ubifs_format::FormatError;
 use eraseblock_ubifs_format::lpt::LptError;
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// Why a step could not be done.
+/// A step that could not be done.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Flash or what lies on it.
+    /// An error of the flash or of its content.
     Ubifs(UbifsError),
-    /// A commit has to come first; then the step can be tried again.
+    /// A commit is required first; then the step can be repeated.
     CommitFirst,
-    /// A refusal that goes to the caller as it is.
+    /// A refusal that is returned to the caller unchanged.
     Fs(FsError),
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Fault {
 pub(super) type Step<T> = Result<T, Fault>;
 
 impl Fault {
-    /// There is no room left.
+    /// No space is left.
     pub(super) fn no_space() -> Self {
         Self::Ubifs(UbifsError::NoSpace)
     }
@@ -31,17 +31,17 @@ impl Fault {
         matches!(self, Self::Ubifs(UbifsError::NoSpace))
     }
 
-    /// Something on flash, or known about it, that cannot be.
+    /// Creates an error for an impossible state on flash or in memory.
     pub(super) fn refused(at: Location, code: &'static str, message: impl Into<String>) -> Self {
         Self::Ubifs(UbifsError::Refused { at, code, message: message.into() })
     }
 
-    /// A refused operation.
+    /// Returns a refused operation.
     pub(super) fn fs(kind: FsErrorKind, message: impl Into<String>) -> Self {
         Self::Fs(FsError::new(kind, message))
     }
 
-    /// In words.
+    /// Describes the error.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Ubifs(error) => error.to_string(),
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// As mounting tells it.
+    /// Converts the error for mounting.
     pub(super) fn into_ubifs(self) -> UbifsError {
         match self {
             Self::Ubifs(error) => error,
@@ -63,7 +63,7 @@ impl Fault {
         }
     }
 
-    /// As the file-system interface tells it.
+    /// Converts the error for the file-system interface.
     pub(super) fn into_fs(self) -> FsError {
         match self {
             Self::Fs(error) => error,
@@ -115,7 +115,7 @@ impl From<FsError> for Fault {
     }
 }
 
-/// A place in a LEB given by numbers.
+/// Returns a location in a LEB given by numbers.
 pub(super) fn at(leb: u32, offset: u32) -> Location {
     Location::Leb(Leb::new(leb), offset)
 }

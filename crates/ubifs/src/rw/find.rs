@@ -3,7 +3,6 @@
 use super::core::Core;
 use super::error::{Fault, Step};
 use super::lprops::Category;
-use super::sabotage::Sabotage;
 
 impl Core {
     /// Whether an empty LEB may be given to the journal: the index keeps what it may need.
@@ -78,9 +77,7 @@ impl Core {
             lp.taken = true;
             lp.index = true;
         })?;
-        if !self.is_sabotaged(Sabotage::IndexLebNotErased) {
-            self.flash.unmap(leb)?;
-        }
+        self.flash.unmap(leb)?;
         Ok(Some(leb))
     }
 

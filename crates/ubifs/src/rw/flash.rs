@@ -1,14 +1,14 @@
-//! The volume as a writer sees it: primitives that give up for good at the first failure that
-//! cannot be made good, and the sizes everything follows from (spec: ubifs-runtime 1.5, 2, 23).
+//! The volume for writers: primitives that stop permanently at the first failure that cannot be
+//! repaired, and the sizes from which others follow (spec: ubifs-runtime 1.5, 2, 23).
 //!
 //! # Invariants
-//! 1. After a primitive failed for good nothing is written any more: `why_read_only` says why.
-//! 2. What is remembered of a LEB is forgotten before it changes.
+//! 1. After a primitive failed permanently nothing is written any more: `why_read_only` has the
+//!    reason.
+//! 2. Cached data of a LEB is discarded before the LEB changes.
 
 use super::activity::{Activity, BigLptActivity};
 use super::bulk::Ahead;
 use super::error::{Fault, Step, at};
-use super::sabotage::Sabotage;
 use crate::error::UbifsError;
 use eraseblock_base::align::align_up;
 use eraseblock_base::{Leb, Location};
@@ -48,7 +48,6 @@ pub(super) struct Flash {
     /// What has happened.
     pub(super) activity: Activity,
     /// The bug to be found.
-    sabotage: Sabotage,
     /// What [`Flash::read_near`] read last.
     near: Mutex<Page>,
     /// What was read ahead.
@@ -65,7 +64,7 @@ struct Page {
 
 impl Flash {
     /// The volume of a verified superblock that has grown to it.
-    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock, sabotage: Sabotage) -> Self {
+    pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
         let min_io = sb.min_io_size;
         let leb_size = sb.leb_size;
         let limits = Limits::of(&sb);
@@ -103,16 +102,10 @@ impl Flash {
                 big_lpt: sb.has(sb_flags::BIG_LPT).then(BigLptActivity::default),
                 ..Activity::default()
             },
-            sabotage,
             near: Mutex::default(),
             ahead: Mutex::default(),
             sb,
         }
-    }
-
-    /// Whether this bug is wanted.
-    pub(super) fn is_sabotaged(&self, bug: Sabotage) -> bool {
-        self.sabotage == bug
     }
 
     pub(super) fn main_lebs(&self) -> u32 {
@@ -136,7 +129,7 @@ impl Flash {
         self.why_read_only.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Turns read-only when a primitive failed for good.
+    /// Turns read-only if a primitive failed permanently.
     fn done<T>(&mut self, place: Location, result: Result<T, MtdError>) -> Step<T> {
         result.map_err(|error| {
             let said = error.to_string();
@@ -147,7 +140,7 @@ impl Flash {
         })
     }
 
-    /// Reads bytes of a LEB. A LEB behind the end of the device reads as erased: an image file may
+    /// Reads bytes of a LEB. A LEB after the end of the device reads as erased: an image file may
     /// be shorter than its volume.
     pub(super) fn read(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
         if leb >= self.device.leb_count() || buf.is_empty() {
@@ -158,7 +151,7 @@ impl Flash {
         Ok(())
     }
 
-    /// [`Flash::read`] for small nodes that lie beside each other: their page is read once.
+    /// Like [`Flash::read`], for small adjacent nodes: reads their page only once.
     pub(super) fn read_near(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
         let from = (offset % self.min_io) as usize;
         if from + buf.len() > self.min_io as usize {
@@ -222,15 +215,12 @@ impl Flash {
         if data.is_empty() {
             return self.wipe(leb);
         }
-        if self.is_sabotaged(Sabotage::RenewInTwoSteps) {
-            self.wipe(leb)?;
-        }
         self.change(leb, data)
     }
 
-    /// Writes the LEB of a head anew up to `end` (spec: ubifs-runtime 17.8). Also when it looks
-    /// right: a page that was being written may read well now and not later, and one that looks
-    /// erased may not be. It must not have been read before.
+    /// Rewrites the LEB of a head up to `end` (spec: ubifs-runtime 17.8), even if it looks right: a
+    /// torn page may read correctly now and not later, and one that looks erased may not be. It
+    /// must not have been read before.
     pub(super) fn renew_head(&mut self, leb: u32, end: u32) -> Step<()> {
         let mut front = vec![0; end as usize];
         self.read(leb, 0, &mut front)?;
@@ -245,7 +235,8 @@ impl Flash {
         self.done(at(leb, 0), result)
     }
 
-    /// Empties a LEB for good: another block is mapped. Only where nothing of it is needed any more.
+    /// Empties a LEB permanently by mapping another block. Use only if nothing in it is needed any
+    /// more.
     pub(super) fn wipe(&mut self, leb: u32) -> Step<()> {
         self.unmap(leb)?;
         self.map(leb)

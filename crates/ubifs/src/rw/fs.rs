@@ -6,7 +6,6 @@ use super::data::{self, Reading};
 use super::error::Step;
 use super::inode::{InodeState, number};
 use super::reading::len_within;
-use super::sabotage::Sabotage;
 use eraseblock_ubifs_format::constants::{
     BLOCK_SIZE, MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, inode_flags,
 };
@@ -66,15 +65,9 @@ impl Core {
             return Ok(());
         }
         self.flash.check_writable()?;
-        if !self.is_sabotaged(Sabotage::SyncSkipsPages) {
-            self.write_back_all()?;
-        }
-        if !self.is_sabotaged(Sabotage::SyncSkipsInodes) {
-            self.write_inodes()?;
-        }
-        if !self.is_sabotaged(Sabotage::SyncWithoutCommit) {
-            self.commit()?;
-        }
+        self.write_back_all()?;
+        self.write_inodes()?;
+        self.commit()?;
         self.flash.sync()
     }
 
@@ -98,9 +91,7 @@ impl Core {
         self.flash.check_writable()?;
         for ino in self.inodes.open_orphans() {
             self.inode(ino)?.opens = 0;
-            if !self.is_sabotaged(Sabotage::CleanWithOrphans) {
-                self.end_if_unused(ino)?;
-            }
+            self.end_if_unused(ino)?;
         }
         self.rest_clean()
     }
@@ -153,7 +144,7 @@ impl UbifsMount {
         result.map_err(super::error::Fault::into_fs)
     }
 
-    /// Reads beside other readers. Only loading what is missing of the index is done alone.
+    /// Reads in parallel with other readers. Only loading missing parts of the index is done alone.
     fn read_beside(
         &self,
         ino: Ino,
@@ -206,7 +197,7 @@ impl FileSystem for UbifsMount {
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
-        // What is in memory can be looked at beside others.
+        // Data in memory can be read in parallel.
         let known = u32::try_from(ino).ok().and_then(|number| self.lock_shared().known(number));
         match known {
             Some(attr) => Ok(attr),

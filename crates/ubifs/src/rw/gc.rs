@@ -11,7 +11,6 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::journal::Written;
-use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD, GC_HEAD};
 use eraseblock_base::Leb;
@@ -129,17 +128,11 @@ impl Core {
         if lp.index {
             self.flash.activity.index_lebs_collected += 1;
             self.move_index_nodes(victim, &bytes)?;
-            if self.is_sabotaged(Sabotage::IndexVictimErasedEarly) {
-                self.flash.wipe(victim)?;
-            }
             self.lprops.set_empty(&self.flash, victim)?;
             self.gc.queued.push((victim, false));
             return Ok(Collected::IndexFreed);
         }
         self.flash.activity.leaf_lebs_collected += 1;
-        if self.is_sabotaged(Sabotage::VictimErasedFirst) {
-            self.flash.wipe(victim)?;
-        }
         self.move_leaves(victim, &bytes)?;
         self.sync_head(BASE_HEAD)?;
         self.sync_head(DATA_HEAD)?;
@@ -184,9 +177,6 @@ impl Core {
     /// Moves the live nodes of a data LEB to the GC head, unchanged (spec: ubifs-runtime 14.6).
     fn move_leaves(&mut self, victim: u32, bytes: &[u8]) -> Step<()> {
         let (mut data, mut others) = self.live_nodes(victim, bytes)?;
-        if self.is_sabotaged(Sabotage::NodesForgotten) {
-            others.pop();
-        }
         while !(data.is_empty() && others.is_empty()) {
             if self.heads[GC_HEAD].leb == 0 {
                 self.switch_gc_head()?;
@@ -253,7 +243,6 @@ impl Core {
             let (leb, offset) = self.append(GC_HEAD, node)?;
             let moved = Written { leb, offset, len: live.len };
             match self.position_of(live.key, victim, live.offset)? {
-                Some(_) if self.is_sabotaged(Sabotage::MovedNotIndexed) => {}
                 Some(position) => {
                     let new = Zbranch::leaf(live.key, leb, offset, live.len);
                     let Self { tnc, flash, lprops, .. } = self;
@@ -299,11 +288,6 @@ impl Core {
             self.lprops.set_taken(&self.flash, leb, true)?;
             self.lprops.set_empty(&self.flash, leb)?;
             self.gc.queued.push((leb, true));
-        }
-        if self.is_sabotaged(Sabotage::OldIndexErasedEarly) {
-            for slot in 0..self.gc.queued.len() {
-                self.flash.wipe(self.gc.queued[slot].0)?;
-            }
         }
         Ok(())
     }

@@ -1,15 +1,14 @@
-//! Writing the dirty part of the index (spec: ubifs-runtime 11.7 to 11.9).
+//! Writes the dirty part of the index (spec: ubifs-runtime 11.7 to 11.9).
 //!
 //! # Invariants
-//! 1. Index nodes go to LEBs that hold nothing else: behind the index head, into empty LEBs, or,
-//!    when there are too few of those, into the gaps between nodes that are still needed.
+//! 1. Index nodes are written to LEBs that hold nothing else: after the index head, into empty
+//!    LEBs, or, if there are too few of those, into the gaps between nodes that are still needed.
 //! 2. A gap holds no node of the committed index and none of the tree.
 
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::align8;
 use super::lprops::Category;
-use super::sabotage::Sabotage;
 use super::tnc::ZnodeId;
 use eraseblock_base::align::{align_up, align_up_usize};
 use eraseblock_ubifs_format::encode::{self, Seal, index_len};
@@ -52,7 +51,7 @@ impl Core {
         index_len(self.tnc.branches(id).len() as u32)
     }
 
-    /// Empty LEBs needed behind the room at the index head.
+    /// Returns the number of empty LEBs needed in addition to the space at the index head.
     fn lebs_for(&self, nodes: &[ZnodeId]) -> usize {
         let size = self.flash.leb_size;
         let (mut offset, mut lebs) = (self.master.ihead_offs, 0);
@@ -67,7 +66,7 @@ impl Core {
         lebs
     }
 
-    /// Encodes a node behind what `bytes` holds for a LEB from `from` on, and notes its place.
+    /// Encodes a node after the content of `bytes` for a LEB from `from`, and records its place.
     fn place_node(&mut self, id: ZnodeId, leb: u32, from: u32, bytes: &mut Vec<u8>) -> Step<()> {
         let sqnum = self.next_sqnum()?;
         let (level, branches) = self.tnc.content(id);
@@ -169,8 +168,7 @@ impl Core {
         let mut kept = Vec::new();
         for (offset, level, key) in self.index_nodes(leb, &bytes)? {
             let Self { tnc, flash, .. } = self;
-            let is_old =
-                tnc.old.contains(&(leb, offset)) && !flash.is_sabotaged(Sabotage::GapsOverOldNodes);
+            let is_old = tnc.old.contains(&(leb, offset));
             let is_live = !is_old && tnc.find_clean(flash, level, key, (leb, offset))?.is_some();
             if is_old || is_live {
                 let len = node_len_at(&bytes, offset);

@@ -1,7 +1,7 @@
 //! Inodes in memory (spec: ubifs-runtime 9).
 //!
 //! # Invariants
-//! 1. A dirty inode holds one promise of space, the one `promise` names.
+//! 1. A dirty inode holds one space reservation, the one in `promise`.
 //! 2. Inodes that are dirty, open or have dirty pages stay in memory.
 
 use super::budget::Request;
@@ -27,7 +27,7 @@ pub(super) struct InodeState {
     pub(super) ino: u32,
     pub(super) creat_sqnum: u64,
     pub(super) size: u64,
-    /// The size the journal knows.
+    /// The size in the journal.
     pub(super) synced_size: u64,
     pub(super) atime: Time,
     pub(super) ctime: Time,
@@ -43,15 +43,15 @@ pub(super) struct InodeState {
     pub(super) compr_type: Compression,
     pub(super) data: Vec<u8>,
     pub(super) data_len: u32,
-    /// The promise a dirty inode holds.
+    /// The reservation of a dirty inode.
     pub(super) promise: Option<Request>,
-    /// Commit at which its last name went.
+    /// Commit at which its last name was removed.
     pub(super) del_cmtno: u64,
-    /// It was made without a name and has none yet.
+    /// Whether it was created without a name and has none yet.
     pub(super) never_named: bool,
-    /// How often it is open.
+    /// Number of times it is open.
     pub(super) opens: u32,
-    /// Looked at since the last sweep.
+    /// Used since the last sweep.
     used: bool,
 }
 
@@ -84,7 +84,7 @@ impl InodeState {
         }
     }
 
-    /// As it goes to flash. A deleted inode leaves its inline data out (8.3).
+    /// Returns the node for flash. A deleted inode omits its inline data (8.3).
     pub(super) fn node(&self) -> Inode<'_> {
         Inode {
             ino: self.ino,
@@ -107,7 +107,7 @@ impl InodeState {
         }
     }
 
-    /// Bytes of its node.
+    /// Returns the number of bytes of its node.
     pub(super) fn node_len(&self) -> u32 {
         160 + if self.nlink == 0 { 0 } else { self.data.len() as u32 }
     }
@@ -124,7 +124,7 @@ impl InodeState {
         self.flags & flag != 0
     }
 
-    /// Whether changes go to flash at once.
+    /// Returns whether changes are written to flash at once.
     pub(super) fn is_sync(&self) -> bool {
         let dirsync = self.is_dir() && self.has(inode_flags::DIRSYNC);
         dirsync || self.has(inode_flags::SYNC)
@@ -140,13 +140,13 @@ impl InodeState {
 pub(super) struct InodeTable {
     of: BTreeMap<u32, InodeState>,
     pinned: usize,
-    /// Directories by what is in them, as far as names have led through them. There are no such
-    /// pointers on flash.
+    /// Parents of directories, as far as lookups have gone through them. Flash has no such
+    /// pointers.
     parents: HashMap<u32, u32>,
 }
 
 impl InodeTable {
-    /// Bytes of memory taken, about; extended attributes and symbolic links not counted.
+    /// Returns the approximate memory in bytes, without xattrs and symbolic links.
     pub(super) fn memory(&self) -> usize {
         self.of.len() * (size_of::<InodeState>() + size_of::<u32>())
             + self.parents.capacity() * size_of::<(u32, u32)>()
@@ -164,12 +164,12 @@ impl InodeTable {
         self.of.remove(&ino)
     }
 
-    /// The directory that a directory is in, if that is known.
+    /// Returns the parent of a directory, if known.
     pub(super) fn parent(&self, dir: u32) -> Option<u32> {
         self.parents.get(&dir).copied()
     }
 
-    /// Notes where a directory is.
+    /// Records the parent of a directory.
     pub(super) fn set_parent(&mut self, dir: u32, parent: u32) {
         if self.parents.len() >= MOST_PARENTS {
             self.parents.clear();
@@ -177,23 +177,23 @@ impl InodeTable {
         self.parents.insert(dir, parent);
     }
 
-    /// Forgets where a directory was.
+    /// Forgets the parent of a directory.
     pub(super) fn forget_parent(&mut self, dir: u32) {
         self.parents.remove(&dir);
     }
 
-    /// Dirty inodes in the order of their numbers.
+    /// Returns dirty inodes by ascending number.
     pub(super) fn dirty(&self) -> Vec<u32> {
         let dirty = self.of.values().filter(|inode| inode.promise.is_some());
         dirty.map(|inode| inode.ino).collect()
     }
 
-    /// Inodes that live only because they are open.
+    /// Returns inodes that exist only because they are open.
     pub(super) fn open_orphans(&self) -> Vec<u32> {
         self.of.values().filter(|inode| inode.nlink == 0).map(|inode| inode.ino).collect()
     }
 
-    /// Forgets clean inodes that nobody looked at lately.
+    /// Drops clean inodes that were not used recently.
     pub(super) fn shrink(&mut self) {
         if self.of.len() <= MOST_CLEAN + self.pinned {
             return;
@@ -214,7 +214,7 @@ impl InodeTable {
     }
 }
 
-/// The 32-bit number of an inode, if it can be one.
+/// Returns the 32-bit number of an inode if it has one.
 pub(super) fn number(ino: Ino) -> Step<u32> {
     u32::try_from(ino).map_err(|_| absent(ino))
 }
@@ -224,7 +224,7 @@ fn absent(ino: Ino) -> Fault {
 }
 
 impl Core {
-    /// The inode, loaded if need be.
+    /// Returns the inode and loads it if necessary.
     pub(super) fn inode(&mut self, ino: u32) -> Step<&mut InodeState> {
         if !self.inodes.of.contains_key(&ino) {
             let branch = self.find(Key::inode(ino))?.ok_or_else(|| absent(ino.into()))?;
@@ -237,13 +237,13 @@ impl Core {
         Ok(inode)
     }
 
-    /// Attributes of an inode that is in memory and for callers.
+    /// Returns the attributes of an inode that is in memory and visible to callers.
     pub(super) fn known(&self, ino: u32) -> Option<Attr> {
         let inode = self.inodes.get(ino).filter(|inode| !inode.has(inode_flags::XATTR));
         inode.map(InodeState::attr)
     }
 
-    /// A copy of an inode of a caller, who never sees those of extended attributes.
+    /// Returns an inode for a caller; callers never see those of xattrs.
     pub(super) fn visible(&mut self, ino: Ino) -> Step<&mut InodeState> {
         let number = number(ino)?;
         let inode = self.inode(number)?;
@@ -253,7 +253,8 @@ impl Core {
         Ok(inode)
     }
 
-    /// Makes an inode dirty: promises the space to write it. Nothing happens when it is already.
+    /// Makes an inode dirty and reserves the space to write it. Has no effect if it is already
+    /// dirty.
     pub(super) fn dirty_inode(&mut self, ino: u32) -> Step<()> {
         let inode = self.inode(ino)?;
         if inode.promise.is_some() {
@@ -265,8 +266,8 @@ impl Core {
         Ok(())
     }
 
-    /// Promises space for an operation and for inodes it leaves dirty. Making space may write these
-    /// as they are, which uses up what was promised for them; then it is promised again.
+    /// Reserves space for an operation and for inodes it makes dirty. Freeing space may write these
+    /// inodes, which uses up their reservation; it is then made again.
     pub(super) fn budget_dirty(&mut self, request: &Request, inos: &[u32]) -> Step<()> {
         loop {
             for ino in inos {
@@ -283,7 +284,7 @@ impl Core {
         }
     }
 
-    /// The inode was journalled with everything that is known of it.
+    /// Records that the inode was journalled with its complete state.
     pub(super) fn inode_written(&mut self, ino: u32) {
         if let Some(inode) = self.inodes.of.get_mut(&ino) {
             inode.synced_size = inode.size;
@@ -323,7 +324,7 @@ impl Core {
         Ok(())
     }
 
-    /// A time on the grid of the file system.
+    /// Returns a time rounded to the granularity of the file system.
     pub(super) fn time(&self, time: Timestamp) -> Time {
         let gran = self.flash.sb.time_gran.max(1);
         Time {
@@ -336,7 +337,7 @@ impl Core {
         }
     }
 
-    /// A new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
+    /// Returns a new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
     pub(super) fn new_inode(
         &mut self,
         dir: u32,
@@ -351,7 +352,7 @@ impl Core {
         let inherited =
             if kind == file_type::DIRECTORY { COMPRESS | SYNC | DIRSYNC } else { COMPRESS | SYNC };
         let ino = self.next_inum()?;
-        // A sequence number of its own tells the incarnations of a number apart.
+        // A new sequence number distinguishes the incarnations of an inode number.
         let creat_sqnum = self.next_sqnum()?;
         let now = self.time(now);
         let compression = self.options.compression.unwrap_or(self.flash.sb.default_compr);
@@ -383,7 +384,7 @@ impl Core {
         })
     }
 
-    /// The root directory must be there (spec: ubifs-runtime 5.1 step 19).
+    /// Checks that the root directory exists (spec: ubifs-runtime 5.1 step 19).
     pub(super) fn check_root(&mut self) -> Step<()> {
         if self.inode(ROOT_INO)?.is_dir() {
             return Ok(());

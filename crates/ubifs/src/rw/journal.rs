@@ -1,13 +1,12 @@
-//! Reserving room in the journal and writing to it (spec: ubifs-runtime 7.6, 8.1).
+//! Reserves space in the journal and writes to it (spec: ubifs-runtime 7.6, 8.1).
 //!
 //! # Invariants
-//! 1. Room is reserved before sequence numbers are taken, so that within a head they ascend.
-//! 2. Nodes of one operation lie in one LEB, one behind the other.
+//! 1. Space is reserved before sequence numbers are taken, so that within a head they ascend.
+//! 2. Nodes of one operation lie in one LEB, one after the other.
 
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::align8;
-use super::sabotage::Sabotage;
 use super::wbuf::{BASE_HEAD, DATA_HEAD, GC_HEAD, Wbuf};
 use eraseblock_ubifs_format::constants::{SQNUM_LIMIT, group};
 use eraseblock_ubifs_format::encode::{self, Seal};
@@ -44,7 +43,6 @@ impl Group {
 
     fn seal(core: &mut Core, last: bool) -> Step<Seal> {
         let sqnum = core.next_sqnum()?;
-        let last = last || core.is_sabotaged(Sabotage::GroupsUnmarked);
         Ok(Seal { sqnum, group: if last { group::LAST } else { group::IN } })
     }
 
@@ -96,8 +94,7 @@ impl Core {
             self.flash.turn_read_only("sequence numbers are used up");
             self.flash.check_writable()?;
         }
-        let is_step = !self.is_sabotaged(Sabotage::SameSqnum);
-        self.max_sqnum += u64::from(is_step);
+        self.max_sqnum += 1;
         Ok(self.max_sqnum)
     }
 
@@ -132,9 +129,6 @@ impl Core {
             self.lprops.set_taken(&self.flash, leb, false)?;
             return Ok(());
         }
-        if self.is_sabotaged(Sabotage::BufferDropped) {
-            self.heads[head].forget();
-        }
         self.sync_head(head)?;
         if let Err(fault) = self.add_bud(head, leb, start) {
             if !matches!(fault, Fault::CommitFirst) {
@@ -162,7 +156,7 @@ impl Core {
         Ok(())
     }
 
-    /// Appends to a head whatever was reserved for.
+    /// Appends nodes for which space was reserved to a head.
     pub(super) fn append(&mut self, head: usize, nodes: &[u8]) -> Step<(u32, u32)> {
         let Self { flash, lprops, heads, .. } = self;
         let wbuf: &mut Wbuf = &mut heads[head];

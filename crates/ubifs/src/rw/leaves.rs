@@ -1,5 +1,5 @@
-//! Leaves by key and name, and what happens to those that are replaced
-//! (spec: ubifs-runtime 10.6, 10.7, 10.14 to 10.16).
+//! Leaves by key and name, and the accounting of those that are replaced (spec: ubifs-runtime 10.6,
+//! 10.7, 10.14 to 10.16).
 
 use super::core::Core;
 use super::error::{Fault, Step};
@@ -12,38 +12,38 @@ use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::{Dent, Key};
 use std::cmp::Ordering;
 
-/// Where an entry of a certain name is, or would be.
+/// The position of an entry with a certain name, or where it would be inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resolved {
     /// The entry of that name.
     pub(super) found: Option<Position>,
-    /// Where a new one goes.
+    /// The position for a new one.
     place: Position,
     /// An entry of the same hash that cannot be read (spec: ubifs-runtime 10.7).
     dangling: Option<Zbranch>,
 }
 
 impl Core {
-    /// Reads the leaf of a branch into `buf` and holds it against the branch.
+    /// Reads the leaf of a branch into `buf` and checks it against the branch.
     pub(super) fn leaf<'a>(&self, branch: &Zbranch, buf: &'a mut Vec<u8>) -> Step<Node<'a>> {
         buf.resize(branch.len as usize, 0);
         self.read_node(branch.leb, branch.offset, buf)?;
         self.check_leaf(branch, buf)
     }
 
-    /// Holds the bytes of a leaf against its branch.
+    /// Checks the bytes of a leaf against its branch.
     pub(super) fn check_leaf<'a>(&self, branch: &Zbranch, bytes: &'a [u8]) -> Step<Node<'a>> {
         Ok(check_leaf(&self.flash.limits, &branch.branch(), bytes)?)
     }
 
-    /// The branch of a key that occurs once.
+    /// Returns the branch of a key that occurs once.
     pub(super) fn find(&mut self, key: Key) -> Step<Option<Zbranch>> {
         let Self { tnc, flash, .. } = self;
         Ok(tnc.find(flash, key)?.map(|position| tnc.at(position)))
     }
 
-    /// Looks a name up among the entries of its hash. During replay, entries that cannot be read
-    /// are told apart instead of being an error.
+    /// Finds a name among the entries of its hash. During replay, unreadable entries are reported
+    /// separately instead of being an error.
     pub(super) fn resolve(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<Resolved> {
         let mut place = None;
         let mut dangling = None;
@@ -81,7 +81,7 @@ impl Core {
         Ok(Resolved { found: None, place, dangling })
     }
 
-    /// The entry of a name.
+    /// Returns the entry of a name.
     pub(super) fn find_entry<T>(
         &mut self,
         key: Key,
@@ -95,7 +95,7 @@ impl Core {
         Ok(Some(take(&dent)))
     }
 
-    /// Calls `sink` for the branches with keys from `from` to `to`, until it says no.
+    /// Calls `sink` for the branches with keys from `from` to `to` until it returns false.
     pub(super) fn scan(
         &mut self,
         from: Key,
@@ -113,7 +113,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether there is any key in a range.
+    /// Returns whether there is any key in a range.
     pub(super) fn has_keys(&mut self, from: Key, to: Key) -> Step<bool> {
         let mut any = false;
         self.scan(from, to, &mut |_| {
@@ -123,7 +123,7 @@ impl Core {
         Ok(any)
     }
 
-    /// Puts the node of a key that occurs once into the index; the one before it is dirty.
+    /// Adds the node of a key that occurs once to the index; its predecessor becomes dirty.
     pub(super) fn add_leaf(&mut self, key: Key, node: Written) -> Step<()> {
         let new = Zbranch::leaf(key, node.leb, node.offset, node.len);
         let Self { tnc, flash, lprops, .. } = self;
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Puts an entry into the index; the one of the same name is dirty.
+    /// Adds an entry to the index; the one with the same name becomes dirty.
     pub(super) fn add_entry(
         &mut self,
         key: Key,
@@ -162,8 +162,8 @@ impl Core {
         }
     }
 
-    /// Takes an entry out of the index. When replaying, an entry that cannot be read stands for
-    /// the name if no other does: it was collected after the deletion.
+    /// Removes an entry from the index. During replay, an unreadable entry counts as the one with
+    /// this name if no other has it: it was collected after the deletion.
     pub(super) fn remove_entry(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<()> {
         let resolved = self.resolve(key, name, lenient)?;
         if let Some(position) = resolved.found {
@@ -182,7 +182,7 @@ impl Core {
         tnc.delete(flash, lprops, position)
     }
 
-    /// Takes exactly this branch out of the index.
+    /// Removes exactly this branch from the index.
     fn remove_branch(&mut self, branch: &Zbranch) -> Step<()> {
         match self.position_of(branch.key, branch.leb, branch.offset)? {
             Some(position) => self.remove_at(position),
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// The position of a key whose node lies at a place.
+    /// Returns the position of a key whose node has this place.
     pub(super) fn position_of(
         &mut self,
         key: Key,
@@ -212,7 +212,7 @@ impl Core {
         Ok(None)
     }
 
-    /// Takes all keys of a range out of the index.
+    /// Removes all keys of a range from the index.
     pub(super) fn remove_range(&mut self, from: Key, to: Key) -> Step<()> {
         while let Some(position) = self.tnc.first_from(&self.flash, from)? {
             if self.tnc.at(position).key > to {
@@ -223,7 +223,7 @@ impl Core {
         Ok(())
     }
 
-    /// Where the entries of the extended attributes of an inode are.
+    /// Returns the branches of the xattr entries of an inode.
     fn xattr_entries(&mut self, ino: u32) -> Step<Vec<Zbranch>> {
         let mut branches = Vec::new();
         self.scan(Key::xent(ino, 0), Key::xent(ino, VALUE_MASK), &mut |branch| {
@@ -233,15 +233,15 @@ impl Core {
         Ok(branches)
     }
 
-    /// The inodes that hold the extended attributes of an inode.
+    /// Returns the inodes that hold the xattrs of an inode.
     pub(super) fn xattr_inodes(&mut self, ino: u32) -> Step<Vec<u32>> {
         let entries = self.xattr_entries(ino)?;
         let mut buf = Vec::new();
         entries.iter().map(|entry| Ok(self.leaf(entry, &mut buf)?.dent()?.ino)).collect()
     }
 
-    /// Takes everything of an inode out of the index, its extended attributes included
-    /// (spec: ubifs-runtime 10.15).
+    /// Removes everything of an inode from the index, including its xattrs (spec: ubifs-runtime
+    /// 10.15).
     pub(super) fn remove_inode_keys(&mut self, ino: u32) -> Step<()> {
         for value in self.xattr_inodes(ino)? {
             self.remove_range(Key::first_of(value), Key::last_of(value))?;
@@ -249,9 +249,9 @@ impl Core {
         self.remove_range(Key::first_of(ino), Key::last_of(ino))
     }
 
-    /// The same while a mount makes up for a cut, which the next may have to do again: what was
-    /// read for it is held (18.6), and what cannot be read was deleted by itself. Gives the inodes
-    /// that held its attributes.
+    /// Like [`Self::remove_inode_keys`], for the recovery at mount, which the next mount may have
+    /// to repeat: nodes read for it are pinned (18.6), and unreadable ones were already deleted.
+    /// Returns the inodes that held its xattrs.
     pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<Vec<u32>> {
         let mut values = Vec::new();
         let mut buf = Vec::new();
@@ -270,7 +270,7 @@ impl Core {
         Ok(values)
     }
 
-    /// Counts bytes of a node that nothing refers to, such as a deletion, as dirty.
+    /// Counts the bytes of a node that nothing refers to, such as a deletion, as dirty.
     pub(super) fn waste(&mut self, node: &Written) -> Step<()> {
         self.lprops.add_dirt(&self.flash, node.leb, node.len)
     }

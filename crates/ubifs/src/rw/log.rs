@@ -8,7 +8,6 @@
 use super::core::Core;
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, HEADS};
-use super::sabotage::Sabotage;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up_usize;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType};
@@ -52,7 +51,7 @@ impl Log {
         self.buds.len() * size_of::<(u32, Bud)>() + self.old_buds.capacity() * size_of::<u32>()
     }
 
-    /// The log LEB behind this one.
+    /// Returns the next log LEB.
     pub(super) fn next_leb(flash: &Flash, leb: u32) -> u32 {
         if leb >= flash.sb.log_last() { LOG_FIRST } else { leb + 1 }
     }
@@ -80,7 +79,7 @@ impl Core {
         let added = u64::from(flash.leb_size - start);
         let is_due = log.bud_bytes >= flash.bg_bud_bytes;
         let is_leb_full = log.head_offset > flash.leb_size - slot;
-        // A commit that is due does not wait until one more LEB of the log has to be erased for it.
+        // A commit that is due is not delayed until one more LEB of the log must be erased for it.
         if log.free_bytes(flash) < u64::from(slot) + log.reserve
             || log.bud_bytes + added > flash.max_bud_bytes
             || (is_due && is_leb_full)
@@ -109,18 +108,16 @@ impl Core {
         let reference = Reference { leb: Leb::new(leb), offset: start, head: head as u32 };
         encode::reference(&mut node, &reference, Seal::single(sqnum));
         encode::pad(&mut node, flash.min_io);
-        if !flash.is_sabotaged(Sabotage::BudUnlogged) {
-            flash.write(log.head, log.head_offset, &node)?;
-            log.head_offset += slot;
-        }
+        flash.write(log.head, log.head_offset, &node)?;
+        log.head_offset += slot;
         flash.activity.buds += 1;
         log.bud_bytes += added;
         log.buds.insert(leb, Bud { head, start });
         Ok(())
     }
 
-    /// Writes the log anew with one reference to each LEB when commits that failed have filled it,
-    /// so that there is room for the next (spec: ubifs-runtime 7.8).
+    /// Rewrites the log with one reference to each LEB after failed commits have filled it, so that
+    /// there is space for the next (spec: ubifs-runtime 7.8).
     pub(super) fn consolidate_log(&mut self) -> Step<()> {
         if Log::next_leb(&self.flash, self.log.head) != self.log.tail {
             return Ok(());
@@ -184,16 +181,12 @@ impl Core {
     pub(super) fn log_start_commit(&mut self) -> Step<u32> {
         let mut nodes = Vec::new();
         let sqnum = self.next_sqnum()?;
-        let is_late = self.is_sabotaged(Sabotage::CommitStartOldNumber);
-        let start = CommitStart { cmt_no: self.cmt_no - u64::from(is_late) };
+        let start = CommitStart { cmt_no: self.cmt_no };
         encode::commit_start(&mut nodes, &start, Seal::single(sqnum));
         for head in 0..HEADS {
             let wbuf = &self.heads[head as usize];
             let (leb, offset) = (wbuf.leb, wbuf.offset);
-            let forgotten = self.is_sabotaged(Sabotage::CommitForgetsHeads);
-            if leb != 0 && offset < self.flash.leb_size && !forgotten {
-                let whole = self.is_sabotaged(Sabotage::BudFromStart);
-                let offset = if whole { 0 } else { offset };
+            if leb != 0 && offset < self.flash.leb_size {
                 let sqnum = self.next_sqnum()?;
                 let reference = Reference { leb: Leb::new(leb), offset, head };
                 encode::reference(&mut nodes, &reference, Seal::single(sqnum));
@@ -207,9 +200,6 @@ impl Core {
             if log.head == log.tail {
                 return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
             }
-        }
-        if flash.is_sabotaged(Sabotage::OldLogErasedEarly) {
-            flash.wipe(log.tail)?;
         }
         flash.unmap(log.head)?;
         flash.write(log.head, 0, &nodes)?;

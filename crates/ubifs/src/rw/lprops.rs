@@ -9,7 +9,6 @@
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};
 use super::lpt::Lpt;
-use super::sabotage::Sabotage;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::lpt::LebProps;
@@ -235,7 +234,7 @@ impl Lprops {
         Ok(self.lebs[index])
     }
 
-    /// The sums, counted anew over all LEBs.
+    /// Returns the sums, recounted over all LEBs.
     pub(super) fn recount(&mut self, flash: &Flash) -> Step<Stats> {
         self.load_all(flash)?;
         let mut stats = Stats::default();
@@ -278,13 +277,10 @@ impl Lprops {
 
     /// Adds dirty bytes to a LEB: `len` on the grid of nodes.
     pub(super) fn add_dirt(&mut self, flash: &Flash, leb: u32, len: u32) -> Step<()> {
-        if flash.is_sabotaged(Sabotage::DirtNotCounted) {
-            return Ok(());
-        }
         self.update(flash, leb, |lp| lp.dirty += align8(len)).map(drop)
     }
 
-    /// Marks a LEB as held by somebody, or gives it back.
+    /// Marks a LEB as in use, or returns it.
     pub(super) fn set_taken(&mut self, flash: &Flash, leb: u32, taken: bool) -> Step<()> {
         self.update(flash, leb, |lp| lp.taken = taken).map(drop)
     }
@@ -300,7 +296,7 @@ impl Lprops {
         .map(drop)
     }
 
-    /// The first LEB behind where the last scan ended for which `good` holds; LEBs are loaded on
+    /// Returns the first LEB after the end of the last scan for which `good` holds; loads LEBs on
     /// the way.
     pub(super) fn scan(&mut self, flash: &Flash, good: impl Fn(&Lp) -> bool) -> Step<Option<u32>> {
         let count = flash.main_lebs();
@@ -379,7 +375,7 @@ impl Lprops {
         self.lpt.lsave = lebs;
     }
 
-    /// Loads the LEBs that the save table names; entries behind the volume's end are passed over.
+    /// Loads the LEBs that the save table names; skips entries after the volume's end.
     pub(super) fn load_saved(&mut self, flash: &mut Flash) -> Step<()> {
         let mut is_used = false;
         for leb in self.lpt.lsave.clone() {

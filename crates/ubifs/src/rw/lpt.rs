@@ -1,13 +1,13 @@
-//! The LEB properties tree in memory, loaded on demand, and its way to flash
-//! (spec: ubifs-runtime 12; ubifs-format 11).
+//! The LEB properties tree in memory, loaded on demand and written to flash (spec: ubifs-runtime
+//! 12; ubifs-format 11).
 //!
-//! The properties themselves are kept by `lprops`; here is where their leaves lie.
+//! `lprops` stores the properties themselves; this module stores the positions of their leaves.
 //!
 //! # Invariants
-//! 1. A node that is loaded has a loaded parent; a dirty node has dirty ancestors.
+//! 1. A loaded node has a loaded parent; a dirty node has dirty ancestors.
 //! 2. The old copy of a dirty node is counted as dirty in `ltab`, and its place is forgotten.
-//! 3. What the last master refers to is not erased before the next master is on flash: LEBs that
-//!    became free are `held` until then.
+//! 3. Nodes referred to by the last master are not erased before the next master is on flash: LEBs
+//!    that became free are `held` until then.
 
 mod commit;
 mod gc;
@@ -19,14 +19,14 @@ use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::lpt::{LebProps, Nnode, Pnode, SaveTable, SpaceTable};
 
-/// Where a node lies: LEB (0 for nowhere) and offset.
+/// The position of a node: LEB (0 for nowhere) and offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Place {
     pub(super) leb: u32,
     pub(super) offset: u32,
 }
 
-/// A node of the tree; leaves' content is with `lprops`.
+/// A node of the tree; the content of leaves is in `lprops`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     place: Place,
@@ -39,9 +39,9 @@ struct Slot {
 struct Row {
     free: u32,
     dirty: u32,
-    /// In use by the running commit, or still needed by the last one.
+    /// In use by the current commit, or still needed by the last one.
     held: bool,
-    /// To be erased when the next master is written.
+    /// Must be erased when the next master is written.
     to_unmap: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Lpt {
     pub(super) head: Place,
     pub(super) ltab_at: Place,
     pub(super) lsave_at: Place,
-    /// The old copies of the tables are counted as dirty.
+    /// Whether the old copies of the tables are counted as dirty.
     tables_dirty: bool,
     /// Entries of the save table.
     pub(super) lsave: Vec<u32>,
@@ -63,7 +63,7 @@ pub(super) struct Lpt {
 }
 
 impl Lpt {
-    /// The tree of a master node: root place and space table.
+    /// Returns the tree of a master node: root place and space table.
     pub(super) fn load(flash: &Flash, master: &Master) -> Step<Self> {
         let geometry = &flash.lpt;
         let mut levels = vec![vec![Slot::default(); geometry.pnode_cnt as usize]];
@@ -112,7 +112,7 @@ impl Lpt {
         self.ltab.get_mut(index).ok_or(missing)
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
         nodes * size_of::<Slot>()
@@ -124,12 +124,12 @@ impl Lpt {
         self.levels[0].get(pnode).is_some_and(|slot| slot.loaded)
     }
 
-    /// Whether anything waits to be written.
+    /// Returns whether anything waits to be written.
     pub(super) fn is_dirty(&self) -> bool {
         self.levels.last().is_some_and(|level| level[0].dirty)
     }
 
-    /// The place of the root.
+    /// Returns the place of the root.
     pub(super) fn root(&self) -> Place {
         self.levels.last().map_or(Place::default(), |level| level[0].place)
     }
@@ -158,7 +158,7 @@ impl Lpt {
         Ok(())
     }
 
-    /// Loads a leaf and says what it stores.
+    /// Loads a leaf and returns its content.
     pub(super) fn load_pnode(&mut self, flash: &Flash, index: usize) -> Step<[LebProps; 4]> {
         self.load_nnode(flash, 1, index / 4)?;
         let place = self.levels[0][index].place;
@@ -203,7 +203,7 @@ impl Lpt {
         Ok(())
     }
 
-    /// Erases what an interrupted commit may have left in unused LEBs, at a mount for writing.
+    /// Erases remains of an interrupted commit in unused LEBs, at a mount for writing.
     pub(super) fn clean_unused(&self, flash: &mut Flash) -> Step<()> {
         for (leb, row) in (flash.sb.lpt_first()..).zip(&self.ltab) {
             if row.free == flash.leb_size && flash.device().is_mapped(Leb::new(leb))? {
@@ -213,7 +213,7 @@ impl Lpt {
         Ok(())
     }
 
-    /// Free bytes of each LEB of the area, for the space fix-up.
+    /// Returns the free bytes of each LEB of the area, for the space fix-up.
     pub(super) fn free_of_lebs(&self) -> Vec<u32> {
         self.ltab.iter().map(|row| row.free).collect()
     }

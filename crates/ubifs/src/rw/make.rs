@@ -1,4 +1,4 @@
-//! The file system that a first mount makes on an empty volume (spec: ubifs-runtime 5.1 step 2).
+//! Creates the file system when an empty volume is first mounted (spec: ubifs-runtime 5.1 step 2).
 
 use super::MountOptions;
 use crate::error::UbifsError;
@@ -11,7 +11,7 @@ use eraseblock_vfs::source::{SourceKind, SourceNode};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Whether nothing is mapped.
+/// Returns whether nothing is mapped.
 pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
     for leb in 0..device.leb_count() {
         if device.is_mapped(Leb::new(leb))? {
@@ -21,8 +21,8 @@ pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
     Ok(true)
 }
 
-/// Makes an empty file system that fills the volume, with areas as Linux chooses them
-/// (spec: ubifs-format 17.7).
+/// Creates an empty file system that fills the volume, with areas as Linux chooses them (spec:
+/// ubifs-format 17.7).
 pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(), UbifsError> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let compressor = match options.compression {

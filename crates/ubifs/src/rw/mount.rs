@@ -10,7 +10,6 @@ use super::log::Log;
 use super::lprops::Lprops;
 use super::orphan::Orphans;
 use super::patient::Patient;
-use super::sabotage::Sabotage;
 use super::shadow::Shadow;
 use super::tnc::Tnc;
 use super::{inode::InodeTable, make, pages::Pages};
@@ -35,11 +34,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
     let device: Arc<dyn LebDevice> = Arc::new(Patient(device));
     let below = Arc::clone(&device);
     let device: Arc<dyn LebDevice> =
-        if options.read_only && options.sabotage != Sabotage::ReadOnlyWrites {
-            Arc::new(Shadow::new(device))
-        } else {
-            device
-        };
+        if options.read_only { Arc::new(Shadow::new(device)) } else { device };
     if !options.read_only && make::is_empty(&*device)? {
         make::make(&*device, &options)?;
     }
@@ -66,7 +61,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
     } else {
         Arc::new(Recut::new(below, found.sb.leb_size))
     };
-    let flash = Flash::new(found.device, found.sb, options.sabotage);
+    let flash = Flash::new(found.device, found.sb);
     Core::mount(flash, as_found, &volume, selected, options, report).map_err(Fault::into_ubifs)
 }
 
@@ -93,7 +88,7 @@ impl Core {
             flash.renew_masters(&master)?;
             master_offset = 0;
         }
-        if need_recovery && !flash.is_sabotaged(Sabotage::HeadsNotRenewed) {
+        if need_recovery {
             flash.renew_head(master.ihead_lnum, master.ihead_offs)?;
             flash.renew_head(master.nhead_lnum, master.nhead_offs)?;
         }
@@ -124,13 +119,12 @@ impl Core {
             core.fix_up_space()?;
         }
         if !need_recovery {
-            // The slot behind a clean master may have been being written by a mount that was cut
-            // off, however erased it looks, and so may the clean master itself.
+            // The slot after a clean master may be a torn write of an interrupted mount even if it
+            // looks erased, and so may the clean master itself.
             core.say_in_use()?;
         }
         core.write_superblock(volume)?;
-        let is_held = !core.is_sabotaged(Sabotage::IndexHeadNotTaken);
-        core.lprops.set_taken(&core.flash, core.master.ihead_lnum, is_held)?;
+        core.lprops.set_taken(&core.flash, core.master.ihead_lnum, true)?;
         let log = log_walk::walk(volume, &core.master, need_recovery, &mut report)?;
         core.take_log(&log, need_recovery)?;
         let sizes = core.replay(volume, &log, need_recovery, &mut report)?;
@@ -181,12 +175,7 @@ impl Core {
 
     /// Says on flash that the file system is in use.
     fn say_in_use(&mut self) -> Step<()> {
-        if !self.is_sabotaged(Sabotage::DirtyFlagUnset) {
-            self.master.flags |= master_flags::DIRTY;
-        }
-        if self.is_sabotaged(Sabotage::MastersAppended) {
-            return self.write_master();
-        }
+        self.master.flags |= master_flags::DIRTY;
         self.flash.renew_masters(&self.master)?;
         self.master_offset = 0;
         Ok(())
@@ -231,9 +220,7 @@ impl Core {
     pub(super) fn write_clean_master(&mut self) -> Step<()> {
         self.master.flags &= !master_flags::DIRTY;
         self.master.flags |= master_flags::NO_ORPHANS;
-        if !self.is_sabotaged(Sabotage::StaleGcLnum) {
-            self.master.gc_lnum = self.gc.gc_lnum;
-        }
+        self.master.gc_lnum = self.gc.gc_lnum;
         self.write_master()
     }
 
@@ -283,7 +270,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the first bytes of a LEB anew, so that what follows is erased.
+    /// Rewrites the first bytes of a LEB, so that the rest is erased.
     fn rewrite(&mut self, leb: u32, len: u32) -> Step<()> {
         if len == 0 {
             return self.flash.unmap(leb);

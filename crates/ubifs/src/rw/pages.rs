@@ -1,10 +1,9 @@
-//! Content that was written and is not on flash yet: pages of one block each.
+//! Written content that is not on flash yet: pages of one block each.
 //!
 //! # Invariants
-//! 1. Each page holds one promise of space.
-//! 2. Bytes of a page behind the end of its file are zero.
-//! 3. `order` names every inode with dirty pages, the one that was dirty first in front; it may
-//!    name others.
+//! 1. Each page holds one space reservation.
+//! 2. Bytes of a page after the end of its file are zero.
+//! 3. `order` names every inode with dirty pages, oldest first; it may name others.
 
 use super::budget::Request;
 use super::flash::MAX_DATA_NODE;
@@ -21,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) const PAGE: usize = BLOCK_SIZE as usize;
 /// Unused pages kept for the next write.
 const SPARE: usize = 512;
-/// Compression saves at least this much or is not worth it (spec: ubifs-format 7.1).
+/// Compression must save at least this much to be worthwhile (spec: ubifs-format 7.1).
 const MIN_GAIN: usize = 64;
 /// Fewer blocks are not worth a second thread.
 const PARALLEL: usize = 16;
@@ -35,15 +34,15 @@ pub(super) struct Page {
     pub(super) promise: Request,
 }
 
-/// A block on its way to a data node.
+/// A block being turned into a data node.
 #[derive(Debug, Default)]
 pub(super) struct Framed {
     pub(super) block: u32,
-    /// The node, but for its sequence number and checksum.
+    /// The node, without its sequence number and checksum.
     pub(super) node: Vec<u8>,
 }
 
-/// The dirty pages and what compresses them.
+/// The dirty pages and their compressors.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     of: BTreeMap<(u32, u32), Page>,
@@ -53,7 +52,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Bytes of memory taken by pages, spare ones included.
+    /// Returns the number of bytes of memory taken by pages, spare ones included.
     pub(super) fn memory(&self) -> usize {
         (self.of.len() + self.spare.len()) * PAGE
     }
@@ -70,7 +69,7 @@ impl Pages {
         self.of.get_mut(&(ino, block)).map(|page| &mut *page.bytes)
     }
 
-    /// A page of zeros, or of anything if the caller overwrites it.
+    /// Returns a page of zeros, or of any content if the caller overwrites it.
     pub(super) fn blank(&mut self, zeroed: bool) -> Box<[u8]> {
         match self.spare.pop() {
             Some(mut page) => {
@@ -90,7 +89,7 @@ impl Pages {
         }
     }
 
-    /// Takes a page out and gives back what it was promised.
+    /// Removes a page and returns its reservation.
     pub(super) fn remove(&mut self, ino: u32, block: u32) -> Option<Request> {
         let page = self.of.remove(&(ino, block))?;
         if self.spare.len() < SPARE {
@@ -99,12 +98,12 @@ impl Pages {
         Some(page.promise)
     }
 
-    /// Dirty blocks of an inode from `first` on, in their order.
+    /// Returns the dirty blocks of an inode from `first`, in order.
     pub(super) fn blocks(&self, ino: u32, first: u32) -> impl Iterator<Item = u32> {
         self.of.range((ino, first)..=(ino, u32::MAX)).map(|((_, block), _)| *block)
     }
 
-    /// Any inode with dirty pages, the oldest first.
+    /// Returns an inode with dirty pages, the oldest first.
     pub(super) fn oldest(&mut self) -> Option<u32> {
         while let Some(ino) = self.order.front().copied() {
             if self.blocks(ino, 0).next().is_some() {
@@ -115,8 +114,8 @@ impl Pages {
         None
     }
 
-    /// Turns the blocks of an inode of `size` bytes into data nodes. The result depends on their
-    /// content only, however many threads take part.
+    /// Turns the blocks of an inode of `size` bytes into data nodes. The result depends only on
+    /// their content, not on the number of threads.
     pub(super) fn frame(
         &mut self,
         ino: u32,
@@ -160,7 +159,7 @@ impl Pages {
     }
 }
 
-/// Threads that compress.
+/// Returns the number of threads that compress.
 fn threads() -> usize {
     #[cfg(feature = "parallel")]
     return rayon::current_num_threads().max(1);
@@ -168,7 +167,7 @@ fn threads() -> usize {
     1
 }
 
-/// What one thread compresses with.
+/// The compressors of one thread.
 #[derive(Debug, Default)]
 struct Worker {
     engine: Option<Compressor>,
@@ -176,7 +175,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The compressed form of a block, if it is worth it.
+    /// Returns the compressed form of a block, if it is worthwhile.
     fn compress(&mut self, content: &[u8], how: Compression) -> Option<&[u8]> {
         let codec = codec_of(how);
         if content.len() < MIN_COMPRESS_LEN || codec == Codec::None {

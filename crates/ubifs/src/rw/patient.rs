@@ -1,14 +1,14 @@
-//! A device whose operations are tried once more when the medium fails them.
+//! A device that retries operations that fail.
 //!
 //! # Invariants
-//! 1. A program that failed is never repeated in place: the whole LEB, with what was to be
-//!    appended, goes to another place, so that what refers to it stays right.
+//! 1. A failed program is never repeated in place: the whole LEB, with the appended data, is
+//!    written to another block, so that references to it stay valid.
 
 use eraseblock_base::Leb;
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use std::sync::Arc;
 
-/// The device behind its second chance.
+/// The device whose operations are retried.
 #[derive(Debug)]
 pub(super) struct Patient(pub(super) Arc<dyn LebDevice>);
 
@@ -23,7 +23,8 @@ fn twice<T>(mut operation: impl FnMut() -> Result<T, MtdError>) -> Result<T, Mtd
     }
 }
 
-/// What to tell of a second attempt: not that the device is read-only since the first.
+/// Returns the error of a second attempt, without reporting that the device has been read-only
+/// since the first.
 fn second<T>(first: MtdError, result: Result<T, MtdError>) -> Result<T, MtdError> {
     match result {
         Err(MtdError::ReadOnly { .. }) => Err(first),
@@ -32,7 +33,7 @@ fn second<T>(first: MtdError, result: Result<T, MtdError>) -> Result<T, MtdError
 }
 
 impl Patient {
-    /// After a failed write: the whole LEB, with what was to be appended.
+    /// After a failed write, writes the whole LEB with the appended data.
     fn write_elsewhere(&self, leb: Leb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
         let mut whole = vec![0; offset as usize];
         if offset > 0 {

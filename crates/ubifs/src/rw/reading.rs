@@ -1,5 +1,5 @@
-//! The reading half of the interface: content, holes and directories. What `_loaded` methods do
-//! goes on beside other readers; they find nothing when something has to be loaded first.
+//! The read interface: content, holes and directories. Methods named `_loaded` run in parallel with
+//! other readers; they return nothing if something must be loaded first.
 
 use super::core::Core;
 use super::data::Reading;
@@ -16,10 +16,10 @@ use eraseblock_ubifs_format::{EntryKind, Key};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FsError, FsErrorKind, Ino, rules};
 use std::ops::ControlFlow;
 
-/// Entries read from a directory before they are handed over.
+/// Number of entries read from a directory before they are passed on.
 const DIR_BATCH: usize = 256;
 
-/// The size of a regular file whose content can be read.
+/// Returns the size of a regular file whose content can be read.
 fn readable_size(attr: &Attr) -> Step<u64> {
     rules::check_regular(attr)?;
     if attr.flags.encrypted {
@@ -29,13 +29,13 @@ fn readable_size(attr: &Attr) -> Step<u64> {
     Ok(attr.size)
 }
 
-/// How many of `most` bytes from `offset` on lie within a size.
+/// Returns how many of `most` bytes from `offset` lie within a size.
 pub(super) fn len_within(size: u64, offset: u64, most: usize) -> usize {
     usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(most)
 }
 
 impl Core {
-    /// The inode that a name in a directory leads to.
+    /// Returns the inode for a name in a directory.
     pub(super) fn lookup_loaded(&self, dir: Ino, name: &[u8]) -> Step<Option<Ino>> {
         let dir = number(dir)?;
         if self.known(dir).is_none_or(|attr| attr.kind != FileKind::Directory) {
@@ -55,21 +55,21 @@ impl Core {
                 break;
             }
         }
-        // Where directories are has to be noted.
+        // The parents of directories must be recorded.
         let is_noted = |entry: &Entry| {
             entry.kind != EntryKind::Directory || self.inodes.parent(entry.ino) == Some(dir)
         };
         Ok(found.filter(is_noted).map(|entry| entry.ino.into()))
     }
 
-    /// The number and the size of a regular file whose content can be read.
+    /// Returns the number and the size of a regular file whose content can be read.
     pub(super) fn regular(&mut self, ino: Ino) -> Step<(u32, u64)> {
         let inode = self.visible(ino)?;
         Ok((inode.ino, readable_size(&inode.attr())?))
     }
 
-    /// Reads a regular file: finds its nodes, which may load parts of the index, and then fetches
-    /// and decompresses them.
+    /// Reads a regular file: finds its nodes, which may load parts of the index, then reads and
+    /// decompresses them.
     pub(super) fn read_alone(
         &mut self,
         ino: Ino,
@@ -84,7 +84,8 @@ impl Core {
         Ok(len)
     }
 
-    /// The same beside other readers; nothing when something has to be loaded first.
+    /// Like [`Self::read_alone`], in parallel with other readers; returns nothing if something must
+    /// be loaded first.
     pub(super) fn read_loaded(
         &self,
         ino: Ino,
@@ -107,7 +108,7 @@ impl Core {
         let is_encrypted = self.inode(dir)?.has(inode_flags::ENCRYPTED);
         let mut branches: Vec<Zbranch> = Vec::new();
         self.scan(Key::dent(dir, start), Key::dent(dir, VALUE_MASK), &mut |branch| {
-            // All of a hash, and those of the first may all have been listed before.
+            // All entries of a hash, because those of the first may all have been listed before.
             let value = branch.key.value();
             let has_enough = branches.len() >= DIR_BATCH && value != start;
             let goes_on = !has_enough || branches.last().is_some_and(|last| last.key == branch.key);
@@ -129,8 +130,8 @@ impl Core {
         Ok(entries)
     }
 
-    /// The first block from `first` on, below the end of the file, that has content on flash or in
-    /// memory (`wanted`), or that has none.
+    /// Returns the first block from `first`, before the end of the file, that has content on flash
+    /// or in memory (`wanted`), or that has none.
     pub(super) fn next_block(
         &mut self,
         ino: u32,

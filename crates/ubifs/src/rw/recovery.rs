@@ -1,11 +1,10 @@
-//! Repairing what a power cut left, beside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
+//! Repairs what a power cut left outside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
 
 use super::core::Core;
 use super::error::{Fault, Step};
 use super::flash::Flash;
 use super::gc::Collected;
 use super::lprops::{Category, Lp};
-use super::sabotage::Sabotage;
 use super::tnc::Zbranch;
 use super::wbuf::GC_HEAD;
 use crate::orphan;
@@ -21,16 +20,12 @@ impl Flash {
     /// Writes a master alone to both LEBs, each in one step; it keeps its sequence number (6.4).
     pub(super) fn renew_masters(&mut self, master: &Master) -> Step<()> {
         let mut master = master.clone();
-        if !self.is_sabotaged(Sabotage::RecoveryFlagMissing) {
-            master.flags |= master_flags::RECOVERY;
-        }
+        master.flags |= master_flags::RECOVERY;
         let mut node = Vec::new();
         encode::master(&mut node, &master);
         encode::pad(&mut node, self.min_io);
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
-            if leb == MASTER_LEB || !self.is_sabotaged(Sabotage::OneMasterRenewed) {
-                self.change(leb, &node)?;
-            }
+            self.change(leb, &node)?;
         }
         Ok(())
     }
@@ -52,8 +47,7 @@ impl Core {
         self.cmt_no = self.cmt_no.max(listed.cmt_no);
         for ino in listed.inos {
             let Some(branch) = self.find(Key::inode(ino))? else { continue };
-            let is_kept = self.is_sabotaged(Sabotage::OrphansKept);
-            if self.is_orphan(&branch)? && !is_kept {
+            if self.is_orphan(&branch)? {
                 self.held.insert(branch.leb);
                 self.remove_dead_inode(ino)?;
             }
@@ -104,7 +98,7 @@ impl Core {
             let mut buf = Vec::new();
             let node = self.leaf(&branch, &mut buf)?;
             let sqnum = node.header.sqnum;
-            if node.inode()?.size >= known.data || self.is_sabotaged(Sabotage::SizesNotFixed) {
+            if node.inode()?.size >= known.data {
                 continue;
             }
             let message = format!("size raised to {}, where its content ends", known.data);
@@ -129,9 +123,6 @@ impl Core {
             .iter()
             .filter(|head| head.leb == leb)
             .fold(end, |end, head| end.max(head.offset));
-        if self.is_sabotaged(Sabotage::PatchInTwoSteps) {
-            self.flash.wipe(leb)?;
-        }
         self.flash.change(leb, &whole[..end as usize])
     }
 

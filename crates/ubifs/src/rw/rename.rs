@@ -6,7 +6,6 @@ use super::dir::Entry;
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
-use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
 use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::ROOT_INO;
@@ -245,8 +244,7 @@ impl Core {
         group.dent(self, &dent)?;
         let cookie = self.cookie();
         let kind = if whiteout.is_some() { EntryKind::CharDevice } else { EntryKind::Regular };
-        let stays = self.is_sabotaged(Sabotage::RenameKeepsOldName);
-        let ino = whiteout.unwrap_or(if stays { moved.ino } else { 0 });
+        let ino = whiteout.unwrap_or(0);
         group.dent(self, &Dent { key: old_key, ino, kind, cookie, name: from.name })?;
         self.add_inodes(&mut group, inos)?;
         let sync = self.any_sync(inos)?;
@@ -321,8 +319,7 @@ impl Core {
             let key = self.dent_key(side.dir, side.name);
             let kind = entry_kind(self.inode(entry.ino)?.kind());
             let cookie = self.cookie();
-            let half = self.is_sabotaged(Sabotage::ExchangeHalf);
-            let ino = if half { names[0].1.ino } else { entry.ino };
+            let ino = entry.ino;
             group.dent(self, &Dent { key, ino, kind, cookie, name: side.name })?;
         }
         self.add_inodes(&mut group, inos)?;

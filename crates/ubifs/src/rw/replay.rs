@@ -1,16 +1,15 @@
-//! Replaying the journal into the index (spec: ubifs-runtime 16).
+//! Replays the journal into the index (spec: ubifs-runtime 16).
 //!
 //! # Invariants
 //! 1. Nothing on flash changes but torn ends of the last LEB of each head.
-//! 2. Afterwards the properties of every LEB of the journal are right, and the heads stand behind
-//!    what was replayed.
+//! 2. Afterwards the properties of every LEB of the journal are right, and the heads point to the
+//!    end of the replayed nodes.
 
 use super::core::Core;
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Written;
 use super::log::Bud;
-use super::sabotage::Sabotage;
 use crate::log as log_walk;
 use crate::recovery;
 use crate::replay::{Change, Entry, Journal, Sizes, is_last};
@@ -32,7 +31,7 @@ struct Read {
 }
 
 impl Core {
-    /// Replays all buds of the log; with `need_recovery` says what sizes the journal tells.
+    /// Replays all buds of the log; with `need_recovery` returns the sizes found in the journal.
     pub(super) fn replay(
         &mut self,
         volume: &Volume,
@@ -47,10 +46,7 @@ impl Core {
             read.push(self.read_bud(volume, bud, recover, &mut journal, report)?);
         }
         let newest = journal.put_in_order(report);
-        let mut entries = journal.into_entries();
-        if self.is_sabotaged(Sabotage::ReplayUnordered) {
-            entries.sort_by_key(|entry| (entry.branch.leb, entry.branch.offset));
-        }
+        let entries = journal.into_entries();
         let mut used: BTreeMap<Leb, u32> = BTreeMap::new();
         let mut sizes = Sizes::default();
         for entry in &entries {
@@ -62,9 +58,7 @@ impl Core {
             }
             sizes.take(entry);
             self.max_sqnum = self.max_sqnum.max(entry.sqnum);
-            if !self.is_sabotaged(Sabotage::HighestInumNotRaised) {
-                self.highest_inum = self.highest_inum.max(entry.branch.key.ino());
-            }
+            self.highest_inum = self.highest_inum.max(entry.branch.key.ino());
         }
         let mut dead = Vec::new();
         for (index, entry) in entries.into_iter().enumerate() {
@@ -90,7 +84,7 @@ impl Core {
         journal: &mut Journal,
         report: &mut Report,
     ) -> Step<Read> {
-        // What was there before it became a bud is read only to be written anew.
+        // The content before it became a bud is read only to be rewritten.
         let mut bytes = vec![0; self.flash.leb_size as usize];
         let (front, content) = bytes.split_at_mut(bud.offset as usize);
         self.flash.read(bud.leb.get(), bud.offset, content)?;
@@ -103,7 +97,7 @@ impl Core {
             let end = self.scan_end(bud.leb, &bytes, bud.offset).0;
             return Ok(Read { end, dirty: end - bud.offset });
         }
-        let head = Some(bud.head).filter(|_| !self.is_sabotaged(Sabotage::GroupNotDropped));
+        let head = Some(bud.head);
         let nodes = recovery::recover(volume, bud.leb, &bytes, bud.offset, head, report)?;
         journal.take(bud.leb, &nodes, report)?;
         let (end, count, is_clean) = self.scan_end(bud.leb, &bytes, bud.offset);
@@ -117,9 +111,7 @@ impl Core {
         encode::pad(&mut front, self.flash.min_io);
         // Also when all is well: a page that was being written may read well now and not later,
         // and one that looks erased may not be.
-        if !self.is_sabotaged(Sabotage::TornEndKept) {
-            self.flash.renew(bud.leb.get(), &front)?;
-        }
+        self.flash.renew(bud.leb.get(), &front)?;
         let end = front.len() as u32;
         Ok(Read { end, dirty: end - bud.offset })
     }
@@ -144,11 +136,6 @@ impl Core {
         let node = Written { leb: branch.leb.get(), offset: branch.offset, len: branch.len };
         match change {
             Change::Inode { .. } | Change::Data { .. } => self.add_leaf(key, node),
-            Change::Deletion if self.is_sabotaged(Sabotage::DeletionNotReplayed) => Ok(()),
-            Change::NoName { .. } if self.is_sabotaged(Sabotage::RemovalNotReplayed) => Ok(()),
-            Change::Truncation { .. } if self.is_sabotaged(Sabotage::TruncationNotReplayed) => {
-                Ok(())
-            }
             Change::Deletion => {
                 if newest.get(&key.ino()).is_none_or(|live| *live <= index) {
                     dead.extend(self.remove_dead_inode(key.ino())?);
@@ -172,14 +159,13 @@ impl Core {
     /// Makes a bud part of the journal in memory (16.8).
     fn take_bud(&mut self, bud: &Reference, read: &Read) -> Step<()> {
         let (leb, size) = (bud.leb.get(), self.flash.leb_size);
-        let keeps_free = self.is_sabotaged(Sabotage::ReplayKeepsFree);
         self.lprops.update(&self.flash, leb, |lp| {
             if bud.offset == 0 {
                 // What a commit knew of it was collected before it became a bud.
                 lp.dirty = lp.dirty.saturating_sub(size - lp.free);
             }
             lp.dirty += read.dirty;
-            lp.free = if keeps_free { lp.free } else { size - read.end };
+            lp.free = size - read.end;
             lp.index = false;
             lp.taken = true;
         })?;

@@ -1,20 +1,20 @@
-//! A volume that is only read: what mounting has to repair is repaired in memory.
+//! A volume that is only read: the repairs of a mount happen in memory.
 //!
 //! # Invariants
-//! 1. The device below is never written.
-//! 2. Memory grows with the LEBs that are changed: those that a power cut tore, and the few that a
-//!    mount writes.
+//! 1. The underlying device is never written.
+//! 2. Memory grows with the changed LEBs: those that a power cut tore, and the few that a mount
+//!    writes.
 
 use eraseblock_base::Leb;
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Changed LEBs above a device.
+/// Changed LEBs on top of a device.
 #[derive(Debug)]
 pub(super) struct Shadow {
     below: Arc<dyn LebDevice>,
-    /// `None` is not mapped.
+    /// `None` is an unmapped LEB.
     changed: Mutex<BTreeMap<Leb, Option<Vec<u8>>>>,
 }
 
@@ -27,7 +27,7 @@ impl Shadow {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The whole LEB as it is below.
+    /// Returns the whole LEB of the underlying device.
     fn copy(&self, leb: Leb) -> Result<Vec<u8>, MtdError> {
         let mut bytes = vec![0xFF; self.below.leb_size() as usize];
         if leb.get() < self.below.leb_count() {

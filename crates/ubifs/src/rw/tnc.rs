@@ -1,12 +1,12 @@
 //! The index in memory: a tree of znodes loaded on demand (spec: ubifs-runtime 10).
 //!
-//! Commits run while nothing else does, so there is no copy-on-write: a znode is either clean, the
+//! Nothing else runs during a commit, so there is no copy-on-write: a znode is either clean, the
 //! same as on flash, or dirty.
 //!
 //! # Invariants
 //! 1. A dirty znode has dirty ancestors and no place on flash; its old copy is counted as dirty
-//!    bytes and remembered in `old` until the next commit is complete, because the committed index
-//!    still consists of it.
+//!    bytes and stays in `old` until the next commit is complete, because it is still part of the
+//!    committed index.
 //! 2. Branch keys ascend in a znode; equal ones are entries with different names in name order. A
 //!    branch's key is not above the first key of its child.
 //! 3. `index_size` is the size of all clean nodes: after a commit, of the index.
@@ -47,12 +47,12 @@ pub(super) struct Zbranch {
 }
 
 impl Zbranch {
-    /// A leaf.
+    /// Returns a leaf.
     pub(super) fn leaf(key: Key, leb: u32, offset: u32, len: u32) -> Self {
         Self { key, leb, offset, len, child: NONE }
     }
 
-    /// As the format knows it.
+    /// Returns the branch in the type of the format crate.
     pub(super) fn branch(&self) -> Branch {
         let Self { key, leb, offset, len, .. } = *self;
         Branch { key, leb: Leb::new(leb), offset, len }
@@ -68,7 +68,7 @@ struct Znode {
     parent: ZnodeId,
     level: u32,
     dirty: bool,
-    /// Looked at since the last sweep.
+    /// Used since the last sweep.
     used: AtomicBool,
     branches: Vec<Zbranch>,
 }
@@ -89,9 +89,9 @@ pub(super) struct Tnc {
     pub(super) root: Zbranch,
     pub(super) dirty_count: usize,
     pub(super) index_size: u64,
-    /// Nodes of the committed index that the tree no longer has.
+    /// Nodes of the committed index that the tree no longer contains.
     pub(super) old: BTreeSet<(u32, u32)>,
-    /// Where the next sweep for memory begins.
+    /// The position at which the next memory sweep begins.
     hand: usize,
 }
 
@@ -109,7 +109,7 @@ impl Tnc {
         }
     }
 
-    /// Whether anything waits for a commit.
+    /// Returns whether anything waits for a commit.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty_count > 0
     }
@@ -133,12 +133,12 @@ impl Tnc {
         self.free.push(id);
     }
 
-    /// The branches of a znode.
+    /// Returns the branches of a znode.
     pub(super) fn branches(&self, id: ZnodeId) -> &[Zbranch] {
         &self.nodes[id as usize].branches
     }
 
-    /// The branch at a position.
+    /// Returns the branch at a position.
     pub(super) fn at(&self, position: Position) -> Zbranch {
         self.nodes[position.znode as usize].branches[position.slot]
     }
@@ -149,7 +149,7 @@ impl Tnc {
         branches.iter().position(|branch| branch.child == id).expect("a child is in its parent")
     }
 
-    /// The branch that leads to a znode.
+    /// Returns the branch that leads to a znode.
     fn branch_to(&mut self, id: ZnodeId) -> &mut Zbranch {
         let parent = self.nodes[id as usize].parent;
         if parent == NONE {
@@ -159,7 +159,7 @@ impl Tnc {
         &mut self.nodes[parent as usize].branches[slot]
     }
 
-    /// The root, loaded.
+    /// Returns the root, loaded.
     pub(super) fn root_node(&mut self, flash: &Flash) -> Step<ZnodeId> {
         if self.root.child == NONE {
             let branch = self.root;
@@ -168,7 +168,7 @@ impl Tnc {
         Ok(self.root.child)
     }
 
-    /// The child of a branch, loaded.
+    /// Returns the child of a branch, loaded.
     fn child(&mut self, flash: &Flash, id: ZnodeId, slot: usize) -> Step<ZnodeId> {
         let branch = self.nodes[id as usize].branches[slot];
         if branch.child != NONE {
@@ -213,7 +213,7 @@ impl Tnc {
         }))
     }
 
-    /// Marks a znode and everything above it dirty.
+    /// Marks a znode and its ancestors dirty.
     pub(super) fn dirty(&mut self, flash: &Flash, lprops: &mut Lprops, id: ZnodeId) -> Step<()> {
         let mut id = id;
         while id != NONE && !self.nodes[id as usize].dirty {
@@ -233,8 +233,8 @@ impl Tnc {
         Ok(())
     }
 
-    /// Calls `sink` for every branch: with the level of the index node it leads to, or without one
-    /// for a leaf. Everything is loaded on the way.
+    /// Calls `sink` for every branch: with the level of the index node it refers to, or without one
+    /// for a leaf. Loads everything on the way.
     pub(super) fn walk(
         &mut self,
         flash: &Flash,
@@ -263,7 +263,7 @@ impl Tnc {
         Ok(())
     }
 
-    /// Dirty znodes, children before parents, from left to right.
+    /// Returns dirty znodes, children before parents, from left to right.
     pub(super) fn dirty_in_order(&self) -> Vec<ZnodeId> {
         let mut order = Vec::with_capacity(self.dirty_count);
         if self.root.child != NONE {
@@ -287,13 +287,13 @@ impl Tnc {
         order.push(id);
     }
 
-    /// Level and branches of a znode about to be written.
+    /// Returns level and branches of a znode about to be written.
     pub(super) fn content(&self, id: ZnodeId) -> (u32, &[Zbranch]) {
         let node = &self.nodes[id as usize];
         (node.level, &node.branches)
     }
 
-    /// A dirty znode was written: it is clean, and lies there.
+    /// Records that a dirty znode was written: it is clean, and has this place.
     pub(super) fn written(&mut self, id: ZnodeId, leb: u32, offset: u32, len: u32) {
         let node = &mut self.nodes[id as usize];
         if std::mem::take(&mut node.dirty) {
@@ -304,8 +304,8 @@ impl Tnc {
         self.index_size += u64::from(align8(len));
     }
 
-    /// Forgets clean znodes without loaded children until no more than `most` are loaded.
-    /// Positions taken before are void.
+    /// Drops clean znodes without loaded children until at most `most` are loaded. Earlier
+    /// positions become invalid.
     pub(super) fn shrink(&mut self, most: usize) {
         let mut left = 2 * self.nodes.len();
         while self.nodes.len() - self.free.len() > most && left > 0 {
@@ -324,7 +324,7 @@ impl Tnc {
         }
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let branches: usize = self.nodes.iter().map(|node| node.branches.capacity()).sum();
         self.nodes.capacity() * size_of::<Znode>()
@@ -334,7 +334,7 @@ impl Tnc {
             + self.old.len() * size_of::<(u32, u32)>()
     }
 
-    /// Znodes loaded.
+    /// Returns the number of loaded znodes.
     pub(super) fn loaded(&self) -> usize {
         self.nodes.len() - self.free.len()
     }

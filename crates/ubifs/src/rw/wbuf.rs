@@ -1,14 +1,13 @@
-//! Write-buffers, one for each journal head (spec: ubifs-runtime 4).
+//! Write buffers, one for each journal head (spec: ubifs-runtime 4).
 //!
 //! # Invariants
 //! 1. `offset` is a multiple of the minimum I/O unit; everything before it is on flash, `buf` comes
-//!    next, and behind it the LEB is erased.
-//! 2. `inos` names the inodes whose durability hangs on what is in `buf`.
+//!    next, and after it the LEB is erased.
+//! 2. `inos` names the inodes whose durability depends on the content of `buf`.
 
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};
 use super::lprops::Lprops;
-use super::sabotage::Sabotage;
 use eraseblock_base::align::align_up;
 use eraseblock_ubifs_format::encode;
 use std::collections::BTreeSet;
@@ -108,11 +107,6 @@ impl Wbuf {
         Ok(())
     }
 
-    /// Forgets what is not on flash.
-    pub(super) fn forget(&mut self) {
-        self.buf.clear();
-    }
-
     /// Writes everything, padded to the minimum I/O unit (spec: ubifs-runtime 4.4).
     pub(super) fn sync(&mut self, flash: &mut Flash, lprops: &mut Lprops) -> Step<()> {
         self.inos.clear();
@@ -120,14 +114,8 @@ impl Wbuf {
             return Ok(());
         }
         let used = self.buf.len();
-        if flash.is_sabotaged(Sabotage::PaddingMissing) {
-            self.buf.resize(align_up(used as u32, flash.min_io) as usize, 0xFF);
-        }
         encode::pad(&mut self.buf, flash.min_io);
-        let mut padding = (self.buf.len() - used) as u32;
-        if flash.is_sabotaged(Sabotage::PaddingNotDirty) {
-            padding = 0;
-        }
+        let padding = (self.buf.len() - used) as u32;
         flash.write(self.leb, self.offset, &self.buf)?;
         self.offset += self.buf.len() as u32;
         self.buf.clear();

@@ -6,7 +6,6 @@ use super::dir::refused;
 use super::error::Step;
 use super::flash::align8;
 use super::journal::Group;
-use super::sabotage::Sabotage;
 use super::wbuf::BASE_HEAD;
 use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags};
 use eraseblock_ubifs_format::key::VALUE_MASK;
@@ -135,10 +134,9 @@ impl Core {
         let host_len = 160 + align8(self.inode(host)?.data.len() as u32);
         let len = Group::dent_len(name) + align8(holder.node_len()) + host_len;
         self.reserve(BASE_HEAD, len)?;
-        let is_counted = !self.is_sabotaged(Sabotage::XattrNotCounted);
         let time = self.time(now);
         let inode = self.inode(host)?;
-        inode.xattr_cnt = inode.xattr_cnt.saturating_add(u32::from(is_counted));
+        inode.xattr_cnt = inode.xattr_cnt.saturating_add(1);
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.xattr_names = inode.xattr_names.saturating_add(name.len() as u32);
         inode.ctime = time;
@@ -151,7 +149,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes entry, holder and, behind both, the host.
+    /// Writes entry, holder and, after both, the host.
     fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
@@ -208,8 +206,9 @@ impl Core {
         inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;
-        // Where the host is deleted, but open, a replay takes its attributes away with it by their
-        // entries: without one, Linux leaves for ever what comes behind the deletion.
+        // If the host is deleted but open, a replay deletes its xattrs with it through their
+        // entries. Without an entry before the deletion, Linux never deletes xattrs written after
+        // the deletion.
         let result = if has_no_name {
             self.write_new_xattr(host, holder, name)
         } else {
@@ -273,9 +272,7 @@ impl Core {
     fn write_removed_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
-        let stays = self.is_sabotaged(Sabotage::XattrRemovalUnwritten);
-        let ino = if stays { holder } else { 0 };
-        let dent = Dent { key, ino, kind: EntryKind::Regular, cookie: 0, name };
+        let dent = Dent { key, ino: 0, kind: EntryKind::Regular, cookie: 0, name };
         group.dent(self, &dent)?;
         self.add_inodes(&mut group, &[holder, host])?;
         let sync = self.any_sync(&[host])?;

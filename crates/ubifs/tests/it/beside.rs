@@ -1,5 +1,5 @@
-//! What goes on beside other things: readers beside readers and writers, a listing beside
-//! deletions; and what is durable without a commit.
+//! Concurrency: readers with other readers and writers, a listing during deletions; and durability
+//! without a commit.
 
 use crate::rw::{checked, file, mount};
 use crate::strict_leb::{Onto, StrictLeb};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// An empty file system in which names that begin with the same four letters have one hash.
+/// Returns an empty file system in which names that begin with the same four letters have one hash.
 pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -23,7 +23,7 @@ pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {
     Arc::new(volume)
 }
 
-/// The next names of the root and the cookie behind them.
+/// Returns the next names of the root and the cookie after them.
 pub(crate) fn next(fs: &UbifsMount, cookie: u64, most: usize) -> (Vec<Vec<u8>>, u64) {
     let (mut names, mut last) = (Vec::new(), cookie);
     fs.read_dir(1, cookie, &mut |entry| {
@@ -35,8 +35,8 @@ pub(crate) fn next(fs: &UbifsMount, cookie: u64, most: usize) -> (Vec<Vec<u8>>, 
     (names, last)
 }
 
-/// A listing used to count the names of one hash it had passed: with one of them deleted, another
-/// was left out, and `rm -r` left directories behind.
+/// A listing counted the names of one hash it had passed: when one of them was deleted, another was
+/// left out, and `rm -r` left directories.
 #[test]
 fn a_listing_misses_nothing_when_what_it_has_listed_is_deleted() {
     for piece in [1, 3, 40, 1000] {
@@ -88,7 +88,7 @@ fn a_flush_is_durable_without_a_commit() {
     }
 }
 
-/// Four readers, an index of which little stays in memory, and somebody who writes.
+/// Four readers, an index that is mostly not in memory, and a writer.
 #[test]
 fn readers_beside_a_writer_read_what_is_there() {
     const BLOCK: usize = 4096;

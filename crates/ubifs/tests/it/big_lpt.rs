@@ -19,7 +19,7 @@ fn big(fs: &UbifsMount) -> BigLptActivity {
     fs.activity().big_lpt.expect("the model is the big one")
 }
 
-/// A volume with much that lies still, so that old LEBs of the LPT keep something.
+/// Returns a volume with much unchanging data, so that old LEBs of the LPT keep some nodes.
 fn volume() -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 512, 64);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

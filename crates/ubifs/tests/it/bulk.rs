@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const BLOCK: usize = 4096;
 
-/// What happens to reads of some bytes of a LEB.
+/// The fault injected into reads of some bytes of a LEB.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Refused,
     Flipped,
 }
 
-/// A volume that counts reads and does harm to some.
+/// A volume that counts reads and injects faults into some.
 #[derive(Debug)]
 struct Reads {
     below: Arc<StrictLeb>,
@@ -100,7 +100,7 @@ impl LebDevice for Reads {
     }
 }
 
-/// LEBs in which many blocks lie one behind the other.
+/// Returns a volume with LEBs in which many blocks are adjacent.
 fn volume() -> Arc<Reads> {
     let below = Arc::new(StrictLeb::new(129_024, 2048, 2048, 40));
     Arc::new(Reads { below, count: AtomicU64::new(0), harm: Mutex::new(None) })
@@ -116,7 +116,7 @@ fn content(blocks: usize) -> Vec<u8> {
     (0..blocks * BLOCK).map(|n| (n / BLOCK * 7 + n % 251) as u8).collect()
 }
 
-/// A file of so many blocks.
+/// Returns a file of so many blocks.
 fn with_file(volume: &Arc<Reads>, content: &[u8]) -> Ino {
     let fs = mount(volume, true);
     let ino = fs.create(1, b"file", &file(), NOW).unwrap();
@@ -171,7 +171,7 @@ fn reading_here_and_there_reads_nothing_ahead() {
     }
 }
 
-/// What was read ahead is not believed any more when the file, or the LEB, has changed.
+/// Read-ahead data is discarded when the file, or the LEB, has changed.
 #[test]
 fn what_was_read_ahead_is_forgotten_when_it_changes() {
     let volume = volume();
@@ -194,7 +194,7 @@ fn what_was_read_ahead_is_forgotten_when_it_changes() {
     }
 }
 
-/// The node of a block, which is stored as it is.
+/// Returns the node of a block, which is stored as it is.
 fn place_of(volume: &Reads, content: &[u8], block: usize) -> (u32, u32) {
     let bytes = &content[block * BLOCK..][..BLOCK];
     for (leb, stored) in volume.below.lebs().iter().enumerate() {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LEB: usize = 15_872;
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// A node on flash: where it is, its type, its sequence number.
+/// A node on flash: its place, its type, its sequence number.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     at: usize,
@@ -22,7 +22,7 @@ struct Found {
     sqnum: u64,
 }
 
-/// A whole volume in one piece.
+/// A whole volume as one sequence of bytes.
 #[derive(Clone)]
 struct Bytes(Vec<u8>);
 
@@ -57,7 +57,7 @@ impl Bytes {
         u64::from_le_bytes(self.0[at..at + 8].try_into().unwrap())
     }
 
-    /// Every node with a good CRC.
+    /// Returns every node with a good CRC.
     fn nodes(&self) -> Vec<Found> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -74,25 +74,25 @@ impl Bytes {
         found
     }
 
-    /// The newest node of a type for which something holds.
+    /// Returns the newest node of a type for which something holds.
     fn find(&self, kind: u8, holds: impl Fn(&Self, usize) -> bool) -> usize {
         let nodes = self.nodes();
         let nodes = nodes.iter().filter(|node| node.kind == kind && holds(self, node.at));
         nodes.max_by_key(|node| node.sqnum).expect("a node to damage").at
     }
 
-    /// The entry of a name.
+    /// Returns the entry of a name.
     fn entry(&self, name: &[u8]) -> usize {
         self.find(2, |bytes, at| bytes.0[at + 56..].starts_with(&[name, &[0]].concat()))
     }
 
-    /// The inode node of a name.
+    /// Returns the inode node of a name.
     fn inode(&self, name: &[u8]) -> usize {
         let ino = self.u32(self.entry(name) + 40);
         self.inode_of(ino)
     }
 
-    /// The first block of the file.
+    /// Returns the first block of the file.
     fn content(&self) -> usize {
         let ino = self.u32(self.entry(b"file") + 40);
         self.find(1, |bytes, at| bytes.u32(at + 24) == ino && bytes.u32(at + 28) << 3 == 0)
@@ -138,7 +138,7 @@ impl Bytes {
         self.in_master(48) as usize * LEB + self.in_master(52) as usize
     }
 
-    /// The child of the root in a slot.
+    /// Returns the child of the root in a slot.
     fn child(&self, slot: usize) -> usize {
         let branch = self.root() + 28 + slot * 20;
         self.u32(branch) as usize * LEB + self.u32(branch + 4) as usize
@@ -172,7 +172,8 @@ impl Bytes {
         self.in_master(120) as usize * LEB
     }
 
-    /// The leaf of the LPT with a number. What was never written is, in free space.
+    /// Returns the leaf of the LPT with this number. A leaf that was never written is created in
+    /// free space.
     fn pnode(&mut self, number: u32) -> usize {
         let geometry = self.geometry();
         let place = Location::Whole;
@@ -198,7 +199,7 @@ impl Bytes {
         at
     }
 
-    /// Changes the properties of a slot, which may be behind the last LEB.
+    /// Changes the properties of a slot, which may be after the last LEB.
     fn props(&mut self, slot: u32, change: impl FnOnce(&mut LebProps)) {
         let geometry = self.geometry();
         let at = self.pnode(slot / 4);
@@ -207,7 +208,7 @@ impl Bytes {
         self.put(at, &pnode.pack(&geometry));
     }
 
-    /// The slot in the LPT of the LEB a node is in.
+    /// Returns the slot in the LPT of the LEB a node is in.
     fn slot_of(&self, at: usize) -> u32 {
         (at / LEB) as u32 - self.superblock().main_first()
     }
@@ -216,7 +217,7 @@ impl Bytes {
         self.superblock().orph_first() as usize * LEB
     }
 
-    /// Says that the file system is in use, and that there may be orphans.
+    /// Marks the file system as in use, with possible orphans.
     fn dirty(&mut self) {
         self.master(40, &1_u32.to_le_bytes());
     }
@@ -236,7 +237,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o644, uid: 1, gid: 2 }
 }
 
-/// A volume with something of everything, whose names hash to their first four bytes.
+/// Returns a volume with one thing of every kind, whose names hash to their first four bytes.
 fn populated() -> Arc<StrictLeb> {
     let mut bytes = Bytes::of(&empty(63));
     bytes.set(0, 26, &[1]);
@@ -263,7 +264,7 @@ fn populated() -> Arc<StrictLeb> {
     volume
 }
 
-/// Ids of the findings, or the refusal of the mount.
+/// Returns the ids of the findings, or the refusal of the mount.
 fn verdict(bytes: &Bytes) -> Result<Vec<String>, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = UbifsMount::mount(bytes.volume() as _, options).map_err(|error| error.to_string())?.0;
@@ -275,7 +276,7 @@ fn verdict(bytes: &Bytes) -> Result<Vec<String>, String> {
     Ok(findings.iter().map(ToString::to_string).collect())
 }
 
-/// A row: what is named, or `refused`, and the damage.
+/// A row: the expected finding, or `refused`, and the damage.
 type Row = (&'static str, fn(&mut Bytes));
 
 /// Superblock, masters and log.
@@ -311,7 +312,7 @@ fn area_rows() -> Vec<Row> {
             b.set(log, 24, &99_u64.to_le_bytes());
         }),
         ("X6", |b| {
-            // M10, O2: a read-only mount takes the listed orphans away and meets the others.
+            // M10, O2: a read-only mount removes the listed orphans and finds the others.
             let at = b.inode(b"pipe");
             b.set(at, 92, &[0; 4]);
             let entry = b.entry(b"pipe");
@@ -347,7 +348,7 @@ fn area_rows() -> Vec<Row> {
     ]
 }
 
-/// The index.
+/// Returns the index.
 fn index_rows() -> Vec<Row> {
     vec![
         ("I1", |b| {
@@ -636,7 +637,7 @@ fn every_damage_of_a_clean_volume_is_named() {
     judge(&Bytes::of(&populated()), rows);
 }
 
-/// The volume after a power cut: a journal of two heads that was not committed.
+/// Returns the volume after a power cut: a journal of two heads that was not committed.
 fn cut() -> Bytes {
     let volume = populated();
     let fs = mount(&volume).unwrap();
@@ -734,7 +735,7 @@ fn findings_about_leaves_name_path_and_range() {
     assert!(found.contains(": pipe: link count 7"), "{found}");
 }
 
-/// What a cut may leave is no longer tolerated once a mount has repaired it and ended well.
+/// Remains of a cut are no longer tolerated once a mount has repaired them and ended cleanly.
 #[test]
 fn a_clean_volume_has_nothing_of_what_a_cut_leaves() {
     let longer = |b: &mut Bytes| {
@@ -771,7 +772,8 @@ fn a_clean_volume_has_nothing_of_what_a_cut_leaves() {
     }
 }
 
-/// A commit that was cut in the gaps leaves nodes that were numbered behind all that the mount finds.
+/// A commit that was cut in the gaps leaves nodes with higher numbers than everything the mount
+/// finds.
 #[test]
 fn dead_nodes_of_the_index_may_have_any_number() {
     let mut bytes = Bytes::of(&populated());
@@ -784,7 +786,7 @@ fn dead_nodes_of_the_index_may_have_any_number() {
     assert_eq!(verdict(&bytes), Ok(Vec::new()));
 }
 
-/// An attribute that was replaced while its file had no name any more.
+/// An xattr that was replaced while its file had no name any more.
 #[test]
 fn attributes_of_an_unnamed_file_go_with_it() {
     let volume = empty(63);

@@ -1,4 +1,4 @@
-//! LEBs that were unmapped come back with what was in them when the power goes off, or the device is
+//! LEBs that were unmapped get their old content back if the power goes off, or the device is
 //! closed, before their blocks are erased: a recovery must not rely on their staying empty.
 
 use crate::rw::{checked, empty, file, mount};
@@ -20,7 +20,7 @@ fn write(fs: &UbifsMount, what: &str) -> Result<(), FsError> {
     Ok(())
 }
 
-/// What is there when everything that was unmapped since comes back.
+/// Returns the state when everything that was unmapped since comes back.
 fn come_back(before: &Lebs, after: Lebs) -> (Lebs, usize) {
     let mut count = 0;
     let lebs = before.iter().zip(after).map(|(old, new)| {

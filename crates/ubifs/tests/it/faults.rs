@@ -1,4 +1,4 @@
-//! A device that fails: the n-th read, program or erase, once or for good, for every n.
+//! A device that fails: the n-th read, program or erase, once or permanently, for every n.
 
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// What fails.
+/// The kind of operation that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Read,
@@ -24,13 +24,13 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     kind: Kind,
-    /// So many are done before.
+    /// Number of operations before the fault.
     after: u64,
-    /// All that come later fail, too.
+    /// Whether all later operations fail, too.
     for_good: bool,
 }
 
-/// A volume that fails by plan.
+/// A volume that fails according to a plan.
 #[derive(Debug)]
 struct Faulty {
     below: Arc<StrictLeb>,
@@ -133,8 +133,8 @@ fn keep_name(number: u8) -> String {
     format!("keep-{number}")
 }
 
-/// Everything a file system does, with commits and garbage collection; `kept` is the number of
-/// files made durable so far.
+/// Performs everything a file system does, with commits and garbage collection; `kept` is the
+/// number of files made durable so far.
 fn work(fs: &UbifsMount, kept: &mut u8) -> Result<(), FsError> {
     for number in 0..10_u8 {
         let keep = fs.create(1, keep_name(number).as_bytes(), &file(), NOW)?;
@@ -165,7 +165,8 @@ fn work(fs: &UbifsMount, kept: &mut u8) -> Result<(), FsError> {
     fs.unmount()
 }
 
-/// One run with a fault. What it did until then must be there when the device works again.
+/// Performs one run with a fault. Data that was durable before must be there when the device works
+/// again.
 fn run(base: &StrictLeb, plan: Option<Plan>) -> Arc<Faulty> {
     let volume = Arc::new(base.with(base.lebs()));
     let device = Faulty::new(Arc::clone(&volume), plan);

@@ -1,6 +1,6 @@
-//! Small images of the classic `mkfs.ubifs`, of the kinds that ours does not make: signed and
+//! Small images of the classic `mkfs.ubifs`, of kinds that ours does not create: signed and
 //! encrypted ones. Both hold the same tree: `dir/inner.txt`, `link` to it, `numbers` (the numbers
-//! from 1 to 3000, one a line) and a file whose name is 200 times `n`; LEBs of 15872 bytes.
+//! from 1 to 3000, one per line) and a file whose name is 200 times `n`; LEBs of 15872 bytes.
 
 use crate::image::content;
 use eraseblock_base::Findings;
@@ -48,8 +48,8 @@ fn a_signed_image_is_read_without_its_key() {
     assert!(fs.late_findings().is_empty());
 }
 
-/// Without the key nothing can be verified: a changed signature is not noticed, and nothing
-/// pretends that it was.
+/// Without the key nothing can be verified: a changed signature is not noticed, and no message
+/// claims that it was verified.
 #[test]
 fn a_broken_signature_is_not_judged() {
     let signature_node = |bytes: &[u8]| {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const CYCLES: usize = 200;
 
-/// Ways that not every file system knows.
+/// Ways that not every file system supports.
 const OWN: [(&str, Fill); 2] = [
     ("whiteouts", |fs, number| {
         let from = format!("{number:06}{}", "w".repeat(200));
@@ -44,7 +44,7 @@ fn two_hundred_times_full_and_empty() {
         let steps = fill(&fs, step).unwrap_or_else(|error| failed(&error));
         if cycle % 7 == 3 {
             checked(&fs).unwrap_or_else(|error| failed(&error));
-            // Full and mounted anew it must be possible to delete, too.
+            // Deleting must also be possible after a new mount of the full volume.
             fs.unmount().unwrap_or_else(|error| failed(&error));
             fs = mount(&volume).unwrap_or_else(|error| failed(&error));
         }
@@ -54,7 +54,7 @@ fn two_hundred_times_full_and_empty() {
             checked(&fs).unwrap_or_else(|error| failed(&error));
         }
         let now = fs.stat_fs().unwrap().blocks_free;
-        // Where the heads of the journal stand makes a block or two.
+        // The positions of the journal heads account for a block or two.
         assert!(
             now + 3 >= free,
             "cycle {cycle}, {what}: {now} blocks free, {free} in the beginning"
@@ -67,8 +67,8 @@ fn two_hundred_times_full_and_empty() {
     }
 }
 
-/// Of a volume that had been full of what compresses well, and was emptied, half stayed taken until
-/// the next mount.
+/// On a volume that had been filled with compressible data and emptied, half of the space stayed in
+/// use until the next mount.
 #[test]
 fn an_idle_moment_gives_back_what_was_deleted() {
     let fs = mount(&empty(400)).unwrap();
@@ -97,13 +97,13 @@ fn an_idle_moment_gives_back_what_was_deleted() {
     checked(&fs).unwrap();
 }
 
-/// An empty volume on a chip of 32 MiB: 2,048 blocks of 16 KiB, pages of 512 bytes.
+/// Returns an empty volume on a chip of 32 MiB: 2,048 blocks of 16 KiB, pages of 512 bytes.
 fn chip_of_32_mib() -> UbifsMount {
     let volume = Arc::new(StrictLeb::new(15_872, 512, 512, 2024));
     mount(&volume).unwrap()
 }
 
-/// Content that files of so many bytes hold when nothing more fits.
+/// Returns the total content in files of this length when the volume is full.
 fn capacity(len: u32) -> u64 {
     let fs = chip_of_32_mib();
     let mut total = 0;
@@ -123,7 +123,7 @@ fn capacity(len: u32) -> u64 {
     total
 }
 
-/// What Linux 6.1 shows for such a volume, and what an evaluation of 2009 saw fit.
+/// The figures that Linux 6.1 shows for such a volume, and that fitted in an evaluation of 2009.
 #[test]
 fn a_small_chip_holds_what_linux_holds() {
     let stat = chip_of_32_mib().stat_fs().unwrap();

@@ -2,7 +2,6 @@
 
 use crate::rw::{checked, empty, file};
 use crate::strict_leb::{StrictLeb, Torn};
-use eraseblock_ubifs::rw::sabotage::Sabotage;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
@@ -14,16 +13,15 @@ type Files = Vec<(Vec<u8>, Vec<u8>)>;
 /// Commits to look at.
 const WANTED: usize = 3;
 
-fn mount(volume: &Arc<StrictLeb>, sabotage: Sabotage) -> Result<UbifsMount, String> {
-    let options = MountOptions { sabotage, ..MountOptions::default() };
-    let mounted = UbifsMount::mount(Arc::clone(volume) as _, options);
+fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
+    let mounted = UbifsMount::mount(Arc::clone(volume) as _, MountOptions::default());
     mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
 }
 
 /// A volume full of small files, with what is in them.
 fn full() -> (Arc<StrictLeb>, Files) {
     let volume = empty(30);
-    let fs = mount(&volume, Sabotage::None).unwrap();
+    let fs = mount(&volume).unwrap();
     let mut files = Vec::new();
     for number in 0_u64.. {
         let name = format!("{number:05}").into_bytes();
@@ -43,7 +41,7 @@ fn full() -> (Arc<StrictLeb>, Files) {
 
 /// Goes on until some commits have filled gaps. Says what was on flash before each.
 fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
-    let fs = mount(volume, Sabotage::None).unwrap();
+    let fs = mount(volume).unwrap();
     let mut found = Vec::new();
     for (turn, (name, content)) in files.iter().cycle().step_by(7).enumerate() {
         let ino = fs.lookup(1, name).unwrap();
@@ -71,7 +69,7 @@ fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
 
 /// What is wrong with the volume, which was cut off.
 fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
-    let fs = mount(volume, Sabotage::None)?;
+    let fs = mount(volume)?;
     checked(&fs)?;
     for (name, content) in files {
         let mut back = vec![0; content.len() + 1];
@@ -85,16 +83,12 @@ fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
 }
 
 /// Cuts the first commit after a mount of each volume at every operation.
-fn cut_everywhere(
-    commits: &[Arc<StrictLeb>],
-    files: &Files,
-    sabotage: Sabotage,
-) -> (u64, Result<(), String>) {
+fn cut_everywhere(commits: &[Arc<StrictLeb>], files: &Files) -> (u64, Result<(), String>) {
     let mut gaps = 0;
     for before in commits {
         for (cut, torn) in (0..).flat_map(|cut| [(cut, Torn::Before), (cut, Torn::After)]) {
             let volume = Arc::new(before.with(before.lebs()));
-            let fs = mount(&volume, sabotage).unwrap();
+            let fs = mount(&volume).unwrap();
             let (name, content) = &files[files.len() / 2];
             let ino = fs.lookup(1, name).unwrap();
             let _ = fs.write(ino, 0, content, NOW);
@@ -121,12 +115,9 @@ fn an_index_that_goes_into_gaps_survives_cuts() {
     let commits = gap_commits(&volume, &files);
     assert_eq!(commits.len(), WANTED, "commits that filled gaps");
     judge(&Arc::new(volume.with(volume.lebs())), &files).unwrap();
-    let (gaps, survived) = cut_everywhere(&commits, &files, Sabotage::None);
+    let (gaps, survived) = cut_everywhere(&commits, &files);
     survived.unwrap();
     assert!(gaps > 0, "a cut commit has filled gaps");
-    // The same with nodes of the committed index taken for gaps is noticed.
-    let (_, survived) = cut_everywhere(&commits, &files, Sabotage::GapsOverOldNodes);
-    assert!(survived.is_err());
 }
 
 /// A commit that was cut may leave more index nodes in a LEB with gaps than the committed properties

@@ -49,7 +49,7 @@ fn use_inode(fs: &Ubifs, ino: u64, buf: &mut [u8]) {
     }
 }
 
-/// Places worth changing: where nodes are.
+/// Offsets worth changing: positions of nodes.
 const HOT: [(usize, usize); 10] = [
     (0, 140),
     (LEB, 520),
@@ -87,7 +87,7 @@ fn mutate(image: &mut Image, random: &mut Random) {
             2 => 0xFF,
             _ => image.bytes[at].wrapping_add(1),
         };
-        // Mostly with the CRC made right again, so that the change gets past it.
+        // Mostly with an updated CRC, so that the change is not detected by it.
         let node = (0..=at % LEB).rev().map(|back| at - at % LEB + back).find(|start| {
             start % 8 == 0 && image.bytes[*start..].starts_with(&[0x31, 0x18, 0x10, 0x06])
         });
@@ -150,8 +150,8 @@ fn the_largest_file_is_read_by_its_holes() {
 #[test]
 fn an_index_that_refers_to_itself_again_and_again_is_given_up() {
     let mut image = Image::worked();
-    // Levels of index nodes whose branches all lead to the one node of the level below: nothing in
-    // a single node is wrong, but a walk would never end.
+    // Levels of index nodes whose branches all refer to the one node of the level below: no single
+    // node is wrong, but a walk would never end.
     let key = image.bytes[Image::at(12, 664) + 40..][..8].to_vec();
     let hashed = eraseblock_ubifs_format::Key::dent(1, 0x0FC3_4695).to_bytes();
     let mut offset = 2048;

@@ -27,7 +27,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// The worked image of the specification (19.1) on a volume it may grow on.
+    /// Returns the worked image of the specification (19.1) on a volume it may grow on.
     pub(crate) fn worked() -> Self {
         let packed = include_bytes!("../fixtures/worked.img.gz");
         let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ impl Image {
         Self { bytes, leb_size: LEB, min_io: 512, max_write: 512, next_ref: UNIT }
     }
 
-    /// The same, unmounted uncleanly and with orphans possible.
+    /// Returns the same, unmounted uncleanly and with orphans possible.
     pub(crate) fn dirty() -> Self {
         let mut image = Self::worked();
         for leb in [1, 2] {
@@ -179,7 +179,7 @@ impl LebDevice for Image {
     }
 }
 
-/// A node of a type with its header and CRC.
+/// Returns a node of a type with its header and CRC.
 pub(crate) fn node(node_type: u8, sqnum: u64, group: u8, body: &[u8]) -> Vec<u8> {
     let len = 24 + body.len();
     let mut node = vec![0; 24];
@@ -237,13 +237,13 @@ impl Ino {
     }
 }
 
-/// An entry node; `kind` 2 in a directory, 3 of an extended attribute.
+/// Returns an entry node; `kind` 2 in a directory, 3 of an extended attribute.
 pub(crate) fn entry(kind: u8, host: u32, name: &[u8], ino: u64, sqnum: u64, group: u8) -> Vec<u8> {
     let hash = eraseblock_ubifs_format::KeyHash::R5.hash(name);
     entry_at(kind, host, hash, name, ino, sqnum, group)
 }
 
-/// An entry node with a hash of its own.
+/// Returns an entry node with a hash of its own.
 pub(crate) fn entry_at(
     kind: u8,
     host: u32,
@@ -264,7 +264,7 @@ pub(crate) fn entry_at(
     node(kind, sqnum, group, &body)
 }
 
-/// An uncompressed data node.
+/// Returns an uncompressed data node.
 pub(crate) fn data(ino: u32, block: u32, content: &[u8], sqnum: u64) -> Vec<u8> {
     let mut body = key(Key::data(ino, block)).to_vec();
     body.extend_from_slice(&(content.len() as u32).to_le_bytes());
@@ -281,7 +281,7 @@ pub(crate) fn truncation(ino: u32, old: u64, new: u64, sqnum: u64, group: u8) ->
     node(4, sqnum, group, &body)
 }
 
-/// An orphan node padded to the unit.
+/// Returns an orphan node padded to the unit.
 pub(crate) fn orphans(cmt_no: u64, is_last: bool, inos: &[u64], sqnum: u64) -> Vec<u8> {
     let mut body = (cmt_no | u64::from(is_last) << 63).to_le_bytes().to_vec();
     for ino in inos {
@@ -292,7 +292,7 @@ pub(crate) fn orphans(cmt_no: u64, is_last: bool, inos: &[u64], sqnum: u64) -> V
     bytes
 }
 
-/// The names in the root directory, sorted.
+/// Returns the names in the root directory, sorted.
 pub(crate) fn names(fs: &Ubifs) -> Vec<String> {
     let entries = fs.entries(1).unwrap();
     let mut names: Vec<_> = entries
@@ -303,7 +303,7 @@ pub(crate) fn names(fs: &Ubifs) -> Vec<String> {
     names
 }
 
-/// The content of a file, by path.
+/// Returns the content of a file, by path.
 pub(crate) fn content(fs: &Ubifs, path: &str) -> Vec<u8> {
     let ino = fs.resolve(path.as_bytes()).unwrap();
     let mut content = vec![0x55; fs.attr(ino).unwrap().size as usize];

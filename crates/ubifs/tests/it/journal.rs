@@ -67,14 +67,14 @@ fn deleting_an_inode_removes_all_it_has() {
     assert_eq!(names(&fs).len(), 5);
 }
 
-/// Linux writes the file before the attribute, and its own mount leaves the attribute behind.
+/// Linux writes the file before the xattr, and its own mount leaves the xattr.
 #[test]
 fn attributes_written_after_the_deletion_of_their_file_go_with_it() {
     let holder = Ino { flags: 0x21, data: b"new".into(), ..Ino::file(66, 3, 1) };
     let host = Ino::file(65, 8197, 0);
     for nodes in [[host.node(62, 1), holder.node(63, 2)], [holder.node(62, 1), host.node(63, 2)]] {
         let mut image = Image::worked();
-        // The free space of the image has been mended: it has a journal.
+        // The free space of the image has been fixed up: it has a journal.
         image.patch(0, 0, |node| node[28] &= !4);
         let [one, two] = nodes;
         let nodes = [entry(2, 1, b"sparse", 0, 60, 1), host.node(61, 2), one, two];
@@ -160,7 +160,7 @@ fn a_group_cut_between_nodes_is_dropped() {
 
 #[test]
 fn damage_a_power_cut_cannot_make_is_refused() {
-    // Garbage that goes on behind the write unit it begins in.
+    // Garbage that extends beyond its write unit.
     let mut image = Image::dirty();
     let end = image.bud(BASE, 13, 0, &create(b"new", 80, 60)).next_multiple_of(UNIT);
     image.put(13, end, &[0xAB; UNIT]);
@@ -169,7 +169,7 @@ fn damage_a_power_cut_cannot_make_is_refused() {
     let (fs, codes) = image.salvage();
     assert_eq!(codes[0], "journal-corrupt");
     assert_eq!(names(&fs).len(), 7);
-    // A damaged node with good ones behind it.
+    // A damaged node followed by good ones.
     let mut image = Image::dirty();
     image.bud(BASE, 13, 0, &[create(b"one", 80, 60), create(b"two", 81, 62)].concat());
     image.put(13, 512, &padding(512));
@@ -248,7 +248,7 @@ fn sizes_follow_the_data_after_an_unclean_stop() {
     let mut image = Image::worked();
     journal(&mut image);
     assert_eq!(image.mount().attr(73).unwrap().size, 12);
-    // A truncation starts anew.
+    // A truncation starts over.
     let mut image = Image::dirty();
     let nodes = [
         data(65, 3, b"beyond", 60),

@@ -1,4 +1,4 @@
-//! What is promised of memory, flags, cookies and the largest file.
+//! The promised limits of memory, flags, cookies and the largest file.
 
 use crate::beside::{colliding, next};
 use crate::rw::{checked, empty, file, mount};
@@ -19,7 +19,8 @@ fn mount_with(volume: &Arc<StrictLeb>, options: MountOptions) -> UbifsMount {
     UbifsMount::mount(Arc::clone(volume) as _, options).unwrap().0
 }
 
-/// The most memory taken while a file of so many blocks is written, over what the mount takes.
+/// Returns the most memory taken while a file of so many blocks is written, over what the mount
+/// takes.
 fn writing(volume: &Arc<StrictLeb>, blocks: u64, dirty_bytes: usize) -> u64 {
     let fs = mount_with(volume, MountOptions { dirty_bytes, ..MountOptions::default() });
     let ino = fs.create(1, b"f", &file(), NOW).unwrap();
@@ -32,7 +33,7 @@ fn writing(volume: &Arc<StrictLeb>, blocks: u64, dirty_bytes: usize) -> u64 {
     peak - bare
 }
 
-/// The most memory taken while that file is read, over what the mount takes.
+/// Returns the most memory taken while that file is read, over what the mount takes.
 fn reading(volume: &Arc<StrictLeb>, blocks: u64, index_bytes: usize) -> u64 {
     let fs = mount_with(volume, MountOptions { index_bytes, ..MountOptions::default() });
     let ino = fs.lookup(1, b"f").unwrap();
@@ -49,11 +50,11 @@ fn reading(volume: &Arc<StrictLeb>, blocks: u64, index_bytes: usize) -> u64 {
 #[test]
 fn memory_stays_within_its_budgets() {
     const BLOCKS: u64 = 12_000;
-    // Large enough for all pages to be promised room uncompressed.
+    // Large enough to reserve space for all pages uncompressed.
     let volume = empty(4000);
     let (small, usual) = (512 << 10, MountOptions::default().dirty_bytes as u64);
     let little = writing(&volume, BLOCKS, small);
-    // Beside the pages there is the index, of which 16 MiB may be kept here.
+    // In addition to the pages there is the index, of which 16 MiB may be kept here.
     assert!(little < small as u64 + (5 << 20), "{little} bytes");
     let much = writing(&empty(4000), BLOCKS, usual as usize);
     assert!(much > usual * 3 / 4 && much < usual + (5 << 20), "{much} bytes");
@@ -65,7 +66,7 @@ fn memory_stays_within_its_budgets() {
     assert!(much > 2 * little, "{much} bytes, and {little} with a small budget");
 }
 
-/// Whether so many equal bytes lie one behind the other anywhere on the volume.
+/// Returns whether this many consecutive equal bytes occur anywhere on the volume.
 fn has_run(volume: &StrictLeb, byte: u8, len: usize) -> bool {
     (0..volume.leb_count()).any(|leb| {
         let mut content = vec![0; volume.leb_size() as usize];
@@ -90,14 +91,14 @@ fn a_file_without_the_flag_is_stored_plain() {
     let fs = mount(&volume).unwrap();
     let ino = fs.lookup(1, b"plain1").unwrap();
     assert!(!fs.attr(ino).unwrap().flags.compress);
-    // What is written later keeps to it, too.
+    // Later writes follow it, too.
     fs.write(ino, 0, &[b'r'; BLOCK as usize], NOW).unwrap();
     fs.sync().unwrap();
     assert!(has_run(&volume, b'r', BLOCK as usize));
 }
 
-/// A listing is held while names come, go and change, and over a mount: what was there all the time
-/// is listed once.
+/// A listing is kept open while names are added, removed and changed, and over a mount: names that
+/// existed throughout are listed once.
 #[test]
 fn a_held_cookie_outlives_changes_and_a_mount() {
     for volume in [empty(100), colliding(100)] {
@@ -110,7 +111,7 @@ fn a_held_cookie_outlives_changes_and_a_mount() {
             let (before, cookie) = next(&fs, 0, held);
             assert_eq!(before.len(), held);
             let mut stay: BTreeSet<Vec<u8>> = (0..300).map(name).collect();
-            // The name the cookie stands behind goes, too.
+            // The name before the cookie is removed, too.
             let gone = (0..300).step_by(5).map(name).chain(before.last().cloned());
             for name in gone.collect::<BTreeSet<_>>() {
                 fs.unlink(1, &name, NOW).unwrap();

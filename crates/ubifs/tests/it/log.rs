@@ -13,7 +13,7 @@ fn torn_ends_are_recovered_and_other_damage_is_not() {
     image.bud(BASE, 13, 0, &entry_x(60));
     image.put(3, 1024, &[0xAB; 100]);
     assert!(image.mount().lookup(1, b"x").is_ok());
-    // With a newer log LEB behind it this one cannot be the torn one.
+    // Followed by a newer log LEB, this one cannot be the torn one.
     image.put(4, 0, &node(8, 70, 0, &[0; 40]));
     image.put(4, 64, &padding(UNIT - 64));
     let (fs, codes) = image.salvage();
@@ -32,7 +32,7 @@ fn the_log_ends_at_a_stale_leb_and_goes_on_in_a_new_one() {
     image.put(4, 0, &node(8, 40, 0, &[0xFF; 40]));
     image.put(4, 64, &padding(UNIT - 64));
     assert!(image.mount().lookup(1, b"x").is_ok());
-    // The commit start of a commit that failed, and a reference behind it.
+    // The commit start of a commit that failed, followed by a reference.
     let mut reference = vec![0; 40];
     reference[..12].copy_from_slice(&[14, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     image.put(4, 0, &node(10, 70, 0, &1_u64.to_le_bytes()));
@@ -43,7 +43,7 @@ fn the_log_ends_at_a_stale_leb_and_goes_on_in_a_new_one() {
     let rest = padding(UNIT - second.len().next_multiple_of(8));
     image.put(14, 0, &second);
     image.put(14, second.len().next_multiple_of(8), &rest);
-    // The gap of up to 7 bytes behind a node is undefined.
+    // The gap of up to 7 bytes after a node is undefined.
     let fs = image.mount();
     assert!(fs.lookup(1, b"x").is_ok() && fs.lookup(1, b"y").is_ok());
 }
@@ -109,8 +109,8 @@ fn a_bud_counts_once() {
     assert_eq!(image.salvage().1[0], "log-corrupt");
 }
 
-/// Salvaging went on with a superblock that Linux refuses, and panicked when it had no log: the
-/// tail of the log was pressed into a range without numbers.
+/// Salvaging continued with a superblock that Linux refuses, and panicked when it had no log: the
+/// tail of the log was clamped to an empty range.
 #[test]
 fn without_log_lebs_the_journal_is_searched_for() {
     let mut image = Image::worked();

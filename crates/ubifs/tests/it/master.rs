@@ -5,7 +5,8 @@ use crate::image::*;
 /// Slots in a master LEB.
 const SLOTS: usize = LEB / UNIT;
 
-/// A volume whose master LEBs hold copies in the given numbers of slots, sequence numbers rising.
+/// Returns a volume whose master LEBs hold copies in the given numbers of slots, sequence numbers
+/// rising.
 fn with_masters(first: usize, second: usize) -> Image {
     let mut image = Image::worked();
     let node = image.bytes[LEB..LEB + 512].to_vec();
@@ -39,7 +40,7 @@ fn case_a_the_next_slot_of_leb_1_is_torn() {
     let mut image = with_masters(3, 3);
     image.put(1, 3 * UNIT, &[0xAB; 100]);
     assert!(recovered(&image));
-    // Torn behind a good header.
+    // A torn write after a good header.
     let mut image = with_masters(4, 3);
     image.flip(1, 3 * UNIT + 100);
     assert!(recovered(&image));

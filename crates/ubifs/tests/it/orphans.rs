@@ -1,4 +1,4 @@
-//! Files without a name that were open when the power went off, and cuts in the mounts after it.
+//! Unlinked files that were open when the power went off, and cuts in the mounts after it.
 
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// With LEBs in which nothing is needed but the inode of a file without a name and the entries of
-/// its attributes. That it is an orphan is committed, or is in the journal.
+/// Returns a volume with LEBs that are needed only for the inode of an unlinked file and the
+/// entries of its xattrs. That it is an orphan is committed, or is in the journal.
 fn alone(is_committed: bool) -> (Arc<StrictLeb>, u64) {
     let volume = empty(40);
     let fs = mount(&volume).unwrap();
@@ -69,7 +69,7 @@ fn a_mount_that_is_cut_leaves_what_the_next_must_read_of_orphans() {
     }
 }
 
-/// Each change of an attribute journals the file once more as one that was deleted.
+/// Each change of an xattr journals the file once more as a deleted one.
 #[test]
 fn attributes_may_change_while_a_file_without_a_name_is_open() {
     for step in 0..4 {
@@ -101,7 +101,7 @@ fn attributes_may_change_while_a_file_without_a_name_is_open() {
     }
 }
 
-/// A mount that cared less may have erased what only an orphan needed, and have been cut then.
+/// An inode stays on the orphan list even if an earlier mount already erased it and was then cut.
 #[test]
 fn an_orphan_whose_inode_was_erased_is_one() {
     let (start, gone) = alone(true);

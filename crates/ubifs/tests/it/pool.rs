@@ -1,4 +1,4 @@
-//! The reserved pool: space kept back for its owner, its group and the superuser.
+//! The reserved pool: space for its owner, its group and root.
 
 use crate::rw::{checked, file, mount};
 use crate::strict_leb::{Onto, StrictLeb};
@@ -19,7 +19,7 @@ const GROUP: u32 = 8;
 const STRANGER: Caller = Caller { uid: 1000, gid: 1000 };
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// A volume whose pool is for these.
+/// Returns a volume with a pool for this user and group.
 fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, 96);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -30,7 +30,7 @@ fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
     Arc::new(volume)
 }
 
-/// Writes a small file on behalf of somebody.
+/// Writes a small file on behalf of a user.
 fn write(fs: &UbifsMount, caller: Caller, name: &str) -> Result<(), FsError> {
     on_behalf(caller, || {
         let ino = fs.create(1, name.as_bytes(), &file(), NOW)?;
@@ -58,7 +58,7 @@ fn the_pool_is_for_its_owner_its_group_and_the_superuser() {
     for (name, caller) in [("root's", root), ("its owner's", owner), ("a member's", member)] {
         write(&fs, caller, name).unwrap();
     }
-    // Whoever is kept out can still delete, and have the space again.
+    // A user without access to the pool can still delete, and use the freed space.
     on_behalf(STRANGER, || clear(&fs)).unwrap();
     let again = on_behalf(STRANGER, || fill(&fs, step)).unwrap();
     assert!(again * 10 >= written * 9, "{again} files, {written} at first");

@@ -1,5 +1,5 @@
-//! Making room for an operation writes back what earlier ones left in memory, of the same inode, too;
-//! what the operation changes is kept all the same.
+//! Freeing space for an operation writes back data of earlier ones, even of the same inode; the
+//! change of the operation itself must not be lost.
 
 use crate::rw::{checked, empty, file, mount};
 use eraseblock_ubifs::UbifsMount;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const BEFORE: Timestamp = Timestamp::from_seconds(1_000_000);
 const LATER: Timestamp = Timestamp::from_seconds(2_000_000);
 
-/// A file that grew in memory, beside so many KiB of others.
+/// Returns a file that grew in memory, next to this many KiB of others.
 fn grown(fs: &UbifsMount, kib: usize) -> Result<u64, FsError> {
     let content = data_of(1, 0, 4096, Texture::Random);
     let others = content.iter().copied().cycle().take(1024 * kib).collect::<Vec<u8>>();
@@ -26,7 +26,7 @@ fn grown(fs: &UbifsMount, kib: usize) -> Result<u64, FsError> {
     Ok(ino)
 }
 
-/// Says how often `change` was done, with more and more on the volume until nothing fits.
+/// Returns how often `change` was done, with an increasingly full volume.
 fn kept(change: impl Fn(&UbifsMount, u64) -> Result<(), FsError>) -> usize {
     let start = empty(30);
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Mounted for writing, beside the model.
+//! Mounted for writing, compared with the model.
 
 use crate::strict_leb::{Onto, StrictLeb, Torn};
 use eraseblock_ubifs::mkfs::{self, Compressor, MkfsOptions, NoProgress};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 
-/// An empty file system on a volume of `lebs` LEBs.
+/// Returns an empty file system on a volume of `lebs` LEBs.
 pub(crate) fn empty(lebs: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -118,8 +118,8 @@ fn a_file_is_written_and_read_back() {
     checked(&fs).unwrap();
 }
 
-/// A collection that has to wait for a commit halfway gave its LEB back as if nothing had been moved
-/// out of it: the space of what had been moved was lost until the LEB was collected again.
+/// A collection that had to wait for a commit halfway returned its LEB as if nothing had been moved
+/// out of it: the space of the moved nodes was lost until the LEB was collected again.
 #[test]
 fn a_collection_that_waits_for_a_commit_counts_what_it_has_moved() {
     let fs = mount(&empty(30)).unwrap();
@@ -156,7 +156,7 @@ impl Mounted {
     }
 
     fn again(&mut self) -> Result<(), String> {
-        // The reader must see what the writer will see.
+        // The reader must see the same as the writer.
         let (reader, _) = Ubifs::open(Arc::clone(&self.volume) as _, &OpenOptions { strict: true })
             .map_err(|error| format!("reader: {error}"))?;
         self.volume = Arc::new(self.volume.with(self.volume.lebs()));
@@ -204,7 +204,7 @@ proptest! {
         prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
 
-    /// Beside files that leave no room or little, making room is what most operations begin with.
+    /// On a volume with little or no space, most operations begin by freeing space.
     #[test]
     fn it_does_what_the_model_does_when_it_is_full(
         ops in ops::strategy::ops_when_full(110..180, 400),

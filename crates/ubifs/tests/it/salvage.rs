@@ -1,4 +1,4 @@
-//! What is delivered from volumes Linux would refuse, or would fail to read from.
+//! The data delivered from volumes that Linux would refuse, or would fail to read from.
 
 use crate::image::*;
 use eraseblock_ubifs::UbifsError;
@@ -21,7 +21,7 @@ fn a_lost_superblock() {
     image.flip(0, 40);
     let codes = complete(&image);
     assert!(codes.contains(&"superblock-lost") && codes.contains(&"main-area-scanned"));
-    // The masters tell the LEB size when the caller is wrong about it.
+    // The masters show the LEB size if the caller's is wrong.
     image.leb_size = 16384;
     complete(&image);
 }
@@ -83,7 +83,7 @@ fn damaged_content_is_named_and_never_invented() {
     assert!(error.to_string().starts_with("inode 65 block 0: leb 10:0: data node CRC"));
     assert_eq!(fs.read(65, 4096, &mut buf).unwrap(), 4101);
     assert_eq!(&buf[4096..4101], b"tail\n");
-    // A stream that is broken although the CRC is right.
+    // A stream that is invalid although the CRC is right.
     let mut image = Image::worked();
     image.patch(10, 0, |node| node[60] = 0x55);
     let error = image.mount().read(65, 0, &mut buf).unwrap_err();

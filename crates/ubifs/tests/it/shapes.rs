@@ -1,5 +1,5 @@
-//! Volumes that are not as usual: with a log that is full, larger than when they were made, written
-//! page by page, with a large table of LEBs.
+//! Unusual volumes: with a full log, larger than when they were made, written page by page, with a
+//! large table of LEBs.
 
 use crate::rw::{checked, file, mount};
 use crate::strict_leb::{Onto, StrictLeb};
@@ -18,7 +18,7 @@ const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
 const LEB_SIZE: u32 = 15_872;
 const PAGE: usize = 512;
 
-/// An empty file system on `lebs` LEBs.
+/// Returns an empty file system on `lebs` LEBs.
 fn made(lebs: u32, change: impl FnOnce(&mut MkfsOptions)) -> StrictLeb {
     let volume = StrictLeb::new(LEB_SIZE, PAGE as u32, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -114,7 +114,7 @@ fn a_file_system_grows_with_its_volume() {
     }
 }
 
-/// A programmer that writes whole blocks programs the erased pages, too; they take nothing more
+/// A programmer that writes whole blocks also programs the erased pages, which accept nothing more
 /// until they are erased.
 #[test]
 fn space_is_fixed_up_after_whole_blocks_were_programmed() {
@@ -130,7 +130,7 @@ fn space_is_fixed_up_after_whole_blocks_were_programmed() {
     is_sound(&volume, 0..60);
 }
 
-/// The table of LEBs has more than one LEB of its own, is written in parts and collected.
+/// The table of LEBs takes more than one LEB, is written in parts and collected.
 #[test]
 fn a_large_table_of_lebs_is_kept_and_collected() {
     let mut volume = Arc::new(made(120, |options| {

@@ -1,4 +1,4 @@
-//! A volume in memory that enforces what UBI and NAND do, and whose power can be cut.
+//! A volume in memory that enforces the rules of UBI and NAND, and whose power can be cut.
 
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
@@ -6,10 +6,10 @@ use eraseblock_ubifs::mkfs::LebSink;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// What is in the LEBs; `None` is not mapped.
+/// The content of the LEBs; `None` is unmapped.
 pub(crate) type Lebs = Vec<Option<Arc<Vec<u8>>>>;
 
-/// What an interrupted write leaves.
+/// The state after an interrupted write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Torn {
     /// Nothing.
@@ -18,14 +18,14 @@ pub(crate) enum Torn {
     Half,
     /// Garbage in the first maximal write unit.
     Garbage,
-    /// Everything, but nobody heard.
+    /// Everything, but success was not reported.
     After,
 }
 
 #[derive(Clone, Debug)]
 struct State {
     lebs: Lebs,
-    /// Changing operations that are still done; the next one is cut.
+    /// Number of changing operations until the cut.
     left: u64,
     torn: Torn,
     done: u64,
@@ -47,7 +47,7 @@ impl StrictLeb {
         Self { leb_size, min_io, max_write, state: Mutex::new(state) }
     }
 
-    /// A volume of the same shape with this content.
+    /// Creates a volume of the same shape with this content.
     pub(crate) fn with(&self, lebs: Lebs) -> Self {
         let state = State { lebs, left: u64::MAX, torn: Torn::Before, done: 0 };
         Self {
@@ -60,12 +60,12 @@ impl StrictLeb {
         self.state.lock().unwrap().lebs.clone()
     }
 
-    /// Changing operations so far.
+    /// Returns the number of changing operations so far.
     pub(crate) fn done(&self) -> u64 {
         self.state.lock().unwrap().done
     }
 
-    /// Cuts the power at the operation behind the next `left`.
+    /// Cuts the power at the operation after the next `left`.
     pub(crate) fn cut_after(&self, left: u64, torn: Torn) {
         let mut state = self.state.lock().unwrap();
         state.left = left;

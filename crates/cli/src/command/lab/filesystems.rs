@@ -6,12 +6,11 @@ use super::{
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::lab::fscut::{
-    CutId, FsOptions, FsReport, Jffs2Target, Plan, Planted, Shown, Target, big_lpt_ubifs, explain,
-    explore, jffs2_bugs, pair_count, single_count, tight_ubifs, ubifs, ubifs_bugs,
+    CutId, FsOptions, FsReport, Jffs2Target, Plan, Target, big_lpt_ubifs, explain, explore,
+    pair_count, single_count, tight_ubifs, ubifs,
 };
 use eraseblock::raw::lab::powercut::Shape;
 use serde::Serialize;
-use std::io::Write;
 
 /// Chips for what lives on UBI.
 const SHAPES: [&str; 7] = ["mini", "mini-tight", "mini-big", "subpage", "large", "nor", "nor-wide"];
@@ -82,9 +81,6 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         LabTarget::Ubifs => "ubifs",
         LabTarget::Jffs2 => "jffs2",
     };
-    if args.bugs {
-        return catch(args.target, session);
-    }
     let target = find(name, args.chip.as_deref())?;
     let options = FsOptions {
         plans: plans(args),
@@ -140,60 +136,6 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         report.violations.len(),
     );
     session.lines([summary, speed(report.states, report.seconds, busy)])
-}
-
-/// Looks for the bugs that are planted, to see that they are found.
-fn catch(target: LabTarget, session: &mut Session) -> Result<(), Failure> {
-    let quiet = session.options.json;
-    let mut tell = |planted: &Planted| {
-        if !quiet {
-            // What cannot be printed now is printed by nobody: the summary will say so.
-            let _ = session.lines([bug_line(planted)]).and_then(|()| Ok(session.out.flush()?));
-        }
-    };
-    // A panic is one of the ways in which a bug shows, and gets its line like the others.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let hunt = match target {
-        LabTarget::Jffs2 => jffs2_bugs(&mut tell),
-        LabTarget::Ubi | LabTarget::Ubifs => ubifs_bugs(&mut tell),
-    };
-    std::panic::set_hook(hook);
-    let hunt = hunt?;
-    if let Some(found) = &hunt.control {
-        let message = format!("{} where no bug is planted: {}", found.rule, found.message);
-        violation(session, &found.id.to_string(), "control", &message);
-    }
-    for missed in hunt.planted.iter().filter(|planted| planted.shown.is_missed()) {
-        violation(session, &missed.bug, "bug-missed", "no state shows it");
-    }
-    if session.options.json {
-        return session.json(&hunt);
-    }
-    let count = |is: fn(&Shown) -> bool| hunt.planted.iter().filter(|it| is(&it.shown)).count();
-    let violations = usize::from(hunt.control.is_some());
-    session.lines([
-        format!("nothing planted: {} states, {violations} violations", hunt.control_states),
-        format!(
-            "{} of {} caught, {} of them by a panic alone; {} that these cuts do not show",
-            count(Shown::is_caught),
-            hunt.planted.len(),
-            count(|shown| matches!(shown, Shown::Panic(_))),
-            count(|shown| matches!(shown, Shown::Elsewhere(_))),
-        ),
-    ])
-}
-
-fn bug_line(planted: &Planted) -> String {
-    let (how, where_) = match &planted.shown {
-        Shown::State { id, rule } => (*rule, id.to_string()),
-        Shown::Unusable(message) => ("unusable", message.clone()),
-        Shown::Panic(message) => ("panic", message.clone()),
-        Shown::NotAgain(id) => ("not-found-again", id.to_string()),
-        Shown::Elsewhere(reason) => ("not by these cuts", (*reason).to_owned()),
-        Shown::Missed => ("not found", String::new()),
-    };
-    format!("{:<24} {how:<20} {where_} ({} states)", planted.bug, planted.states)
 }
 
 /// Judges one state.

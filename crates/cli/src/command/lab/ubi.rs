@@ -4,7 +4,7 @@ use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, story, violation
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::lab::powercut::{
-    Campaign, Options, ReplayId, Report, Shape, Summary, bugs, campaign, explain, ubi,
+    Campaign, Options, ReplayId, Report, Shape, Summary, campaign, explain, ubi,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,9 +26,6 @@ fn shape(name: Option<&str>) -> Result<Shape, Failure> {
 
 /// Runs a campaign.
 pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
-    if args.bugs {
-        return catch(session);
-    }
     let options = Options {
         seed: args.seed,
         budget_states: args.states,
@@ -151,31 +148,6 @@ fn list<K: AsRef<str>>(counts: &BTreeMap<K, u64>) -> String {
     let items: Vec<String> =
         counts.iter().map(|(what, count)| format!("{} {count}", what.as_ref())).collect();
     items.join(", ")
-}
-
-/// Looks for the bugs that are known, to see that they are found.
-fn catch(session: &mut Session) -> Result<(), Failure> {
-    let caught = bugs()?;
-    let missed = caught.iter().filter(|caught| caught.found.is_none());
-    for caught in missed {
-        violation(session, &format!("{:?}", caught.bug), "bug-missed", "no state shows it");
-    }
-    if session.options.json {
-        return session.json(&serde_json::json!({ "bugs": caught }));
-    }
-    session.lines(caught.iter().map(|caught| match &caught.found {
-        Some((id, rule)) => {
-            format!(
-                "{:<22} {:<20} {id} ({} states)",
-                format!("{:?}", caught.bug),
-                rule,
-                caught.states
-            )
-        }
-        None => format!("{:<22} not found ({} states)", format!("{:?}", caught.bug), caught.states),
-    }))?;
-    let found = caught.iter().filter(|caught| caught.found.is_some()).count();
-    session.lines([format!("{found} of {} bugs found", caught.len())])
 }
 
 /// Judges one state.

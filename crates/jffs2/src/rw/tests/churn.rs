@@ -25,7 +25,7 @@ impl Files {
             .collect()
     }
 
-    /// A new file; `false` when there is no space for it. What is left of it goes away.
+    /// Adds a new file; returns `false` and removes it if there is no space for it.
     fn add(&mut self, fs: &Jffs2Rw, number: u64) -> bool {
         let name = format!("file{number}").into_bytes();
         let data = self.data();

@@ -2,7 +2,6 @@
 //! work it is given goes over a remount and a mount.
 
 use super::*;
-use crate::rw::sabotage::Sabotage;
 use eraseblock_base::{ErrorClass, Location, Peb};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_nandsim::FaultPlan;
@@ -380,19 +379,6 @@ fn any_call_may_fail_once_or_for_good() {
             };
             assert!(once >= fewest && (once > 0) == (fewest > 0), "{kind:?} {what:?}: {once}");
         }
-    }
-}
-
-/// The control is the test above: the same runs without a bug.
-#[test]
-fn forgotten_buffers_and_torn_space_are_caught() {
-    for (kind, sabotage) in [
-        (MediumKind::Nand, Sabotage::NoBufferRecovery),
-        (MediumKind::Nor, Sabotage::ReuseTornSpace),
-    ] {
-        let options = RwOptions { sabotage, ..RwOptions::default() };
-        let run = || all(kind, Kind::Program, false, &options);
-        assert!(std::panic::catch_unwind(run).is_err(), "{sabotage:?}");
     }
 }
 

@@ -12,14 +12,14 @@ fn small(kind: MediumKind) -> Arc<Chip> {
     Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
 }
 
-/// What a run with faults left: contents that are certain, and whether an error was seen.
+/// The result of a run with faults: contents that are certain, and whether an error was seen.
 struct Outcome {
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     errors: usize,
 }
 
-/// Writes, overwrites and deletes until garbage is collected. What an error leaves uncertain is
-/// taken as it is found.
+/// Writes, overwrites and deletes until garbage is collected. Results that an error leaves
+/// uncertain are accepted as found.
 fn work(fs: &Jffs2Rw, steps: u64) -> Outcome {
     let mut rng = SplitMix64::new(3);
     let mut outcome = Outcome { files: BTreeMap::new(), errors: 0 };
@@ -60,7 +60,8 @@ fn verify(fs: &Jffs2Rw, outcome: &Outcome) {
     }
 }
 
-/// One fault at event `number`; everything promised is there, at once and after mounting anew.
+/// Injects one fault at event `number`; everything promised must be there, at once and after a new
+/// mount.
 pub(super) fn one_fault(kind: MediumKind, number: u64, steps: u64, options: &RwOptions) -> usize {
     let chip = small(kind);
     let mount = || Jffs2Rw::mount(chip.clone(), options).unwrap().0;

@@ -94,7 +94,7 @@ fn a_node_takes_16_bytes_after_long_writing_too() {
     );
 }
 
-/// A file system of `count` empty files in directories of 500.
+/// Returns a file system of `count` empty files in directories of 500.
 fn many_files(count: u32) -> (Arc<Chip>, Vec<Ino>) {
     let geometry = Geometry::new(MediumKind::Nor, 64 << 10, 64, 1, 1, 0).unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));

@@ -1,4 +1,4 @@
-//! Full media whose power is cut: what is on them can be deleted.
+//! Full media whose power is cut: their content can be deleted.
 
 use super::cuts::mini;
 use super::*;
@@ -24,7 +24,7 @@ fn step(fs: &Jffs2Rw, rng: &mut SplitMix64, most: u64) {
     }
 }
 
-/// Deletes everything; there is room then.
+/// Deletes everything; there must be space then.
 fn empty(chip: Arc<Chip>, options: &RwOptions) -> Result<(), String> {
     let (fs, _) = Jffs2Rw::mount(chip, options).map_err(|error| error.to_string())?;
     for entry in fs.entries(1).unwrap() {
@@ -39,8 +39,8 @@ fn empty(chip: Arc<Chip>, options: &RwOptions) -> Result<(), String> {
     fs.check().map_err(|error| format!("check: {error}"))
 }
 
-/// A cut at a moment that may come, and one that leaves no block half erased: such a block may fail
-/// once more before it is given up.
+/// Returns a cut at a moment that may come, and one that leaves no block half erased: such a block
+/// may fail once more before it is given up.
 fn cut(events: &[Recorded], rng: &mut SplitMix64) -> Arc<Chip> {
     let event = &events[rng.index(events.len())];
     let is_wanted = |variant: &Variant| {
@@ -53,8 +53,8 @@ fn cut(events: &[Recorded], rng: &mut SplitMix64) -> Arc<Chip> {
     Arc::new(chip)
 }
 
-/// Fills a medium, and cuts the power `cuts` times while it is used on; says what cannot be deleted
-/// after which cut.
+/// Fills a medium, and cuts the power `cuts` times during further use; reports what cannot be
+/// deleted after which cut.
 fn cuts_of_a_full_medium(
     kind: MediumKind,
     options: &RwOptions,

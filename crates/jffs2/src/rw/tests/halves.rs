@@ -1,4 +1,4 @@
-//! Blocks whose erasure was interrupted: the summary at the end still lists nodes that are gone.
+//! Blocks whose erase was interrupted: the summary at the end still lists nodes that are erased.
 
 use super::*;
 use eraseblock_base::Peb;
@@ -6,7 +6,7 @@ use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{EventKind, Variant};
 use eraseblock_vfs::XattrMode;
 
-/// Puts the second half of what was in block `from` into block `to`, whose first half stays
+/// Copies the second half of the content of block `from` into block `to`, whose first half stays
 /// erased.
 fn half_erased(chip: &Chip, from: u32, to: u32) {
     let geometry = *chip.geometry();
@@ -20,7 +20,7 @@ fn half_erased(chip: &Chip, from: u32, to: u32) {
     }
 }
 
-/// The block that holds the name, if it is closed by a summary.
+/// Returns the block that holds the name, if it is closed by a summary.
 fn block_of(chip: &Chip, name: &[u8]) -> Option<u32> {
     let geometry = *chip.geometry();
     let mut bytes = vec![0; geometry.peb_size() as usize];
@@ -40,7 +40,7 @@ fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
     }
 }
 
-/// Writes what is dead at once.
+/// Writes data that is dead at once.
 fn churn(fs: &Jffs2Rw) {
     let ino = fs.create(1, b"churn", &FILE, at(4)).unwrap();
     let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
@@ -70,9 +70,9 @@ fn of_two_copies_of_a_name_the_one_that_is_there_counts() {
     }
 }
 
-// The deletion of a name was collected. The older node that gives the name to an inode could not
-// be read, its block being half erased, and so the deletion was dropped; but the block's summary
-// listed the older node, and the next mount counted a name that nobody has.
+// The deletion of a name was collected. The older node that gives the name to an inode could not be
+// read, because its block was half erased, so the deletion was dropped. But the block's summary
+// listed the older node, and the next mount counted a name that does not exist.
 #[test]
 fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
     for seed in 0..8 {
@@ -84,7 +84,7 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
         fs.unmount().unwrap();
         let full = block_of(&chip, b"file-003").unwrap();
         let fs = mount();
-        // Nothing lives in the first half of the block any more; the inodes have other names.
+        // Nothing in the first half of the block is live any more; the inodes have other names.
         for number in 0..17 {
             let ino = fs.lookup(1, format!("file-{number:03}").as_bytes()).unwrap();
             fs.link(ino, 1, format!("other-{number}").as_bytes(), at(3)).unwrap();
@@ -110,8 +110,8 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
 }
 
 // A name and its deletion, an attribute and its removal, lay in one block. Garbage collection
-// dropped what only said that something was gone; the erasure was cut when the chip had filled the
-// end of the block with zeros: the name and the attribute were back.
+// dropped the deletion and the removal; the erase was cut when the chip had filled the end of the
+// block with zeros: the name and the attribute reappeared.
 #[test]
 fn what_is_gone_stays_gone_when_a_block_is_erased_from_its_end() {
     let chip = nor();

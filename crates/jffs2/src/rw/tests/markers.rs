@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Jffs2Error;
-use crate::rw::sabotage::Sabotage;
 use eraseblock_jffs2_format::summary;
 use eraseblock_nandsim::FaultPlan;
 
@@ -79,7 +78,7 @@ fn the_length_of_markers_is_checked() {
 
 /// Writes to a block whose last page was left after a short padding node, with the rest of it
 /// erased: what is in that page and the next then.
-pub(super) fn continued(sabotage: Sabotage) -> [Vec<u8>; 2] {
+fn continued() -> [Vec<u8>; 2] {
     let chip = nand();
     let mut bytes = Vec::new();
     let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
@@ -91,8 +90,7 @@ pub(super) fn continued(sabotage: Sabotage) -> [Vec<u8>; 2] {
     encode::padding(ByteOrder::Little, 12, &mut bytes);
     bytes.resize(1024, 0xFF);
     chip.program(0, &bytes).unwrap();
-    let options = RwOptions { sabotage, ..RwOptions::default() };
-    let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
     let ino = fs.create(1, b"new", &FILE, at(100)).unwrap();
     fs.write(ino, 0, &noise(3000), at(200)).unwrap();
     fs.unmount().unwrap();
@@ -108,7 +106,7 @@ pub(super) fn continued(sabotage: Sabotage) -> [Vec<u8>; 2] {
 
 #[test]
 fn a_page_that_was_left_half_empty_is_not_programmed_again() {
-    let [left, next] = continued(Sabotage::None);
+    let [left, next] = continued();
     assert_eq!(left[12..], [0xFF; 500]);
     assert_eq!(next[..2], [0x85, 0x19], "the block is continued behind it");
 }

@@ -1,4 +1,4 @@
-//! Judging one state again, and telling how it came about.
+//! Judges one state again, and explains how it arose.
 
 use super::super::hash::with_hash;
 use super::super::id::{CutId, Plan};
@@ -13,7 +13,7 @@ use crate::story::{Diary, Story, left_by};
 use eraseblock_nandsim::{Recorded, Rng};
 use std::sync::Arc;
 
-/// Judges one state again; the broken rule, if one is.
+/// Judges one state again; returns the broken rule, if any.
 pub fn replay(
     target: &dyn Target,
     id: &CutId,
@@ -22,7 +22,7 @@ pub fn replay(
     explain(target, id, options).map(|explained| explained.violation)
 }
 
-/// Judges one state again and tells how it came about.
+/// Judges one state again and explains how it arose.
 pub fn explain(
     target: &dyn Target,
     id: &CutId,
@@ -52,7 +52,7 @@ pub fn explain(
     if teller.met { Ok(FsExplained { violation, story: teller.story }) } else { Err(missing(id)) }
 }
 
-/// What a replay looks for, and what it has met.
+/// The goal of a replay, and its results so far.
 struct Teller<'a> {
     id: &'a CutId,
     met: bool,
@@ -60,7 +60,7 @@ struct Teller<'a> {
 }
 
 impl Lab<'_> {
-    /// Does the operations again, and follows the cuts of the id where they are met.
+    /// Performs the operations again, and follows the cuts of the id when they occur.
     fn replay(
         &self,
         live: &mut Live<'_>,
@@ -96,7 +96,7 @@ impl Lab<'_> {
         Ok(broken.filter(|_| teller.id.cuts.is_empty()).map(|it| uncut(&whole, operations, it)))
     }
 
-    /// Follows the jobs that the id names or begins with. `events` are those of the operation.
+    /// Follows the jobs whose id matches or is a prefix. `events` are those of the operation.
     fn follow_any(
         &self,
         jobs: &mut Vec<Job>,
@@ -104,7 +104,7 @@ impl Lab<'_> {
         teller: &mut Teller<'_>,
     ) -> Result<Option<FsViolation>, FsLabError> {
         for job in jobs.drain(..).filter(|job| teller.id.cuts.starts_with(&job.id.cuts)) {
-            // The same cut while idle may be met after several operations: the last one tells.
+            // The same idle cut may occur after several operations: the last one is used.
             teller.story = Story::default();
             teller.story.tell_operations(&job.allowed.operations);
             if let Some(violation) = self.follow(job, events, teller)? {
@@ -114,8 +114,8 @@ impl Lab<'_> {
         Ok(None)
     }
 
-    /// The verdict on the state of this id, which is or arose from that of the job. An empty id
-    /// names no state.
+    /// Returns the verdict on the state of this id, which is that of the job or results from it. An
+    /// empty id names no state.
     fn follow(
         &self,
         job: Job,

@@ -1,4 +1,4 @@
-//! Doing an operation on the device.
+//! Performs operations on the device.
 
 use super::{Bench, Op, open_options};
 use eraseblock_base::{Leb, Peb, VolumeId};
@@ -7,7 +7,7 @@ use eraseblock_ubi::{NewVolume, UbiDevice, UbiError};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 
 impl Bench {
-    /// Does the operation on the device; what was wrong with the result, if anything.
+    /// Performs the operation on the device; returns a problem with the result, if any.
     pub(super) fn apply(&mut self, op: &Op) -> Result<Option<String>, UbiError> {
         match op {
             Op::Reattach { detach } => self.reattach(*detach).map(|()| None),

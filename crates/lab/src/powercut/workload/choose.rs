@@ -1,4 +1,4 @@
-//! Choosing the next operation: at random, but one that must succeed.
+//! Chooses the next operation: at random, but one that must succeed.
 
 use super::{Bench, Op};
 
@@ -110,7 +110,7 @@ impl Bench {
         ids.get(index).copied()
     }
 
-    /// Up to `room` bytes that occur nowhere else, in whole units; most often few.
+    /// Returns up to `room` bytes that occur nowhere else, in whole units; most often few.
     fn data(&mut self, room: usize) -> Vec<u8> {
         let unit = (self.layout.min_io() as usize).max(64);
         let most = if self.below(8) == 0 { 24 } else { 3 };

@@ -1,4 +1,4 @@
-//! What an operation does to the model.
+//! The effect of operations on the model.
 
 use super::super::model::{Content, LebModel, Model, Torn, VolumeModel};
 use super::{Bench, Op};
@@ -6,7 +6,7 @@ use eraseblock_base::{Leb, VolumeId};
 use eraseblock_mtd::LebDevice;
 
 impl Bench {
-    /// What an interruption of the operation may leave half written.
+    /// Returns the data that an interruption of the operation may leave half written.
     pub(super) fn torn(&self, op: &Op) -> Option<Torn> {
         match op {
             Op::Append { volume, leb, data } => {
@@ -27,7 +27,7 @@ impl Bench {
         volume.is_ok_and(|volume| volume.is_mapped(Leb::new(leb)).unwrap_or(false))
     }
 
-    /// Does the operation in the model.
+    /// Performs the operation in the model.
     pub(super) fn imagine(&mut self, op: &Op) {
         let model = &mut self.model;
         let name = |stamp: u64| format!("volume-{stamp}");

@@ -1,4 +1,4 @@
-//! What a workload does.
+//! The operations of a workload.
 
 /// One operation on volumes and LEBs by number.
 #[derive(Clone, Debug)]
@@ -59,14 +59,14 @@ pub(super) enum Op {
         volume: u32,
         data: Vec<u8>,
     },
-    /// Everything pending is done, then the device is closed and opened again.
+    /// Completes everything pending, then closes and opens the device again.
     Reattach {
         detach: bool,
     },
 }
 
 impl Op {
-    /// What kind of operation it is.
+    /// Returns the kind of the operation.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Append { .. } => "write",
@@ -88,7 +88,7 @@ impl Op {
         }
     }
 
-    /// The operation in words.
+    /// Describes the operation.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Append { volume, leb, data } => {

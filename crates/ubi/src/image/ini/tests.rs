@@ -1,4 +1,4 @@
-//! What `ubinize` 2.1.5 takes and refuses, tried out with it.
+//! The inputs that `ubinize` 2.1.5 accepts and refuses, verified with it.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Comparison with the classic tool where it is installed.
+//! Comparison with the classic tool, if it is installed.
 
 use super::*;
 use eraseblock_ubifs_format::layout::LayoutOptions;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the classic tool on `root`; `None` where it is not installed.
+/// Runs the classic tool on `root`; returns `None` if it is not installed.
 fn classic(root: &Path, arguments: &[String]) -> Option<Result<Vec<u8>, String>> {
     let work = tempfile::tempdir().unwrap();
     let image = work.path().join("image");
@@ -96,7 +96,7 @@ proptest! {
         let Some(theirs) = classic(root.path(), &arguments(&layout, "none")) else { return Ok(()) };
         let ours = Layout::for_image(&layout);
         match (theirs, ours) {
-            // Ours also refuses what the tool builds and Linux does not mount.
+            // Ours also refuses images that the tool builds but Linux does not mount.
             (_, Err(_)) => {}
             (Err(message), Ok(_)) => prop_assert!(false, "only refused by the tool: {}", message),
             (Ok(image), Ok(ours)) => {

@@ -1,5 +1,4 @@
-//! What is made is what is read: images opened as Linux would mount them and compared with the
-//! tree in memory.
+//! Images are read back: opened as Linux would mount them and compared with the tree in memory.
 
 use super::*;
 use crate::{OpenOptions, Ubifs};
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Opens an image strictly; nothing may be found.
+/// Opens an image strictly; there must be no findings.
 fn opened(image: Vec<u8>, options: &MkfsOptions) -> Ubifs {
     let (leb_size, lebs) = (options.layout.leb_size, options.layout.max_leb_cnt);
     let device = LebFile::new(image, leb_size, options.layout.min_io.max(8), Some(lebs)).unwrap();
@@ -20,8 +19,8 @@ fn opened(image: Vec<u8>, options: &MkfsOptions) -> Ubifs {
     fs
 }
 
-/// The manifest, with the sizes of directories and devices left out: every file system has its
-/// own.
+/// Returns the manifest, with the sizes of directories and devices left out: every file system has
+/// its own.
 fn manifest(fs: &dyn FileSystem) -> Vec<ManifestLine> {
     let mut lines = manifest_of(fs, &mut |path, error| panic!("{path:?}: {error}"));
     for line in &mut lines {
@@ -95,7 +94,7 @@ fn listed_in_pieces(fs: &Ubifs, dir: u64, piece: usize) -> Vec<DirEntry> {
     }
 }
 
-/// A directory of `names`, all of them names of one inode of its own kind each.
+/// Returns a directory of `names`, all of them names of one inode of its own kind each.
 fn with_names(names: impl Iterator<Item = String>, options: &MkfsOptions) -> Ubifs {
     let mut tree = SourceTree::new(directory());
     let fifo = || SourceNode::new(SourceKind::Fifo, 0o600);
@@ -120,7 +119,7 @@ fn a_directory_of_100000_entries_lists_in_linear_time() {
     let started = Instant::now();
     assert_eq!(listed_in_pieces(&fs, 1, 100), all, "pieces are the whole");
     let in_pieces = started.elapsed();
-    // A listing that began anew for each piece would take 500 times as long.
+    // A listing that restarted for each piece would take 500 times as long.
     assert!(in_pieces < 20 * whole + Duration::from_secs(1), "{in_pieces:?} and {whole:?}");
     for entry in all.iter().step_by(97) {
         assert_eq!(fs.lookup(1, &entry.name).unwrap(), entry.ino);

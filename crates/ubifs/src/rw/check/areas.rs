@@ -1,8 +1,7 @@
-//! Superblock, master, log and orphan area as they are on flash (spec: ubifs-format 21.1 to 21.3,
-//! 21.9).
+//! Superblock, master, log and orphan area on flash (spec: ubifs-format 21.1 to 21.3, 21.9).
 //!
-//! What a power cut may have left is no breach as long as nothing has repaired it: a torn end that
-//! reaches no further than one write. LEBs of the log that are not live may come back in any state.
+//! Remains of a power cut are not a breach while nothing has repaired them: a torn end of at most
+//! one write. LEBs of the log that are not live may have any content.
 
 use super::{Breaches, Committed};
 use crate::log as log_walk;
@@ -22,7 +21,7 @@ use eraseblock_ubifs_format::{FormatError, Master};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A LEB that was scanned: where nodes are, and how it ends.
+/// A scanned LEB: its nodes, and its end.
 struct Scanned<'a> {
     nodes: Vec<(u32, Node<'a>)>,
     problem: Option<FormatError>,
@@ -37,7 +36,7 @@ fn scan<'a>(volume: &Volume, leb: u32, bytes: &'a [u8]) -> Scanned<'a> {
 }
 
 impl Core {
-    /// The areas beside the main area; `None` when there is no master to go by.
+    /// Returns the areas other than the main area; `None` if there is no usable master.
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
         let volume = Volume::new(Arc::clone(&self.as_found), self.flash.sb.clone());
         check_superblock(&volume, breaches);
@@ -47,7 +46,7 @@ impl Core {
         let Some(selected) = selected else { return Ok(None) };
         let master = selected.master;
         let is_unclean = selected.was_recovered || master.has(master_flags::DIRTY);
-        // A mount for writing repairs, and then only a failure leaves something half done.
+        // A mount for writing repairs; later only a failure leaves incomplete data.
         let may_be_torn =
             if self.options.read_only { is_unclean } else { self.flash.why_read_only.is_some() };
         let mut committed =
@@ -63,7 +62,7 @@ impl Core {
         Ok(Some(committed))
     }
 
-    /// M2, Q4: nothing but master nodes.
+    /// M2, Q4: only master nodes.
     fn check_masters(&self, volume: &Volume, committed: &Committed, breaches: &mut Breaches) {
         let mut bytes = Vec::new();
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
@@ -91,7 +90,7 @@ impl Core {
         }
     }
 
-    /// L3, L5, L6: the buds against the LEB properties of the last commit.
+    /// L3, L5, L6: the buds compared with the LEB properties of the last commit.
     fn check_buds(&self, committed: &Committed, breaches: &mut Breaches) {
         let size = self.flash.leb_size;
         let mut bytes = 0;
@@ -108,7 +107,7 @@ impl Core {
                 let message = "the LEB reserved for garbage collection is in the journal";
                 breaches.add(at(leb, offset), "log-area", "L3", message);
             }
-            // One that is used from its start on may have been collected since.
+            // A LEB used from its start may have been collected since.
             if offset != 0 && props.free != size - offset {
                 let message = format!(
                     "journal from offset {offset} on, but {} of {size} bytes were free",
@@ -124,7 +123,7 @@ impl Core {
         }
     }
 
-    /// O1, O3, O4; gives what is listed.
+    /// O1, O3, O4; returns the listed inodes.
     fn check_orphan_area(
         &self,
         volume: &Volume,
@@ -174,9 +173,9 @@ impl Core {
 
 /// Commit numbers along the orphan area.
 struct Commits {
-    /// Commit of the last node, whether it was the last of that, and where it is.
+    /// Commit of the last node, whether it was the last of that commit, and its place.
     last: Option<(u64, bool, eraseblock_base::Location)>,
-    /// What follows is of no commit that counts.
+    /// Whether the following nodes belong to no current commit.
     is_stale: bool,
 }
 
@@ -208,7 +207,7 @@ impl Commits {
     }
 }
 
-/// Reads a whole LEB; of one that holds nothing, nothing.
+/// Reads a whole LEB; an unmapped one is empty.
 pub(super) fn read(
     volume: &Volume,
     leb: u32,
@@ -232,7 +231,7 @@ pub(super) fn read(
     true
 }
 
-/// A scan ends at erased flash, but for what a power cut tore.
+/// A scan must end at erased flash, except for a torn write.
 fn end_of_scan(
     scanned: &Scanned<'_>,
     may_be_torn: bool,
@@ -269,7 +268,7 @@ fn check_superblock(volume: &Volume, breaches: &mut Breaches) {
     }
 }
 
-/// L1, L2, L8, M9: the log; takes the buds.
+/// L1, L2, L8, M9: the log; collects the buds.
 fn check_log(
     volume: &Volume,
     committed: &mut Committed,
@@ -303,7 +302,7 @@ fn check_log(
     Ok(())
 }
 
-/// The tail of the log, counted from its first LEB.
+/// Returns the tail of the log, counted from its first LEB.
 fn log_first(master: &Master, volume: &Volume) -> u32 {
     master.log_lnum.clamp(LOG_FIRST, volume.sb.log_last()) - LOG_FIRST
 }

@@ -1,5 +1,5 @@
-//! The index of the last commit as it is on flash, and the leaves of the index in memory
-//! (spec: ubifs-format 21.4).
+//! The index of the last commit on flash, and the leaves of the index in memory (spec: ubifs-format
+//! 21.4).
 
 use super::{Breaches, Committed};
 use crate::report::leb_start;
@@ -13,24 +13,24 @@ use eraseblock_ubifs_format::constants::{MASTER_LEB, NodeType, master_flags};
 use eraseblock_ubifs_format::{Branch, IndexNode, Key, KeyKind, decode};
 use std::collections::BTreeSet;
 
-/// A node the index in memory leads to.
+/// A node to which the index in memory refers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) branch: Zbranch,
     pub(super) is_index: bool,
 }
 
-/// Where the committed index says inode nodes are: inode, LEB, offset; in the order of numbers.
+/// Positions of inode nodes in the committed index: inode, LEB, offset; by ascending number.
 pub(super) type InodePlaces = Vec<(u32, u32, u32)>;
 
-/// An index node to be looked at.
+/// An index node to be checked.
 struct Pending {
     branch: Branch,
-    /// Level it must have; the root may have any.
+    /// Its required level; the root may have any.
     level: Option<u32>,
     /// Sequence number of its parent.
     below: u64,
-    /// No key under it is above this.
+    /// No key in its subtree is above this.
     most: Option<Key>,
 }
 
@@ -48,7 +48,7 @@ struct Walk<'a> {
 }
 
 impl Core {
-    /// I1 to I3, I5 to I8, I10, Q2, M4, M8; `None` when a part of the index is lost.
+    /// Checks I1 to I3, I5 to I8, I10, Q2, M4, M8; returns `None` if a part of the index is lost.
     pub(super) fn check_committed_index(
         &self,
         committed: &Committed,
@@ -90,7 +90,7 @@ impl Core {
         Some(inodes)
     }
 
-    /// Everything the index in memory leads to and that has a place, leaves in the order of keys.
+    /// Returns all nodes of the index in memory that have a place, leaves in key order.
     pub(super) fn all_nodes(&mut self) -> Step<Vec<Placed>> {
         let mut nodes = Vec::new();
         let Self { tnc, flash, .. } = self;
@@ -183,7 +183,7 @@ impl Walk<'_> {
         }
     }
 
-    /// I8, I10: a node is in a LEB of its kind, in front of what is free.
+    /// I8, I10: a node is in a LEB of its kind, before the free space.
     fn place(&mut self, branch: &Branch, is_index: bool) {
         let flash = &self.core.flash;
         let leb = branch.leb.get();
@@ -205,7 +205,7 @@ impl Walk<'_> {
     }
 }
 
-/// I4, I7 and what follows of it: keys ascend.
+/// I4, I7 and their consequences: keys ascend.
 pub(super) fn check_order(nodes: &[Placed], breaches: &mut Breaches) -> BTreeSet<(u32, u32)> {
     let mut twins = BTreeSet::new();
     let mut before: Option<Zbranch> = None;

@@ -1,4 +1,4 @@
-//! Inodes, entries, attributes and content against each other (spec: ubifs-format 21.6).
+//! Inodes, entries, xattrs and content compared with each other (spec: ubifs-format 21.6).
 
 use super::index::InodePlaces;
 use super::leaves::{InodeFacts, Seen, SeenInode};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Fixed part of the size of a directory.
 const DIRECTORY_SIZE: u64 = 160;
 
-/// What is said about one inode.
+/// Findings about one inode.
 struct About<'a> {
     place: Location,
     breaches: &'a mut Breaches,
@@ -142,7 +142,7 @@ impl Core {
                 }
             }
             file_type::REGULAR if node.nlink > 0 => {
-                // What was written may be longer than what the journal knows.
+                // Written data may extend beyond the size in the journal.
                 let known = self.inodes.get(ino).map_or(node.size, |known| known.size);
                 let known = known.max(node.size);
                 // A cut may leave content after the end in its last block.
@@ -164,7 +164,7 @@ impl Core {
         }
     }
 
-    /// O2, M10: inodes without links that the committed index has are listed.
+    /// O2, M10: inodes without links in the committed index are listed.
     pub(super) fn check_orphans_listed(
         &self,
         seen: &Seen,
@@ -172,7 +172,7 @@ impl Core {
         committed: &Committed,
         breaches: &mut Breaches,
     ) {
-        // Below what a read-only mount repairs in memory nothing is in memory.
+        // A read-only mount repairs in memory, so there is no state below it in memory.
         if self.options.read_only {
             return;
         }
@@ -198,7 +198,7 @@ impl Core {
     }
 }
 
-/// N2, N5, N6: leaves of an inode against its node.
+/// N2, N5, N6: leaves of an inode compared with its node.
 fn check_leaves(inode: &SeenInode, node: &InodeFacts, about: &mut About<'_>) {
     if let Some((sqnum, (leb, offset))) =
         inode.oldest.filter(|(sqnum, _)| *sqnum <= node.creat_sqnum)
@@ -217,7 +217,7 @@ fn check_leaves(inode: &SeenInode, node: &InodeFacts, about: &mut About<'_>) {
     }
 }
 
-/// X2, X5, X6: an inode that holds the value of an attribute.
+/// X2, X5, X6: an inode that holds the value of an xattr.
 fn check_value(inode: &SeenInode, node: &InodeFacts, seen: &Seen, about: &mut About<'_>) {
     let host = seen.get(&inode.host).and_then(|host| host.node);
     if inode.names > 0 {
@@ -237,7 +237,7 @@ fn check_value(inode: &SeenInode, node: &InodeFacts, seen: &Seen, about: &mut Ab
     }
 }
 
-/// X8: every directory with a name is reached from the root.
+/// X8: every directory with a name can be reached from the root.
 fn check_tree(seen: &Seen, breaches: &mut Breaches) {
     let mut known: BTreeMap<u32, bool> = BTreeMap::new();
     known.insert(ROOT_INO, true);
@@ -251,12 +251,12 @@ fn check_tree(seen: &Seen, breaches: &mut Breaches) {
             if let Some(is_reached) = known.get(&at_dir) {
                 break *is_reached;
             }
-            // Whatever comes back to here goes in a circle.
+            // A path that returns here is a cycle.
             known.insert(at_dir, false);
             path.push(at_dir);
             match seen.get(&at_dir) {
                 Some(dir) if dir.names > 0 => at_dir = dir.parent,
-                // Without a name it is an orphan or said to be lost.
+                // Without a name it is an orphan, or reported as lost.
                 _ => break true,
             }
         };

@@ -1,4 +1,4 @@
-//! What is in the journal (spec: ubifs-format 21.3, 21.10).
+//! The content of the journal (spec: ubifs-format 21.3, 21.10).
 
 use super::areas::read;
 use super::{Breaches, Committed};
@@ -13,7 +13,7 @@ use eraseblock_ubifs_format::constants::{NodeType, group};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::scan::Scanner;
 
-/// The journal part of a LEB while it is gone through.
+/// The journal part of a LEB while it is checked.
 pub(super) struct Journal {
     head: usize,
     start: u32,
@@ -21,7 +21,7 @@ pub(super) struct Journal {
     is_open: bool,
 }
 
-/// Whether leaves and what comes with them in the journal are of this type.
+/// Returns whether nodes of this type, leaves and related ones, may be in the journal.
 pub(super) fn may_be_in_journal(node_type: NodeType) -> bool {
     matches!(
         node_type,
@@ -40,7 +40,7 @@ impl Journal {
         Self { head, start, sqnum: 0, is_open: false }
     }
 
-    /// Q3, L7: takes the next node of the LEB.
+    /// Q3, L7: checks the next node of the LEB.
     pub(super) fn node(&mut self, offset: u32, node: &Node<'_>, breaches: &mut Breaches) {
         if self.head == GC_HEAD || offset < self.start {
             return;
@@ -61,7 +61,7 @@ impl Journal {
         self.is_open = node.header.group == group::IN;
     }
 
-    /// L7: nothing is left open at the end.
+    /// L7: no group is left open at the end.
     pub(super) fn end(&self, place: Location, breaches: &mut Breaches) {
         if self.is_open {
             let message = "the last group of nodes is not complete";
@@ -71,7 +71,7 @@ impl Journal {
 }
 
 impl Core {
-    /// L4, L7, Q3: the journal as it is on flash, which a read-only mount may have committed in
+    /// L4, L7, Q3: checks the journal on flash, which a read-only mount may have committed in
     /// memory.
     pub(super) fn check_journal_on_flash(
         &self,

@@ -1,4 +1,4 @@
-//! What each leaf says (spec: ubifs-format 21.5), and what it says about inodes.
+//! The content of each leaf (spec: ubifs-format 21.5), and its information about inodes.
 
 use super::Breaches;
 use crate::read::codec_of;
@@ -11,44 +11,44 @@ use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Data, Dent, EntryKind, FormatError, Inode, KeyKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all leaves say about inodes.
+/// The information of all leaves about inodes.
 pub(super) type Seen = BTreeMap<u32, SeenInode>;
 
 /// A place: LEB and offset.
 pub(super) type Place = (u32, u32);
 
-/// What leaves say about one inode.
+/// The information of leaves about one inode.
 #[derive(Debug, Default)]
 pub(super) struct SeenInode {
     pub(super) node: Option<InodeFacts>,
     /// Entries that name it.
     pub(super) names: u32,
-    /// What they say it is: one bit for each kind.
+    /// The kinds that they state: one bit for each kind.
     pub(super) kinds: u8,
     /// The last directory that names it.
     pub(super) parent: u32,
-    /// Of its entries: how many, how many of them name directories, and the bytes they take.
+    /// Its entries: their number, how many of them name directories, and the bytes they take.
     pub(super) entries: u32,
     pub(super) subdirs: u32,
     pub(super) entry_bytes: u64,
     /// Its extended attributes.
     pub(super) xattrs: u32,
     pub(super) xattr_names: u32,
-    /// One of them is the context of encryption.
+    /// Whether one of them is the context of encryption.
     pub(super) has_context: bool,
-    /// Attribute entries that name it, and of the last one host and bytes.
+    /// Xattr entries that name it; host and bytes of the last one.
     pub(super) hosts: u32,
     pub(super) host: u32,
     pub(super) host_bytes: u32,
-    /// Behind the last content byte; 0 for no content.
+    /// End of the content; 0 for no content.
     pub(super) content_end: u64,
-    /// The lowest sequence number of its leaves, and whose that is.
+    /// The lowest sequence number of its leaves, and the place of that leaf.
     pub(super) oldest: Option<(u64, Place)>,
-    /// An entry whose name only encryption explains.
+    /// An entry whose name is only valid if it is encrypted.
     pub(super) odd_name: Option<Place>,
 }
 
-/// An inode node, as far as others speak of the same.
+/// The fields of an inode node that others refer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InodeFacts {
     pub(super) place: Place,
@@ -65,7 +65,7 @@ pub(super) struct InodeFacts {
     pub(super) odd_target: bool,
 }
 
-/// Takes leaves one after the other.
+/// Receives leaves one after the other.
 pub(super) struct Reader {
     pub(super) seen: Seen,
     /// Names of the entries that share their key with a neighbour.
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// Holds a node against the branch that leads to it.
+    /// Checks a node against its branch.
     pub(super) fn same(branch: &Zbranch, node: &Node<'_>) -> Result<(), String> {
         match node.key() {
             Some(key) if key == branch.key && node.header.len == branch.len => Ok(()),
@@ -102,7 +102,7 @@ impl Reader {
 }
 
 impl Core {
-    /// N1 to N9 and Q2 for one leaf, which is the node of its branch.
+    /// Checks N1 to N9 and Q2 for one leaf, which is the node of its branch.
     pub(super) fn take_leaf(
         &self,
         branch: &Zbranch,
@@ -198,7 +198,7 @@ impl Core {
         let inode = reader.seen.entry(key.ino()).or_default();
         inode.content_end = inode.content_end.max(end);
         if data.compr_size != 0 {
-            // Encrypted: what is in it cannot be looked at.
+            // Encrypted content cannot be examined.
             if !self.flash.sb.has(sb_flags::ENCRYPTION) {
                 let message = format!("compressed size {}, expected 0", data.compr_size);
                 breaches.leaf(branch, "leaf-wrong", "N8", message);
@@ -261,7 +261,7 @@ impl Core {
     }
 }
 
-/// Bytes an entry takes.
+/// Returns the number of bytes an entry takes.
 fn entry_len(name: &[u8]) -> u32 {
     crate::rw::journal::Group::dent_len(name)
 }

@@ -1,4 +1,4 @@
-//! The LPT of the last commit as it is on flash (spec: ubifs-format 21.7, 21.8; 11).
+//! The LPT of the last commit on flash (spec: ubifs-format 21.7, 21.8; 11).
 
 use super::areas::read;
 use super::{Breaches, Committed};
@@ -14,7 +14,7 @@ use eraseblock_ubifs_format::constants::{LPT_FANOUT, master_flags, sb_flags};
 use eraseblock_ubifs_format::lpt::{LebProps, LptError, Nnode, Pnode, SaveTable, SpaceTable};
 use std::collections::BTreeMap;
 
-/// A node to be looked at: level (0 for a leaf), index in it, place.
+/// A node to be checked: level (0 for a leaf), index in it, place.
 type Pending = (u32, u32, u32, u32);
 
 /// A walk over the tree.
@@ -31,7 +31,7 @@ struct Walk<'a> {
 }
 
 impl Core {
-    /// P1 to P7, P11, M5, M6, M7, E1 to E3, E5; gives the properties of the main area.
+    /// Checks P1 to P7, P11, M5, M6, M7, E1 to E3, E5; returns the properties of the main area.
     pub(super) fn check_lpt(
         &self,
         volume: &Volume,
@@ -63,7 +63,7 @@ impl Core {
         Some(props)
     }
 
-    /// E1 to E3, E5: what the master says of the main area as a whole.
+    /// E1 to E3, E5: the totals of the main area in the master.
     fn check_totals(&self, props: &[LebProps], committed: &Committed, breaches: &mut Breaches) {
         let (flash, master) = (&self.flash, &committed.master);
         let place = leb_start(eraseblock_ubifs_format::constants::MASTER_LEB);
@@ -122,7 +122,7 @@ impl Core {
                 breaches.add(place, "index-head-wrong", "M6", message);
             }
         }
-        // While the file system is in use another LEB may have taken its place.
+        // While the file system is in use another LEB may have replaced it.
         if master.has(master_flags::DIRTY) {
             return;
         }
@@ -140,14 +140,14 @@ impl Walk<'_> {
         self.breaches.add(Location::Whole, "lpt-corrupt", id, error);
     }
 
-    /// Bytes from a place to the end of its LEB, none for one outside the area.
+    /// Returns the bytes from a place to the end of its LEB; none for one outside the area.
     fn bytes(&self, leb: u32, offset: u32) -> &[u8] {
         let index = leb.wrapping_sub(self.flash.sb.lpt_first()) as usize;
         let leb = self.lebs.get(index).map(Vec::as_slice).unwrap_or_default();
         leb.get(offset as usize..).unwrap_or_default()
     }
 
-    /// P1, P2: every node from the root down.
+    /// P1, P2: every node from the root.
     fn tree(&mut self, root: Pending) {
         let geometry = self.flash.lpt;
         let mut pending = vec![root];
@@ -214,7 +214,7 @@ impl Walk<'_> {
             Err(error) => return self.broken("M5", &error),
         };
         self.live.insert((master.lsave_lnum, master.lsave_offs), geometry.lsave_size as u32);
-        // The classic builder names LEBs behind the end of a small volume (spec: 22).
+        // The classic builder names LEBs after the end of a small volume (spec: 22).
         let is_fresh = master.cmt_no == 0;
         let end = if is_fresh { u32::MAX } else { self.flash.leb_cnt };
         for leb in table.lebs.iter().map(|leb| leb.get()) {
@@ -225,7 +225,7 @@ impl Walk<'_> {
         }
     }
 
-    /// M5, P3 to P5: the space table against what is there.
+    /// M5, P3 to P5: the space table compared with the actual content.
     fn space_table(&mut self, committed: &Committed) {
         let Committed { master, .. } = committed;
         let place = at(master.ltab_lnum, master.ltab_offs);
@@ -257,7 +257,7 @@ impl Walk<'_> {
             );
             self.breaches.add(leb_start(leb), "ltab-wrong", "P3", message);
         }
-        // What an interrupted commit wrote is where the next one writes.
+        // The remains of an interrupted commit lie where the next one writes.
         if !may_be_torn && !is_erased(self.bytes(leb, used)) {
             let message = "free space of the LPT area is not erased";
             self.breaches.add(at(leb, used), "ltab-wrong", "P3", message);
@@ -270,7 +270,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the first `used` bytes of a LEB are neither nodes, live or dead, nor padding.
+    /// Returns the first position in the first `used` bytes of a LEB that is neither a node, live
+    /// or dead, nor padding.
     fn stray(&self, leb: u32, used: u32) -> Option<u32> {
         let mut offset = 0;
         while offset < used {
@@ -289,7 +290,7 @@ impl Walk<'_> {
         None
     }
 
-    /// Length of the node that starts here, whatever it is.
+    /// Returns the length of the node that starts here, of any kind.
     fn dead_node(&self, bytes: &[u8]) -> Option<u32> {
         let geometry = &self.flash.lpt;
         let len = match bytes.get(2)? & 0xF {

@@ -1,4 +1,4 @@
-//! Each LEB of the main area against its properties (spec: ubifs-format 21.7, 21.3, 21.10).
+//! Compares each LEB of the main area with its properties (spec: ubifs-format 21.7, 21.3, 21.10).
 
 use super::Breaches;
 use super::index::{Placed, check_order};
@@ -20,7 +20,8 @@ use eraseblock_ubifs_format::scan::Scanner;
 const PADDING_LEN: u32 = 28;
 
 impl Core {
-    /// P8 to P10, E4, I4, I7, L4, L7, Q3, and each leaf; gives what the leaves say.
+    /// Checks P8 to P10, E4, I4, I7, L4, L7, Q3, and each leaf; returns the information of the
+    /// leaves.
     pub(super) fn check_main_area(
         &mut self,
         nodes: &[Placed],
@@ -50,7 +51,7 @@ impl Core {
         Ok(reader.seen)
     }
 
-    /// P8 to P10, I7, I8, I10: what the index says is in a LEB.
+    /// P8 to P10, I7, I8, I10: the nodes of the index in a LEB.
     fn check_properties(&self, leb: u32, lp: Lp, here: &[&Placed], breaches: &mut Breaches) {
         let size = self.flash.leb_size;
         let used: u64 = here.iter().map(|node| u64::from(align8(node.branch.len))).sum();
@@ -93,7 +94,7 @@ impl Core {
         }
     }
 
-    /// Goes through the nodes of a LEB, live and dead.
+    /// Checks the nodes of a LEB, live and dead.
     fn check_leb(
         &self,
         leb: u32,
@@ -107,7 +108,7 @@ impl Core {
         let head = self.heads.iter().find(|head| head.leb == leb);
         let written = head.map_or(size.saturating_sub(lp.free), |head| head.offset);
         let is_queued = self.gc.queued.iter().any(|(queued, _)| *queued == leb);
-        // What a power cut left in a LEB without anything is erased before it is used.
+        // The remains of a power cut in an empty LEB are erased before it is used.
         let is_scanned = !here.is_empty() || self.log.buds.contains_key(&leb);
         if here.is_empty() && (written == 0 || is_queued || (lp.free == 0 && !is_scanned)) {
             return;
@@ -117,8 +118,8 @@ impl Core {
             return self.check_one_by_one(here, reader, breaches);
         }
         let free = bytes.get(written as usize..).unwrap_or_default();
-        // Nothing is appended to an index LEB but at the index head, and a commit that was cut in the
-        // gaps may have made a LEB longer: it is looked at up to its end.
+        // Nothing is appended to an index LEB except at the index head, and a commit that was cut
+        // in the gaps may have extended a LEB: check it up to its end.
         let is_appended_to = !lp.index || leb == self.master.ihead_lnum;
         if lp.free > 0 && !is_queued && is_appended_to && !is_erased(free) {
             let message = "free space is not erased";
@@ -133,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Leaves of a LEB that cannot be read as a whole.
+    /// Checks the leaves of a LEB that cannot be read completely.
     fn check_one_by_one(&self, here: &[&Placed], reader: &mut Reader, breaches: &mut Breaches) {
         let mut buf = Vec::new();
         for node in here.iter().filter(|node| !node.is_index) {
@@ -209,7 +210,7 @@ impl Core {
         }
     }
 
-    /// P9, L4: LEBs of the main area hold index nodes alone, or everything else that may be there.
+    /// P9, L4: a LEB of the main area holds either index nodes only, or any other allowed nodes.
     fn check_kind(&self, node: &Node<'_>, lp: Lp, breaches: &mut Breaches) {
         let node_type = node.header.node_type;
         let is_leaf = may_be_in_journal(node_type);
@@ -219,8 +220,8 @@ impl Core {
             let message = format!("{} in {what}", node_type.name());
             breaches.add(node.at, "leb-mixed", "P9, L4", message);
         }
-        // A commit that was cut leaves index nodes in gaps that no mount can tell from others; those
-        // in use are compared with their parents (Q2, I5).
+        // A commit that was cut leaves index nodes in gaps that no mount can distinguish from
+        // others; live ones are compared with their parents (Q2, I5).
         if node.header.sqnum > self.max_sqnum && !lp.index {
             let (found, most) = (node.header.sqnum, self.max_sqnum);
             let message = format!("sequence number {found}, the highest known is {most}");
@@ -228,14 +229,14 @@ impl Core {
         }
     }
 
-    /// Whether a place is in the journal.
+    /// Returns whether a place is in the journal.
     pub(super) fn is_journal(&self, leb: u32, offset: u32) -> bool {
         self.log.buds.get(&leb).is_some_and(|bud| offset >= bud.start)
     }
 }
 
-/// P8: nothing but padding lies between the last node of the index head and the end of its unit. What
-/// a commit that was cut leaves there does no harm.
+/// P8: only padding lies between the last node of the index head and the end of its unit. Remains
+/// of a commit that was cut are harmless there.
 fn check_padding(leb: u32, bytes: &[u8], from: u32, end: u32, breaches: &mut Breaches) {
     let filling = bytes.get((from + PADDING_LEN) as usize..end as usize).unwrap_or_default();
     if let Some(index) = filling.iter().position(|byte| *byte != 0) {
@@ -244,7 +245,7 @@ fn check_padding(leb: u32, bytes: &[u8], from: u32, end: u32, breaches: &mut Bre
     }
 }
 
-/// I4, X12: names of entries whose keys are the same ascend.
+/// I4, X12: names of entries with equal keys ascend.
 fn check_names(nodes: &[Placed], reader: &Reader, breaches: &mut Breaches) {
     let mut leaves = nodes.iter().filter(|node| !node.is_index).peekable();
     while let Some(node) = leaves.next() {

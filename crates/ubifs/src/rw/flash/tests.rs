@@ -46,7 +46,7 @@ fn load(image: Vec<u8>) -> (Arc<dyn LebDevice>, Superblock) {
 
 fn flash() -> Flash {
     let (device, sb) = load(image());
-    Flash::new(device, sb, Sabotage::None)
+    Flash::new(device, sb)
 }
 
 #[test]

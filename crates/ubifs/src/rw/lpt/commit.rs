@@ -1,4 +1,4 @@
-//! Writing the changed part of the tree (spec: ubifs-runtime 12.6, 12.7, 12.9, 12.10).
+//! Writes the changed part of the tree (spec: ubifs-runtime 12.6, 12.7, 12.9, 12.10).
 
 use super::{Lpt, Place};
 use crate::rw::error::{Fault, Step};
@@ -15,7 +15,7 @@ struct Run {
     bytes: Vec<u8>,
 }
 
-/// A tree on its way to flash.
+/// A tree being written.
 struct Writer {
     runs: Vec<Run>,
     ltab_run: Option<(usize, usize)>,
@@ -23,7 +23,7 @@ struct Writer {
 }
 
 impl Lpt {
-    /// LEBs that are all dirty become free, but stay as they are until the master is written.
+    /// Frees LEBs that are completely dirty; they stay unchanged until the master is written.
     fn collect_trivially(&mut self, flash: &mut Flash) {
         let head = self.head.leb;
         for (leb, row) in (flash.sb.lpt_first()..).zip(&mut self.ltab) {
@@ -37,7 +37,7 @@ impl Lpt {
         }
     }
 
-    /// Bytes that can be written before anything has to be collected.
+    /// Returns the number of bytes that can be written before garbage collection is needed.
     fn room(&self, flash: &Flash) -> u64 {
         let lebs = (flash.sb.lpt_first()..).zip(&self.ltab);
         let whole = lebs
@@ -47,13 +47,13 @@ impl Lpt {
             + u64::from(flash.leb_size - self.head.offset.min(flash.leb_size))
     }
 
-    /// Whether room runs short.
+    /// Returns whether space is short.
     pub(in crate::rw) fn is_short_of_room(&self, flash: &Flash) -> bool {
         self.room(flash) <= 2 * self.whole
     }
 
-    /// Writes all dirty nodes; `props` says what a leaf stores. Nothing is written when nothing is
-    /// dirty. [`Lpt::committed`] follows once the master is on flash.
+    /// Writes all dirty nodes; `props` returns the content of a leaf. Writes nothing if nothing is
+    /// dirty. Call [`Lpt::committed`] once the master is on flash.
     pub(in crate::rw) fn write(
         &mut self,
         flash: &mut Flash,
@@ -96,7 +96,7 @@ impl Lpt {
         Ok(())
     }
 
-    /// Tables go first in a LEB, as soon as they fit.
+    /// Places tables first in a LEB, as soon as they fit.
     fn place_tables(&mut self, flash: &Flash, writer: &mut Writer) {
         let size = flash.lpt.lsave_size as u32;
         if !writer.lsave_done && writer.rest(flash) >= size {
@@ -169,7 +169,7 @@ impl Lpt {
         Ok(())
     }
 
-    /// Ends the current LEB and goes on in the next empty one.
+    /// Ends the current LEB and continues in the next empty one.
     fn next_leb(&mut self, flash: &Flash, writer: &mut Writer) -> Step<()> {
         self.close_run(flash, writer)?;
         let count = self.ltab.len();
@@ -185,7 +185,8 @@ impl Lpt {
         Ok(())
     }
 
-    /// The master that refers to the new tree is on flash: what only the old one needed goes.
+    /// Frees what only the old tree needed, once the master that refers to the new tree is on
+    /// flash.
     pub(in crate::rw) fn committed(&mut self, flash: &mut Flash) -> Step<()> {
         for (leb, row) in (flash.sb.lpt_first()..).zip(&mut self.ltab) {
             row.held = false;

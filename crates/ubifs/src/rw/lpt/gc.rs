@@ -1,4 +1,4 @@
-//! Making room in the LPT area (spec: ubifs-runtime 12.6, 12.8).
+//! Frees space in the LPT area (spec: ubifs-runtime 12.6, 12.8).
 
 use super::Lpt;
 use crate::rw::error::Step;
@@ -8,12 +8,12 @@ use crate::rw::flash::Flash;
 pub(in crate::rw) type NodeId = (usize, usize);
 
 impl Lpt {
-    /// Marks a loaded node and what is above it dirty.
+    /// Marks a loaded node and its ancestors dirty.
     pub(in crate::rw) fn dirty(&mut self, flash: &Flash, (level, index): NodeId) -> Step<()> {
         self.dirty_node(flash, level, index)
     }
 
-    /// The LEB that is worth being collected most.
+    /// Returns the LEB whose collection frees most.
     pub(in crate::rw) fn victim(&self, flash: &Flash) -> Option<u32> {
         let head = self.head.leb;
         (flash.sb.lpt_first()..)
@@ -25,7 +25,7 @@ impl Lpt {
             .map(|(leb, _)| leb)
     }
 
-    /// The nodes that lie in a LEB; inner nodes are loaded for that.
+    /// Returns the nodes in a LEB; loads inner nodes for that.
     pub(in crate::rw) fn nodes_in(&mut self, flash: &Flash, leb: u32) -> Step<Vec<NodeId>> {
         let mut found = Vec::new();
         let top = self.levels.len() - 1;

@@ -1,4 +1,4 @@
-//! Changing the tree (spec: ubifs-runtime 10.10 to 10.14).
+//! Changes the tree (spec: ubifs-runtime 10.10 to 10.14).
 
 use super::{NONE, Position, Tnc, Zbranch, Znode, ZnodeId};
 use crate::rw::error::Step;
@@ -50,7 +50,7 @@ impl Tnc {
         }
     }
 
-    /// The keys above a znode must not be above its first one.
+    /// Lowers the keys of the ancestors of a znode to its first one.
     fn lower_keys(&mut self, id: ZnodeId, key: Key) {
         let mut id = id;
         loop {
@@ -71,8 +71,8 @@ impl Tnc {
         }
     }
 
-    /// How many branches a full znode keeps when one more comes: half, but blocks of one file stay
-    /// together and what grows at its end leaves full znodes behind.
+    /// Returns how many branches a full znode keeps when one more is added: half, but blocks of one
+    /// file stay together, and a file that grows at its end leaves full znodes.
     fn split_point(&self, id: ZnodeId, slot: usize, new: &Zbranch, fanout: usize) -> usize {
         let half = fanout.div_ceil(2);
         let branches = &self.nodes[id as usize].branches;
@@ -108,7 +108,7 @@ impl Tnc {
         }
     }
 
-    /// Moves the branches behind the first `keep` to a new znode on the right.
+    /// Moves the branches after the first `keep` to a new znode on the right.
     fn split(&mut self, flash: &Flash, id: ZnodeId, keep: usize) {
         let node = &mut self.nodes[id as usize];
         let moved = node.branches.split_off(keep);
@@ -143,7 +143,7 @@ impl Tnc {
         self.root = Zbranch { key: Key::MIN, leb: 0, offset: 0, len: 0, child: root };
     }
 
-    /// Takes a leaf's branch out. Positions taken before are void.
+    /// Removes a leaf's branch. Earlier positions become invalid.
     pub(in crate::rw) fn delete(
         &mut self,
         flash: &Flash,
@@ -167,7 +167,7 @@ impl Tnc {
         Ok(())
     }
 
-    /// A root with a single child gives way to it.
+    /// Replaces a root with a single child by that child.
     fn collapse_root(&mut self) {
         loop {
             let root = self.root.child;

@@ -1,4 +1,4 @@
-//! Finding leaves (spec: ubifs-runtime 10.4, 10.5).
+//! Finds leaves (spec: ubifs-runtime 10.4, 10.5).
 
 use super::{NONE, Position, Tnc, Zbranch, ZnodeId};
 use crate::rw::error::Step;
@@ -7,8 +7,8 @@ use eraseblock_ubifs_format::Key;
 use std::ops::ControlFlow;
 
 impl Tnc {
-    /// The leaf znode where `key` belongs, behind all keys that are not above it, and the slot a
-    /// new branch of that key would take there.
+    /// Returns the leaf znode for `key`, after all keys that are not above it, and the slot for a
+    /// new branch with that key.
     pub(in crate::rw) fn place_for(&mut self, flash: &Flash, key: Key) -> Step<Position> {
         let mut id = self.root_node(flash)?;
         loop {
@@ -22,7 +22,7 @@ impl Tnc {
         }
     }
 
-    /// The leaf of a key that occurs once.
+    /// Returns the leaf of a key that occurs once.
     pub(in crate::rw) fn find(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let Position { znode, slot } = self.place_for(flash, key)?;
         let Some(slot) = slot.checked_sub(1) else { return Ok(None) };
@@ -30,7 +30,7 @@ impl Tnc {
         Ok(found.then_some(Position { znode, slot }))
     }
 
-    /// The first leaf whose key is `key` or above it.
+    /// Returns the first leaf whose key is `key` or above it.
     pub(in crate::rw) fn first_from(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let mut id = self.root_node(flash)?;
         loop {
@@ -48,7 +48,7 @@ impl Tnc {
         }
     }
 
-    /// The leaf behind a position.
+    /// Returns the leaf after a position.
     pub(in crate::rw) fn next(
         &mut self,
         flash: &Flash,
@@ -61,7 +61,7 @@ impl Tnc {
         self.next_leaf(flash, znode)
     }
 
-    /// The first leaf of the znode to the right.
+    /// Returns the first leaf of the znode to the right.
     fn next_leaf(&mut self, flash: &Flash, id: ZnodeId) -> Step<Option<Position>> {
         let mut id = id;
         loop {
@@ -82,8 +82,8 @@ impl Tnc {
         Ok(Some(Position { znode: id, slot: 0 }))
     }
 
-    /// Calls `sink` for the branches with keys from `from` to `to`, until it says no, as long as the
-    /// way is in memory; says whether all of it was.
+    /// Calls `sink` for the branches with keys from `from` to `to` until it returns false, while
+    /// all znodes on the way are in memory; returns whether they were.
     pub(in crate::rw) fn scan_loaded(
         &self,
         from: Key,
@@ -94,7 +94,7 @@ impl Tnc {
         root != NONE && self.scan_below(root, from, to, sink).break_value().unwrap_or(true)
     }
 
-    /// Breaks at the end, with whether all was in memory so far.
+    /// Breaks at the end, with whether all znodes so far were in memory.
     fn scan_below(
         &self,
         id: ZnodeId,
@@ -113,7 +113,7 @@ impl Tnc {
             }
             return ControlFlow::Continue(());
         }
-        // What the child before begins with is below, what it ends with may not be.
+        // The first key of the previous child is below, its last one may not be.
         let first = first.saturating_sub(1);
         for (at, branch) in node.branches.iter().enumerate().skip(first) {
             if at > first && branch.key > to {
@@ -127,8 +127,8 @@ impl Tnc {
         ControlFlow::Continue(())
     }
 
-    /// The znode of `level` whose first key is `key` and that lies at this place on flash, or
-    /// nothing when it is no longer part of the tree or was changed since.
+    /// Returns the znode of `level` with first key `key` at this place on flash, or nothing if it
+    /// is no longer part of the tree or was changed.
     pub(in crate::rw) fn find_clean(
         &mut self,
         flash: &Flash,

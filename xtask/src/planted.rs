@@ -1,0 +1,355 @@
+//! `cargo xtask planted`: bugs planted in a scratch copy of the sources, and the tests that must
+//! catch them.
+//!
+//! The product holds no bug on purpose and no switch for one. The patches in `planted/` add both to
+//! a copy under `target/`, together with the hunts and tests that look for them.
+//!
+//! # Invariants
+//! 1. The repository is only read; `--renew` alone writes, and only below `planted/`.
+//! 2. A file of the copy is rewritten only if its content changes, so that cargo builds as little
+//!    as after any other edit.
+//! 3. A patch that does not apply is a failure, and so is a test that did not run: no bug is left
+//!    out by mistake.
+
+use crate::command::{output, repository};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The patches and the crates each of them changes.
+const PATCHES: [(&str, &[&str]); 4] = [
+    ("ubi", &["crates/ubi", "crates/ubi-schedule"]),
+    ("ubifs", &["crates/ubifs"]),
+    ("jffs2", &["crates/jffs2"]),
+    ("lab", &["crates/lab"]),
+];
+
+/// The tests that the patches add or extend, by the end of their paths; each must run and pass.
+const TESTS: [&str; 13] = [
+    "jffs2::planted_bugs_are_caught_and_replayed",
+    "ubifs::planted_bugs_are_caught",
+    "powercut::known_bugs_are_caught_and_replayed",
+    "ubifs::flags_and_rarer_forms_survive_cuts",
+    "story::a_violation_of_ubi_is_told_from_its_operations_to_its_rule",
+    "story::a_violation_of_ubifs_is_told",
+    "cuts::every_planted_bug_is_caught",
+    "cuts::nothing_is_caught_where_no_bug_is_planted",
+    "every_fault::forgotten_buffers_and_torn_space_are_caught",
+    "fastmap::a_stale_anchor_is_noticed",
+    "gaps::an_index_that_goes_into_gaps_survives_cuts",
+    "a_reader_that_does_not_wait_for_the_lock_loses_its_request",
+    "no_scrub_request_is_lost",
+];
+
+/// What holds them, as arguments of `cargo test`. Naming the targets, in two builds, takes two thirds
+/// of the time that all targets of these crates take in one.
+const BUILDS: [&str; 2] = [
+    "--package eraseblock-jffs2 --lib",
+    "--package eraseblock-lab --package eraseblock-ubi --package eraseblock-ubifs \
+     --package eraseblock-ubi-schedule --test it --test schedule",
+];
+
+/// Makes the copy and runs its tests; `--table` prints how each bug showed, `--renew` writes the
+/// patches from an edited copy instead.
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let copies = Copies::new(repository().join("target/planted"));
+    let patches = repository().join("planted");
+    match args {
+        [] => copies.plant(&patches).and_then(|()| copies.test(false)),
+        [option] if option == "--table" => copies.plant(&patches).and_then(|()| copies.test(true)),
+        [option] if option == "--renew" => copies.renew(&patches).map(|()| true),
+        _ => bail!("expected nothing, --table or --renew"),
+    }
+}
+
+/// The folders under `target/planted`.
+struct Copies {
+    root: PathBuf,
+    /// The sources as they were when the copy was made.
+    clean: PathBuf,
+    /// The sources with the patches.
+    fresh: PathBuf,
+    /// What is built: `fresh`, with the times of files that have not changed.
+    tree: PathBuf,
+}
+
+impl Copies {
+    fn new(root: PathBuf) -> Self {
+        let [clean, fresh, tree] = ["clean", "fresh", "tree"].map(|name| root.join(name));
+        Self { root, clean, fresh, tree }
+    }
+
+    /// Brings the copy up to date with the sources and the patches.
+    fn plant(&self, patches: &Path) -> Result<()> {
+        export(&self.clean)?;
+        self.apply(patches)
+    }
+
+    /// Makes the tree from the clean sources and the patches. Hunks that do not apply are left in
+    /// `.rej` files of the tree, where they can be merged by hand.
+    fn apply(&self, patches: &Path) -> Result<()> {
+        if self.fresh.exists() {
+            fs::remove_dir_all(&self.fresh)?;
+        }
+        mirror(&self.clean, &self.fresh)?;
+        let mut failed = Vec::new();
+        for (name, _) in PATCHES {
+            let patch = patches.join(name).with_extension("patch");
+            let mut git = self.git(&self.fresh);
+            let applied =
+                output(git.args(["apply", "--whitespace=nowarn", "--reject"]).arg(&patch));
+            failed.extend(applied.err().map(|error| refused(&patch, &format!("{error:#}"))));
+        }
+        mirror(&self.fresh, &self.tree)?;
+        ensure!(
+            failed.is_empty(),
+            "{}\nthe sources changed around these bugs. The parts that do not apply are in *.rej \
+             files below {}: merge each by hand into the file next to it, delete it, and run \
+             `cargo xtask planted --renew`",
+            failed.join("\n"),
+            self.tree.display()
+        );
+        Ok(())
+    }
+
+    /// Writes the patches that lead from the sources to the copy.
+    fn renew(&self, patches: &Path) -> Result<()> {
+        ensure!(
+            self.clean.is_dir() && self.tree.is_dir(),
+            "there is no copy below {}: run `cargo xtask planted` first",
+            self.root.display()
+        );
+        let left = rejected(&self.tree)?;
+        ensure!(left.is_empty(), "merge and delete these first: {}", left.join(", "));
+        for (name, rooms) in PATCHES {
+            let mut patch = String::new();
+            for room in rooms {
+                patch += &self.difference(room)?;
+            }
+            ensure!(!patch.is_empty(), "no bug of {name} is left in {}", self.tree.display());
+            let file = patches.join(name).with_extension("patch");
+            fs::write(&file, patch).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    fn difference(&self, room: &str) -> Result<String> {
+        let mut git = self.git(&self.root);
+        git.args(["diff", "--no-index", "--no-color", "--no-ext-diff", "--no-renames"]);
+        let done = git.args([format!("clean/{room}"), format!("tree/{room}")]).output()?;
+        // git exits with 1 if the folders differ.
+        ensure!(done.status.code().is_some_and(|code| code <= 1), "git diff: {}", done.status);
+        let text = String::from_utf8(done.stdout).context("a file that is no text")?;
+        Ok(text.lines().filter(|line| !line.starts_with("index ")).map(in_the_sources).collect())
+    }
+
+    /// `git` in a folder, without the repository around it.
+    fn git(&self, folder: &Path) -> Command {
+        let mut git = Command::new("git");
+        git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", &self.root);
+        git
+    }
+
+    /// Runs the tests of the copy. The build shares the crates of others with that of the sources.
+    fn test(&self, table: bool) -> Result<bool> {
+        let (mut text, mut is_good) = (String::new(), true);
+        for build in BUILDS {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut tests = Command::new(cargo);
+            tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
+            tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
+            // Not --nocapture: the panics of bugs would tear the lines of the results apart.
+            let done = tests.arg("--show-output").stdin(Stdio::null()).output()?;
+            if !done.status.success() {
+                eprint!("{}", String::from_utf8_lossy(&done.stderr));
+                is_good = false;
+            }
+            text += &String::from_utf8_lossy(&done.stdout);
+        }
+        if table || !is_good {
+            print!("{text}");
+        } else {
+            text.lines()
+                .filter(|line| line.starts_with("caught: "))
+                .for_each(|it| println!("{it}"));
+        }
+        let missing = missing(&text);
+        for name in &missing {
+            println!("FAIL  {name} did not pass");
+        }
+        println!("{} passed, {} failed", TESTS.len() - missing.len(), missing.len());
+        Ok(is_good && missing.is_empty())
+    }
+}
+
+/// What `git` says about the parts of a patch that do not apply, without those that do.
+fn refused(patch: &Path, text: &str) -> String {
+    let lines = text.lines().filter(|line| line.starts_with("error: patch failed: "));
+    let lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("error: ")).collect();
+    let text = if lines.is_empty() { text.to_owned() } else { lines.join(", ") };
+    format!("{}: {text}", patch.display())
+}
+
+/// A line of a difference between the two folders, with the names that the sources have.
+fn in_the_sources(line: &str) -> String {
+    let is_head = ["diff --git ", "--- ", "+++ "].iter().any(|head| line.starts_with(head));
+    if !is_head {
+        return format!("{line}\n");
+    }
+    let names = [("a/clean/", "a/"), ("a/tree/", "a/"), ("b/clean/", "b/"), ("b/tree/", "b/")];
+    names.iter().fold(format!("{line}\n"), |line, (copy, source)| line.replace(copy, source))
+}
+
+/// The tests that did not run, or failed, going by what the test harness prints.
+fn missing(text: &str) -> Vec<&'static str> {
+    let passed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"))
+        .collect();
+    let has_passed = |name: &str| {
+        passed.iter().any(|path| {
+            path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
+        })
+    };
+    TESTS.into_iter().filter(|name| !has_passed(name)).collect()
+}
+
+/// Copies every file of the sources, tracked or new, to an empty folder.
+fn export(to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let names = output(Command::new("git").current_dir(repository()).args(list))?;
+    for name in names.split('\0').filter(|name| !name.is_empty()) {
+        let (from, copy) = (repository().join(name), to.join(name));
+        // A file that is deleted and not committed yet is still listed.
+        if from.is_file() {
+            fs::create_dir_all(copy.parent().expect("a file lies in a folder"))?;
+            fs::copy(&from, &copy).with_context(|| format!("cannot copy {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `to` equal to `from`, leaving files alone that are equal already.
+fn mirror(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let wanted = names(from)?;
+    for name in names(to)?.difference(&wanted) {
+        let path = to.join(name);
+        if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+    }
+    for name in wanted {
+        let (source, copy) = (from.join(&name), to.join(&name));
+        if source.is_dir() {
+            mirror(&source, &copy)?;
+        } else if fs::read(&copy).ok() != Some(fs::read(&source)?) {
+            fs::copy(&source, &copy)?;
+        }
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<BTreeSet<std::ffi::OsString>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+    entries.collect()
+}
+
+/// The files with parts of patches that did not apply.
+fn rejected(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for name in names(folder)? {
+        let path = folder.join(name);
+        if path.is_dir() {
+            found.extend(rejected(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rej") {
+            found.push(path.display().to_string());
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_must_run_and_pass() {
+        let lines = TESTS.map(|name| format!("test room::{name} ... ok\n"));
+        assert_eq!(missing(&lines.concat()), [""; 0]);
+        let failed = lines.concat().replacen("... ok", "... FAILED", 1);
+        assert_eq!(missing(&failed), TESTS[..1]);
+        // A longer name is another test.
+        let other = lines[1..].concat() + "test room::not_jffs2::planted_bugs ... ok\n";
+        assert_eq!(missing(&other), TESTS[..1]);
+    }
+
+    /// Copies with one line for each patch to change, and the patches.
+    fn planted(folder: &Path) -> (Copies, PathBuf) {
+        let (copies, patches) = (Copies::new(folder.join("copies")), folder.join("patches"));
+        fs::create_dir_all(&patches).unwrap();
+        for (_, rooms) in PATCHES {
+            for (tree, text) in [(&copies.clean, "a\nright\nb\n"), (&copies.tree, "a\nwrong\nb\n")]
+            {
+                fs::create_dir_all(tree.join(rooms[0])).unwrap();
+                fs::write(tree.join(rooms[0]).join("file"), text).unwrap();
+                for room in rooms {
+                    fs::create_dir_all(tree.join(room)).unwrap();
+                }
+            }
+        }
+        copies.renew(&patches).unwrap();
+        (copies, patches)
+    }
+
+    #[test]
+    fn renewed_patches_lead_to_the_same_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copies, patches) = planted(folder.path());
+        let file = copies.tree.join("crates/lab/file");
+        fs::write(&file, "anything else").unwrap();
+        copies.apply(&patches).unwrap();
+        assert_eq!(fs::read(file).unwrap(), b"a\nwrong\nb\n");
+    }
+
+    /// Without the parts that were refused, the bug would be gone and nothing would miss it.
+    #[test]
+    fn a_patch_that_does_not_apply_is_a_failure_that_names_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (copies, patches) = planted(folder.path());
+        fs::write(copies.clean.join("crates/ubifs/file"), "a\nrewritten\nb\n").unwrap();
+        let error = format!("{:#}", copies.apply(&patches).unwrap_err());
+        assert!(error.contains("ubifs.patch") && error.contains("--renew"), "{error}");
+        assert!(!error.contains("jffs2.patch"), "the others have been applied: {error}");
+        let left = copies.tree.join("crates/ubifs/file.rej");
+        assert!(left.is_file());
+        let refused = format!("{:#}", copies.renew(&patches).unwrap_err());
+        assert!(refused.contains("file.rej"), "{refused}");
+        fs::remove_file(left).unwrap();
+        let refused = format!("{:#}", copies.renew(&patches).unwrap_err());
+        assert!(refused.contains("no bug of ubifs"), "{refused}");
+        fs::write(copies.tree.join("crates/ubifs/file"), "a\nrewritten and wrong\nb\n").unwrap();
+        copies.renew(&patches).unwrap();
+        copies.apply(&patches).unwrap();
+    }
+
+    #[test]
+    fn a_mirror_keeps_what_is_equal() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        fs::create_dir_all(from.join("a")).unwrap();
+        fs::write(from.join("a/same"), "same").unwrap();
+        fs::write(from.join("new"), "new").unwrap();
+        fs::create_dir_all(to.join("a")).unwrap();
+        fs::write(to.join("a/same"), "same").unwrap();
+        fs::write(to.join("old"), "old").unwrap();
+        let before = fs::metadata(to.join("a/same")).unwrap().modified().unwrap();
+        mirror(&from, &to).unwrap();
+        assert_eq!(fs::metadata(to.join("a/same")).unwrap().modified().unwrap(), before);
+        assert_eq!(fs::read(to.join("new")).unwrap(), b"new");
+        assert!(!to.join("old").exists());
+    }
+}
