@@ -24,8 +24,11 @@ const AVOIDED: [&str; 14] = [
 ];
 
 /// Paths that do not follow the rule yet. Remove a path once its text does.
-const NOT_YET: [&str; 17] = [
+const NOT_YET: [&str; 20] = [
     "crates/cli/",
+    "crates/eraseblock/src/build",
+    "crates/eraseblock/src/mounts.rs",
+    "crates/eraseblock/src/target",
     "crates/jffs2/src/rw.rs",
     "crates/jffs2/src/rw/build.rs",
     "crates/jffs2/src/rw/content.rs",
