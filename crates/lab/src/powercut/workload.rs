@@ -173,8 +173,8 @@ impl Bench {
         None
     }
 
-    /// Occasionally makes a program fail once or leave bit flips, or an erase fail so often that the
-    /// block is given up. Returns whether anything may fail now.
+    /// Occasionally makes a program fail once or leave bit flips, or an erase fail so often that
+    /// the block is given up. Returns whether anything may fail now.
     fn break_something(&mut self, op: &Op) -> bool {
         let (dice, first) = (self.below(24), self.below(6));
         let geometry = self.chip.geometry();
