@@ -1,14 +1,14 @@
-//! The read-write run time: a log of nodes that is written, collected and checked as Linux does it
-//! (spec: jffs2 11 to 19).
+//! The read-write run time: writes, collects and checks a log of nodes as Linux does (spec: jffs2
+//! 11 to 19).
 //!
-//! Mounting reads every block or its summary and keeps 16 bytes for a node and 32 for an inode. An
-//! inode is loaded, and its nodes are checked, when it is wanted first, and what is loaded is
-//! bounded. Every change is a node or two at the end of the open block; a line appended to a file is
-//! one small node, and garbage collection makes large ones of many. On NAND the nodes of the last
-//! page wait in a write buffer until it is full or somebody asks for durability.
+//! A mount reads every block or its summary and keeps 16 bytes for each node and 32 for each inode.
+//! The first use of an inode loads it and checks its nodes; the memory for loaded inodes is
+//! bounded. Every change appends one or two nodes to the open block. A line appended to a file is
+//! one small node; garbage collection merges small nodes into large ones. On NAND, the nodes of the
+//! last page wait in a write buffer until it is full or a caller requests durability.
 //!
-//! What JFFS2 cannot do is refused: files without names, exchanging names, whiteouts, inode flags.
-//! A rename is two nodes: a power cut between them leaves both names.
+//! Operations that JFFS2 does not support are refused: files without names, exchanging names,
+//! whiteouts, inode flags. A rename writes two nodes: a power cut between them leaves both names.
 
 mod build;
 mod check;
@@ -51,9 +51,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A mounted file system on a flash device.
 ///
 /// # Invariants
-/// 1. There is one lock; no method calls foreign code but the device's while it holds it.
-/// 2. What is on flash is at every moment something a mount accepts: the same names and contents
-///    as before or after each node of the operation at work.
+/// 1. There is one lock. A method that holds it calls no foreign code except the device.
+/// 2. At every moment a mount accepts the flash, with the names and contents before or after each
+///    node of the current operation.
 #[derive(Debug)]
 pub struct Jffs2Rw {
     state: Mutex<State>,
@@ -62,8 +62,8 @@ pub struct Jffs2Rw {
 impl Jffs2Rw {
     /// Mounts a device. An erased one becomes an empty file system.
     ///
-    /// Damaged nodes are findings. Fails when the device does, when it holds something that is not
-    /// JFFS2, or nodes that forbid the mount, and for devices JFFS2 cannot live on.
+    /// Damaged nodes are findings. Fails if the device fails, is unsuitable for JFFS2, or holds
+    /// data that is not JFFS2 or nodes that forbid the mount.
     pub fn mount(
         mtd: Arc<dyn Mtd>,
         options: &RwOptions,
@@ -72,17 +72,17 @@ impl Jffs2Rw {
         Ok((Self { state: Mutex::new(state) }, report))
     }
 
-    /// What was found since mounting.
+    /// Returns the findings since mounting.
     pub fn late_findings(&self) -> Findings {
         self.lock().late.clone()
     }
 
-    /// Erase blocks that can be written at once.
+    /// Returns the number of eraseblocks that can be written at once.
     pub fn free_blocks(&self) -> u32 {
         self.lock().blocks.len(nodelist::List::Free)
     }
 
-    /// Before an operation: what is loaded without being at work is bounded.
+    /// Begins an operation; drops loaded inodes beyond the memory limit.
     fn start(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.loaded.trim();
@@ -90,7 +90,7 @@ impl Jffs2Rw {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere left at worst what a power cut leaves.
+        // After a panic in another thread, the flash is at worst as after a power cut.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! One pass over all blocks: which nodes there are (spec: jffs2 12.2).
+//! Finds all nodes in one pass over all blocks (spec: jffs2 12.2).
 
 use crate::damage::{Unassigned, is_remains};
 use crate::detect::Shape;

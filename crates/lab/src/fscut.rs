@@ -1,6 +1,6 @@
-//! Power cuts of file systems, all of them: a sequence of operations runs once on a simulated
-//! chip, and at every flash event the chip is split off and left as every variant of a cut may
-//! leave it. Each of these states is mounted and judged; then the recovery itself is cut.
+//! Exhaustive power cuts of file systems. A sequence of operations runs once on a simulated chip.
+//! At every flash event a copy of the chip is made for each variant of a cut, in the state that
+//! the cut may leave. Each copy is mounted and judged; then the recovery itself is cut.
 //!
 //! The judge knows what the operations mean from the model file system in `vfs`, and looks at
 //! the file system under test through `vfs` only, apart from its own structural check.
@@ -91,7 +91,7 @@ pub struct FsReport {
     pub target: String,
     /// Sequences of operations.
     pub plans: u64,
-    /// Whether a budget, or too many violations, left out a part of what was to be tried.
+    /// Whether the run stopped early, at a budget or at the maximum number of violations.
     pub cut_short: bool,
     /// Operations in them.
     pub operations: u64,
@@ -103,22 +103,22 @@ pub struct FsReport {
     pub duplicates: u64,
     /// States judged that arose by a cut during recovery.
     pub nested_states: u64,
-    /// States with decaying cells of which a mount failed and a later one was right.
+    /// States with decaying cells where a mount failed and a later one was correct.
     pub came_later: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
-    /// What the file system did in the sequences that not every sequence makes it do, if it says.
+    /// Counts of occasional activities (commit, garbage collection, …), if there are any.
     pub happened: BTreeMap<String, u64>,
     /// Seconds it took.
     pub seconds: f64,
-    /// What should not have been.
+    /// Violations found.
     pub violations: Vec<FsViolation>,
 }
 
-/// A state that should not have been.
+/// A state that breaks a rule.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct FsViolation {
-    /// How to see it again.
+    /// The id with which `replay` reproduces it.
     pub id: CutId,
     /// The operations, up to the one that was interrupted.
     pub operations: Vec<String>,
@@ -128,16 +128,16 @@ pub struct FsViolation {
     pub message: String,
 }
 
-/// A state judged again, and how it came about.
+/// A state judged again, and how it arose.
 #[derive(Clone, Debug)]
 pub struct FsExplained {
     /// The broken rule, if one is.
     pub violation: Option<FsViolation>,
-    /// How it came about; of a sequence without a cut only its operations.
+    /// How it arose; only the operations if the id names a sequence without a cut.
     pub story: Story,
 }
 
-/// Why nothing could be tried.
+/// Why a campaign or a replay could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FsLabError {

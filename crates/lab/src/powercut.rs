@@ -1,10 +1,10 @@
-//! Power cuts, all of them: a workload runs once on a simulated chip, and at every flash event the
-//! chip is split off and left as every variant of a cut may leave it. Each of these states is
-//! switched on, attached and judged; then the recovery itself is cut.
+//! Exhaustive power cuts of UBI. A workload runs once on a simulated chip. At every flash event a
+//! copy of the chip is made for each variant of a cut, in the state that the cut may leave. Each
+//! copy is switched on, attached and judged; then the recovery itself is cut.
 //!
 //! # Invariants
 //! 1. A violation is a pure function of its [`ReplayId`]: [`replay`] finds it again.
-//! 2. The judge knows the model and what the device delivers, nothing of its insides.
+//! 2. The judge uses only the model and the results of public operations, no internal state.
 
 mod campaign;
 mod engine;
@@ -34,11 +34,11 @@ pub struct Options {
     pub budget_states: Option<u64>,
     /// Stop after this time.
     pub budget_time: Option<Duration>,
-    /// Operations done before anything is judged: the device has a history then.
+    /// Operations performed before anything is judged, so that the device has a history.
     pub warm_up: u32,
     /// Cut the recovery of every n-th state as well; 0 for none.
     pub nested_every: u32,
-    /// Judge every n-th state only: more operations in the same time. 1 for all.
+    /// Judge every n-th state only, to cover more operations in the same time. 1 for all.
     pub judge_every: u32,
     /// Stop after this many violations.
     pub max_violations: usize,
@@ -70,7 +70,7 @@ pub struct Report {
     pub operations: u64,
     /// Operations by kind.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// What happened in the background, and what went wrong on purpose.
+    /// Counts of background work and of injected faults.
     pub background: BTreeMap<&'static str, u64>,
     /// Flash events of the workload.
     pub events: u64,
@@ -78,20 +78,20 @@ pub struct Report {
     pub states: u64,
     /// Different chip contents among them.
     pub distinct_states: u64,
-    /// States of them that arose by a cut during recovery.
+    /// States judged that arose by a cut during recovery.
     pub nested_states: u64,
     /// States by variant.
     pub variants: BTreeMap<String, u64>,
     /// Seconds it took.
     pub seconds: f64,
-    /// What should not have been.
+    /// Violations found.
     pub violations: Vec<Violation>,
 }
 
-/// A state that should not have been.
+/// A state that breaks a rule.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Violation {
-    /// How to see it again.
+    /// The id with which `replay` reproduces it.
     pub id: ReplayId,
     /// The operation that was interrupted.
     pub operation: String,
@@ -101,16 +101,16 @@ pub struct Violation {
     pub message: String,
 }
 
-/// A state judged again, and how it came about.
+/// A state judged again, and how it arose.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The broken rule, if one is.
     pub violation: Option<Violation>,
-    /// How it came about.
+    /// How it arose.
     pub story: Story,
 }
 
-/// Why nothing could be tried.
+/// Why a campaign or a replay could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {

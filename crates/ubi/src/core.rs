@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashSet};
 pub(crate) struct Volume {
     pub(crate) record: VolumeRecord,
     pub(crate) compat: Compat,
-    /// The block of each LEB; as long as the volume has LEBs.
+    /// The block of each LEB; one item for each LEB of the volume.
     pub(crate) map: Vec<Option<Peb>>,
     /// LEBs with data of a static volume.
     pub(crate) used_lebs: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Volume {
     pub(crate) corrupted: bool,
     /// LEBs whose position is known only from a fastmap (spec: ubi 16.6).
     pub(crate) unchecked: Vec<bool>,
-    /// Handles that are open.
+    /// Number of open handles.
     pub(crate) openers: u32,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct LebIo {
     pub(crate) max_write: u32,
 }
 
-/// What happened since the device was opened.
+/// Counts of events since the device was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Counters {
@@ -61,7 +61,7 @@ pub struct Counters {
     pub erasures: u64,
     /// LEBs moved to another block.
     pub moves: u64,
-    /// LEBs marked for moving because of bit-flips.
+    /// LEBs marked for moving because of bit flips.
     pub scrubs: u64,
     /// Programs that failed and were repeated in another block.
     pub write_errors: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// An error if nothing may be written.
+    /// Fails if nothing may be written.
     pub(crate) fn check_writable(&self) -> Result<(), UbiError> {
         match self.read_only {
             None => Ok(()),
@@ -96,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Switches to read-only mode (spec: ubi 15); the first reason stays.
+    /// Switches to read-only mode (spec: ubi 15); keeps the first reason.
     pub(crate) fn go_read_only(&mut self, reason: ReadOnlyReason) {
         self.read_only.get_or_insert(reason);
     }
@@ -132,7 +132,7 @@ impl Core {
         Ok(LebIo { leb_size, min_io: self.io.layout.min_io(), max_write: self.io.max_write() })
     }
 
-    /// The header of a new block of a LEB, without sequence number.
+    /// Returns the header for a new block of a LEB, without sequence number.
     pub(crate) fn vid_header(&self, id: VolumeId, leb: Leb) -> Result<VidHeader, UbiError> {
         let volume = self.volume(id)?;
         Ok(VidHeader {
@@ -177,7 +177,7 @@ impl Core {
         })
     }
 
-    /// Checks the invariants of the device and of the rooms it is made of.
+    /// Checks the invariants of the device and of its parts.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.wl.check()?;
         self.books.check()?;

@@ -1,8 +1,8 @@
 //! Operations on logical eraseblocks (spec: ubi 13).
 //!
 //! # Invariants
-//! 1. The map entry changes when everything is on flash, and before the old block is given back.
-//! 2. A block that took an error is given back with torture, never used as it is.
+//! 1. The map entry changes after everything is on flash, and before the old block is returned.
+//! 2. A block with a failed write is returned for a torture test, never used as it is.
 
 use crate::core::{Core, Volume};
 use crate::error::UbiError;
@@ -14,13 +14,13 @@ use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::{MtdError, ReadOutcome};
 use eraseblock_ubi_format::{HeaderState, ReadQuality, VidHeader, VolumeKind};
 
-/// How many blocks are tried for one operation.
+/// Number of blocks tried for one operation.
 const ATTEMPTS: u32 = 4;
 
-/// What a read delivered besides the bytes.
+/// The result of a read, without the bytes.
 pub(crate) struct LebRead {
     pub(crate) outcome: ReadOutcome,
-    /// The block to be scrubbed, if the read had bit-flips.
+    /// The block to scrub, if the read had bit flips.
     pub(crate) scrub: Option<Peb>,
 }
 
@@ -44,7 +44,7 @@ impl Core {
         Ok(volume)
     }
 
-    /// The volume, if `offset` and `len` can be written to a LEB of it.
+    /// Returns the volume if `offset` and `len` can be written to one of its LEBs.
     fn writable_range(
         &self,
         id: VolumeId,
@@ -92,9 +92,8 @@ impl Core {
         Ok(LebRead { outcome, scrub: flips.then_some(peb) })
     }
 
-    /// Reads data of a block. Where error correction gives up, the checksum of a complete copy may
-    /// prove that the bytes are right nevertheless: the power went off when the data was there and
-    /// its correction code was not.
+    /// Reads data of a block. After an ECC error, the checksum of a complete copy may prove that
+    /// the bytes are correct: the power cut came after the data was programmed and before its ECC.
     pub(crate) fn read_data(
         &self,
         peb: Peb,
@@ -120,8 +119,8 @@ impl Core {
         let (front, behind) = buf.split_at_mut(inside);
         front.copy_from_slice(&proved[offset as usize..][..inside]);
         let corrected = ReadOutcome { corrected_bits: u16::MAX, uncorrectable: false };
-        // The rest of the last unit of a static LEB is filled with zeros (spec: ubi 13.5): the
-        // error of that unit is no reason to give up the LEB.
+        // The rest of the last unit of a static LEB is filled with zeros (spec: ubi 13.5): an ECC
+        // error in this known filling does not lose the LEB.
         let unit = self.io.layout.min_io() as usize;
         let filling = (proved.len().next_multiple_of(unit) - proved.len()).min(behind.len());
         let (filling, rest) = behind.split_at_mut(filling);
@@ -134,7 +133,7 @@ impl Core {
         Ok(corrected.merge(self.io.read(peb, start + end, rest)?))
     }
 
-    /// Checks a LEB of a static volume against the checksum in its header.
+    /// Verifies the checksum in the header of a static volume's LEB.
     pub(crate) fn check_static_leb(&self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         let at = Location::VolumeLeb(id, leb, 0);
         let Some(peb) = self.volume(id)?.peb(leb) else {
@@ -162,13 +161,13 @@ impl Core {
         Ok(())
     }
 
-    /// Unmaps a LEB and waits for the erasure: the old content cannot come back.
+    /// Unmaps a LEB and waits for the erase, so that the old content cannot reappear.
     pub(crate) fn erase_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         self.unmap_leb(id, leb)?;
         self.flush_erasures(id, Some(leb))
     }
 
-    /// Writes to a LEB of a dynamic volume, which is mapped if it was not (spec: ubi 13.4).
+    /// Writes to a LEB of a dynamic volume; maps it if necessary (spec: ubi 13.4).
     pub(crate) fn write_leb(
         &mut self,
         id: VolumeId,
@@ -248,8 +247,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes a header and data to a new block, trying others when one fails. The map is the
-    /// caller's business.
+    /// Writes a header and data to a new block, and tries others if one fails. The caller changes
+    /// the map.
     fn place_leb(
         &mut self,
         mut header: VidHeader,
@@ -282,8 +281,7 @@ impl Core {
         if data.is_empty() { Ok(()) } else { self.io.write_data(peb, offset, data) }
     }
 
-    /// A write to a mapped LEB failed: its content and the new data go to another block
-    /// (spec: ubi 13.8).
+    /// Moves a mapped LEB and the new data to another block after a failed write (spec: ubi 13.8).
     fn rescue(&mut self, id: VolumeId, leb: Leb, offset: u32, data: &[u8]) -> Result<(), UbiError> {
         self.counters.write_errors += 1;
         match self.copy_and_append(id, leb, offset, data) {

@@ -1,9 +1,9 @@
-//! Writing fastmaps, and doubting those that were read (spec: ubi 16.4 to 16.6).
+//! Writes fastmaps, and verifies LEBs known only from a fastmap (spec: ubi 16.4 to 16.6).
 //!
 //! # Invariants
-//! 1. Between two fastmaps blocks are taken only from the pools the one on flash knows: what is not
-//!    in a pool holds what the fastmap says, or was erased since.
-//! 2. When the pools in memory are not those on flash, the fastmap on flash cannot be used.
+//! 1. Between two fastmaps, blocks are taken only from the pools listed in the fastmap on flash.
+//!    Any other block holds what the fastmap says, or was erased since.
+//! 2. If the pools in memory are not those on flash, the fastmap on flash is unusable.
 
 use crate::core::{Core, Volume};
 use crate::error::UbiError;
@@ -20,45 +20,46 @@ use eraseblock_ubi_format::{
 };
 use std::collections::BTreeSet;
 
-/// How often writing a fastmap is tried.
+/// Number of attempts to write a fastmap.
 const ATTEMPTS: u32 = 4;
 
-/// What a device that writes fastmaps remembers of them.
+/// The fastmap state of a device that writes fastmaps.
 #[derive(Clone, Debug)]
 pub(crate) struct FastmapState {
     /// Bytes of a fastmap: whole LEBs.
     size: usize,
     /// Largest sizes of the pools.
     pool_sizes: (u16, u16),
-    /// Volumes the fastmap on flash knows.
+    /// Volumes that the fastmap on flash lists.
     pub(crate) volumes: BTreeSet<VolumeId>,
-    /// Super blocks on flash that are, or were to become, the newest.
+    /// Super blocks on flash that are the newest, or were being written as such.
     anchors: Vec<Peb>,
 }
 
 impl FastmapState {
-    /// `None` where fastmaps are not used: on devices of 64 blocks or fewer, and on gigantic ones.
+    /// Returns `None` if fastmaps are not used: on devices of at most 64 blocks, and on those too
+    /// large for one.
     pub(crate) fn new(peb_count: u32, leb_size: u32) -> Option<Self> {
         let size = fastmap_size(peb_count, leb_size).filter(|_| peb_count > ANCHOR_RANGE)?;
         let (volumes, anchors) = (BTreeSet::new(), Vec::new());
         Some(Self { size, pool_sizes: pool_sizes(peb_count), volumes, anchors })
     }
 
-    /// There is one on flash.
+    /// Returns whether a fastmap is on flash.
     pub(crate) fn resume(&mut self, sizes: (u16, u16), volumes: &[VolumeId], anchor: Peb) {
         self.pool_sizes = sizes;
         self.volumes = volumes.iter().copied().collect();
         self.anchors = vec![anchor];
     }
 
-    /// The blocks a fastmap takes.
+    /// Returns the number of blocks a fastmap takes.
     pub(crate) fn block_count(&self, leb_size: u32) -> u32 {
         u32::try_from(self.size / leb_size as usize).expect("at most 32")
     }
 }
 
 impl Core {
-    /// How blocks are to be shared out, if fastmaps are written.
+    /// Returns the distribution of blocks, if fastmaps are written.
     pub(crate) fn share_out(&mut self) {
         let Some(state) = &self.fastmap else { return };
         let blocks = state.block_count(self.io.layout.leb_size()) as usize;
@@ -71,7 +72,7 @@ impl Core {
         });
     }
 
-    /// The next block for new data; writes a fastmap if the pool has run dry (spec: ubi 16.4).
+    /// Returns the next block for new data; writes a fastmap if the pool is empty (spec: ubi 16.4).
     pub(crate) fn pool_peb(&mut self) -> Result<Option<Peb>, UbiError> {
         let mut patience = 4 * self.wl.ecs().len() + 4;
         while self.wl.data_target().is_none() && patience > 0 {
@@ -85,8 +86,8 @@ impl Core {
         Ok(self.wl.data_target())
     }
 
-    /// Fills the pools and writes a fastmap (spec: ubi 16.5). If it cannot be written, the one on
-    /// flash is made useless; if not even that succeeds the device becomes read-only.
+    /// Fills the pools and writes a fastmap (spec: ubi 16.5). If that fails, invalidates the one on
+    /// flash; if that fails, too, the device becomes read-only.
     pub(crate) fn refresh_fastmap(&mut self) -> Result<(), UbiError> {
         if self.fastmap.is_none() {
             return Ok(());
@@ -111,7 +112,7 @@ impl Core {
         self.drop_fastmap()
     }
 
-    /// `false` if there is no room.
+    /// Returns `false` if there is no space.
     fn try_fastmap(&mut self) -> Result<bool, UbiError> {
         let count = self
             .fastmap
@@ -155,7 +156,7 @@ impl Core {
         }
     }
 
-    /// A block for a part that is not the first: a free one, or an old one erased at once.
+    /// Returns a block for a part that is not the first: a free one, or an old one erased at once.
     fn fastmap_block(&mut self, old: &mut Vec<Peb>) -> Result<Option<Peb>, UbiError> {
         let free = self.wl.free.pebs().find(|peb| peb.get() >= ANCHOR_RANGE);
         if let Some(peb) = free.or_else(|| self.wl.free.first()) {
@@ -168,7 +169,7 @@ impl Core {
         }
     }
 
-    /// A block for the first part: the reserved one, or the old one erased at once.
+    /// Returns the block for the first part: the reserved one, or the old one erased at once.
     fn fastmap_anchor(&mut self, old: &mut Vec<Peb>) -> Result<Option<Peb>, UbiError> {
         if let Some(peb) = self.wl.line(Place::Anchor).front().copied() {
             self.wl.take(peb);
@@ -211,7 +212,7 @@ impl Core {
         Ok(())
     }
 
-    /// Everything as it is now; `blocks` are where it will be written.
+    /// Returns a fastmap of the current state, which will be written to `blocks`.
     fn compose(&self, blocks: &[Peb]) -> Fastmap {
         let count = |peb: Peb| -> CountedPeb {
             (peb, EraseCount::new(self.wl.ec(peb).into()).unwrap_or_default())
@@ -238,7 +239,7 @@ impl Core {
 
     fn describe(&self, id: VolumeId, volume: &Volume) -> FastmapVolume {
         let (used_lebs, last_leb_bytes) = match volume.record.kind {
-            // The last two numbers of the volume table are what Linux writes there.
+            // Linux writes these two numbers for the volume table.
             _ if id == LAYOUT_VOLUME => (2, 2),
             VolumeKind::Dynamic => (volume.record.reserved_lebs, self.usable(volume)),
             VolumeKind::Static => (volume.used_lebs, volume.last_leb_bytes),
@@ -253,7 +254,7 @@ impl Core {
         }
     }
 
-    /// Makes the fastmap on flash useless: its super block is erased.
+    /// Invalidates the fastmap on flash by erasing its super block.
     fn drop_fastmap(&mut self) -> Result<(), UbiError> {
         for peb in self.wl.line(Place::Fastmap).clone() {
             self.wl.take(peb);
@@ -275,8 +276,8 @@ impl Core {
         flags.and_then(|flags| flags.get(leb.index())).copied().unwrap_or(false)
     }
 
-    /// Looks whether the block of a LEB is what a fastmap said (spec: ubi 16.6): it may have been
-    /// erased since, then the LEB is not mapped.
+    /// Verifies that the block of a LEB is as listed in a fastmap (spec: ubi 16.6). If it was
+    /// erased since, the LEB is unmapped.
     pub(crate) fn check_leb(&mut self, id: VolumeId, leb: Leb) -> Result<(), UbiError> {
         if !self.is_unchecked(id, leb) {
             return Ok(());
@@ -311,7 +312,7 @@ impl Core {
         Ok(())
     }
 
-    /// [`Self::check_leb`] for all LEBs.
+    /// Calls [`Self::check_leb`] for all LEBs.
     pub(crate) fn check_lebs(&mut self) -> Result<(), UbiError> {
         let mut doubtful = Vec::new();
         for (id, volume) in &self.volumes {
@@ -329,8 +330,8 @@ impl Core {
         self.wl.queue_erase(peb, torture, Some((id, leb)));
     }
 
-    /// Handles a block without a header that should have been moved: if only a fastmap listed a LEB
-    /// in it, it was erased since. The block is then in no list.
+    /// Handles a block without a header that was chosen for a move. If only a fastmap listed a LEB
+    /// in it, it was erased since; the block is then in no list.
     pub(crate) fn drop_stale(&mut self, peb: Peb) -> bool {
         let owner = self.volumes.iter().find_map(|(id, volume)| {
             let leb = volume.map.iter().position(|one| *one == Some(peb))?;
@@ -345,7 +346,7 @@ impl Core {
 }
 
 impl Volume {
-    /// Unmaps a LEB in memory; the block it had.
+    /// Unmaps a LEB in memory; returns the block it had.
     pub(crate) fn forget(&mut self, leb: Leb) -> Option<Peb> {
         if let Some(unchecked) = self.unchecked.get_mut(leb.index()) {
             *unchecked = false;
@@ -354,7 +355,8 @@ impl Volume {
     }
 }
 
-/// A Linux without fastmap deletes such blocks: it must not keep a map it does not maintain.
+/// Returns the header of a fastmap block. Its compat makes a Linux without fastmap delete the
+/// block, since that kernel would not keep the fastmap up to date.
 fn fastmap_header(number: u32, sqnum: SqNum) -> VidHeader {
     VidHeader {
         kind: VolumeKind::Dynamic,

@@ -1,4 +1,4 @@
-//! Formatting a device so that its erase counters survive (spec: ubi 19.2).
+//! Formats a device and keeps its erase counters (spec: ubi 19.2).
 //!
 //! # Invariants
 //! 1. Every good block ends up erased with an erase-counter header, or is marked bad.
@@ -12,27 +12,27 @@ use eraseblock_mtd::Mtd;
 use eraseblock_ubi_format::{EraseCount, HeaderLayout};
 use std::sync::Arc;
 
-/// Blocks that go bad one after the other before formatting gives up.
+/// Number of consecutive blocks that go bad before formatting gives up.
 const MAX_CONSECUTIVE_BAD: u32 = 4;
 
-/// How to format a device.
+/// Options of formatting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
     /// Number of the new image.
     pub image_seq: u32,
-    /// Gives all blocks this erase counter instead of the one they have.
+    /// Erase counter for all blocks, instead of their own.
     pub erase_count: Option<EraseCount>,
     /// Write a fastmap, on a device that can have one.
     pub fastmap: bool,
 }
 
-/// What formatting came to.
+/// The result of formatting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FormatReport {
     /// Blocks formatted.
     pub formatted: u32,
-    /// Blocks whose erase counter was known and goes on.
+    /// Blocks whose erase counter was known and continues.
     pub counters_kept: u32,
     /// Blocks that were bad already.
     pub bad: u32,
@@ -42,8 +42,8 @@ pub struct FormatReport {
 
 /// Erases all good blocks, writes their headers and an empty volume table.
 ///
-/// Erase counters go on counting where at least 95 % of them are known; with half of them known
-/// all blocks get the mean, with fewer they start at 0.
+/// If at least 95 % of the erase counters are known, they continue. If at least half are known, all
+/// blocks get the mean; otherwise they start at 0.
 pub fn format(
     device: &Arc<dyn Mtd>,
     layout: &HeaderLayout,
@@ -102,7 +102,7 @@ pub fn format(
     Ok(report)
 }
 
-/// Attaching a device without a volume table is refused unless it is forced; then it gets one.
+/// A device without a volume table is refused unless forced; then a table is written.
 fn write_table(
     device: &Arc<dyn Mtd>,
     layout: &HeaderLayout,
@@ -112,7 +112,7 @@ fn write_table(
     let open = OpenOptions { force: true, image_seq, ..OpenOptions::default() };
     UbiDevice::open(Arc::clone(device), layout, &open)?.sync()?;
     if fastmap {
-        // Forced open, a device writes none.
+        // A device that was forced open writes no fastmap.
         let open = OpenOptions { image_seq, fastmap, ..OpenOptions::default() };
         UbiDevice::open(Arc::clone(device), layout, &open)?.detach()?;
     }

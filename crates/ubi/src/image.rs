@@ -27,7 +27,7 @@ use eraseblock_base::VolumeId;
 pub use eraseblock_ubi_format::constants::VERSION;
 use eraseblock_ubi_format::{EraseCount, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 
-/// What an image is to hold.
+/// The specification of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageSpec {
     /// Offsets and sizes.
@@ -38,20 +38,20 @@ pub struct ImageSpec {
     pub image_seq: u32,
     /// The volumes in the order in which their LEBs are written.
     pub volumes: Vec<VolumeSpec>,
-    /// Version in all headers. Linux attaches [`VERSION`] alone.
+    /// Version in all headers. Linux attaches only [`VERSION`].
     pub version: u8,
-    /// Eraseblocks after the last volume that say that it is the last (spec: ubi 4.1).
+    /// Number of end marks, eraseblocks that mark the end of the last volume (spec: ubi 4.1).
     pub end_marks: u32,
 }
 
-/// A volume to be written.
+/// A volume to write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeSpec {
     /// Its number.
     pub id: VolumeId,
     /// Its name.
     pub name: VolumeName,
-    /// What it holds.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Alignment of the usable LEB size: 1 or a multiple of the minimum I/O unit.
     pub alignment: u32,
@@ -59,25 +59,25 @@ pub struct VolumeSpec {
     pub size: VolumeSize,
     /// Its flags.
     pub flags: VolumeFlags,
-    /// How much content there is.
+    /// The amount of content.
     pub content: ContentSize,
 }
 
 /// The size of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VolumeSize {
-    /// Just what the content needs.
+    /// The minimum for the content.
     Content,
     /// This many LEBs.
     Lebs(u32),
     /// At least this many bytes, counted in usable LEBs.
     Bytes(u64),
-    /// This many bytes as `ubinize` counts them: in whole LEBs, though an alignment may leave less of
-    /// each usable, so that the volume may come out too small (spec: ubi 19.1, quirk).
+    /// This many bytes as `ubinize` counts them: in whole LEBs, even if the alignment makes less of
+    /// each usable, so the volume may be too small (spec: ubi 19.1, quirk).
     UbinizeBytes(u64),
 }
 
-/// How much content a volume starts with.
+/// The amount of content a volume starts with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ContentSize {
     /// None.

@@ -1,8 +1,8 @@
-//! Reading, writing and erasing parts of eraseblocks (spec: ubi 8.1, 14.8, 14.9).
+//! Reads, writes and erases parts of eraseblocks (spec: ubi 8.1, 14.8, 14.9).
 //!
 //! # Invariants
 //! 1. Headers are written as whole header units, zero around the 64 bytes (spec: ubi 2).
-//! 2. A write is never repeated here; reads and erasures are, up to three times.
+//! 2. A write is never repeated here; reads and erases are repeated up to three times.
 
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, MediumKind, Peb};
@@ -15,10 +15,10 @@ use eraseblock_ubi_format::{
 };
 use std::sync::Arc;
 
-/// How often a read or an erasure is tried again.
+/// Number of retries of a read or an erase.
 const RETRIES: u32 = 3;
 
-/// A device and the places of the headers on it.
+/// A device and the positions of its headers.
 #[derive(Debug)]
 pub(crate) struct Io {
     pub(crate) device: Arc<dyn Mtd>,
@@ -27,13 +27,14 @@ pub(crate) struct Io {
     pub(crate) threshold: u16,
 }
 
-/// Whether the medium failed in a way another eraseblock may not (the EIO of the specification).
+/// Returns whether the medium failed in a way that another eraseblock may not (EIO in the
+/// specification).
 pub(crate) fn is_eio(error: &MtdError) -> bool {
     matches!(error, MtdError::Failed { .. } | MtdError::Io { .. })
 }
 
-/// Reads bytes of a device, again where the read fails or is uncorrectable (spec: ubi 8.1). What was
-/// read well only then counts as having bit-flips, so that it is moved.
+/// Reads bytes of a device; repeats the read if it fails or is uncorrectable (spec: ubi 8.1). Data
+/// that only a retry could read counts as having bit flips, so that it is moved.
 pub(crate) fn read_patiently(
     device: &dyn Mtd,
     addr: u64,
@@ -131,14 +132,14 @@ impl Io {
         self.device.program(self.address(peb, offset - offset % unit), &bytes)
     }
 
-    /// The most that a power cut can tear (spec: ubi 2).
+    /// Returns the largest unit that a power cut can tear, in bytes (spec: ubi 2).
     pub(crate) fn max_write(&self) -> u32 {
         self.layout.min_io().max(self.device.geometry().write_buffer())
     }
 
-    /// Writes data at an offset of the data area. What a power cut can tear of it lies between
-    /// multiples of [`Self::max_write`] of the LEB, even where the data area begins inside a buffer
-    /// of the chip.
+    /// Writes data at an offset of the data area. No single program crosses a multiple of
+    /// [`Self::max_write`] in the LEB, even if the data area begins inside a buffer of the chip, so
+    /// a power cut tears at most one such unit.
     pub(crate) fn write_data(&self, peb: Peb, offset: u32, data: &[u8]) -> Result<(), MtdError> {
         let unit = self.max_write();
         let start = self.layout.data_offset() + offset;
@@ -155,7 +156,7 @@ impl Io {
         Ok(())
     }
 
-    /// Erases a block. Its erase-counter header is the caller's business.
+    /// Erases a block. The caller writes its erase-counter header.
     pub(crate) fn erase(&self, peb: Peb) -> Result<(), MtdError> {
         let mut retries = RETRIES;
         loop {
@@ -166,8 +167,8 @@ impl Io {
         }
     }
 
-    /// NOR may lose the data of a block before its headers while it is erased: the headers are
-    /// made invalid first, the erase-counter header before the other (spec: ubi 14.8).
+    /// Invalidates the headers of a NOR block before its erase, the erase-counter header first. An
+    /// interrupted erase may lose the data before the headers (spec: ubi 14.8).
     pub(crate) fn invalidate_headers(&self, peb: Peb) -> Result<(), MtdError> {
         let geometry = self.device.geometry();
         if geometry.kind() != MediumKind::Nor || geometry.min_io() != 1 {
@@ -188,8 +189,8 @@ impl Io {
         Ok(())
     }
 
-    /// Whether the block still erases, programs and reads without a single wrong bit (spec: ubi
-    /// 14.9). Three erasures; afterwards it holds the last pattern.
+    /// Returns whether the block can be erased, programmed and read without a wrong bit (spec: ubi
+    /// 14.9). Erases it three times; afterwards it holds the last pattern.
     pub(crate) fn torture(&self, peb: Peb) -> Result<(), MtdError> {
         let failed = || MtdError::Failed { at: Location::peb(peb), operation: "torture test" };
         let mut bytes = vec![0; self.layout.peb_size() as usize];

@@ -1,8 +1,8 @@
-//! From the result of an attach to a device in use (spec: ubi 10, 11).
+//! Turns the result of an attach into a device in use (spec: ubi 10, 11).
 //!
 //! # Invariants
 //! 1. Nothing is written before everything has been read and found acceptable.
-//! 2. Both copies of the volume table are equal and good when a device has been opened for writing.
+//! 2. Once a device is open for writing, both copies of the volume table are good and equal.
 
 use crate::account::Accounting;
 use crate::attach::{AttachOptions, Attachment, NewestCopy, PebState, VolumeInfo, attach};
@@ -25,10 +25,10 @@ use eraseblock_ubi_format::{
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Blocks tried for a copy of the volume table.
+/// Number of blocks tried for a copy of the volume table.
 const TABLE_ATTEMPTS: u32 = 6;
 
-/// Attaches and gets everything ready for use.
+/// Attaches a device and prepares it for use.
 pub(crate) fn open(
     device: Arc<dyn Mtd>,
     layout: &HeaderLayout,
@@ -60,7 +60,7 @@ pub(crate) fn open(
     Ok((core, attachment))
 }
 
-/// A device whose wear levelling does not work yet.
+/// A device before wear levelling starts.
 struct Early {
     core: Core,
     /// Blocks to be erased, the most urgent first.
@@ -78,8 +78,8 @@ impl Early {
         let ours: HashSet<Peb> =
             volumes.values().flat_map(|volume| &volume.map).flatten().copied().collect();
         let mut books = books(&io, attachment, options);
-        // A fastmap knows only its pools: a block that is free otherwise must not be used before
-        // the next one has been written.
+        // Only blocks in the pools of the fastmap are known to be free on flash. Other free blocks
+        // must not be used before the next fastmap has been written.
         let pools = attachment.fastmap.as_ref();
         let is_fixed = |peb: Peb| {
             pools.is_some_and(|map| !map.user_pool.contains(&peb) && !map.wl_pool.contains(&peb))
@@ -89,7 +89,7 @@ impl Early {
             match info.state {
                 PebState::Free if is_fixed(peb) => wl.put(peb, Place::Free),
                 PebState::Free => free.push_back(peb),
-                // Of an internal volume that only others know.
+                // A block of an unknown internal volume.
                 PebState::Used if !ours.contains(&peb) => {
                     wl.put(peb, Place::Corrupted);
                     books.corrupted += 1;
@@ -122,7 +122,7 @@ impl Early {
         early
     }
 
-    /// Notes of which blocks and LEBs only a fastmap tells.
+    /// Marks the blocks and LEBs whose state is known only from a fastmap.
     fn doubt(&mut self, attachment: &Attachment) {
         let Some(map) = &attachment.fastmap else { return };
         for peb in (0..attachment.peb_count).map(Peb::new).filter(|peb| map.unsure[peb.index()]) {
@@ -134,21 +134,21 @@ impl Early {
         }
     }
 
-    /// Fastmaps that are not in use must be gone before anything changes: somebody might believe
-    /// them later (spec: ubi 16.3, step 13).
+    /// Erases fastmaps that are not in use before anything changes: a later attach might use an
+    /// outdated one (spec: ubi 16.3, step 13).
     fn erase_anchors(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         attachment.anchors.iter().try_for_each(|peb| self.erase_now(*peb))
     }
 
-    /// What an end mark hides must be gone before the mark, or it would be there again after a
-    /// power cut; and the marks, the first one last, before anything is written: the next attach
-    /// would not see what is written after a mark (spec: ubi 4.1).
+    /// Erases the blocks hidden by end marks, then the marks, the first mark last. If a mark went
+    /// first, a power cut would make the hidden blocks visible. The marks go before anything is
+    /// written, because the next attach would not see data after a mark (spec: ubi 4.1).
     fn erase_end_marks(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         let Some(end) = &attachment.end_marks else { return Ok(()) };
         end.hidden.iter().chain(end.pebs.iter().rev()).try_for_each(|peb| self.erase_now(*peb))
     }
 
-    /// Erases a block before anything is written, whether it is free then or goes bad.
+    /// Erases a block before anything is written. Afterwards it is free or bad.
     fn erase_now(&mut self, peb: Peb) -> Result<(), UbiError> {
         self.erase.retain(|one| *one != peb);
         match self.core.early_erase(peb) {
@@ -172,7 +172,7 @@ impl Early {
         }
     }
 
-    /// No block the fastmap knows as unused is left: it has to go.
+    /// Erases the fastmap, because no block that it lists as unused is left.
     fn drop_fastmap(&mut self) -> Result<(), UbiError> {
         let blocks = self.core.wl.line(Place::Fastmap).clone();
         for (index, peb) in (0..).zip(&blocks) {
@@ -186,17 +186,17 @@ impl Early {
         Ok(())
     }
 
-    /// Writes the newest copy of a LEB once more, before what it replaces is erased: it may have
-    /// been being written when the power went off, and have read well for the last time.
+    /// Writes the newest copy of a LEB once more before the block that it replaces is erased. The
+    /// copy may be a torn write that reads correctly only once.
     fn settle_newest_copy(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         let Some(copy) = &attachment.newest_copy else { return Ok(()) };
         let is_settled = if copy.header.volume == LAYOUT_VOLUME {
-            // Copy 0 of the table decides. Once copy 1 is the same, copy 0 was complete before that
-            // was begun, or replaces one with the same table.
+            // Copy 0 of the table decides. If copy 1 is equal, copy 0 either was complete before
+            // copy 1 was started, or replaces a copy with the same table.
             attachment.tables_agree
         } else {
-            // To a fastmap the rivals stay what it says, whether they are erased or not: they would
-            // be rivals at every attach.
+            // A fastmap keeps listing the rivals even after they are erased, so every attach would
+            // find them again.
             attachment.is_by_fastmap()
         };
         if is_settled || !self.is_last_written(copy) {
@@ -210,13 +210,13 @@ impl Early {
         let written = self.write_copy(&copy.header, &bytes);
         self.erase.append(&mut rivals);
         match written {
-            // Then it stays as it is, like everything on a full device.
+            // Without a free block the copy stays where it is.
             Err(UbiError::NoSpace { .. }) => Ok(()),
             result => result,
         }
     }
 
-    /// Whether a copy is in use and nothing has been written behind it.
+    /// Returns whether a copy is in use and nothing has been written after it.
     fn is_last_written(&self, copy: &NewestCopy) -> bool {
         let core = &self.core;
         let NewestCopy { peb, header, data, .. } = copy;
@@ -248,7 +248,7 @@ impl Early {
         let [first, second] = &copies;
         let bytes = match (first, second) {
             (Some((bytes, true)), _) | (_, Some((bytes, true))) => bytes.clone(),
-            // An empty device, or one that was forced open: what could be salvaged.
+            // An empty device, or one that was forced open: use the salvaged records.
             _ => salvaged(),
         };
         for (leb, copy) in (0..LAYOUT_LEBS).zip(&copies) {
@@ -259,8 +259,8 @@ impl Early {
         Ok(())
     }
 
-    /// A copy of the table and whether it is good, as one with the bytes of a good `other` is;
-    /// `None` if there is none.
+    /// Returns a copy of the table and whether it is good; `None` if there is none. A copy with the
+    /// bytes of a good `other` is good.
     fn read_copy(&self, leb: Leb, other: Option<&(Vec<u8>, bool)>) -> Option<(Vec<u8>, bool)> {
         let core = &self.core;
         let peb = core.volume(LAYOUT_VOLUME).ok()?.peb(leb)?;
@@ -279,7 +279,7 @@ impl Early {
     fn write_table(&mut self, leb: Leb, bytes: &[u8]) -> Result<(), UbiError> {
         let header = VidHeader {
             kind: VolumeKind::Dynamic,
-            // Marked as a copy, so that half of it does not win over the old one.
+            // Marked as a copy, so that a torn write does not win over the old one.
             copy_flag: true,
             compat: Compat::Reject,
             volume: LAYOUT_VOLUME,
@@ -293,7 +293,7 @@ impl Early {
         self.write_copy(&header, bytes)
     }
 
-    /// Writes a LEB into another block; the sequence number of `header` does not count.
+    /// Writes a LEB into another block; ignores the sequence number of `header`.
     fn write_copy(&mut self, header: &VidHeader, bytes: &[u8]) -> Result<(), UbiError> {
         let mut attempt = 1;
         loop {
@@ -321,7 +321,7 @@ impl Early {
         }
     }
 
-    /// A free block, or the first one that can be erased.
+    /// Returns a free block, or erases one.
     fn early_peb(&mut self) -> Result<Peb, UbiError> {
         if self.free.is_empty() && !self.core.wl.line(Place::Fastmap).is_empty() {
             self.drop_fastmap()?;
@@ -385,7 +385,7 @@ impl Early {
 }
 
 impl Core {
-    /// Erases a block before wear levelling works.
+    /// Erases a block before wear levelling starts.
     fn early_erase(&mut self, peb: Peb) -> Result<(), UbiError> {
         self.confirm_ec(peb)?;
         self.io.invalidate_headers(peb)?;
@@ -401,7 +401,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives everything available to the volume that wants it (spec: ubi 11.5).
+    /// Gives all available space to the autoresize volume (spec: ubi 11.5).
     fn autoresize(&mut self) -> Result<(), UbiError> {
         let wants = |volume: &Volume| volume.record.flags.contains(VolumeFlags::AUTORESIZE);
         let found = self.volumes.iter().find(|(_, volume)| wants(volume));
@@ -420,8 +420,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the header of every mapped LEB says what the map says, and both copies of the
-    /// volume table are the same.
+    /// Checks that the header of every mapped LEB agrees with the map, and that both copies of the
+    /// volume table are equal.
     pub(crate) fn verify_flash(&self) -> Result<(), UbiError> {
         self.verify_headers()?;
         let len = self.io.layout.table_size() as usize;

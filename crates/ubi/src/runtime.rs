@@ -1,6 +1,6 @@
 //! A device in use: [`UbiDevice`], opened for writing on any [`Mtd`], and the handles of its
 //! volumes ([`Volume`], a [`LebDevice`](eraseblock_mtd::LebDevice)). There are no threads and no
-//! clock: what Linux does in the background, the owner does with [`UbiDevice::background_step`].
+//! clock: the owner runs the background work of Linux with [`UbiDevice::background_step`].
 //!
 //! ```
 //! use eraseblock_base::{Geometry, Leb, MediumKind};
@@ -60,16 +60,16 @@ use std::sync::{Arc, PoisonError};
 pub struct OpenOptions {
     /// Write nothing.
     pub read_only: bool,
-    /// Go on where Linux refuses the device, with what could be made of it.
+    /// Continue with the salvaged state where Linux refuses the device.
     pub force: bool,
-    /// Write although an unknown internal volume wants the device to be only read. Its blocks are
-    /// left as they are.
+    /// Write although an unknown internal volume demands read-only use. Its blocks stay unchanged.
     pub force_rw: bool,
-    /// Reads with this many corrected bits in a codeword, or more, count as having bit-flips.
+    /// Reads with at least this many corrected bits in a codeword count as having bit flips.
     pub bitflip_threshold: u16,
-    /// Wear is levelled when erase counters are this far apart (spec: ubi 14.1).
+    /// The difference of erase counters from which wear is levelled (spec: ubi 14.1).
     pub wl_threshold: u32,
-    /// The bad blocks expected in the life of the chip; Linux's 20 in 1024 if not given.
+    /// Maximum number of bad blocks expected in the life of the chip; by default Linux's 20 in
+    /// 1024.
     pub max_bad_blocks: Option<u32>,
     /// Number of the image, for an empty device.
     pub image_seq: u32,
@@ -98,17 +98,17 @@ impl Default for OpenOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ReadOnlyReason {
-    /// It was opened so.
+    /// It was opened read-only.
     Asked,
     /// Both headers share a header unit.
     SharedHeaderUnit,
-    /// An unknown internal volume wants it.
+    /// An unknown internal volume demands it.
     InternalVolume,
     /// There are too few blocks for the volumes and the reserves.
     NotEnoughBlocks,
     /// Data or a header could not be written.
     WriteFailed,
-    /// A block could not be erased, and that does not make it a bad one.
+    /// A block could not be erased, and the error does not mean that the block is bad.
     EraseFailed,
     /// A block went bad, and none is left to replace it.
     NoReserve,
@@ -116,26 +116,26 @@ pub enum ReadOnlyReason {
     MarkBadFailed,
     /// Moving a LEB failed permanently.
     MoveFailed,
-    /// Too many LEBs cannot be read when they are to be moved.
+    /// Too many LEBs that must be moved cannot be read.
     TooManyErroneous,
-    /// A fastmap does not say what is on flash, or could neither be written nor invalidated.
+    /// A fastmap contradicts the flash, or could neither be written nor invalidated.
     Fastmap,
 }
 
 impl fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "it was opened so",
+            Self::Asked => "it was opened read-only",
             Self::SharedHeaderUnit => {
                 "the EC and VID headers lie in the same page or sub-page, and each is written alone"
             }
-            Self::InternalVolume => "an unknown internal volume wants it",
+            Self::InternalVolume => "an unknown internal volume demands it",
             Self::NotEnoughBlocks => "too few eraseblocks for volumes and reserves",
-            Self::WriteFailed => "a write failed for good",
-            Self::EraseFailed => "an erasure failed for good",
+            Self::WriteFailed => "a write failed permanently",
+            Self::EraseFailed => "an erase failed permanently",
             Self::NoReserve => "an eraseblock went bad and none is left to replace it",
             Self::MarkBadFailed => "an eraseblock could not be marked bad",
-            Self::MoveFailed => "moving a LEB failed for good",
+            Self::MoveFailed => "moving a LEB failed permanently",
             Self::TooManyErroneous => "too many LEBs cannot be read",
             Self::Fastmap => "the fastmap is wrong and cannot be replaced",
         })
@@ -160,7 +160,7 @@ impl UbiDevice {
         Self::open_with_report(device, layout, options).map(|(ubi, _)| ubi)
     }
 
-    /// [`Self::open`], together with what attaching found.
+    /// Like [`Self::open`]; also returns the findings of the attach.
     pub fn open_with_report(
         device: Arc<dyn Mtd>,
         layout: &HeaderLayout,
@@ -170,8 +170,8 @@ impl UbiDevice {
         Ok((Self { core: Arc::new(RwLock::new(core)) }, attachment))
     }
 
-    // After a panic in another thread the state may be half changed, but what is on flash is at
-    // worst what a power cut leaves.
+    // After a panic in another thread the state in memory may be half changed. The flash is at
+    // worst in a state that a power cut can leave.
     fn shared(&self) -> RwLockReadGuard<'_, Core> {
         self.core.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +180,7 @@ impl UbiDevice {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All user volumes by ascending number.
+    /// Returns all user volumes by ascending number.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let core = self.shared();
         let user = core.volumes.keys().filter(|id| id.get() < FIRST_INTERNAL_VOLUME);
@@ -199,7 +199,7 @@ impl UbiDevice {
         self.volume(found.ok_or_else(|| UbiError::NoVolume { wanted: wanted() })?.id)
     }
 
-    /// Makes a volume (spec: ubi 17).
+    /// Creates a volume (spec: ubi 17).
     pub fn create_volume(&self, volume: &NewVolume) -> Result<VolumeId, UbiError> {
         self.exclusive().create_volume(volume)
     }
@@ -209,18 +209,18 @@ impl UbiDevice {
         self.exclusive().remove_volume(id)
     }
 
-    /// Changes the size of a volume; it must not be open if it is to shrink.
+    /// Changes the size of a volume. To shrink, it must not be open.
     pub fn resize_volume(&self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
         self.exclusive().resize_volume(id, lebs)
     }
 
-    /// Renames volumes, all at once. A volume whose name one of them takes is removed, unless it
-    /// gets another name itself.
+    /// Renames volumes in one step. A volume whose name is taken by another one is removed unless
+    /// it is renamed, too.
     pub fn rename_volumes(&self, renames: &[(VolumeId, VolumeName)]) -> Result<(), UbiError> {
         self.exclusive().rename_volumes(renames)
     }
 
-    /// Replaces the content of a volume that is not open by `len` bytes. If it is interrupted the
+    /// Replaces the content of a volume that is not open by `len` bytes. After an interruption the
     /// volume stays marked as damaged until the next update.
     pub fn update_volume(
         &self,
@@ -231,20 +231,20 @@ impl UbiDevice {
         self.exclusive().update_volume(id, len, content)
     }
 
-    /// Checks all checksums of a static volume; whether they are right.
+    /// Verifies all checksums of a static volume; returns whether they are correct.
     pub fn check_volume(&self, id: VolumeId) -> Result<bool, UbiError> {
         self.exclusive().check_static(id)
     }
 
-    /// Does one piece of the work Linux does in the background: erases a block or moves a LEB.
-    /// `false` when there is nothing to do.
+    /// Performs one step of background work: erases a block or moves a LEB. Returns `false` when
+    /// there is nothing to do.
     pub fn background_step(&self) -> Result<bool, UbiError> {
         self.exclusive().step()
     }
 
-    /// Does all background work there is.
+    /// Performs all pending background work.
     pub fn flush(&self) -> Result<(), UbiError> {
-        // Levelling wear may go on for as long as there are differences; each step is an erasure.
+        // Wear levelling may continue while counters differ; each step is an erase.
         let mut patience = 16 * self.shared().wl.ecs().len() + 16;
         while patience > 0 && self.background_step()? {
             patience -= 1;
@@ -252,7 +252,7 @@ impl UbiDevice {
         Ok(())
     }
 
-    /// Marks the block for moving if it holds a LEB; whether it does.
+    /// Marks the block for moving if it holds a LEB; returns whether it does.
     pub fn request_scrub(&self, peb: Peb) -> bool {
         let mut core = self.exclusive();
         let inside = peb.index() < core.wl.ecs().len();
@@ -263,28 +263,28 @@ impl UbiDevice {
         core.counters.scrubs != before
     }
 
-    /// Writes a fastmap, if they are in use: the next attach will be a fast one. For the end of the
-    /// work with a device.
+    /// Writes a fastmap if they are in use, so that the next attach is fast. Call it before closing
+    /// a device.
     pub fn detach(&self) -> Result<(), UbiError> {
         let mut core = self.exclusive();
         core.refresh_fastmap()?;
         Ok(core.io.device.sync()?)
     }
 
-    /// Makes everything written so far durable on what backs the device.
+    /// Makes everything written so far durable on the medium of the device.
     pub fn sync(&self) -> Result<(), UbiError> {
         Ok(self.shared().io.device.sync()?)
     }
 
-    /// Why the device is read-only, if it is.
+    /// Returns why the device is read-only, if it is.
     pub fn read_only(&self) -> Option<ReadOnlyReason> {
         self.shared().read_only
     }
 
-    /// Leaves read-only mode, if the headers on flash agree with what is in memory.
+    /// Leaves read-only mode if the headers on flash agree with the maps in memory.
     ///
-    /// Errors: what does not agree, or [`UbiError::ReadOnly`] where the reason is one that does
-    /// not go away.
+    /// Fails with the first disagreement, or with [`UbiError::ReadOnly`] if the reason is
+    /// permanent.
     pub fn force_rw(&self) -> Result<(), UbiError> {
         let mut core = self.exclusive();
         match core.read_only {
@@ -303,30 +303,30 @@ impl UbiDevice {
         Ok(())
     }
 
-    /// Blocks free for new volumes.
+    /// Returns the number of blocks free for new volumes.
     pub fn available_lebs(&self) -> u32 {
         self.shared().books.available
     }
 
-    /// Wear, errors and where the blocks are.
+    /// Returns wear, errors and the lists of blocks.
     pub fn health(&self) -> Health {
         Health::of(&self.shared())
     }
 
-    /// The erase counter of every block.
+    /// Returns the erase counter of every block.
     pub fn erase_counters(&self) -> Vec<u32> {
         self.shared().wl.ecs().to_vec()
     }
 
-    /// Checks that the headers on flash say what the maps say and that both copies of the volume
-    /// table are the same.
+    /// Checks that the headers on flash agree with the maps and that both copies of the volume
+    /// table are equal.
     pub fn verify_flash(&self) -> Result<(), UbiError> {
         let mut core = self.exclusive();
         core.check_lebs()?;
         core.verify_flash()
     }
 
-    /// Checks what must hold between any two operations; the error says what does not.
+    /// Checks the invariants that hold between operations; the error describes the broken one.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.shared().check()
     }

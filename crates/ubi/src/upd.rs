@@ -1,8 +1,8 @@
 //! Updates volumes: a new content for the whole volume (spec: ubi 17).
 //!
 //! # Invariants
-//! 1. While the content is incomplete the update marker is on flash, so a partial image is never
-//!    taken for a whole one.
+//! 1. While the content is incomplete, the update marker is on flash, so that a partial image is
+//!    never used as a complete one.
 
 use crate::core::Core;
 use crate::error::UbiError;
@@ -62,7 +62,7 @@ impl Core {
         if data.is_empty() { Ok(()) } else { self.write_marked(id, leb, &data) }
     }
 
-    /// Writes to a volume that others may not write to because of its marker.
+    /// Writes to a volume whose marker prevents all other writes.
     fn write_marked(&mut self, id: VolumeId, leb: Leb, data: &[u8]) -> Result<(), UbiError> {
         let marker = std::mem::take(&mut self.volume_mut(id)?.record.upd_marker);
         let result = self.write_leb(id, leb, 0, data);
@@ -101,7 +101,7 @@ impl Core {
         Ok(())
     }
 
-    /// Checks all LEBs of a static volume; whether they are as they were written.
+    /// Verifies all LEBs of a static volume; returns whether they are intact.
     pub(crate) fn check_static(&mut self, id: VolumeId) -> Result<bool, UbiError> {
         let volume = self.volume(id)?;
         if volume.is_dynamic() {

@@ -2,22 +2,22 @@
 //!
 //! # Invariants
 //! 1. The volume table on flash changes in one step; a cut leaves the old or the new one.
-//! 2. No LEB of an earlier volume of the same number is left when a record appears, and none
-//!    beyond the size of a volume when a smaller size appears.
+//! 2. When a record is added, no LEB of an earlier volume of this number is left. When a smaller
+//!    size is written, no LEB beyond it is left.
 
 use crate::core::{Core, Volume};
 use crate::error::UbiError;
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName, VolumeRecord};
 
-/// A volume to be made.
+/// A volume to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewVolume {
     /// Its number; the lowest free one if not given.
     pub id: Option<VolumeId>,
     /// Its name.
     pub name: VolumeName,
-    /// What it holds.
+    /// Its kind.
     pub kind: VolumeKind,
     /// Its size in LEBs.
     pub lebs: u32,
@@ -28,7 +28,7 @@ pub struct NewVolume {
 }
 
 impl Core {
-    /// Makes a volume.
+    /// Creates a volume.
     pub(crate) fn create_volume(&mut self, new: &NewVolume) -> Result<VolumeId, UbiError> {
         self.check_writable()?;
         let id = self.free_id(new)?;
@@ -68,7 +68,7 @@ impl Core {
 
     fn flush_and_record(&mut self, id: VolumeId, record: &VolumeRecord) -> Result<(), UbiError> {
         self.flush_erasures(id, None)?;
-        // A fastmap that knows an earlier volume of this number would give it LEBs.
+        // A fastmap that lists an earlier volume of this number would give it LEBs.
         if self.fastmap.as_ref().is_some_and(|state| state.volumes.contains(&id)) {
             self.refresh_fastmap()?;
         }
@@ -139,7 +139,7 @@ impl Core {
         (first..lebs).try_for_each(|leb| self.unmap_leb(id, Leb::new(leb)))
     }
 
-    /// Changes the size of a volume. What a smaller one had beyond its end is lost.
+    /// Changes the size of a volume. Shrinking discards the LEBs beyond the new end.
     pub(crate) fn resize_volume(&mut self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
         self.check_writable()?;
         let volume = self.user_volume(id)?;
@@ -177,8 +177,8 @@ impl Core {
         self.write_record(id, Some(record.clone()))
     }
 
-    /// Renames volumes, all at once. A volume whose name is taken by another one, and that is not
-    /// renamed itself, is removed.
+    /// Renames volumes in one step. A volume whose name is taken by another one is removed unless
+    /// it is renamed, too.
     pub(crate) fn rename_volumes(
         &mut self,
         renames: &[(VolumeId, VolumeName)],

@@ -14,14 +14,14 @@ use eraseblock_ubi_format::decode::RecordRules;
 use eraseblock_ubi_format::table::{encode_table, read_table};
 
 impl Core {
-    /// The records of all user volumes as they are in memory.
+    /// Returns the records of all user volumes in memory.
     pub(crate) fn records(&self) -> Vec<(VolumeId, VolumeRecord)> {
         let user = |(id, _): &(&VolumeId, _)| id.get() < FIRST_INTERNAL_VOLUME;
         let volumes = self.volumes.iter().filter(user);
         volumes.map(|(id, volume)| (*id, volume.record.clone())).collect()
     }
 
-    /// What records are checked against.
+    /// Returns the limits that records are checked against.
     pub(crate) fn record_rules(&self) -> RecordRules {
         RecordRules {
             leb_size: self.io.layout.leb_size(),
@@ -30,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Writes a table with these records; memory is the caller's business.
+    /// Writes a table with these records; the caller updates the state in memory.
     pub(crate) fn write_table(
         &mut self,
         records: &[(VolumeId, VolumeRecord)],
@@ -50,7 +50,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the table with one record changed, added or (`None`) taken out.
+    /// Writes the table with one record changed, added or (`None`) removed.
     pub(crate) fn write_record(
         &mut self,
         id: VolumeId,

@@ -404,7 +404,7 @@ impl Wl {
             }
         }
         if let Some(held) = self.place.iter().position(|place| *place == Place::Held) {
-            return Err(format!("peb {held} is in nobody's hands"));
+            return Err(format!("peb {held} is still held after an operation"));
         }
         let sets = [&self.free, &self.used, &self.scrub, &self.erroneous];
         if sets.iter().any(|set| !set.is_sorted_by(|peb| self.ec(peb))) {

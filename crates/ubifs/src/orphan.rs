@@ -76,7 +76,7 @@ impl Listed {
             };
             if orphan.cmt_no < self.cmt_no && self.last_flagged {
                 if index != 0 {
-                    let message = "an orphan node of an older commit behind a newer one";
+                    let message = "an orphan node of an older commit after a newer one";
                     report.refuse(node.at, "orphans-corrupt", message)?;
                 }
                 return Ok(false);

@@ -1,18 +1,24 @@
 //! UBIFS mounted for writing: [`UbifsMount`] (spec: ubifs-runtime).
 //!
-//! The rooms, from the flash up: `patient` (second chances), `flash` (what every write goes through), `wbuf` (the
-//! write-buffers of the journal heads), `log` and `journal` (where operations go first), `tnc` (the
-//! index in memory), `leaves` (what it leads to), `lprops` and `lpt` (how full each LEB is), `find`
-//! and `gc` (room for more), `budget` (promises of room), `index_write` and `commit` (the journal
-//! becomes the index), `orphan`, `inode`, `pages`, `data`, `bulk`, `dir`, `rename`, `xattr` (operations), `reading` (looking),
-//! `mount`, `replay` and `recovery` (getting there), `check` (what must hold), `fs` (the interface).
+//! The modules, from the flash up:
+//!
+//! - `patient` (retries), `flash` (primitives for all writes), `wbuf` (write buffers of the journal
+//!   heads), `log` and `journal` (the destination of operations)
+//! - `tnc` (the index in memory), `leaves` (the nodes it refers to)
+//! - `lprops` and `lpt` (free and dirty space of each LEB), `find` and `gc` (finding and freeing
+//!   space), `budget` (space reservations)
+//! - `index_write` and `commit` (turning the journal into the index)
+//! - `orphan`, `inode`, `pages`, `data`, `bulk`, `dir`, `rename`, `xattr` (operations), `reading`
+//!   (the read interface)
+//! - `mount`, `replay` and `recovery` (mounting), `check` (consistency checks), `fs` (the
+//!   interface)
 //!
 //! # Invariants
-//! 1. One lock over everything: an operation, a commit and a round of garbage collection each run
-//!    alone; only fetching what a read has found, and looking at what is in memory, go beside each
-//!    other. No other lock is held while it is taken.
-//! 2. What happens to the flash is a function of its content, the options and the calls; threads
-//!    only compress.
+//! 1. One lock protects everything: an operation, a commit and a round of garbage collection each
+//!    run alone. Only reads of data in memory, and device reads of nodes already found, run in
+//!    parallel. No other lock is held while it is taken.
+//! 2. Changes of the flash depend only on its content, the options and the calls; threads only
+//!    compress.
 
 mod activity;
 mod budget;
@@ -60,25 +66,24 @@ use eraseblock_ubifs_format::Compression;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Change nothing on the device; what has to be repaired is repaired in memory.
+    /// Do not change the device; make repairs in memory.
     pub read_only: bool,
-    /// Compressor of new files; the superblock's if not given.
+    /// Compressor of new files; by default that of the superblock.
     pub compression: Option<Compression>,
-    /// Everything is durable when an operation returns.
+    /// Make every operation durable before it returns.
     pub sync: bool,
-    /// Bytes of written content kept in memory at most.
+    /// Maximum number of bytes of written content kept in memory.
     pub dirty_bytes: usize,
-    /// Bytes of the index kept in memory, about.
+    /// Approximate maximum number of bytes of the index kept in memory.
     pub index_bytes: usize,
-    /// Data nodes that lie one behind the other are read with one device read, and what comes next
-    /// is read ahead for whoever reads a file piece by piece (Linux: `bulk_read`, which is off
-    /// unless asked for). Off, every node is read alone.
+    /// Read adjacent data nodes with one device read, and read ahead for sequential readers (Linux:
+    /// `bulk_read`, off by default). If off, every node is read alone.
     pub bulk_read: bool,
-    /// Bytes the device really has, where it is an image file that may have been cut short: a
-    /// volume with live bytes behind them is refused.
+    /// Number of bytes stored in an image file that may be truncated: a volume with live data after
+    /// them is refused.
     pub stored_bytes: Option<u64>,
 }
 
@@ -97,33 +102,33 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Index nodes kept in memory.
+    /// Returns the maximum number of index nodes kept in memory.
     fn index_nodes_most(&self, flash: &Flash) -> usize {
         let branch = size_of::<tnc::Zbranch>();
         (self.index_bytes / (flash.sb.fanout as usize * branch + 64)).max(64)
     }
 
-    /// Dirty pages kept in memory.
+    /// Returns the maximum number of dirty pages kept in memory.
     fn dirty_pages_most(&self) -> usize {
         (self.dirty_bytes / BLOCK_SIZE as usize).max(16)
     }
 }
 
-/// Readers whose buffers are kept.
+/// Maximum number of buffers kept for readers.
 const SPARE_READERS: usize = 8;
 
-/// A file system mounted for writing. Dropping it is a power cut: only what was made durable stays.
+/// A file system mounted for writing. Dropping it is a power cut: only durable data remains.
 #[derive(Debug)]
 pub struct UbifsMount {
     core: RwLock<Core>,
-    /// Of readers that are done, for the next.
+    /// Buffers of finished reads, reused by later ones.
     spare: Mutex<Vec<data::Reading>>,
 }
 
 impl UbifsMount {
-    /// Mounts the file system on a volume: replays the journal, repairs what a power cut left, and
-    /// makes it ready for writing (spec: ubifs-runtime 5.1). On an empty volume a file system is
-    /// made first. Says what was found on the way.
+    /// Mounts the file system on a volume: replays the journal, repairs the consequences of a power
+    /// cut, and prepares for writing (spec: ubifs-runtime 5.1). On an empty volume, creates a file
+    /// system first. Also returns the findings.
     ///
     /// Refuses what Linux refuses; such a volume can still be read with [`crate::Ubifs::open`].
     pub fn mount(
@@ -135,7 +140,7 @@ impl UbifsMount {
         Ok((Self { core: RwLock::new(core), spare: Mutex::default() }, findings))
     }
 
-    // After a panic in another thread memory may be half changed; nothing is written from it.
+    // After a panic in another thread, memory may be half changed and must not be written.
     fn lock(&self) -> RwLockWriteGuard<'_, Core> {
         self.core.write().unwrap_or_else(|poisoned| {
             let mut core = PoisonError::into_inner(poisoned);
@@ -159,23 +164,23 @@ impl UbifsMount {
         }
     }
 
-    /// What has happened since the mount.
+    /// Returns counts of activities since the mount.
     pub fn activity(&self) -> Activity {
         self.lock().flash.activity
     }
 
-    /// Bytes of memory the mount takes now, about: the index as far as it is loaded, the properties
-    /// of LEBs, inodes, orphans, the journal, write-buffers, content that waits to be written. What
-    /// the volume under it takes is not counted.
+    /// Returns the approximate memory of the mount in bytes: the loaded part of the index, the
+    /// properties of LEBs, inodes, orphans, the journal, write buffers and content not written yet.
+    /// Does not count the memory of the underlying volume.
     pub fn memory(&self) -> u64 {
         self.lock_shared().memory() as u64
     }
 
-    /// Checks what must hold between two operations, in memory and on flash, without writing
-    /// (spec: ubifs-format 21).
+    /// Checks everything that must hold between two operations, in memory and on flash, without
+    /// writing (spec: ubifs-format 21).
     pub fn check(&self) -> Result<Findings, UbifsError> {
         let verdict = self.lock().check().map_err(error::Fault::into_ubifs)?;
-        // The lock is free again: paths are looked up as any user does.
+        // The lock is released: paths are looked up through the public interface.
         Ok(verdict.named(self))
     }
 }

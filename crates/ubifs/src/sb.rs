@@ -125,7 +125,7 @@ fn guess(device: Arc<dyn LebDevice>, report: &mut Report) -> Found {
         hash_algo: u16::MAX,
         hash_mst: [0; 64],
     };
-    debug_assert_eq!(sb.main_first(), LOG_FIRST, "the area behind the masters is looked at");
+    debug_assert_eq!(sb.main_first(), LOG_FIRST, "the area after the masters is examined");
     Found { device, sb, is_guess: true }
 }
 

@@ -1,5 +1,5 @@
-//! From nodes to a mounted file system: which names and inodes live, and where each block is
-//! filed (spec: jffs2 12.3 to 12.7).
+//! Turns scanned nodes into a mounted file system: decides which names and inodes are live, and
+//! adds each block to a list (spec: jffs2 12.3 to 12.7).
 
 use super::compress::Compress;
 use super::flash::{Flash, Marker};
@@ -22,7 +22,7 @@ use eraseblock_jffs2_format::{ByteOrder, decode};
 use eraseblock_mtd::Mtd;
 use std::sync::Arc;
 
-/// The least free bytes a partly filled block is continued for.
+/// Minimum free bytes for which a partly filled block is continued.
 const MIN_FREE: u32 = 136;
 
 /// Mounts a medium.
@@ -97,11 +97,11 @@ pub(crate) fn mount(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blank {
     pub(crate) order: ByteOrder,
-    /// Cleanmarkers in out-of-band areas say that it is one of JFFS2.
+    /// Cleanmarkers in out-of-band areas prove that it belongs to JFFS2.
     pub(crate) is_marked: bool,
 }
 
-/// Looks at a medium on which no node was found: `None` if it cannot be mounted as an empty file
+/// Examines a medium without any node. Returns `None` if it cannot be mounted as an empty file
 /// system.
 pub(crate) fn blank(
     mtd: Arc<dyn Mtd>,
@@ -122,7 +122,7 @@ pub(crate) fn blank(
     Ok(Some(Blank { order: flash.order, is_marked }))
 }
 
-/// Nothing of a medium is erased that shows no sign of JFFS2 (spec: jffs2 12.6).
+/// Refuses a medium without any sign of JFFS2, so that it is not erased (spec: jffs2 12.6).
 fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
     let totals = scan.blocks.totals();
     let count = |classes: &[Class]| {
@@ -130,7 +130,7 @@ fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
     };
     let content = count(&[Class::Content, Class::Suspicious]);
     let unreadable = count(&[Class::Unreadable]);
-    // Of a file system that never had a node at least one block was erased.
+    // A file system that never had a node has at least one erased block.
     let is_empty = count(&[Class::EmptyMarked, Class::AllErased, Class::Debris]) > 0;
     let foreign = if is_empty { content } else { content + unreadable };
     if totals.used + totals.unchecked > 0 || foreign == 0 {
@@ -139,8 +139,9 @@ fn refuse_foreign(scan: &Scan<'_>) -> Result<(), Jffs2Error> {
     Err(Jffs2Error::Foreign { blocks: foreign })
 }
 
-/// The directories with names that names lead to from the root, sorted. Directories that were deleted
-/// may still name each other in a circle, since the deletions of their names are the first to go.
+/// Returns the directories with entries that are reachable from the root, sorted. Deleted
+/// directories may still contain each other in a cycle, because the deletions of their names are
+/// collected first.
 fn reached(winners: &[ScannedName]) -> Vec<u32> {
     let mut dirs: Vec<u32> = winners.iter().map(|name| name.dir).collect();
     dirs.dedup();
@@ -166,7 +167,7 @@ impl State {
         self.cache_mut(ROOT_INO).set_names(1);
     }
 
-    /// Decides which names and inodes live (spec: jffs2 7, 12.7).
+    /// Decides which names and inodes are live (spec: jffs2 7, 12.7).
     fn build_tree(
         &mut self,
         names: ScannedNames,
@@ -200,8 +201,8 @@ impl State {
         Ok(())
     }
 
-    /// The newest live name of each; deletions and older ones are sorted out (spec: jffs2 7).
-    /// Sorted by directory.
+    /// Returns the newest live node of each name, sorted by directory, without deletions and older
+    /// nodes (spec: jffs2 7).
     fn winners(
         &mut self,
         mut names: Vec<ScannedName>,
@@ -231,9 +232,9 @@ impl State {
         Ok(names)
     }
 
-    /// The newest node of a name, all of whose nodes are in `group` in the order of their versions.
-    /// Of copies the last one that is there: a block whose erasure was interrupted may still list
-    /// in its summary what it does not hold any more.
+    /// Returns the newest node of a name; `group` has all its nodes in the order of their versions.
+    /// Of several copies, returns the last one that exists: the summary of a block whose erase was
+    /// interrupted may still list nodes that are gone.
     fn newest(&self, group: &[ScannedName]) -> Result<ScannedName, Jffs2Error> {
         let last = group[group.len() - 1];
         let copies = group.iter().rev().take_while(|name| name.version == last.version);
@@ -245,7 +246,7 @@ impl State {
         Ok(last)
     }
 
-    /// Whether a node that is known from a summary is on flash.
+    /// Returns whether a node known from a summary is on flash.
     fn is_dirent_there(&self, name: &ScannedName) -> Result<bool, Jffs2Error> {
         let node = self.node(name.place);
         if node.state() != RefState::Unchecked {
@@ -258,7 +259,7 @@ impl State {
         Ok(found.is_ok_and(|dirent| (dirent.pino, dirent.version) == (name.dir, name.version)))
     }
 
-    /// Files every block, and chooses the one that is continued (spec: jffs2 12.3).
+    /// Adds every block to a list, and chooses the one to continue (spec: jffs2 12.3).
     fn classify(&mut self, classes: &[Class]) -> Result<(), Jffs2Error> {
         let min_free =
             if self.flash.has_buffer() { self.flash.page.max(MIN_FREE) } else { MIN_FREE };
@@ -304,7 +305,7 @@ impl State {
         }
     }
 
-    /// Dead bytes found by the scan are dirty, not wasted.
+    /// Counts dead bytes found by the scan as dirty, not wasted.
     fn settle(&mut self, block: u32) {
         self.blocks.resize(block, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
     }
@@ -323,12 +324,12 @@ impl State {
         self.blocks.resize(block, |sizes| {
             sizes.dirty += std::mem::take(&mut sizes.free);
         });
-        // A block that is not filed yet counts as bad.
+        // A block that is in no list yet counts as bad.
         self.blocks.file(block, List::Clean);
         self.blocks.file_by_dirt(block);
     }
 
-    /// Goes on behind the last node of a block.
+    /// Continues a block after its last node.
     fn continue_block(&mut self, block: u32) -> Result<(), Jffs2Error> {
         let page = self.flash.page;
         self.blocks.resize(block, |sizes| {
@@ -346,7 +347,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a node of the block has not been checked yet.
+    /// Returns the owner of a node that has not been checked yet.
     pub(crate) fn first_unchecked(&self) -> Option<u32> {
         self.blocks.iter().find_map(|(_, block)| {
             let mut refs = block.refs.iter();

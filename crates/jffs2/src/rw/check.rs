@@ -95,7 +95,7 @@ impl State {
         if is_right { Ok(()) } else { Err("sizes do not fit its list".into()) }
     }
 
-    /// Walks from the root: every name leads to an inode, and counts are right.
+    /// Walks from the root: every name must refer to an inode, and the counts must be right.
     fn check_tree(&mut self) -> Result<(), FsError> {
         let mut names: BTreeMap<u32, u32> = BTreeMap::from([(ROOT_INO, 1)]);
         let mut queue = vec![ROOT_INO];
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Every live node is named by its owner, and everything named is alive.
+    /// Checks that every live node is referred to by its owner, and that only live nodes are.
     fn check_nodes(&self) -> Result<(), String> {
         for (ino, loaded) in self.loaded.iter() {
             let mut named: BTreeSet<u32> =
@@ -175,7 +175,7 @@ impl State {
                 };
                 if !is_known {
                     return Err(format!(
-                        "{}: alive, but nobody's: {node:?}",
+                        "{}: live, but nothing refers to it: {node:?}",
                         self.flash.location(place)
                     ));
                 }

@@ -1,4 +1,4 @@
-//! Content and attributes of files: what writing and setting attributes come to (spec: jffs2 14).
+//! Writes content and attributes of files (spec: jffs2 14).
 
 use super::inode::{Attributes, Place};
 use super::names::{id16, refuse};
@@ -11,13 +11,13 @@ use eraseblock_jffs2_format::constants::INODE_LEN;
 use eraseblock_vfs::rules::{changed_attr, check_set_attr, check_write};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino, SetAttr, Timestamp};
 
-/// A time as nodes store it.
+/// Returns a time as stored in nodes.
 pub(crate) fn seconds(time: Timestamp) -> u32 {
     u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
 }
 
 impl State {
-    /// Writes to a regular file as much as there is space for, and says how many bytes.
+    /// Writes as much as fits to a regular file and returns the byte count.
     pub(crate) fn write(
         &mut self,
         ino: Ino,
@@ -35,7 +35,7 @@ impl State {
         let size = self.inode(ino).attributes.size;
         let mut alloc = Alloc::Normal;
         if offset > size {
-            // The hole and some of what comes behind it, or neither.
+            // Write the hole only if some of the data after it fits, too.
             let record = record_len(RefKind::Inode, 0);
             self.reserve(INODE_LEN + MIN_DATA, Alloc::Normal, 2 * record)?;
             self.put_extent(ino, &Extent::hole(size, offset), Some(now))?;
@@ -56,8 +56,8 @@ impl State {
         Ok(done)
     }
 
-    /// Writes bytes of one page, and says how many are written when not all are. A write that ends
-    /// where the page ends takes the bytes before it along, so that small nodes become one.
+    /// Writes bytes of one page; if not all fit, returns the byte count. A write that ends at the
+    /// end of the page includes the bytes before it, so that small nodes become one.
     fn write_piece(
         &mut self,
         ino: u32,
@@ -135,18 +135,18 @@ impl State {
         self.put_attributes(ino, new, &payload, alloc)
     }
 
-    /// Writes the attributes of an inode with a new ctime, as something else of it has changed.
+    /// Writes the attributes of an inode with a new ctime, after another change of the inode.
     pub(crate) fn stamp(&mut self, ino: u32, now: u32) -> Result<(), FsError> {
         let old = self.inode(ino).attributes;
         if old.ctime == now {
             return Ok(());
         }
         let payload = self.own_payload(ino)?;
-        // What it replaces dies: a full medium takes it as it takes a deletion.
+        // The old node dies, so this is allowed on a full medium, like a deletion.
         self.put_attributes(ino, Attributes { ctime: now, ..old }, &payload, Alloc::Deletion)
     }
 
-    /// What the node with the attributes of a link or device has to carry.
+    /// Returns the payload that every attribute node of a link or device must contain.
     fn own_payload(&mut self, ino: u32) -> Result<Vec<u8>, FsError> {
         let inode = self.inode(ino);
         match inode.metadata.filter(|_| inode.attributes.has_payload()) {
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Lengthens a file by a hole, which carries the new attributes.
+    /// Extends a file by a hole, whose node contains the new attributes.
     fn grow(&mut self, ino: u32, new: Attributes) -> Result<(), FsError> {
         let size = self.inode(ino).attributes.size;
         self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;

@@ -302,7 +302,7 @@ mod tests {
         vec![b'n'; number as usize % 90].into_iter().chain(number.to_le_bytes()).collect()
     }
 
-    /// Everything that is said, and nothing else.
+    /// Compares all entries with those of the model.
     fn assert_same(dents: &Dents, map: &BTreeMap<(u64, Vec<u8>), Dent>) {
         let all = dents.behind(0).map(|entry| ((entry.cookie, entry.name.to_vec()), entry.dent));
         assert!(all.eq(map.iter().map(|(key, dent)| (key.clone(), *dent))));

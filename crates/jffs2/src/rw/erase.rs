@@ -1,4 +1,4 @@
-//! Erasing blocks (spec: jffs2 18).
+//! Erases blocks (spec: jffs2 18).
 
 use super::nodelist::{List, NodeRef, RefKind, RefState};
 use super::state::{State, io};
@@ -7,14 +7,14 @@ use eraseblock_base::{Location, Peb};
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::FsError;
 
-/// Failed programs after which a block is not used again.
+/// Number of failed programs after which a block is not used again.
 const MAX_FAILURES: u8 = 2;
-/// After so many failures in a row to read a block back that has been erased, it is to blame if
+/// Number of consecutive failures to read back an erased block after which the block is bad, if
 /// another block can be read.
 const MAX_UNREAD: u8 = 3;
 
 impl State {
-    /// Erases the first block that waits for it; `false` if none does.
+    /// Erases the first waiting block; returns `false` if none is waiting.
     pub(crate) fn erase_one(&mut self) -> Result<bool, FsError> {
         if self.blocks.first(List::ErasePending).is_some() {
             self.mark_damage()?;
@@ -36,7 +36,7 @@ impl State {
             Ok(false) => self.retire(block)?,
             Err(MtdError::Failed { .. }) if self.is_never_read_back(block) => self.retire(block)?,
             Err(error) => {
-                // Others first, the next time.
+                // Next time, try others first.
                 self.blocks.file(block, List::ErasePending);
                 return Err(io(error));
             }
@@ -44,8 +44,8 @@ impl State {
         Ok(true)
     }
 
-    /// Whether a block cannot be read back time and again, and it is not the device that cannot
-    /// read at all.
+    /// Returns whether a block repeatedly could not be read back, although the device can read
+    /// others.
     fn is_never_read_back(&self, block: u32) -> bool {
         let mut others = self.blocks.iter().filter(|(other, entry)| {
             *other != block && !matches!(entry.list, List::Bad | List::ErasePending)
@@ -57,8 +57,8 @@ impl State {
         self.blocks.get(block).unread >= MAX_UNREAD && others.any(|(other, _)| reads(other))
     }
 
-    /// Erases and marks a block; `false` if it does not take it. That it cannot be read back once
-    /// says nothing about the block.
+    /// Erases and marks a block; returns `false` if the block fails. A single failure to read it
+    /// back proves nothing about the block.
     fn erase(&mut self, block: u32) -> Result<bool, MtdError> {
         let taken = |result| match result {
             Ok(()) => Ok(true),
@@ -82,7 +82,7 @@ impl State {
         taken(self.flash.write_marker(block))
     }
 
-    /// The block is erased and has its marker.
+    /// Records that the block is erased and has its marker.
     fn free(&mut self, block: u32) {
         self.blocks.wipe(block);
         let marker = self.flash.cleanmarker();
@@ -94,7 +94,7 @@ impl State {
         self.blocks.file(block, List::Free);
     }
 
-    /// The block is not used any more: marked bad on NAND, left alone elsewhere.
+    /// Stops using the block: marks it bad on NAND, leaves it alone elsewhere.
     fn retire(&mut self, block: u32) -> Result<(), FsError> {
         let at = Location::peb(Peb::new(block));
         self.late.warn(at, "block-bad", "cannot be erased or programmed; not used any more");
@@ -111,7 +111,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes the nodes of a block away from their owners.
+    /// Removes the nodes of a block from the lists of their owners.
     fn forget(&mut self, block: u32, refs: &[NodeRef]) {
         let mut owners: Vec<u32> =
             refs.iter().filter(|node| node.kind().is_of_inode()).map(|node| node.owner).collect();

@@ -91,7 +91,7 @@ impl State {
         Ok(u64::from(position).min(size))
     }
 
-    /// Name space, stored name and stored value of an attribute to be set.
+    /// Returns name space, stored name and stored value of an attribute to set.
     fn stored_xattr<'a>(
         &mut self,
         ino: u32,
@@ -139,7 +139,7 @@ impl State {
         let block = u64::from(self.flash.block);
         let totals = self.blocks.totals();
         let kept = u64::from(self.reserves.write) * block;
-        // What is dead in the open block counts as wasted there until the block is closed.
+        // Dead bytes of the open block count as wasted until the block is closed.
         let open = self.blocks.next().map_or(0, |block| self.blocks.get(block).sizes.wasted);
         let reclaimable = totals.dirty + totals.free + u64::from(open);
         let free = reclaimable.saturating_sub(kept) / STAT_BLOCK;
@@ -270,7 +270,7 @@ impl FileSystem for Jffs2Rw {
     }
 }
 
-/// Entries of a directory that are delivered together.
+/// Number of directory entries delivered together.
 const PART: usize = 64;
 
 impl State {
@@ -291,7 +291,7 @@ impl State {
 }
 
 impl Jffs2Rw {
-    /// Runs an operation that changes something.
+    /// Runs a changing operation.
     fn change<T>(
         &self,
         operation: impl FnOnce(&mut State) -> Result<T, FsError>,

@@ -1,13 +1,13 @@
-//! Garbage collection: one node a pass (spec: jffs2 17).
+//! Garbage collection, one node in each pass (spec: jffs2 17).
 //!
 //! # Invariants
-//! 1. A node disappears only after what replaces it has been written, and its block is erased only
-//!    after that is on flash.
-//! 2. A deletion of a name is kept while an older node that says otherwise is on flash, be it in the
-//!    block that is about to be erased: a power cut may take one of them and leave the other.
-//! 3. What replaces a node has a higher version, so that it counts even when the power went while
-//!    the block of the old one was being erased and that still reads well for a while. Of holes
-//!    that are overwritten in many parts this holds only as long as there is room.
+//! 1. A node dies only after its replacement has been written. Its block is erased only after the
+//!    replacement is on flash.
+//! 2. A deletion of a name is kept while an older node with this name is on flash, even in the
+//!    block to be erased next: a power cut may destroy one of them and leave the other.
+//! 3. The replacement of a node has a higher version. So it takes precedence even if an erase of
+//!    the old node's block was cut and the old node still reads correctly for a while. For holes
+//!    that are overwritten in many parts, this holds only while there is space.
 
 use super::inode::{Fragment, Place};
 use super::nodelist::{List, NodeRef, RefKind, RefState};
@@ -20,12 +20,12 @@ use eraseblock_jffs2_format::summary::RecordNode;
 use eraseblock_jffs2_format::{Inode, decode};
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// Pieces of a hole that become nodes of their own.
+/// Maximum number of pieces of a hole that get a node each.
 const MOST_PARTS: u32 = 8;
 
 impl State {
-    /// One pass: checks an inode, erases a block, or moves a node. `false` if there was nothing to
-    /// do.
+    /// Performs one pass: checks an inode, erases a block, or moves a node. Returns `false` if
+    /// there is nothing to do.
     pub(crate) fn gc_pass(&mut self) -> Result<bool, FsError> {
         if self.check_one()? {
             return Ok(true);
@@ -55,7 +55,7 @@ impl State {
         Ok(true)
     }
 
-    /// Checks the next inode that has not been (spec: jffs2 12.9). `false` if all have.
+    /// Checks the next unchecked inode (spec: jffs2 12.9). Returns `false` if there is none.
     pub(crate) fn check_one(&mut self) -> Result<bool, FsError> {
         if self.blocks.totals().unchecked == 0 {
             return Ok(false);
@@ -83,7 +83,7 @@ impl State {
         Ok(true)
     }
 
-    /// What is left of an inode that cannot be read is kept as it is.
+    /// Keeps the remains of an unreadable inode unchanged.
     fn drop_unchecked(&mut self, owner: u32) {
         let places: Vec<u32> = self
             .blocks
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The block being collected, or a new one (spec: jffs2 17, step 3).
+    /// Returns the block being collected, or chooses one (spec: jffs2 17, step 3).
     fn victim(&mut self) -> Result<Option<u32>, FsError> {
         if let Some(victim) = self.blocks.first(List::Victim) {
             return Ok(Some(victim));
@@ -127,7 +127,7 @@ impl State {
         Ok(None)
     }
 
-    /// The block is collected from now on.
+    /// Starts the collection of a block.
     fn choose(&mut self, victim: u32) -> u32 {
         self.blocks.file(victim, List::Victim);
         self.blocks.resize(victim, |sizes| sizes.dirty += std::mem::take(&mut sizes.wasted));
@@ -135,8 +135,8 @@ impl State {
         victim
     }
 
-    /// The block out of which the fewest bytes have to be moved, if there is room for them and a
-    /// quarter of it is won: the last free blocks are not spent on others.
+    /// Returns the block with the fewest bytes to move, if there is space for them and at least a
+    /// quarter of the block is gained. The last free blocks are not spent on a smaller gain.
     fn emptiest(&self) -> Option<u32> {
         use List::{BadUsed, Clean, Dirty, Erasable, VeryDirty};
         let lists = [BadUsed, Clean, Dirty, Erasable, VeryDirty];
@@ -153,7 +153,7 @@ impl State {
                 Ok(())
             }
             RefKind::Copy => self.carry(node, &self.read_node(node)?).map(drop),
-            // What it held is lost, and has to stay so: not a hole.
+            // Its content is lost and must stay lost, not become a hole.
             RefKind::Broken => self.move_node(node.place()).map(drop),
             RefKind::Xattr => self.collect_pair(node),
             RefKind::Xref => self.collect_reference(node),
@@ -227,9 +227,9 @@ impl State {
         self.set_name(dir, dirent.name, ino, kind, mctime, alloc).map(drop)
     }
 
-    /// Whether a scan would find an older node that gives the name to an inode: in another block,
-    /// or in that of `node` while it is being erased. One that cannot be read may still be listed in
-    /// the summary of a block whose erasure was interrupted.
+    /// Returns whether a scan would find an older node that gives the name to an inode: in another
+    /// block, or in that of `node` while it is being erased. An unreadable one may still be listed
+    /// in the summary of a block whose erase was interrupted.
     fn is_name_on_flash(&self, dir: u32, name: &[u8], node: NodeRef) -> Result<bool, FsError> {
         let places = self.cache(dir).map_or(&[][..], |cache| cache.nodes.as_slice());
         for place in places {
@@ -248,7 +248,7 @@ impl State {
         Ok(false)
     }
 
-    /// A node with data or a hole (spec: jffs2 17, steps 8 and 9).
+    /// Rewrites a node with data or a hole (spec: jffs2 17, steps 8 and 9).
     fn collect_data(&mut self, ino: u32, node: NodeRef) -> Result<(), FsError> {
         let place = node.place();
         let bytes = self.read_node(node)?;
@@ -271,7 +271,7 @@ impl State {
             return Ok(());
         }
         while self.inode(ino).fragments.count(place) > 0 {
-            // Fragments of the node, one after the other; a page at most at a time.
+            // The fragments of the node in order, at most one page at a time.
             let Some((at, fragment)) = self.fragment_of(ino, place, start) else { break };
             let page_end = (at / PAGE * PAGE).saturating_add(PAGE);
             let (from, until) = self.widen(ino, at, fragment.end.min(page_end), place);
@@ -280,8 +280,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes a node with data, all of which is in use, again with a new version and its content as
-    /// it is stored; `false` if there is no room for it in one piece, or if it is damaged.
+    /// Writes a node whose data is completely in use again, with a new version and its stored
+    /// bytes. Returns `false` if it does not fit in one piece, or if it is damaged.
     fn refresh(
         &mut self,
         ino: u32,

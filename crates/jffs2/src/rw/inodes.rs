@@ -1,17 +1,17 @@
-//! What is always kept of every inode (spec: jffs2 12.1).
+//! The table of all inodes, always in memory (spec: jffs2 12.1).
 //!
 //! # Invariants
-//! 1. An entry takes 32 bytes, and three nodes of an inode take no more than that.
-//! 2. Entries lie in pages of 64 consecutive numbers. A page has room for twice the entries that it
-//!    was filled with at most, and none is without an entry: numbers come from flash, and one that is
-//!    far from all others costs a page with one entry, however high it is.
+//! 1. An entry takes 32 bytes, including up to three nodes of its inode.
+//! 2. Entries lie in pages of 64 consecutive numbers. No page is empty, and its capacity is at most
+//!    twice the largest number of entries it ever had. So an inode number from flash that is far
+//!    from all others costs one page with one entry, however high it is.
 //! 3. Iteration is in ascending order of numbers.
 
 use std::collections::BTreeMap;
 
-/// Numbers of a page, in bits.
+/// Number of inode numbers in a page, as a power of two.
 const PAGE_BITS: u32 = 6;
-/// Nodes of an inode that are kept in its entry.
+/// Number of nodes that fit in the entry of an inode.
 const FEW: usize = 3;
 /// Set in `named` when all nodes have been checked.
 const CHECKED: u32 = 1 << 31;
@@ -19,9 +19,9 @@ const CHECKED: u32 = 1 << 31;
 /// Places of an inode's nodes, dead ones included until their blocks are erased.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    /// So many of them.
+    /// This many of them.
     Few(u8, [u32; FEW]),
-    /// More, or more once.
+    /// More, now or earlier.
     #[expect(clippy::box_collection, reason = "a list in place would make every entry larger")]
     Many(Box<Vec<u32>>),
 }
@@ -40,7 +40,8 @@ impl Places {
         }
     }
 
-    /// Notes a new node. A long list grows by a sixteenth: most of what is written is in few of them.
+    /// Adds a new node. A long list grows by a sixteenth, because most nodes are in a few long
+    /// lists.
     pub(crate) fn push(&mut self, place: u32) {
         match self {
             Self::Few(len, places) if usize::from(*len) < FEW => {
@@ -62,7 +63,7 @@ impl Places {
         }
     }
 
-    /// Forgets the nodes for which `keep` does not hold.
+    /// Removes the nodes for which `keep` returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         match self {
             Self::Few(..) => {
@@ -73,7 +74,7 @@ impl Places {
         }
     }
 
-    /// Bytes outside the entry.
+    /// Returns the number of bytes outside the entry.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Few(..) => 0,
@@ -88,24 +89,25 @@ impl Places {
     }
 }
 
-/// What is always kept of an inode.
+/// The entry of an inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InodeCache {
     pub(crate) nodes: Places,
-    /// The highest version seen or given out.
+    /// The highest version found or assigned.
     pub(crate) highest: u32,
     /// The directory that holds its name, if it is a directory.
     pub(crate) parent: u32,
-    /// How often it is open.
+    /// Number of times it is open.
     pub(crate) opens: u32,
-    /// Names that refer to it, fewer than there can be nodes on flash, and [`CHECKED`].
+    /// Number of names that refer to it, and the flag [`CHECKED`]. There are always fewer names
+    /// than nodes that fit on flash.
     named: u32,
 }
 
 const _: () = assert!(size_of::<InodeCache>() == 32);
 
 impl InodeCache {
-    /// Names that refer to it; 1 for the root.
+    /// Returns the number of names that refer to it; 1 for the root.
     pub(crate) fn names(&self) -> u32 {
         self.named & !CHECKED
     }
@@ -118,13 +120,13 @@ impl InodeCache {
         self.set_names(self.names() + 1);
     }
 
-    /// A name is gone; the number of those that are left.
+    /// Records that a name was removed; returns the number of those left.
     pub(crate) fn drop_name(&mut self) -> u32 {
         self.set_names(self.names().saturating_sub(1));
         self.names()
     }
 
-    /// Whether all its nodes have been checked.
+    /// Returns whether all its nodes have been checked.
     pub(crate) fn is_checked(&self) -> bool {
         self.named & CHECKED != 0
     }
@@ -133,12 +135,12 @@ impl InodeCache {
         self.named |= CHECKED;
     }
 
-    /// Whether anybody knows it.
+    /// Returns whether it has a name or is open.
     pub(crate) fn is_wanted(&self) -> bool {
         self.names() > 0 || self.opens > 0
     }
 
-    /// Notes a node of some version.
+    /// Adds a node with its version.
     pub(crate) fn add_node(&mut self, place: u32, version: u32) {
         self.nodes.push(place);
         self.highest = self.highest.max(version);
@@ -150,29 +152,29 @@ impl InodeCache {
 struct Page {
     /// Which of them exist.
     present: u64,
-    /// Those, in order.
+    /// The existing ones, in order.
     entries: Vec<InodeCache>,
 }
 
-/// Page and bit of a number.
+/// Returns page and bit of a number.
 fn split(ino: u32) -> (u32, u32) {
     (ino >> PAGE_BITS, ino & ((1 << PAGE_BITS) - 1))
 }
 
 impl Page {
-    /// Where the entry of a number is, or would be.
+    /// Returns where the entry of a number is, or would be.
     fn index(&self, bit: u32) -> Result<usize, usize> {
         let index = (self.present & ((1 << bit) - 1)).count_ones() as usize;
         if self.present >> bit & 1 != 0 { Ok(index) } else { Err(index) }
     }
 
-    /// The numbers in the page, whose first one is `first`.
+    /// Returns the numbers in a page that starts with `first`.
     fn numbers(&self, first: u32) -> impl Iterator<Item = u32> {
         let present = self.present;
         (0..1 << PAGE_BITS).filter(move |bit| present >> bit & 1 != 0).map(move |bit| first + bit)
     }
 
-    /// The entry of a number, new if there was none.
+    /// Returns the entry of a number; creates it if necessary.
     fn entry(&mut self, bit: u32) -> &mut InodeCache {
         let index = self.index(bit).unwrap_or_else(|index| {
             if self.entries.len() == self.entries.capacity() {
@@ -194,7 +196,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -211,7 +213,7 @@ impl Inodes {
         page.index(bit).ok().map(|index| &mut page.entries[index])
     }
 
-    /// The entry of an inode, new if there was none.
+    /// Returns the entry of an inode; creates it if necessary.
     pub(crate) fn entry(&mut self, ino: u32) -> &mut InodeCache {
         let (number, bit) = split(ino);
         let page = self.pages.entry(number).or_default();
@@ -231,7 +233,7 @@ impl Inodes {
         Some(entry)
     }
 
-    /// The highest number; 0 if there is none.
+    /// Returns the highest number; 0 if there is none.
     pub(crate) fn highest(&self) -> u32 {
         self.pages
             .last_key_value()
@@ -242,7 +244,7 @@ impl Inodes {
         self.range(0)
     }
 
-    /// Those from `first` on.
+    /// Returns the entries from `first` on.
     pub(crate) fn range(&self, first: u32) -> impl Iterator<Item = (u32, &InodeCache)> {
         let pages = self.pages.range(split(first).0..);
         pages
@@ -250,7 +252,7 @@ impl Inodes {
             .skip_while(move |(ino, _)| *ino < first)
     }
 
-    /// Gives memory back that growing took beyond the need.
+    /// Frees spare capacity.
     pub(crate) fn shrink(&mut self) {
         for page in self.pages.values_mut() {
             page.entries.shrink_to_fit();
@@ -258,7 +260,7 @@ impl Inodes {
         }
     }
 
-    /// Bytes of memory, but for what the tree of pages keeps free to grow.
+    /// Returns the bytes of memory, without the spare capacity of the tree of pages.
     pub(crate) fn memory(&self) -> usize {
         let pages = self.pages.values().map(|page| {
             let lists: usize = page.entries.iter().map(|entry| entry.nodes.memory()).sum();
@@ -327,7 +329,8 @@ mod tests {
         assert!(entry.is_checked() && !entry.is_wanted());
     }
 
-    /// Bytes that a table takes for an inode, each with one node, when numbers are `step` apart.
+    /// Returns the bytes that a table takes for each inode with one node, when numbers are `step`
+    /// apart.
     fn bytes_of_an_inode(step: u32) -> usize {
         const COUNT: u32 = 10_000;
         let mut table = Inodes::default();

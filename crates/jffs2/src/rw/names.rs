@@ -1,4 +1,4 @@
-//! Names and inodes: what the operations on directories come to (spec: jffs2 14).
+//! Operations on names and inodes (spec: jffs2 14).
 
 use super::dents::Dent;
 use super::inode::{Attributes, Fragments, Loaded};
@@ -18,7 +18,7 @@ pub(crate) fn refuse(kind: FsErrorKind, ino: u32, message: &str) -> FsError {
     FsError::new(kind, format!("inode {ino}: {message}"))
 }
 
-/// An owner as nodes store it.
+/// Returns an owner as stored in nodes.
 pub(crate) fn id16(id: u32) -> Result<u16, FsError> {
     u16::try_from(id).map_err(|_| {
         FsError::new(FsErrorKind::Invalid, format!("owner {id}: JFFS2 has 16 bits for it"))
@@ -26,7 +26,7 @@ pub(crate) fn id16(id: u32) -> Result<u16, FsError> {
 }
 
 impl State {
-    /// The inode number, if such an inode exists; it is loaded then.
+    /// Returns the inode number if the inode exists, and loads it.
     pub(crate) fn existing(&mut self, ino: Ino) -> Result<u32, FsError> {
         let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
         let ino = u32::try_from(ino).map_err(|_| missing())?;
@@ -34,26 +34,26 @@ impl State {
         Ok(ino)
     }
 
-    /// The same of a directory.
+    /// Like [`Self::existing`], for a directory.
     pub(crate) fn directory(&mut self, ino: Ino) -> Result<u32, FsError> {
         check_directory(&self.attr(ino)?)?;
         self.existing(ino)
     }
 
-    /// The same of a regular file.
+    /// Like [`Self::existing`], for a regular file.
     pub(crate) fn regular(&mut self, ino: Ino) -> Result<u32, FsError> {
         check_regular(&self.attr(ino)?)?;
         self.existing(ino)
     }
 
-    /// What a name refers to.
+    /// Returns the target of a name.
     pub(crate) fn find(&self, dir: u32, name: &[u8]) -> Result<Dent, FsError> {
         self.inode(dir).dents.live(name).ok_or_else(|| {
             refuse(FsErrorKind::NotFound, dir, &format!("no entry {}", quoted(name)))
         })
     }
 
-    /// A directory in which the name may stand.
+    /// Checks a directory in which to look up the name.
     fn directory_of(&mut self, dir: Ino, name: &[u8]) -> Result<(u32, Attr), FsError> {
         let attr = self.attr(dir)?;
         check_directory(&attr)?;
@@ -61,14 +61,14 @@ impl State {
         Ok((self.existing(dir)?, attr))
     }
 
-    /// A directory in which a name may be made.
+    /// Checks a directory in which to create a name.
     fn place_for(&mut self, dir: Ino, name: &[u8]) -> Result<(u32, Attr), FsError> {
         let (dir, attr) = self.directory_of(dir, name)?;
         check_new_entry(&attr, name, self.inode(dir).dents.live(name).is_some())?;
         Ok((dir, attr))
     }
 
-    /// Makes a new inode with a name.
+    /// Creates an inode with a name.
     pub(crate) fn create(
         &mut self,
         dir: Ino,
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// What the one node of a new inode holds.
+    /// Returns the payload of the only node of a new inode.
     fn content_of(&self, new: &NewInode<'_>) -> Result<(FileKind, Vec<u8>), FsError> {
         let device = |major, minor| {
             self.flash.order.device_bytes(major, minor).ok_or_else(|| {
@@ -169,7 +169,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives an inode another name.
+    /// Adds a name to an inode.
     pub(crate) fn link(
         &mut self,
         ino: Ino,
@@ -187,7 +187,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a name away: that of an empty directory, or of anything else.
+    /// Removes a name: that of an empty directory, or of any other inode.
     pub(crate) fn remove(
         &mut self,
         dir: Ino,
@@ -199,7 +199,7 @@ impl State {
         let dent = self.find(dir, name)?;
         match self.attr(dent.ino.into()) {
             Ok(victim) => check_removal(&attr, &victim, wants_directory)?,
-            // What cannot be read can be removed all the same.
+            // An unreadable inode can be removed, too.
             Err(error) if error.kind() == FsErrorKind::Corrupted => {}
             Err(error) => return Err(error),
         }
@@ -212,15 +212,15 @@ impl State {
         Ok(())
     }
 
-    /// Whether the entries of a directory would be lost with one of its names. An interrupted
-    /// rename leaves it two.
+    /// Returns whether removing this name of a directory would lose its entries. After an
+    /// interrupted rename it has two names.
     fn has_entries(&mut self, ino: u32) -> Result<bool, FsError> {
         self.load(ino)?;
         let is_last = self.cache(ino).is_none_or(|cache| cache.names() < 2);
         Ok(is_last && !self.inode(ino).dents.is_empty())
     }
 
-    /// Moves a name.
+    /// Renames.
     pub(crate) fn rename(
         &mut self,
         from: (Ino, &[u8]),
@@ -260,7 +260,7 @@ impl State {
         self.move_name((dir, from.1), (to_dir, to.1), dent, now)
     }
 
-    /// The new name first, so that a power cut leaves both rather than none (spec: jffs2 14).
+    /// Writes the new name first, so that a power cut leaves both names, not none (spec: jffs2 14).
     fn move_name(
         &mut self,
         from: (u32, &[u8]),
@@ -280,7 +280,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether `ancestor` is `dir` or above it.
+    /// Returns whether `ancestor` is `dir` or above it.
     fn is_within(&self, dir: u32, ancestor: u32) -> bool {
         let mut at = dir;
         for _ in 0..=self.inodes.len() {
@@ -295,7 +295,7 @@ impl State {
         false
     }
 
-    /// A name of the inode is gone.
+    /// Records that a name of the inode was removed.
     pub(crate) fn drop_name(&mut self, ino: u32) {
         let Some(cache) = self.inodes.get_mut(ino) else { return };
         if cache.drop_name() == 0 && cache.opens == 0 {
@@ -303,7 +303,7 @@ impl State {
         }
     }
 
-    /// The inode is gone: its nodes are dead, nothing needs to be written.
+    /// Deletes the inode: its nodes are dead, and nothing needs to be written.
     pub(crate) fn delete(&mut self, ino: u32) {
         self.drop_xattrs(ino);
         for place in self.remove_inode(ino).nodes.as_slice() {

@@ -1,8 +1,9 @@
-//! Space: where the next node goes, what is kept back, what dies (spec: jffs2 13, 15).
+//! Space: the place of the next node, reserves, and dead nodes (spec: jffs2 13, 15).
 //!
 //! # Invariants
-//! 1. Collection finds room: other writers stop while erased blocks for it are left, one of them for
-//!    the open block of a medium with a write buffer, whose rest a power cut makes useless.
+//! 1. Collection always finds space: other writers stop while it has erased blocks left. On a
+//!    medium with a write buffer, one of them replaces the open block after a power cut, which
+//!    makes the rest of that block useless.
 //! 2. A block is erased only after everything that replaces its nodes is on flash.
 
 use super::nodelist::{List, NodeRef, RefKind};
@@ -10,25 +11,25 @@ use super::state::{State, no_space};
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, pad};
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// Who needs space.
+/// The purpose of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Alloc {
-    /// Anybody.
+    /// Any write.
     Normal,
     /// A deletion, which will free space.
     Deletion,
     /// Garbage collection and recovery.
     Collection,
-    /// Who has reserved for more than one node, and writes another of them.
+    /// A further node of a writer that reserved space for several.
     Reserved,
 }
 
-/// One of so many blocks without live nodes is parked, not erased.
+/// One in this many blocks without live nodes is parked, not erased.
 const PARKED: u64 = 128;
 
 impl State {
-    /// Makes room for a node of at least `min` bytes whose record in a summary takes `record`
-    /// bytes. Returns the bytes a node may have.
+    /// Reserves space for a node of at least `min` bytes whose record in a summary takes `record`
+    /// bytes. Returns the maximum length of the node.
     pub(crate) fn reserve(&mut self, min: u32, alloc: Alloc, record: u32) -> Result<u32, FsError> {
         if matches!(alloc, Alloc::Normal | Alloc::Deletion) {
             self.make_space(alloc)?;
@@ -38,7 +39,8 @@ impl State {
         for _ in 0..=self.blocks.count() {
             if let Some(block) = self.blocks.next() {
                 let free = self.blocks.get(block).sizes.free;
-                // A node as large as a block, which others may have written, has it for itself.
+                // A node as large as a block, which another system may have written, gets an empty
+                // one.
                 let kept = Some(self.kept(record)).filter(|kept| min.saturating_add(*kept) <= most);
                 let kept = kept.unwrap_or(0);
                 if free >= min.saturating_add(kept) {
@@ -53,15 +55,15 @@ impl State {
         Err(no_space("a node"))
     }
 
-    /// Collects garbage until enough blocks are free (spec: jffs2 13, step 2). Only what has been
-    /// erased counts: of what waits for it, something may live again after a power cut.
+    /// Collects garbage until enough blocks are free (spec: jffs2 13, step 2). Only erased blocks
+    /// count: nodes in blocks that wait for their erase may be live again after a power cut.
     fn make_space(&mut self, alloc: Alloc) -> Result<(), FsError> {
         let mut passes = None;
         while self.blocks.len(List::Free) < self.reserves.write {
             match self.erase_dead() {
                 Ok(true) => continue,
                 Ok(false) => {}
-                // It may succeed the next time; until then there are enough.
+                // The next attempt may succeed; until then there are enough blocks.
                 Err(_) if self.has_enough() => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -83,7 +85,7 @@ impl State {
         4 * (nodes as u64 + u64::from(self.blocks.count())) + 64
     }
 
-    /// Erases a block in which nothing lives; `false` if there is none.
+    /// Erases a block without live nodes; returns `false` if there is none.
     fn erase_dead(&mut self) -> Result<bool, FsError> {
         if self.blocks.len(List::PendingWbuf) > 0 {
             self.flush()?;
@@ -91,14 +93,15 @@ impl State {
         self.erase_one()
     }
 
-    /// Whether writing goes on though a block cannot be erased now.
+    /// Returns whether writing continues although a block cannot be erased now.
     fn has_enough(&self) -> bool {
         let left = self.blocks.len(List::Free) + self.blocks.len(List::ErasePending);
         self.closed.is_none() && left >= self.reserves.write
     }
 
-    /// Whether too little is dead to make space of it; no block waits to be erased. For a deletion
-    /// one block is worth it when few are left, and collection says whether there is one.
+    /// Returns whether too few bytes are dead to gain space, with no block waiting for its erase.
+    /// When few blocks are left, a deletion may collect for a single block; collection decides
+    /// whether there is one.
     fn is_hopeless(&self, alloc: Alloc) -> bool {
         let totals = self.blocks.totals();
         if alloc == Alloc::Deletion && self.is_tight() && totals.unchecked == 0 {
@@ -109,12 +112,13 @@ impl State {
         reclaimable < self.reserves.dirty || blocks <= u64::from(self.reserves.write)
     }
 
-    /// Whether so few blocks are left that only deletions go on.
+    /// Returns whether so few blocks are left that only deletions are allowed.
     pub(crate) fn is_tight(&self) -> bool {
         self.blocks.len(List::Free) < self.reserves.deletion
     }
 
-    /// Bytes of nodes for which there is room, about: they leave gaps at the ends of blocks.
+    /// Returns the approximate bytes of nodes that still fit; nodes leave gaps at the ends of
+    /// blocks.
     pub(crate) fn room(&self) -> u32 {
         let open = self.blocks.next().map_or(0, |block| self.blocks.get(block).sizes.free);
         let padding = if self.flash.has_buffer() { self.flash.page } else { 0 };
@@ -122,7 +126,8 @@ impl State {
         open.saturating_sub(self.kept(0) + padding) + fresh
     }
 
-    /// One pass of garbage collection; `false` if there is nothing to do, or no room to do it in.
+    /// Performs one pass of garbage collection; returns `false` if there is nothing to do, or no
+    /// space for it.
     fn collects(&mut self) -> Result<bool, FsError> {
         match self.gc_pass() {
             Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(false),
@@ -140,7 +145,7 @@ impl State {
             self.pad_page(block)?;
         }
         if self.blocks.next() != Some(block) {
-            // A failed program has moved it away.
+            // A failed program has already closed it.
             return Ok(());
         }
         self.blocks.resize(block, |sizes| {
@@ -159,7 +164,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a free block, erasing one if need be.
+    /// Takes a free block; erases one if necessary.
     fn open_block(&mut self) -> Result<(), FsError> {
         loop {
             if let Some(block) = self.blocks.first(List::Free) {
@@ -193,7 +198,7 @@ impl State {
         }
     }
 
-    /// Nothing lives in the block any more.
+    /// Handles a block whose last live node died.
     pub(crate) fn bury(&mut self, block: u32) {
         let list = if !self.wbuf.is_empty() {
             List::PendingWbuf
@@ -205,7 +210,8 @@ impl State {
         self.blocks.file_dead(block, list);
     }
 
-    /// A node has been copied to `place` as it was; `name` is that of a DIRENT node, if known.
+    /// Records that a node was copied unchanged to `place`; `name` is that of a DIRENT node, if
+    /// known.
     pub(crate) fn relocate(&mut self, old: NodeRef, place: u32, name: Option<&[u8]>) {
         match old.kind() {
             RefKind::Inode | RefKind::Dirent | RefKind::Broken => {

@@ -1,4 +1,4 @@
-//! What a mount is told, and what it tells.
+//! Options and result of a mount.
 
 use eraseblock_base::Findings;
 use eraseblock_jffs2_format::ByteOrder;
@@ -6,7 +6,7 @@ use eraseblock_jffs2_format::ByteOrder;
 /// How file data is compressed (spec: jffs2 9.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// LZO, then zlib, then rtime: the first that makes the data shorter, as Linux does.
+    /// The first of LZO, zlib and rtime that makes the data shorter, as in Linux.
     #[default]
     Priority,
     /// Only LZO, where it makes the data shorter.
@@ -15,14 +15,14 @@ pub enum Compression {
     Zlib,
     /// Only rtime, where it makes the data shorter.
     Rtime,
-    /// None: data is stored as it is.
+    /// None: data is stored uncompressed.
     None,
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RwOptions {
-    /// Byte order; found out from the medium if left open, little-endian on an empty one.
+    /// Byte order; by default detected from the medium, little-endian on an empty one.
     pub order: Option<ByteOrder>,
     /// Never writes.
     pub read_only: bool,
@@ -32,12 +32,13 @@ pub struct RwOptions {
     pub compression: Compression,
     /// Seeds the choices of garbage collection.
     pub seed: u64,
-    /// NAND: the out-of-band bytes of the cleanmarker, at most 8, ascending; found out from the
-    /// size of the out-of-band area if left open (spec: jffs2 11.2).
+    /// NAND: the out-of-band bytes of the cleanmarker, at most 8, ascending; by default derived
+    /// from the size of the out-of-band area (spec: jffs2 11.2).
     pub marker_positions: Option<Vec<u32>>,
-    /// Bytes of the cleanmarkers at the starts of blocks, 0 for none, a multiple of 4 from 12 to half
-    /// a block; by the kind of the medium if left open. An image file does not tell its medium, but
-    /// has the markers of it (spec: jffs2 11).
+    /// Length of the cleanmarkers at the starts of blocks: 0 for none, otherwise a multiple of 4
+    /// from 12 to half a block. By default derived from the kind of the medium. Set it for an image
+    /// file: its markers are those of the target medium, which the file does not name (spec: jffs2
+    /// 11).
     pub cleanmarker: Option<u32>,
 }
 
@@ -55,10 +56,10 @@ impl Default for RwOptions {
     }
 }
 
-/// What a mount found and what it cost.
+/// The result and the cost of a mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MountReport {
-    /// What is worth knowing or wrong.
+    /// Notes, warnings and errors.
     pub findings: Findings,
     /// Bytes read from flash, out-of-band bytes not counted.
     pub bytes_read: u64,
@@ -70,6 +71,6 @@ pub struct MountReport {
     pub nodes: u64,
     /// Inodes alive.
     pub inodes: u64,
-    /// Bytes of memory for nodes, inodes and blocks, about.
+    /// Approximate bytes of memory for nodes, inodes and blocks.
     pub memory: u64,
 }

@@ -1,5 +1,4 @@
-//! Loading an inode from its nodes, which also checks them, and reading content (spec: jffs2 8,
-//! 12.9).
+//! Loads an inode from its nodes and checks them, and reads content (spec: jffs2 8, 12.9).
 
 use super::dents::{self, Dent};
 use super::inode::{Attributes, Fragments, Loaded, Place, UNKNOWN};
@@ -22,16 +21,16 @@ struct Found {
     /// Nodes that cannot be used.
     broken: Vec<Broken>,
     dents: dents::Found,
-    /// Version and value of the newest time that a name has.
+    /// Version and value of the newest time in its names.
     time: (u32, u32),
-    /// Nodes that turned out to be damaged now, and how.
+    /// Nodes found damaged during this load, and their damage.
     dropped: Vec<(u32, FormatError)>,
-    /// Nodes that lost against others.
+    /// Nodes that newer ones supersede.
     dead: Vec<u32>,
 }
 
 impl State {
-    /// Makes sure that the inode is loaded.
+    /// Loads the inode if necessary.
     pub(crate) fn load(&mut self, ino: u32) -> Result<(), FsError> {
         let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
         if self.loaded.want(ino) {
@@ -47,7 +46,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads the nodes of an inode. Those not checked before are, and what is damaged is dead.
+    /// Reads the nodes of an inode. Checks those not checked before; damaged ones die.
     fn collect(&mut self, ino: u32) -> Result<Found, FsError> {
         let places = self.cache(ino).map(|cache| cache.nodes.clone()).unwrap_or_default();
         let mut found = Found::default();
@@ -66,7 +65,7 @@ impl State {
             };
             if let Err(error) = taken {
                 if node.state() != RefState::Unchecked {
-                    // It was good when it was checked: nothing else may shine through.
+                    // It was good when it was checked: older data must not show through.
                     return Err(FsError::from_source(FsErrorKind::Corrupted, error));
                 }
                 if node.kind() == RefKind::Dirent {
@@ -126,7 +125,7 @@ impl State {
         Ok(Ok(()))
     }
 
-    /// A node that cannot be used, with its fields if they are right.
+    /// Returns a node that cannot be used, with its fields if they are right.
     fn broken(&self, ino: u32, place: u32, bytes: &[u8]) -> Broken {
         let node = decode::inode(self.flash.order, bytes, self.flash.location(place)).ok();
         let is_torn = is_torn(bytes);
@@ -155,7 +154,7 @@ impl State {
         Ok(Ok(()))
     }
 
-    /// Lays the nodes over each other and decides what the inode is (spec: jffs2 8.2, 8.3).
+    /// Combines the nodes into the inode (spec: jffs2 8.2, 8.3).
     fn resolve(&mut self, ino: u32, mut found: Found) -> Result<Loaded, FsError> {
         found.data.sort_by_key(|(inode, _)| inode.version);
         let newest = found.data.last().map(|(inode, _)| *inode);
@@ -224,7 +223,7 @@ impl State {
         Ok(loaded)
     }
 
-    /// Lays data nodes in the order of their versions; those that are hidden are dead.
+    /// Applies data nodes in the order of their versions; completely hidden ones die.
     fn lay_nodes(&mut self, fragments: &mut Fragments, data: &[(Inode, u32)]) {
         for (inode, place) in data {
             let is_hole = inode.compression == compression::ZERO;
@@ -236,8 +235,8 @@ impl State {
         }
     }
 
-    /// Gives what is lost of a file to the nodes that held it, which are kept; broken nodes that
-    /// nothing is lost with are dead (spec: jffs2 8.6).
+    /// Assigns lost ranges of a file to the nodes that held them, and keeps these nodes. Broken
+    /// nodes without lost data die (spec: jffs2 8.6).
     fn lay_lost(&mut self, ino: u32, loaded: &mut Loaded, found: &Found) {
         let size = loaded.attributes.is_regular().then_some(loaded.attributes.size);
         // Only a regular file has content that could show as a hole.
@@ -264,7 +263,7 @@ impl State {
         }
     }
 
-    /// A file ends where its newest node says, or where its content ends (spec: jffs2 8.2, step 5).
+    /// Sets the size of a file from its newest node, or from its content (spec: jffs2 8.2, step 5).
     fn resolve_size(&mut self, ino: u32, loaded: &mut Loaded) {
         let end = loaded.fragments.end();
         if end < loaded.attributes.size {
@@ -304,7 +303,7 @@ impl State {
         Ok(())
     }
 
-    /// The nodes that are left have been checked (spec: jffs2 8.2, quality).
+    /// Marks the remaining nodes as checked (spec: jffs2 8.2, quality).
     fn check_off_nodes(&mut self, loaded: &Loaded, data: &[(Inode, u32)]) {
         for (inode, place) in data {
             let end = inode.offset + inode.dsize;
@@ -327,7 +326,7 @@ impl State {
         }
     }
 
-    /// The node at `place` and its stored bytes, all checksums verified.
+    /// Returns the node at `place` and its stored bytes, all checksums verified.
     pub(crate) fn payload(&self, place: u32) -> Result<(Inode, Vec<u8>), FsError> {
         let (node, at) = (self.node(place), self.flash.location(place));
         let mut bytes = self.read_node(node)?;
@@ -340,7 +339,7 @@ impl State {
         Ok((inode, bytes))
     }
 
-    /// The data of the node at `place`, decompressed, and where it goes in the file.
+    /// Returns the data of the node at `place`, decompressed, and its offset in the file.
     fn data(&self, place: u32) -> Result<(u32, Vec<u8>), FsError> {
         let (inode, stored) = self.payload(place)?;
         if inode.compression == compression::NONE {
@@ -354,7 +353,7 @@ impl State {
         Ok((inode.offset, out))
     }
 
-    /// Why a range of a file is lost.
+    /// Returns why a range of a file is lost.
     fn lost(&self, ino: u32, range: (u32, u32), place: u32) -> FsError {
         if place == UNKNOWN {
             return unread(ino.into(), range, &self.unassigned);

@@ -1,5 +1,5 @@
-//! Remains of nodes that belonged to an unknown file (spec: jffs2 8.6). As long as they are on flash,
-//! a gap in a file is lost content. Erased, they would leave a gap that every reader shows as zeros.
+//! Remains of nodes that belonged to an unknown file (spec: jffs2 8.6). While they are on flash, a
+//! gap in a file is lost content. Once they are erased, every reader would show the gap as zeros.
 //!
 //! # Invariants
 //! 1. Before the first erase of a mount, every inode has been checked if there are remains.
@@ -19,9 +19,9 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 /// Whether remains may be erased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Remains {
-    /// There are none, or no file misses them, or a marker stands for them.
+    /// There are none, no file misses them, or a marker replaces them.
     Settled,
-    /// Not every file has been looked at.
+    /// Not every file has been examined.
     Unknown,
     /// A file has a gap that they may have filled.
     Missed,
@@ -33,7 +33,7 @@ impl Remains {
         if unassigned.is_empty() || has_marker { Self::Settled } else { Self::Unknown }
     }
 
-    /// A file has a gap that they may have filled.
+    /// Records that a file has a gap that they may have filled.
     pub(crate) fn are_missed(&mut self) {
         if *self == Self::Unknown {
             *self = Self::Missed;
@@ -42,13 +42,13 @@ impl Remains {
 }
 
 impl State {
-    /// Writes a damage marker if the next erase could make zeros of lost content.
+    /// Writes a damage marker if the next erase could turn lost content into zeros.
     pub(crate) fn mark_damage(&mut self) -> Result<(), FsError> {
         if self.remains == Remains::Settled {
             return Ok(());
         }
         while self.check_one()? {}
-        // The marker itself may need an erased block: from here on the question is answered.
+        // Set first, because writing the marker may itself need an erase.
         if std::mem::replace(&mut self.remains, Remains::Settled) != Remains::Missed {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// The marker is on flash when this returns.
+    /// Writes the marker; it is on flash when this returns.
     fn write_damage_marker(&mut self) -> Result<(), FsError> {
         let mut bytes = Vec::with_capacity(HEADER_LEN as usize);
         encode::damage_marker(self.flash.order, &mut bytes);

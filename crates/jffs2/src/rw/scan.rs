@@ -1,4 +1,4 @@
-//! One pass over all blocks at mount: which nodes there are (spec: jffs2 12.2 to 12.4).
+//! Finds all nodes in one pass over all blocks at mount (spec: jffs2 12.2 to 12.4).
 
 use super::flash::{Flash, Marker};
 use super::inodes::Inodes;
@@ -238,7 +238,7 @@ impl Scan<'_> {
         self.nodes(block, bytes, self.flash.block)
     }
 
-    /// A live node of the block.
+    /// Adds a live node to the block.
     fn add(&mut self, block: u32, place: u32, len: u32, kind: RefKind, owner: u32, checked: bool) {
         let state = if checked { RefState::Normal } else { RefState::Unchecked };
         self.blocks.get_mut(block).refs.push(NodeRef::new(place, len, kind, owner, state));
@@ -248,13 +248,13 @@ impl Scan<'_> {
         });
     }
 
-    /// A node that is kept and copied as it is, which no summary can list.
+    /// Adds a node that is kept and copied unchanged, and that no summary can list.
     fn add_copied(&mut self, block: u32, place: u32, len: u32) {
         self.add(block, place, len, RefKind::Copy, 0, true);
         self.blocks.get_mut(block).without_summary = true;
     }
 
-    /// The nodes of a block that end before `end`.
+    /// Adds the nodes of a block that end before `end`.
     fn nodes(&mut self, block: u32, bytes: &[u8], end: u32) -> Result<(), Jffs2Error> {
         let rules = ScanRules {
             order: self.flash.order,
@@ -303,7 +303,7 @@ impl Scan<'_> {
         self.report.findings.push(Finding { severity, at, code, message });
     }
 
-    /// Adds a node; the error is that of a damaged one.
+    /// Adds a node; fails if it is damaged.
     fn node(
         &mut self,
         block: u32,

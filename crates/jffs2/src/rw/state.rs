@@ -1,10 +1,9 @@
-//! Everything a mounted file system knows, behind one lock.
+//! The state of a mounted file system, protected by one lock.
 //!
 //! # Invariants
-//! 1. A node is in the list of its owner as long as its block has not been erased.
+//! 1. A node is in the list of its owner until its block is erased.
 //! 2. `highest` of an inode is at least the version of each of its nodes on flash.
-//! 3. A loaded inode names live nodes only, and every live node of an inode that is checked is
-//!    named by it.
+//! 3. A loaded inode refers to live nodes only, and to every live node of a checked inode.
 
 use super::compress::Compress;
 use super::flash::Flash;
@@ -25,12 +24,12 @@ use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
 use std::fmt;
 
-/// Why nothing is written any more.
+/// Why writing has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Closed {
     /// It has been unmounted.
     Unmounted,
-    /// Something was lost, or a node forbids it: what, and where.
+    /// Data was lost, or a node forbids writing: the reason and the place.
     Because(String),
 }
 
@@ -54,8 +53,8 @@ pub(crate) struct Reserves {
 }
 
 impl Reserves {
-    /// One block more than Linux keeps where a power cut makes the rest of the open block useless:
-    /// what lived in its last page needs another one.
+    /// Reserves one block more than Linux on media where a power cut makes the rest of the open
+    /// block useless: the live nodes of its last page need another block.
     pub(crate) fn new(flash: &Flash) -> Self {
         let (block, count) = (u64::from(flash.block), u64::from(flash.count));
         let size = block * count;
@@ -69,7 +68,7 @@ impl Reserves {
 /// Garbage collection in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
-    /// How many nodes of the victim have been looked at.
+    /// Number of nodes of the victim that have been examined.
     pub(crate) position: usize,
     /// Inodes up to this number have been checked.
     pub(crate) checked: u32,
@@ -86,28 +85,28 @@ pub(crate) struct State {
     pub(crate) summary: Collector,
     pub(crate) suspects: Suspects,
     pub(crate) inodes: Inodes,
-    /// What some of them are.
+    /// The loaded ones.
     pub(crate) loaded: LoadedInodes,
     pub(crate) xattrs: Xattrs,
-    /// The highest inode number seen or given out.
+    /// The highest inode number found or assigned.
     pub(crate) highest_ino: u32,
     pub(crate) rng: SplitMix64,
     pub(crate) gc: Collection,
     pub(crate) compress: Compress,
     pub(crate) read_only: bool,
-    /// Writing is over for good.
+    /// Why writing has ended, if it has.
     pub(crate) closed: Option<Closed>,
-    /// Damaged nodes that may be of any file.
+    /// Damaged nodes that may belong to any file.
     pub(crate) unassigned: Unassigned,
     /// Whether these may be erased.
     pub(crate) remains: Remains,
-    /// What was found since mounting.
+    /// Findings since mounting.
     pub(crate) late: Findings,
-    /// A node being put together.
+    /// A node under construction.
     pub(crate) scratch: Vec<u8>,
 }
 
-/// A device error as the file system reports it.
+/// Converts a device error to one of the file system.
 pub(crate) fn io(error: MtdError) -> FsError {
     let kind = match error {
         MtdError::ReadOnly { .. } => FsErrorKind::ReadOnly,
@@ -120,51 +119,51 @@ pub(crate) fn no_space(what: &str) -> FsError {
     FsError::new(FsErrorKind::NoSpace, format!("no space for {what}"))
 }
 
-/// An inode that is not as it should be.
+/// Returns the error for a damaged inode.
 pub(crate) fn damaged(ino: u32, message: &str) -> FsError {
     FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: {message}"))
 }
 
 impl State {
-    /// The node at a place that somebody names, which is therefore there.
+    /// Returns the node at a place to which something refers; it must exist.
     pub(crate) fn node(&self, place: u32) -> NodeRef {
         self.blocks.node(place).expect("a node that is named is known")
     }
 
-    /// The inode, if it is known.
+    /// Returns the inode, if it exists.
     pub(crate) fn cache(&self, ino: u32) -> Option<&InodeCache> {
         self.inodes.get(ino)
     }
 
-    /// The inode, which is known.
+    /// Returns the inode, which must exist.
     pub(crate) fn cache_mut(&mut self, ino: u32) -> &mut InodeCache {
         self.inodes.entry(ino)
     }
 
-    /// The loaded inode, which has been loaded.
+    /// Returns the inode, which must be loaded.
     pub(crate) fn inode(&self, ino: u32) -> &Loaded {
         self.loaded.get(ino).expect("the inode has been loaded")
     }
 
-    /// The loaded inode, which has been loaded.
+    /// Returns the inode, which must be loaded.
     pub(crate) fn inode_mut(&mut self, ino: u32) -> &mut Loaded {
         self.loaded.get_mut(ino).expect("the inode has been loaded")
     }
 
-    /// Nothing is known of the inode any more.
+    /// Forgets the inode and returns its entry.
     pub(crate) fn remove_inode(&mut self, ino: u32) -> InodeCache {
         self.loaded.remove(ino);
         self.inodes.remove(ino).unwrap_or_default()
     }
 
-    /// Numbers the next node of an inode.
+    /// Returns the version of the next node of an inode.
     pub(crate) fn next_version(&mut self, ino: u32) -> u32 {
         let cache = self.cache_mut(ino);
         cache.highest = cache.highest.saturating_add(1);
         cache.highest
     }
 
-    /// Refuses to write where that is not possible.
+    /// Fails if writing is not possible.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
         let why = match (&self.closed, self.read_only) {
             (Some(closed), _) => closed.to_string(),

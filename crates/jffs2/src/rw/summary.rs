@@ -7,7 +7,7 @@ use eraseblock_jffs2_format::summary::{self, Record, RecordNode, Summary};
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::FsError;
 
-/// The most bytes of records a summary has.
+/// Maximum number of bytes of records in a summary.
 const MAX_RECORDS: u32 = 65_536;
 
 /// Records of the nodes of the open block.
@@ -26,24 +26,25 @@ impl Collector {
         self.is_active = active;
     }
 
-    /// The open block gets no summary.
+    /// Records that the open block gets no summary.
     pub(crate) fn stop(&mut self) {
         self.start(false);
     }
 
-    /// Goes on with a block that holds these nodes already.
+    /// Continues a block that already holds these nodes.
     pub(crate) fn resume(&mut self, records: Vec<Record>) {
         self.size = records.iter().map(Record::len).sum();
         self.records = records;
         self.is_active = true;
     }
 
-    /// Bytes to be kept free for a summary with one more record of `record` bytes.
+    /// Returns the number of bytes to keep free for a summary with one more record of `record`
+    /// bytes.
     pub(crate) fn needed(&self, record: u32) -> u32 {
         if self.is_active { summary::needed(self.size + record) } else { 0 }
     }
 
-    /// Notes a node written.
+    /// Adds the record of a written node.
     pub(crate) fn add(&mut self, record: Record) {
         if self.is_active {
             self.size += record.len();
@@ -57,7 +58,7 @@ impl Collector {
     }
 }
 
-/// Bytes that the record of a node takes in a summary.
+/// Returns the number of bytes that the record of a node takes in a summary.
 pub(crate) fn record_len(kind: RefKind, name: usize) -> u32 {
     match kind {
         RefKind::Inode | RefKind::Broken | RefKind::Xattr => 18,
@@ -93,8 +94,8 @@ impl State {
         }
     }
 
-    /// Bytes of the cleanmarker that a block begins with; 0 if it has none. A block that was written
-    /// by others may have none where the medium has them.
+    /// Returns the length of the cleanmarker at the start of a block; 0 if it has none. A block
+    /// written by another system may lack one even on a medium with cleanmarkers.
     fn marker_of(&self, block: u32) -> u32 {
         let (start, marker) = (self.flash.start(block), self.flash.cleanmarker());
         let refs = &self.blocks.get(block).refs;
@@ -134,7 +135,7 @@ impl State {
     }
 }
 
-/// The record of a node about to be written.
+/// Returns the record of a node about to be written.
 pub(crate) fn record(place: u32, block: u32, totlen: u32, node: RecordNode) -> Record {
     Record { offset: place % block, totlen, node }
 }

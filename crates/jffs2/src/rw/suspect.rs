@@ -1,18 +1,18 @@
-//! The page that was programmed last: a power cut may leave it so that it reads well for a while and
-//! then not at all. Nothing on flash says whether it did, but a page that another one follows was
-//! complete.
+//! Handles the page that was programmed last. After a power cut it may read correctly for a while
+//! and then not at all. Nothing on flash shows whether that is so, but a page that is followed by
+//! another one was complete.
 //!
 //! # Invariants
 //! 1. The last programmed page of a block that is not full is read from memory, as the scan saw it.
-//! 2. Nothing is written or erased, and nothing is called durable, before what lives in such pages
-//!    has been written again in another block: a block is continued only when no node touches its
-//!    last page.
-//! 3. It is written twice: first as it is, so that a part of it is what was there at some moment,
-//!    and then with new versions, so that it counts even when the power went while the block of the
-//!    page was being erased and the page reads well for the last time.
-//! 4. A page that could not be programmed when writing came to an end is read from memory as well,
-//!    and nothing is called durable any more.
-//! 5. No node lies in the last page of a block: the page before it is proven by it.
+//! 2. The live nodes of such a page are written again in another block before anything else is
+//!    written, erased or reported as durable. A block is continued only if no node touches its last
+//!    page.
+//! 3. They are written twice. The first copies are unchanged, so that any prefix of them is a state
+//!    the file system was in. The second copies have new versions, so that they take precedence
+//!    over the page if the erase of its block is cut and the page reads correctly once more.
+//! 4. A page that could not be programmed when writing ended is read from memory, too, and nothing
+//!    is reported as durable any more.
+//! 5. No node lies in the last page of a block, because that page proves the one before it.
 
 use super::nodelist::{NodeRef, RefKind};
 use super::nodemgmt::Alloc;
@@ -23,7 +23,7 @@ use eraseblock_jffs2_format::summary::Record;
 use eraseblock_jffs2_format::{decode, encode};
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// The most bytes of the record of a node in a summary.
+/// Maximum length of the record of a node in a summary.
 const LONGEST_RECORD: u32 = 24 + 255;
 
 /// A page as the scan saw it.
@@ -37,9 +37,9 @@ pub(crate) struct Page {
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
     pages: Vec<Page>,
-    /// What lives in them is being written again.
+    /// Their live nodes are being written again.
     is_settling: bool,
-    /// Some could not be programmed, nor what lives in them be written elsewhere.
+    /// Some could not be programmed, and their live nodes could not be written elsewhere.
     pub(crate) has_lost: bool,
 }
 
@@ -54,7 +54,7 @@ impl Suspects {
         self.has_lost = true;
     }
 
-    /// Replaces what was read from `place` by what the scan saw.
+    /// Replaces bytes read from `place` by those that the scan saw.
     pub(crate) fn overlay(&self, place: u32, buf: &mut [u8]) {
         for page in &self.pages {
             let first = page.place.max(place);
@@ -67,14 +67,14 @@ impl Suspects {
         }
     }
 
-    /// The bytes in [start, end) are about to be erased.
+    /// Forgets the bytes in [start, end), which are about to be erased.
     pub(crate) fn forget(&mut self, start: u32, end: u32) {
         self.pages.retain(|page| !(start..end).contains(&page.place));
     }
 }
 
 impl State {
-    /// Writes what lives in pages that may be unstable again. A full medium is left as it is.
+    /// Writes the live nodes of pages that may be unstable again. Leaves a full medium unchanged.
     pub(crate) fn settle_suspects(&mut self) -> Result<(), FsError> {
         if self.suspects.is_settling {
             return Ok(());
@@ -105,7 +105,7 @@ impl State {
         })
     }
 
-    /// The nodes, alive or dead, that touch [start, end), which lies in one block.
+    /// Returns the nodes, live or dead, that touch [start, end), which lies in one block.
     fn touching(&self, start: u32, end: u32) -> impl Iterator<Item = NodeRef> {
         let nodes = self.blocks.get(start / self.flash.block).refs.iter().copied();
         nodes.filter(move |node| {
@@ -120,20 +120,21 @@ impl State {
         nodes.map(NodeRef::place).find(|place| *place >= from)
     }
 
-    /// Whether a node, alive or dead, touches [start, end).
+    /// Returns whether a node, live or dead, touches [start, end).
     fn is_touched(&self, start: u32, end: u32) -> bool {
         self.touching(start, end).next().is_some()
     }
 
-    /// Whether a block may be continued: its last page, if it is not full, holds no node.
+    /// Returns whether a block may be continued: no node may touch its last page, if that is not
+    /// full.
     pub(crate) fn is_proven(&self, block: u32) -> bool {
         let size = self.flash.block;
         let mut pages = self.suspects.pages.iter().filter(|page| page.place / size == block);
         !pages.any(|page| self.is_touched(page.place, page.place + page.bytes.len() as u32))
     }
 
-    /// Moves what lives in a page as it is: a node that began in an earlier page first, then the
-    /// others with one program. Returns the places of the copies.
+    /// Copies the live nodes of a page unchanged: first a node that began in an earlier page, then
+    /// the others with one program. Returns the places of the copies.
     fn move_nodes(&mut self, start: u32, end: u32) -> Result<Vec<u32>, FsError> {
         let mut copies = Vec::new();
         let first = start / self.flash.block * self.flash.block;
@@ -154,8 +155,8 @@ impl State {
         Ok(copies)
     }
 
-    /// Writes the nodes at `places` again with new versions. One that a failed program has moved on
-    /// is dead here.
+    /// Writes the nodes at `places` again with new versions. A node that a failed program has moved
+    /// on is dead at its place.
     fn renew(&mut self, places: &[u32]) -> Result<(), FsError> {
         for place in places {
             if let Some(node) = self.blocks.node(*place).filter(|node| node.is_live()) {
@@ -165,7 +166,7 @@ impl State {
         self.flush()
     }
 
-    /// Writes a node again as it is, listed in a summary if it can be. Returns its place.
+    /// Writes an unchanged copy of a node, listed in a summary if possible. Returns its place.
     pub(crate) fn move_node(&mut self, place: u32) -> Result<u32, FsError> {
         let node = self.node(place);
         let (bytes, order) = (self.read_node(node)?, self.flash.order);
@@ -210,14 +211,14 @@ impl State {
         self.pad_page(block)
     }
 
-    /// Bytes at the end of the open block that no node goes into, when one more record of `record`
-    /// bytes is in its summary.
+    /// Returns the number of bytes at the end of the open block that no node may use, if one more
+    /// record of `record` bytes is in its summary.
     pub(crate) fn kept(&self, record: u32) -> u32 {
         let last = if self.flash.has_buffer() { self.flash.page } else { 0 };
         self.summary.needed(record).max(last)
     }
 
-    /// Programs one page of padding at the end of what has been written.
+    /// Programs one page of padding after the last node.
     pub(crate) fn pad_page(&mut self, block: u32) -> Result<(), FsError> {
         let page = self.flash.page;
         let place = self.flash.start(block) + self.flash.block - self.blocks.get(block).sizes.free;

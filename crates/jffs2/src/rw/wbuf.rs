@@ -1,4 +1,4 @@
-//! The write buffer of media that are programmed page by page, and bytes to and from flash
+//! Reads and writes bytes on flash, with a write buffer for media that are programmed page by page
 //! (spec: jffs2 16).
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use eraseblock_jffs2_format::encode;
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// How often nodes of a page that cannot be programmed are carried to another block.
+/// Number of attempts to move the nodes of a page that cannot be programmed to another block.
 const ATTEMPTS: u32 = 4;
 
 /// Bytes that wait for the rest of their page.
@@ -36,8 +36,8 @@ impl Wbuf {
         self.bytes.is_empty()
     }
 
-    /// Takes bytes that go to `place`; whole pages are programmed. What is not on flash after a
-    /// failure stays in the buffer.
+    /// Appends bytes for `place` and programs whole pages. After a failure, bytes that are not on
+    /// flash stay in the buffer.
     fn write(&mut self, flash: &Flash, place: u32, mut data: &[u8]) -> Result<(), MtdError> {
         let page = flash.page as usize;
         if self.bytes.is_empty() {
@@ -55,7 +55,7 @@ impl Wbuf {
         Ok(())
     }
 
-    /// Replaces what was read from `place` by what is still in the buffer.
+    /// Replaces bytes read from `place` by those that are still in the buffer.
     fn overlay(&self, place: u32, buf: &mut [u8]) {
         let first = self.start.max(place);
         let last = (self.start + self.bytes.len() as u32).min(place + buf.len() as u32);
@@ -78,7 +78,7 @@ impl State {
         Ok(())
     }
 
-    /// The bytes of a node, with alignment.
+    /// Returns the bytes of a node, with alignment.
     pub(crate) fn read_node(&self, node: NodeRef) -> Result<Vec<u8>, FsError> {
         let mut bytes = vec![0; node.len() as usize];
         self.read_flash(node.place(), &mut bytes).map_err(io)?;
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Brings the buffer to flash, the page filled up with padding.
+    /// Writes the buffer to flash and fills the page with padding.
     pub(crate) fn flush(&mut self) -> Result<(), FsError> {
         let mut cause = String::new();
         for _ in 0..ATTEMPTS {
@@ -113,7 +113,7 @@ impl State {
         Err(self.lose("nodes of the write buffer cannot be brought to flash", &cause))
     }
 
-    /// Fills the page up (spec: jffs2 16).
+    /// Fills the page with padding (spec: jffs2 16).
     fn pad(&mut self, block: u32) -> Result<(), MtdError> {
         let rest = self.flash.page - self.wbuf.bytes.len() as u32;
         let place = self.wbuf.start + self.wbuf.bytes.len() as u32;
@@ -130,15 +130,15 @@ impl State {
         Ok(())
     }
 
-    /// What replaces the nodes of these blocks is on flash now.
+    /// Releases blocks whose nodes have replacements that are now on flash.
     fn release_pending(&mut self) {
         while let Some(block) = self.blocks.first(List::PendingWbuf) {
             self.blocks.file_dead(block, List::ErasePending);
         }
     }
 
-    /// Answers a failed program in the open block: its free space is given up; with a buffer, what
-    /// is alive in the failed page moves to another block.
+    /// Handles a failed program in the open block: gives up its free space and, with a buffer,
+    /// moves the live nodes of the failed page to another block.
     pub(crate) fn write_failed(&mut self, block: u32, error: MtdError) -> Result<(), FsError> {
         if !matches!(error, MtdError::Failed { .. } | MtdError::Io { .. }) {
             return Err(io(error));
@@ -164,14 +164,14 @@ impl State {
         let buffered = std::mem::take(&mut self.wbuf.bytes);
         let result = self.carry_page(block, failed, &buffered);
         if result.is_err() {
-            // Data that is nowhere on flash, or only in blocks without references, can still be
-            // read.
+            // Data that is not on flash, or only in blocks without references, stays readable from
+            // memory.
             self.suspects.keep(failed, buffered);
         }
         result
     }
 
-    /// Moves what lives in a page of the block that could not be programmed.
+    /// Moves the live nodes of a page that could not be programmed.
     fn carry_page(&mut self, block: u32, failed: u32, buffered: &[u8]) -> Result<(), FsError> {
         let mut carried = Vec::new();
         for node in &self.blocks.get(block).refs {
@@ -204,7 +204,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes a node again as it was.
+    /// Writes an unchanged copy of a node.
     pub(crate) fn carry(&mut self, node: NodeRef, bytes: &[u8]) -> Result<u32, FsError> {
         self.reserve(node.len(), Alloc::Collection, 0)?;
         self.end_summary();
@@ -219,7 +219,7 @@ impl State {
         Ok(place)
     }
 
-    /// The open block gets a node that no summary can list.
+    /// Writes a node that no summary can list to the open block.
     pub(crate) fn end_summary(&mut self) {
         if let Some(block) = self.blocks.next() {
             self.blocks.get_mut(block).without_summary = true;
@@ -227,7 +227,7 @@ impl State {
         }
     }
 
-    /// Something that was promised cannot be kept: nothing is written any more.
+    /// Ends writing, because accepted data cannot be written.
     fn lose(&mut self, what: &str, cause: &str) -> FsError {
         let reason = format!("{cause}: {what}");
         self.late.error(Location::Whole, "turned-read-only", reason.as_str());
@@ -236,7 +236,7 @@ impl State {
     }
 }
 
-/// A failure in a block, with its place.
+/// Returns the error for a failure in a block, with its place.
 fn placed(block: u32, error: &MtdError) -> String {
     let said = error.to_string();
     let is_placed = said.starts_with("peb ");

@@ -1,4 +1,4 @@
-//! Nodes to flash (spec: jffs2 5, 14, 16).
+//! Writes nodes to flash (spec: jffs2 5, 14, 16).
 
 use super::dents::Dent;
 use super::inode::{Attributes, Place};
@@ -14,7 +14,7 @@ use eraseblock_vfs::{FsError, FsErrorKind};
 
 /// Bytes of a page of a file: no data node crosses its end (spec: jffs2 8.5).
 pub(crate) const PAGE: u32 = 4096;
-/// The least room a data node is written into.
+/// Minimum space for which a data node is written.
 pub(crate) const MIN_DATA: u32 = INODE_LEN + 128;
 
 /// A node about to be written.
@@ -23,13 +23,13 @@ pub(crate) struct NewNode<'a> {
     pub(crate) kind: RefKind,
     pub(crate) owner: u32,
     pub(crate) state: RefState,
-    /// What the summary says about it, and its length without alignment.
+    /// Its record in the summary, and its length without alignment.
     pub(crate) record: Option<(RecordNode, u32)>,
     /// The node with its alignment bytes.
     pub(crate) bytes: &'a [u8],
 }
 
-/// Data of a file that goes into one node.
+/// Data of a file for one node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent<'a> {
     pub(crate) offset: u32,
@@ -47,8 +47,7 @@ impl Extent<'_> {
 }
 
 impl State {
-    /// Writes a node into the space that has been reserved; if that fails, once more elsewhere.
-    /// Returns its place.
+    /// Writes a node to the reserved space; if that fails, once more elsewhere. Returns its place.
     pub(crate) fn put(&mut self, node: &NewNode<'_>) -> Result<u32, FsError> {
         let error = match self.try_put(node) {
             Ok(place) => return Ok(place),
@@ -67,7 +66,7 @@ impl State {
         }
     }
 
-    /// The space of a node that could not be written is not used again (spec: jffs2 16).
+    /// Gives up the space of a node that could not be written (spec: jffs2 16).
     fn give_up(&mut self, node: &NewNode<'_>, error: MtdError) -> Result<(), FsError> {
         let Some(block) = self.blocks.next() else { return Err(io(error)) };
         if !self.flash.has_buffer() {
@@ -105,7 +104,7 @@ impl State {
         Ok(place)
     }
 
-    /// The cleanmarker stops counting as live with the first real node (spec: jffs2 11.3).
+    /// Counts the cleanmarker as dead once the first other node is written (spec: jffs2 11.3).
     fn retire_marker(&mut self, block: u32) {
         if let [marker] = self.blocks.get(block).refs[..]
             && marker.kind() == RefKind::Filler
@@ -114,7 +113,7 @@ impl State {
         }
     }
 
-    /// An INODE node with the attributes of `loaded`, which has to fit the space reserved.
+    /// Writes an INODE node with the attributes of `loaded`; it must fit the reserved space.
     pub(crate) fn put_inode(
         &mut self,
         ino: u32,
@@ -149,7 +148,7 @@ impl State {
         place
     }
 
-    /// A DIRENT node in the space reserved; `ino` 0 deletes the name.
+    /// Writes a DIRENT node to the reserved space; `ino` 0 deletes the name.
     pub(crate) fn put_dirent(
         &mut self,
         dir: u32,
@@ -173,9 +172,9 @@ impl State {
         Ok(Dent { place: place?, ino, file_type })
     }
 
-    /// Reserves space for a DIRENT node, writes it and makes it the directory's word on the name.
-    /// A directory without a node gets one first, as it was, so that the DIRENT's time counts.
-    /// Returns the inode the name referred to before, 0 for none.
+    /// Reserves space for a DIRENT node, writes it and adds it to the directory. First writes a
+    /// node with unchanged attributes for a directory without one, so that the DIRENT's time
+    /// counts. Returns the inode that the name referred to before, 0 for none.
     pub(crate) fn set_name(
         &mut self,
         dir: u32,
@@ -232,8 +231,8 @@ impl State {
         Ok(())
     }
 
-    /// The content in [start, end) of a file is now in the node at `place`; what that hides is
-    /// dead, and so is an older node of attributes.
+    /// Records that the content in [start, end) of a file is now in the node at `place`. Nodes that
+    /// are completely hidden die, and so does an older node of attributes.
     pub(crate) fn map_node(&mut self, ino: u32, start: u32, end: u32, place: Place) {
         let loaded = self.inode_mut(ino);
         let dead = loaded.fragments.lay(start, end, Some(place));
@@ -243,8 +242,8 @@ impl State {
         }
     }
 
-    /// Writes bytes of a regular file that lie in one page; its size becomes what `loaded` says at
-    /// least. Returns how many bytes went into the node.
+    /// Writes bytes of a regular file that lie in one page. The size becomes at least that in
+    /// `loaded`. Returns the number of bytes in the node.
     pub(crate) fn put_data(
         &mut self,
         ino: u32,
@@ -265,7 +264,7 @@ impl State {
         done.map(|()| dsize)
     }
 
-    /// Writes a node with data, or a hole, into the space reserved.
+    /// Writes a node with data, or a hole, to the reserved space.
     pub(crate) fn put_extent(
         &mut self,
         ino: u32,
@@ -293,8 +292,8 @@ impl State {
 }
 
 impl State {
-    /// A fragment that ends inside a page where another one follows is better written together
-    /// with it (spec: jffs2 8.2, quality).
+    /// Marks fragments that should be merged: one that ends inside a page and is followed by
+    /// another one there (spec: jffs2 8.2, quality).
     fn mix(&mut self, ino: u32, at: u32) {
         if at.is_multiple_of(PAGE) {
             return;

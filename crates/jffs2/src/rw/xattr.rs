@@ -2,7 +2,7 @@
 //! (spec: jffs2 10).
 //!
 //! # Invariants
-//! 1. Every live XATTR node is the one of a pair that is referred to; every live XREF node is in
+//! 1. Every live XATTR node is that of a pair with references; every live XREF node is in
 //!    `references`.
 //! 2. A deleted reference stays alive while an older one for the same inode and pair is on flash.
 
@@ -23,15 +23,15 @@ pub(crate) struct Pair {
     pub(crate) place: u32,
     pub(crate) version: u32,
     hash: u32,
-    /// Live references to it.
+    /// Number of live references to it.
     pub(crate) users: u32,
 }
 
-/// The newest word on whether an inode has a pair.
+/// The newest reference of an inode to a pair, or its deletion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reference {
     pub(crate) place: u32,
-    /// Odd: it has not.
+    /// Odd if the reference is deleted.
     pub(crate) xseqno: u32,
 }
 
@@ -41,15 +41,15 @@ impl Reference {
     }
 }
 
-/// All of them.
+/// All pairs and references.
 #[derive(Debug, Default)]
 pub(crate) struct Xattrs {
     pub(crate) pairs: BTreeMap<u32, Pair>,
     /// By inode and xid.
     pub(crate) references: BTreeMap<(u32, u32), Reference>,
     by_hash: BTreeSet<(u32, u32)>,
-    /// References of Linux that a newer one for the same name hides: they would come back when
-    /// that one is deleted.
+    /// References written by Linux that a newer one for the same name hides. They would reappear if
+    /// only the newer one were deleted.
     hidden: BTreeSet<(u32, u32)>,
     highest_xid: u32,
     highest_xseqno: u32,
@@ -81,7 +81,7 @@ impl Xattrs {
         self.highest_xseqno
     }
 
-    /// The pairs an inode has.
+    /// Returns the pairs of an inode.
     fn of(&self, ino: u32) -> Vec<(u32, Pair)> {
         self.references
             .range((ino, 0)..=(ino, u32::MAX))
@@ -92,7 +92,7 @@ impl Xattrs {
 }
 
 impl State {
-    /// Finds out at mount which pairs and references live (spec: jffs2 10, resolution).
+    /// Decides at mount which pairs and references are live (spec: jffs2 10, resolution).
     pub(crate) fn build_xattrs(
         &mut self,
         pairs: &[u32],
@@ -194,7 +194,7 @@ impl State {
         Ok(())
     }
 
-    /// Of two references for one name of an inode the newer one counts.
+    /// Hides the older one of two references for one name of an inode.
     fn hide_older_names(&mut self) -> Result<(), FsError> {
         let mut inodes: Vec<u32> = self.xattrs.references.keys().map(|key| key.0).collect();
         inodes.dedup();
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    /// Name space, name and value of the pair at `place`.
+    /// Returns name space, name and value of the pair at `place`.
     pub(crate) fn read_pair(&self, place: u32) -> Result<Stored, FsError> {
         let bytes = self.read_node(self.node(place))?;
         let at = self.flash.location(place);
@@ -245,7 +245,7 @@ impl State {
         Ok((found.prefix, found.name.to_vec(), found.value.to_vec()))
     }
 
-    /// All attributes of an inode, as stored.
+    /// Returns all attributes of an inode, as stored.
     pub(crate) fn pairs_of(&self, ino: u32) -> Result<Vec<(u32, Stored)>, FsError> {
         let pairs = self.xattrs.of(ino).into_iter();
         pairs.map(|(xid, pair)| Ok((xid, self.read_pair(pair.place)?))).collect()
@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// Takes an attribute away.
+    /// Removes an attribute.
     pub(crate) fn delete_xattr(
         &mut self,
         ino: u32,
@@ -351,7 +351,7 @@ impl State {
         self.put(&NewNode { kind: RefKind::Xattr, owner: xid, state, record, bytes: &bytes })
     }
 
-    /// Writes the newest word on whether an inode has a pair.
+    /// Writes a reference of an inode to a pair, or its deletion.
     fn put_reference(&mut self, ino: u32, xid: u32, delete: bool) -> Result<(), FsError> {
         let alloc = if delete { Alloc::Deletion } else { Alloc::Normal };
         self.reserve(XREF_LEN, alloc, record_len(RefKind::Xref, 0))?;
@@ -383,7 +383,7 @@ impl State {
         }
     }
 
-    /// The inode is gone, and with it its references: nothing needs to be written.
+    /// Removes the references of a deleted inode; nothing needs to be written.
     pub(crate) fn drop_xattrs(&mut self, ino: u32) {
         let mine: Vec<u32> = self
             .xattrs
@@ -400,7 +400,7 @@ impl State {
         }
     }
 
-    /// Garbage collection of an XATTR node (spec: jffs2 10).
+    /// Collects an XATTR node (spec: jffs2 10).
     pub(crate) fn collect_pair(&mut self, node: NodeRef) -> Result<(), FsError> {
         let (prefix, name, value) = self.read_pair(node.place())?;
         let Some(pair) = self.xattrs.pairs.get(&node.owner).copied() else {
@@ -418,8 +418,7 @@ impl State {
         Ok(())
     }
 
-    /// Garbage collection of an XREF node: a deleted reference is dropped when nothing older is
-    /// left of it.
+    /// Collects an XREF node; drops a deleted reference if no older node of it is left.
     pub(crate) fn collect_reference(&mut self, node: NodeRef) -> Result<(), FsError> {
         let mine = self.xattrs.references.range((node.owner, 0)..=(node.owner, u32::MAX));
         let found = mine.map(|(key, one)| (*key, *one)).find(|(_, one)| one.place == node.place());
@@ -440,8 +439,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether a dead reference that says the inode has the pair can still be found by a scan: in
-    /// another block, or in the same one while it is being erased.
+    /// Returns whether a scan can still find a dead reference of the inode to the pair: in another
+    /// block, or in the same one while it is being erased.
     fn is_still_on_flash(&self, key: (u32, u32)) -> Result<bool, FsError> {
         for (block, entry) in self.blocks.iter() {
             let dead = entry.refs.iter().filter(|node| {

@@ -1,4 +1,4 @@
-//! Nodes that are there and broken: what they held is never delivered, by neither of the readers.
+//! Broken nodes: neither reader ever delivers their content.
 
 use super::*;
 use eraseblock_base::Severity;
@@ -6,7 +6,7 @@ use eraseblock_vfs::WritableFileSystem;
 
 const PAGE: u32 = 4096;
 
-/// Returns a file of 3 pages, as a writer leaves it; where its data nodes are.
+/// Returns a file of 3 pages, as a writer leaves it, and the places of its data nodes.
 fn file() -> (Image, [usize; 3]) {
     let mut image = Image::new(ByteOrder::Little);
     image.name(1, 1, "f", 2, 8);
@@ -28,8 +28,8 @@ fn mount(chip: &Arc<Chip>) -> Jffs2Rw {
     Jffs2Rw::mount(Arc::<Chip>::clone(chip), &RwOptions::default()).unwrap().0
 }
 
-/// Which pages of the file can be read, what the error of the first other one says, and where the
-/// first data is.
+/// Returns which pages of the file can be read, the error of the first other one, and the start of
+/// the first data.
 fn pages(fs: &dyn FileSystem) -> (Vec<bool>, String, Option<u64>) {
     let ino = fs.resolve(b"f").unwrap();
     let (mut good, mut text) = (Vec::new(), String::new());
@@ -45,7 +45,7 @@ fn pages(fs: &dyn FileSystem) -> (Vec<bool>, String, Option<u64>) {
     (good, text, fs.seek_data(ino, 0).unwrap())
 }
 
-/// What both readers say.
+/// Returns the results of both readers.
 fn both(image: &Image) -> (Vec<bool>, String) {
     let mounted = mount(&chip(image));
     let found = pages(&image.open().0);
@@ -80,7 +80,7 @@ fn a_file_all_of_whose_nodes_are_broken_has_its_attributes() {
     assert_eq!(image.open().0.attr(2).unwrap().size, 3 * u64::from(PAGE));
 }
 
-/// The header or the fields of a node are gone, so that nothing says whose it was.
+/// The header or the fields of a node are lost, so that its file is unknown.
 #[test]
 fn a_gap_is_lost_while_a_node_of_an_unknown_file_is_broken() {
     for at in [0, 8, 20, 50] {
@@ -127,7 +127,7 @@ fn broken_nodes_hide_nothing_and_lose_nothing_that_others_hold() {
     image.bytes[newer + 2000..newer + 68 + 4096].fill(0xFF);
     let (fs, _) = image.open();
     assert_eq!((content(&fs, "f")[0], doubt(&fs).unwrap().0), (1, Severity::Note));
-    // Written again: nothing is in doubt any more.
+    // After a rewrite, nothing is doubtful.
     image.data(2, 5, 0, 3 * PAGE, &[7; PAGE as usize]);
     let (fs, _) = image.open();
     assert_eq!((content(&fs, "f")[0], doubt(&fs)), (7, None));
@@ -147,8 +147,8 @@ fn churn(fs: &Jffs2Rw, name: &[u8]) {
     }
 }
 
-/// Garbage collection must not make a hole of what is lost, which the next mount would deliver:
-/// neither where the data of the node is damaged, nor where nothing says whose node it was.
+/// Garbage collection must not turn lost content into a hole, which the next mount would deliver:
+/// neither if the node's data is damaged, nor if its file is unknown.
 #[test]
 fn what_is_lost_stays_lost_while_blocks_are_collected() {
     for at in [100, 20, 8, 0] {
@@ -162,7 +162,7 @@ fn what_is_lost_stays_lost_while_blocks_are_collected() {
         fs.unmount().unwrap();
         let fs = mount(&chip);
         assert_eq!(pages(&fs).0, [true, false, true], "byte {at}");
-        // What is written to the range is there; the rest of it stays lost.
+        // New data in the range is delivered; the rest of it stays lost.
         fs.write(2, 4096, &[5; 100], Timestamp::from_seconds(2)).unwrap();
         churn(&fs, b"more");
         let mut start = [0; 100];
@@ -216,8 +216,8 @@ fn attributes_that_are_made_up_are_a_finding() {
     assert_eq!(codes(&fs.late_findings()), ["attributes-lost"]);
 }
 
-/// Their nodes are written again as a whole: of a torn or decayed one nothing can show through, and
-/// it must not be taken for content.
+/// Links, devices and directories are always rewritten as a whole. So the previous node is
+/// complete, and a torn or decayed newer one is not lost content.
 #[test]
 fn broken_nodes_of_links_devices_and_directories_are_no_content() {
     let mut image = Image::new(ByteOrder::Little);

@@ -34,8 +34,8 @@ fn fill_and_empty(geometry: Geometry) {
         fs.check().unwrap_or_else(|error| failed(&error));
         done[cycle % WAYS.len()].push(steps);
     }
-    // How much is dead, but not collected yet, differs by a third from one time to the next: what is
-    // lost shows in the mean of many.
+    // The number of dead bytes not collected yet varies by a third between rounds, so a loss of
+    // space shows only in the mean of many.
     for ((what, _), steps) in WAYS.iter().zip(done) {
         let (first, second) = steps.split_at(steps.len() / 2);
         let mean = |steps: &[u64]| steps.iter().sum::<u64>() * 100 / steps.len() as u64;

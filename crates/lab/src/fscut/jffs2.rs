@@ -16,7 +16,7 @@ pub struct Jffs2Target {
 }
 
 impl Jffs2Target {
-    /// The names of the chips there are.
+    /// The names of the available chips.
     pub const CHIPS: [&'static str; 3] = ["nand", "nor", "nosum"];
 
     /// On NAND with 512-byte pages (`nand`; `nosum` without summaries) or on NOR (`nor`).

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// LEBs of a tight volume: little more than UBIFS asks for.
+/// LEBs of a tight volume: little more than the minimum of UBIFS.
 const FEW_LEBS: u32 = 30;
 
 /// UBIFS on a chip of this shape.
@@ -21,14 +21,14 @@ pub fn ubifs(shape: Shape) -> OnUbi {
     target(shape.name(), shape, MOST_LEBS, false)
 }
 
-/// UBIFS on a chip of the smallest shape, on a volume so small that garbage is collected all the
-/// time.
+/// UBIFS on a chip of the smallest shape, on a volume so small that garbage collection never
+/// pauses.
 pub fn tight_ubifs() -> OnUbi {
     target("mini-tight", Shape::Mini, FEW_LEBS, false)
 }
 
-/// UBIFS on a chip of the smallest shape, with an LPT of the big model in the smallest area there
-/// is, so that it can collect its own garbage.
+/// UBIFS on a chip of the smallest shape, with an LPT of the big model in the smallest possible
+/// area, so that LPT garbage collection runs.
 pub fn big_lpt_ubifs() -> OnUbi {
     target("mini-big", Shape::Mini, MOST_LEBS, true)
 }
@@ -46,7 +46,7 @@ fn target(name: &'static str, shape: Shape, lebs: u32, big_lpt: bool) -> OnUbi {
     OnUbi { fs: "ubifs", name, shape, lebs, rules: Rules::UBIFS, mount: Arc::new(mount) }
 }
 
-/// Makes an empty file system with an LPT of the big model.
+/// Creates an empty file system with an LPT of the big model.
 fn make_big(device: &dyn LebDevice) -> Result<(), String> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut options = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());

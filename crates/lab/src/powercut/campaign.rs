@@ -10,18 +10,18 @@ use std::time::Instant;
 pub struct Campaign {
     /// The chips, taken in turn.
     pub shapes: Vec<Shape>,
-    /// Stop when so many different states have been judged.
+    /// Stop after judging this many different states.
     pub states: u64,
-    /// States of one workload; with the next seed another one begins.
+    /// States to judge of one workload, before the next one begins with the next seed.
     pub states_per_workload: u64,
     /// Everything else; the seed is that of the first workload on each chip.
     pub options: Options,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Summary {
-    /// Workloads done.
+    /// Workloads completed.
     pub workloads: u64,
     /// States attached and judged.
     pub states: u64,
@@ -29,14 +29,13 @@ pub struct Summary {
     pub distinct_states: u64,
     /// States that arose by a cut during recovery.
     pub nested_states: u64,
-    /// States that should not have been.
+    /// States that break a rule.
     pub violations: u64,
     /// Seconds it took.
     pub seconds: f64,
 }
 
-/// Runs a campaign, telling of each workload when it is done. Stops after the workload in which
-/// something was found.
+/// Runs a campaign and reports each completed workload. Stops after a workload with a violation.
 pub fn campaign(plan: &Campaign, tell: &mut dyn FnMut(&Report)) -> Result<Summary, LabError> {
     let start = Instant::now();
     let mut seen = HashSet::new();

@@ -1,5 +1,5 @@
-//! Operations on a device and on the model of it, chosen by a seed: an endless, always equal list
-//! for each seed and shape.
+//! Operations on a device and on its model, chosen by a seed. Each seed and shape gives the same
+//! endless sequence in every run.
 
 mod apply;
 mod choose;
@@ -18,13 +18,13 @@ use op::Op;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Erase counters this far apart make UBI move LEBs: near enough to happen often.
+/// The wear-levelling threshold: small enough that UBI often moves LEBs.
 const WL_THRESHOLD: u32 = 4;
 
-/// Blocks that may go bad in a workload: fewer than UBI keeps in reserve.
+/// Blocks that may go bad in a workload: fewer than the reserve of UBI.
 const MOST_BAD: usize = 2;
 
-/// How often UBI tries to erase a block.
+/// Number of attempts of UBI to erase a block.
 const ERASE_TRIES: u64 = 4;
 
 /// A chip, the device on it, and the model of the device.
@@ -36,25 +36,25 @@ pub(crate) struct Bench {
     layout: HeaderLayout,
     random: SplitMix64,
     operations: u64,
-    /// What the erase counters were, and how often the chip had erased each block by then.
+    /// Earlier erase counters, and how often the chip had erased each block at that time.
     start: Vec<(u32, u32)>,
     /// The same when the workload began.
     first: Vec<(u32, u32)>,
-    /// What happened in the background before the device was last opened.
+    /// Background work before the device was last opened.
     past: Counts,
 }
 
-/// How often what was done.
+/// Number of operations of each kind.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
-/// One operation, done.
+/// A completed operation.
 pub(crate) struct Step {
     pub(crate) allowed: Arc<Allowed>,
-    /// What kind of operation.
+    /// The kind of the operation.
     pub(crate) kind: &'static str,
-    /// The flash events of it, each with the chip before it.
+    /// Its flash events, each with the chip before it.
     pub(crate) events: Vec<Recorded>,
-    /// What was wrong even without a cut.
+    /// A violation that occurred without a cut.
     pub(crate) problem: Option<(&'static str, String)>,
 }
 
@@ -88,7 +88,7 @@ impl Bench {
         Ok(Self { chip, options, ubi, model, layout, random, operations: 0, start, first, past })
     }
 
-    /// What happened in the background so far.
+    /// Returns the counts of background work so far.
     pub(crate) fn background(&self) -> Counts {
         let counters = self.ubi.health().counters;
         let now = [
@@ -107,7 +107,7 @@ impl Bench {
         counts
     }
 
-    /// Does the next operation.
+    /// Performs the next operation.
     pub(crate) fn next(&mut self) -> Step {
         let op = self.choose();
         self.operations += 1;
@@ -146,7 +146,7 @@ impl Bench {
         Step { allowed, kind, events, problem }
     }
 
-    /// What must hold after every operation that was not interrupted.
+    /// Checks the invariants after an operation that was not interrupted.
     fn check(&self) -> Option<(&'static str, String)> {
         if let Err(message) = self.ubi.check_invariants() {
             return Some(("invariants", message));
@@ -173,8 +173,8 @@ impl Bench {
         None
     }
 
-    /// Now and then a program fails once, or leaves bits that will have to be corrected, or an
-    /// erase fails so often that the block is given up. Whether anything may fail now.
+    /// Occasionally makes a program fail once or leave bit flips, or an erase fail so often that
+    /// the block is given up. Returns whether anything may fail now.
     fn break_something(&mut self, op: &Op) -> bool {
         let (dice, first) = (self.below(24), self.below(6));
         let geometry = self.chip.geometry();

@@ -25,9 +25,9 @@ fn random_operations_survive_cuts() {
     }
 }
 
-// A mount copied what lived in a page it suspected, versions and all. The erasure of the page's block
-// was cut while the page read well for the last time: the next mount took the old copy for the newest
-// one, and then the page was gone.
+// A mount copied the live nodes of a suspect page with their versions. The erase of the page's
+// block was cut while the page still read correctly, for the last time. The next mount chose
+// the old copy as the newest one, and then lost the page.
 #[test]
 fn what_a_suspect_page_held_survives_the_cut_of_its_erasure() {
     let target = Jffs2Target::find("nosum").unwrap();

@@ -31,8 +31,8 @@ fn nothing_is_lost_on_any_shape() {
     }
 }
 
-/// Here the counter of a worn block is lost in the first cut; the recovery has begun again at the
-/// mean when the second one comes.
+/// The first cut loses the counter of a worn block. The recovery restarts that counter at the mean;
+/// then the second cut happens.
 #[test]
 fn a_lost_erase_counter_may_begin_again_at_the_mean() {
     let options = Options {

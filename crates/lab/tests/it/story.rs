@@ -1,10 +1,10 @@
-//! Stories of states: what `lab replay` tells.
+//! Stories of states, as `lab replay` prints them.
 
 use eraseblock_lab::fscut::{self, CutId, FsOptions, Jffs2Target, Plan, Target};
 use eraseblock_lab::powercut::{self, Options};
 use eraseblock_lab::story::{Fate, Story};
 
-/// Everything a story says.
+/// Returns the whole text of a story.
 fn text(story: &Story) -> String {
     let cuts = story.cuts.iter().flat_map(|cut| {
         let events = cut.events.iter().map(|event| event.what.clone());
@@ -14,14 +14,14 @@ fn text(story: &Story) -> String {
     story.operations.iter().cloned().chain(cuts).collect::<Vec<_>>().join("\n")
 }
 
-/// One message said `volume Some(0) is marked as damaged`, operations were names of Rust.
+/// One message was `volume Some(0) is marked as damaged`, and operations were Rust names.
 fn assert_is_prose(text: &str) {
     for word in ["Some(", "None", "Ok(", "Err(", " { ", "::", "Object", "Place", "0x7f"] {
         assert!(!text.contains(word), "`{word}` in: {text}");
     }
 }
 
-/// Both chips are those before and after the last cut.
+/// Checks that the chips are those before and after the last cut.
 fn assert_chips(story: &Story) {
     let (before, after) = story.chips.as_ref().unwrap();
     let cut = story.cuts.last().unwrap();
@@ -33,7 +33,7 @@ fn assert_chips(story: &Story) {
 #[test]
 fn both_cuts_of_a_recovery_are_told() {
     let options = Options::default();
-    // Program after program of copy 0 of the table, when the first volume is made.
+    // The programs of copy 0 of the table, while the first volume is created.
     let id = (210..230).map(|event| format!("ubi/mini/1@{event}.P5r1").parse().unwrap());
     let ids = id.filter(|id| powercut::explain(id, &options).is_ok());
     let mut told = 0;
@@ -55,7 +55,7 @@ fn both_cuts_of_a_recovery_are_told() {
     assert!(told > 4, "{told}");
 }
 
-/// The first state of a sequence that there is, told.
+/// Returns the story of the first state that a sequence has.
 fn tell(target: &dyn Target, plan: Plan) -> Story {
     let name = target.name();
     let id = CutId { target: (name.0.into(), name.1.into()), plan, cuts: Vec::new() };

@@ -41,9 +41,9 @@ fn a_mount_that_was_cut_is_followed_by_others() {
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
-/// A copy of the master that reads well at one mount and not at the next: the journal's and the
-/// LPT's heads were cut to what one copy says before the choice was written down, and the next
-/// mount went by the other copy (found as `seq1-224@363.P5r2+372.P5r2`).
+/// A master copy read correctly at one mount and not at the next. The first mount truncated the
+/// heads of journal and LPT to what this copy says before it had made its choice durable. The next
+/// mount used the other copy (found as `seq1-224@363.P5r2+372.P5r2`).
 #[test]
 fn a_mount_chooses_its_master_once() {
     let plans = vec![Plan::Single(224)];

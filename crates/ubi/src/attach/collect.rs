@@ -283,7 +283,7 @@ impl Sorter<'_> {
     fn sort_torn(&mut self, ec: EcSummary, data: Option<DataState>) {
         let at = Location::peb(self.peb);
         if data == Some(DataState::Content) {
-            let message = "the VID header is damaged and there is data behind it: lost to its LEB";
+            let message = "the VID header is damaged: the data after it belongs to no LEB";
             self.report.findings.warn(at, "peb-corrupted", message);
             self.put(PebState::Corrupted, ec);
         } else {

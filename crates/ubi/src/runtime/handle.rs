@@ -8,7 +8,7 @@ use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use std::sync::{Arc, PoisonError};
 
-/// A volume that is open: it cannot be removed, shrunk or updated until it is dropped.
+/// An open volume. It cannot be removed, shrunk or updated until this handle is dropped.
 #[derive(Debug)]
 pub struct Volume {
     core: Arc<RwLock<Core>>,
@@ -34,7 +34,7 @@ impl Volume {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks once at a LEB of which only a fastmap tells where it is.
+    /// Verifies a LEB on flash, once, if its position is known only from a fastmap.
     fn settle(&self, leb: Leb) -> Result<(), UbiError> {
         if self.shared().is_unchecked(self.id, leb) {
             self.exclusive().check_leb(self.id, leb)?;
@@ -42,8 +42,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Asks for a LEB to be moved whose block had bit-flips. Whoever holds the lock is waited for:
-    /// the request must not be lost. Meanwhile the LEB may have been moved or unmapped.
+    /// Requests that a LEB be moved because its block had bit flips. Waits for the lock, so that
+    /// the request is not lost. The LEB may have been moved or unmapped in the meantime.
     fn ask_for_scrub(&self, leb: Leb, peb: Peb) {
         let mut core = self.exclusive();
         if core.volume(self.id).is_ok_and(|volume| volume.peb(leb) == Some(peb)) {
@@ -51,17 +51,17 @@ impl Volume {
         }
     }
 
-    /// Its number.
+    /// Returns the number of the volume.
     pub fn id(&self) -> VolumeId {
         self.id
     }
 
-    /// What is known about it.
+    /// Returns the properties of the volume.
     pub fn info(&self) -> Result<VolumeInfo, UbiError> {
         self.shared().info(self.id)
     }
 
-    /// Unmaps a LEB and waits for the erasure: the old content cannot come back.
+    /// Unmaps a LEB and waits for the erase, so that the old content cannot reappear.
     pub fn erase(&self, leb: Leb) -> Result<(), UbiError> {
         self.exclusive().erase_leb(self.id, leb)
     }

@@ -10,19 +10,19 @@ use eraseblock_base::align::is_erased;
 use eraseblock_base::crc::crc32;
 use eraseblock_ubi_format::{HeaderState, ReadQuality, VidHeader, VolumeKind};
 
-/// How copying a LEB ended.
+/// The result of copying a LEB.
 enum Copy {
     Done,
-    /// The block belongs to no LEB any more.
+    /// The block no longer belongs to a LEB.
     Cancelled,
-    /// The new block is no good.
+    /// The new block failed.
     TargetFailed,
     /// The old block cannot be read.
     SourceFailed,
 }
 
 impl Core {
-    /// The wear-levelling work: moves one LEB if that is worth it.
+    /// Performs a wear-levelling step: moves one LEB if that is worthwhile.
     pub(super) fn move_leb(&mut self) -> Result<(), UbiError> {
         if self.wl.move_target().is_none() && self.wl.can_refill_moves() {
             self.refresh_fastmap()?;
@@ -135,7 +135,7 @@ impl Core {
         Ok(Copy::Done)
     }
 
-    /// The data to be moved; `None` if it cannot be read.
+    /// Returns the data to move; `None` if it cannot be read.
     fn read_source(&self, source: Peb, header: &VidHeader) -> Result<Option<Vec<u8>>, UbiError> {
         let layout = &self.io.layout;
         let len = match header.kind {
@@ -164,7 +164,7 @@ fn target_failed(error: eraseblock_mtd::MtdError) -> Result<Copy, UbiError> {
     if is_eio(&error) { Ok(Copy::TargetFailed) } else { Err(error.into()) }
 }
 
-/// The length without the erased units at the end.
+/// Returns the length without the erased units at the end.
 pub(crate) fn used_len(data: &[u8], unit: usize) -> usize {
     let erased = data.rchunks(unit).take_while(|unit| is_erased(unit)).map(<[u8]>::len);
     data.len() - erased.sum::<usize>()

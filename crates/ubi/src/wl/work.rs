@@ -1,4 +1,4 @@
-//! Getting eraseblocks, giving them back, and erasing them (spec: ubi 14.3 to 14.10).
+//! Takes, returns and erases eraseblocks (spec: ubi 14.3 to 14.10).
 
 use super::{Place, Work};
 use crate::core::Core;
@@ -9,11 +9,11 @@ use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_ubi_format::{EraseCount, HeaderState};
 
 impl Core {
-    /// Takes a free block for new data; it is protected from being moved for a while
-    /// (spec: ubi 14.3). Pending works are done when none is free.
+    /// Takes a free block for new data and protects it from moves for a while (spec: ubi 14.3). If
+    /// none is free, performs pending work.
     pub(crate) fn get_peb(&mut self) -> Result<Peb, UbiError> {
-        // Every work done erases a block or gives up a move, and a failed erasure ends in a bad
-        // block or in read-only mode: this is the most it can take.
+        // Every step erases a block or gives up a move, and a failed erase leads to a bad block or
+        // to read-only mode. This bounds the number of steps.
         let mut patience = 4 * self.wl.ecs().len() + 4;
         while self.fastmap.is_none() && self.wl.free.is_empty() && patience > 0 {
             patience -= 1;
@@ -33,13 +33,13 @@ impl Core {
         Ok(peb)
     }
 
-    /// Gives a block back that holds no LEB any more: it is erased in the background.
+    /// Returns a block that no longer holds a LEB; it is erased in the background.
     pub(crate) fn put_peb(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
         let place = self.wl.take(peb);
         self.wl.queue_erase(peb, torture || place == Place::Erroneous, owner);
     }
 
-    /// Does the next work in the queue; `false` if there is none.
+    /// Performs the next work in the queue; returns `false` if there is none.
     pub(crate) fn step(&mut self) -> Result<bool, UbiError> {
         self.check_writable()?;
         let Some(work) = self.wl.next_work(|_| true) else { return Ok(false) };
@@ -47,13 +47,13 @@ impl Core {
         Ok(true)
     }
 
-    /// Does all queued erasures of a LEB, or of a volume (spec: ubi 14.10).
+    /// Performs all queued erases of a LEB, or of a volume (spec: ubi 14.10).
     pub(crate) fn flush_erasures(
         &mut self,
         volume: VolumeId,
         leb: Option<Leb>,
     ) -> Result<(), UbiError> {
-        // Blocks found at attach may have held anything.
+        // Blocks found at attach may have held any LEB.
         let matches = |work: &Work| match work {
             Work::Erase { owner: Some((of, at)), .. } => {
                 *of == volume && leb.is_none_or(|leb| leb == *at)
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Erases a block that was taken out, and makes it free (spec: ubi 14.8).
+    /// Erases a block that is in no set, and makes it free (spec: ubi 14.8).
     pub(crate) fn erase_now(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
         match self.try_erase(peb, torture) {
             Ok(()) => {
@@ -117,7 +117,8 @@ impl Core {
         Ok(())
     }
 
-    /// The counter a fastmap stated may have risen since: it must not fall.
+    /// Reads the counter again if it comes from a fastmap: it may be higher on flash, and must not
+    /// fall.
     pub(crate) fn confirm_ec(&mut self, peb: Peb) -> Result<(), UbiError> {
         if self.wl.is_unsure(peb)
             && let HeaderState::Ok(header) | HeaderState::Bitflips(header) = self.io.read_ec(peb)?
@@ -128,8 +129,8 @@ impl Core {
         Ok(())
     }
 
-    /// Marks a block bad that does not erase any more; another one takes its place
-    /// (spec: ubi 14.8, step 6).
+    /// Marks a block bad that can no longer be erased; a reserved one replaces it (spec: ubi 14.8,
+    /// step 6).
     pub(crate) fn retire(&mut self, peb: Peb, error: UbiError) -> Result<(), UbiError> {
         if !self.io.can_have_bad_blocks() {
             self.wl.put(peb, Place::Corrupted);
@@ -150,7 +151,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads the headers and the data of a block; with bit-flips its LEB is marked for moving.
+    /// Reads the headers and the data of a block; after bit flips marks its LEB for moving.
     pub(crate) fn request_scrub(&mut self, peb: Peb) {
         if self.wl.request_scrub(peb) {
             self.counters.scrubs += 1;

@@ -1,4 +1,4 @@
-//! Fastmaps: written, believed, doubted, and thrown away.
+//! Fastmaps: written, used, verified and discarded.
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};

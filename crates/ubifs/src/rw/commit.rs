@@ -1,11 +1,11 @@
-//! Commits: the journal's changes become the index (spec: ubifs-runtime 11).
+//! Commits the changes of the journal to the index (spec: ubifs-runtime 11).
 //!
 //! A commit runs as one step between operations, so there is no copy-on-write and every commit is
 //! complete or has turned the file system read-only.
 //!
 //! # Invariants
-//! 1. Everything the last master refers to stays as it is until both copies of the next one are on
-//!    flash.
+//! 1. Everything that the last master refers to stays unchanged until both copies of the next one
+//!    are on flash.
 //! 2. Children are written before their parents; the master comes last.
 
 use super::core::Core;
@@ -15,12 +15,12 @@ use eraseblock_ubifs_format::constants::{MASTER_LEB, master_flags};
 use eraseblock_ubifs_format::encode;
 
 impl Core {
-    /// Whether anything would be lost to the index by not committing.
+    /// Returns whether there are changes that the index on flash does not contain.
     pub(super) fn has_uncommitted(&self) -> bool {
         self.tnc.is_dirty() || self.lprops.lpt.is_dirty() || !self.gc.queued.is_empty()
     }
 
-    /// Commits whatever there is.
+    /// Commits if there is anything to commit.
     pub(super) fn commit(&mut self) -> Step<()> {
         self.flash.check_writable()?;
         self.sync_heads()?;

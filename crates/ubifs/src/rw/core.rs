@@ -1,4 +1,4 @@
-//! Everything that is known about a file system mounted for writing.
+//! The state of a file system mounted for writing.
 
 use super::MountOptions;
 use super::budget::Budget;
@@ -23,10 +23,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) flash: Flash,
-    /// The volume below what a read-only mount repairs in memory; else the one that is written.
+    /// The volume without the repairs that a read-only mount makes in memory; otherwise the volume
+    /// being written.
     pub(super) as_found: Arc<dyn LebDevice>,
     pub(super) master: Master,
-    /// Where the last master node lies in both master LEBs.
+    /// Offset of the last master node in both master LEBs.
     pub(super) master_offset: u32,
     pub(super) lprops: Lprops,
     pub(super) tnc: Tnc,
@@ -34,8 +35,8 @@ pub(super) struct Core {
     pub(super) log: Log,
     pub(super) budget: Budget,
     pub(super) gc: Gc,
-    /// LEBs in which nothing is needed but what a mount would read of dead inodes if the power went
-    /// off now; they are taken until the next commit (spec: ubifs-runtime 18.6).
+    /// LEBs kept only so that a mount after a power cut can still read dead inodes; taken until the
+    /// next commit (spec: ubifs-runtime 18.6).
     pub(super) held: BTreeSet<u32>,
     pub(super) orphans: Orphans,
     pub(super) inodes: InodeTable,
@@ -50,8 +51,8 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Bytes of memory taken, about: the index as far as it is loaded, the properties of all LEBs,
-    /// inodes, orphans, buds, write-buffers and pages.
+    /// Returns the approximate memory in bytes: the loaded part of the index, the properties of all
+    /// LEBs, inodes, orphans, buds, write buffers and pages.
     pub(super) fn memory(&self) -> usize {
         let heads: usize = self.heads.iter().map(Wbuf::memory).sum();
         size_of::<Self>()
@@ -65,7 +66,7 @@ impl Core {
             + heads
     }
 
-    /// A number for a new inode (spec: ubifs-runtime 9.16).
+    /// Returns a number for a new inode (spec: ubifs-runtime 9.16).
     pub(super) fn next_inum(&mut self) -> Step<u32> {
         if self.highest_inum + 1 >= INO_LIMIT {
             self.flash.turn_read_only("inode numbers are used up");
@@ -75,8 +76,8 @@ impl Core {
         Ok(self.highest_inum)
     }
 
-    /// The cookie of a new entry: any number where entries have one, else 0
-    /// (spec: ubifs-runtime 8.4).
+    /// Returns the cookie of a new entry: any number if entries have cookies, otherwise 0 (spec:
+    /// ubifs-runtime 8.4).
     pub(super) fn cookie(&self) -> u32 {
         if !self.flash.sb.has(sb_flags::DOUBLE_HASH) {
             return 0;
@@ -84,8 +85,7 @@ impl Core {
         (self.max_sqnum.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
     }
 
-    /// Turns read-only unless the step was refused without harm: what failed may have left memory
-    /// and flash apart.
+    /// Turns read-only if a step failed that must not fail, because memory and flash may disagree.
     pub(super) fn must<T>(&mut self, result: Step<T>, what: &str) -> Step<T> {
         if let Err(fault) = &result {
             let reason = format!("{what}: {}", fault.describe());
@@ -94,8 +94,7 @@ impl Core {
         result
     }
 
-    /// What is done after each operation: a commit when the journal is due for one, memory back
-    /// under its budget.
+    /// Ends an operation: commits if the journal requires it, and frees memory beyond its limit.
     pub(super) fn end_operation(&mut self) -> Step<()> {
         if self.log.wants_commit && self.flash.why_read_only.is_none() {
             self.commit()?;

@@ -1,5 +1,5 @@
-//! Content of files: reading, writing to the page cache, write-back, truncation
-//! (spec: ubifs-runtime 8.10, 8.11, 9.4, 9.5, 21).
+//! File content: reading, writing to the page cache, write-back, truncation (spec: ubifs-runtime
+//! 8.10, 8.11, 9.4, 9.5, 21).
 
 use super::budget::Request;
 use super::core::Core;
@@ -14,26 +14,26 @@ use eraseblock_ubifs_format::{Compression, Key, Truncation};
 use eraseblock_vfs::{FsErrorKind, Timestamp};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Blocks that are compressed and written in one go.
+/// Number of blocks that are compressed and written together.
 pub(super) const BATCH: usize = 256;
-/// Blocks that are read ahead.
+/// Number of blocks to read ahead.
 pub(super) const PAGES_AHEAD: usize = 32;
 
 /// Buffers for reading, reused from one read to the next.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// The nodes that were found, and perhaps the following ones.
+    /// The nodes that were found, and possibly the following ones.
     pub(super) branches: Vec<Zbranch>,
     pub(super) raw: Vec<u8>,
 }
 
-/// The keys of the first and the last block of a range that is not empty.
+/// Returns the keys of the first and the last block of a range that is not empty.
 fn keys_of(ino: u32, offset: u64, len: usize) -> Option<(Key, Key)> {
     let last = (offset + len as u64).checked_sub(1).filter(|_| len > 0)?;
     Some((Key::data(ino, (offset / BLOCK) as u32), Key::data(ino, (last / BLOCK) as u32)))
 }
 
-/// The key of the last block of a range that is not empty.
+/// Returns the key of the last block of a range that is not empty.
 pub(super) fn last_key_of(ino: u32, offset: u64, len: usize) -> Key {
     keys_of(ino, offset, len.max(1)).map_or(Key::data(ino, 0), |(_, last)| last)
 }
@@ -44,8 +44,8 @@ pub(super) fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
 }
 
 impl Core {
-    /// The first half of reading: finds the nodes of `len` bytes from `offset` on, which may load
-    /// parts of the index. They are right as long as nothing is changed.
+    /// Performs the first half of a read: finds the nodes of `len` bytes from `offset` on, which
+    /// may load parts of the index. The result is valid until the next change.
     pub(super) fn plan_read(
         &mut self,
         ino: u32,
@@ -62,7 +62,7 @@ impl Core {
         })
     }
 
-    /// The same without loading anything; says whether that was enough.
+    /// Like the first half, without loading anything; returns whether that was sufficient.
     pub(super) fn plan_loaded(
         &self,
         ino: u32,
@@ -79,7 +79,8 @@ impl Core {
         })
     }
 
-    /// The second half, which many can do at a time: the range ends at or before the file's size.
+    /// Performs the second half of a read, which may run in parallel. The range ends at or before
+    /// the file's size.
     pub(super) fn read_planned(
         &self,
         ino: u32,
@@ -106,8 +107,8 @@ impl Core {
         Ok(())
     }
 
-    /// The content of a block on flash, if it is not a hole; says how it was compressed and how
-    /// many bytes it has.
+    /// Reads a block from flash, if it is not a hole; returns its compression and its length in
+    /// bytes.
     fn stored_block(
         &mut self,
         ino: u32,
@@ -122,8 +123,8 @@ impl Core {
         Ok(Some((size, how)))
     }
 
-    /// What making a block dirty costs, or nothing when it is dirty already. Without `exact` a
-    /// block that is overwritten as a whole counts as new, which spares looking.
+    /// Returns the cost of making a block dirty; nothing if it is already dirty. Without `exact`, a
+    /// block that is completely overwritten counts as new, which saves a lookup.
     fn page_cost(
         &mut self,
         ino: u32,
@@ -138,7 +139,7 @@ impl Core {
         Ok(Some(if is_new { Request::NEW_PAGE } else { Request::DIRTIED_PAGE }))
     }
 
-    /// The sum of [`Core::page_cost`] over a range of bytes.
+    /// Returns the sum of [`Core::page_cost`] over a range of bytes.
     fn range_cost(&mut self, ino: u32, offset: u64, len: u64, exact: bool) -> Step<Request> {
         let mut sum = Request::default();
         for block in offset / BLOCK..(offset + len).div_ceil(BLOCK) {
@@ -151,9 +152,9 @@ impl Core {
         Ok(sum)
     }
 
-    /// Promises space for all pages of a range and for those of `inos` at once, so that a write is
-    /// done as a whole or not at all. Making space may write pages of the range back; then it is
-    /// counted again.
+    /// Reserves space for all pages of a range and for `inos` together, so that a write is done
+    /// completely or not at all. Freeing space may write back pages of the range; then the cost is
+    /// computed again.
     fn budget_range(
         &mut self,
         ino: u32,
@@ -214,7 +215,7 @@ impl Core {
         Ok(())
     }
 
-    /// Copies data into pages, space for which is promised.
+    /// Copies data into pages with reserved space.
     fn fill_pages(&mut self, ino: u32, offset: u64, data: &[u8], exact: bool) -> Step<()> {
         let end = offset + data.len() as u64;
         let old_size = self.inode(ino)?.size;
@@ -245,7 +246,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes pages back, those of the inode that was dirty first to begin with.
+    /// Writes pages back, starting with the inode that has been dirty longest.
     pub(super) fn write_back_oldest(&mut self, pages: usize) -> Step<()> {
         let target = self.pages.len().saturating_sub(pages);
         while self.pages.len() > target {
@@ -260,7 +261,7 @@ impl Core {
         self.write_back_oldest(usize::MAX)
     }
 
-    /// Writes the pages of an inode back; its size goes first (spec: ubifs-runtime 9.4).
+    /// Writes the pages of an inode back, after its size (spec: ubifs-runtime 9.4).
     pub(super) fn write_back(&mut self, ino: u32) -> Step<()> {
         let blocks: Vec<u32> = self.pages.blocks(ino, 0).collect();
         let Some(last) = blocks.last() else { return Ok(()) };
@@ -316,8 +317,8 @@ impl Core {
         Ok(())
     }
 
-    /// Changes the length of a file in memory and, when it shrinks, in the journal
-    /// (spec: ubifs-runtime 8.11).
+    /// Changes the length of a file in memory and, if it shrinks, in the journal (spec:
+    /// ubifs-runtime 8.11).
     pub(super) fn set_size(&mut self, ino: u32, new_size: u64, now: Timestamp) -> Step<()> {
         if new_size > MAX_FILE_SIZE {
             return Err(Fault::fs(FsErrorKind::TooBig, format!("inode {ino}: file too big")));
@@ -347,7 +348,7 @@ impl Core {
         request.dirtied_pages = u32::from(is_partial);
         let is_promised = match self.budget(&request) {
             Ok(()) => true,
-            // Giving all space back is always possible (8.8).
+            // Truncation to 0 is always possible (8.8).
             Err(fault) if fault.is_no_space() && new_size == 0 => false,
             Err(fault) => return Err(fault),
         };
@@ -369,7 +370,7 @@ impl Core {
     ) -> Step<()> {
         let last_block = (new_size / BLOCK) as u32;
         let within = (new_size % BLOCK) as usize;
-        // The last block, as it is in memory or on flash, is cut.
+        // Truncate the last block, from memory or flash.
         let mut cut = None;
         let dirty_last = within > 0 && self.pages.get(ino, last_block).is_some();
         if within > 0 && !dirty_last {
@@ -386,7 +387,7 @@ impl Core {
         }
         let data_len = cut.as_ref().map_or(0, Vec::len) as u32;
         self.reserve(BASE_HEAD, 160 + 56 + data_len)?;
-        // Nothing can be refused from here on: what is dropped needs no space any more.
+        // From here on nothing can be refused; dropped pages release their reservations.
         let first_gone = new_size.div_ceil(BLOCK) as u32;
         let gone: Vec<u32> = self.pages.blocks(ino, first_gone).collect();
         for block in gone {
@@ -429,8 +430,8 @@ impl Core {
         Ok(())
     }
 
-    /// The data node of a dirty page that is cut, which goes to flash within the truncation's group:
-    /// no node of the block may be longer than the file.
+    /// Returns the data node of a truncated dirty page. It is written in the truncation's group,
+    /// because no node of the block may extend beyond the file.
     fn cut_dirty_page(&mut self, ino: u32, block: u32, within: usize) -> Step<Option<Vec<u8>>> {
         let inode = self.inode(ino)?;
         let is_compressed = inode.has(inode_flags::COMPRESS);
@@ -441,7 +442,7 @@ impl Core {
     }
 }
 
-/// The bytes of a block in a buffer for bytes from `offset` on, if it covers all of them.
+/// Returns the bytes of a block in a buffer for bytes from `offset` on, if it covers all of them.
 pub(super) fn whole_block(offset: u64, buf: &mut [u8], block: u32) -> Option<&mut [u8; PAGE]> {
     let start = (u64::from(block) * BLOCK).checked_sub(offset)?;
     buf.get_mut(usize::try_from(start).ok()?..)?.first_chunk_mut()

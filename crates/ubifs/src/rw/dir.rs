@@ -1,5 +1,4 @@
-//! Names: making, linking and taking them away, and the end of inodes
-//! (spec: ubifs-runtime 8, 9.2, 18).
+//! Creates, links and removes names, and deletes inodes (spec: ubifs-runtime 8, 9.2, 18).
 
 use super::budget::Request;
 use super::core::Core;
@@ -15,14 +14,14 @@ use eraseblock_ubifs_format::node::{encode_device, file_type};
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
 use eraseblock_vfs::{Attr, FsErrorKind, Ino, NewInode, NewKind, Timestamp, rules};
 
-/// The name that the journal gives an inode made without one.
+/// The name in the journal for an inode created without one.
 const NO_NAME: &[u8] = b"#";
 
 pub(super) fn refused(kind: FsErrorKind, ino: u32, message: &str) -> Fault {
     Fault::fs(kind, format!("inode {ino}: {message}"))
 }
 
-/// The inode that is deleted with its last name, and all that is known of it.
+/// The target of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) ino: u32,
@@ -34,7 +33,7 @@ impl Core {
         Key::dent(dir, self.flash.sb.key_hash.hash(name))
     }
 
-    /// A directory that may be looked into.
+    /// Returns a directory for lookups.
     pub(super) fn directory(&mut self, dir: Ino) -> Step<u32> {
         let inode = self.visible(dir)?;
         let ino = inode.ino;
@@ -44,7 +43,7 @@ impl Core {
         Ok(ino)
     }
 
-    /// A directory in which `name` may change, and its attributes.
+    /// Returns a directory in which `name` may change, and its attributes.
     pub(super) fn checked_dir(&mut self, dir: Ino, name: &[u8]) -> Step<(u32, Attr)> {
         self.check_mounted()?;
         let inode = self.visible(dir)?;
@@ -58,7 +57,7 @@ impl Core {
         Ok((ino, attr))
     }
 
-    /// The entry of a name.
+    /// Returns the entry of a name.
     pub(super) fn entry(&mut self, dir: u32, name: &[u8]) -> Step<Option<Entry>> {
         let key = self.dent_key(dir, name);
         let entry = self.find_entry(key, name, |dent| Entry { ino: dent.ino, kind: dent.kind })?;
@@ -75,14 +74,14 @@ impl Core {
         })
     }
 
-    /// Refuses a new entry that cannot be.
+    /// Fails if an entry must not be created.
     fn check_new(&mut self, dir: u32, attr: &Attr, name: &[u8]) -> Step<()> {
         let is_taken = self.entry(dir, name)?.is_some();
         Ok(rules::check_new_entry(attr, name, is_taken)?)
     }
 
-    /// Changes a directory in memory: bytes of an entry more or less, sub-directories more or
-    /// less, and the time.
+    /// Changes a directory in memory: adds `bytes` to its size and `links` to its link count, and
+    /// updates its times.
     pub(super) fn touch_dir(
         &mut self,
         dir: u32,
@@ -144,7 +143,7 @@ impl Core {
         self.settle(&request, result)
     }
 
-    /// Ends an operation: its promise is kept or given up.
+    /// Ends an operation: uses or cancels its reservation.
     pub(super) fn settle<T>(&mut self, request: &Request, result: Step<T>) -> Step<T> {
         match &result {
             Ok(_) => self.release(request),
@@ -178,8 +177,8 @@ impl Core {
         Ok(ino)
     }
 
-    /// Journals a name of `dir`, there with `kind` or gone without, and then inodes; brings the
-    /// index up to date. Room is reserved.
+    /// Journals a name of `dir`, created with `kind` or deleted without it, followed by inodes, and
+    /// updates the index. Space is already reserved.
     fn write_names(
         &mut self,
         dir: u32,
@@ -207,7 +206,7 @@ impl Core {
         self.index_inodes(inos, &written[1..])
     }
 
-    /// Adds the nodes of inodes to a group, which they end.
+    /// Adds the nodes of inodes to the end of a group.
     pub(super) fn add_inodes(&mut self, group: &mut Group, inos: &[u32]) -> Step<()> {
         for (index, ino) in inos.iter().enumerate() {
             let inode = self.inode(*ino)?.clone();
@@ -216,7 +215,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts the inodes of a written group into the index.
+    /// Adds the inodes of a written group to the index.
     pub(super) fn index_inodes(&mut self, inos: &[u32], written: &[Written]) -> Step<()> {
         for (ino, node) in inos.iter().zip(written) {
             self.add_leaf(Key::inode(*ino), *node)?;
@@ -233,7 +232,7 @@ impl Core {
         Ok(false)
     }
 
-    /// Makes a regular file without a name (spec: ubifs-runtime 8.2).
+    /// Creates a regular file without a name (spec: ubifs-runtime 8.2).
     pub(super) fn create_unnamed(
         &mut self,
         dir: Ino,
@@ -369,7 +368,7 @@ impl Core {
         self.end_if_unused(ino)
     }
 
-    /// Takes a name's link away from an inode in memory; says whether it was the last.
+    /// Decrements the link count of an inode in memory; returns whether it was the last link.
     pub(super) fn drop_link(&mut self, ino: u32, now: Timestamp) -> Step<bool> {
         let (time, cmt_no) = (self.time(now), self.cmt_no);
         let inode = self.inode(ino)?;
@@ -386,7 +385,7 @@ impl Core {
         Ok(())
     }
 
-    /// Deletes an inode that has neither name nor opener.
+    /// Deletes an inode that has no name and is not open.
     pub(super) fn end_if_unused(&mut self, ino: u32) -> Step<()> {
         let inode = self.inode(ino)?;
         if inode.nlink > 0 || inode.opens > 0 {
@@ -395,7 +394,7 @@ impl Core {
         self.delete_inode(ino)
     }
 
-    /// The end of an inode (spec: ubifs-runtime 8.9).
+    /// Deletes an inode (spec: ubifs-runtime 8.9).
     fn delete_inode(&mut self, ino: u32) -> Step<()> {
         let blocks: Vec<u32> = self.pages.blocks(ino, 0).collect();
         for block in blocks {
@@ -408,7 +407,7 @@ impl Core {
         if has_xattrs || inode.del_cmtno != self.cmt_no {
             let most = (self.flash.leb_size / 2 / 160).saturating_sub(2) as usize;
             let values = self.xattr_inodes(ino)?;
-            // Only kernels of old left more attributes than a group can delete.
+            // Only old kernels left more xattrs than a group can delete.
             for values in values.chunks(most.max(1)) {
                 self.write_deletion(&inode, values)?;
             }

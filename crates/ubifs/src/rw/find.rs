@@ -1,17 +1,17 @@
-//! Finding LEBs for a purpose (spec: ubifs-runtime 13.9, 13.10, 14.4).
+//! Finds LEBs for each purpose (spec: ubifs-runtime 13.9, 13.10, 14.4).
 
 use super::core::Core;
 use super::error::{Fault, Step};
 use super::lprops::Category;
 
 impl Core {
-    /// Whether an empty LEB may be given to the journal: the index keeps what it may need.
+    /// Returns whether the journal may take an empty LEB; the index keeps those it may need.
     pub(super) fn may_give_empty(&self) -> bool {
         self.reserved_idx_lebs() < self.spare_lebs()
     }
 
-    /// A LEB with room for `len` bytes at its end, taken: (LEB, offset of the room). With
-    /// `squeeze`, partly used LEBs come first.
+    /// Takes a LEB with `len` free bytes at its end; returns it and the offset of its free space.
+    /// With `squeeze`, prefers partly used LEBs.
     pub(super) fn find_room(&mut self, len: u32, squeeze: bool) -> Step<(u32, u32)> {
         let empty = if self.may_give_empty() { self.an_empty_leb() } else { None };
         let partly = self.a_free_leb(len);
@@ -45,7 +45,7 @@ impl Core {
         lebs.into_iter().find(|leb| lprops.get(flash, *leb).is_ok_and(|lp| lp.free >= len))
     }
 
-    /// Looks among LEBs that were never looked at.
+    /// Searches the LEBs that are not loaded yet.
     fn scan_for_room(&mut self, len: u32) -> Step<Option<u32>> {
         let may_be_empty = self.may_give_empty();
         let size = self.flash.leb_size;
@@ -56,7 +56,7 @@ impl Core {
         })
     }
 
-    /// An empty LEB for the index, taken and marked as such.
+    /// Takes an empty LEB for the index and marks it as such.
     pub(super) fn find_index_leb(&mut self) -> Step<Option<u32>> {
         let known = self
             .an_empty_leb()
@@ -81,8 +81,7 @@ impl Core {
         Ok(Some(leb))
     }
 
-    /// The LEB that is worth being collected most, taken; one that is empty anyhow if the caller
-    /// wants any.
+    /// Takes the LEB that is most worth collecting, or with `any_empty` one that is already empty.
     pub(super) fn find_victim(&mut self, min_space: u32, any_empty: bool) -> Step<Option<u32>> {
         let chosen = self.choose_victim(min_space, any_empty)?;
         if let Some(leb) = chosen {
@@ -121,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Among the LEBs with the most dirty bytes, the one with the most reclaimable space.
+    /// Returns the LEB with the most reclaimable space among those with the most dirty bytes.
     fn dirtiest(&mut self, min_space: u32) -> Option<(u32, u32)> {
         let lebs: Vec<u32> =
             self.lprops.set(Category::Dirty).iter().rev().take(16).map(|(_, leb)| *leb).collect();

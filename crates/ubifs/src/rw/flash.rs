@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest data node.
 pub(super) const MAX_DATA_NODE: u32 = 4144;
-/// Journal heads there are.
+/// Number of journal heads.
 pub(super) const HEADS: u32 = 3;
 
-/// Device, superblock and what follows from it.
+/// The device, the superblock and the sizes derived from it.
 #[derive(Debug)]
 pub(super) struct Flash {
     device: Arc<dyn LebDevice>,
@@ -43,18 +43,18 @@ pub(super) struct Flash {
     pub(super) max_idx_node: u32,
     pub(super) max_bud_bytes: u64,
     pub(super) bg_bud_bytes: u64,
-    /// Why nothing is written any more.
+    /// Why writing has ended, if it has.
     pub(super) why_read_only: Option<String>,
-    /// What has happened.
+    /// Counts of activities.
     pub(super) activity: Activity,
     /// The bug to be found.
-    /// What [`Flash::read_near`] read last.
+    /// The page that [`Flash::read_near`] read last.
     near: Mutex<Page>,
-    /// What was read ahead.
+    /// Read-ahead data.
     pub(super) ahead: Mutex<Ahead>,
 }
 
-/// A page of a LEB in memory; of none when it is empty.
+/// A page of a LEB in memory; empty if there is none.
 #[derive(Debug, Default)]
 struct Page {
     leb: u32,
@@ -63,7 +63,7 @@ struct Page {
 }
 
 impl Flash {
-    /// The volume of a verified superblock that has grown to it.
+    /// Creates the volume for a verified superblock, already grown to the volume.
     pub(super) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
         let min_io = sb.min_io_size;
         let leb_size = sb.leb_size;
@@ -116,7 +116,7 @@ impl Flash {
         &self.device
     }
 
-    /// Refuses when nothing may be written any more.
+    /// Fails if writing has ended.
     pub(super) fn check_writable(&self) -> Step<()> {
         match &self.why_read_only {
             None => Ok(()),
@@ -124,7 +124,7 @@ impl Flash {
         }
     }
 
-    /// Writes nothing from now on, because of this.
+    /// Ends writing for this reason.
     pub(super) fn turn_read_only(&mut self, reason: &str) {
         self.why_read_only.get_or_insert_with(|| reason.to_owned());
     }
@@ -169,14 +169,14 @@ impl Flash {
         Ok(())
     }
 
-    /// Bytes of memory taken by what is remembered of LEBs.
+    /// Returns the bytes of memory taken by cached data.
     pub(super) fn memory(&self) -> usize {
         let near = self.near.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
         near + ahead
     }
 
-    /// Forgets what is remembered of a LEB that is about to change.
+    /// Discards cached data of a LEB that is about to change.
     fn forget(&mut self, leb: u32) {
         let page = self.near.get_mut().unwrap_or_else(PoisonError::into_inner);
         if page.leb == leb {
@@ -209,8 +209,9 @@ impl Flash {
         self.done(at(leb, 0), result)
     }
 
-    /// Replaces a LEB, by nothing if there is nothing left of it. What comes back of a LEB that was
-    /// only unmapped would be refused, or programmed over, as soon as a clean unmount lies between.
+    /// Replaces a LEB; empties it permanently if no content is left. The old content of a LEB that
+    /// is only unmapped may reappear after a power cut. Once a clean unmount lies between, a mount
+    /// would refuse that content or program over it.
     pub(super) fn renew(&mut self, leb: u32, data: &[u8]) -> Step<()> {
         if data.is_empty() {
             return self.wipe(leb);
@@ -255,7 +256,7 @@ impl Flash {
     }
 }
 
-/// `value` on the grid of nodes.
+/// Returns `value` rounded up to the grid of nodes.
 pub(super) const fn align8(value: u32) -> u32 {
     value.next_multiple_of(8)
 }

@@ -18,11 +18,11 @@ use eraseblock_vfs::{
 use std::ops::ControlFlow;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// How often a read loads what it misses before it goes alone.
+/// Number of times a parallel read may load missing parts before it runs alone.
 const READ_TRIES: u32 = 2;
 
 impl Core {
-    /// Refuses when the file system is mounted read-only.
+    /// Fails if the file system is mounted read-only.
     pub(super) fn check_mounted(&self) -> Step<()> {
         if self.is_read_only {
             return Err(rules::read_only().into());
@@ -83,7 +83,7 @@ impl Core {
         self.flash.sync()
     }
 
-    /// What a clean unmount leaves (spec: ubifs-runtime 5.5).
+    /// Writes the state of a clean unmount (spec: ubifs-runtime 5.5).
     fn leave_clean(&mut self) -> Step<()> {
         if self.is_read_only {
             return Ok(());
@@ -96,8 +96,8 @@ impl Core {
         self.rest_clean()
     }
 
-    /// Stops writing. Files that are open and have no name live on in memory; with them, what is
-    /// on flash stays marked as in use, so that the next mount deletes them.
+    /// Stops writing. Unlinked, open files remain in memory. If there are any, the flash stays
+    /// marked as in use, so that the next mount deletes them.
     fn rest(&mut self) -> Step<()> {
         if self.inodes.open_orphans().is_empty() {
             return self.rest_clean();
@@ -165,7 +165,7 @@ impl UbifsMount {
         self.lock().read_alone(ino, offset, buf, reading)
     }
 
-    /// Runs a changing operation and what is due after it.
+    /// Runs a changing operation and the work due after it.
     fn change<T>(&self, operation: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
         let mut core = self.lock();
         let result = operation(&mut core);

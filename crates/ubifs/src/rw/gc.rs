@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. One LEB, `gc_lnum`, is kept empty so that collecting can begin on a full volume; it is 0 only
 //!    between the moment it becomes the GC head and the moment a victim takes its place.
-//! 2. Nothing is erased before every write-buffer is on flash: what made a node obsolete may still
-//!    be in one.
+//! 2. Nothing is erased before every write buffer is on flash, because a buffer may hold the node
+//!    that made another one obsolete.
 //! 3. LEBs that held index nodes are `queued`: the committed index may need them, so they are
 //!    erased after the next commit.
 
@@ -20,7 +20,7 @@ use eraseblock_ubifs_format::{Key, KeyKind};
 
 /// Rounds before giving up.
 const HARD_LIMIT: u32 = 32;
-/// Rounds after which index LEBs that were freed are waited for.
+/// Rounds after which to wait for freed index LEBs.
 const SOFT_LIMIT: u32 = 4;
 
 /// State of garbage collection.
@@ -32,10 +32,10 @@ pub(super) struct Gc {
     pub(super) queued: Vec<(u32, bool)>,
 }
 
-/// What became of a victim.
+/// The fate of a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Collected {
-    /// It is empty and the caller's.
+    /// It is empty and belongs to the caller.
     Freed(u32),
     /// It is queued for the next commit.
     IndexFreed,
@@ -43,7 +43,7 @@ pub(super) enum Collected {
     Retained,
 }
 
-/// A node to be moved.
+/// A node to move.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     offset: u32,
@@ -52,8 +52,8 @@ struct Live {
 }
 
 impl Core {
-    /// Collects garbage until a LEB is free, and gives it, taken and erased
-    /// (spec: ubifs-runtime 14.3). With `for_budget` LEBs that are empty anyhow do not count.
+    /// Collects garbage until a LEB is free, and returns it, taken and erased (spec: ubifs-runtime
+    /// 14.3). With `for_budget`, LEBs that are already empty do not count.
     pub(super) fn collect_garbage(&mut self, for_budget: bool) -> Step<u32> {
         self.flash.check_writable()?;
         self.sync_heads()?;
@@ -146,7 +146,7 @@ impl Core {
         Ok(Collected::Freed(victim))
     }
 
-    /// Makes every index node of a LEB that the tree still has dirty, so that the next commit
+    /// Makes every index node of a LEB dirty that is still in the tree, so that the next commit
     /// writes it elsewhere.
     fn move_index_nodes(&mut self, leb: u32, bytes: &[u8]) -> Step<()> {
         for (offset, level, key) in self.index_nodes(leb, bytes)? {
@@ -158,7 +158,7 @@ impl Core {
         Ok(())
     }
 
-    /// Index nodes of a LEB: offset, level, first key.
+    /// Returns the index nodes of a LEB: offset, level, first key.
     pub(super) fn index_nodes(&self, leb: u32, bytes: &[u8]) -> Step<Vec<(u32, u32, Key)>> {
         let flash = &self.flash;
         let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, flash.limits);
@@ -190,7 +190,8 @@ impl Core {
         Ok(())
     }
 
-    /// Nodes of a LEB that the index refers to: content by place in its file, and the rest.
+    /// Returns the nodes of a LEB that the index refers to: content by position in its file, and
+    /// the rest.
     fn live_nodes(&mut self, victim: u32, bytes: &[u8]) -> Step<(Vec<Live>, Vec<Live>)> {
         let mut scanner = Scanner::new(Leb::new(victim), bytes, 0, self.flash.limits);
         let (mut data, mut others) = (Vec::new(), Vec::new());
@@ -220,7 +221,7 @@ impl Core {
         Ok((data, others))
     }
 
-    /// Appends nodes as long as they fit; with `skip`, those that do not are passed over.
+    /// Appends nodes while they fit; with `skip`, passes over those that do not.
     fn fill_gc_head(
         &mut self,
         victim: u32,
@@ -247,7 +248,7 @@ impl Core {
                     let new = Zbranch::leaf(live.key, leb, offset, live.len);
                     let Self { tnc, flash, lprops, .. } = self;
                     tnc.replace(flash, lprops, position, new)?;
-                    // A commit that has to come first gives the victim back as it is now.
+                    // If a commit is required first, return the victim in its current state.
                     lprops.add_dirt(flash, victim, live.len)?;
                 }
                 None => self.waste(&moved)?,
@@ -271,8 +272,8 @@ impl Core {
         Ok(())
     }
 
-    /// What a commit begins with: data LEBs without anything live become empty, index LEBs without
-    /// anything live are queued (spec: ubifs-runtime 11.3 step 3).
+    /// Performs the first step of a commit: empties data LEBs without live nodes, and queues index
+    /// LEBs without live nodes (spec: ubifs-runtime 11.3 step 3).
     pub(super) fn gc_start_commit(&mut self) -> Step<()> {
         use super::lprops::Category::{Freeable, FreeableIndex};
         let lebs =
@@ -292,7 +293,7 @@ impl Core {
         Ok(())
     }
 
-    /// What a commit ends with: queued index LEBs are erased and given back.
+    /// Performs the last step of a commit: erases and returns queued index LEBs.
     pub(super) fn gc_end_commit(&mut self) -> Step<()> {
         for (leb, erasable) in std::mem::take(&mut self.gc.queued) {
             if erasable {

@@ -28,7 +28,7 @@ impl Core {
         let mut left = order.as_slice();
         let mut lebs = Vec::new();
         let mut may_use_gaps = true;
-        // Room is found up front: as many empty LEBs as there are, gaps for the rest.
+        // Find all space first: the available empty LEBs, then gaps for the rest.
         while self.lebs_for(left) > lebs.len() {
             if let Some(leb) = self.find_index_leb()? {
                 lebs.push(leb);
@@ -120,8 +120,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts as many of the nodes as fit into the gaps of one index LEB. Says how many, or nothing
-    /// when no LEB has a gap.
+    /// Writes as many of the nodes as fit into the gaps of one index LEB. Returns their number, or
+    /// nothing if no LEB has a gap.
     fn fill_gaps_of_one(&mut self, nodes: &[ZnodeId], mine: &[u32]) -> Step<Option<usize>> {
         for leb in self.index_lebs_by_dirt()? {
             if leb == self.master.ihead_lnum || mine.contains(&leb) {
@@ -132,8 +132,8 @@ impl Core {
                 return Ok(Some(placed));
             }
         }
-        // A LEB that was collected since the last commit still holds what the committed index
-        // needs; its gaps can be used as well.
+        // A LEB that was collected since the last commit still holds nodes of the committed
+        // index; its gaps can be used as well.
         let size = self.flash.leb_size;
         for slot in 0..self.gc.queued.len() {
             let leb = self.gc.queued[slot].0;
@@ -153,14 +153,14 @@ impl Core {
         Ok(None)
     }
 
-    /// Index LEBs with room, the dirtiest first.
+    /// Returns the index LEBs with space, the dirtiest first.
     fn index_lebs_by_dirt(&mut self) -> Step<Vec<u32>> {
         self.lprops.load_all(&self.flash)?;
         let set = self.lprops.set(Category::DirtyIndex);
         Ok(set.iter().rev().map(|(_, leb)| *leb).collect())
     }
 
-    /// Puts nodes into the gaps of a LEB and rewrites it; says how many.
+    /// Writes nodes into the gaps of a LEB by rewriting it; returns their number.
     fn fill_gaps(&mut self, leb: u32, nodes: &[ZnodeId]) -> Step<usize> {
         let mut bytes = Vec::new();
         self.flash.read_leb(leb, &mut bytes)?;

@@ -12,10 +12,10 @@ use eraseblock_ubifs_format::constants::{SQNUM_LIMIT, group};
 use eraseblock_ubifs_format::encode::{self, Seal};
 use eraseblock_ubifs_format::{Dent, Inode, Truncation};
 
-/// Commits that a reservation waits for before it gives up.
+/// Number of commits that a reservation tries before it gives up.
 const PATIENCE: u32 = 128;
 
-/// Where a node of a group went: offset in the group's buffer, exact length, sequence number.
+/// The place of a node of a group: offset in the group's buffer, exact length, sequence number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) leb: u32,
@@ -32,7 +32,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// An entry node of so many name bytes.
+    /// Returns the length of an entry node with this many name bytes.
     pub(super) fn dent_len(name: &[u8]) -> u32 {
         align8(57 + name.len() as u32)
     }
@@ -75,7 +75,7 @@ impl Group {
         Ok(())
     }
 
-    /// A data node that is framed but for its sequence number; the last of its group.
+    /// Adds a data node that is complete except for its sequence number, as the last of its group.
     pub(super) fn last_data(&mut self, core: &mut Core, framed: &[u8]) -> Step<()> {
         let sqnum = core.next_sqnum()?;
         let start = encode::start(&mut self.bytes);
@@ -88,7 +88,7 @@ impl Group {
 }
 
 impl Core {
-    /// The next sequence number.
+    /// Returns the next sequence number.
     pub(super) fn next_sqnum(&mut self) -> Step<u64> {
         if self.max_sqnum + 1 >= SQNUM_LIMIT {
             self.flash.turn_read_only("sequence numbers are used up");
@@ -98,8 +98,8 @@ impl Core {
         Ok(self.max_sqnum)
     }
 
-    /// Makes sure that `len` bytes can be appended to a head; commits and collects garbage if need
-    /// be.
+    /// Ensures that `len` bytes can be appended to a head; commits and collects garbage if
+    /// necessary.
     pub(super) fn reserve(&mut self, head: usize, len: u32) -> Step<()> {
         let mut no_space = 0;
         for _ in 0..PATIENCE {
@@ -124,7 +124,7 @@ impl Core {
             Err(fault) if fault.is_no_space() => (self.collect_garbage(false)?, 0),
             found => found?,
         };
-        // Collecting may have moved this head.
+        // Garbage collection may have moved this head.
         if self.heads[head].leb != 0 && self.heads[head].room(&self.flash) >= len {
             self.lprops.set_taken(&self.flash, leb, false)?;
             return Ok(());
@@ -167,8 +167,8 @@ impl Core {
         result
     }
 
-    /// Writes a group to the base head, room for which is reserved. With `inos`, their durability
-    /// hangs on it; with `sync` it is made durable at once.
+    /// Writes a group to the base head, in reserved space. The durability of `inos` depends on it;
+    /// with `sync` it is made durable at once.
     pub(super) fn write_group(
         &mut self,
         group: &Group,

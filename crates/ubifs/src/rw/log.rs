@@ -1,8 +1,8 @@
-//! The log: which LEBs are the journal (spec: ubifs-runtime 7).
+//! The log, which lists the LEBs of the journal (spec: ubifs-runtime 7).
 //!
 //! # Invariants
-//! 1. Every LEB that a journal head writes to is in `buds`, with the offset from which on it is
-//!    journal.
+//! 1. Every LEB that a journal head writes to is in `buds`, with the offset at which its journal
+//!    part begins.
 //! 2. The head never runs into the tail: a LEB is kept for the next commit start.
 
 use super::core::Core;
@@ -35,9 +35,9 @@ pub(super) struct Log {
     pub(super) bud_bytes: u64,
     /// Bytes that leave the journal with the running commit.
     closing_bytes: u64,
-    /// Kept free for the next commit start.
+    /// Bytes kept free for the next commit start.
     reserve: u64,
-    /// The journal has grown so far that a commit should come.
+    /// Whether the journal has grown so large that a commit is due.
     pub(super) wants_commit: bool,
 }
 
@@ -46,7 +46,7 @@ impl Log {
         Self { head, head_offset, tail, reserve: flash.leb_size.into(), ..Self::default() }
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.buds.len() * size_of::<(u32, Bud)>() + self.old_buds.capacity() * size_of::<u32>()
     }
@@ -56,7 +56,7 @@ impl Log {
         if leb >= flash.sb.log_last() { LOG_FIRST } else { leb + 1 }
     }
 
-    /// Bytes that can still be written (spec: ubifs-runtime 7.3).
+    /// Returns the number of bytes that can still be written (spec: ubifs-runtime 7.3).
     fn free_bytes(&self, flash: &Flash) -> u64 {
         let size = u64::from(flash.leb_size);
         let all = u64::from(flash.sb.log_lebs) * size;
@@ -72,7 +72,7 @@ impl Log {
 }
 
 impl Core {
-    /// Makes a LEB, from `start` on, the next of a journal head (spec: ubifs-runtime 7.5).
+    /// Makes a LEB the next one of a journal head, from `start` on (spec: ubifs-runtime 7.5).
     pub(super) fn add_bud(&mut self, head: usize, leb: u32, start: u32) -> Step<()> {
         let Self { flash, log, .. } = self;
         let slot = flash.ref_alsz;
@@ -176,8 +176,8 @@ impl Core {
         Ok(())
     }
 
-    /// Starts the log of the next commit and closes the buds that are full
-    /// (spec: ubifs-runtime 11.3 step 4). Gives back the new tail.
+    /// Starts the log of the next commit and closes the full buds (spec: ubifs-runtime 11.3 step
+    /// 4). Returns the new tail.
     pub(super) fn log_start_commit(&mut self) -> Step<u32> {
         let mut nodes = Vec::new();
         let sqnum = self.next_sqnum()?;
@@ -226,8 +226,8 @@ impl Core {
         Ok(log.head)
     }
 
-    /// The commit is on flash: the old log and the closed buds go
-    /// (spec: ubifs-runtime 11.4, 11.5).
+    /// Drops the old log and the closed buds once the commit is on flash (spec: ubifs-runtime 11.4,
+    /// 11.5).
     pub(super) fn log_end_commit(&mut self, new_tail: u32) -> Step<()> {
         let old_tail = self.log.tail;
         self.log.tail = new_tail;

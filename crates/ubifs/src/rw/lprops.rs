@@ -1,5 +1,5 @@
-//! What is known about each LEB of the main area, in memory: free and dirty bytes, who holds it,
-//! and in which category it can be found (spec: ubifs-runtime 13).
+//! Properties of each LEB of the main area, in memory: free and dirty bytes, whether it is in use,
+//! and its category (spec: ubifs-runtime 13).
 //!
 //! # Invariants
 //! 1. `stats` are the sums over all LEBs, those not loaded from the LPT included.
@@ -14,7 +14,7 @@ use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::lpt::LebProps;
 use std::collections::BTreeSet;
 
-/// What a LEB is good for (spec: ubifs-runtime 13.7).
+/// The possible uses of a LEB (spec: ubifs-runtime 13.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Category {
@@ -27,14 +27,14 @@ pub(super) enum Category {
     None = 6,
 }
 
-/// Sets that LEBs are kept in: one per category but the last.
+/// Number of sets of LEBs: one for each category except the last.
 const SETS: usize = 6;
 
 /// Properties of one LEB.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lp {
     pub(super) free: u32,
-    /// May exceed the LEB for a moment while the journal is replayed.
+    /// May temporarily exceed the LEB while the journal is replayed.
     pub(super) dirty: u32,
     pub(super) index: bool,
     pub(super) taken: bool,
@@ -74,7 +74,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// What a master says, grown with the volume.
+    /// Returns the sums stated by a master, grown with the volume.
     pub(super) fn of_master(flash: &Flash, master: &Master) -> Self {
         let grown = i64::from(flash.leb_cnt - master.leb_cnt.min(flash.leb_cnt));
         Self {
@@ -89,7 +89,7 @@ impl Stats {
         }
     }
 
-    /// The sums over these LEBs, none of which is taken.
+    /// Returns the sums over these LEBs, none of which is taken.
     pub(super) fn of_props(flash: &Flash, props: &[LebProps]) -> Self {
         let mut stats = Self::default();
         for &LebProps { free, dirty, index } in props {
@@ -98,7 +98,7 @@ impl Stats {
         stats
     }
 
-    /// Adds what a LEB contributes, or takes it away with `sign` -1.
+    /// Adds the contribution of a LEB, or subtracts it with `sign` -1.
     fn add(&mut self, flash: &Flash, lp: &Lp, sign: i64) {
         let (used, dead, dark) = shares(flash, lp);
         let empty = lp.free == flash.leb_size;
@@ -127,7 +127,7 @@ pub(super) struct Lprops {
     pub(super) lscan: u32,
 }
 
-/// What one LEB adds to the sums: (used, dead, dark).
+/// Returns the contribution of one LEB to the sums: (used, dead, dark).
 fn shares(flash: &Flash, lp: &Lp) -> (i64, i64, i64) {
     if lp.index {
         return (0, 0, 0);
@@ -141,7 +141,7 @@ fn shares(flash: &Flash, lp: &Lp) -> (i64, i64, i64) {
     }
 }
 
-/// Space that may be of no use at the end of a LEB (spec: ubifs-runtime 13.2).
+/// Returns the space at the end of a LEB that may be unusable (spec: ubifs-runtime 13.2).
 pub(super) fn dark(flash: &Flash, space: u32) -> u32 {
     if space < flash.dark_wm {
         space
@@ -153,7 +153,7 @@ pub(super) fn dark(flash: &Flash, space: u32) -> u32 {
 }
 
 impl Lprops {
-    /// The properties that `master` refers to, grown with the volume.
+    /// Returns the properties that `master` refers to, grown with the volume.
     pub(super) fn new(flash: &Flash, master: &Master) -> Step<Self> {
         Ok(Self {
             lpt: Lpt::load(flash, master)?,
@@ -164,7 +164,7 @@ impl Lprops {
         })
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let listed: usize = self.sets.iter().map(BySpace::len).sum();
         self.lpt.memory()
@@ -179,7 +179,7 @@ impl Lprops {
         Err(Fault::refused(at(leb, 0), "leb-not-main", "not a LEB of the main area"))
     }
 
-    /// What is known about a LEB, loaded if need be.
+    /// Returns the properties of a LEB; loads them if necessary.
     pub(super) fn get(&mut self, flash: &Flash, leb: u32) -> Step<Lp> {
         let index = Self::index_of(flash, leb)?;
         if !self.lpt.is_loaded(index / 4) {
@@ -201,7 +201,7 @@ impl Lprops {
         Ok(())
     }
 
-    /// Loads everything that is not loaded yet.
+    /// Loads all properties that are not loaded yet.
     pub(super) fn load_all(&mut self, flash: &Flash) -> Step<()> {
         for pnode in 0..self.lebs.len().div_ceil(4) {
             if !self.lpt.is_loaded(pnode) {
@@ -211,7 +211,7 @@ impl Lprops {
         Ok(())
     }
 
-    /// Changes what is known about a LEB and gives the new state back.
+    /// Changes the properties of a LEB and returns the new ones.
     pub(super) fn update(
         &mut self,
         flash: &Flash,
@@ -270,7 +270,7 @@ impl Lprops {
         lp.listed = space;
     }
 
-    /// LEBs of a category, in the order of their space.
+    /// Returns the LEBs of a category, in the order of their space.
     pub(super) fn set(&self, category: Category) -> &BySpace {
         &self.sets[category as usize]
     }
@@ -285,7 +285,7 @@ impl Lprops {
         self.update(flash, leb, |lp| lp.taken = taken).map(drop)
     }
 
-    /// Makes a LEB empty and keeps who holds it.
+    /// Makes a LEB empty; it stays in use if it was.
     pub(super) fn set_empty(&mut self, flash: &Flash, leb: u32) -> Step<()> {
         let size = flash.leb_size;
         self.update(flash, leb, |lp| {
@@ -332,8 +332,8 @@ fn category(flash: &Flash, lp: &Lp) -> Category {
 }
 
 impl Lprops {
-    /// In the small model: marks the whole tree dirty when room for it runs short, so that the
-    /// commit moves it together (spec: ubifs-runtime 12.6).
+    /// In the small model, marks the whole tree dirty when its space runs short, so that the commit
+    /// moves all of it (spec: ubifs-runtime 12.6).
     fn make_room_small(&mut self, flash: &Flash) -> Step<()> {
         if self.lpt.is_short_of_room(flash) {
             self.load_all(flash)?;
@@ -344,9 +344,9 @@ impl Lprops {
         Ok(())
     }
 
-    /// In the big model: marks the nodes of the dirtiest LPT LEBs dirty until there is room for two
-    /// trees once the commit that begins has moved them (spec: ubifs-runtime 12.8). What was marked
-    /// at the end of a commit would be forgotten by a cut, and each recovery takes room.
+    /// In the big model, marks the nodes of the dirtiest LPT LEBs dirty until there is space for
+    /// two trees after the starting commit has moved them (spec: ubifs-runtime 12.8). Marks made at
+    /// the end of a commit would be lost by a power cut, and each recovery takes space.
     fn collect_lpt(&mut self, flash: &mut Flash) -> Step<()> {
         for _ in 0..flash.sb.lpt_lebs {
             let victim = self.lpt.victim(flash).filter(|_| self.lpt.is_short_of_room(flash));
@@ -364,7 +364,7 @@ impl Lprops {
         Ok(())
     }
 
-    /// LEBs worth knowing at the next mount, in the order of their worth (12.7).
+    /// Returns the LEBs for the save table, the most useful for the next mount first (12.7).
     fn fill_lsave(&mut self, flash: &Flash) {
         use Category::{Dirty, DirtyIndex, Empty, Free, Freeable, FreeableIndex};
         let sets = [Empty, Freeable, FreeableIndex, DirtyIndex, Dirty, Free];

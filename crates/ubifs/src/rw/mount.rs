@@ -1,4 +1,4 @@
-//! Mounting for writing, and leaving (spec: ubifs-runtime 5).
+//! Mounts for writing, and unmounts (spec: ubifs-runtime 5).
 
 use super::MountOptions;
 use super::budget::Budget;
@@ -83,8 +83,8 @@ impl Core {
         let mut flash = flash;
         let mut master_offset = master_offset;
         if selected.was_recovered || need_recovery {
-            // First of all, so that the choice is made once: a copy that is hard to read may be
-            // right at one mount and not at the next, and everything below follows the choice.
+            // Write the chosen master first. A copy that is hard to read may be readable at one
+            // mount and not at the next, and everything below depends on the choice.
             flash.renew_masters(&master)?;
             master_offset = 0;
         }
@@ -157,7 +157,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Refuses a volume of which only the first `stored` bytes are there, but more is in use.
+    /// Fails if only the first `stored` bytes of a volume exist, but more are in use.
     fn refuse_cut_short(&mut self, stored: u64) -> Step<()> {
         let size = self.flash.leb_size;
         let first = u32::try_from(stored / u64::from(size)).unwrap_or(u32::MAX);
@@ -173,7 +173,7 @@ impl Core {
         Ok(())
     }
 
-    /// Says on flash that the file system is in use.
+    /// Marks the file system on flash as in use.
     fn say_in_use(&mut self) -> Step<()> {
         self.master.flags |= master_flags::DIRTY;
         self.flash.renew_masters(&self.master)?;
@@ -181,7 +181,7 @@ impl Core {
         Ok(())
     }
 
-    /// The reserved LEB of a clean unmount.
+    /// Takes the reserved LEB stated by a clean unmount.
     fn take_gc_leb(&mut self) -> Step<()> {
         let leb = self.master.gc_lnum;
         self.lprops.set_empty(&self.flash, leb)?;
@@ -224,7 +224,7 @@ impl Core {
         self.write_master()
     }
 
-    /// Goes on writing after [`Core::write_clean_master`].
+    /// Continues to write after [`Core::write_clean_master`].
     pub(super) fn become_writable(&mut self) -> Step<()> {
         self.flash.check_writable()?;
         if self.options.read_only {
@@ -238,7 +238,7 @@ impl Core {
         Ok(())
     }
 
-    /// The space fix-up of an image that was written page by page (spec: ubifs-runtime 5.6).
+    /// Fixes up the free space of an image that was written page by page (spec: ubifs-runtime 5.6).
     fn fix_up_space(&mut self) -> Step<()> {
         let master_end = self.master_offset + self.flash.mst_alsz;
         for leb in [MASTER_LEB, MASTER_LEB + 1] {

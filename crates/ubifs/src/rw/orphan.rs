@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every inode of the committed index with link count 0 is listed in the orphan area.
-//! 2. An inode becomes an orphan before the operation that takes its last name is in the journal,
-//!    and ceases to be one after the operation that deletes or links it is.
+//! 2. An inode becomes an orphan before the operation that removes its last name is in the journal.
+//!    It ceases to be one after the operation that deletes or links it is in the journal.
 
 use super::core::Core;
 use super::error::{Fault, Step, at};
@@ -21,9 +21,9 @@ const FIXED: u32 = 32;
 /// The orphans.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
-    /// Number to age.
+    /// The age of each orphan, by inode number.
     all: BTreeMap<u32, u64>,
-    /// Of which the area on flash does not know.
+    /// Orphans not yet in the area on flash, by age.
     new: BTreeMap<u64, u32>,
     age: u64,
     head: u32,
@@ -31,12 +31,12 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// No orphans; the area is used up to here.
+    /// Returns an empty list; the area is used up to here.
     pub(super) fn new(head: u32, head_offset: u32) -> Self {
         Self { head, head_offset, ..Self::default() }
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         (self.all.len() + self.new.len()) * size_of::<(u32, u64)>()
     }
@@ -55,7 +55,7 @@ impl Orphans {
         }
     }
 
-    /// Numbers in the order in which they became orphans.
+    /// Returns the inode numbers in the order in which they became orphans.
     fn by_age(&self) -> Vec<u32> {
         let mut ages: Vec<_> = self.all.iter().map(|(ino, age)| (*age, *ino)).collect();
         ages.sort_unstable();
@@ -63,12 +63,12 @@ impl Orphans {
     }
 }
 
-/// Numbers that fit a node in so many bytes.
+/// Returns how many inode numbers fit in a node of this many bytes.
 fn fitting(bytes: u32) -> u32 {
     bytes.saturating_sub(FIXED) / 8
 }
 
-/// Most orphans at a time (spec: ubifs-runtime 18.1).
+/// Returns the maximum number of orphans (spec: ubifs-runtime 18.1).
 pub(super) fn most(flash: &Flash) -> usize {
     (flash.sb.orph_lebs as usize * fitting(flash.leb_size) as usize) / 2
 }
@@ -88,7 +88,7 @@ impl Core {
         Ok(())
     }
 
-    /// Brings the orphan area up to date (spec: ubifs-runtime 18.4).
+    /// Updates the orphan area (spec: ubifs-runtime 18.4).
     pub(super) fn write_orphans(&mut self) -> Step<()> {
         if self.orphans.new.is_empty() {
             return Ok(());
@@ -143,7 +143,7 @@ impl Core {
         Ok(())
     }
 
-    /// Rewrites all orphans from the start of the area; each LEB changes at once.
+    /// Rewrites all orphans from the start of the area; each LEB is replaced atomically.
     fn rewrite_orphans(&mut self) -> Step<()> {
         let all = self.orphans.by_age();
         let per_leb = fitting(self.flash.leb_size) as usize;

@@ -1,4 +1,4 @@
-//! Repairs what a power cut left outside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
+//! Repairs the consequences of a power cut outside the journal (spec: ubifs-runtime 6.4, 17, 18.6).
 
 use super::core::Core;
 use super::error::{Fault, Step};
@@ -17,7 +17,8 @@ use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::{Key, Master};
 
 impl Flash {
-    /// Writes a master alone to both LEBs, each in one step; it keeps its sequence number (6.4).
+    /// Replaces both master LEBs atomically by a single master, which keeps its sequence number
+    /// (6.4).
     pub(super) fn renew_masters(&mut self, master: &Master) -> Step<()> {
         let mut master = master.clone();
         master.flags |= master_flags::RECOVERY;
@@ -32,8 +33,8 @@ impl Flash {
 }
 
 impl Core {
-    /// Deletes the inodes that were orphans when the power went (18.6); after a clean unmount the
-    /// area is only emptied.
+    /// Deletes the inodes that were orphans at the power cut (18.6). After a clean unmount, only
+    /// empties the area.
     pub(super) fn take_orphans(
         &mut self,
         volume: &Volume,
@@ -55,7 +56,8 @@ impl Core {
         Ok(())
     }
 
-    /// Without names, or erased by a mount that was cut before its commit.
+    /// Returns whether an inode has no names, or was erased by a mount that was cut before its
+    /// commit.
     fn is_orphan(&self, branch: &Zbranch) -> Step<bool> {
         if !self.flash.device().is_mapped(Leb::new(branch.leb))? {
             return Ok(true);
@@ -64,7 +66,7 @@ impl Core {
         Ok(self.leaf(branch, &mut buf)?.inode()?.nlink == 0)
     }
 
-    /// Keeps what was held from being erased, so far as nothing else does.
+    /// Protects held LEBs from being erased, unless they are already in use.
     pub(super) fn hold(&mut self) -> Step<()> {
         for leb in std::mem::take(&mut self.held) {
             if !self.lprops.get(&self.flash, leb)?.taken {
@@ -75,13 +77,13 @@ impl Core {
         Ok(())
     }
 
-    /// A commit is done that does without what was held.
+    /// Releases held LEBs after a commit, which no longer needs them.
     pub(super) fn let_go(&mut self) -> Step<()> {
         let held = std::mem::take(&mut self.held);
         held.into_iter().try_for_each(|leb| self.lprops.set_taken(&self.flash, leb, false))
     }
 
-    /// Raises the sizes of inodes whose content goes further, where they lie (17.9).
+    /// Raises the sizes of inodes whose content extends further, in place (17.9).
     pub(super) fn fix_sizes(&mut self, sizes: Sizes, report: &mut Report) -> Step<()> {
         for (ino, known) in sizes.of {
             if known.inode.is_some_and(|size| size >= known.data) {
@@ -117,7 +119,7 @@ impl Core {
         whole[start..start + bytes.len()].copy_from_slice(bytes);
         let used = whole.iter().rposition(|byte| *byte != 0xFF).map_or(0, |last| last + 1);
         let end = (used as u32).next_multiple_of(self.flash.min_io).min(self.flash.leb_size);
-        // The end of a head may be an erased-looking byte of its last unit.
+        // The last byte of a head's last unit may look erased.
         let end = self
             .heads
             .iter()

@@ -1,4 +1,4 @@
-//! Renaming, in all its forms, as one group of the journal (spec: ubifs-runtime 8.2, 8.5, 8.6).
+//! Renames, in all forms, as one group of the journal (spec: ubifs-runtime 8.2, 8.5, 8.6).
 
 use super::budget::Request;
 use super::core::Core;
@@ -15,7 +15,7 @@ use eraseblock_ubifs_format::{Dent, EntryKind, Key};
 use eraseblock_vfs::rules::{self, RenameCheck, RenameStep};
 use eraseblock_vfs::{Ino, NewInode, NewKind, RenameMode, Timestamp};
 
-/// Directories gone up through before the way down is taken.
+/// Number of parents to follow upwards before searching downwards.
 const DEEPEST: u32 = 4096;
 
 /// One side of a rename.
@@ -85,16 +85,16 @@ impl Core {
         self.rename_over(&Move { from, to, moved, replaced, whiteout, now })
     }
 
-    /// Whether an inode is `dir` or a directory above it.
+    /// Returns whether an inode is `dir` or a directory above it.
     fn is_or_contains(&mut self, ino: u32, dir: u32) -> Step<bool> {
         Ok(ino == dir || (self.inode(ino)?.is_dir() && self.is_below(dir, ino)?))
     }
 
-    /// Whether `dir` lies somewhere below `ancestor`: up from `dir` where names have led before,
-    /// else down from `ancestor`.
+    /// Returns whether `dir` lies below `ancestor`: follows known parents up from `dir`, and if one
+    /// is unknown, searches down from `ancestor`.
     fn is_below(&mut self, dir: u32, ancestor: u32) -> Step<bool> {
         let mut above = dir;
-        // Damaged directories may lie in a circle.
+        // Damaged directories may form a cycle.
         for _ in 0..DEEPEST {
             match self.inodes.parent(above) {
                 Some(parent) if parent == ancestor => return Ok(true),
@@ -107,12 +107,12 @@ impl Core {
         self.is_found_below(dir, ancestor)
     }
 
-    /// The same without knowing parents.
+    /// Like [`Self::is_below`], without known parents.
     fn is_found_below(&mut self, dir: u32, ancestor: u32) -> Step<bool> {
         let mut left = vec![ancestor];
         let mut buf = Vec::new();
         while let Some(next) = left.pop() {
-            // Without sub-directories there is nothing to look for.
+            // A directory without sub-directories need not be searched.
             if self.inode(next)?.nlink <= 2 {
                 continue;
             }
@@ -209,8 +209,8 @@ impl Core {
         Ok(())
     }
 
-    /// A character device 0:0, which hides the name in layers below; its group is that of any new
-    /// inode.
+    /// Returns a character device 0:0, which hides the name in layers below; it gets the group of
+    /// any new inode.
     fn whiteout(&mut self, dir: u32, now: Timestamp) -> Step<super::inode::InodeState> {
         let kind = NewKind::CharDevice(0, 0);
         let new = NewInode { kind, permissions: 0, uid: 0, gid: 0 };
@@ -221,7 +221,7 @@ impl Core {
         Ok(inode)
     }
 
-    /// Sizes, links and times of the directories (8.5).
+    /// Updates sizes, link counts and times of the directories (8.5).
     fn touch_for_rename(&mut self, this: &Move<'_>, is_dir: bool) -> Step<()> {
         let Move { from, to, replaced, whiteout, now, .. } = *this;
         let gone = if whiteout { 0 } else { i64::from(Group::dent_len(from.name)) };

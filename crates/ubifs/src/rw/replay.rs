@@ -1,8 +1,8 @@
 //! Replays the journal into the index (spec: ubifs-runtime 16).
 //!
 //! # Invariants
-//! 1. Nothing on flash changes but torn ends of the last LEB of each head.
-//! 2. Afterwards the properties of every LEB of the journal are right, and the heads point to the
+//! 1. On flash, only torn ends of the last LEB of each head change.
+//! 2. Afterwards, the properties of every LEB of the journal are right, and the heads point to the
 //!    end of the replayed nodes.
 
 use super::core::Core;
@@ -64,7 +64,7 @@ impl Core {
         for (index, entry) in entries.into_iter().enumerate() {
             self.apply(entry, index, &newest, &mut dead)?;
         }
-        // An attribute of an open file without a name may have been written after its deletion.
+        // An xattr of an unlinked, open file may have been written after the file's deletion.
         for ino in dead {
             self.remove_range(Key::first_of(ino), Key::last_of(ino))?;
         }
@@ -109,14 +109,14 @@ impl Core {
             bytes[..kept as usize].to_vec()
         };
         encode::pad(&mut front, self.flash.min_io);
-        // Also when all is well: a page that was being written may read well now and not later,
-        // and one that looks erased may not be.
+        // Even if all is well: a page that was being written may read correctly now and not
+        // later, and one that looks erased may not be.
         self.flash.renew(bud.leb.get(), &front)?;
         let end = front.len() as u32;
         Ok(Read { end, dirty: end - bud.offset })
     }
 
-    /// Where a scan ends, how many nodes it meets, and whether nothing is damaged.
+    /// Returns where a scan ends, the number of its nodes, and whether nothing is damaged.
     fn scan_end(&self, leb: Leb, bytes: &[u8], start: u32) -> (u32, usize, bool) {
         let mut scanner = Scanner::new(leb, bytes, start, self.flash.limits);
         let count = scanner.by_ref().count();
@@ -161,7 +161,7 @@ impl Core {
         let (leb, size) = (bud.leb.get(), self.flash.leb_size);
         self.lprops.update(&self.flash, leb, |lp| {
             if bud.offset == 0 {
-                // What a commit knew of it was collected before it became a bud.
+                // Its nodes in the committed properties were collected before it became a bud.
                 lp.dirty = lp.dirty.saturating_sub(size - lp.free);
             }
             lp.dirty += read.dirty;

@@ -30,29 +30,30 @@ pub(super) struct Wbuf {
 }
 
 impl Wbuf {
-    /// Goes to another place; the buffer is empty.
+    /// Moves the empty buffer to another place.
     pub(super) fn seek(&mut self, leb: u32, offset: u32) {
         debug_assert!(self.buf.is_empty(), "a head moves only when it is synced");
         self.leb = leb;
         self.offset = offset;
     }
 
-    /// Bytes of memory taken, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.buf.capacity() + self.inos.len() * size_of::<u32>()
     }
 
-    /// Bytes of the LEB that are used, those in the buffer included.
+    /// Returns the number of used bytes of the LEB, including those in the buffer.
     pub(super) fn end(&self) -> u32 {
         self.offset + self.buf.len() as u32
     }
 
-    /// Room left in the LEB.
+    /// Returns the free space of the LEB.
     pub(super) fn room(&self, flash: &Flash) -> u32 {
         if self.leb == 0 { 0 } else { flash.leb_size - self.end() }
     }
 
-    /// How many bytes go to flash at once from here (spec: ubifs-runtime 4.2).
+    /// Returns the number of bytes written together from the current offset (spec: ubifs-runtime
+    /// 4.2).
     fn chunk(&self, flash: &Flash) -> usize {
         let rest = flash.leb_size - self.offset;
         let size = if rest < flash.max_write {
@@ -65,8 +66,7 @@ impl Wbuf {
         size as usize
     }
 
-    /// Appends nodes that were laid out on the grid of 8; there is room for them. Says where they
-    /// start.
+    /// Appends nodes that are aligned to 8 and fit; returns their offset.
     pub(super) fn append(
         &mut self,
         flash: &mut Flash,
@@ -127,7 +127,8 @@ impl Wbuf {
         Ok(())
     }
 
-    /// Copies what the buffer holds of a range of its LEB over `bytes`, which were read from flash.
+    /// Replaces `bytes`, a range of the LEB read from flash, by those in the buffer where they
+    /// overlap.
     pub(super) fn overlay(&self, leb: u32, offset: u32, bytes: &mut [u8]) {
         if leb != self.leb || self.buf.is_empty() {
             return;
@@ -140,7 +141,7 @@ impl Wbuf {
         target[..len].copy_from_slice(&source[..len]);
     }
 
-    /// Whether a range of a LEB is in the buffer as a whole.
+    /// Returns whether a range of a LEB is completely in the buffer.
     pub(super) fn holds(&self, leb: u32, offset: u32) -> bool {
         leb == self.leb && offset >= self.offset && !self.buf.is_empty()
     }

@@ -16,12 +16,12 @@ use eraseblock_vfs::{FsErrorKind, Ino, Timestamp, XattrMode, rules};
 /// The name of the attribute that holds an encryption context; never shown.
 const CONTEXT: &[u8] = b"c";
 
-/// What an attribute adds to its host's `xattr_size`.
+/// Returns the contribution of an xattr to its host's `xattr_size`.
 fn weight(name: &[u8], value: usize) -> u32 {
     Group::dent_len(name) + value_weight(value as u32)
 }
 
-/// The part of its value.
+/// Returns the part for its value.
 pub(super) fn value_weight(value: u32) -> u32 {
     align8(160 + value + 1)
 }
@@ -31,7 +31,7 @@ impl Core {
         Key::xent(host, self.flash.sb.key_hash.hash(name))
     }
 
-    /// An inode of which this attribute may change.
+    /// Returns an inode whose xattr of this name may change.
     fn changeable_host(&mut self, ino: Ino, name: &[u8]) -> Step<u32> {
         self.check_mounted()?;
         let inode = self.visible(ino)?;
@@ -202,7 +202,7 @@ impl Core {
         inode.data_len = value.len() as u32;
         inode.size = value.len() as u64;
         let inode = self.inode(host)?;
-        // What an image says of its attributes need not be so.
+        // The counts in an image may be wrong.
         inode.xattr_size = inode.xattr_size.saturating_sub(weight(name, old));
         inode.xattr_size = inode.xattr_size.saturating_add(weight(name, value.len()));
         inode.ctime = time;

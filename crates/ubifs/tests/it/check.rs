@@ -271,7 +271,7 @@ fn verdict(bytes: &Bytes) -> Result<Vec<String>, String> {
     let findings = fs.check().map_err(|error| error.to_string())?;
     for finding in &findings {
         let place = format!("{}: ", finding.at);
-        assert!(!finding.message.starts_with(&place), "{finding}: the place is told twice");
+        assert!(!finding.message.starts_with(&place), "{finding}: the place occurs twice");
     }
     Ok(findings.iter().map(ToString::to_string).collect())
 }
@@ -534,7 +534,7 @@ fn space_rows() -> Vec<Row> {
         }),
         ("P2", |b| {
             let behind = b.superblock().main_lebs();
-            assert!(!behind.is_multiple_of(4), "a slot behind the last LEB");
+            assert!(!behind.is_multiple_of(4), "a slot after the last LEB");
             b.props(behind, |leb| {
                 leb.free -= 512;
                 leb.dirty = 8;
@@ -546,7 +546,7 @@ fn space_rows() -> Vec<Row> {
         }),
         ("P4", |b| {
             let at = b.in_master(128) as usize * LEB + b.in_master(132) as usize - 1;
-            assert_eq!(b.0[at], 0xFF, "padding behind the last LPT node");
+            assert_eq!(b.0[at], 0xFF, "padding after the last LPT node");
             b.put(at, &[0]);
         }),
         ("P5", |b| {

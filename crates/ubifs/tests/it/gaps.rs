@@ -8,9 +8,9 @@ use eraseblock_vfs::{FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
-/// Names and what is in them.
+/// Names and contents.
 type Files = Vec<(Vec<u8>, Vec<u8>)>;
-/// Commits to look at.
+/// Number of commits to examine.
 const WANTED: usize = 3;
 
 fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
@@ -18,7 +18,7 @@ fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
     mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
 }
 
-/// A volume full of small files, with what is in them.
+/// Returns a volume full of small files, and their contents.
 fn full() -> (Arc<StrictLeb>, Files) {
     let volume = empty(30);
     let fs = mount(&volume).unwrap();
@@ -39,13 +39,13 @@ fn full() -> (Arc<StrictLeb>, Files) {
     (volume, files)
 }
 
-/// Goes on until some commits have filled gaps. Says what was on flash before each.
+/// Works until some commits have filled gaps. Returns the flash before each of them.
 fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
     let fs = mount(volume).unwrap();
     let mut found = Vec::new();
     for (turn, (name, content)) in files.iter().cycle().step_by(7).enumerate() {
         let ino = fs.lookup(1, name).unwrap();
-        // The same content again: only where it lies changes.
+        // The same content again, so that only its place changes.
         match fs.write(ino, 0, content, NOW).and_then(|()| fs.sync_file(ino)) {
             Ok(()) => {}
             Err(error) if error.kind() == FsErrorKind::NoSpace => {}
@@ -67,7 +67,7 @@ fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
     found
 }
 
-/// What is wrong with the volume, which was cut off.
+/// Returns the problem with a volume after a cut, if any.
 fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
     let fs = mount(volume)?;
     checked(&fs)?;
@@ -120,8 +120,8 @@ fn an_index_that_goes_into_gaps_survives_cuts() {
     assert!(gaps > 0, "a cut commit has filled gaps");
 }
 
-/// A commit that was cut may leave more index nodes in a LEB with gaps than the committed properties
-/// tell, but nothing else, and nothing behind the index head.
+/// A commit that was cut may leave more index nodes in a LEB with gaps than the committed
+/// properties state, but nothing else, and nothing after the index head.
 #[test]
 fn nodes_may_follow_in_an_index_leb_with_gaps() {
     let (volume, files) = full();

@@ -6,7 +6,7 @@ use eraseblock_base::random::SplitMix64;
 use eraseblock_vfs::{FsErrorKind, SetAttr};
 use std::collections::BTreeMap;
 
-/// Files by name, as they should be.
+/// The expected files by name.
 struct Files {
     rng: SplitMix64,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -68,7 +68,7 @@ impl Files {
             data[offset..offset + piece.len()].copy_from_slice(&piece);
             self.files.insert(name, data);
         } else {
-            // A write over two pages may have been done in part: it is taken as it is.
+            // A write over two pages may be partial: accept it as found.
             self.files.insert(name.clone(), content(fs, std::str::from_utf8(&name).unwrap()));
         }
     }

@@ -1,24 +1,24 @@
-//! The power cut at every event, in every way: what is mounted then is a state that the workload
-//! went through since it last asked for durability.
+//! Cuts the power at every event, in every way. The next mount must show a state that the workload
+//! went through since it last requested durability.
 
 use super::*;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{Recorded, Variant};
 use eraseblock_vfs::{Background, FsErrorKind, SetAttr, XattrMode, same_tree};
 
-/// Few blocks, so that garbage is collected all the time.
+/// Few blocks, so that garbage collection runs often.
 pub(super) fn mini(kind: MediumKind) -> Arc<Chip> {
     let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
     let geometry = Geometry::new(kind, 4 << 10, 16, page, page, oob).unwrap();
     Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
 }
 
-/// A workload whose operations are one node each, or two with a state between them that the model
-/// can say.
+/// A workload whose operations write one node each, or two with a state between them that the model
+/// can express.
 struct Workload {
     rng: SplitMix64,
     fs: Jffs2Rw,
-    /// States that a cut may leave, the last one the present.
+    /// States that a cut may leave, the current one last.
     allowed: Vec<ModelFs>,
     buffered: bool,
 }
@@ -36,7 +36,7 @@ impl Workload {
         self.allowed.push(next);
     }
 
-    /// What has been written is durable: on NOR after every operation.
+    /// Records that everything written is durable; on NOR this is so after every operation.
     fn settle(&mut self) {
         self.allowed.drain(..self.allowed.len() - 1);
     }
@@ -104,8 +104,7 @@ impl Workload {
     }
 }
 
-/// Has everything done in the background. That a full medium has no room for it is no fault, if
-/// there is room when files have been deleted.
+/// Runs all background work. A full medium may have no space for it until files are deleted.
 fn settle(fs: &Jffs2Rw) -> Result<(), String> {
     let all = || loop {
         match fs.background_step() {
@@ -129,7 +128,7 @@ fn settle(fs: &Jffs2Rw) -> Result<(), String> {
     }
 }
 
-/// Why a state is wrong.
+/// Returns why a state is wrong, if it is.
 fn judge(
     event: &Recorded,
     variant: Variant,
@@ -151,7 +150,7 @@ fn judge(
         let lines: Vec<String> = found.iter().take(3).map(ToString::to_string).collect();
         return Err(format!("none of {} states: {}", allowed.len(), lines.join("; ")));
     }
-    // It works on, and mounts again as it is.
+    // It continues to work, and the next mount shows the same.
     let done =
         fs.create(1, b"after", &FILE, at(9)).and_then(|ino| fs.write(ino, 0, b"alive", at(9)));
     match done {
@@ -168,7 +167,7 @@ fn judge(
     if found.is_empty() { Ok(()) } else { Err(format!("second mount: {}", found[0])) }
 }
 
-/// States judged, and the first violation.
+/// Returns the number of states judged, and the first violation.
 fn campaign(
     kind: MediumKind,
     options: &RwOptions,
@@ -190,7 +189,7 @@ fn campaign(
             if kind != FsErrorKind::NoSpace {
                 return (states, Some(format!("step {step}: {kind:?}")));
             }
-            // What is left of it is one of the states; make room.
+            // Its remains are one of the allowed states; free space.
             let found = work
                 .allowed
                 .iter()
@@ -243,7 +242,7 @@ fn a_cut_at_any_moment_leaves_a_state_that_was() {
     }
 }
 
-/// A hole with data in it is still one when its nodes have been moved.
+/// A hole with data in it stays a hole after its nodes were moved.
 #[test]
 fn a_hole_in_parts_is_one_when_its_nodes_have_moved() {
     let (fs, _) = Jffs2Rw::mount(nor(), &RwOptions::default()).unwrap();

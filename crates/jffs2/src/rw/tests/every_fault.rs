@@ -1,5 +1,5 @@
-//! A device that fails: the n-th call of each of its operations, once or for good, for every n. The
-//! work it is given goes over a remount and a mount.
+//! A device that fails at the n-th call of each of its operations, once or permanently, for every
+//! n. The workload includes a remount and a mount.
 
 use super::*;
 use eraseblock_base::{ErrorClass, Location, Peb};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What fails.
+/// The operation that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Read,
@@ -35,12 +35,12 @@ impl Kind {
         Self::Sync,
     ];
 
-    /// What a mount calls: it writes nothing.
+    /// Returns whether a mount, which writes nothing, uses the operation.
     fn is_of_mounts(self) -> bool {
         matches!(self, Self::Read | Self::ReadOob | Self::IsBad)
     }
 
-    /// What makes a block unusable when it fails.
+    /// Returns whether a failure makes a block unusable.
     fn wears(self) -> bool {
         matches!(self, Self::Program | Self::ProgramOob | Self::Erase)
     }
@@ -49,20 +49,20 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     kind: Kind,
-    /// So many are done before.
+    /// Number of successful calls before the failure.
     after: u64,
-    /// All that come later fail, too.
+    /// Whether all later calls fail, too.
     for_good: bool,
 }
 
-/// A chip that fails by plan.
+/// A chip that fails according to a plan.
 #[derive(Debug)]
 struct Faulty {
     inner: Arc<Chip>,
     plan: Mutex<Option<Plan>>,
     /// Calls of each kind so far.
     counts: Mutex<[u64; Kind::ALL.len()]>,
-    /// Reads of this block that fail from its next erase on.
+    /// A block, and the number of its reads that fail after its next erase.
     deaf: Mutex<(Peb, u32)>,
     is_deaf: AtomicBool,
 }
@@ -97,7 +97,7 @@ impl Faulty {
         if fails { Err(MtdError::Failed { at, operation }) } else { Ok(()) }
     }
 
-    /// Calls of a kind in a run without faults.
+    /// Returns the number of calls of a kind.
     fn count(&self, kind: Kind) -> u64 {
         self.counts.lock().unwrap()[kind as usize]
     }
@@ -133,7 +133,7 @@ impl Mtd for Faulty {
         self.inner.read(addr, buf)
     }
 
-    /// A failing program leaves a part of it.
+    /// A failing program writes a part of the data.
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
         let result = self.step(Kind::Program, addr);
         if result.is_err() {
@@ -150,7 +150,7 @@ impl Mtd for Faulty {
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
         let result = self.step(Kind::Erase, self.geometry().address_of(peb));
         if result.is_err() {
-            // Half of those that fail have erased the block.
+            // Every second failing erase has erased the block.
             if self.count(Kind::Erase).is_multiple_of(2) {
                 self.inner.erase(peb)?;
             }
@@ -177,7 +177,8 @@ impl Mtd for Faulty {
     }
 }
 
-/// A small chip; of one that can mark blocks bad, two cannot be erased, or only once.
+/// Returns a small chip. If it can have bad blocks, one block cannot be erased, and another one
+/// only once.
 fn chip(kind: MediumKind) -> Arc<Chip> {
     let (page, oob) = if kind == MediumKind::Nand { (512, 16) } else { (1, 0) };
     let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
@@ -189,13 +190,13 @@ fn chip(kind: MediumKind) -> Arc<Chip> {
     Arc::new(chip)
 }
 
-/// Content that belongs to a number and cannot be compressed.
+/// Returns incompressible content derived from a number.
 fn bytes_of(number: u32, len: u32) -> Vec<u8> {
     let mut rng = eraseblock_base::random::SplitMix64::new(number.into());
     (0..len).map(|_| rng.next_u64() as u8).collect()
 }
 
-/// What a run made durable: names and numbers of contents.
+/// The files that a run made durable: names and numbers of their contents.
 type Kept = Vec<(String, u32)>;
 
 /// A file system on a device that may fail; none between an unmount and a mount.
@@ -228,7 +229,7 @@ impl Rig {
     }
 }
 
-/// Does something, up to `tries` times when the device refuses it.
+/// Performs an operation, up to `tries` times if the device fails.
 fn again(tries: u32, mut operation: impl FnMut() -> Result<(), FsError>) -> Result<(), FsError> {
     for _ in 1..tries {
         match operation() {
@@ -239,7 +240,7 @@ fn again(tries: u32, mut operation: impl FnMut() -> Result<(), FsError>) -> Resu
     operation()
 }
 
-/// Everything a file system does, garbage collection, a remount and a mount included.
+/// Performs everything a file system does, including garbage collection, a remount and a mount.
 fn work(rig: &mut Rig, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
     again(tries, || rig.mount())?;
     for number in 0..12_u32 {
@@ -310,8 +311,8 @@ fn verify(fs: &Jffs2Rw, kept: &Kept, story: &str) {
     }
 }
 
-/// One run with a fault. What was durable then is there when the device works again, and it can be
-/// written again; at once, if the fault was a passing one.
+/// Performs one run with a fault. When the device works again, everything that was durable must
+/// exist, and writing must be possible: at once if the fault was temporary.
 fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
     let chip = chip(kind);
     let device = Faulty::new(Arc::clone(&chip), Some(plan));
@@ -345,7 +346,7 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
     let (fs, _) = Jffs2Rw::mount(chip, options).unwrap_or_else(|error| panic!("{story}: {error}"));
     verify(&fs, &kept, &story);
     let ino = fs.create(1, b"after", &FILE, at(5));
-    // A chip all of whose blocks failed has no room any more.
+    // A chip whose blocks all failed has no space left.
     let is_worn = plan.for_good && plan.kind.wears();
     match ino.and_then(|ino| fs.write(ino, 0, b"alive", at(5))) {
         Ok(()) => assert_eq!(content(&fs, "after"), b"alive", "{story}"),
@@ -353,7 +354,7 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
     }
 }
 
-/// All faults of a kind.
+/// Runs with every fault of a kind.
 fn all(kind: MediumKind, what: Kind, for_good: bool, options: &RwOptions) -> u64 {
     let device = Faulty::new(chip(kind), None);
     work(&mut Rig::new(&device, options), &mut Kept::new(), 1).unwrap();
@@ -382,7 +383,7 @@ fn any_call_may_fail_once_or_for_good() {
     }
 }
 
-/// A block that took its erase but could not be read back stayed in use for ever.
+/// A block that was erased but could not be read back stayed in use permanently.
 #[test]
 fn a_block_that_is_never_read_back_is_marked_bad() {
     for (failures, bad) in [(1, 0), (2, 0), (u32::MAX, 1)] {

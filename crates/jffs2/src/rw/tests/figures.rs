@@ -1,4 +1,4 @@
-//! What the format promises of small nodes and of memory, counted.
+//! Checks the figures of the specification for small nodes and memory.
 
 use super::*;
 use crate::rw::nodelist::NodeRef;
@@ -10,7 +10,7 @@ fn chip(kind: MediumKind, page: u32, oob: u32) -> Arc<Chip> {
     Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
 }
 
-/// Nodes and their bytes that a mount keeps of an inode.
+/// Returns the number of nodes of an inode, and their bytes.
 fn nodes_of(fs: &Jffs2Rw, ino: u32) -> (usize, u32) {
     let state = fs.lock();
     let places = state.cache(ino).unwrap().nodes.as_slice();
@@ -19,7 +19,7 @@ fn nodes_of(fs: &Jffs2Rw, ino: u32) -> (usize, u32) {
     own.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.len()))
 }
 
-/// A line is one node, in no more flash than its header and itself; garbage collection merges them.
+/// A line is one node that takes its header and the line on flash; garbage collection merges nodes.
 #[test]
 fn a_log_has_a_node_for_each_line_until_it_is_collected() {
     const LINES: u64 = 200;
@@ -32,12 +32,12 @@ fn a_log_has_a_node_for_each_line_until_it_is_collected() {
             fs.write(ino, line * LINE.len() as u64, LINE, at(2)).unwrap();
         }
         let lines = nodes_of(&fs, ino as u32);
-        // A line over the border of a page is two.
+        // A line across the end of a page is two nodes.
         let count = (lines.0 - before.0) as u64;
         assert_eq!(count, LINES + LINES * LINE.len() as u64 / 4096);
         let each = (lines.1 - before.1) / count as u32;
         assert!(each <= 68 + LINE.len() as u32 + 3, "{each} bytes of flash for a line");
-        // Others are written until the block of the log has been collected.
+        // Write other files until the block of the log has been collected.
         let other = fs.create(1, b"other", &FILE, at(3)).unwrap();
         let mut rng = SplitMix64::new(3);
         let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
@@ -67,8 +67,8 @@ fn a_big_endian_nand_with_large_pages_is_written_and_read_again() {
     assert_eq!(content(&reader, "kept"), vec![0x5A; 5000]);
 }
 
-/// Room that lists keep to grow counts: the list of the open block has some, and the few long lists
-/// of inodes a sixteenth.
+/// Spare capacity counts: the list of the open block has some, and the few long lists of inodes
+/// have a sixteenth.
 #[test]
 fn a_node_takes_16_bytes_after_long_writing_too() {
     let chip = chip(MediumKind::Nor, 1, 0);
@@ -117,12 +117,12 @@ fn a_mount_keeps_33_bytes_of_a_file_and_16_of_each_of_its_nodes() {
     assert_eq!(report.inodes, inodes);
     let state = fs.lock();
     let blocks = state.blocks.iter().map(|(_, block)| size_of_val(block) as u64).sum::<u64>();
-    // Those of the first open block are not many, and the 17 directories have lists.
+    // The first open block has few nodes, and the 17 directories have lists.
     let expected = 33 * inodes + 16 * report.nodes + blocks + 17 * 24;
     assert!(report.memory <= expected, "{} of {expected} bytes", report.memory);
 }
 
-/// Looking at every inode loads it: those that have been looked at go again.
+/// Reading every inode loads it, and drops those that were read earlier.
 #[test]
 fn what_is_loaded_is_bounded_while_everything_is_read_and_changed() {
     let (chip, files) = many_files(12_000);

@@ -1,11 +1,11 @@
-//! Media that were not written as Linux would: cleanmarkers, and pages that are not filled.
+//! Media that Linux would have written differently: other cleanmarkers, and partly filled pages.
 
 use super::*;
 use crate::Jffs2Error;
 use eraseblock_jffs2_format::summary;
 use eraseblock_nandsim::FaultPlan;
 
-/// A block of an image that was made without cleanmarkers: a file and its name.
+/// Returns a block of an image without cleanmarkers: a file and its name.
 fn unmarked() -> Arc<Chip> {
     let chip = nor();
     let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
@@ -26,7 +26,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Fills the blocks until several have a summary; what they begin with, and their summaries.
+/// Fills the blocks until several have a summary; returns their first bytes and their summaries.
 fn filled(options: &RwOptions) -> Vec<(bool, Option<u32>)> {
     let chip = unmarked();
     let (fs, report) = Jffs2Rw::mount(chip.clone(), options).unwrap();
@@ -76,8 +76,8 @@ fn the_length_of_markers_is_checked() {
     }
 }
 
-/// Writes to a block whose last page was left after a short padding node, with the rest of it
-/// erased: what is in that page and the next then.
+/// Writes to a block whose last page ends with a short padding node and erased bytes. Returns the
+/// content of that page and of the next.
 fn continued() -> [Vec<u8>; 2] {
     let chip = nand();
     let mut bytes = Vec::new();
@@ -108,7 +108,7 @@ fn continued() -> [Vec<u8>; 2] {
 fn a_page_that_was_left_half_empty_is_not_programmed_again() {
     let [left, next] = continued();
     assert_eq!(left[12..], [0xFF; 500]);
-    assert_eq!(next[..2], [0x85, 0x19], "the block is continued behind it");
+    assert_eq!(next[..2], [0x85, 0x19], "the block is continued after it");
 }
 
 #[test]

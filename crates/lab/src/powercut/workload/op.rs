@@ -25,7 +25,7 @@ pub(super) enum Op {
         volume: u32,
         leb: u32,
     },
-    /// All of the LEB is read and compared.
+    /// Reads and compares the whole LEB.
     Read {
         volume: u32,
         leb: u32,

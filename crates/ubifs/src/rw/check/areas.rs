@@ -82,7 +82,7 @@ impl Core {
                     breaches.add(node.at, "master-area", "M2", message);
                 }
                 if let Some(before) = before.replace(sqnum).filter(|before| *before > sqnum) {
-                    let message = format!("sequence number {sqnum} behind {before}");
+                    let message = format!("sequence number {sqnum} follows {before}");
                     breaches.add(node.at, "master-area", "M2", message);
                 }
             }
@@ -197,7 +197,7 @@ impl Commits {
             }
             if orphan.cmt_no < cmt_no || (orphan.cmt_no > cmt_no && !is_last) {
                 let message = format!(
-                    "orphans of commit {} behind unfinished ones of commit {cmt_no}",
+                    "orphans of commit {} after unfinished ones of commit {cmt_no}",
                     orphan.cmt_no
                 );
                 breaches.add(node.at, "orphan-area", "O3", message);
@@ -322,7 +322,7 @@ impl Ring {
             let sqnum = node.header.sqnum;
             if self.is_live {
                 if sqnum <= self.before {
-                    let message = format!("sequence number {sqnum} behind {}", self.before);
+                    let message = format!("sequence number {sqnum} follows {}", self.before);
                     breaches.add(node.at, "log-area", "L2", message);
                 }
                 self.before = self.before.max(sqnum);
@@ -334,7 +334,7 @@ impl Ring {
                 breaches.add(node.at, "log-area", "L8", message);
             } else if sqnum >= self.start {
                 let message = format!(
-                    "sequence number {sqnum} behind the end of the log, expected less than {}",
+                    "sequence number {sqnum} after the end of the log, expected less than {}",
                     self.start
                 );
                 breaches.add(node.at, "log-area", "L8", message);

@@ -216,7 +216,7 @@ pub(super) fn check_order(nodes: &[Placed], breaches: &mut Breaches) -> BTreeSet
                 twins.insert((before.leb, before.offset));
                 twins.insert((this.leb, this.offset));
             } else if before.key >= this.key {
-                let message = format!("{} behind {}", this.key, before.key);
+                let message = format!("{} follows {}", this.key, before.key);
                 breaches.add(at(this.leb, this.offset), "keys-disordered", "I4", message);
             }
         }

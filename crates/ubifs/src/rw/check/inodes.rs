@@ -224,7 +224,7 @@ fn check_value(inode: &SeenInode, node: &InodeFacts, seen: &Seen, about: &mut Ab
         about.wrong("X4, X5", "holds an attribute, but a directory names it");
     }
     if inode.hosts == 0 || host.is_none() {
-        about.wrong("X6", "holds an attribute of nobody");
+        about.wrong("X6", "holds an attribute of no inode");
     }
     if inode.hosts > 1 {
         about.wrong("X5", format!("holds an attribute of {} names", inode.hosts));

@@ -47,7 +47,7 @@ impl Journal {
         }
         let sqnum = node.header.sqnum;
         if sqnum <= self.sqnum {
-            let message = format!("sequence number {sqnum} behind {}", self.sqnum);
+            let message = format!("sequence number {sqnum} follows {}", self.sqnum);
             breaches.add(node.at, "journal-wrong", "Q3", message);
         }
         self.sqnum = sqnum;

@@ -188,7 +188,7 @@ impl Walk<'_> {
                 Some(slot) => *slot = props,
                 None if props == LebProps::empty(self.flash.leb_size) => {}
                 None => {
-                    let message = format!("properties behind the last LEB: {props:?}");
+                    let message = format!("properties after the last LEB: {props:?}");
                     self.breaches.add(place, "lpt-corrupt", "P2", message);
                 }
             }

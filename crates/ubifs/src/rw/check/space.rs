@@ -260,7 +260,7 @@ fn check_names(nodes: &[Placed], reader: &Reader, breaches: &mut Breaches) {
             let (id, message) = if one == two {
                 ("X12, I4", format!("the name {shown:?} occurs twice"))
             } else {
-                ("I4", format!("the name {shown:?} does not come behind the one before it"))
+                ("I4", format!("the name {shown:?} does not sort after the previous one"))
             };
             breaches.add(place, "keys-disordered", id, message);
         }

@@ -1,4 +1,4 @@
-//! What is remembered of the flash is what is on it.
+//! Cached data always agrees with the flash.
 
 use super::*;
 use crate::mkfs::{self, LebSink, MkfsOptions, NoProgress};
@@ -60,7 +60,7 @@ fn a_leb_is_read_to_where_nothing_was_written() {
     volume.read_leb(Leb::new(2), &mut whole).unwrap();
     volume.read_written(Leb::new(2), &mut written).unwrap();
     assert_eq!(whole.pop(), Some(0));
-    assert_eq!(written.pop(), Some(0xFF), "what lies behind an erased piece is not looked at");
+    assert_eq!(written.pop(), Some(0xFF), "data after an erased piece is not examined");
     assert!(whole == written && written[0] != 0xFF);
 }
 
@@ -91,7 +91,7 @@ fn a_remembered_page_is_forgotten_when_its_leb_changes() {
     assert_eq!(near(&flash, leb, 16, 8), [0xFF; 8]);
     flash.write(leb, 0, &[1; 512]).unwrap();
     assert_eq!(near(&flash, leb, 16, 8), [1; 8]);
-    // Another LEB's change leaves it alone, one of its own does not.
+    // A change of another LEB keeps the cached page; a change of this LEB discards it.
     flash.write(leb + 1, 0, &[5; 512]).unwrap();
     assert_eq!(near(&flash, leb, 24, 8), [1; 8]);
     flash.change(leb, &[2; 512]).unwrap();
@@ -103,7 +103,7 @@ fn a_remembered_page_is_forgotten_when_its_leb_changes() {
     assert_eq!(near(&flash, leb, 500, 8), [3; 8]);
 }
 
-/// Devices are asked once for a page, however many nodes are read from it.
+/// A page is read from the device once, regardless of the number of nodes read from it.
 #[test]
 fn a_page_is_read_once() {
     let flash = flash();
