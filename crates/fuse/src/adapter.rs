@@ -18,11 +18,12 @@ use crate::flags::{self, Request};
 use crate::ids::{IdMap, IdMaps, NOBODY};
 use crate::lookups::Lookups;
 use crate::mount::Report;
-use crate::served::Served;
 use crate::status::{Status, Traffic};
 use eraseblock_vfs::caller::{self, Caller};
 use eraseblock_vfs::walk;
-use eraseblock_vfs::{FsErrorKind, Ino, RenameMode, SetAttr, WritableFileSystem, XattrMode};
+use eraseblock_vfs::{
+    FsErrorKind, Ino, RenameMode, Served, SetAttr, WritableFileSystem, XattrMode,
+};
 use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use listing::Interest;
 use rustix::fs::OFlags;

@@ -17,13 +17,12 @@ mod flags;
 mod ids;
 mod lookups;
 mod mount;
-mod served;
 mod source;
 mod status;
 
 pub use background::Chore;
+pub use eraseblock_vfs::Served;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};
-pub use served::Served;
 pub use source::{decoded, source_name, source_path};
 pub use status::{STATUS, Status, Traffic};

@@ -3,7 +3,7 @@
 use crate::convert::{attributes, changes, handle_status, now, status};
 use crate::listing::Listing;
 use eraseblock_vfs::{
-    FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, walk,
+    FsErrorKind, NewInode, NewKind, RenameMode, Served, SetAttr, WritableFileSystem, walk,
 };
 use nfs3_server::nfs3_types::nfs3::{
     Nfs3Option, createverf3, fattr3, filename3, nfspath3, nfsstat3, sattr3, stable_how,
@@ -26,35 +26,10 @@ const USUAL_NAME_MAX: u32 = 255;
 /// Neither file system has a limit below that of the number's type.
 const MAX_LINKS: u32 = i32::MAX.cast_unsigned();
 
-/// A file system to serve.
-#[derive(Clone, Debug)]
-pub enum Exported {
-    /// A read-only file system.
-    ReadOnly(Arc<dyn FileSystem>),
-    /// A writable file system.
-    ReadWrite(Arc<dyn WritableFileSystem>),
-}
-
-impl Exported {
-    pub(crate) fn reading(&self) -> &dyn FileSystem {
-        match self {
-            Self::ReadOnly(fs) => fs.as_ref(),
-            Self::ReadWrite(fs) => fs.as_ref(),
-        }
-    }
-
-    fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
-        match self {
-            Self::ReadOnly(_) => Err(nfsstat3::NFS3ERR_ROFS),
-            Self::ReadWrite(fs) => Ok(fs.as_ref()),
-        }
-    }
-}
-
 /// The exported file system.
 #[derive(Debug)]
 pub(crate) struct Export {
-    exported: Exported,
+    exported: Served,
     /// Owner and group of new files.
     owner: (u32, u32),
     changes: Changes,
@@ -76,13 +51,13 @@ impl Changes {
 }
 
 impl Export {
-    pub(crate) fn new(exported: Exported, owner: (u32, u32), changes: Changes) -> Self {
+    pub(crate) fn new(exported: Served, owner: (u32, u32), changes: Changes) -> Self {
         Self { exported, owner, changes }
     }
 
     /// Returns the file system for a change, which is counted.
     fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
-        let fs = self.exported.writing()?;
+        let fs = self.exported.writing().map_err(|error| status(&error))?;
         self.changes.add();
         Ok(fs)
     }
@@ -193,8 +168,8 @@ impl NfsReadFileSystem for Export {
 impl NfsFileSystem for Export {
     fn capabilities(&self) -> VFSCapabilities {
         match self.exported {
-            Exported::ReadOnly(_) => VFSCapabilities::ReadOnly,
-            Exported::ReadWrite(_) => VFSCapabilities::ReadWrite,
+            Served::ReadOnly(_) => VFSCapabilities::ReadOnly,
+            Served::ReadWrite(_) => VFSCapabilities::ReadWrite,
         }
     }
 

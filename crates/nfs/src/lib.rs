@@ -11,5 +11,5 @@ mod export;
 mod listing;
 mod server;
 
-pub use export::Exported;
+pub use eraseblock_vfs::Served;
 pub use server::{Server, ServerError, ServerOptions};

@@ -1,8 +1,8 @@
 //! Directories, a batch of entries at a time.
 
 use crate::convert::{attributes, handle_status, status};
-use crate::export::{Exported, Handle};
-use eraseblock_vfs::{DirEntry, Ino};
+use crate::export::Handle;
+use eraseblock_vfs::{DirEntry, Ino, Served};
 use nfs3_server::vfs::{DirEntryPlus, FileHandleU64, NextResult, ReadDirPlusIterator};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ const BATCH: usize = 64;
 /// A position in a directory. Cookies are those of the file system.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    exported: Exported,
+    exported: Served,
     dir: Ino,
     cookie: u64,
     fetched: VecDeque<DirEntry>,
@@ -21,7 +21,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn new(exported: Exported, dir: Ino, cookie: u64) -> Self {
+    pub(crate) fn new(exported: Served, dir: Ino, cookie: u64) -> Self {
         Self { exported, dir, cookie, fetched: VecDeque::new(), at_end: false }
     }
 

@@ -1,7 +1,7 @@
 //! The server: one listening socket, until it is stopped.
 
-use crate::export::{Changes, Export, Exported};
-use eraseblock_vfs::{Background, FsError, WritableFileSystem};
+use crate::export::{Changes, Export};
+use eraseblock_vfs::{Background, FsError, Served, WritableFileSystem};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub enum ServerError {
 pub struct Server {
     runtime: Runtime,
     listener: NFSTcpListener<Export>,
-    exported: Exported,
+    exported: Served,
     changes: Changes,
     address: SocketAddr,
     stop: Arc<Notify>,
@@ -75,7 +75,7 @@ impl Server {
     /// # Errors
     ///
     /// Fails if the socket cannot be created or bound.
-    pub fn new(exported: Exported, options: &ServerOptions) -> Result<Self, ServerError> {
+    pub fn new(exported: Served, options: &ServerOptions) -> Result<Self, ServerError> {
         let socket = |source| ServerError::Socket { address: options.address, source };
         let runtime =
             Builder::new_multi_thread().worker_threads(4).enable_all().build().map_err(socket)?;
@@ -127,7 +127,7 @@ impl Server {
         // Calls in progress are dropped: none has been answered.
         drop(listener);
         runtime.shutdown_timeout(PAUSE);
-        if let Exported::ReadWrite(fs) = &exported {
+        if let Served::ReadWrite(fs) = &exported {
             fs.unmount()?;
         }
         ended.map_err(|source| ServerError::Socket { address, source })
@@ -136,11 +136,11 @@ impl Server {
 
 /// Steps background work until the server stops. A failed step fails again in the call that needs
 /// it, which reports the error.
-async fn background(exported: &Exported, changes: &Changes, chore: Option<&Chore>) {
+async fn background(exported: &Served, changes: &Changes, chore: Option<&Chore>) {
     let (mut seen, mut quiet) = (changes.count(), 0_u32);
     loop {
         tokio::time::sleep(PAUSE).await;
-        let Exported::ReadWrite(fs) = exported else { continue };
+        let Served::ReadWrite(fs) = exported else { continue };
         step(fs.as_ref());
         let count = changes.count();
         quiet = if count == seen { quiet.saturating_add(1) } else { 0 };

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod model;
 pub mod ops;
 pub mod rules;
+mod served;
 pub mod source;
 pub mod walk;
 pub mod write;
@@ -24,6 +25,7 @@ pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
 pub use memory::MemoryFs;
 pub use model::{ModelFs, ModelRules};
+pub use served::Served;
 pub use source::{Content, SourceKind, SourceNode, SourceTree};
 pub use write::{
     Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,

@@ -8,8 +8,7 @@ use crate::held::{self, Held};
 use crate::session::Session;
 use clap::Subcommand;
 use eraseblock::raw::base::VolumeId;
-use eraseblock::raw::fuse::Served;
-use eraseblock::raw::nfs::{Exported, Server, ServerOptions};
+use eraseblock::raw::nfs::{Server, ServerOptions};
 use eraseblock::target::writable::Mode;
 use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,14 +58,10 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let mode = args.rw.then_some(mode);
     let held = held::open(&args.target, &[], mode, session)?;
     let [volume] = held.volumes.as_slice() else { return Err(Failure::new("nothing to serve")) };
-    let exported = match &volume.served {
-        Served::ReadOnly(fs) => Exported::ReadOnly(fs.clone()),
-        Served::ReadWrite(fs) => Exported::ReadWrite(fs.clone()),
-    };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let generation = generation(&held, volume.id);
     let options = ServerOptions { address: args.listen, generation, owner };
-    let mut server = Server::new(exported, &options).context("cannot serve")?;
+    let mut server = Server::new(volume.served.clone(), &options).context("cannot serve")?;
     if let Some(below) = held.below.clone() {
         let alarm = Alarm::new(&held.volumes);
         server = server.with_chore(move || {

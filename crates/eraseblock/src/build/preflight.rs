@@ -51,16 +51,12 @@ pub(super) fn volume_lebs(image: &Draft) -> Option<u32> {
 /// LEBs a volume takes of the flash, at least and at most.
 fn bounds(volume: &Volume) -> (u64, u64) {
     let (least, most) = volume.content.bounds(volume.usable_leb_size);
-    match volume.spec.size {
-        VolumeSize::Bytes(bytes) => {
-            let lebs = bytes.div_ceil(u64::from(volume.usable_leb_size));
-            (lebs, lebs)
-        }
-        _ => {
-            let at_least = |lebs: u32| u64::from(lebs.max(volume.least_lebs));
-            (at_least(least), at_least(most))
-        }
+    if let VolumeSize::Bytes(bytes) = volume.spec.size {
+        let lebs = bytes.div_ceil(u64::from(volume.usable_leb_size));
+        return (lebs, lebs);
     }
+    let at_least = |lebs: u32| u64::from(lebs.max(volume.least_lebs));
+    (at_least(least), at_least(most))
 }
 
 /// What the volumes come to.

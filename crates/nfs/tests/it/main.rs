@@ -6,7 +6,7 @@
 mod client;
 
 use client::{Client, in_dir, names, visited};
-use eraseblock_nfs::{Exported, Server, ServerOptions};
+use eraseblock_nfs::{Served, Server, ServerOptions};
 use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
@@ -19,7 +19,7 @@ fn options(port: u16) -> ServerOptions {
 }
 
 /// Serves in a thread while `visit` runs with a client.
-fn served(exported: Exported, visit: impl AsyncFnOnce(Client)) {
+fn served(exported: Served, visit: impl AsyncFnOnce(Client)) {
     let server = Server::new(exported, &options(0)).unwrap();
     let (port, stop) = (server.address().port(), server.stopper());
     let thread: JoinHandle<()> = std::thread::spawn(move || server.run().unwrap());
@@ -57,7 +57,7 @@ fn sample() -> Arc<ModelFs> {
 
 #[test]
 fn everything_can_be_read_and_nothing_written() {
-    served(Exported::ReadOnly(sample()), async |mut client| {
+    served(Served::ReadOnly(sample()), async |mut client| {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
         let file = found(&mut client, &dir, "f7").await.unwrap();
@@ -94,14 +94,14 @@ fn everything_can_be_read_and_nothing_written() {
 fn handles_and_cookies_outlive_the_server() {
     let fs = sample();
     let mut kept = None;
-    served(Exported::ReadOnly(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+    served(Served::ReadOnly(Arc::<ModelFs>::clone(&fs)), async |mut client| {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
         let file = found(&mut client, &dir, "f7").await.unwrap();
         kept = Some((names(&mut client, &dir, 0).await, dir, file));
     });
     let (listed, dir, file) = kept.unwrap();
-    served(Exported::ReadOnly(fs), async |mut client| {
+    served(Served::ReadOnly(fs), async |mut client| {
         assert_eq!(content(&mut client, &file, 3).await.0, b"content");
         assert_eq!(names(&mut client, &dir, 0).await, listed);
     });
@@ -110,7 +110,7 @@ fn handles_and_cookies_outlive_the_server() {
 #[test]
 fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
     let fs = Arc::new(ModelFs::default());
-    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+    served(Served::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
         let root = client.root_nfs_fh3();
         let attributes = sattr3 { mode: Nfs3Option::Some(0o600), ..sattr3::default() };
         let how = createhow3::GUARDED(attributes.clone());
@@ -157,7 +157,7 @@ fn each_kind_has_its_own_call_to_remove_it() {
     let at = Timestamp::from_seconds(7);
     let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
     fs.create(1, b"empty", &inode, at).unwrap();
-    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+    served(Served::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
         let remove = REMOVE3args { object: in_dir(&root, "empty") };
@@ -179,7 +179,7 @@ fn each_kind_has_its_own_call_to_remove_it() {
 #[test]
 fn files_get_more_names() {
     let fs = sample();
-    served(Exported::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
+    served(Served::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
         let file = found(&mut client, &dir, "f7").await.unwrap();
@@ -190,7 +190,7 @@ fn files_get_more_names() {
         assert!(matches!(again, LINK3res::Err((nfsstat3::NFS3ERR_EXIST, _))));
         assert_eq!(found(&mut client, &root, "twin").await, Ok(file));
     });
-    served(Exported::ReadOnly(fs), async |mut client| {
+    served(Served::ReadOnly(fs), async |mut client| {
         let root = client.root_nfs_fh3();
         let link = LINK3args { file: root.clone(), link: in_dir(&root, "x") };
         let refused = client.link(&link).await.unwrap();
@@ -203,7 +203,7 @@ fn files_get_more_names() {
 fn limits_and_space_are_those_of_the_file_system() {
     let fs = sample();
     let stats = fs.stat_fs().unwrap();
-    served(Exported::ReadOnly(fs), async |mut client| {
+    served(Served::ReadOnly(fs), async |mut client| {
         let object = client.root_nfs_fh3();
         let PATHCONF3res::Ok(limits) =
             client.pathconf(&PATHCONF3args { object: object.clone() }).await.unwrap()
@@ -227,7 +227,7 @@ fn the_directory_above_is_found() {
     let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
     let below = fs.create(fs.resolve(b"d").unwrap(), b"below", &inode, at).unwrap();
     fs.create(below, b"deep", &inode, at).unwrap();
-    served(Exported::ReadOnly(fs), async |mut client| {
+    served(Served::ReadOnly(fs), async |mut client| {
         let root = client.root_nfs_fh3();
         let mut path = vec![root.clone()];
         for name in ["d", "below", "deep"] {

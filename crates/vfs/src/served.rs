@@ -1,10 +1,9 @@
-//! The mounted file system: read-only or writable.
+//! A file system that a mount or a server offers: read-only or writable.
 
-use crate::errno::Fault;
-use eraseblock_vfs::{FileSystem, FsError, FsErrorKind, WritableFileSystem};
+use crate::{FileSystem, FsError, FsErrorKind, WritableFileSystem};
 use std::sync::Arc;
 
-/// A file system to mount.
+/// A file system to mount or to serve.
 #[derive(Clone, Debug)]
 pub enum Served {
     /// A read-only file system.
@@ -22,11 +21,15 @@ impl Served {
         }
     }
 
-    /// Returns the write interface, or EROFS.
-    pub(crate) fn writing(&self) -> Result<&dyn WritableFileSystem, Fault> {
+    /// Returns the write interface.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`FsErrorKind::ReadOnly`] if the file system is read-only.
+    pub fn writing(&self) -> Result<&dyn WritableFileSystem, FsError> {
         match self {
             Self::ReadOnly(_) => {
-                Err(FsError::new(FsErrorKind::ReadOnly, "the mount is read-only").into())
+                Err(FsError::new(FsErrorKind::ReadOnly, "the file system is read-only"))
             }
             Self::ReadWrite(fs) => Ok(fs.as_ref()),
         }
