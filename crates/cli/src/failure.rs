@@ -48,7 +48,7 @@ impl Failure {
         Self { is_finding: true, ..Self::new(message) }
     }
 
-    /// The process that did the work has told everything.
+    /// The process that did the work has reported everything.
     pub(crate) fn told_already(is_usage: bool) -> Self {
         if is_usage { Self::usage(String::new()) } else { Self::new(String::new()) }
     }
@@ -64,13 +64,13 @@ impl Failure {
         self.map(|error| error.hint(hint))
     }
 
-    /// Adds another step behind the one that is there.
+    /// Adds another step after the existing one.
     #[must_use]
     pub(crate) fn also(self, hint: impl Into<String>) -> Self {
         self.map(|error| error.also(hint))
     }
 
-    /// Puts what was being done in front of the message, unless it is there already.
+    /// Begins the message with the current activity, unless it already does.
     #[must_use]
     pub(crate) fn context(self, what: impl Display) -> Self {
         self.map(|error| error.context(what))
@@ -105,7 +105,7 @@ impl Failure {
         self.error.next_step()
     }
 
-    /// Whether all that happened is that nobody reads our output any more.
+    /// Returns whether the only problem is that the reader of our output has left.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.is_broken_pipe()
     }
@@ -136,7 +136,7 @@ fn is_of_host(error: &(dyn StdError + 'static)) -> bool {
 
 /// Names what was being done when an error arose.
 pub(crate) trait Context<T> {
-    /// Puts `what` in front of the error's message.
+    /// Begins the error's message with `what`.
     fn context(self, what: impl Display) -> Result<T, Failure>;
 }
 

@@ -1,8 +1,8 @@
-//! A target that is served for a while, to mounts or over a network: its volumes opened as file
-//! systems, and locked so that nobody writes to it who is not alone.
+//! A target that is mounted or served over a network: its volumes are opened as file systems, and
+//! the target is locked.
 //!
 //! # Invariants
-//! 1. Whoever writes holds the only lock; whoever reads shares it with other readers.
+//! 1. A writer holds an exclusive lock; readers share one.
 
 use crate::args::TargetArgs;
 use crate::failure::Failure;

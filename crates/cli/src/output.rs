@@ -16,14 +16,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A file being written. Dropped without [`Output::commit`], it leaves nothing behind.
+/// A file being written. If dropped without [`Output::commit`], it leaves no trace.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
     state: State,
     /// The open file; it can be read, written and positioned, unless it is a device.
     pub file: File,
-    /// Keeps writers away from a file that is to be replaced.
+    /// Keeps writers away from a file that will be replaced.
     _replaced: Option<File>,
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Session {
     elsewhere: Findings,
     /// What a narrow question is about.
     asked: Option<Asked>,
-    /// Next steps, told at the end.
+    /// Next steps, printed at the end.
     steps: Vec<String>,
     /// The last line for people.
     conclusion: Option<&'static str>,
@@ -204,7 +204,7 @@ impl Session {
         &self.findings
     }
 
-    /// Remembers next steps, to be told behind the findings.
+    /// Remembers next steps, which are printed after the findings.
     pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
         self.steps.extend(steps);
     }
@@ -325,7 +325,7 @@ impl Session {
         if let Err(failure) = &result
             && failure.is_broken_pipe()
         {
-            // Nobody reads on: what is still buffered is of no use, and no fault of ours.
+            // The reader has left, so the rest of the buffer is useless; this is no failure.
             let _ = self.out.into_parts();
             return Exit::Done;
         }
@@ -519,7 +519,7 @@ fn trouble_code(kind: FsErrorKind) -> &'static str {
     }
 }
 
-/// Writes one line to standard error. Nobody listening is no error.
+/// Writes one line to standard error. A closed standard error is no error.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -60,7 +60,7 @@ impl Error {
         }
         if is_power_off(error) {
             own = own
-                .hint("an armed power cut has come; whoever opens the chip now finds what it left");
+                .hint("the armed power cut fired; the chip now holds its state after the cut");
         }
         own
     }

@@ -90,7 +90,7 @@ fn jffs2(args: &CheckArgs, session: &mut Session) -> Result<Option<String>, Fail
         }
         Err(failure) => failure,
     };
-    // What the reader finds is told by it.
+    // The reader reports its own findings.
     let mut aside = Session::new(session.options.clone());
     let Ok(opened) = open_file_system(&args.target.wanted(), &mut aside) else {
         return Err(failure.into());

@@ -282,7 +282,7 @@ pub(crate) fn explain(error: TreeError) -> Failure {
     failure
 }
 
-/// Where the raw content of a volume goes: beside where a folder would be, or into it.
+/// Returns the path for the raw content of a volume: next to the path of its folder, or inside it.
 fn raw_path(dest: &Path) -> PathBuf {
     if dest.is_dir() {
         return dest.join("volume.img");

@@ -89,8 +89,8 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Nothing of what a file system does now and then (commits, garbage collection) may be left
-    /// out by the sequences, and none of the sequences of one operation by --states or --budget
+    /// Fail unless every occasional activity (commit, garbage collection) occurred, and every
+    /// sequence of one operation ran despite --states or --budget
     #[arg(long)]
     pub thorough: bool,
 }

@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Troubles that are told one by one; a damaged image can have any number.
+/// Maximum number of problems reported one by one; a damaged image can have any number.
 const TOLD: u32 = 100;
 
 /// Arguments of `mount`.
@@ -43,13 +43,13 @@ pub(crate) struct MountArgs {
     /// noexec, sync, ro, rw, no_bulk_read, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
+    /// With --rw: size of the target flash, if larger than the image file; the file grows to that
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
     /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
     #[arg(long)]
     fastmap: bool,
-    /// Stay in the foreground and tell of damage as it is met; Ctrl-C unmounts
+    /// Stay in the foreground and report damage as it is found; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
     /// Show owners of the image as others of this machine; may be given several times
@@ -61,7 +61,7 @@ pub(crate) struct MountArgs {
     /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
     #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "foreground"])]
     stats: bool,
-    /// This is the process that stays behind.
+    /// This is the background process of the mount.
     #[arg(long, hide = true)]
     daemon: bool,
 }
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let dirs = std::iter::once(dir).chain(args.also.iter().map(|also| also.dir.as_path()));
     let mounts = mount_all(&held, dirs, &options)?;
     held.keep();
-    // Before anybody is told that it is ready: a signal from now on ends it well.
+    // Before reporting that the mount is ready: from now on a signal unmounts cleanly.
     stop_on_signals(mounts.iter().map(Mounted::stopper).collect())?;
     watch.set_mounts(held.volumes.iter().zip(mounts.iter().map(Mounted::dir)));
     session.tell_findings();

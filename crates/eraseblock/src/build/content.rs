@@ -151,7 +151,7 @@ impl VolumeContent {
         }
     }
 
-    /// Writes it behind the volumes before.
+    /// Writes it after the previous volumes.
     pub(super) fn write(
         &self,
         file: &mut ImageFile<'_>,

@@ -58,7 +58,7 @@ impl Content {
     }
 }
 
-/// Looks at the start of LEB 0, and where that tells nothing, for a JFFS2, whose nodes may be
+/// Examines the start of LEB 0. If that is inconclusive, searches for a JFFS2, whose nodes may be
 /// anywhere.
 pub fn content(device: &dyn LebDevice) -> Content {
     match first(device) {

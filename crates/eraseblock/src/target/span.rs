@@ -171,8 +171,8 @@ fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Error> {
     }
 }
 
-/// What the user named: with a length just that, else what begins there, or whatever the user says it
-/// is.
+/// Returns the part that the user named: with a length exactly that, otherwise the image that
+/// begins there, in the stated format if there is one.
 fn named(place: &Place, at: At, shape: &Shape, file: &dyn ReadAt) -> Result<Span, Error> {
     let size = file.size()?;
     let offset = at.offset;

@@ -1,4 +1,4 @@
-//! What `mount --stats` tells of a mount in use: asked through an extended attribute of its root.
+//! The report of `mount --stats` about a mount in use, read from an extended attribute of its root.
 
 use crate::alarm;
 use crate::failure::{Context, Failure};
@@ -194,7 +194,7 @@ pub(super) fn ask(dir: &Path) -> Result<Figures, Failure> {
     serde_json::from_slice(&value).context(dir.display())
 }
 
-/// Whether the process behind the mount on `other` still has something to write for `dir`.
+/// Returns whether the process of the mount on `other` still has data to write for `dir`.
 pub(crate) fn is_busy_with(other: &Path, dir: &Path) -> bool {
     let dir = dir.display().to_string();
     ask(other).is_ok_and(|figures| figures.mounts.iter().any(|place| place.dir == dir))
