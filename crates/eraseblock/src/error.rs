@@ -59,8 +59,7 @@ impl Error {
             own = own.hint("free some space, or write to another disk");
         }
         if is_power_off(error) {
-            own = own
-                .hint("the armed power cut fired; the chip now holds its state after the cut");
+            own = own.hint("the armed power cut fired; the chip now holds its state after the cut");
         }
         own
     }

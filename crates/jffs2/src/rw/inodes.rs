@@ -174,7 +174,7 @@ impl Page {
         (0..1 << PAGE_BITS).filter(move |bit| present >> bit & 1 != 0).map(move |bit| first + bit)
     }
 
-        /// Returns the entry of a number; creates it if necessary.
+    /// Returns the entry of a number; creates it if necessary.
     fn entry(&mut self, bit: u32) -> &mut InodeCache {
         let index = self.index(bit).unwrap_or_else(|index| {
             if self.entries.len() == self.entries.capacity() {
