@@ -21,7 +21,7 @@ mod served;
 mod source;
 mod status;
 
-pub use background::Chore;
+pub use background::BackgroundWork;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};
 pub use served::Served;

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::held::{self, Held, Volume};
 use crate::session::{Session, say};
 use eraseblock::raw::fuse::{
-    Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
-    source_name,
+    BackgroundWork, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper,
+    mount, source_name,
 };
 use eraseblock::target::writable::{Below, Mode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
         kind: "eraseblock".to_owned(),
         ids,
         report: Some(report(Arc::clone(&alarm))),
-        chore: held.below.clone().map(|below| chore(below, alarm)),
+        background_work: held.below.clone().map(|below| background_work(below, alarm)),
         traffic: watch.traffic(),
         status: Some(watch.status()),
         ..asked.mount
@@ -176,8 +176,8 @@ fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failu
 }
 
 /// What UBI does in the background, and a look at the file systems above it.
-fn chore(below: Arc<Below>, alarm: Arc<Alarm>) -> Chore {
-    Chore::new(move || {
+fn background_work(below: Arc<Below>, alarm: Arc<Alarm>) -> BackgroundWork {
+    BackgroundWork::new(move || {
         alarm.look();
         below.background_step()
     })

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let mut server = Server::new(exported, &options).context("cannot serve")?;
     if let Some(below) = held.below.clone() {
         let alarm = Alarm::new(&held.volumes);
-        server = server.with_chore(move || {
+        server = server.with_background_work(move || {
             alarm.look();
             below.background_step()
         });
