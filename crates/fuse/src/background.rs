@@ -160,7 +160,7 @@ fn run(
     loop {
         let done = match activity.wait() {
             Due::Work => step(fs, activity),
-            Due::Idle => fs.give_back(),
+            Due::Idle => fs.free_waiting_space(),
             Due::End => return,
         };
         // The file system runs first: the background work erases the blocks that it released.

@@ -150,7 +150,7 @@ async fn background(
         quiet = if count == seen { quiet.saturating_add(1) } else { 0 };
         seen = count;
         if quiet == IDLE_PAUSES {
-            let _ = fs.give_back();
+            let _ = fs.free_waiting_space();
         }
         for _ in 0..STEPS {
             if !background_work.is_some_and(|work| matches!(work(), Ok(true))) {
