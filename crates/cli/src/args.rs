@@ -37,7 +37,7 @@ pub(crate) struct FlashTargetArgs {
     /// that is found is removed
     #[arg(long)]
     pub fastmap: bool,
-    /// Go on where Linux would refuse the device
+    /// Continue where Linux would refuse the device
     #[arg(long)]
     pub force: bool,
     /// Write although an unknown internal volume demands a read-only device, if everything else on

@@ -10,13 +10,13 @@ use std::fmt::Display;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done, nothing to remark.
+    /// Success without warnings or errors.
     Done = 0,
-    /// Done, with warnings or errors among the findings.
+    /// Success, with warnings or errors among the findings.
     Findings = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// Could not do it.
+    /// Failure.
     Failed = 3,
 }
 
@@ -53,7 +53,7 @@ impl Failure {
         if is_usage { Self::usage(String::new()) } else { Self::new(String::new()) }
     }
 
-    /// Changes the error.
+    /// Applies `change` to the error.
     pub(crate) fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
         Self { error: change(self.error), ..self }
     }
@@ -76,17 +76,17 @@ impl Failure {
         self.map(|error| error.context(what))
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
-    /// What was being done or looked at, outermost first.
+    /// Returns the current activities and their objects, outermost first.
     pub(crate) fn places(&self) -> &[String] {
         self.error.places()
     }
 
-    /// How the run ends.
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self.error.kind() {
             _ if self.is_finding => Exit::Findings,
@@ -95,12 +95,12 @@ impl Failure {
         }
     }
 
-    /// What went wrong.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         self.error.message()
     }
 
-    /// What could be done about it.
+    /// Returns the next step, if one is known.
     pub(crate) fn next_step(&self) -> Option<&str> {
         self.error.next_step()
     }
@@ -110,7 +110,7 @@ impl Failure {
         self.error.is_broken_pipe()
     }
 
-    /// The error of the library.
+    /// Returns the error of the library.
     pub(crate) fn into_error(self) -> Error {
         self.error
     }
@@ -129,7 +129,7 @@ impl<E: StdError + 'static> From<E> for Failure {
     }
 }
 
-/// Whether an error, or a cause of it, is an error number of a system call.
+/// Returns whether an error, or a cause of it, is an error number of a system call.
 fn is_of_host(error: &(dyn StdError + 'static)) -> bool {
     error.is::<rustix::io::Errno>() || error.source().is_some_and(is_of_host)
 }

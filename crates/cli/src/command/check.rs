@@ -25,12 +25,12 @@ pub(crate) struct CheckArgs {
     target: TargetArgs,
 }
 
-/// What a check came to, as JSON.
+/// The result of a check, as JSON.
 #[derive(Debug, Serialize)]
 struct Verdict {
     /// Whether nothing is wrong.
     consistent: bool,
-    /// What leads on from the findings, in words.
+    /// The next steps for the findings.
     next_steps: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ fn device(image: &UbiImage, name: Option<&[u8]>, session: &mut Session) -> Resul
         match (checked, id) {
             (Ok(()), _) => {}
             (Err(failure), None) => return Err(failure),
-            // The others are checked all the same.
+            // The others are checked, too.
             (Err(failure), Some(id)) => {
                 session.refused(Location::Volume(id), failure.message());
             }

@@ -204,7 +204,7 @@ impl ExtractArgs {
             let below = dest.join(file_name(info.name.as_bytes(), info.id));
             match self.volume(volume, Some(info.id), &below, session) {
                 Ok(volume) => summary.volumes.push(volume),
-                // The next volume would not find more room.
+                // The next volume would not find more space.
                 Err(failure) if failure.kind() == ErrorKind::HostFull => return Err(failure),
                 Err(failure) => session.refused(Location::Volume(info.id), failure.message()),
             }

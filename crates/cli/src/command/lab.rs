@@ -48,7 +48,7 @@ pub(crate) enum FiguresTarget {
     Fs,
 }
 
-/// What is judged.
+/// The subject of a campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LabTarget {
     /// UBI.
@@ -104,7 +104,7 @@ pub(crate) enum Sequences {
     Pair,
     /// Long random ones.
     Random,
-    /// Long random ones on a file system that has done a lot before.
+    /// Long random ones on a file system that has been used a lot.
     Aged,
 }
 
@@ -154,7 +154,7 @@ fn rate(states: u64, seconds: f64) -> u64 {
     rate
 }
 
-/// How fast a campaign was.
+/// Returns the speed of a campaign.
 fn speed(states: u64, seconds: f64, busy: f64) -> String {
     format!(
         "{} states a second in {seconds:.0} seconds; {} a second of processor time",

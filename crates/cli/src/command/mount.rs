@@ -30,7 +30,7 @@ const TOLD: u32 = 100;
 pub(crate) struct MountArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Where: an existing directory
+    /// An existing directory
     #[arg(required_unless_present = "stats")]
     dir: Option<PathBuf>,
     /// Allow changes; without it nothing is ever written to the image
@@ -157,7 +157,7 @@ fn mount_all<'a>(
     Ok(mounts)
 }
 
-/// Waits for the end of all mounts; the image stays locked until everything is in it.
+/// Waits until all mounts have ended; the image stays locked until everything is in it.
 fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let end = |(index, (mounted, volume)): (usize, (Mounted, &Volume))| {
@@ -175,7 +175,7 @@ fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failu
     })
 }
 
-/// What UBI does in the background, and a look at the file systems above it.
+/// Returns the background work of UBI, with a check for file systems that turned read-only.
 fn background_work(below: Arc<Below>, alarm: Arc<Alarm>) -> BackgroundWork {
     BackgroundWork::new(move || {
         alarm.look();
@@ -205,7 +205,7 @@ fn report(alarm: Arc<Alarm>) -> Report {
     })
 }
 
-/// A mount's error, and what else there is where FUSE is out of reach.
+/// Returns the error of a mount, with alternatives if FUSE is not available.
 fn explained(error: MountError) -> Failure {
     let no_fuse = error.is_no_fuse();
     let dead = match &error {

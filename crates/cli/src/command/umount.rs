@@ -37,7 +37,7 @@ pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failur
     Ok(())
 }
 
-/// Returns the image that was mounted, where that is known.
+/// Returns the image that was mounted, if it is known.
 fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathBuf>, Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let mut mounts = mounts::all().context("/proc/self/mountinfo")?;

@@ -45,7 +45,7 @@ fn judge_cut(sample: &Sample) {
     assert_eq!(fs::read(sample.path("back")).unwrap(), vec![0x5a; 70_000]);
 }
 
-/// Whether a message names the place of what failed.
+/// Returns whether a message names the place of what failed.
 fn tells_the_place(text: &str) -> bool {
     let reason = text.split("turned read-only").nth(1);
     let place = reason.and_then(|reason| reason.split("leb ").nth(1));

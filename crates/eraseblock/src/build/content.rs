@@ -121,7 +121,7 @@ impl VolumeContent {
         Ok(Self::Ubifs(Box::new(Ubifs { tree, options, least, most, fixed: shape.fixed })))
     }
 
-    /// Whether only building it says that a file system fits its volume.
+    /// Returns whether only building it says that a file system fits its volume.
     pub(super) fn is_open(&self) -> bool {
         let Self::Ubifs(ubifs) = self else { return false };
         let limit = ubifs.fixed.unwrap_or(u32::MAX).min(ubifs.options.layout.max_leb_cnt);

@@ -20,7 +20,7 @@ pub(super) struct Bare {
     pub(super) cut_at: Option<u64>,
 }
 
-/// Whether the file is a bare UBIFS image.
+/// Returns whether the file is a bare UBIFS image.
 pub(super) fn is_one(path: &Path, shape: &Shape) -> Result<bool, Error> {
     Ok(match shape.format {
         Some(format) => format == Format::Ubifs,
@@ -28,7 +28,7 @@ pub(super) fn is_one(path: &Path, shape: &Shape) -> Result<bool, Error> {
     })
 }
 
-/// Whether a part of a file is a bare UBIFS image.
+/// Returns whether a part of a file is a bare UBIFS image.
 pub(super) fn is_part(path: &Path, part: Span) -> Result<bool, Error> {
     let file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     Ok(magic::is_ubifs(&image::beginning(part.of(file)?.as_ref())?))

@@ -31,7 +31,7 @@ pub(super) struct Jffs2Flash {
     pub(super) cleanmarker: Option<u32>,
 }
 
-/// Whether there is a JFFS2 in a file that is nothing else we know.
+/// Returns whether there is a JFFS2 in a file that is nothing else we know.
 pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Error> {
     Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape, false), None)?.is_some())
 }
@@ -39,8 +39,8 @@ pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Erro
 /// Bytes at the start of a block that are looked at.
 const START: u32 = 4096;
 
-/// Whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be made or is
-/// empty. What can be read of something else is refused by who mounts it.
+/// Returns whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be
+/// made or is empty. What can be read of something else is refused by who mounts it.
 pub(super) fn is_on(device: &dyn Mtd, shape: &Wanted) -> Result<bool, Error> {
     if image::layout(device, &shape.sizes)?.is_some() {
         return Ok(false);

@@ -287,7 +287,7 @@ pub fn open_volumes(
     open_ubifs(args, volumes, mode, observer)
 }
 
-/// Whether there is a JFFS2, or an erased flash, on which one can be.
+/// Returns whether there is a JFFS2, or an erased flash, on which one can be.
 pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<bool, Error> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);
