@@ -257,7 +257,7 @@ pub(crate) fn state(path: &PathBuf) -> (Vec<u8>, (i64, i64), (i64, i64)) {
 #[test]
 fn what_is_written_to_is_not_read_from_beside_the_mount() {
     let sample = with_volumes();
-    if !mounted("readers beside a writer", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+    if !mounted("readers during a write mount", &sample.run(&["mount", "c:root", "m", "--rw"])) {
         return;
     }
     fs::write(sample.path("m/file"), vec![7; 100_000]).unwrap();
@@ -293,7 +293,7 @@ fn what_is_written_to_is_not_read_from_beside_the_mount() {
     sample.ok(&["umount", "m"]);
     assert_eq!(sample.ok(&["cat", "c:root", "/file"]).out.len(), 100_000);
     // Who only reads does not keep others from reading.
-    if mounted("readers beside a reader", &sample.run(&["mount", "c:root", "m"])) {
+    if mounted("readers during a read-only mount", &sample.run(&["mount", "c:root", "m"])) {
         sample.ok(&["check", "c:root"]);
         sample.ok(&["get", "c:root", "/file", "out"]);
         assert_eq!(sample.run(&["put", "c:root", "src", "/new"]).code, 3);
