@@ -1,5 +1,7 @@
 //! Builds a UBI image with one UBIFS volume from a folder: `build_image FOLDER IMAGE`.
 
+#![allow(clippy::print_stdout)] // it is what the example is for
+
 use eraseblock::{Build, BuildReport};
 use std::error::Error;
 use std::path::Path;
@@ -11,8 +13,8 @@ pub(crate) fn run(folder: &Path, image: &Path) -> Result<BuildReport, Box<dyn Er
          [[volume]]\n\
          name = 'rootfs'\n\
          flags = ['autoresize']\n\
-         content = {{ ubifs = {:?}, compressor = 'zstd' }}\n",
-        folder.canonicalize()?,
+         content = {{ ubifs = '{}', compressor = 'zstd' }}\n",
+        folder.canonicalize()?.display(),
     );
     Ok(Build::from_text(&layout, ".")?.write_to(image)?)
 }

@@ -1,5 +1,7 @@
 //! Reads an image through a flash driver of one's own: `custom_flash IMAGE`.
 
+#![allow(clippy::print_stdout)] // it is what the example is for
+
 use eraseblock::raw::base::{Geometry, Location, MediumKind, Peb};
 use eraseblock::raw::mtd::{Mtd, MtdError, ReadOutcome};
 use std::error::Error;

@@ -1,6 +1,8 @@
 //! Cuts the power of a simulated chip during a write, at every flash operation in turn, and shows that
 //! the file system always comes up: `power_cut IMAGE FOLDER`.
 
+#![allow(clippy::print_stdout)] // it is what the example is for
+
 use eraseblock::raw::nandsim::{ArmedCut, Chip, ChipConfig, Variant, parts};
 use std::error::Error;
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! Copies out of a damaged image what can be read: `salvage IMAGE FOLDER`.
 
+#![allow(clippy::print_stdout)] // it is what the example is for
+
 use eraseblock::{ExtractOptions, Findings, open};
 use std::error::Error;
 use std::path::Path;

@@ -186,6 +186,8 @@ struct Volume {
     spec: VolumeSpec,
     usable_leb_size: u32,
     content: VolumeContent,
+    /// The volume has at least so many LEBs if the layout states no size.
+    least_lebs: u32,
 }
 
 /// Everything that is known before the first byte is written.
@@ -258,7 +260,10 @@ impl Draft {
         let shape = content::Shape { usable, min_io: layout.min_io(), max_lebs, fixed: own_lebs };
         let content = VolumeContent::prepare(table, &shape, folder, output, observer)
             .map_err(|failure| failure.context(format_args!("volume `{}`", table.name)))?;
-        Ok(Volume { spec, usable_leb_size: usable, content })
+        // A UBIFS smaller than its least volume can be mounted only where the volume grows.
+        let fits_content = own_lebs.is_none() && !grows;
+        let least_lebs = if fits_content { content.least_volume() } else { 0 };
+        Ok(Volume { spec, usable_leb_size: usable, content, least_lebs })
     }
 
     /// Makes the bounds of all contents exact.
@@ -286,6 +291,9 @@ impl Draft {
                 .write(&mut image, volume.usable_leb_size, observer)
                 .map_err(|failure| failure.context(format_args!("volume `{name}`")))?;
             volume.spec.content = written.size;
+            if written.lebs < volume.least_lebs {
+                volume.spec.size = VolumeSize::Lebs(volume.least_lebs);
+            }
             reports.push(BuiltVolume {
                 id: volume.spec.id.get(),
                 name: text::name(volume.spec.name.as_bytes()),

@@ -7,7 +7,8 @@
 //!    fit their LEBs, and at the full size there are enough main-area LEBs.
 
 use crate::constants::{
-    LOG_FIRST, MAX_NODE_SIZE, MIN_FANOUT, MIN_LEB_COUNT, MIN_LEB_SIZE, MIN_WRITE_SIZE,
+    LOG_FIRST, MAX_NODE_SIZE, MIN_FANOUT, MIN_LEB_COUNT, MIN_LEB_SIZE, MIN_MAIN_LEBS,
+    MIN_WRITE_SIZE,
 };
 use crate::lpt::{LebProps, LptGeometry, LptInputs};
 use crate::raw;
@@ -23,8 +24,6 @@ pub const LSAVE_CNT: u32 = 256;
 pub const DEFAULT_FANOUT: u32 = 8;
 /// Length of the largest data node, used to compute the reserved pool.
 const MAX_DATA_NODE: u64 = 4144;
-/// Minimum number of LEBs of superblock, master and log, LPT and orphan areas, and of main.
-const MIN_MAIN_LEBS: u32 = 9;
 
 /// A layout that is impossible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -254,6 +253,15 @@ impl Layout {
         let main_bytes = u64::from(layout.max_main_lebs) * size;
         layout.rp_size = (main_bytes * 5 / 100).min(MAX_LINUX_RESERVE);
         Ok(layout)
+    }
+
+    /// Returns the LEBs of the smallest volume on which Linux mounts a file system with these areas,
+    /// however small its image is (spec: ubifs-format 6).
+    pub fn least_leb_cnt(&self) -> u32 {
+        let journal = self.max_bud_bytes.div_ceil(u64::from(self.leb_size.max(1)));
+        let journal = u32::try_from(journal).unwrap_or(u32::MAX);
+        let main = MIN_MAIN_LEBS.max(journal);
+        self.main_first().get().saturating_add(main).max(MIN_LEB_COUNT)
     }
 
     /// Chooses size and model of the LPT area and assigns the rest to the main area (17.2 step 3).

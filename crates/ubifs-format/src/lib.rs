@@ -5,6 +5,7 @@
 //! the keys, `lpt` the bit-packed LEB properties tree, `layout` the areas of a volume and their
 //! formulas.
 
+#![cfg_attr(not(feature = "std"), no_std)]
 // Lengths and offsets refer to one LEB, which is at most 1 GiB.
 #![allow(clippy::cast_possible_truncation)]
 

@@ -2,8 +2,8 @@
 //! ubifs-runtime 5.1, 6.5).
 
 use crate::constants::{
-    FORMAT_VERSION, INO_LIMIT, LOG_FIRST, MIN_LEB_COUNT, NODE_ALIGN, NodeType, SQNUM_LIMIT,
-    sb_flags,
+    FORMAT_VERSION, INO_LIMIT, LOG_FIRST, MIN_LEB_COUNT, MIN_MAIN_LEBS, NODE_ALIGN, NodeType,
+    SQNUM_LIMIT, sb_flags,
 };
 use crate::decode::Limits;
 use crate::error::{Expected, FormatError};
@@ -78,11 +78,11 @@ pub fn superblock(sb: &Superblock, volume: VolumeShape, at: Location) -> Result<
     check.range("LEBs of the LPT area", sb.lpt_lebs.into(), 2, u64::MAX)?;
     check.range("LEBs of the orphan area", sb.orph_lebs.into(), 1, u64::MAX)?;
     check.range("journal heads", sb.jhead_cnt.into(), 1, 1)?;
-    let areas = u64::from(sb.main_first()) + u64::from(sb.jhead_cnt) + 2 + 6;
+    let areas = u64::from(sb.main_first()) + u64::from(MIN_MAIN_LEBS);
     let least = areas.max(MIN_LEB_COUNT.into());
     check.range("LEB count", sb.leb_cnt.into(), least, volume.leb_count.into())?;
     check.range("largest LEB count", sb.max_leb_cnt.into(), sb.leb_cnt.into(), u64::MAX)?;
-    check.range("main area LEBs", sb.main_lebs().into(), 9, u64::MAX)?;
+    check.range("main area LEBs", sb.main_lebs().into(), MIN_MAIN_LEBS.into(), u64::MAX)?;
     check.range("journal size", sb.max_bud_bytes, 3 * leb_size, sb.main_bytes())?;
     let ref_slots = sb.max_bud_bytes.div_ceil(leb_size) * 64_u64.next_multiple_of(min_io);
     let least = ref_slots.div_ceil(leb_size) + 1;

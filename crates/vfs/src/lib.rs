@@ -8,6 +8,7 @@ pub mod drive;
 pub mod error;
 pub mod fill;
 pub mod fs;
+#[cfg(feature = "manifest")]
 pub mod manifest;
 pub mod memory;
 pub mod model;

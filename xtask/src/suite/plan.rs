@@ -211,7 +211,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 2);
+        assert_eq!(full.len() - short.len(), 4);
     }
 
     #[test]

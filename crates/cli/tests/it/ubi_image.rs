@@ -187,6 +187,22 @@ fn an_image_without_growing_volumes_is_written_without_its_size() {
     assert_eq!(bytes(&sample).len() / PEB, blocks);
 }
 
+/// The volume was as small as its content, and no mount took it.
+#[test]
+fn a_volume_without_size_is_large_enough_for_linux() {
+    let sample = Sample::new();
+    for part in ["W25N01GV", "W29N01HV"] {
+        let layout = format!(
+            "[flash]\npart = '{part}'\n[[volume]]\nname = 'rootfs'\ncontent = {{ ubifs = 'src' }}\n"
+        );
+        assert_eq!(build(&sample, &layout).code, 0);
+        let run = sample.ok(&["check", "all.ubi"]);
+        assert_eq!(run.err, "consistent\n");
+        sample.ok(&["put", "all.ubi", "kernel", "/k", "--size", "128MiB"]);
+        assert_eq!(sample.ok(&["check", "all.ubi"]).err, "consistent\n");
+    }
+}
+
 /// As Buildroot makes images: the only volume has no size and grows at the first attach.
 #[test]
 fn a_volume_without_size_that_grows_can_be_read() {

@@ -38,6 +38,8 @@ pub(super) struct Ubifs {
     most: u32,
     /// LEBs of the volume, if the layout states its size.
     fixed: Option<u32>,
+    /// LEBs of the smallest volume on which Linux mounts it.
+    least_volume: u32,
 }
 
 fn too_small(needed: u32, fixed: u32) -> Error {
@@ -118,7 +120,16 @@ impl VolumeContent {
         if let Some(lebs) = shape.fixed.filter(|lebs| *lebs < least) {
             return Err(too_small(least, lebs));
         }
-        Ok(Self::Ubifs(Box::new(Ubifs { tree, options, least, most, fixed: shape.fixed })))
+        let (fixed, least_volume) = (shape.fixed, bounds.layout.least_leb_cnt());
+        Ok(Self::Ubifs(Box::new(Ubifs { tree, options, least, most, fixed, least_volume })))
+    }
+
+    /// Returns the LEBs of the smallest volume on which Linux takes the content.
+    pub(super) fn least_volume(&self) -> u32 {
+        match self {
+            Self::Ubifs(ubifs) => ubifs.least_volume,
+            Self::Empty | Self::File(..) => 0,
+        }
     }
 
     /// Returns whether only building it says that a file system fits its volume.

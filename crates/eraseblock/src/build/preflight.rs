@@ -56,7 +56,10 @@ fn bounds(volume: &Volume) -> (u64, u64) {
             let lebs = bytes.div_ceil(u64::from(volume.usable_leb_size));
             (lebs, lebs)
         }
-        _ => (u64::from(least), u64::from(most)),
+        _ => {
+            let at_least = |lebs: u32| u64::from(lebs.max(volume.least_lebs));
+            (at_least(least), at_least(most))
+        }
     }
 }
 
