@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The next step where the process of a mount has died.
+/// The next step after the process of a mount has died.
 pub(crate) fn dead_mount(dir: &Path) -> String {
     format!("`eraseblock umount {}` takes the dead mount away", dir.display())
 }
@@ -21,7 +21,7 @@ struct Watched {
     is_told: AtomicBool,
 }
 
-/// Tells it once when one of several file systems in use turned read-only.
+/// Reports once when one of several file systems in use turned read-only.
 pub(crate) struct Alarm(Vec<Watched>);
 
 impl Alarm {
@@ -37,7 +37,7 @@ impl Alarm {
         Arc::new(Self(watched.collect()))
     }
 
-    /// Looks, and tells what is new on standard error.
+    /// Reports changes on standard error.
     pub(crate) fn look(&self) {
         for watched in self.0.iter().filter(|watched| !watched.is_told.load(Ordering::Relaxed)) {
             let Some(reason) = watched.fs.why_read_only() else { continue };
@@ -53,7 +53,7 @@ impl Alarm {
 /// The next step while programs still use the file system.
 pub(crate) fn while_in_use(target: &str) -> String {
     format!(
-        "nothing more is written; what can be read may be copied away; when this has ended, \
-         `eraseblock check {target}` tells what is left"
+        "nothing more is written; copy out what can be read; when this has ended, `eraseblock \
+        check {target}` reports what is left"
     )
 }

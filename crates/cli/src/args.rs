@@ -12,7 +12,7 @@ use eraseblock::raw::jffs2_format::ByteOrder;
 use eraseblock::target::{FlashOptions, Shape, Sizes, Wanted};
 use std::ffi::OsString;
 
-/// A target and, perhaps, what it is to be taken for.
+/// A target and, optionally, its format and sizes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Image file, chip file or device; after an `@`, where in a file the image begins; after a
@@ -37,11 +37,11 @@ pub(crate) struct FlashTargetArgs {
     /// that is found is removed
     #[arg(long)]
     pub fastmap: bool,
-    /// Go on where Linux would refuse the device
+    /// Continue where Linux would refuse the device
     #[arg(long)]
     pub force: bool,
-    /// Write although an internal volume that nobody here knows wants the device to be only read,
-    /// if everything on flash is as it should be
+    /// Write although an unknown internal volume demands a read-only device, if everything else on
+    /// flash is in order
     #[arg(long)]
     pub force_rw: bool,
     /// Its sizes.
@@ -56,7 +56,7 @@ impl TargetArgs {
     }
 }
 
-/// What a target is taken for instead of what is detected.
+/// The format and sizes of a target, instead of the detected ones.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
     /// What the target is
@@ -133,7 +133,7 @@ pub(crate) enum Endian {
     Big,
 }
 
-/// Sizes of a flash that are not to be detected.
+/// Sizes of a flash, instead of the detected ones.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SizeArgs {
     /// Size of a physical eraseblock

@@ -62,7 +62,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.file_kind == Some(FileKind::Directory)
     }

@@ -10,13 +10,13 @@ use std::fmt::Display;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done, nothing to remark.
+    /// Success without warnings or errors.
     Done = 0,
-    /// Done, with warnings or errors among the findings.
+    /// Success, with warnings or errors among the findings.
     Findings = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// Could not do it.
+    /// Failure.
     Failed = 3,
 }
 
@@ -48,12 +48,12 @@ impl Failure {
         Self { is_finding: true, ..Self::new(message) }
     }
 
-    /// The process that did the work has told everything.
+    /// The process that did the work has reported everything.
     pub(crate) fn told_already(is_usage: bool) -> Self {
         if is_usage { Self::usage(String::new()) } else { Self::new(String::new()) }
     }
 
-    /// Changes the error.
+    /// Applies `change` to the error.
     pub(crate) fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
         Self { error: change(self.error), ..self }
     }
@@ -64,29 +64,29 @@ impl Failure {
         self.map(|error| error.hint(hint))
     }
 
-    /// Adds another step behind the one that is there.
+    /// Adds another step after the existing one.
     #[must_use]
     pub(crate) fn also(self, hint: impl Into<String>) -> Self {
         self.map(|error| error.also(hint))
     }
 
-    /// Puts what was being done in front of the message, unless it is there already.
+    /// Begins the message with the current activity, unless it already does.
     #[must_use]
     pub(crate) fn context(self, what: impl Display) -> Self {
         self.map(|error| error.context(what))
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
-    /// What was being done or looked at, outermost first.
+    /// Returns the current activities and their objects, outermost first.
     pub(crate) fn places(&self) -> &[String] {
         self.error.places()
     }
 
-    /// How the run ends.
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self.error.kind() {
             _ if self.is_finding => Exit::Findings,
@@ -95,22 +95,22 @@ impl Failure {
         }
     }
 
-    /// What went wrong.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         self.error.message()
     }
 
-    /// What could be done about it.
+    /// Returns the next step, if one is known.
     pub(crate) fn next_step(&self) -> Option<&str> {
         self.error.next_step()
     }
 
-    /// Whether all that happened is that nobody reads our output any more.
+    /// Returns whether the only problem is that the reader of our output has left.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.is_broken_pipe()
     }
 
-    /// The error of the library.
+    /// Returns the error of the library.
     pub(crate) fn into_error(self) -> Error {
         self.error
     }
@@ -129,14 +129,14 @@ impl<E: StdError + 'static> From<E> for Failure {
     }
 }
 
-/// Whether an error, or a cause of it, is an error number of a system call.
+/// Returns whether an error, or a cause of it, is an error number of a system call.
 fn is_of_host(error: &(dyn StdError + 'static)) -> bool {
     error.is::<rustix::io::Errno>() || error.source().is_some_and(is_of_host)
 }
 
 /// Names what was being done when an error arose.
 pub(crate) trait Context<T> {
-    /// Puts `what` in front of the error's message.
+    /// Begins the error's message with `what`.
     fn context(self, what: impl Display) -> Result<T, Failure>;
 }
 

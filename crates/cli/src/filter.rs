@@ -32,7 +32,7 @@ impl<'a> Filter<'a> {
         Ok(Self { inner, ways })
     }
 
-    /// Whether a name in a directory is seen.
+    /// Returns whether a name in a directory is seen.
     fn shows(&self, dir: Ino, name: &[u8]) -> bool {
         self.ways.get(&dir).is_none_or(|names| names.contains(name))
     }

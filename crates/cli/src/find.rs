@@ -24,7 +24,7 @@ pub(crate) fn find_path(fs: &dyn FileSystem, path: &[u8]) -> Result<(Ino, Vec<u8
     Err(missing(fs, path))
 }
 
-/// Says that a path does not exist, and which part of it is missing.
+/// Returns the error for a path that does not exist, with its missing part.
 fn missing(fs: &dyn FileSystem, path: &[u8]) -> Failure {
     let shown = text::name(path);
     let mut dir = fs.root();
@@ -59,7 +59,7 @@ mod tests {
         let other = make(b"bA");
         assert_eq!(find(&fs, b"/a\xff\n").unwrap(), odd);
         assert_eq!(find(&fs, br"a\xff\n").unwrap(), odd);
-        // What exists as typed wins.
+        // A path that exists as typed takes precedence.
         assert_eq!(find(&fs, br"b\x41").unwrap(), literal);
         assert_eq!(find(&fs, br"\u{62}\x41").unwrap(), other);
         let missing = find(&fs, b"/bA/c/d").unwrap_err();

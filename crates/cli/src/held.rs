@@ -1,8 +1,8 @@
-//! A target that is served for a while, to mounts or over a network: its volumes opened as file
-//! systems, and locked so that nobody writes to it who is not alone.
+//! A target that is mounted or served over a network: its volumes are opened as file systems, and
+//! the target is locked.
 //!
 //! # Invariants
-//! 1. Whoever writes holds the only lock; whoever reads shares it with other readers.
+//! 1. A writer holds an exclusive lock; readers share one.
 
 use crate::args::TargetArgs;
 use crate::failure::Failure;
@@ -21,15 +21,15 @@ use std::sync::Arc;
 /// An opened target and its lock.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The volumes that were asked for, in that order.
+    /// The requested volumes, in that order.
     pub(crate) volumes: Vec<Volume>,
     /// The file or device, by its canonical path.
     pub(crate) path: PathBuf,
     /// The part of the file, if one was named.
     pub(crate) at: Option<At>,
-    /// What writable file systems stand on.
+    /// The layers below writable file systems.
     pub(crate) below: Option<Arc<Below>>,
-    /// Keeps writers away from what is only read; what is written to is locked further down.
+    /// Keeps writers away from a target that is only read; a writable one is locked further down.
     _lock: Option<File>,
 }
 
@@ -56,14 +56,14 @@ impl Volume {
         }
     }
 
-    /// Ends the work with this volume: everything is in the image afterwards.
+    /// Ends the use of this volume; afterwards everything is in the image.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         Ok(self.writable.as_ref().map_or(Ok(()), Writable::rest)?)
     }
 }
 
 impl Held {
-    /// From now on changes stay in the target.
+    /// Keeps changes in the target from now on.
     pub(crate) fn keep(&self) {
         if let Some(below) = &self.below {
             below.keep();

@@ -75,7 +75,7 @@ pub(crate) fn environment(command: &str) -> Vec<(&'static str, &'static str)> {
     all.into_iter().filter(|(_, matters)| *matters).map(|(variable, _)| variable).collect()
 }
 
-/// Whether this is the name of a classic tool or of a reader.
+/// Returns whether this is the name of a classic tool or of a reader.
 pub(crate) fn is_classic(command: &str) -> bool {
     let mut all = Personality::CLASSIC.iter().chain(&Personality::READERS);
     all.any(|one| one.name() == command)

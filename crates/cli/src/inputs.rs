@@ -87,7 +87,7 @@ fn metadata_of(stream: &impl AsFd) -> Option<Metadata> {
     File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()
 }
 
-/// Whether this is /dev/null, which may be input and output at once.
+/// Returns whether this is /dev/null, which may be input and output at once.
 fn is_null(meta: &Metadata) -> bool {
     let null = Path::new("/dev/null").metadata();
     null.is_ok_and(|null| Identity::of(&null) == Identity::of(meta))

@@ -16,18 +16,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A file being written. Dropped without [`Output::commit`], it leaves nothing behind.
+/// A file being written. If dropped without [`Output::commit`], it leaves no trace.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
     state: State,
     /// The open file; it can be read, written and positioned, unless it is a device.
     pub file: File,
-    /// Keeps writers away from a file that is to be replaced.
+    /// Keeps writers away from a file that will be replaced.
     _replaced: Option<File>,
 }
 
-/// Where the bytes are until the output is complete.
+/// The place of the bytes until the output is complete.
 #[derive(Debug)]
 enum State {
     /// In a file of the right folder that has no name: it vanishes with the process.
@@ -36,7 +36,7 @@ enum State {
     Named(Partial),
     /// In a temporary file, to be copied into a pipe, which has no positions.
     Spooled(File),
-    /// In their place: a device.
+    /// In their final place, a device.
     There,
 }
 
@@ -70,7 +70,7 @@ impl Output {
         Ok(Self { path: path.to_owned(), state, file, _replaced: replaced })
     }
 
-    /// The same for a file that must not exist yet, unless replacing it was asked for.
+    /// Like [`Output::create`], for a file that must not exist yet unless it may be replaced.
     pub(crate) fn create_new(path: &Path, force: bool, inputs: &Inputs) -> Result<Self, Failure> {
         inputs.refuse(path)?;
         let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
@@ -82,12 +82,12 @@ impl Output {
         Self::create(path)
     }
 
-    /// Whether this will be a new regular file.
+    /// Returns whether this will be a new regular file.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.state, State::Unnamed | State::Named(_))
     }
 
-    /// Begins what goes to standard output when it is complete.
+    /// Begins an output that is copied to standard output when it is complete.
     pub(crate) fn to_stdout() -> Result<Self, Failure> {
         let stdout = rustix::io::dup(io::stdout()).context("standard output")?;
         Self::spooled(Path::new("standard output"), stdout.into())
@@ -112,7 +112,7 @@ impl Output {
     }
 }
 
-/// Whether a path is standard output by another name.
+/// Returns whether a path is standard output by another name.
 fn is_stdout(path: &Path) -> bool {
     ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
@@ -145,7 +145,7 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
     match link(path) {
         Err(Errno::EXIST) => {
             let partial = Partial::new(&beside(path)?);
-            // A file of this name is left of a process that had the same number.
+            // A process with the same number left a file of this name.
             let _ = std::fs::remove_file(partial.path());
             link(partial.path())?;
             partial.rename(path)
@@ -204,7 +204,7 @@ mod tests {
         }
         assert!(Output::create(folder.path()).is_err());
         assert!(Output::create(Path::new("/nonexistent/out")).is_err());
-        // The unnamed file is what a signal that cannot be caught leaves nothing of.
+        // A signal that cannot be caught leaves no trace of an unnamed file.
         let output = Output::create(&path).unwrap();
         assert!(matches!(output.state, State::Unnamed));
         assert_eq!(names(), 0);

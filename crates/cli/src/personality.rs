@@ -132,7 +132,7 @@ fn parse_and_run<A: Parser>(
         Err(error) => {
             let is_answer =
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // Nobody listening is no error.
+            // A closed standard error is no error.
             let _ = error.print();
             return if is_answer { 0 } else { personality.usage_failure() };
         }

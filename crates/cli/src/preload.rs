@@ -37,7 +37,8 @@ fn pretender(variable: impl Fn(&str) -> Option<OsString>) -> Option<&'static str
     (key.is_some() || preloaded.contains("libfakeroot")).then_some("fakeroot")
 }
 
-/// Whether `PSEUDO_DISABLED` leaves all calls as they are: set, and not to "no", "false" or 0.
+/// Returns whether `PSEUDO_DISABLED` leaves all calls as they are: set, and not to "no", "false" or
+/// 0.
 fn is_switched_off(value: Option<OsString>) -> bool {
     value.is_some_and(|value| {
         let first = value.as_encoded_bytes().first();

@@ -63,7 +63,7 @@ struct Asked {
     inodes: BTreeSet<Ino>,
 }
 
-/// How often work of unknown length shows that it goes on.
+/// Interval at which work of unknown length shows progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// One run.
@@ -77,11 +77,11 @@ pub(crate) struct Session {
     pub style: Style,
     style_err: Style,
     findings: Findings,
-    /// Found on the way, in parts of the image that nothing was asked of.
+    /// Findings in parts of the image that the command was not asked about.
     elsewhere: Findings,
     /// What a narrow question is about.
     asked: Option<Asked>,
-    /// Next steps, told at the end.
+    /// Next steps, printed at the end.
     steps: Vec<String>,
     /// The last line for people.
     conclusion: Option<&'static str>,
@@ -198,13 +198,13 @@ impl Session {
         }
     }
 
-    /// What was found so far.
+    /// Returns the findings so far.
     pub(crate) fn findings(&mut self) -> &Findings {
         self.sort_findings();
         &self.findings
     }
 
-    /// Remembers next steps, to be told behind the findings.
+    /// Remembers next steps, which are printed after the findings.
     pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
         self.steps.extend(steps);
     }
@@ -219,12 +219,12 @@ impl Session {
         self.trouble_text(at, error.kind(), error.to_string());
     }
 
-    /// Remembers that a volume could not be opened, and goes on.
+    /// Records that a volume could not be opened, and continues.
     pub(crate) fn refused(&mut self, at: Location, message: &str) {
         self.findings.error(at, "not-opened", message);
     }
 
-    /// Remembers that no mount takes a file system, and goes on with what can be read of it.
+    /// Records that no mount accepts a file system, and continues with its readable part.
     pub(crate) fn not_mounted(&mut self, at: Location, message: &str) {
         self.findings.error(at, NOT_MOUNTABLE, message);
     }
@@ -325,12 +325,12 @@ impl Session {
         if let Err(failure) = &result
             && failure.is_broken_pipe()
         {
-            // Nobody reads on: what is still buffered is of no use, and no fault of ours.
+            // The reader has left, so the rest of the buffer is useless; this is no failure.
             let _ = self.out.into_parts();
             return Exit::Done;
         }
         if result.is_err() {
-            // Any of them may be the reason.
+            // Any finding may be the reason.
             self.asked = None;
         }
         self.sort_findings();
@@ -519,7 +519,7 @@ fn trouble_code(kind: FsErrorKind) -> &'static str {
     }
 }
 
-/// Writes one line to standard error. Nobody listening is no error.
+/// Writes one line to standard error. A closed standard error is no error.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

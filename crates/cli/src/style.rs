@@ -81,7 +81,7 @@ impl Style {
     }
 }
 
-/// Columns of the terminal behind standard output; 80 when there is none.
+/// Returns the number of columns of the terminal on standard output; 80 if there is none.
 pub(crate) fn terminal_width() -> usize {
     let from_variable = || std::env::var("COLUMNS").ok()?.parse().ok();
     rustix::termios::tcgetwinsize(std::io::stdout())

@@ -59,8 +59,7 @@ impl Error {
             own = own.hint("free some space, or write to another disk");
         }
         if is_power_off(error) {
-            own = own
-                .hint("an armed power cut has come; whoever opens the chip now finds what it left");
+            own = own.hint("the armed power cut fired; the chip now holds its state after the cut");
         }
         own
     }
@@ -248,14 +247,14 @@ fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
     error.source().and_then(io_kind)
 }
 
-/// Whether an error, or a cause of it, is that the reader of a pipe has left.
+/// Returns whether an error, or a cause of it, is that the reader of a pipe has left.
 fn is_broken_pipe(error: &(dyn StdError + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
         || error.source().is_some_and(is_broken_pipe)
 }
 
-/// Whether an error, or a cause of it, is that a simulated chip has lost its power.
+/// Returns whether an error, or a cause of it, is that a simulated chip has lost its power.
 fn is_power_off(error: &(dyn StdError + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(MtdError::PowerOff))
         || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))

@@ -37,7 +37,7 @@ impl FlashChoice {
         };
         let missing = |what: &str, option: &str| {
             Error::usage(format!("the flash is not known: {what} is missing"))
-                .hint(format!("--flash PART names a chip, {option} tells the size"))
+                .hint(format!("--flash PART names a chip, {option} states the size"))
         };
         let peb = self.peb.or(part.map(|p| p.peb_size));
         let peb = peb.ok_or_else(|| missing("the size of an eraseblock", "--peb"))?;

@@ -20,7 +20,7 @@ pub struct Mount {
     pub is_read_only: bool,
 }
 
-/// The FUSE mounts of the host, those that hide others behind these.
+/// Returns the FUSE mounts of the host; a mount that hides another one comes after it.
 pub fn all() -> io::Result<Vec<Mount>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(unescaped(b"a\\9\\04"), b"a\\9\\04");
     }
 
-    /// The hint of whoever waits for a mount named none when its image had a comma in its name.
+    /// The hint about an image in use named no mount when the image had a comma in its name.
     #[test]
     fn images_of_odd_names_are_found() {
         for path in ["/a,b", "/a b\\c", "/100%", "/%2C"].map(Path::new) {

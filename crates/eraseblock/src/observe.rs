@@ -1,4 +1,4 @@
-//! What long work reports while it runs: findings, the files it reads, its progress.
+//! Reports of long work while it runs: findings, the files it reads, its progress.
 
 use crate::Result;
 use eraseblock_base::Findings;
@@ -85,7 +85,7 @@ impl Notes {
         Self { strict, ..Self::default() }
     }
 
-    /// Gives the locks away: writers stay away as long as they live.
+    /// Returns the locks, which keep writers away until they are dropped.
     pub(crate) fn take_locks(&mut self) -> Vec<std::fs::File> {
         std::mem::take(&mut self.locks)
     }

@@ -1,7 +1,7 @@
-//! The rooms that this crate is made of: the layers of the flash stack, each a crate of its own.
+//! The layers of the flash stack below this crate, each a crate of its own.
 //!
-//! What is here promises nothing: names and behaviour change with any release. Programs that need one
-//! of the layers alone find its crate by the name `eraseblock-<room>`.
+//! This module is not stable: names and behaviour may change with any release. A program that needs
+//! only one layer can use its crate, `eraseblock-<layer>`.
 
 pub use eraseblock_base as base;
 pub use eraseblock_codec as codec;

@@ -1,10 +1,10 @@
-//! The way back: what to do when a file system turned read-only, or a check found something. Each
-//! kind of trouble has one next step.
+//! Next steps after a file system turned read-only, or a check found something. Each kind of
+//! problem has one.
 
 use eraseblock_base::{Findings, Severity};
 use std::ffi::OsStr;
 
-/// How an error begins to say why nothing more is written.
+/// Start of an error that states why writing has ended.
 pub const TURNED: &str = "the file system turned read-only";
 
 /// What a power cut leaves, and the next writable mount repairs.
@@ -31,7 +31,7 @@ const REPAIRED: [&str; 20] = [
     "xref-damaged",
 ];
 
-/// Content or names that are gone; nothing else hangs on them.
+/// Content or names that are lost; nothing else depends on them.
 const LOST: [&str; 19] = [
     "acl-damaged",
     "attributes-lost",
@@ -68,16 +68,16 @@ const OF_UBI: [&str; 7] = [
     "volume-without-record",
 ];
 
-/// The next step of a user whose file system turned read-only; it is in no use any more.
+/// Returns the next step after a file system turned read-only and is no longer in use.
 pub fn after_read_only(target: &OsStr) -> String {
     let target = target.display();
     format!(
-        "what was durable still is: the next mount replays the journal; `eraseblock check {target}` \
-         tells what is left, `eraseblock extract {target} DIR` copies out what can be read"
+        "durable data is intact: the next mount replays the journal; `eraseblock check {target}` \
+        reports what is left, `eraseblock extract {target} DIR` copies out what can be read"
     )
 }
 
-/// What leads on from the findings of a check, one step for each kind of them.
+/// Returns the next steps for the findings of a check, one for each kind.
 pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
     let target = target.display();
     let has = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
@@ -100,8 +100,8 @@ pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
     }
     if has(&OF_UBI) {
         steps.push(
-            "`eraseblock info` and `eraseblock ubi wear` tell about the UBI device; `eraseblock ubi \
-             update TARGET:VOLUME FILE` writes a damaged volume anew"
+            "`eraseblock info` and `eraseblock ubi wear` describe the UBI device; `eraseblock ubi \
+             update TARGET:VOLUME FILE` rewrites a damaged volume"
                 .to_owned(),
         );
     }
@@ -113,7 +113,7 @@ pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
     } else if contradicts {
         steps.push(format!(
             "a mount for writing may turn read-only over this: `eraseblock extract {target} DIR` \
-             copies everything out, `eraseblock mkfs` makes a file system of it anew"
+             copies everything out, `eraseblock mkfs` makes a new file system of it"
         ));
     }
     steps

@@ -1,4 +1,4 @@
-//! A folder on its way into an image: read, and changed as the options say.
+//! Reads a folder for an image and changes it according to the options.
 
 use crate::error::{Context, Error};
 use crate::observe::Observer;
@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What is changed about a folder.
+/// Changes to a folder.
 #[allow(clippy::struct_excessive_bools)] // each of them is independent
 #[derive(Clone, Debug, Default)]
 pub struct Adjustments {
@@ -35,11 +35,11 @@ pub struct Adjustments {
     pub map_uid: Vec<String>,
     /// Rules for groups.
     pub map_gid: Vec<String>,
-    /// Attributes that are taken along.
+    /// Extended attributes that are stored.
     pub xattrs: Xattrs,
 }
 
-/// Which extended attributes are taken along.
+/// The extended attributes that are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Xattrs {
     /// All of them.

@@ -1,5 +1,5 @@
-//! What a user points at: a file, perhaps with a volume in it, opened as what it is. The command is
-//! made of these parts; [`crate::Image`] and [`crate::Edit`] are the simple way to them.
+//! Opens the targets that users name: a file, or a volume in it. The command uses these parts;
+//! [`crate::Image`] and [`crate::Edit`] are the simple interface to them.
 
 #[cfg(feature = "edit")]
 mod bare;

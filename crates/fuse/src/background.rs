@@ -20,18 +20,18 @@ const ROUND: Duration = Duration::from_secs(30);
 
 /// Background work below the file system.
 #[derive(Clone)]
-pub struct Chore(Arc<dyn Fn() -> Result<bool, FsError> + Send + Sync>);
+pub struct BackgroundWork(Arc<dyn Fn() -> Result<bool, FsError> + Send + Sync>);
 
-impl Chore {
+impl BackgroundWork {
     /// Calls `step` for one bounded piece of work; it returns whether there is more.
     pub fn new(step: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(step))
     }
 }
 
-impl fmt::Debug for Chore {
+impl fmt::Debug for BackgroundWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Chore")
+        f.write_str("BackgroundWork")
     }
 }
 
@@ -127,17 +127,17 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts stepping `fs`, followed by `chore`; errors are passed to `failed`.
+    /// Starts stepping `fs`, followed by `background_work`; errors are passed to `failed`.
     pub(crate) fn start(
         fs: Arc<dyn WritableFileSystem>,
-        chore: Option<Chore>,
+        background_work: Option<BackgroundWork>,
         activity: Arc<Activity>,
         failed: impl Fn(&FsError) + Send + 'static,
     ) -> std::io::Result<Self> {
         let seen = Arc::clone(&activity);
         let thread = std::thread::Builder::new()
             .name("background".to_owned())
-            .spawn(move || run(fs.as_ref(), chore.as_ref(), &seen, failed))?;
+            .spawn(move || run(fs.as_ref(), background_work.as_ref(), &seen, failed))?;
         Ok(Self { activity, thread: Some(thread) })
     }
 }
@@ -153,18 +153,19 @@ impl Drop for Worker {
 
 fn run(
     fs: &dyn WritableFileSystem,
-    chore: Option<&Chore>,
+    background_work: Option<&BackgroundWork>,
     activity: &Activity,
     failed: impl Fn(&FsError),
 ) {
     loop {
         let done = match activity.wait() {
             Due::Work => step(fs, activity),
-            Due::Idle => fs.give_back(),
+            Due::Idle => fs.free_waiting_space(),
             Due::End => return,
         };
-        // The file system runs first: the chore erases the blocks that it released.
-        let done = done.and_then(|()| chore.map_or(Ok(()), |c| do_chore(c, activity)));
+        // The file system runs first: the background work erases the blocks that it released.
+        let done =
+            done.and_then(|()| background_work.map_or(Ok(()), |work| exhaust(work, activity)));
         if let Err(error) = done {
             failed(&error);
         }
@@ -177,9 +178,9 @@ fn step(fs: &dyn WritableFileSystem, activity: &Activity) -> Result<(), FsError>
     Ok(())
 }
 
-/// Runs the chore until it has no more work or something changes.
-fn do_chore(chore: &Chore, activity: &Activity) -> Result<(), FsError> {
-    while !activity.is_wanted() && (chore.0)()? {}
+/// Runs the background work until it has no more work or something changes.
+fn exhaust(work: &BackgroundWork, activity: &Activity) -> Result<(), FsError> {
+    while !activity.is_wanted() && (work.0)()? {}
     Ok(())
 }
 
@@ -217,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn a_chore_is_done_while_nothing_changes() {
+    fn background_work_is_done_while_nothing_changes() {
         let left = Arc::new(AtomicU32::new(3));
         let (seen, activity) = (Arc::clone(&left), Arc::new(Activity::default()));
         let (sender, receiver) = std::sync::mpsc::channel();
-        let chore = Chore::new(move || {
+        let background_work = BackgroundWork::new(move || {
             let more = seen.fetch_sub(1, Ordering::Relaxed) > 1;
             if !more {
                 let _ = sender.send(());
@@ -230,10 +231,10 @@ mod tests {
         });
         activity.changed();
         assert!(activity.is_wanted());
-        do_chore(&chore, &activity).unwrap();
+        exhaust(&background_work, &activity).unwrap();
         assert_eq!(left.load(Ordering::Relaxed), 3, "something had changed");
         let fs = Arc::new(ModelFs::default());
-        let worker = Worker::start(fs, Some(chore), activity, |_| {}).unwrap();
+        let worker = Worker::start(fs, Some(background_work), activity, |_| {}).unwrap();
         receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         drop(worker);
         assert_eq!(left.load(Ordering::Relaxed), 0);

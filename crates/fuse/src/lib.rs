@@ -20,7 +20,7 @@ mod mount;
 mod source;
 mod status;
 
-pub use background::Chore;
+pub use background::BackgroundWork;
 pub use eraseblock_vfs::Served;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};

@@ -1,7 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::adapter::{Adapter, Settings};
-use crate::background::{Activity, Chore, Worker};
+use crate::background::{Activity, BackgroundWork, Worker};
 use crate::ids::IdMaps;
 use crate::lookups::Lookups;
 use crate::status::{Status, Traffic};
@@ -81,7 +81,7 @@ pub struct MountOptions {
     /// Receives reports of trouble with the medium.
     pub report: Option<Report>,
     /// Background work below the file system, for writable mounts.
-    pub chore: Option<Chore>,
+    pub background_work: Option<BackgroundWork>,
     /// Counts reads and writes of programs; mounts may share it.
     pub traffic: Arc<Traffic>,
     /// The content of the root directory's xattr [`crate::STATUS`].
@@ -243,8 +243,10 @@ fn start_worker(
             report.send(&format!("background work: {error}"));
         }
     };
-    let chore = options.chore.clone();
-    Worker::start(Arc::clone(fs), chore, activity, failed).map(Some).map_err(MountError::Session)
+    let background_work = options.background_work.clone();
+    Worker::start(Arc::clone(fs), background_work, activity, failed)
+        .map(Some)
+        .map_err(MountError::Session)
 }
 
 /// Turns an error of mounting into one line: the messages of fusermount3 end with a line feed. The

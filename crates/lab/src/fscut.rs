@@ -107,7 +107,7 @@ pub struct FsReport {
     pub came_later: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
-    /// Counts of occasional activities (commit, garbage collection, …), if there are any.
+    /// Counts of occasional activities (commits, garbage collection), if there are any.
     pub happened: BTreeMap<String, u64>,
     /// Seconds it took.
     pub seconds: f64,

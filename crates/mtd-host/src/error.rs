@@ -22,7 +22,7 @@ pub enum HostError {
     },
     /// The node is of another kind.
     #[error("{path}: this is not {expected}", path = path.display())]
-    NotThat {
+    WrongKind {
         /// The node.
         path: PathBuf,
         /// What was expected.
@@ -75,7 +75,7 @@ impl HostError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused { .. } => ErrorClass::Media,
-            Self::NotThat { .. } | Self::Busy { .. } => ErrorClass::Caller,
+            Self::WrongKind { .. } | Self::Busy { .. } => ErrorClass::Caller,
             Self::Unexpected { .. } | Self::Geometry { .. } => ErrorClass::Unsupported,
             Self::Block { source, .. } => source.class(),
         }
@@ -99,7 +99,7 @@ impl HostError {
             },
             Self::Block { source, .. } => source.hint(),
             Self::Busy { .. } => Some("unmount or `ubidetach` it first"),
-            Self::NotThat { .. } | Self::Unexpected { .. } | Self::Geometry { .. } => None,
+            Self::WrongKind { .. } | Self::Unexpected { .. } | Self::Geometry { .. } => None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl MtdChar {
     /// (mixed erase regions).
     pub fn open(path: &Path, options: MtdOptions) -> Result<Self, HostError> {
         if NodeKind::of(path)? != Some(NodeKind::Mtd) {
-            return Err(HostError::NotThat { path: path.to_owned(), expected: "an MTD device" });
+            return Err(HostError::WrongKind { path: path.to_owned(), expected: "an MTD device" });
         }
         let file = File::options().read(true).write(options.writable).open(path);
         let file = file.map_err(|e| HostError::refused(path, "open", e))?;
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn what_is_no_mtd_device_is_refused() {
         let open = |path: &str| MtdChar::open(Path::new(path), MtdOptions::default()).unwrap_err();
-        assert!(matches!(open("/dev/null"), HostError::NotThat { .. }));
+        assert!(matches!(open("/dev/null"), HostError::WrongKind { .. }));
         assert!(matches!(open("/dev/no such device"), HostError::Refused { what: "stat", .. }));
     }
 }

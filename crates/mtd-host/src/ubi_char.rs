@@ -60,7 +60,7 @@ impl UbiChar {
     /// kernel.
     pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
         if NodeKind::of(path)? != Some(NodeKind::UbiVolume) {
-            return Err(HostError::NotThat { path: path.to_owned(), expected: "a UBI volume" });
+            return Err(HostError::WrongKind { path: path.to_owned(), expected: "a UBI volume" });
         }
         let opened = File::options().read(true).write(writable).open(path);
         let file = opened.map_err(|error| match Errno::from_io_error(&error) {

@@ -132,11 +132,11 @@ pub struct FaultPlan {
     /// Bits leak with the age of a page.
     pub retention: Option<Retention>,
     /// Blocks that accept this many erases and then fail every one.
-    pub weak_blocks: BTreeMap<u32, u32>,
+    pub failing_erases: BTreeMap<u32, u32>,
     /// Pages (numbered over the chip) that accept this many programs and then fail every one.
-    pub weak_pages: BTreeMap<u64, u32>,
+    pub failing_programs: BTreeMap<u64, u32>,
     /// Pages (numbered over the chip) that deliver this many reads and then random bytes.
-    pub grave_pages: BTreeMap<u64, u32>,
+    pub failing_reads: BTreeMap<u64, u32>,
     /// Programs and erases fail depending on the wear of the block, and reads flip bits (spec:
     /// mtd-nand 15.4), relative to the endurance of the chip.
     pub wear_out: bool,
@@ -185,7 +185,7 @@ impl FaultPlan {
         !self.at_read.is_empty()
             || self.read_flips.is_some()
             || self.read_disturb.is_some()
-            || !self.grave_pages.is_empty()
+            || !self.failing_reads.is_empty()
             || self.wear_out
     }
 

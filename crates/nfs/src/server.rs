@@ -57,11 +57,11 @@ pub struct Server {
     changes: Changes,
     address: SocketAddr,
     stop: Arc<Notify>,
-    chore: Option<Box<Chore>>,
+    background_work: Option<Box<BackgroundWork>>,
 }
 
 /// One bounded piece of work below the file system; returns whether there is more.
-type Chore = dyn Fn() -> Result<bool, FsError> + Send + Sync;
+type BackgroundWork = dyn Fn() -> Result<bool, FsError> + Send + Sync;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,16 +86,16 @@ impl Server {
         let listener = runtime.block_on(bound).map_err(socket)?;
         let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
         let stop = Arc::new(Notify::new());
-        Ok(Self { runtime, listener, exported, changes, address, stop, chore: None })
+        Ok(Self { runtime, listener, exported, changes, address, stop, background_work: None })
     }
 
-    /// Repeatedly runs `chore` in the background, too, until it returns that nothing is left.
+    /// Repeatedly runs `work` in the background, too, until it returns false.
     #[must_use]
-    pub fn with_chore(
+    pub fn with_background_work(
         mut self,
-        chore: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static,
+        work: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static,
     ) -> Self {
-        self.chore = Some(Box::new(chore));
+        self.background_work = Some(Box::new(work));
         self
     }
 
@@ -116,12 +116,12 @@ impl Server {
     ///
     /// Fails if a thread cannot be started or the file system could not be flushed.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, exported, changes, address, stop, chore } = self;
+        let Self { runtime, listener, exported, changes, address, stop, background_work } = self;
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = listener.handle_forever() => ended,
                 () = stop.notified() => Ok(()),
-                () = background(&exported, &changes, chore.as_deref()) => Ok(()),
+                () = background(&exported, &changes, background_work.as_deref()) => Ok(()),
             }
         });
         // Calls in progress are dropped: none has been answered.
@@ -136,7 +136,11 @@ impl Server {
 
 /// Steps background work until the server stops. A failed step fails again in the call that needs
 /// it, which reports the error.
-async fn background(exported: &Served, changes: &Changes, chore: Option<&Chore>) {
+async fn background(
+    exported: &Served,
+    changes: &Changes,
+    background_work: Option<&BackgroundWork>,
+) {
     let (mut seen, mut quiet) = (changes.count(), 0_u32);
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -146,10 +150,10 @@ async fn background(exported: &Served, changes: &Changes, chore: Option<&Chore>)
         quiet = if count == seen { quiet.saturating_add(1) } else { 0 };
         seen = count;
         if quiet == IDLE_PAUSES {
-            let _ = fs.give_back();
+            let _ = fs.free_waiting_space();
         }
         for _ in 0..STEPS {
-            if !chore.is_some_and(|chore| matches!(chore(), Ok(true))) {
+            if !background_work.is_some_and(|work| matches!(work(), Ok(true))) {
                 break;
             }
         }

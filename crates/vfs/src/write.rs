@@ -288,7 +288,7 @@ pub trait WritableFileSystem: FileSystem {
     /// # Errors
     ///
     /// Fails if the medium fails.
-    fn give_back(&self) -> Result<(), FsError> {
+    fn free_waiting_space(&self) -> Result<(), FsError> {
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! How a JFFS2 file system is to be made.
+//! Options of a JFFS2 file system.
 
 use super::source::SourceArgs;
 use super::{Endian, size32, size64};

@@ -1,4 +1,4 @@
-//! What of the source is to be changed on its way into an image, whatever the file system.
+//! Changes to the source on its way into an image of any file system.
 
 use clap::Args;
 use eraseblock::builder::source_choices::SourceOptions;

@@ -1,4 +1,4 @@
-//! How a UBIFS file system is to be made.
+//! Options of a UBIFS file system.
 
 use super::size64;
 use super::source::SourceArgs;

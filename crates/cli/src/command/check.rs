@@ -25,12 +25,12 @@ pub(crate) struct CheckArgs {
     target: TargetArgs,
 }
 
-/// What a check came to, as JSON.
+/// The result of a check, as JSON.
 #[derive(Debug, Serialize)]
 struct Verdict {
     /// Whether nothing is wrong.
     consistent: bool,
-    /// What leads on from the findings, in words.
+    /// The next steps for the findings.
     next_steps: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn jffs2(args: &CheckArgs, session: &mut Session) -> Result<Option<String>, Fail
         }
         Err(failure) => failure,
     };
-    // What the reader finds is told by it.
+    // The reader reports its own findings.
     let mut aside = Session::new(session.options.clone());
     let Ok(opened) = open_file_system(&args.target.wanted(), &mut aside) else {
         return Err(failure.into());
@@ -119,7 +119,7 @@ fn device(image: &UbiImage, name: Option<&[u8]>, session: &mut Session) -> Resul
         match (checked, id) {
             (Ok(()), _) => {}
             (Err(failure), None) => return Err(failure),
-            // The others are checked all the same.
+            // The others are checked, too.
             (Err(failure), Some(id)) => {
                 session.refused(Location::Volume(id), failure.message());
             }

@@ -23,7 +23,7 @@ pub(crate) struct EditArgs {
     /// A command; may be repeated. Without it they come from standard input
     #[arg(short, long = "command", value_name = "COMMAND")]
     commands: Vec<String>,
-    /// Size of the flash behind an image that is shorter
+    /// Size of the target flash, if larger than the image
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
     /// Leave a fastmap on the flash, so that the next attach need not scan it
@@ -31,7 +31,7 @@ pub(crate) struct EditArgs {
     fastmap: bool,
 }
 
-/// Edits. The first command that fails ends a script; at a prompt it is only told.
+/// Edits. The first command that fails ends a script; a prompt only reports the failure.
 pub(crate) fn run(args: &EditArgs, session: &mut Session) -> Result<(), Failure> {
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..Mode::default() };
     let opened = writable::open(&args.target.wanted(), mode, session)?;

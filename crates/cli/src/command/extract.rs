@@ -204,7 +204,7 @@ impl ExtractArgs {
             let below = dest.join(file_name(info.name.as_bytes(), info.id));
             match self.volume(volume, Some(info.id), &below, session) {
                 Ok(volume) => summary.volumes.push(volume),
-                // The next volume would not find more room.
+                // The next volume would not find more space.
                 Err(failure) if failure.kind() == ErrorKind::HostFull => return Err(failure),
                 Err(failure) => session.refused(Location::Volume(info.id), failure.message()),
             }
@@ -282,7 +282,7 @@ pub(crate) fn explain(error: TreeError) -> Failure {
     failure
 }
 
-/// Where the raw content of a volume goes: beside where a folder would be, or into it.
+/// Returns the path for the raw content of a volume: next to the path of its folder, or inside it.
 fn raw_path(dest: &Path) -> PathBuf {
     if dest.is_dir() {
         return dest.join("volume.img");

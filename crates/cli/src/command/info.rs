@@ -58,7 +58,7 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
     Ok(())
 }
 
-/// What is in a file besides other things.
+/// An image in a file that also holds other data.
 #[derive(Debug, Serialize)]
 struct Located {
     /// Where the part of the file begins that the report is about.

@@ -48,7 +48,7 @@ pub(crate) enum FiguresTarget {
     Fs,
 }
 
-/// What is judged.
+/// The subject of a campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LabTarget {
     /// UBI.
@@ -89,8 +89,8 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Nothing of what a file system does now and then (commits, garbage collection) may be left
-    /// out by the sequences, and none of the sequences of one operation by --states or --budget
+    /// Fail unless every occasional activity (commit, garbage collection) occurred, and every
+    /// sequence of one operation ran despite --states or --budget
     #[arg(long)]
     pub thorough: bool,
 }
@@ -104,7 +104,7 @@ pub(crate) enum Sequences {
     Pair,
     /// Long random ones.
     Random,
-    /// Long random ones on a file system that has done a lot before.
+    /// Long random ones on a file system that has been used a lot.
     Aged,
 }
 
@@ -154,7 +154,7 @@ fn rate(states: u64, seconds: f64) -> u64 {
     rate
 }
 
-/// How fast a campaign was.
+/// Returns the speed of a campaign.
 fn speed(states: u64, seconds: f64, busy: f64) -> String {
     format!(
         "{} states a second in {seconds:.0} seconds; {} a second of processor time",

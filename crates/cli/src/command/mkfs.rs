@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What commands that make images heed besides their arguments.
+/// Environment variables of commands that make images.
 pub(crate) const HEEDED: &str = "With SOURCE_DATE_EPOCH in the environment, no time in the image is \
      later than that many seconds since 1970. Under fakeroot and pseudo, the image has the owners, \
      devices and attributes that they show.";

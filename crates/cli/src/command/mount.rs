@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::held::{self, Held, Volume};
 use crate::session::{Session, say};
 use eraseblock::raw::fuse::{
-    Chore, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper, mount,
-    source_name,
+    BackgroundWork, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper,
+    mount, source_name,
 };
 use eraseblock::target::writable::{Below, Mode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Troubles that are told one by one; a damaged image can have any number.
+/// Maximum number of problems reported one by one; a damaged image can have any number.
 const TOLD: u32 = 100;
 
 /// Arguments of `mount`.
@@ -30,7 +30,7 @@ const TOLD: u32 = 100;
 pub(crate) struct MountArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Where: an existing directory
+    /// An existing directory
     #[arg(required_unless_present = "stats")]
     dir: Option<PathBuf>,
     /// Allow changes; without it nothing is ever written to the image
@@ -43,13 +43,13 @@ pub(crate) struct MountArgs {
     /// noexec, sync, ro, rw, no_bulk_read, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
+    /// With --rw: size of the target flash, if larger than the image file; the file grows to that
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
     /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
     #[arg(long)]
     fastmap: bool,
-    /// Stay in the foreground and tell of damage as it is met; Ctrl-C unmounts
+    /// Stay in the foreground and report damage as it is found; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
     /// Show owners of the image as others of this machine; may be given several times
@@ -61,7 +61,7 @@ pub(crate) struct MountArgs {
     /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
     #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "foreground"])]
     stats: bool,
-    /// This is the process that stays behind.
+    /// This is the background process of the mount.
     #[arg(long, hide = true)]
     daemon: bool,
 }
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
         kind: "eraseblock".to_owned(),
         ids,
         report: Some(report(Arc::clone(&alarm))),
-        chore: held.below.clone().map(|below| chore(below, alarm)),
+        background_work: held.below.clone().map(|below| background_work(below, alarm)),
         traffic: watch.traffic(),
         status: Some(watch.status()),
         ..asked.mount
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let dirs = std::iter::once(dir).chain(args.also.iter().map(|also| also.dir.as_path()));
     let mounts = mount_all(&held, dirs, &options)?;
     held.keep();
-    // Before anybody is told that it is ready: a signal from now on ends it well.
+    // Before reporting that the mount is ready: from now on a signal unmounts cleanly.
     stop_on_signals(mounts.iter().map(Mounted::stopper).collect())?;
     watch.set_mounts(held.volumes.iter().zip(mounts.iter().map(Mounted::dir)));
     session.tell_findings();
@@ -157,7 +157,7 @@ fn mount_all<'a>(
     Ok(mounts)
 }
 
-/// Waits for the end of all mounts; the image stays locked until everything is in it.
+/// Waits until all mounts have ended; the image stays locked until everything is in it.
 fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let end = |(index, (mounted, volume)): (usize, (Mounted, &Volume))| {
@@ -175,9 +175,9 @@ fn end_all(mounts: Vec<Mounted>, held: &Held, watch: &Watch) -> Result<(), Failu
     })
 }
 
-/// What UBI does in the background, and a look at the file systems above it.
-fn chore(below: Arc<Below>, alarm: Arc<Alarm>) -> Chore {
-    Chore::new(move || {
+/// Returns the background work of UBI, with a check for file systems that turned read-only.
+fn background_work(below: Arc<Below>, alarm: Arc<Alarm>) -> BackgroundWork {
+    BackgroundWork::new(move || {
         alarm.look();
         below.background_step()
     })
@@ -205,7 +205,7 @@ fn report(alarm: Arc<Alarm>) -> Report {
     })
 }
 
-/// A mount's error, and what else there is where FUSE is out of reach.
+/// Returns the error of a mount, with alternatives if FUSE is not available.
 fn explained(error: MountError) -> Failure {
     let no_fuse = error.is_no_fuse();
     let dead = match &error {

@@ -24,7 +24,7 @@ pub(crate) struct PutArgs {
     /// Where it goes: a folder's content into this directory, which is made if it is missing
     #[arg(default_value = "/")]
     dest: OsString,
-    /// Size of the flash behind an image that is shorter
+    /// Size of the target flash, if larger than the image
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
     /// Leave a fastmap on the flash, so that the next attach need not scan it

@@ -36,7 +36,7 @@ struct NfsArgs {
     /// Allow changes; without it nothing is ever written to the image
     #[arg(long)]
     rw: bool,
-    /// With --rw: size of the flash behind an image file that is shorter; the file grows to that
+    /// With --rw: size of the target flash, if larger than the image file; the file grows to that
     #[arg(long, value_name = "SIZE", value_parser = size64)]
     size: Option<u64>,
     /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
@@ -45,7 +45,7 @@ struct NfsArgs {
     /// With --rw, separated by commas: compressor=lzo|zlib|zstd|none, cache=SIZE, no_bulk_read
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Where to listen. Whoever reaches the port can read, and with --rw change, everything
+    /// Where to listen. Any client that reaches the port can read, and with --rw change, everything
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11111")]
     listen: SocketAddr,
 }
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let mut server = Server::new(volume.served.clone(), &options).context("cannot serve")?;
     if let Some(below) = held.below.clone() {
         let alarm = Alarm::new(&held.volumes);
-        server = server.with_chore(move || {
+        server = server.with_background_work(move || {
             alarm.look();
             below.background_step()
         });

@@ -122,7 +122,8 @@ impl Walker<'_> {
         branches
     }
 
-    /// Whether to go into an entry: it is a directory, not too deep, and not one of those above it.
+    /// Returns whether to go into an entry: it is a directory, not too deep, and not one of those
+    /// above it.
     fn enters(&self, entry: &Entry, above: &[Ino]) -> bool {
         let deepest = self.args.depth.unwrap_or(DEEPEST).min(DEEPEST);
         entry.is_directory() && above.len() < deepest && !above.contains(&entry.ino)

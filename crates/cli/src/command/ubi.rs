@@ -94,7 +94,7 @@ struct Changed {
     available_lebs: u32,
 }
 
-/// Does the background work that a change left, makes it durable and tells what there is now.
+/// Performs the background work after a change, makes it durable and prints the new state.
 fn settle(
     args: &FlashTargetArgs,
     flash: &Flash,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long the process behind a mount may take to write everything.
+/// How long the process of a mount may take to write everything.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Arguments of `umount`.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &UmountArgs, session: &mut Session) -> Result<(), Failur
     Ok(())
 }
 
-/// Returns the image that was mounted, where that is known.
+/// Returns the image that was mounted, if it is known.
 fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathBuf>, Failure> {
     let dir = absolute(&args.dir).context(args.dir.display())?;
     let mut mounts = mounts::all().context("/proc/self/mountinfo")?;
@@ -49,12 +49,12 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
         unmount(&dir).context(dir.display())?;
         return after_death(mount, session);
     }
-    // Before anything changes: whoever mounts another file system there may hide the image.
+    // Before anything changes, because a later mount at this place may hide the image.
     let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
     let Some((image, source)) = source else { return Ok(None) };
-    // Another volume of the same image keeps it locked: its process tells when this one is at rest.
+    // Another volume of the same image keeps it locked; its process reports when this one is done.
     let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
     let other = other.map(|other| other.dir.as_path());
     image.and_then(|image| wait_for(&image, &dir, other)).map_err(|error| {
@@ -63,7 +63,7 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
             "{}: unmounted, but whether everything is in {source} is not known: {error}",
             dir.display()
         ))
-        .hint("it is when the process behind the mount has ended")
+        .hint("it is once the process of the mount has ended")
     })?;
     match why_read_only {
         None => Ok(Some(source)),
@@ -76,8 +76,8 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
     }
 }
 
-/// Says what the death of the process behind a mount means. Nobody writes to the image any more, and
-/// another process may have it in use already: there is nothing to wait for.
+/// Reports the consequences of the death of a mount's process. Nothing writes to the image any
+/// more, and another process may already use it, so there is nothing to wait for.
 fn after_death(mount: Mount, session: &Session) -> Result<Option<PathBuf>, Failure> {
     let Some(image) = mount.image else { return Ok(None) };
     let died = format!("{}: unmounted; the process of the mount had died", mount.dir.display());
@@ -136,7 +136,7 @@ fn image_of(path: &Path, dir: &Path) -> io::Result<File> {
     Ok(image)
 }
 
-/// Waits until the process behind a writable mount lets go of the image.
+/// Waits until the process of a writable mount releases the image.
 fn wait_for(image: &File, dir: &Path, other: Option<&Path>) -> io::Result<()> {
     let start = Instant::now();
     loop {

@@ -164,7 +164,7 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
     Ok(())
 }
 
-/// Whether a file is, or would be made, in a folder or below it.
+/// Returns whether a file is, or would be made, in a folder or below it.
 fn is_below(file: &Path, folder: &Path) -> bool {
     let above = file.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new(".")).canonicalize();

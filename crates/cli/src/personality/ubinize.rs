@@ -32,7 +32,7 @@ pub(super) struct UbinizeArgs {
     /// Unit of UBI headers, as the sub-page of a NAND; as --min-io-size when left out
     #[arg(short, long, value_name = "SIZE", value_parser = size32)]
     sub_page_size: Option<u32>,
-    /// Offset of the VID header; the next header unit behind the EC header when left out
+    /// Offset of the VID header; the next header unit after the EC header when left out
     #[arg(short = 'O', long, value_name = "OFFSET", value_parser = number32)]
     vid_hdr_offset: Option<u32>,
     /// Erase counter put into the EC headers

@@ -110,7 +110,7 @@ fn what_lies_behind_the_file_system_is_not_overwritten() {
     let image = sample.ubifs();
     let plain = fs::read(sample.path(image)).unwrap();
     fs::write(sample.path(image), [&plain[..], b"signature"].concat()).unwrap();
-    refused(&sample, &["put", image, "src", "/new"], "9 bytes behind the file system");
+    refused(&sample, &["put", image, "src", "/new"], "9 bytes after the file system");
     let run = sample.run(&["put", image, "src", "/new"]);
     assert!(run.err.contains(&format!("truncate -s {}", plain.len())), "{}", run.err);
     fs::write(sample.path(image), [&plain[..], &vec![0xFF; 3 * LEB + 5]].concat()).unwrap();

@@ -112,7 +112,7 @@ fn sample() -> Sample {
     sample
 }
 
-/// Runs lines in a folder beside the tree, with `tools` first in PATH.
+/// Runs lines in a folder next to the tree, with `tools` first in PATH.
 fn run(sample: &Sample, folder: &str, tools: &Path, lines: &str) -> Run {
     let place = sample.path(folder);
     fs::create_dir(&place).unwrap();

@@ -322,7 +322,7 @@ fn a_chip_ages_until_its_data_is_lost() {
     assert!(read());
     sample.ok(&["chip", "age", "c", "--pass", "300"]);
     assert!(read(), "few leaks are corrected");
-    // Written anew while the chip is open for writing, the data is young again.
+    // Data that is rewritten while the chip is open for writing starts to age again.
     sample.ok(&["ubi", "update", "c:data", "data"]);
     assert!(corrected() > Some(0));
     sample.ok(&["chip", "age", "c", "--pass", "20000"]);
@@ -340,7 +340,7 @@ fn the_remains_of_a_ubi_are_no_empty_flash() {
     sample.ok(&["chip", "age", "c", "--leak", "1000", "--seed", "4", "--pass", "5000"]);
     let refused = sample.run(&["check", "c"]);
     assert_eq!(refused.code, 3, "{}", refused.err);
-    // It was told twice.
+    // It was reported twice.
     assert_eq!(refused.err.matches("no copy of the volume table").count(), 1, "{}", refused.err);
     sample.ok(&["chip", "age", "c", "--pass", "20000"]);
     for arguments in [&["check", "c"][..], &["put", "c", "src"], &["edit", "c", "-c", "ls"]] {
@@ -375,7 +375,7 @@ fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
         let target = "dump:system";
         assert_eq!(sample.ok(&["cat", target, "etc/hosts"]).out, "127.0.0.1 localhost\n");
         let info = sample.ok(&["info", "dump"]);
-        let left_out = format!("{oob} out-of-band bytes behind each page of {page}");
+        let left_out = format!("{oob} out-of-band bytes after each page of {page}");
         assert!(info.out.contains("system") && info.err.contains(&left_out), "{}", info.err);
         assert!(sample.ok(&["check", target]).err.contains("consistent"));
         sample.ok(&["ubi", "wear", "dump"]);

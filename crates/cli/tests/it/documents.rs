@@ -109,7 +109,7 @@ fn is_about_owners(line: &str) -> bool {
     line.ends_with("[owners-not-kept]")
 }
 
-/// Whether the lines printed are those expected, in which `...` stands for any lines.
+/// Returns whether the lines printed are those expected, in which `...` stands for any lines.
 fn fits(expected: &[&str], printed: &[&str]) -> bool {
     match expected.split_first() {
         None => printed.is_empty(),

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// The number of nobody and of the group of nobody.
+/// The number of an unprivileged user and of its group.
 const NOBODY: u32 = 65_534;
 
 /// What only root can make, in `w`. Times are whole seconds, as JFFS2 stores them.

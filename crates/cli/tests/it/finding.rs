@@ -300,7 +300,7 @@ fn findings_elsewhere_are_one_line() {
     }
     let json = json(&sample.run(&["ls", "strays:rootfs", "--json"]));
     assert!(json["findings"].as_array().unwrap().len() >= 6);
-    // What touches the question is told in full.
+    // Findings that affect the question are printed in full.
     let failed = sample.run(&["cat", "strays:rootfs", "nope"]);
     assert!(failed.err.lines().count() > 6, "{}", failed.err);
 }

@@ -69,7 +69,7 @@ fn mkfs_jffs2_and_sumtool_take_the_classic_options() {
     assert!(listed.contains("hosts") && listed.contains("bin"), "{listed}");
 }
 
-/// Each spelling of each option, beside the classic tool where there is one.
+/// Every spelling of every option, compared with the classic tool where there is one.
 #[test]
 fn every_option_of_mkfs_jffs2_is_taken() {
     let sample = Sample::new();
@@ -167,7 +167,7 @@ fn a_raw_dump_with_out_of_band_bytes_is_read_without_them() {
     sample.ok(&["chip", "export", "c", "dump", "--oob"]);
     assert_eq!(sample.run(&["cat", "dump", "etc/hosts"]).out, "127.0.0.1 localhost\n");
     let info = sample.run(&["info", "dump"]);
-    assert!(info.err.contains("16 out-of-band bytes behind each page of 512"), "{}", info.err);
+    assert!(info.err.contains("16 out-of-band bytes after each page of 512"), "{}", info.err);
     assert!(!info.err.contains("no node"), "{}", info.err);
     sample.run(&["extract", "dump", "out"]);
     assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);

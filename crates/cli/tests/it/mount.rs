@@ -93,7 +93,7 @@ fn who_read_only_names_for_long_finds_every_attribute() {
     for entry in fs::read_dir(&dir).unwrap() {
         let listed: Vec<_> =
             fs::read_dir(entry.unwrap().path()).unwrap().map(Result::unwrap).collect();
-        // Kinds and numbers are told with the names.
+        // Kinds and inode numbers are listed with the names.
         assert_eq!(listed.iter().filter(|entry| entry.file_type().unwrap().is_dir()).count(), 1);
         assert!(listed.iter().all(|entry| entry.ino() > 1));
     }
@@ -149,7 +149,7 @@ fn a_signal_ends_a_mount_in_the_foreground() {
         return assert!(!mounted("a signal", &Run { code, out: String::new(), err: line }));
     }
     assert!(line.contains("root.ubifs on "), "{line}");
-    // Somebody is in there: it ends all the same.
+    // A process uses the mount, which ends nevertheless.
     let open = fs::File::open(dir.join("etc/hosts")).unwrap();
     Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -165,7 +165,7 @@ fn an_ordinary_user_can_mount() {
     fs::create_dir(sample.path("m")).unwrap();
     let is_root = fs::metadata(sample.path("m")).unwrap().uid() == 0;
     let mut run = if is_root {
-        // The node is for root alone on some machines; whoever lets users mount opens it.
+        // On some machines only root may use the node; systems that let users mount open it.
         let _ = fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666));
         fs::set_permissions(sample.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         let binary = sample.path("eraseblock");
@@ -206,11 +206,11 @@ fn an_ordinary_user_can_mount() {
     assert!(!is_mounted(&sample.path("m")));
 }
 
-/// The command line that runs as nobody what stands behind it.
+/// The command line that runs the following words as an unprivileged user.
 const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
 
-/// Mounts where `hide` has taken something away, in a world of its own, and expects to be told what
-/// works instead. Needs a root that may make such worlds.
+/// Mounts in a namespace where `hide` has removed something, and expects a message with
+/// alternatives. Needs a root that may create namespaces.
 fn is_told_what_works_instead(hide: &str, cause: &str) {
     let sample = Sample::new();
     sample.ubifs();

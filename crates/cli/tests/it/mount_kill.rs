@@ -105,8 +105,8 @@ fn take_away(sample: &Sample) {
     }
 }
 
-/// Works on a mount until the process behind it is killed in the midst of that. With `lies`, no
-/// fsync takes place. What the judge finds wrong, or `None` where there is no FUSE.
+/// Works on a mount until its process is killed. With `lies`, no fsync takes place. Returns the
+/// violations that the judge finds, or `None` without FUSE.
 fn killed(target: &dyn Target, name: &str, seed: u64, lies: bool) -> Option<Vec<FsViolation>> {
     let sample = Sample::new();
     let (image, dir) = (sample.path("c"), sample.path("m"));

@@ -1,4 +1,4 @@
-//! What programs meet on UBIFS and JFFS2 behind a mount, and what mount options do.
+//! POSIX behaviour of mounted UBIFS and JFFS2, and the effect of mount options.
 
 use crate::mount::mounted;
 use crate::mount_rw::{holder, nor, process_of, state, with_volumes};
@@ -29,7 +29,7 @@ fn both(test: &str, visit: impl Fn(&Sample, &str)) {
     }
 }
 
-/// Waits until nobody holds the image: somebody else than `umount` has ended the mount.
+/// Waits until no process holds the image, after the mount ended without `umount`.
 pub(crate) fn wait_until_free(image: &Path) {
     let start = Instant::now();
     while holder(image).is_some() {
@@ -38,7 +38,7 @@ pub(crate) fn wait_until_free(image: &Path) {
     }
 }
 
-/// Kills the process behind a mount and takes the mount away.
+/// Kills the process of a mount and removes the mount.
 fn kill(sample: &Sample) {
     let pid = process_of(&sample.path("c")).to_string();
     Command::new("kill").args(["-KILL", &pid]).status().unwrap();
@@ -148,7 +148,7 @@ fn names_are_bytes_up_to_the_longest() {
     });
 }
 
-/// Both keep whole seconds, as Linux's own do: what is told before a remount is told after it.
+/// Both keep whole seconds, as Linux does: times are the same before and after a remount.
 #[test]
 fn times_are_told_as_they_are_kept() {
     for (sample, target) in [(with_volumes(), "c:root"), (nor(), "c")] {

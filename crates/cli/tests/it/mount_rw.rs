@@ -32,7 +32,7 @@ pub(crate) fn nor() -> Sample {
     sample
 }
 
-/// The process behind the mount, as the locks of the host know it.
+/// Returns the process of the mount, according to the locks of the host.
 pub(crate) fn process_of(image: &Path) -> u32 {
     holder(image).expect("it is locked")
 }
@@ -104,8 +104,8 @@ fn two_volumes_of_a_chip_are_written_at_once() {
     assert_eq!(info.matches("state           clean").count(), 2, "{info}");
 }
 
-/// The list of mounts cannot hold a comma or a backslash; `umount` once took the image that it then
-/// did not find for one that nobody writes to, and returned while the process was still writing.
+/// The list of mounts cannot hold a comma or a backslash. `umount` once did not find such an image,
+/// assumed that no process writes to it, and returned while the process was still writing.
 #[test]
 fn umount_waits_whatever_the_image_is_called() {
     for name in ["a,b", "a\\b", "a%2Cb c"] {
@@ -138,7 +138,7 @@ fn umount_says_when_it_cannot_wait() {
         assert!(!is_mounted(&sample.path("m")));
     };
     is_told();
-    // Another file in its place was waited for, which was in nobody's use.
+    // `umount` waited for another file in its place, which no process used.
     wait_until_free(&sample.path("moved"));
     sample.ok(&["mount", "moved:root", "m", "--rw"]);
     fs::rename(sample.path("moved"), sample.path("c")).unwrap();
@@ -253,11 +253,11 @@ pub(crate) fn state(path: &PathBuf) -> (Vec<u8>, (i64, i64), (i64, i64)) {
     (content, (found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()))
 }
 
-/// Commands that read saw half of what a mount was writing, and told of damage that was not there.
+/// Commands that read saw half of what a mount was writing, and reported damage that did not exist.
 #[test]
 fn what_is_written_to_is_not_read_from_beside_the_mount() {
     let sample = with_volumes();
-    if !mounted("readers beside a writer", &sample.run(&["mount", "c:root", "m", "--rw"])) {
+    if !mounted("readers during a write mount", &sample.run(&["mount", "c:root", "m", "--rw"])) {
         return;
     }
     fs::write(sample.path("m/file"), vec![7; 100_000]).unwrap();
@@ -293,7 +293,7 @@ fn what_is_written_to_is_not_read_from_beside_the_mount() {
     sample.ok(&["umount", "m"]);
     assert_eq!(sample.ok(&["cat", "c:root", "/file"]).out.len(), 100_000);
     // Who only reads does not keep others from reading.
-    if mounted("readers beside a reader", &sample.run(&["mount", "c:root", "m"])) {
+    if mounted("readers during a read-only mount", &sample.run(&["mount", "c:root", "m"])) {
         sample.ok(&["check", "c:root"]);
         sample.ok(&["get", "c:root", "/file", "out"]);
         assert_eq!(sample.run(&["put", "c:root", "src", "/new"]).code, 3);

@@ -1,5 +1,5 @@
-//! Mounts of one user that others use, and owners shown as others. All of it needs a root that can
-//! become somebody else; otherwise each test says on standard error that it is left out.
+//! Mounts of one user that others use, and owners shown as others. All tests need a root that can
+//! become another user; otherwise each test reports on standard error that it is skipped.
 
 use crate::mount::mounted;
 use crate::mount_rw::with_volumes;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// The number of nobody and of the group of nobody.
+/// The number of an unprivileged user and of its group.
 const NOBODY: u32 = 65_534;
 
 /// A chip with a tree of root's, and room for other users around it; none where this is no root.
@@ -22,7 +22,7 @@ fn sample_for_others(test: &str) -> Option<Sample> {
         std::io::stderr().write_all(line.as_bytes()).unwrap();
         return None;
     }
-    // The node is for root alone on some machines; whoever lets users mount opens it.
+    // On some machines only root may use the node; systems that let users mount open it.
     let _ = fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666));
     fs::set_permissions(sample.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_eraseblock"), sample.path("eraseblock")).unwrap();
@@ -41,14 +41,14 @@ fn sample_for_others(test: &str) -> Option<Sample> {
     Some(sample)
 }
 
-/// Gives nobody the chip and the place of its mount.
+/// Gives the unprivileged user the chip and the place of its mount.
 fn hand_over(sample: &Sample) {
     for name in ["c", "m"] {
         chown(sample.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
     }
 }
 
-/// Runs a program as nobody; `eraseblock` is the command.
+/// Runs a program as the unprivileged user; `eraseblock` is the command.
 fn as_nobody(sample: &Sample, program: &str, arguments: &[&str]) -> Run {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
@@ -186,7 +186,7 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// For the owner rw, for nobody `theirs`, for everybody else nothing.
+/// Returns an ACL: rw for the owner, `theirs` for the unprivileged user, nothing for all others.
 fn list_for_nobody(theirs: u16) -> Vec<u8> {
     const NONE: u32 = u32::MAX;
     let (owner, group, mask, other) = (1, 4, 0x10, 0x20);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether the folder holds what `src` does.
+/// Returns whether the folder holds what `src` does.
 fn assert_same(sample: &Sample, folder: &str) {
     let run = finish(
         Command::new("diff").args(["-r", "--no-dereference", "src", folder]),

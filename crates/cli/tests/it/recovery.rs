@@ -1,4 +1,4 @@
-//! The way back: whoever meets a file system that turned read-only hears why, and what to do.
+//! When a file system turns read-only, every command reports the reason and the next step.
 
 use crate::client::{Client, in_dir, visited};
 use crate::mount::mounted;
@@ -45,7 +45,7 @@ fn judge_cut(sample: &Sample) {
     assert_eq!(fs::read(sample.path("back")).unwrap(), vec![0x5a; 70_000]);
 }
 
-/// Whether a message names the place of what failed.
+/// Returns whether a message names the place of what failed.
 fn tells_the_place(text: &str) -> bool {
     let reason = text.split("turned read-only").nth(1);
     let place = reason.and_then(|reason| reason.split("leb ").nth(1));
@@ -98,7 +98,7 @@ fn mounts_tell_why_nothing_more_is_written() {
     let stats = sample.ok(&["mount", "--stats", "m"]);
     assert!(tells_the_place(&stats.out), "{}", stats.out);
     assert!(
-        stats.err.contains("hint: ") && stats.err.contains("/c:root` tells what is left"),
+        stats.err.contains("hint: ") && stats.err.contains("/c:root` reports what is left"),
         "{}",
         stats.err
     );
@@ -198,7 +198,7 @@ fn what_no_mount_takes_is_still_read() {
     assert_eq!(sample.run(&["check", image, "--strict"]).code, 3);
     sample.run(&["extract", image, "out"]);
     assert_eq!(fs::read(sample.path("out/bin/tool")).unwrap(), vec![0x5a; 70_000]);
-    // What nobody can read is not said to be readable.
+    // Unreadable files are not reported as readable.
     fs::write(sample.path("empty"), "").unwrap();
     assert!(!sample.run(&["check", "empty"]).err.contains("still be read"));
 }

@@ -10,7 +10,7 @@ pub(crate) struct Sample {
     folder: tempfile::TempDir,
 }
 
-/// A test that panics leaves no mount behind.
+/// Unmounts even if a test panics.
 impl Drop for Sample {
     fn drop(&mut self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

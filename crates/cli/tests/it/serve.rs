@@ -29,7 +29,7 @@ fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOn
         .unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap());
     let mut line = String::new();
-    // In front of it may stand what was found in the image.
+    // Findings about the image may come before it.
     while !line.contains("127.0.0.1:") {
         line.clear();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "no server");
@@ -101,8 +101,8 @@ async fn handles(client: &mut Client, path: &str) -> (nfs_fh3, nfs_fh3) {
     (root, found)
 }
 
-/// Handles said which words the target was named with: whoever started the server with others made
-/// those of all clients stale.
+/// Handles depended on the spelling of the target: a server started with another spelling made the
+/// handles of all clients stale.
 fn handles_are_the_same(sample: &Sample, spellings: &[(&str, &[&str])], path: &str) {
     let mut first = None;
     for (target, options) in spellings {

@@ -132,7 +132,7 @@ impl VolumeContent {
         }
     }
 
-    /// Whether only building it says that a file system fits its volume.
+    /// Returns whether only building it says that a file system fits its volume.
     pub(super) fn is_open(&self) -> bool {
         let Self::Ubifs(ubifs) = self else { return false };
         let limit = ubifs.fixed.unwrap_or(u32::MAX).min(ubifs.options.layout.max_leb_cnt);
@@ -162,7 +162,7 @@ impl VolumeContent {
         }
     }
 
-    /// Writes it behind the volumes before.
+    /// Writes it after the previous volumes.
     pub(super) fn write(
         &self,
         file: &mut ImageFile<'_>,

@@ -75,7 +75,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Whether only the exact sizes of the contents say that everything fits.
+    /// Returns whether only the exact sizes of the contents say that everything fits.
     pub fn is_open(&self) -> bool {
         self.open
     }

@@ -1,4 +1,4 @@
-//! How a JFFS2 file system is to be made.
+//! Options of a JFFS2 file system.
 
 use super::source_choices::SourceOptions;
 use crate::source::{Adjustments, Xattrs};
@@ -38,7 +38,7 @@ pub struct Jffs2Options {
 }
 
 impl Jffs2Options {
-    /// What is to be changed about the source.
+    /// Returns the changes to the source.
     pub fn adjustments(&self) -> Adjustments {
         Adjustments {
             squash_modes: self.squash_modes,

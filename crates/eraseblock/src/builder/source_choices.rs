@@ -1,4 +1,4 @@
-//! What of the source is to be changed on its way into an image, whatever the file system.
+//! Changes to the source on its way into an image of any file system.
 
 use crate::source::{Adjustments, Xattrs};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// What is to be changed; `xattrs` is what the file system takes unless told not to.
+    /// Returns the changes; `xattrs` are the attributes that the file system stores by default.
     pub fn adjustments(&self, xattrs: Xattrs) -> Adjustments {
         Adjustments {
             devtable: self.devtable.clone(),

@@ -1,4 +1,4 @@
-//! How a UBIFS file system is to be made, as a layout file says it.
+//! Options of a UBIFS file system, as in a layout file.
 
 use super::source_choices::SourceOptions;
 use crate::source::{Adjustments, Xattrs};
@@ -44,7 +44,7 @@ pub struct UbifsOptions {
 }
 
 impl UbifsOptions {
-    /// What is to be changed about the source.
+    /// Returns the changes to the source.
     pub fn adjustments(&self) -> Adjustments {
         self.source.adjustments(Xattrs::All)
     }

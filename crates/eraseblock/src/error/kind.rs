@@ -115,7 +115,7 @@ fn own(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
     error.is::<io::Error>().then_some(ErrorKind::Host)
 }
 
-/// Whether an error, or a cause of it, is that a disk of the host is full.
+/// Returns whether an error, or a cause of it, is that a disk of the host is full.
 fn is_host_full(error: &(dyn Error + 'static)) -> bool {
     let full =
         [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];

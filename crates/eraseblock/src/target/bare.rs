@@ -20,7 +20,7 @@ pub(super) struct Bare {
     pub(super) cut_at: Option<u64>,
 }
 
-/// Whether the file is a bare UBIFS image.
+/// Returns whether the file is a bare UBIFS image.
 pub(super) fn is_one(path: &Path, shape: &Shape) -> Result<bool, Error> {
     Ok(match shape.format {
         Some(format) => format == Format::Ubifs,
@@ -28,7 +28,7 @@ pub(super) fn is_one(path: &Path, shape: &Shape) -> Result<bool, Error> {
     })
 }
 
-/// Whether a part of a file is a bare UBIFS image.
+/// Returns whether a part of a file is a bare UBIFS image.
 pub(super) fn is_part(path: &Path, part: Span) -> Result<bool, Error> {
     let file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     Ok(magic::is_ubifs(&image::beginning(part.of(file)?.as_ref())?))
@@ -76,7 +76,7 @@ fn leb_count(sb: &Superblock, size: Option<u64>) -> Result<u32, Error> {
     }
 }
 
-/// Refuses an image with something behind its file system, where the file system is going to grow.
+/// Refuses an image with data after its file system, where the file system is going to grow.
 fn refuse_more(path: &Path, whole: u64, stored: u64) -> Result<(), Error> {
     let file = File::open(path)?;
     let mut part = [0; 1 << 14];
@@ -87,7 +87,7 @@ fn refuse_more(path: &Path, whole: u64, stored: u64) -> Result<(), Error> {
         if !is_erased(&part[..len]) {
             let behind = stored - whole;
             let hint = format!("`truncate -s {whole} {}` cuts it off", path.display());
-            let message = format!("{behind} bytes behind the file system would be overwritten");
+            let message = format!("{behind} bytes after the file system would be overwritten");
             return Err(Error::new(message).hint(hint));
         }
         offset += len as u64;

@@ -25,7 +25,7 @@ pub(super) fn note(image: &UbiImage, findings: &mut Findings) {
     findings.error(Location::Byte(at), "image-cut-short", message);
 }
 
-/// Whether what begins at a byte of the file is an eraseblock of the same image.
+/// Returns whether what begins at a byte of the file is an eraseblock of the same image.
 fn is_of(image: &UbiImage, at: u64) -> bool {
     let mut header = [0; IMAGE_SEQ.end];
     let Some(file) = &image.file else { return false };

@@ -52,7 +52,7 @@ pub(super) fn node(path: &Path) -> Result<Option<Node>> {
 pub(super) struct Driven {
     pub(super) device: Arc<dyn Mtd>,
     pub(super) chip: Option<Arc<Chip>>,
-    /// Corrected bits from which on a block is to be renewed.
+    /// Number of corrected bits from which a block must be renewed.
     pub(super) threshold: u16,
 }
 

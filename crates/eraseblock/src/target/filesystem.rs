@@ -150,7 +150,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Hands the content of a regular file over piece by piece, with the offset of each.
 ///
-/// Memory is bounded by the size of a piece, whatever length the inode claims.
+/// Memory is bounded by the size of a piece, regardless of the length in the inode.
 pub fn copy(
     fs: &dyn FileSystem,
     attr: &Attr,

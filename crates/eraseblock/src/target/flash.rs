@@ -31,7 +31,7 @@ fn size_hint(args: &FlashOptions) -> &'static str {
     }
 }
 
-/// An opened flash, and the volume that was named behind it.
+/// An opened flash, and the volume that was named after it.
 #[derive(Debug)]
 pub struct Flash {
     /// Where it is.
@@ -48,7 +48,7 @@ pub struct Flash {
     pub chip: Option<Arc<Chip>>,
     /// Where UBI's headers are, if there are any.
     pub layout: Option<HeaderLayout>,
-    /// Corrected bits from which on a block is to be renewed.
+    /// Number of corrected bits from which a block must be renewed.
     bitflip_threshold: u16,
     /// A plain file that is written to; its changes are undone unless they are kept.
     image: Option<Arc<WritableImage>>,
@@ -216,7 +216,7 @@ impl Flash {
         self.layout.map_or_else(|| image::usual_layout(self.device.as_ref(), sizes), Ok)
     }
 
-    /// The volume that was named behind the target.
+    /// Returns the volume that was named after the target.
     pub fn named_volume(&self, ubi: &UbiDevice) -> Result<VolumeInfo, Error> {
         let path = self.path.display();
         let name = self.volume.as_deref().ok_or_else(|| {
@@ -225,7 +225,7 @@ impl Flash {
         find(ubi, name).context(path)
     }
 
-    /// Refuses a volume behind a target that is meant as a whole.
+    /// Refuses a volume name after a target that is used as a whole.
     pub fn refuse_volume(&self) -> Result<(), Error> {
         match &self.volume {
             None => Ok(()),
@@ -316,7 +316,7 @@ fn open_image(
         }
         (None, ..) => {
             return Err(Error::new("neither a simulated chip nor a UBI image")
-                .hint("--peb and --page tell the sizes of a flash without headers; `ubi format --block-device` makes a flash of a disk"));
+                .hint("--peb and --page state the sizes of a flash without headers; `ubi format --block-device` makes a flash of a disk"));
         }
     };
     if !write {

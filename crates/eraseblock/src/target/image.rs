@@ -432,7 +432,7 @@ fn open_bare(
     };
     let unreadable = |option: &str| {
         Error::new("the UBIFS superblock cannot be read")
-            .hint(format!("{option} says what it would have told"))
+            .hint(format!("{option} replaces its missing value"))
     };
     let leb_size = shape.leb.or(stated(|sb| sb.leb_size)).ok_or_else(|| unreadable("--leb"))?;
     let page = shape.sizes.page.or(stated(|sb| sb.min_io_size));

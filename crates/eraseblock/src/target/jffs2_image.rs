@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is written to a file whose eraseblocks are only guessed, or that holds more than the
-//!    file system, unless the caller tells what is the file system's.
+//!    file system, unless the caller states which part belongs to the file system.
 
 use super::flash::SIZE_HINT;
 use super::span::Span;
@@ -27,11 +27,11 @@ pub(super) struct Jffs2Flash {
     pub(super) device: Arc<dyn Mtd>,
     /// Byte order.
     pub(super) order: ByteOrder,
-    /// Bytes of the cleanmarkers, 0 for none; `None` where no node tells.
+    /// Bytes of the cleanmarkers, 0 for none; `None` if no node shows it.
     pub(super) cleanmarker: Option<u32>,
 }
 
-/// Whether there is a JFFS2 in a file that is nothing else we know.
+/// Returns whether there is a JFFS2 in a file that is nothing else we know.
 pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Error> {
     Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape, false), None)?.is_some())
 }
@@ -39,8 +39,8 @@ pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Erro
 /// Bytes at the start of a block that are looked at.
 const START: u32 = 4096;
 
-/// Whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be made or is
-/// empty. What can be read of something else is refused by who mounts it.
+/// Returns whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be
+/// made or is empty. What can be read of something else is refused by who mounts it.
 pub(super) fn is_on(device: &dyn Mtd, shape: &Wanted) -> Result<bool, Error> {
     if image::layout(device, &shape.sizes)?.is_some() {
         return Ok(false);
@@ -69,7 +69,8 @@ pub(super) fn is_a_part(path: &Path, part: Span) -> Error {
         .hint(format!("--start {offset} --size {length} without the offset write to its blocks"))
 }
 
-/// Opens the file, or a part of it; for writing with `size` bytes of flash behind its start, if they are told.
+/// Opens the file, or a part of it; for writing, with `size` bytes of flash from its start, if
+/// given.
 pub(super) fn open(
     path: &Path,
     part: Option<Span>,
@@ -127,7 +128,7 @@ fn is_told(path: &Path, args: &Wanted, size: Option<u64>, shape: &Shape) -> Resu
     if shape.start > 0 && (args.start.is_none() || size.is_none()) {
         let (path, start) = (path.display(), shape.start);
         let message = format!(
-            "a JFFS2 ({}) begins at byte {start}, behind something else: it can only be read",
+            "a JFFS2 ({}) begins at byte {start}, after other data: it can only be read",
             shape.order
         );
         return Err(Error::new(message).hint(format!(
@@ -142,8 +143,8 @@ fn is_told(path: &Path, args: &Wanted, size: Option<u64>, shape: &Shape) -> Resu
             text::size(shape.erase_size.into())
         );
         return Err(Error::usage(message).hint(
-            "--peb SIZE tells it (as `mkfs.jffs2 -e` did); written with a wrong one the image \
-             would be spoilt",
+            "--peb SIZE states it (as `mkfs.jffs2 -e` did); a write with a wrong size would \
+            damage the image",
         ));
     }
     Ok(())
@@ -198,7 +199,7 @@ fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Error> {
     u32::try_from(count).map_err(|_| Error::usage("--size: too large for JFFS2"))
 }
 
-/// A file that is erased flash behind its end.
+/// A file that reads as erased flash after its end.
 #[derive(Debug)]
 struct Padded {
     file: Arc<dyn ReadAt>,

@@ -1,6 +1,5 @@
-//! Locks on image files and device nodes: whoever writes holds the only lock, whoever reads shares
-//! it with other readers, as half of a change looks like damage. The kernel lets go of a lock when
-//! its process ends.
+//! Locks on image files and device nodes. A writer holds an exclusive lock, readers share one,
+//! because half of a change looks like damage. The kernel releases a lock when its process ends.
 
 use crate::error::Error;
 use std::fs::{File, TryLockError};
@@ -23,8 +22,8 @@ pub fn lock(path: &Path, alone: bool) -> Result<File, Error> {
     }
 }
 
-/// Keeps writers away from what is about to be read, as long as the result lives. `None` where the
-/// host has no locks: then nobody who writes has one either.
+/// Keeps writers away from a file that is read until the result is dropped. `None` if the host has
+/// no locks: then writers have none either.
 pub fn reading(path: &Path) -> Result<Option<File>, Error> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match shared(&file, PATIENCE) {
@@ -46,7 +45,7 @@ fn shared(file: &File, patience: Duration) -> Result<(), TryLockError> {
     }
 }
 
-/// A refusal to write beside whoever has the file open.
+/// Returns the refusal to write while another process has the file open.
 pub fn in_use(path: &Path) -> Error {
     let (shown, why) = (path.display(), "it cannot be written to at the same time");
     match mounted_at(path) {

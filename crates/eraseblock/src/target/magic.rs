@@ -77,8 +77,8 @@ const CHIP: &[u8] = b"EBCHIP\r\n";
 /// How a disk begins that was made a flash.
 const BLOCK_FLASH: &[u8] = b"EBLKFLSH";
 
-/// Whether a file that begins like this is a flash of its own kind: a simulated chip, or a disk that
-/// was made a flash.
+/// Returns whether a file that begins like this is a flash of its own kind: a simulated chip, or a
+/// disk that was made a flash.
 pub(crate) fn is_flash(start: &[u8]) -> bool {
     start.starts_with(CHIP) || start.starts_with(BLOCK_FLASH)
 }
@@ -97,12 +97,12 @@ pub(crate) fn other_flash(start: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Whether a UBIFS superblock node begins here (spec: ubifs-format 4).
+/// Returns whether a UBIFS superblock node begins here (spec: ubifs-format 4).
 pub fn is_ubifs(start: &[u8]) -> bool {
     start.starts_with(&[0x31, 0x18, 0x10, 0x06]) && start.get(20) == Some(&6)
 }
 
-/// Whether a JFFS2 node begins here (spec: jffs2 4.1).
+/// Returns whether a JFFS2 node begins here (spec: jffs2 4.1).
 pub fn is_jffs2(start: &[u8]) -> bool {
     eraseblock_jffs2_format::scan::header_order(start).is_some()
 }

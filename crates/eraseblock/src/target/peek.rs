@@ -27,17 +27,17 @@ pub enum Content {
 }
 
 impl Content {
-    /// Whether it is a UBIFS, damaged or not.
+    /// Returns whether it is a UBIFS, damaged or not.
     pub fn is_ubifs(&self) -> bool {
         matches!(self, Self::Ubifs(_) | Self::DamagedUbifs)
     }
 
-    /// Whether it is a JFFS2.
+    /// Returns whether it is a JFFS2.
     pub fn is_jffs2(&self) -> bool {
         matches!(self, Self::Jffs2)
     }
 
-    /// Whether it is a file system that can be opened.
+    /// Returns whether it is a file system that can be opened.
     pub fn is_file_system(&self) -> bool {
         self.is_ubifs() || self.is_jffs2()
     }
@@ -58,7 +58,7 @@ impl Content {
     }
 }
 
-/// Looks at the start of LEB 0, and where that tells nothing, for a JFFS2, whose nodes may be
+/// Examines the start of LEB 0. If that is inconclusive, searches for a JFFS2, whose nodes may be
 /// anywhere.
 pub fn content(device: &dyn LebDevice) -> Content {
     match first(device) {
@@ -72,7 +72,7 @@ pub fn content(device: &dyn LebDevice) -> Content {
     }
 }
 
-/// Whether there are the master nodes of a UBIFS, whose superblock is lost.
+/// Returns whether there are the master nodes of a UBIFS, whose superblock is lost.
 fn holds_masters(device: &dyn LebDevice) -> bool {
     let mut start = [0; 24];
     [MASTER_LEB, MASTER_LEB + 1].map(Leb::new).iter().any(|leb| {
@@ -84,7 +84,7 @@ fn holds_masters(device: &dyn LebDevice) -> bool {
     })
 }
 
-/// Whether a LEB begins with a node of a JFFS2.
+/// Returns whether a LEB begins with a node of a JFFS2.
 fn holds_jffs2(device: &dyn LebDevice) -> bool {
     let mut start = [0; 12];
     (0..device.leb_count()).map(Leb::new).any(|leb| {

@@ -1,6 +1,5 @@
-//! Raw dumps of a NAND, with out-of-band bytes behind each page, and how a UBI is found in one. Read
-//! like that, only its first header is where one is expected; read without those bytes, everything
-//! is.
+//! Raw dumps of a NAND, with out-of-band bytes after each page, and how a UBI is found in one. With
+//! those bytes, only its first header is where one is expected; without them, all headers are.
 
 use super::Sizes;
 use super::image::{attach_options, hints};
@@ -90,7 +89,7 @@ fn attach(
 pub(super) fn note(dump: &RawDump, findings: &mut Findings) {
     let (oob, page) = (dump.oob(), dump.page());
     let message =
-        format!("a raw dump: the {oob} out-of-band bytes behind each page of {page} are left out");
+        format!("a raw dump: the {oob} out-of-band bytes after each page of {page} are left out");
     findings.note(Location::Whole, "raw-dump", message);
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Re
     }
 }
 
-/// Whether the target is a plain file that is not a flash of its own kind.
+/// Returns whether the target is a plain file that is not a flash of its own kind.
 fn is_plain(place: &Place) -> Result<bool, Error> {
     if !place.path.metadata()?.is_file() {
         return Ok(false);
@@ -156,7 +156,8 @@ fn is_forced(shape: &Shape) -> bool {
         || shape.byte_order.is_some()
 }
 
-/// Whether opening the whole file finds the part, with lost blocks before it that are its own.
+/// Returns whether opening the whole file finds the part, with lost blocks before it that are its
+/// own.
 fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Error> {
     match part.kind {
         Kind::Jffs2 { .. } => Ok(true),
@@ -171,8 +172,8 @@ fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Error> {
     }
 }
 
-/// What the user named: with a length just that, else what begins there, or whatever the user says it
-/// is.
+/// Returns the part that the user named: with a length exactly that, otherwise the image that
+/// begins there, in the stated format if there is one.
 fn named(place: &Place, at: At, shape: &Shape, file: &dyn ReadAt) -> Result<Span, Error> {
     let size = file.size()?;
     let offset = at.offset;

@@ -81,7 +81,7 @@ impl Part {
         (self.offset..self.end()).contains(&offset)
     }
 
-    /// Whether the other is a UBI of the same number, or the same part.
+    /// Returns whether the other is a UBI of the same number, or the same part.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self.kind, other.kind) {
             (Kind::Ubi { image_seq: one, .. }, Kind::Ubi { image_seq: two, .. }) => one == two,
@@ -257,7 +257,8 @@ impl<'a> Search<'a> {
         offset > start && offset < end && end - start <= JFFS2_DATA_NODE
     }
 
-    /// Whether a whole UBIFS data node holds the bytes at `offset`: then they are data of a file.
+    /// Returns whether a whole UBIFS data node holds the bytes at `offset`: then they are data of a
+    /// file.
     fn is_in_data_node(&self, offset: u64) -> io::Result<bool> {
         let Some(start) = offset.checked_sub(DATA_HEADER) else { return Ok(false) };
         let len = (self.size - start).min(DATA_HEADER + 4096);
@@ -318,7 +319,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a part, of some in ascending order, covers an offset.
+/// Returns whether a part, of some in ascending order, covers an offset.
 fn covers(parts: &[Part], offset: u64) -> bool {
     let after = parts.partition_point(|part| part.offset <= offset);
     after.checked_sub(1).is_some_and(|index| parts[index].contains(offset))

@@ -1,9 +1,9 @@
-//! What a caller says about a target instead of leaving it to detection.
+//! Properties of a target that the caller states, instead of the detected ones.
 
 use eraseblock_jffs2_format::ByteOrder;
 use std::ffi::OsString;
 
-/// A target, and what it is taken for.
+/// A target, with its format and sizes.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// `FILE[@OFFSET[+LENGTH]][:VOLUME]`.
@@ -12,7 +12,7 @@ pub struct Wanted {
     pub shape: Shape,
 }
 
-/// What a target is taken for instead of what is detected.
+/// The format and sizes of a target, instead of the detected ones.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// What the target is.
@@ -27,7 +27,7 @@ pub struct Shape {
     pub sizes: Sizes,
 }
 
-/// Sizes of a flash that are not to be detected.
+/// Sizes of a flash, instead of the detected ones.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     /// Size of a physical eraseblock.
@@ -70,10 +70,10 @@ pub struct FlashOptions {
     pub as_it_is: bool,
     /// Leave a fastmap on the flash; without this, one that is found is removed.
     pub fastmap: bool,
-    /// Go on where Linux would refuse the device.
+    /// Continue where Linux would refuse the device.
     pub force: bool,
-    /// Write although an unknown internal volume wants the device to be only read, if everything on
-    /// flash is as it should be.
+    /// Write although an unknown internal volume demands a read-only device, if everything else on
+    /// flash is in order.
     pub force_rw: bool,
     /// Its sizes.
     pub sizes: Sizes,

@@ -26,9 +26,9 @@ use std::sync::Arc;
 #[allow(clippy::struct_excessive_bools)] // each of them is independent
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
-    /// Nothing is to be changed.
+    /// Change nothing.
     pub read_only: bool,
-    /// Bytes the flash has behind an image that is shorter.
+    /// Size of the target flash in bytes, if larger than the image.
     pub size: Option<u64>,
     /// Compressor of what is written; the file system's own if not given.
     pub compression: Option<Compression>,
@@ -43,7 +43,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Nothing is to be changed.
+    /// Change nothing.
     pub const READ_ONLY: Self = Self {
         read_only: true,
         size: None,
@@ -88,7 +88,7 @@ enum Mounted {
     Jffs2(Arc<Jffs2Rw>),
 }
 
-/// What writable file systems stand on, and what has to be brought to rest when they are.
+/// The layers below writable file systems, which are closed after them.
 #[derive(Debug, Default)]
 pub struct Below {
     /// The UBI device.
@@ -287,7 +287,7 @@ pub fn open_volumes(
     open_ubifs(args, volumes, mode, observer)
 }
 
-/// Whether there is a JFFS2, or an erased flash, on which one can be.
+/// Returns whether there is a JFFS2, or an erased flash, on which one can be.
 pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<bool, Error> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);

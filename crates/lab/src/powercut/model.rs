@@ -208,7 +208,7 @@ mod tests {
         assert!(!torn(&[1, 2, 0x20, 0x40, 0xFF, 0xFF, 0xFF, 0xFF], &[]), "another bit cleared");
         assert!(!torn(&[1, 2, 0x31, 0x40, 0x50, 0x60, 0xFF, 0xFF], &[]), "a hole");
         assert!(!torn(&[1, 3, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], &[]), "the base changed");
-        assert!(!torn(&[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF], &[]), "something behind");
+        assert!(!torn(&[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF], &[]), "data after it");
         let unmapped = Found::default();
         assert!(unmapped.is_torn(&[], &data) && !unmapped.is_torn(&base, &data));
         assert!(found(&[1, 2, 9, 9], &[1]).is_as_far_as_readable(&[1, 2, 3]));

@@ -266,7 +266,7 @@ fn judge(plan: Plan, shape: Shape, kind: FsErrorKind, error: &str) -> Result<(),
     // Linux's UBI gives up a block only if it can be marked bad, and otherwise the device.
     let may_be_told = plan.for_good || plan.kind == Kind::Mark || !is_nand;
     if !may_be_told {
-        return Err(format!("told: {kind:?} {error}"));
+        return Err(format!("reported: {kind:?} {error}"));
     }
     let is_right = match kind {
         FsErrorKind::Io | FsErrorKind::ReadOnly => true,

@@ -59,14 +59,14 @@ impl HostDisk {
     ///
     /// # Errors
     ///
-    /// Fails with [`HostError::Busy`] if the disk is in use, with [`HostError::NotThat`] if it is
+    /// Fails with [`HostError::Busy`] if the disk is in use, with [`HostError::WrongKind`] if it is
     /// neither a file nor a block device, or with the error of the kernel.
     pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         let is_block = metadata.file_type().is_block_device();
         if !is_block && !metadata.is_file() {
             let expected = "a block device or a plain file";
-            return Err(HostError::NotThat { path: path.to_owned(), expected });
+            return Err(HostError::WrongKind { path: path.to_owned(), expected });
         }
         let mut options = File::options();
         options.read(true).write(writable);

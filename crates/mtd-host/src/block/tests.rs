@@ -583,5 +583,5 @@ fn a_plain_file_is_a_disk() {
     BlockDevice::create(file.path(), &shape, true).unwrap();
     assert!(content(&BlockDevice::open(file.path(), false).unwrap()).iter().all(|b| *b == 0xFF));
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(BlockDevice::open(folder.path(), false), Err(HostError::NotThat { .. })));
+    assert!(matches!(BlockDevice::open(folder.path(), false), Err(HostError::WrongKind { .. })));
 }

@@ -66,7 +66,7 @@ impl State {
     }
 
     fn is_weak_block(&mut self, peb: Peb) -> bool {
-        let Some(good) = self.plan.weak_blocks.get(&peb.get()).copied() else { return false };
+        let Some(good) = self.plan.failing_erases.get(&peb.get()).copied() else { return false };
         let used = Arc::make_mut(&mut self.uses).blocks.entry(peb.get()).or_default();
         *used = used.saturating_add(1);
         *used > good

@@ -113,7 +113,7 @@ impl State {
 
     fn program_fault(&mut self, write: &PageWrite, number: u64) -> Option<Fault> {
         let weak = self.page_number(write.peb, write.page);
-        if let Some(good) = self.plan.weak_pages.get(&weak).copied() {
+        if let Some(good) = self.plan.failing_programs.get(&weak).copied() {
             let used = Arc::make_mut(&mut self.uses).pages.entry(weak).or_default();
             *used = used.saturating_add(1);
             if *used > good {

@@ -161,7 +161,7 @@ impl State {
 
     fn is_grave(&mut self, range: PageRange) -> bool {
         let number = self.page_number(range.peb, range.page);
-        let Some(good) = self.plan.grave_pages.get(&number).copied() else { return false };
+        let Some(good) = self.plan.failing_reads.get(&number).copied() else { return false };
         if !self.store.get(range.peb).page(range.page).is_touched() {
             return false;
         }

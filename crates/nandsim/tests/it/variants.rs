@@ -279,9 +279,9 @@ fn weak_and_grave_places_take_a_number_of_uses() {
     // spec: mtd-nand 11.1
     let chip = Chip::new(large());
     let mut plan = FaultPlan::new(1);
-    plan.weak_blocks.insert(1, 2);
-    plan.weak_pages.insert(3, 1);
-    plan.grave_pages.insert(0, 2);
+    plan.failing_erases.insert(1, 2);
+    plan.failing_programs.insert(3, 1);
+    plan.failing_reads.insert(0, 2);
     chip.set_plan(plan);
     assert!(chip.erase(P1).is_ok() && chip.erase(P1).is_ok() && chip.erase(P1).is_err());
     chip.program(0, &pattern(2048, 1)).unwrap();

@@ -400,7 +400,7 @@ impl WritableFileSystem for UbifsMount {
         })
     }
 
-    fn give_back(&self) -> Result<(), FsError> {
+    fn free_waiting_space(&self) -> Result<(), FsError> {
         self.change(|core| {
             let may_write = !core.is_read_only && core.flash.why_read_only.is_none();
             if may_write && core.is_space_waiting() { core.sync_all() } else { Ok(()) }

@@ -75,7 +75,7 @@ fn an_idle_moment_gives_back_what_was_deleted() {
     fs.sync().unwrap();
     let idle = || {
         while fs.background_step().unwrap() == Background::More {}
-        fs.give_back().unwrap();
+        fs.free_waiting_space().unwrap();
     };
     let free = || fs.stat_fs().unwrap().blocks_free;
     let (at_first, commits) = (free(), fs.activity().commits);

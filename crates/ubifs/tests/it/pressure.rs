@@ -40,7 +40,7 @@ fn kept(change: impl Fn(&UbifsMount, u64) -> Result<(), FsError>) -> usize {
         let before = fs.attr(ino).unwrap();
         fs.unmount().unwrap();
         let fs = mount(&volume).unwrap();
-        assert_eq!(fs.attr(ino).unwrap(), before, "beside {kib} KiB");
+        assert_eq!(fs.attr(ino).unwrap(), before, "with {kib} KiB");
         checked(&fs).unwrap();
         done += 1;
     }

@@ -1,4 +1,4 @@
-//! One volume, whatever is in it.
+//! Checks one volume with any content.
 
 use super::all_of;
 use crate::failure::Failure;

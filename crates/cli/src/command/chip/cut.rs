@@ -1,4 +1,4 @@
-//! `eraseblock chip cut`: the power goes off while somebody works with the chip.
+//! `eraseblock chip cut`: arms a power cut at a later flash operation.
 
 use super::stats::Report;
 use crate::failure::{Context, Failure};

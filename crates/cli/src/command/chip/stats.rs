@@ -1,4 +1,4 @@
-//! `eraseblock chip stats`: what a chip is, what happened to it, how worn it is.
+//! `eraseblock chip stats`: the properties, history and wear of a chip.
 
 use super::parts::kind_word;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(super) struct StatsArgs {
     file: PathBuf,
 }
 
-/// What is known of a chip.
+/// The statistics of a chip.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     path: String,
@@ -90,7 +90,7 @@ impl Report {
         }
     }
 
-    /// Shows what a change left; nothing with `--quiet`.
+    /// Shows the state after a change; nothing with `--quiet`.
     pub(super) fn print_change(&self, session: &mut Session) -> Result<(), Failure> {
         let is_silent = session.options.quiet && !session.options.json;
         if is_silent { Ok(()) } else { self.print(session) }

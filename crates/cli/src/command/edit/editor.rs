@@ -49,7 +49,7 @@ pub(crate) struct Editor<'a> {
     bar: ProgressBar,
 }
 
-/// The directory part of a path and the name behind it.
+/// Returns the directory part of a path and its last component.
 fn parent(path: &[u8]) -> Result<(&[u8], &[u8]), Failure> {
     let path = path.trim_ascii_end();
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

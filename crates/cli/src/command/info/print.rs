@@ -19,7 +19,7 @@ pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
     page.lines
 }
 
-/// Whether attaching uses a fastmap, and why not.
+/// Returns whether attaching uses a fastmap, and why not.
 fn fastmap(status: &FastmapStatus) -> String {
     match status {
         FastmapStatus::Absent => "none: attaching scans all blocks".to_owned(),

@@ -141,7 +141,7 @@ pub(super) struct UbifsFacts {
     pub state: Option<UbifsState>,
 }
 
-/// What opening the file system told.
+/// The result of opening the file system.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct UbifsState {
     /// It was unmounted cleanly.
@@ -213,7 +213,7 @@ fn map_of(found: &Attachment) -> Vec<Cell> {
 }
 
 impl VolumeReport {
-    /// A volume without what opening it tells.
+    /// Returns a volume without the result of opening it.
     pub(super) fn of(info: &VolumeInfo, content: &Content) -> Self {
         let usable = u64::from(info.usable_leb_size);
         let is_static = info.kind == VolumeKind::Static;
@@ -287,7 +287,7 @@ impl UbifsFacts {
         }
     }
 
-    /// Adds what opening it told.
+    /// Adds the result of opening it.
     pub(super) fn add_state(&mut self, opened: &Opened) {
         let Kind::Ubifs(ubifs) = opened.kind() else { return };
         let info = ubifs.info();
@@ -307,7 +307,7 @@ impl UbifsFacts {
 }
 
 impl Jffs2Report {
-    /// What opening told.
+    /// Returns the result of opening.
     pub(super) fn of(image: &Jffs2Image) -> Self {
         let space = image.opened.fs().stat_fs().unwrap_or_default();
         let block = u64::from(space.block_size);

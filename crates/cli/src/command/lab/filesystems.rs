@@ -50,7 +50,7 @@ fn plans(args: &PowercutArgs) -> Vec<Plan> {
     }
 }
 
-/// Sequences of two operations that a seed begins behind those of the seed before.
+/// Distance between the first pairs of consecutive seeds.
 const PAIRS_OF_A_SEED: u64 = 4099;
 
 /// All pairs in one order, in which neighbours have little in common; seeds begin at different ones.

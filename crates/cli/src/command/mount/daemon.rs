@@ -1,5 +1,5 @@
-//! The process that stays behind a mount: started as a second run of this program, it says through
-//! a pipe that the mount is ready. Until then its messages come through, and its exit code is ours.
+//! The background process of a mount, a second run of this program. It reports through a pipe that
+//! the mount is ready. Until then its messages are passed on, and its exit code is ours.
 
 use crate::failure::{Exit, Failure};
 use rustix::fs::{Mode, OFlags};
@@ -38,7 +38,7 @@ pub(super) fn leave_the_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Tells the waiting run, and lets go of its streams and of the directory it was started in.
+/// Notifies the waiting run, and releases its streams and its start directory.
 pub(super) fn ready() -> Result<(), Failure> {
     let mut out = std::io::stdout();
     writeln!(out, "{READY}")?;

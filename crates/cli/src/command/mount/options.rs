@@ -1,4 +1,4 @@
-//! What stands behind `-o`.
+//! Parses the argument of `-o`.
 
 use crate::args::size64;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! What `mount --stats` tells of a mount in use: asked through an extended attribute of its root.
+//! The report of `mount --stats` about a mount in use, read from an extended attribute of its root.
 
 use crate::alarm;
 use crate::failure::{Context, Failure};
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     volume: Option<String>,
     /// Where it is mounted.
     dir: String,
-    /// Why nothing is written any more although the mount is for writing.
+    /// Why writing has ended, if the mount is for writing.
     #[serde(default)]
     turned_read_only: Option<String>,
 }
@@ -38,7 +38,7 @@ struct Wear {
     bad_blocks: u32,
 }
 
-/// How a mount fares. Bytes and erases are counted since it was mounted.
+/// The state of a mount. Bytes and erases are counted since it was mounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// What is mounted.
@@ -115,7 +115,7 @@ impl Watch {
         let _ = self.mounts.set(known.collect());
     }
 
-    /// Notes that everything of a mount, by its place in the list, is in the image.
+    /// Records that everything of a mount, by its place in the list, is in the image.
     pub(super) fn ended(&self, index: usize) {
         if let Some(known) = self.mounts.get().and_then(|mounts| mounts.get(index)) {
             known.ended.store(true, Ordering::Relaxed);
@@ -194,13 +194,13 @@ pub(super) fn ask(dir: &Path) -> Result<Figures, Failure> {
     serde_json::from_slice(&value).context(dir.display())
 }
 
-/// Whether the process behind the mount on `other` still has something to write for `dir`.
+/// Returns whether the process of the mount on `other` still has data to write for `dir`.
 pub(crate) fn is_busy_with(other: &Path, dir: &Path) -> bool {
     let dir = dir.display().to_string();
     ask(other).is_ok_and(|figures| figures.mounts.iter().any(|place| place.dir == dir))
 }
 
-/// Whether the mount on `dir` is for writing, as far as this user may know.
+/// Returns whether the mount on `dir` is for writing, as far as this user may know.
 pub(crate) fn is_writable(dir: &Path) -> bool {
     ask(dir).is_ok_and(|figures| !figures.read_only)
 }
@@ -221,7 +221,7 @@ impl Figures {
     }
 }
 
-/// Shows how the mount on `dir` fares.
+/// Prints the state of the mount on `dir`.
 pub(super) fn show(dir: &Path, session: &mut Session) -> Result<(), Failure> {
     let figures = ask(dir)?;
     if session.options.json {

@@ -23,7 +23,7 @@ enum Kind {
     Static,
 }
 
-/// How large a volume is to be.
+/// The size of a volume.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Size {

@@ -20,7 +20,7 @@ pub(super) struct FormatArgs {
     /// Number of the new image; one more than that of the image before when left out
     #[arg(long, value_name = "NUMBER")]
     image_seq: Option<u32>,
-    /// Make a flash of a block device or a plain file before; --peb and --page tell its sizes
+    /// Make a flash of a block device or a plain file before; --peb and --page state its sizes
     #[arg(long)]
     block_device: bool,
 }

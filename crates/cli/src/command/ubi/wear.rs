@@ -1,4 +1,4 @@
-//! `eraseblock ubi wear`: how used a device is.
+//! `eraseblock ubi wear`: the wear of a device.
 
 use crate::args::FlashTargetArgs;
 use crate::failure::Failure;

@@ -184,8 +184,8 @@ fn chip(kind: MediumKind) -> Arc<Chip> {
     let geometry = Geometry::new(kind, 8 << 10, 12, page, page, oob).unwrap();
     let chip = Chip::new(ChipConfig::of_geometry(geometry).unwrap());
     if kind == MediumKind::Nand {
-        let weak_blocks = BTreeMap::from([(3, 0), (7, 1)]);
-        chip.set_plan(FaultPlan { weak_blocks, ..FaultPlan::new(1) });
+        let failing_erases = BTreeMap::from([(3, 0), (7, 1)]);
+        chip.set_plan(FaultPlan { failing_erases, ..FaultPlan::new(1) });
     }
     Arc::new(chip)
 }

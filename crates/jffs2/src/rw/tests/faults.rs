@@ -165,7 +165,7 @@ fn bad_blocks_are_left_alone_and_growing_ones_are_marked() {
     }
     let fs = mount(&chip);
     let weak = BTreeMap::from([(3, 2), (7, 1)]);
-    chip.set_plan(FaultPlan { weak_blocks: weak, ..FaultPlan::new(1) });
+    chip.set_plan(FaultPlan { failing_erases: weak, ..FaultPlan::new(1) });
     let outcome = work(&fs, 80);
     assert_eq!(outcome.errors, 0);
     verify(&fs, &outcome);

@@ -118,8 +118,8 @@ fn unreadable_blocks_without_an_erased_one_are_something_else() {
         for block in first..16 {
             chip.program(block << 14, &noise(512)).unwrap();
         }
-        let grave_pages = (0..16 * 32).map(|page| (page, 0)).collect();
-        chip.set_plan(FaultPlan { grave_pages, ..FaultPlan::default() });
+        let failing_reads = (0..16 * 32).map(|page| (page, 0)).collect();
+        chip.set_plan(FaultPlan { failing_reads, ..FaultPlan::default() });
         let mounted = Jffs2Rw::mount(chip, &RwOptions::default());
         let is_foreign = matches!(mounted, Err(Jffs2Error::Foreign { blocks: 16 }));
         assert_eq!((is_foreign, mounted.is_err()), (is_refused, is_refused));

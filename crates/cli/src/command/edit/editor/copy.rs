@@ -18,7 +18,7 @@ impl Editor<'_> {
         }
         match self.fs.lookup(dir, name) {
             Err(_) => {}
-            // Removing the destination would remove what is to be copied.
+            // Removing the destination would remove the source.
             Ok(existing) if existing == ino => {
                 let message = format!("is the same file as {}", text::name(from));
                 return Err(Failure::new(message).context(text::name(to)));

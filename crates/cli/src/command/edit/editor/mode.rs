@@ -1,7 +1,7 @@
-//! Modes as chmod(1) has them: octal, or changes such as `u+x,go=r`.
+//! Modes as in chmod(1): octal, or changes such as `u+x,go=r`.
 
-/// The permissions after a change of `old`; `None` if `text` is no mode. Without one of `ugoa` a
-/// change is for all three, whatever the umask.
+/// Returns the permissions after a change of `old`; `None` if `text` is no mode. Without one of
+/// `ugoa`, a change applies to all three classes, regardless of the umask.
 pub(super) fn changed(text: &str, old: u32, is_directory: bool) -> Option<u32> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
