@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! 1. The file is read once in windows of fixed size, and once more where a JFFS2 may go on; memory
-//!    is bounded by [`MAX_HEADERS`] and [`MAX_PARTS`].
+//!    is bounded by `MAX_HEADERS` and `MAX_PARTS`.
 //! 2. Parts come in ascending order and do not overlap.
 
 use super::magic;
