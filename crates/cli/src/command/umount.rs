@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long the process of a mount may take to write everything.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long the process of a read-only mount may take to end.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Arguments of `umount`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UmountArgs {
@@ -50,6 +53,7 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
         return after_death(mount, session);
     }
     // Before anything changes, because a later mount at this place may hide the image.
+    let is_read_only = mount.is_read_only;
     let source = mount.image.map(|path| (image_of(&path, &dir), path));
     let why_read_only = source.as_ref().and_then(|_| status::why_read_only(&dir));
     unmount(&dir).context(dir.display())?;
@@ -57,7 +61,16 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
     // Another volume of the same image keeps it locked; its process reports when this one is done.
     let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
     let other = other.map(|other| other.dir.as_path());
-    image.and_then(|image| wait_for(&image, &dir, other)).map_err(|error| {
+    let done = image.and_then(|image| {
+        match (is_read_only, other) {
+            (false, other) => return wait_for(&image, &dir, other),
+            (true, None) => wait_for_reader(&image),
+            // The other mount keeps the image.
+            (true, Some(_)) => {}
+        }
+        Ok(())
+    });
+    done.map_err(|error| {
         let source = source.display();
         Failure::new(format!(
             "{}: unmounted, but whether everything is in {source} is not known: {error}",
@@ -134,6 +147,19 @@ fn image_of(path: &Path, dir: &Path) -> io::Result<File> {
         return Err(io::Error::other("another file is there now"));
     }
     Ok(image)
+}
+
+/// Waits a moment until the process of a read-only mount releases the image, so that the next
+/// command may write to it. Other readers may keep it, so this gives up soon.
+fn wait_for_reader(image: &File) {
+    let start = Instant::now();
+    while start.elapsed() < READER_PATIENCE {
+        match image.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            // Closing the file ends the lock.
+            Ok(()) | Err(TryLockError::Error(_)) => return,
+        }
+    }
 }
 
 /// Waits until the process of a writable mount releases the image.

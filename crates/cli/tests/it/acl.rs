@@ -133,7 +133,7 @@ fn a_value_that_is_no_list_is_refused() {
         let set = "setfattr system.posix_acl_access hello /etc/hosts";
         let run = sample.run(&["edit", target, "-c", set]);
         assert_eq!(run.code, 3, "{}", run.err);
-        assert!(run.err.contains("no access control list"), "{}", run.err);
+        assert!(run.err.contains("is not an access control list"), "{}", run.err);
         let run = sample.ok(&["edit", target, "-c", "check"]);
         assert_eq!(run.out, "consistent\n", "{}", run.err);
     }

@@ -146,7 +146,7 @@ fn an_armed_cut_comes_once() {
     assert_eq!(armed["armed_cut"]["event"], event);
     let run = sample.run(&["ubi", "rsvol", "c", "data", "--lebs", "50"]);
     assert_eq!(run.code, 3);
-    assert!(run.err.contains("power is off") && run.err.contains("hint: an armed"), "{}", run.err);
+    assert!(run.err.contains("power is off") && run.err.contains("hint: the armed"), "{}", run.err);
     let after = json(&sample, &["chip", "stats", "c"]);
     assert_eq!((&after["armed_cut"], &after["next_event"]), (&Value::Null, &(event + 1).into()));
     sample.ok(&["ubi", "rsvol", "c", "data", "--lebs", "50"]);
