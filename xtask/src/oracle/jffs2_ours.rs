@@ -59,6 +59,9 @@ const MOUNTED: [Mounted; 8] = [
     Mounted { name: "jffs2-personality-nand", chip: NAND_2K, classic: true, options: &["-n"] },
 ];
 
+/// The lines of a listing about what Linux wrote there.
+pub(crate) const LINUX_WROTE: &str = "^linux-was-here";
+
 /// Options of mkfs.jffs2 for which our reader and the classic tools are compared.
 const TOOLS: [(&str, &[&str]); 9] = [
     ("little", &["-l"]),
@@ -157,7 +160,11 @@ impl<'a> Source<'a> {
             let mut mkfs = self.ours(&["mkfs", "jffs2", "--peb", &block, "--page", &page]);
             output(mkfs.args(case.options).arg(&self.tree).arg("-o").arg(&image))?;
         }
-        let variables = vec![("LOAD", case.chip.load.to_owned()), ("MARKERS", MARKERS.to_owned())];
+        let variables = vec![
+            ("LOAD", case.chip.load.to_owned()),
+            ("MARKERS", MARKERS.to_owned()),
+            ("UNSTABLE", LINUX_WROTE.to_owned()),
+        ];
         let script = include_str!("../../guest/jffs2-mounts.sh");
         let files = vec![("image", image)];
         Ok(BatchCase { name: case.name.to_owned(), script, variables, files })
