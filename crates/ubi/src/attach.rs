@@ -208,6 +208,7 @@ pub struct VolumeInfo {
 
 /// The result of attaching.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Attachment {
     /// Offsets and sizes.
     pub layout: HeaderLayout,
@@ -239,6 +240,8 @@ pub struct Attachment {
     pub(crate) pebs: Vec<PebInfo>,
     pub(crate) maps: BTreeMap<VolumeId, VolumeMap>,
     pub(crate) erase_order: Vec<Peb>,
+    /// No sequence number in use is higher, including those in headers that cannot be read now.
+    pub(crate) highest_sqnum: SqNum,
     /// Whether both copies of the volume table are good and identical.
     pub(crate) tables_agree: bool,
     /// The newest copy of a LEB that had a rival. It may be a torn write that reads correctly once:
@@ -398,6 +401,7 @@ fn assemble(
         available_lebs,
         findings,
         erase_order: collected.erase_order(),
+        highest_sqnum: collected.highest_sqnum(),
         tables_agree: false,
         newest_copy: collected.newest_copy.take(),
         fastmap: None,

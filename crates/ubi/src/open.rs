@@ -112,7 +112,7 @@ impl Early {
             io,
             wl,
             volumes,
-            sqnum: attachment.max_sqnum.get(),
+            sqnum: attachment.highest_sqnum.get(),
             read_only,
             fastmap: None,
             counters: Counters::default(),

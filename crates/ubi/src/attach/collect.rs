@@ -11,6 +11,9 @@ use eraseblock_ubi_format::{
 };
 use std::sync::Arc;
 
+/// Sequence numbers skipped where a header with a higher one may be hidden.
+const HIDDEN: u64 = 1 << 32;
+
 /// Number of blocks whose headers are read before they are sorted.
 const WINDOW: u32 = 4096;
 
@@ -126,6 +129,8 @@ pub(super) struct Collected {
     pub(super) end_marks: Option<EndMarks>,
     pub(super) erase_counters: EraseCounters,
     pub(super) read_only: bool,
+    /// Error correction gave up on a VID header: it may be readable another time.
+    hides_header: bool,
     empty: u32,
     erase_first: Vec<Peb>,
     erase_last: Vec<Peb>,
@@ -248,6 +253,7 @@ impl Sorter<'_> {
         vid: HeaderState<VidHeader>,
         data: Option<DataState>,
     ) {
+        self.all.hides_header |= vid == HeaderState::BadUncorrectable;
         match vid {
             HeaderState::Ok(header) => self.sort_leb(ec, &header, false),
             HeaderState::Bitflips(header) => self.sort_leb(ec, &header, true),
@@ -455,6 +461,14 @@ impl Collected {
     /// Ignores a block that breaks a rule.
     pub(super) fn ignore(&mut self, peb: Peb) {
         self.pebs[peb.index()].state = PebState::Foreign;
+    }
+
+    /// The highest sequence number that may be in use. A header that cannot be read now may be
+    /// readable at a later attach, where wrong bits fall elsewhere: what is written meanwhile must
+    /// be newer.
+    pub(super) fn highest_sqnum(&self) -> SqNum {
+        let known = self.max_sqnum.get();
+        SqNum::new(if self.hides_header { known.saturating_add(HIDDEN) } else { known })
     }
 
     pub(super) fn finish_counters(&mut self) {
