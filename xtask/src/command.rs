@@ -24,6 +24,11 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     output(Command::new(program).args(args))
 }
 
+/// Returns the cargo that runs this program, or that of PATH.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 /// Returns the path of a program, also searching the directories of the system administrator.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Every crate that would be published is unpacked into a directory registry, which also
 //! gets what `cargo vendor` fetches of others. No path and no patch of the repository is within reach there.
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -37,8 +37,7 @@ pub(crate) fn run() -> Result<bool> {
     vendor(&registry)?;
     let packaged = package(work.path(), &registry)?;
     let project = project(work.path(), &registry)?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["run", "--quiet", "--offline"]).current_dir(&project);
     command.env("CARGO_TARGET_DIR", repository().join("target/consumer"));
     command.env_remove("RUSTFLAGS");
@@ -50,8 +49,7 @@ pub(crate) fn run() -> Result<bool> {
 
 /// Fetches the crates of others.
 fn vendor(registry: &Path) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["vendor", "--quiet", "--locked", "--versioned-dirs"]).arg(registry);
     output(command.current_dir(repository()))?;
     Ok(())
@@ -59,8 +57,7 @@ fn vendor(registry: &Path) -> Result<()> {
 
 /// Packages the crates of the workspace and unpacks them into the registry; returns their number.
 fn package(work: &Path, registry: &Path) -> Result<usize> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["package", "--quiet", "--workspace", "--no-verify", "--allow-dirty"]);
     command.arg("--target-dir").arg(work.join("target"));
     output(command.current_dir(repository()))?;

@@ -8,7 +8,7 @@
 
 mod sbom;
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -59,8 +59,7 @@ fn build() -> Result<PathBuf> {
         home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
     let (root_text, home) = (root.display(), home.context("neither CARGO_HOME nor HOME is set")?);
     let home = home.display();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = cargo()
         .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", TARGET])
         .args(["--package", "eraseblock-cli"])
         .env("CARGO_INCREMENTAL", "0")

@@ -28,13 +28,12 @@ mod views;
 mod we_read;
 mod we_write;
 
-use crate::command::{find_program, repository};
+use crate::command::{cargo, repository};
 use crate::guest::Guest;
 use crate::kernel::{Kernel, cache_dir, missing_packages};
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// The paths of everything.
@@ -260,7 +259,7 @@ fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
     }
     let built = repository().join("target/release/eraseblock");
     if names.iter().any(|name| !name.starts_with("linux-writes/")) {
-        let mut build = Command::new(cargo()?);
+        let mut build = cargo();
         build.args(["build", "--quiet", "--release", "--package", "eraseblock-cli"]);
         if !build.current_dir(repository()).status()?.success() {
             bail!("cannot build eraseblock");
@@ -269,16 +268,11 @@ fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
     Ok(built)
 }
 
-fn cargo() -> Result<PathBuf> {
-    let running = std::env::var_os("CARGO").map(PathBuf::from);
-    running.or_else(|| find_program("cargo")).context("cargo is not in PATH")
-}
-
 /// Builds `oracle-manifest` without shared libraries, so that it runs in the guest. What hashes in
 /// it is optimised in tests, too (Cargo.toml).
 fn build_manifest_program() -> Result<PathBuf> {
     let target = "x86_64-unknown-linux-gnu";
-    let status = Command::new(cargo()?)
+    let status = cargo()
         .args(["build", "--quiet", "--package", "oracle-manifest", "--target", target])
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")

@@ -11,7 +11,7 @@
 //! 3. A patch that does not apply is a failure, and so is a test that did not run: no bug is left
 //!    out by mistake.
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -156,8 +156,7 @@ impl Copies {
     fn test(&self, table: bool) -> Result<bool> {
         let (mut text, mut is_good) = (String::new(), true);
         for build in BUILDS {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut tests = Command::new(cargo);
+            let mut tests = cargo();
             tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
             tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
             // Not --nocapture: the panics of bugs would tear the lines of the results apart.

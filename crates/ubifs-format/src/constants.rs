@@ -44,8 +44,7 @@ pub const MAX_HASH_LEN: usize = 64;
 pub const MIN_LEB_SIZE: u32 = 15_360;
 /// Smallest volume, in LEBs.
 pub const MIN_LEB_COUNT: u32 = 17;
-/// Smallest number of LEBs of a main area: one for each journal head, two for the index and garbage
-/// collection, and six more.
+/// Smallest number of LEBs of a main area: three buds and six more (spec: ubifs-format 2).
 pub const MIN_MAIN_LEBS: u32 = 9;
 /// First and only LEB of the superblock area.
 pub const SB_LEB: u32 = 0;

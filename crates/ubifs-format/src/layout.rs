@@ -256,7 +256,7 @@ impl Layout {
     }
 
     /// Returns the LEBs of the smallest volume on which Linux mounts a file system with these areas,
-    /// however small its image is (spec: ubifs-format 6).
+    /// however small its image is (spec: ubifs-format 2).
     pub fn least_leb_cnt(&self) -> u32 {
         let journal = self.max_bud_bytes.div_ceil(u64::from(self.leb_size.max(1)));
         let journal = u32::try_from(journal).unwrap_or(u32::MAX);

@@ -1,7 +1,7 @@
 //! The software bill of materials: an SPDX document of everything that is compiled into the
 //! command, from what cargo resolved and `Cargo.lock` pins.
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -61,8 +61,7 @@ struct Locked {
 
 /// Returns the document for the command built for `target`, its time that of the commit.
 pub(super) fn document(target: &str) -> Result<String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
     let metadata: Metadata = serde_json::from_str(&output(command.current_dir(repository()))?)
         .context("cannot read cargo metadata")?;
@@ -83,8 +82,7 @@ pub(super) fn document(target: &str) -> Result<String> {
 /// Returns name and version of each package that is built for the command, from `cargo tree`. The
 /// packages that cargo resolved include those for other packages of the workspace.
 fn built(target: &str) -> Result<BTreeSet<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["tree", "--package", "eraseblock-cli", "--edges", "normal,build", "--locked"]);
     command.args(["--prefix", "none", "--target", target]);
     let text = output(command.current_dir(repository()))?;

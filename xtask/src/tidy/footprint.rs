@@ -1,9 +1,8 @@
 //! How much a program takes in that only reads images.
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::Result;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// What the library without features must not depend on.
 const UNWANTED: [&str; 8] =
@@ -13,8 +12,7 @@ const MOST: usize = 20;
 
 /// What is wrong with the dependencies of the library without features, in words.
 pub(super) fn check() -> Result<Vec<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["tree", "--package", "eraseblock", "--no-default-features"]);
     command.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
     Ok(faults(&output(command.current_dir(repository()))?))

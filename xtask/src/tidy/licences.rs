@@ -1,11 +1,10 @@
 //! Licences, sources and bans of dependencies: what their manifests declare and `deny.toml` allows.
 //! `make deny` also reads the texts of the licences.
 
-use crate::command::{output, repository};
+use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fs;
-use std::process::Command;
 
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
@@ -59,8 +58,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 pub(super) fn check() -> Result<Vec<String>> {
     let text = fs::read_to_string(repository().join("deny.toml"))?;
     let policy: Policy = toml::from_str(&text).context("deny.toml")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(repository());
     let metadata: Metadata =
         serde_json::from_str(&output(&mut command)?).context("cannot read cargo metadata")?;
