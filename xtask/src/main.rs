@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
 mod bench;
+mod circles;
 mod command;
 mod consumer;
 mod cuts;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
+  circles FOLDER                   circles of calls between the files of a folder
   consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "oracle" => oracle::run(rest),
         "bench" => bench::run(rest),
+        "circles" => circles::run(rest),
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),

@@ -6,6 +6,7 @@ mod licences;
 mod source;
 mod words;
 
+use crate::circles;
 use crate::command::{repository, run as run_program};
 use anyhow::{Context, Result};
 use std::fs;
@@ -14,6 +15,10 @@ use std::fs;
 const FILE_MAX: usize = 1000;
 /// The longest function, in lines from its name to its closing brace.
 const FUNCTION_MAX: usize = 100;
+
+/// Folders whose files must not call each other in circles.
+const LAYERED: [&str; 4] =
+    ["crates/base/src", "crates/jffs2-format/src", "crates/mtd/src", "crates/ubi-format/src"];
 
 /// A tracked text file.
 #[derive(Debug)]
@@ -69,6 +74,9 @@ pub(crate) fn run() -> Result<bool> {
     outcomes.push(("reading alone needs few crates", footprint::check()?));
     outcomes.push(("dependencies have allowed licences and sources", licences::check()?));
     outcomes.push(("the oracle does not use what it judges", oracle_is_independent(&files)));
+    let layered = LAYERED.iter().map(|folder| circles::faults(&repository().join(folder)));
+    let layered: Vec<Vec<String>> = layered.collect::<Result<_>>()?;
+    outcomes.push(("calls between files go down only", layered.concat()));
     for (name, rule) in RULES {
         outcomes.push((name, files.iter().flat_map(rule).collect()));
     }
