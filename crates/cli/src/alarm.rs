@@ -18,7 +18,7 @@ pub(crate) fn dead_mount(dir: &Path) -> String {
 struct Watched {
     fs: Arc<dyn WritableFileSystem>,
     name: String,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// Reports once when one of several file systems in use turned read-only.
@@ -31,7 +31,7 @@ impl Alarm {
             Served::ReadOnly(_) => None,
             Served::ReadWrite(fs) => {
                 let name = volume.target.display().to_string();
-                Some(Watched { fs: Arc::clone(fs), name, is_told: AtomicBool::new(false) })
+                Some(Watched { fs: Arc::clone(fs), name, is_reported: AtomicBool::new(false) })
             }
         });
         Arc::new(Self(watched.collect()))
@@ -39,9 +39,10 @@ impl Alarm {
 
     /// Reports changes on standard error.
     pub(crate) fn look(&self) {
-        for watched in self.0.iter().filter(|watched| !watched.is_told.load(Ordering::Relaxed)) {
+        for watched in self.0.iter().filter(|watched| !watched.is_reported.load(Ordering::Relaxed))
+        {
             let Some(reason) = watched.fs.why_read_only() else { continue };
-            if !watched.is_told.swap(true, Ordering::Relaxed) {
+            if !watched.is_reported.swap(true, Ordering::Relaxed) {
                 let name = &watched.name;
                 say(&format!("error: {name}: {TURNED}: {reason}"));
                 say(&format!("hint: {}", while_in_use(name)));

@@ -49,7 +49,7 @@ impl Failure {
     }
 
     /// The process that did the work has reported everything.
-    pub(crate) fn told_already(is_usage: bool) -> Self {
+    pub(crate) fn reported(is_usage: bool) -> Self {
         if is_usage { Self::usage(String::new()) } else { Self::new(String::new()) }
     }
 

@@ -113,6 +113,16 @@ pub fn range(least: u64, most: u64) -> String {
     if least == most { grouped(least) } else { format!("{} to {}", grouped(least), grouped(most)) }
 }
 
+/// The size of content, and how much of a medium it takes.
+pub(crate) fn content(bytes: u64, stored_bytes: u64) -> String {
+    let size = format_size(bytes);
+    if bytes == 0 {
+        return format!("{size} of content");
+    }
+    let percent = u128::from(stored_bytes) * 100 / u128::from(bytes);
+    format!("{size} of content in {} ({percent}%)", format_size(stored_bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

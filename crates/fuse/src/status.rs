@@ -12,9 +12,9 @@ pub const STATUS: &[u8] = b"user.eraseblock.status";
 pub struct Status(Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Status {
-    /// Calls `tell` for every query, from any thread. The text must be shorter than 64 KiB.
-    pub fn new(tell: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    /// Calls `text` for every query, from any thread. The text must be shorter than 64 KiB.
+    pub fn new(text: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(text))
     }
 
     pub(crate) fn text(&self) -> String {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Maximum number of problems reported one by one; a damaged image can have any number.
-const TOLD: u32 = 100;
+const REPORTED_MOST: u32 = 100;
 
 /// Arguments of `mount`.
 #[derive(Debug, clap::Args)]
@@ -194,11 +194,11 @@ fn stop_on_signals(stoppers: Vec<Stopper>) -> Result<(), Failure> {
 }
 
 fn report(alarm: Arc<Alarm>) -> Report {
-    let told = AtomicU32::new(0);
+    let reported = AtomicU32::new(0);
     Report::new(move |line| {
-        match told.fetch_add(1, Ordering::Relaxed) {
-            count if count < TOLD => say(&format!("error: {line}")),
-            TOLD => say("error: more of the same is not shown"),
+        match reported.fetch_add(1, Ordering::Relaxed) {
+            count if count < REPORTED_MOST => say(&format!("error: {line}")),
+            REPORTED_MOST => say("error: more of the same is not shown"),
             _ => {}
         }
         alarm.look();

@@ -61,14 +61,14 @@ fn unmount_and_wait(args: &UmountArgs, session: &Session) -> Result<Option<PathB
     // Another volume of the same image keeps it locked; its process reports when this one is done.
     let other = mounts.iter().find(|other| other.image.as_ref() == Some(&source));
     let other = other.map(|other| other.dir.as_path());
-    let done = image.and_then(|image| {
-        match (is_read_only, other) {
-            (false, other) => return wait_for(&image, &dir, other),
-            (true, None) => wait_for_reader(&image),
-            // The other mount keeps the image.
-            (true, Some(_)) => {}
+    let done = image.and_then(|image| match (is_read_only, other) {
+        (false, other) => wait_for_writer(&image, &dir, other),
+        (true, None) => {
+            wait_for_reader(&image);
+            Ok(())
         }
-        Ok(())
+        // The other mount keeps the image.
+        (true, Some(_)) => Ok(()),
     });
     done.map_err(|error| {
         let source = source.display();
@@ -152,31 +152,34 @@ fn image_of(path: &Path, dir: &Path) -> io::Result<File> {
 /// Waits a moment until the process of a read-only mount releases the image, so that the next
 /// command may write to it. Other readers may keep it, so this gives up soon.
 fn wait_for_reader(image: &File) {
-    let start = Instant::now();
-    while start.elapsed() < READER_PATIENCE {
-        match image.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-            // Closing the file ends the lock.
-            Ok(()) | Err(TryLockError::Error(_)) => return,
-        }
-    }
+    // It wrote nothing, so that there is nothing to report either.
+    let _ = until_locked(|| image.try_lock(), READER_PATIENCE, || false);
 }
 
-/// Waits until the process of a writable mount releases the image.
-fn wait_for(image: &File, dir: &Path, other: Option<&Path>) -> io::Result<()> {
+/// Waits until the process of a writable mount releases the image, or has written what belongs to
+/// `dir` while the mount at `other` keeps the image.
+fn wait_for_writer(image: &File, dir: &Path, other: Option<&Path>) -> io::Result<()> {
+    let is_written = || other.is_some_and(|other| !status::is_busy_with(other, dir));
+    if until_locked(|| image.try_lock_shared(), PATIENCE, is_written)? {
+        return Ok(());
+    }
+    Err(io::Error::other("it is still being written to"))
+}
+
+/// Tries to lock until it succeeds, which closing the file undoes, or `is_enough`; false after
+/// `patience`.
+fn until_locked(
+    lock: impl Fn() -> Result<(), TryLockError>,
+    patience: Duration,
+    is_enough: impl Fn() -> bool,
+) -> io::Result<bool> {
     let start = Instant::now();
     loop {
-        match image.try_lock_shared() {
-            Ok(()) => return Ok(()),
+        match lock() {
+            Ok(()) => return Ok(true),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock)
-                if other.is_some_and(|other| !status::is_busy_with(other, dir)) =>
-            {
-                return Ok(());
-            }
-            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => {
-                return Err(io::Error::other("it is still being written to"));
-            }
+            Err(TryLockError::WouldBlock) if is_enough() => return Ok(true),
+            Err(TryLockError::WouldBlock) if start.elapsed() > patience => return Ok(false),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
         }
     }

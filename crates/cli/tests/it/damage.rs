@@ -21,8 +21,8 @@ fn flip(sample: &Sample, name: &str, needle: &[u8]) {
     spoil(sample, name, at as u64, &[content[at] ^ 0xFF]);
 }
 
-/// A JFFS2 of one file of 100 000 bytes, 4 of which are zeros.
-fn jffs2() -> (Sample, Vec<u8>) {
+/// A JFFS2 of one file of 100 000 bytes, 4 of which, in its eighth page, are damaged.
+pub(crate) fn jffs2() -> (Sample, Vec<u8>) {
     let sample = Sample::new();
     let content = noise(100_000);
     fs::create_dir(sample.path("one")).unwrap();

@@ -147,16 +147,10 @@ impl Summary {
 
     /// One line for people.
     pub fn line(&self) -> String {
-        let ratio = if self.content_bytes == 0 {
-            String::new()
-        } else {
-            let percent = u128::from(self.stored_bytes) * 100 / u128::from(self.content_bytes);
-            format!(" in {} ({percent}%)", format_size(self.stored_bytes))
-        };
+        let content = text::content(self.content_bytes, self.stored_bytes);
         format!(
-            "{}, {} of content{ratio}, {} in {}",
+            "{}, {content}, {} in {}",
             text::count(self.inodes, "inode", "inodes"),
-            format_size(self.content_bytes),
             format_size(self.image_bytes),
             text::count(u64::from(self.blocks), "eraseblock", "eraseblocks"),
         )

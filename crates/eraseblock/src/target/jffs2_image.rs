@@ -92,12 +92,12 @@ pub(super) fn open(
     }
     let stored = stored_blocks(file.as_ref(), &shape)?;
     let device: Arc<dyn Mtd> = if write {
-        is_told(path, args, size, &shape)?;
-        if let Some(told) = args.sizes.peb {
+        require_certain(path, args, size, &shape)?;
+        if let Some(given) = args.sizes.peb {
             let unforced = OpenOptions { erase_size: None, ..options(args, false) };
             let found = Source::Image(Arc::clone(&file));
             if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
-                agrees(told, &survey.shape)?;
+                require_agreement(given, &survey.shape)?;
             }
         }
         let count = Some(blocks(&shape, stored, size)?);
@@ -124,7 +124,12 @@ fn image_shape(shape: &Shape, peb_count: Option<u32>) -> ImageShape {
 }
 
 /// Refuses to write where it is only a guess which bytes of the file are which eraseblock.
-fn is_told(path: &Path, args: &Wanted, size: Option<u64>, shape: &Shape) -> Result<(), Error> {
+fn require_certain(
+    path: &Path,
+    args: &Wanted,
+    size: Option<u64>,
+    shape: &Shape,
+) -> Result<(), Error> {
     if shape.start > 0 && (args.start.is_none() || size.is_none()) {
         let (path, start) = (path.display(), shape.start);
         let message = format!(
@@ -152,19 +157,19 @@ fn is_told(path: &Path, args: &Wanted, size: Option<u64>, shape: &Shape) -> Resu
 
 /// Refuses to write in eraseblocks that the image's own nodes contradict: a block of it would hold
 /// the start of another, or end inside a node.
-fn agrees(told: u32, found: &Shape) -> Result<(), Error> {
+fn require_agreement(given: u32, found: &Shape) -> Result<(), Error> {
     let (size, is_proof) = (found.erase_size, found.is_certain);
     let is_wrong = if is_proof {
-        !size.is_multiple_of(told)
+        !size.is_multiple_of(given)
     } else {
-        size.is_multiple_of(told) && told < size
+        size.is_multiple_of(given) && given < size
     };
     if !is_wrong {
         return Ok(());
     }
     let least = if is_proof { "" } else { "at least " };
     Err(Error::usage(format!(
-        "--peb {told}: the nodes of the image lie in eraseblocks of {least}{}",
+        "--peb {given}: the nodes of the image lie in eraseblocks of {least}{}",
         text::size(size.into())
     )))
 }

@@ -49,7 +49,7 @@ const TABLE: &[Row] = &[
     (
         0,
         b"UBI!",
-        known("a UBI image whose headers are damaged", "--peb and --vid-offset tell its geometry"),
+        known("a UBI image whose headers are damaged", "--peb and --vid-offset state its geometry"),
     ),
     (257, b"ustar", known("a tar archive", "mkfs and build take it as a source")),
     (0, b"070701", known("a cpio archive", "mkfs and build take it as a source")),

@@ -339,7 +339,7 @@ fn open_jffs2(
     Ok(Writable { fs, below, volume: None, read_only: mode.read_only, target })
 }
 
-/// The flash under a JFFS2; of an image, `options` learns what its flash would tell.
+/// The flash under a JFFS2. An image has no flash to ask: `options` gets what the image shows of it.
 fn below_jffs2(
     place: &Place,
     span: Option<Span>,

@@ -61,7 +61,7 @@ pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Fai
     bar.finish_and_clear();
     let bytes = output.file.metadata()?.len();
     output.commit()?;
-    tell(session, bytes, "written")
+    report(session, bytes, "written")
 }
 
 /// Fills the chip.
@@ -85,7 +85,7 @@ pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Fai
     let mut image = bar.wrap_read(&mut *image);
     let bytes = chip.import(&mut image, args.oob).context(args.image.display())?;
     bar.finish_and_clear();
-    tell(session, bytes, "read")
+    report(session, bytes, "read")
 }
 
 /// Bytes of an image of the whole chip.
@@ -95,7 +95,7 @@ fn room(chip: &Chip, oob: bool) -> u64 {
     geometry.size() + if oob { pages * u64::from(geometry.oob_size()) } else { 0 }
 }
 
-fn tell(session: &mut Session, bytes: u64, done: &str) -> Result<(), Failure> {
+fn report(session: &mut Session, bytes: u64, done: &str) -> Result<(), Failure> {
     if session.options.json {
         return session.json(&Transferred { bytes });
     }

@@ -19,7 +19,7 @@ pub(super) fn ubi(session: &mut Session) -> Result<(), Failure> {
             let space = if last.is_some() { "\n" } else { "" };
             session.lines([format!("{space}{}", row.table)])?;
         }
-        let figures: Vec<String> = row.figures.iter().map(tell).collect();
+        let figures: Vec<String> = row.figures.iter().map(phrase).collect();
         session.lines([format!("  {}: {}", row.case, figures.join(", "))])?;
         last = Some(row);
     }
@@ -71,7 +71,7 @@ fn tell_mount(mount: &MountBytes) -> String {
     )
 }
 
-fn tell(figure: &Figure) -> String {
+fn phrase(figure: &Figure) -> String {
     let limit = match (figure.at_most, figure.at_least) {
         (Some(most), _) => format!(" (at most {})", number(most)),
         (_, Some(least)) => format!(" (at least {})", number(least)),

@@ -146,7 +146,7 @@ pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Fai
     let explained = explain(target.as_ref(), &id, &options)?;
     let found = explained.violation.as_ref();
     let found = found.map(|found| (found.rule, found.message.as_str()));
-    story::tell(args, session, &explained.story, found)
+    story::print(args, session, &explained.story, found)
 }
 
 #[cfg(test)]

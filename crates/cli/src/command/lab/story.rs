@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) type Broken<'a> = (&'a str, &'a str);
 
 /// Prints how a state came about and what is wrong with it, and saves its chips if asked for.
-pub(super) fn tell(
+pub(super) fn print(
     args: &ReplayArgs,
     session: &mut Session,
     story: &Story,

@@ -40,7 +40,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     let options = Options { shape: shape(args.chip.as_deref())?, ..options };
     let before = processor_seconds();
     let report = ubi(&options)?;
-    tell(&report, session);
+    print(&report, session);
     if session.options.json {
         return session.json(&report);
     }
@@ -48,7 +48,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     session.lines([line(&report), speed(report.states, report.seconds, busy)])
 }
 
-fn tell(report: &Report, session: &mut Session) {
+fn print(report: &Report, session: &mut Session) {
     for found in &report.violations {
         violation(session, &found.id.to_string(), found.rule, &found.message);
     }
@@ -101,7 +101,7 @@ fn everywhere(args: &PowercutArgs, options: Options, session: &mut Session) -> R
     })?;
     let busy = processor_seconds() - before;
     for report in &reports {
-        tell(report, session);
+        print(report, session);
     }
     let operations = sum(reports.iter().map(|report| &report.kinds));
     let background = sum(reports.iter().map(|report| &report.background));
@@ -157,5 +157,5 @@ pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Fai
     let explained = explain(&id, &options)?;
     let found = explained.violation.as_ref();
     let found = found.map(|found| (found.rule, found.message.as_str()));
-    story::tell(args, session, &explained.story, found)
+    story::print(args, session, &explained.story, found)
 }

@@ -27,7 +27,7 @@ pub(super) fn start() -> Result<(), Failure> {
 /// Unless a signal ended it, the process has said why.
 fn gone(status: ExitStatus) -> Failure {
     match status.code() {
-        Some(code) => Failure::told_already(code == Exit::Usage as i32),
+        Some(code) => Failure::reported(code == Exit::Usage as i32),
         None => Failure::new("the process that was to serve the mount died"),
     }
 }

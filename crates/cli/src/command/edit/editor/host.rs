@@ -31,7 +31,7 @@ impl Editor<'_> {
             self.findings.append(findings);
             node_into_fs(self.fs, dir, name, node, now(), &|done| self.bar.inc(done))?
         };
-        self.tell(report.files, report.directories, report.bytes)?;
+        self.report(report.files, report.directories, report.bytes)?;
         Ok(report)
     }
 
@@ -45,11 +45,11 @@ impl Editor<'_> {
         let (fs, inputs, bar) = (self.fs, &self.inputs, &self.bar);
         let (report, findings) = Getter { fs, inputs, bar, force }.get(source, dest)?;
         self.findings.append(findings);
-        self.tell(report.files, report.directories, report.bytes)?;
+        self.report(report.files, report.directories, report.bytes)?;
         Ok(report)
     }
 
-    fn tell(&mut self, files: u64, directories: u64, bytes: u64) -> Result<(), Failure> {
+    fn report(&mut self, files: u64, directories: u64, bytes: u64) -> Result<(), Failure> {
         Ok(writeln!(self.output, "{}", copied_line(files, directories, bytes))?)
     }
 
