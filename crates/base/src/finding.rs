@@ -5,6 +5,9 @@
 //!    counted but not kept, so a hostile image cannot make memory grow without bound.
 //! 2. Findings keep the order in which they were found.
 
+mod code;
+
+pub use self::code::{Code, Remedy};
 use crate::addr::Location;
 use alloc::format;
 use alloc::string::String;
@@ -51,8 +54,9 @@ pub struct Finding {
     pub severity: Severity,
     /// Its place.
     pub at: Location,
-    /// A stable kebab-case identifier that programs can match on (`vid-header-corrupt`).
-    pub code: &'static str,
+    /// A stable identifier that programs can match on, and what helps.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub code: Code,
     /// What was found and what was expected, for people.
     pub message: String,
 }
@@ -101,18 +105,29 @@ impl Findings {
     }
 
     /// Adds a [`Severity::Note`].
-    pub fn note(&mut self, at: Location, code: &'static str, message: impl Into<String>) {
-        self.push(Finding { severity: Severity::Note, at, code, message: message.into() });
+    pub fn note(&mut self, at: Location, code: impl Into<Code>, message: impl Into<String>) {
+        self.add(Severity::Note, at, code, message);
     }
 
     /// Adds a [`Severity::Warning`].
-    pub fn warn(&mut self, at: Location, code: &'static str, message: impl Into<String>) {
-        self.push(Finding { severity: Severity::Warning, at, code, message: message.into() });
+    pub fn warn(&mut self, at: Location, code: impl Into<Code>, message: impl Into<String>) {
+        self.add(Severity::Warning, at, code, message);
     }
 
     /// Adds a [`Severity::Error`].
-    pub fn error(&mut self, at: Location, code: &'static str, message: impl Into<String>) {
-        self.push(Finding { severity: Severity::Error, at, code, message: message.into() });
+    pub fn error(&mut self, at: Location, code: impl Into<Code>, message: impl Into<String>) {
+        self.add(Severity::Error, at, code, message);
+    }
+
+    /// Adds a finding of a severity.
+    pub fn add(
+        &mut self,
+        severity: Severity,
+        at: Location,
+        code: impl Into<Code>,
+        message: impl Into<String>,
+    ) {
+        self.push(Finding { severity, at, code: code.into(), message: message.into() });
     }
 
     /// Appends all findings of `other`.

@@ -14,5 +14,5 @@ pub mod random;
 pub mod size;
 
 pub use addr::{Leb, Location, Peb, VolumeId};
-pub use finding::{ErrorClass, Finding, Findings, Severity};
+pub use finding::{Code, ErrorClass, Finding, Findings, Remedy, Severity};
 pub use geometry::{Geometry, GeometryError, MediumKind};

@@ -9,10 +9,10 @@ use crate::failure::{Context, Exit, Failure};
 use crate::inputs::Inputs;
 use crate::output::Output;
 use crate::style::{ColorChoice, Ink, Style};
+use eraseblock::codes;
 use eraseblock::observe::{Meter, Observer};
-use eraseblock::raw::base::{Finding, Findings, Location, Severity};
+use eraseblock::raw::base::{Code, Finding, Findings, Location, Severity};
 use eraseblock::raw::vfs::{FsError, FsErrorKind, Ino};
-use eraseblock::recovery::NOT_MOUNTABLE;
 use eraseblock::target::lock;
 use eraseblock::text;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
@@ -226,7 +226,7 @@ impl Session {
 
     /// Records that no mount accepts a file system, and continues with its readable part.
     pub(crate) fn not_mounted(&mut self, at: Location, message: &str) {
-        self.findings.error(at, NOT_MOUNTABLE, message);
+        self.findings.error(at, codes::NOT_MOUNTABLE, message);
     }
 
     /// The same as [`Session::trouble`] with a message of the caller's.
@@ -402,7 +402,7 @@ impl Session {
         let limit = if self.options.all_findings { usize::MAX } else { SHOWN_PER_CODE };
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for finding in &self.findings {
-            let count = seen.entry(finding.code).or_default();
+            let count = seen.entry(finding.code.name()).or_default();
             *count += 1;
             if *count <= limit {
                 say(&self.finding_line(finding));
@@ -508,14 +508,14 @@ impl Drop for Bar {
 }
 
 /// The code of a finding made of a file system's refusal.
-fn trouble_code(kind: FsErrorKind) -> &'static str {
+fn trouble_code(kind: FsErrorKind) -> Code {
     match kind {
-        FsErrorKind::NotFound => "inode-missing",
-        FsErrorKind::Corrupted => "data-corrupt",
-        FsErrorKind::Io => "read-failed",
-        FsErrorKind::NoKey => "encrypted",
-        FsErrorKind::Unsupported => "unsupported",
-        _ => "not-delivered",
+        FsErrorKind::NotFound => codes::INODE_MISSING,
+        FsErrorKind::Corrupted => codes::DATA_CORRUPT,
+        FsErrorKind::Io => codes::READ_FAILED,
+        FsErrorKind::NoKey => "encrypted".into(),
+        FsErrorKind::Unsupported => "unsupported".into(),
+        _ => "not-delivered".into(),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod accounting;
 mod build;
 #[cfg(feature = "build")]
 pub mod builder;
+pub mod codes;
 #[cfg(feature = "edit")]
 mod edit;
 pub mod error;

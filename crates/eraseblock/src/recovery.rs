@@ -1,72 +1,11 @@
 //! Next steps after a file system turned read-only, or a check found something. Each kind of
 //! problem has one.
 
-use eraseblock_base::{Findings, Severity};
+use eraseblock_base::{Finding, Findings, Remedy, Severity};
 use std::ffi::OsStr;
 
 /// Start of an error that states why writing has ended.
 pub const TURNED: &str = "the file system turned read-only";
-
-/// What a power cut leaves, and the next writable mount repairs.
-const REPAIRED: [&str; 20] = [
-    "copy-incomplete",
-    "dangling-name",
-    "fastmap-unusable",
-    "group-dropped",
-    "inode-unborn",
-    "journal-replayed",
-    "journal-searched",
-    "journal-torn",
-    "log-recovered",
-    "master-recovered",
-    "node-dropped",
-    "orphans-removed",
-    "program-failed",
-    "size-fixed",
-    "summary-damaged",
-    "table-copy-differs",
-    "table-copy-lost",
-    "vid-header-torn",
-    "xattr-damaged",
-    "xref-damaged",
-];
-
-/// Content or names that are lost; nothing else depends on them.
-const LOST: [&str; 19] = [
-    "acl-damaged",
-    "attributes-lost",
-    "content-lost",
-    "data-corrupt",
-    "directory-unreadable",
-    "entry-lost",
-    "image-cut-short",
-    "inode-missing",
-    "inode-unreadable",
-    "leaf-lost",
-    "no-node",
-    "node-damaged",
-    "older-content",
-    "peb-corrupted",
-    "read-failed",
-    "size-reduced",
-    "static-data-corrupt",
-    "unreadable",
-    "xattr-lost",
-];
-
-/// No mount takes the file system, but it can be read.
-pub const NOT_MOUNTABLE: &str = "not-mountable";
-
-/// What concerns the UBI device and its volumes, not a file system.
-const OF_UBI: [&str; 7] = [
-    "ec-header-damaged",
-    "internal-volume",
-    "no-ubi-headers",
-    "static-volume-incomplete",
-    "table-record-damaged",
-    "too-many-corrupted-pebs",
-    "volume-without-record",
-];
 
 /// Returns the next step after a file system turned read-only and is no longer in use.
 pub fn after_read_only(target: &OsStr) -> String {
@@ -80,32 +19,30 @@ pub fn after_read_only(target: &OsStr) -> String {
 /// Returns the next steps for the findings of a check, one for each kind.
 pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
     let target = target.display();
-    let has = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
-    let is_refused = has(&[NOT_MOUNTABLE]);
-    let is_known = |code| [&REPAIRED[..], &LOST, &OF_UBI].iter().any(|codes| codes.contains(&code));
-    let contradicts =
-        findings.iter().any(|finding| finding.severity > Severity::Note && !is_known(finding.code));
+    let worse = |finding: &&Finding| finding.severity > Severity::Note;
+    let has = |remedy| findings.iter().any(|finding| finding.code.remedy() == remedy);
+    let contradicts = findings.iter().filter(worse).any(|it| it.code.remedy() == Remedy::Rescue);
     let mut steps = Vec::new();
-    if has(&REPAIRED) {
+    if has(Remedy::Mount) {
         steps.push(format!(
             "what a power cut left is repaired by the next mount for writing, also by `eraseblock \
              edit {target} -c sync`"
         ));
     }
-    if has(&LOST) {
+    if has(Remedy::Lost) {
         steps.push(format!(
             "what was at the damaged places is lost: `eraseblock extract {target} DIR` copies out \
              everything else and names what lacks something, with --keep-damaged also that"
         ));
     }
-    if has(&OF_UBI) {
+    if has(Remedy::Device) {
         steps.push(
             "`eraseblock info` and `eraseblock ubi wear` describe the UBI device; `eraseblock ubi \
              update TARGET:VOLUME FILE` rewrites a damaged volume"
                 .to_owned(),
         );
     }
-    if is_refused {
+    if has(Remedy::Read) {
         steps.push(format!(
             "no mount takes it, but it can still be read: `eraseblock extract {target} DIR` copies \
              out what is left, `eraseblock mkfs` makes a file system of that"
@@ -122,12 +59,15 @@ pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_base::Location;
+    use crate::codes;
+    use eraseblock_base::{Code, Location};
+    use eraseblock_ubi::codes::TABLE_RECORD_DAMAGED;
+    use eraseblock_ubifs::codes::{JOURNAL_TORN, SIZE_FIXED};
 
-    fn of(codes: &[&'static str]) -> Vec<String> {
+    fn of(codes: &[Code]) -> Vec<String> {
         let mut findings = Findings::new();
         for code in codes {
-            findings.error(Location::Whole, code, "x");
+            findings.error(Location::Whole, *code, "x");
         }
         steps(&findings, OsStr::new("a.ubi:root"))
     }
@@ -143,16 +83,16 @@ mod tests {
     #[test]
     fn each_kind_of_finding_has_its_step() {
         assert!(of(&[]).is_empty());
-        let torn = of(&["journal-torn", "size-fixed"]);
+        let torn = of(&[JOURNAL_TORN, SIZE_FIXED]);
         assert!(torn.len() == 1 && torn[0].contains("edit a.ubi:root -c sync"), "{torn:?}");
-        let lost = of(&["data-corrupt"]);
+        let lost = of(&[codes::DATA_CORRUPT]);
         assert!(lost.len() == 1 && lost[0].contains("extract a.ubi:root DIR"), "{lost:?}");
-        let device = of(&["table-record-damaged"]);
+        let device = of(&[TABLE_RECORD_DAMAGED]);
         assert!(device.len() == 1 && device[0].contains("ubi wear"), "{device:?}");
-        let refused = of(&["not-mountable", "master-lost"]);
+        let refused = of(&[codes::NOT_MOUNTABLE, "master-lost".into()]);
         assert!(refused.len() == 1 && refused[0].contains("can still be read"), "{refused:?}");
-        let wrong = of(&["lpt-corrupt"]);
+        let wrong = of(&["lpt-corrupt".into()]);
         assert!(wrong.len() == 1 && wrong[0].contains("mkfs"), "{wrong:?}");
-        assert_eq!(of(&["journal-torn", "data-corrupt", "index-wrong"]).len(), 3);
+        assert_eq!(of(&[JOURNAL_TORN, codes::DATA_CORRUPT, "index-wrong".into()]).len(), 3);
     }
 }

@@ -7,6 +7,7 @@
 //! 2. Entries of a directory have distinct names, in the order of their bytes, and name inodes that
 //!    exist.
 
+use crate::codes;
 use crate::scan::{EntryRef, Found, PairRef, XrefRef};
 use eraseblock_base::{Findings, Location};
 use eraseblock_jffs2_format::constants::ROOT_INO;
@@ -190,7 +191,7 @@ fn add_entries(tables: &mut Tables, winners: Vec<EntryRef>, findings: &mut Findi
                 findings.error(at, "name-not-allowed", format!("name `{shown}` left out"));
             } else if tables.index(ino).is_none() {
                 let message = format!("name `{shown}` of inode {ino}, which has no node");
-                findings.warn(at, "dangling-name", message);
+                findings.warn(at, codes::DANGLING_NAME, message);
             } else {
                 tables.entries.push(entry);
             }

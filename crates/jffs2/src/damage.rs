@@ -180,9 +180,6 @@ pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
     !expected || bytes.len() > INODE_LEN as usize && bytes[..4] == [0; 4]
 }
 
-/// The code of the finding about [`Verdict::doubtful`].
-pub(crate) const OLDER_CONTENT: &str = "older-content";
-
 /// Returns the error for a range of a file that cannot be read.
 pub(crate) fn unread(ino: Ino, (start, end): (u32, u32), why: &dyn fmt::Display) -> FsError {
     FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: bytes {start} to {end}: {why}"))

@@ -1,6 +1,7 @@
 //! One inode: reads its nodes, selects the newest attributes, maps its content (spec: jffs2 8).
 
-use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
+use crate::codes;
+use crate::damage::{Broken, gaps, is_torn, judge, unread};
 use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
 use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
@@ -240,7 +241,7 @@ impl Jffs2 {
         }
         if ino != ROOT_INO {
             let message = "a directory without a node: mode 0755 and owner 0 are made up";
-            self.warn(Location::Inode(ino.into()), "attributes-lost", message.to_owned());
+            self.warn(Location::Inode(ino.into()), codes::ATTRIBUTES_LOST, message.to_owned());
         }
         // Linux creates one, whose times are 0 regardless of the names (spec: jffs2 6).
         let made_up = Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() };
@@ -262,7 +263,7 @@ impl Jffs2 {
             map.lay((part.start, part.end), Some(part.place));
         }
         if let Some((severity, message)) = verdict.doubt(|place| self.location(place)) {
-            self.say(severity, Location::Inode(ino.into()), OLDER_CONTENT, message);
+            self.say(severity, Location::Inode(ino.into()), codes::OLDER_CONTENT, message);
         }
         if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
             for gap in gaps(map.ranges().map(|part| part.0), size) {
@@ -321,7 +322,7 @@ impl Jffs2 {
             FileKind::Regular => {
                 if u64::from(end) < attr.size {
                     let message = format!("file size {} reduced to {end}", attr.size);
-                    self.warn(Location::Inode(ino.into()), "size-reduced", message);
+                    self.warn(Location::Inode(ino.into()), codes::SIZE_REDUCED, message);
                     attr.size = end.into();
                 }
                 let size = attr.size as u32;

@@ -11,6 +11,7 @@
 )]
 
 mod build;
+pub mod codes;
 mod damage;
 mod detect;
 mod error;

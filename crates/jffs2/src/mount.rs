@@ -7,7 +7,7 @@ use crate::error::Jffs2Error;
 use crate::inode::Cache;
 use crate::medium::Source;
 use crate::scan::{self, Found};
-use eraseblock_base::{Finding, Findings, Location, Severity};
+use eraseblock_base::{Code, Finding, Findings, Location, Severity};
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use std::sync::{Mutex, PoisonError};
@@ -205,7 +205,7 @@ impl Jffs2 {
     }
 
     /// Adds a late finding about damage.
-    pub(crate) fn warn(&self, at: Location, code: &'static str, message: String) {
+    pub(crate) fn warn(&self, at: Location, code: impl Into<Code>, message: String) {
         self.say(Severity::Warning, at, code, message);
     }
 
@@ -214,9 +214,10 @@ impl Jffs2 {
         &self,
         severity: Severity,
         at: Location,
-        code: &'static str,
+        code: impl Into<Code>,
         message: String,
     ) {
+        let code = code.into();
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         if !late.iter().any(|finding| finding.at == at && finding.code == code) {
             late.push(Finding { severity, at, code, message });

@@ -1,5 +1,6 @@
 //! Finds all nodes in one pass over all blocks (spec: jffs2 12.2).
 
+use crate::codes;
 use crate::damage::{Unassigned, is_remains};
 use crate::detect::Shape;
 use crate::medium::Source;
@@ -186,7 +187,7 @@ fn scan_block(source: &Source, shape: &Shape, peb: Peb, len: u64) -> Found {
         if nodes == 0 {
             found.findings.note(at, "foreign-block", message);
         } else {
-            found.findings.warn(at, "no-node", message);
+            found.findings.warn(at, codes::NO_NODE, message);
         }
     }
     found
@@ -201,13 +202,13 @@ fn read_block(source: &Source, addr: u64, peb: Peb, block: &mut [u8], findings: 
         let offset = number * PIECE;
         if let Err(error) = source.read(addr + offset as u64, piece) {
             piece.fill(0);
-            findings.error(Location::Peb(peb, offset as u32), "unreadable", error);
+            findings.error(Location::Peb(peb, offset as u32), codes::UNREADABLE, error);
         }
     }
 }
 
 fn report(findings: &mut Findings, error: &FormatError) {
-    findings.warn(error.at(), "node-damaged", error.to_string());
+    findings.warn(error.at(), codes::NODE_DAMAGED, error.to_string());
 }
 
 fn count(counts: &mut NodeCounts, kind: NodeKind) {

@@ -86,7 +86,7 @@ fn content(fs: &Jffs2, path: &str) -> Vec<u8> {
 }
 
 fn codes(findings: &Findings) -> Vec<&'static str> {
-    findings.iter().map(|finding| finding.code).collect()
+    findings.iter().map(|finding| finding.code.name()).collect()
 }
 
 /// Returns an image with everything a file system can contain, in either byte order.

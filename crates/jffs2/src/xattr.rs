@@ -1,5 +1,6 @@
 //! Xattrs (spec: jffs2 10).
 
+use crate::codes;
 use crate::mount::Jffs2;
 use eraseblock_base::Location;
 use eraseblock_jffs2_format::constants::XATTR_LEN;
@@ -39,7 +40,11 @@ impl Jffs2 {
                 PREFIX_ACL_ACCESS | PREFIX_ACL_DEFAULT => {
                     let wire = acl::to_wire(order, &value);
                     if wire.is_none() {
-                        self.warn(Location::Inode(ino.into()), "acl-damaged", "not an ACL".into());
+                        self.warn(
+                            Location::Inode(ino.into()),
+                            codes::ACL_DAMAGED,
+                            "not an ACL".into(),
+                        );
                     }
                     wire?
                 }
@@ -74,7 +79,7 @@ impl Jffs2 {
         match decode::xattr(order, &bytes, at) {
             Ok(found) => Ok(Some((found.prefix, found.name.to_vec(), found.value.to_vec()))),
             Err(error) => {
-                self.warn(at, "xattr-damaged", error.to_string());
+                self.warn(at, codes::XATTR_DAMAGED, error.to_string());
                 Ok(None)
             }
         }

@@ -13,9 +13,10 @@ mod place;
 #[cfg(test)]
 mod tests;
 
+use crate::codes;
 use crate::error::TreeError;
 use copy::{CHUNK, CopyError, Damage};
-use eraseblock_base::{Finding, Findings, Location, Severity};
+use eraseblock_base::{Code, Finding, Findings, Location, Severity};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino};
 use place::{Dir, Force, Handle, Name};
@@ -255,11 +256,12 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn say(&mut self, severity: Severity, ino: Ino, code: &'static str, message: String) {
+    fn say(&mut self, severity: Severity, ino: Ino, code: impl Into<Code>, message: String) {
+        let code = code.into();
         self.findings.push(Finding { severity, at: Location::Inode(ino), code, message });
     }
 
-    fn refused(&mut self, ino: Ino, path: &[u8], what: &str, code: &'static str, error: Errno) {
+    fn refused(&mut self, ino: Ino, path: &[u8], what: &str, code: impl Into<Code>, error: Errno) {
         let message = format!("{}: {what} could not be set: {error}", shown(path));
         self.say(Severity::Warning, ino, code, message);
     }
@@ -286,7 +288,11 @@ impl Extraction<'_> {
             Visit::Unreadable { path, error } => {
                 let ino = self.levels.last().map_or(0, |folder| folder.attr.ino);
                 let message = format!("{}: cannot be listed completely: {error}", shown(path));
-                self.report.findings.error(Location::Inode(ino), "directory-unreadable", message);
+                self.report.findings.error(
+                    Location::Inode(ino),
+                    codes::DIRECTORY_UNREADABLE,
+                    message,
+                );
                 Ok(Descend::No)
             }
         }
@@ -323,7 +329,7 @@ impl Extraction<'_> {
                 return self.leave_out(ino, path, "kind-mismatch", &reason);
             }
             Err(error) => {
-                return self.leave_out(ino, path, "inode-unreadable", &error.to_string());
+                return self.leave_out(ino, path, codes::INODE_UNREADABLE, &error.to_string());
             }
         };
         if !self.entered.insert(ino) {
@@ -343,7 +349,7 @@ impl Extraction<'_> {
         }
     }
 
-    fn leave_out(&mut self, ino: Ino, path: &[u8], code: &'static str, reason: &str) -> Descend {
+    fn leave_out(&mut self, ino: Ino, path: &[u8], code: impl Into<Code>, reason: &str) -> Descend {
         let message = format!("{}: left out: {reason}", shown(path));
         self.report.findings.error(Location::Inode(ino), code, message);
         self.report.left_out += 1;
@@ -514,7 +520,7 @@ impl<'a> Worker<'a> {
             Ok(attr) => attr,
             Err(error) => {
                 let message = format!("{}: left out: {error}", shown(&job.path));
-                outcome.say(Severity::Error, job.ino, "inode-unreadable", message);
+                outcome.say(Severity::Error, job.ino, codes::INODE_UNREADABLE, message);
                 return outcome;
             }
         };

@@ -7,6 +7,7 @@
 //! [`FileSystem`](eraseblock_vfs::FileSystem). [`scrub`] reads a whole file system to find
 //! unreadable parts.
 
+pub mod codes;
 pub mod cpio;
 pub mod devtable;
 pub mod dir;

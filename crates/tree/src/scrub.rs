@@ -1,9 +1,10 @@
 //! Reads the whole tree of a file system and discards it: each unreadable name, content and
 //! attribute is a finding with its path.
 
+use crate::codes;
 use crate::extract::copy::{CHUNK, DataReader};
 use crate::extract::shown;
-use eraseblock_base::{Findings, Location};
+use eraseblock_base::{Code, Findings, Location};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino};
 use std::collections::HashSet;
@@ -21,7 +22,7 @@ pub fn scrub(fs: &dyn FileSystem, progress: &dyn Fn(u64)) -> Findings {
     };
     let mut dirs: Vec<Ino> = vec![fs.root()];
     if let Err(error) = fs.attr(fs.root()) {
-        scrub.lost(fs.root(), b"", "inode-unreadable", &error);
+        scrub.lost(fs.root(), b"", codes::INODE_UNREADABLE, &error);
     }
     let walked: Result<(), std::convert::Infallible> = walk(fs, fs.root(), &mut |visit| {
         Ok(match visit {
@@ -34,7 +35,7 @@ pub fn scrub(fs: &dyn FileSystem, progress: &dyn Fn(u64)) -> Findings {
             }
             Visit::Unreadable { path, error } => {
                 let ino = dirs.last().copied().unwrap_or_default();
-                scrub.lost(ino, path, "directory-unreadable", error);
+                scrub.lost(ino, path, codes::DIRECTORY_UNREADABLE, error);
                 Descend::No
             }
         })
@@ -52,7 +53,7 @@ struct Scrub<'a> {
 }
 
 impl Scrub<'_> {
-    fn lost(&mut self, ino: Ino, path: &[u8], code: &'static str, error: &FsError) {
+    fn lost(&mut self, ino: Ino, path: &[u8], code: impl Into<Code>, error: &FsError) {
         let at = Location::Inode(ino);
         let text = error.to_string();
         let text = text.strip_prefix(&format!("{at}: ")).unwrap_or(&text);
@@ -67,7 +68,7 @@ impl Scrub<'_> {
         let attr = match self.fs.attr(ino) {
             Ok(attr) => attr,
             Err(error) => {
-                self.lost(ino, path, "inode-unreadable", &error);
+                self.lost(ino, path, codes::INODE_UNREADABLE, &error);
                 return Descend::No;
             }
         };
@@ -76,7 +77,7 @@ impl Scrub<'_> {
             FileKind::Directory if entry.kind == FileKind::Directory => return Descend::Yes,
             FileKind::Symlink => {
                 if let Err(error) = self.fs.read_link(ino) {
-                    self.lost(ino, path, "content-lost", &error);
+                    self.lost(ino, path, codes::CONTENT_LOST, &error);
                 }
             }
             FileKind::Regular => {
@@ -95,7 +96,7 @@ impl Scrub<'_> {
             .and_then(|names| names.iter().try_for_each(|name| self.fs.xattr(ino, name).map(drop)));
         match values {
             Err(error) if error.kind() != FsErrorKind::Unsupported => {
-                self.lost(ino, path, "xattr-lost", &error);
+                self.lost(ino, path, codes::XATTR_LOST, &error);
             }
             _ => {}
         }
@@ -116,19 +117,19 @@ impl Scrub<'_> {
                     let range = format!("bytes {start} to {end}: ");
                     let why = why.strip_prefix(&range).unwrap_or(why);
                     let text = format!("bytes {start} to {end} are lost: {why}");
-                    self.lost(ino, path, "content-lost", &FsError::new(error.kind(), text));
+                    self.lost(ino, path, codes::CONTENT_LOST, &FsError::new(error.kind(), text));
                 }
                 Ok(_) => {
                     let text = format!("bytes {start} to {end}: the content ends before its size");
                     let error = FsError::new(FsErrorKind::Corrupted, text);
-                    self.lost(ino, path, "content-lost", &error);
+                    self.lost(ino, path, codes::CONTENT_LOST, &error);
                 }
             }
         }
         if let Some(more) = damage.len().checked_sub(RANGES).filter(|more| *more > 0) {
             let error =
                 FsError::new(FsErrorKind::Corrupted, format!("{more} more ranges are lost"));
-            self.lost(ino, path, "content-lost", &error);
+            self.lost(ino, path, codes::CONTENT_LOST, &error);
         }
     }
 }

@@ -12,9 +12,11 @@ mod header;
 #[cfg(test)]
 mod tests;
 
+use crate::codes;
 use crate::error::TreeError;
 use crate::extract::copy::{CHUNK, Damage, DataReader};
 use crate::extract::{ExtractReport, describe, shown};
+use eraseblock_base::Code;
 use eraseblock_base::Location;
 use eraseblock_vfs::source::check_name;
 use eraseblock_vfs::walk::{Descend, Visit, walk};
@@ -110,7 +112,7 @@ impl Writer<'_> {
             Visit::Entry { path, entry } => self.entry(path, entry),
             Visit::Unreadable { path, error } => {
                 let message = format!("{}: cannot be listed completely: {error}", shown(path));
-                self.report.findings.error(Location::Whole, "directory-unreadable", message);
+                self.report.findings.error(Location::Whole, codes::DIRECTORY_UNREADABLE, message);
                 Ok(Descend::No)
             }
         }
@@ -124,7 +126,7 @@ impl Writer<'_> {
         let attr = match self.fs.attr(ino) {
             Ok(attr) => attr,
             Err(error) => {
-                return Ok(self.leave_out(ino, path, "inode-unreadable", &error.to_string()));
+                return Ok(self.leave_out(ino, path, codes::INODE_UNREADABLE, &error.to_string()));
             }
         };
         let is_dir = attr.kind == FileKind::Directory;
@@ -146,7 +148,7 @@ impl Writer<'_> {
         Ok(if is_dir { Descend::Yes } else { Descend::No })
     }
 
-    fn leave_out(&mut self, ino: Ino, path: &[u8], code: &'static str, reason: &str) -> Descend {
+    fn leave_out(&mut self, ino: Ino, path: &[u8], code: impl Into<Code>, reason: &str) -> Descend {
         let message = format!("{}: left out: {reason}", shown(path));
         self.report.findings.error(Location::Inode(ino), code, message);
         self.report.left_out += 1;

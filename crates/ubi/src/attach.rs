@@ -25,6 +25,7 @@ mod scan;
 mod table;
 mod volumes;
 
+use crate::codes;
 use crate::error::UbiError;
 use crate::map::VolumeMap;
 use collect::Collected;
@@ -249,7 +250,7 @@ pub struct Attachment {
     pub(crate) newest_copy: Option<NewestCopy>,
     /// The fastmap from which everything was taken.
     pub(crate) fastmap: Option<InUse>,
-    /// Super blocks of other fastmaps.
+    /// Super blocks of other fastmaps, the oldest first.
     pub(crate) anchors: Vec<Peb>,
 }
 
@@ -305,7 +306,11 @@ pub fn attach(
         match fastmap::attempt(&scanner) {
             fastmap::Attempt::Absent(first) => readings = first,
             fastmap::Attempt::Unusable(why) => {
-                report.findings.note(eraseblock_base::Location::Whole, "fastmap-unusable", why);
+                report.findings.note(
+                    eraseblock_base::Location::Whole,
+                    codes::FASTMAP_UNUSABLE,
+                    why,
+                );
             }
             fastmap::Attempt::Usable(found) => {
                 let (collected, in_use) = *found;
@@ -313,7 +318,7 @@ pub fn attach(
                 let attachment = settle(&scanner, *options, fresh, collected, Some(in_use));
                 let Some(refusal) = &attachment.linux_refuses else { return Ok(attachment) };
                 let why = format!("the fastmap does not fit: {}", refusal.message);
-                report.findings.note(refusal.at, "fastmap-unusable", why);
+                report.findings.note(refusal.at, codes::FASTMAP_UNUSABLE, why);
             }
         }
     }
@@ -352,7 +357,7 @@ fn check_empty(collected: &Collected, report: &mut Report) -> bool {
     if counts.corrupted >= limit {
         let corrupted = counts.corrupted;
         report.refuse_whole(
-            "too-many-corrupted-pebs",
+            codes::TOO_MANY_CORRUPTED_PEBS,
             format!("{corrupted} of {usable} eraseblocks are corrupted, expected below {limit}"),
         );
     }
@@ -405,7 +410,7 @@ fn assemble(
         tables_agree: false,
         newest_copy: collected.newest_copy.take(),
         fastmap: None,
-        anchors: collected.anchors.clone(),
+        anchors: collected.anchors(),
         end_marks: collected.end_marks.take(),
         pebs: collected.into_pebs(),
         maps: volumes::into_maps(maps),

@@ -4,6 +4,8 @@
 //! 1. Between two fastmaps, blocks are taken only from the pools listed in the fastmap on flash.
 //!    Any other block holds what the fastmap says, or was erased since.
 //! 2. If the pools in memory are not those on flash, the fastmap on flash is unusable.
+//! 3. A super block is erased after all older ones: alone, an older one would be taken for the newest,
+//!    and its fastmap knows nothing of the pools from which blocks were taken since.
 
 use crate::core::{Core, Volume};
 use crate::error::UbiError;
@@ -32,7 +34,7 @@ pub(crate) struct FastmapState {
     pool_sizes: (u16, u16),
     /// Volumes that the fastmap on flash lists.
     pub(crate) volumes: BTreeSet<VolumeId>,
-    /// Super blocks on flash that are the newest, or were being written as such.
+    /// Super blocks on flash, or in the course of being written, the oldest first.
     anchors: Vec<Peb>,
 }
 
@@ -207,7 +209,6 @@ impl Core {
         }
         if let Some(state) = &mut self.fastmap {
             state.volumes = map.volumes.iter().map(|volume| volume.id).collect();
-            state.anchors = pebs.first().copied().into_iter().collect();
         }
         Ok(())
     }
@@ -262,12 +263,36 @@ impl Core {
         }
         let Some(state) = &mut self.fastmap else { return Ok(()) };
         state.volumes.clear();
-        let anchors = std::mem::take(&mut state.anchors);
-        let stale = |work: &Work| matches!(work, Work::Erase { peb, .. } if anchors.contains(peb));
-        while let Some(work) = self.wl.next_work(stale) {
-            self.run(work)?;
+        let anchors = state.anchors.clone();
+        self.erase_pending(&anchors)
+    }
+
+    /// Erases the super blocks older than the one in `peb`, if it holds one.
+    pub(crate) fn erase_older_anchors(&mut self, peb: Peb) -> Result<(), UbiError> {
+        let Some(state) = &self.fastmap else { return Ok(()) };
+        let Some(index) = state.anchors.iter().position(|anchor| *anchor == peb) else {
+            return Ok(());
+        };
+        let older = state.anchors[..index].to_vec();
+        self.erase_pending(&older)
+    }
+
+    /// Erases those of the blocks that are to be erased, one after the other.
+    fn erase_pending(&mut self, pebs: &[Peb]) -> Result<(), UbiError> {
+        for one in pebs {
+            let is_it = |work: &Work| matches!(work, Work::Erase { peb, .. } if peb == one);
+            if let Some(work) = self.wl.next_work(is_it) {
+                self.run(work)?;
+            }
         }
         Ok(())
+    }
+
+    /// A block that is erased or bad holds no super block.
+    pub(crate) fn forget_anchor(&mut self, peb: Peb) {
+        if let Some(state) = &mut self.fastmap {
+            state.anchors.retain(|anchor| *anchor != peb);
+        }
     }
 
     /// Returns whether the position of the LEB is known only from a fastmap.

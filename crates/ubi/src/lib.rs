@@ -43,6 +43,7 @@
 
 mod account;
 pub mod attach;
+pub mod codes;
 mod core;
 pub mod detect;
 mod eba;

@@ -135,7 +135,8 @@ impl Early {
     }
 
     /// Erases fastmaps that are not in use before anything changes: a later attach might use an
-    /// outdated one (spec: ubi 16.3, step 13).
+    /// outdated one (spec: ubi 16.3, step 13). The oldest goes first, because as long as the newest is
+    /// there, the next attach takes no other.
     fn erase_anchors(&mut self, attachment: &Attachment) -> Result<(), UbiError> {
         attachment.anchors.iter().try_for_each(|peb| self.erase_now(*peb))
     }

@@ -1,6 +1,6 @@
 //! Errors of opening a volume.
 
-use eraseblock_base::{ErrorClass, Location};
+use eraseblock_base::{Code, ErrorClass, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
 use eraseblock_ubifs_format::lpt::LptError;
@@ -33,7 +33,7 @@ pub enum UbifsError {
         /// The place.
         at: Location,
         /// The code of the finding that salvaging would have made.
-        code: &'static str,
+        code: Code,
         /// What was found and expected.
         message: String,
     },

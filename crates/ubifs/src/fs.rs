@@ -1,5 +1,6 @@
 //! The file-system interface.
 
+use crate::codes;
 use crate::cookies::{self, Listing};
 use crate::inode::number;
 use crate::mount::Ubifs;
@@ -116,7 +117,7 @@ impl Ubifs {
     fn entry_lost(&self, branch: &Branch, error: &LeafError) {
         let at = Location::Leb(branch.leb, branch.offset);
         let message = format!("{}: {error}", branch.key);
-        self.tnc.volume.late.push(Severity::Error, at, "entry-lost", message);
+        self.tnc.volume.late.push(Severity::Error, at, codes::ENTRY_LOST, message);
     }
 
     fn directory(&self, dir: Ino) -> Result<(u32, Attr), FsError> {

@@ -9,6 +9,7 @@
 // Lengths and offsets refer to one LEB; block numbers have 29 bits by the size limit.
 #![allow(clippy::cast_possible_truncation)]
 
+pub mod codes;
 mod cookies;
 pub mod error;
 mod fs;

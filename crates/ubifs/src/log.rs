@@ -1,6 +1,7 @@
 //! Walks the log to find the buds of the journal (spec: ubifs-format 10; ubifs-runtime 16.2 to
 //! 16.4, 17.6).
 
+use crate::codes;
 use crate::error::UbifsError;
 use crate::recovery;
 use crate::report::{Report, leb_start};
@@ -86,7 +87,7 @@ impl Walk<'_> {
             let torn = self.need_recovery && scanner.is_torn(self.volume.max_write());
             if torn && self.may_be_torn(leb, &nodes) {
                 let message = "torn end of the log discarded";
-                report.findings.note(error.at(), "log-recovered", message);
+                report.findings.note(error.at(), codes::LOG_RECOVERED, message);
             } else {
                 report.refuse_node("log-corrupt", error)?;
                 if let Err(error) = self.volume.read_leb(Leb::new(leb), &mut whole) {

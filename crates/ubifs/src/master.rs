@@ -1,5 +1,6 @@
 //! Selects the master node (spec: ubifs-format 14; ubifs-runtime 6.3 to 6.6).
 
+use crate::codes;
 use crate::error::UbifsError;
 use crate::report::{Report, leb_start};
 use crate::volume::Volume;
@@ -183,7 +184,7 @@ fn recover(
     };
     let leb = if use_first { first.leb } else { second.leb };
     let message = format!("master node recovered after a power cut (case {name})");
-    report.findings.note(Location::Leb(leb, offset), "master-recovered", message);
+    report.findings.note(Location::Leb(leb, offset), codes::MASTER_RECOVERED, message);
     Ok(Some((leb, offset)))
 }
 

@@ -5,6 +5,7 @@
 //! 2. Strict opening fails at the first thing that Linux would refuse; salvaging turns it into a
 //!    finding and continues with the rest.
 
+use crate::codes;
 use crate::error::UbifsError;
 use crate::inode::InodeCache;
 use crate::log;
@@ -63,7 +64,7 @@ fn nothing_left(volume: &Volume) -> UbifsError {
          of a file: the image may be cut short",
         volume.leb_size()
     );
-    UbifsError::Refused { at: Location::Whole, code: "image-cut-short", message }
+    UbifsError::Refused { at: Location::Whole, code: codes::IMAGE_CUT_SHORT, message }
 }
 
 /// An opened file system.
@@ -184,13 +185,13 @@ impl Ubifs {
         let info = &self.info;
         if info.replayed_nodes > 0 && !info.is_rescued {
             let message = format!("{} nodes of {} buds", info.replayed_nodes, info.buds);
-            report.findings.note(Location::Whole, "journal-replayed", message);
+            report.findings.note(Location::Whole, codes::JOURNAL_REPLAYED, message);
         }
         if info.orphans_removed > 0 {
             let message = format!("{} deleted files that were open", info.orphans_removed);
             report.findings.note(
                 leb_start(self.superblock().orph_first()),
-                "orphans-removed",
+                codes::ORPHANS_REMOVED,
                 message,
             );
         }

@@ -1,5 +1,6 @@
 //! Scans LEBs that a power cut or worse may have damaged (spec: ubifs-runtime 17.1 to 17.5).
 
+use crate::codes;
 use crate::error::UbifsError;
 use crate::report::Report;
 use crate::volume::Volume;
@@ -53,7 +54,11 @@ pub(crate) fn recover<'a>(
         return Ok(all_nodes(leb, bytes, start, volume.limits));
     }
     if let Some(error) = problem {
-        report.findings.note(error.at(), "journal-torn", "torn write of a power cut discarded");
+        report.findings.note(
+            error.at(),
+            codes::JOURNAL_TORN,
+            "torn write of a power cut discarded",
+        );
     }
     let end = scanner.offset();
     let dropped = match head {
@@ -63,7 +68,7 @@ pub(crate) fn recover<'a>(
     };
     if dropped > 0 {
         let message = format!("{dropped} nodes of an unfinished operation dropped");
-        report.findings.note(Location::Leb(leb, end), "group-dropped", message);
+        report.findings.note(Location::Leb(leb, end), codes::GROUP_DROPPED, message);
     }
     Ok(nodes)
 }

@@ -1,5 +1,6 @@
 //! Replays the journal in memory (spec: ubifs-runtime 16.5 to 16.10, 17.9).
 
+use crate::codes;
 use crate::error::UbifsError;
 use crate::log::{HEADS, Log};
 use crate::recovery::{self, Nodes};
@@ -285,7 +286,7 @@ impl Sizes {
             let Some(branch) = tnc.find(Key::inode(ino)) else {
                 if known.inode.is_none() {
                     let message = "content of an inode that is not there is dropped";
-                    report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
+                    report.findings.note(Location::Inode(ino.into()), codes::INODE_UNBORN, message);
                     tnc.remove_inode(ino);
                 }
                 continue;
@@ -293,7 +294,7 @@ impl Sizes {
             let size = known.inode.or_else(|| committed_size(tnc, &branch));
             if size.is_some_and(|size| size < known.data) {
                 let message = format!("size raised to {}, where its content ends", known.data);
-                report.findings.note(Location::Inode(ino.into()), "size-fixed", message);
+                report.findings.note(Location::Inode(ino.into()), codes::SIZE_FIXED, message);
                 raised.insert(ino, known.data);
             }
         }
@@ -324,6 +325,6 @@ pub(crate) fn read_newer_than(volume: &Volume, sqnum: u64, report: &mut Report) 
         }
     }
     let message = format!("{} nodes newer than the last commit found", journal.entries.len());
-    report.findings.warn(leb_start(volume.sb.main_first()), "journal-searched", message);
+    report.findings.warn(leb_start(volume.sb.main_first()), codes::JOURNAL_SEARCHED, message);
     journal
 }

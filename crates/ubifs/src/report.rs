@@ -1,7 +1,7 @@
 //! Findings, and the difference between strict opening and salvaging.
 
 use crate::error::UbifsError;
-use eraseblock_base::{Finding, Findings, Leb, Location, Severity};
+use eraseblock_base::{Code, Finding, Findings, Leb, Location, Severity};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
 use std::collections::BTreeSet;
@@ -28,12 +28,12 @@ impl Report {
     pub(crate) fn refuse(
         &mut self,
         at: Location,
-        code: &'static str,
+        code: impl Into<Code>,
         message: impl Into<String>,
     ) -> Result<(), UbifsError> {
         let message = message.into();
         if self.strict {
-            return Err(UbifsError::Refused { at, code, message });
+            return Err(UbifsError::Refused { at, code: code.into(), message });
         }
         self.findings.error(at, code, message);
         Ok(())
@@ -43,7 +43,7 @@ impl Report {
     pub(crate) fn refuse_read(
         &mut self,
         at: Location,
-        code: &'static str,
+        code: impl Into<Code>,
         error: MtdError,
     ) -> Result<(), UbifsError> {
         if self.strict {
@@ -56,7 +56,7 @@ impl Report {
     /// Records a node with which Linux refuses the mount.
     pub(crate) fn refuse_node(
         &mut self,
-        code: &'static str,
+        code: impl Into<Code>,
         error: FormatError,
     ) -> Result<(), UbifsError> {
         if self.strict {
@@ -70,11 +70,11 @@ impl Report {
 /// Findings made after opening, one for each place.
 #[derive(Debug, Default)]
 pub(crate) struct Late {
-    inner: Mutex<(Findings, BTreeSet<(Location, &'static str)>)>,
+    inner: Mutex<(Findings, BTreeSet<(Location, Code)>)>,
 }
 
 impl Late {
-    fn lock(&self) -> MutexGuard<'_, (Findings, BTreeSet<(Location, &'static str)>)> {
+    fn lock(&self) -> MutexGuard<'_, (Findings, BTreeSet<(Location, Code)>)> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,9 +83,10 @@ impl Late {
         &self,
         severity: Severity,
         at: Location,
-        code: &'static str,
+        code: impl Into<Code>,
         message: String,
     ) {
+        let code = code.into();
         let mut inner = self.lock();
         if inner.1.len() < Findings::CAPACITY && inner.1.insert((at, code)) {
             inner.0.push(Finding { severity, at, code, message });
@@ -93,7 +94,7 @@ impl Late {
     }
 
     /// Adds a finding about a bad node.
-    pub(crate) fn node(&self, code: &'static str, error: &FormatError) {
+    pub(crate) fn node(&self, code: impl Into<Code>, error: &FormatError) {
         self.push(Severity::Error, error.at(), code, error.to_string());
     }
 

@@ -1,6 +1,7 @@
 //! UBI images that end inside an eraseblock: not all of them was copied.
 
 use super::image::UbiImage;
+use crate::codes;
 use eraseblock_base::{Findings, Location};
 
 /// Where the number of the image is in an erase counter header (spec: ubi 3).
@@ -22,7 +23,7 @@ pub(super) fn note(image: &UbiImage, findings: &mut Findings) {
         image.file_size - image.start,
         reserved.saturating_mul(peb_size)
     );
-    findings.error(Location::Byte(at), "image-cut-short", message);
+    findings.error(Location::Byte(at), codes::IMAGE_CUT_SHORT, message);
 }
 
 /// Returns whether what begins at a byte of the file is an eraseblock of the same image.

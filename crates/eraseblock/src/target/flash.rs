@@ -182,7 +182,7 @@ impl Flash {
     fn cannot_be_attached(&self, error: UbiError, args: &FlashOptions, write: bool) -> Error {
         let is_short = match &error {
             UbiError::Refused(refusal) => {
-                ["volume-table-unusable", "not-enough-pebs"].contains(&refusal.code)
+                ["volume-table-unusable", "not-enough-pebs"].contains(&refusal.code.name())
             }
             UbiError::NoSpace { .. } => true,
             _ => false,

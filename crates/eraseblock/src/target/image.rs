@@ -3,6 +3,7 @@
 use super::filesystem::{self, Opened};
 use super::span::{self, Span};
 use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
+use crate::codes;
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use crate::text;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Findings that say that an image may be a raw dump with out-of-band bytes between its pages.
-const DAMAGE: [&str; 3] = ["node-damaged", "no-node", "foreign-block"];
+const DAMAGE: [&str; 3] = [codes::NODE_DAMAGED.name(), codes::NO_NODE.name(), "foreign-block"];
 
 /// An opened image.
 #[derive(Debug)]
@@ -156,7 +157,7 @@ pub fn check_static(volume: &UbiVolume, observer: &mut dyn Observer) -> bool {
     for (leb, _) in volume.map().iter() {
         if let Err(error) = volume.check_leb(leb) {
             let at = Location::VolumeLeb(id, leb, 0);
-            findings.error(at, "static-data-corrupt", error.to_string());
+            findings.error(at, codes::STATIC_DATA_CORRUPT, error.to_string());
         }
     }
     let is_right = findings.is_empty();
@@ -332,7 +333,8 @@ pub fn find_jffs2<T: Looked>(
         Err(error) => Err(error),
     };
     let plain = open(source.clone())?;
-    let is_whole = |findings: &Findings| findings.iter().all(|found| !DAMAGE.contains(&found.code));
+    let is_whole =
+        |findings: &Findings| findings.iter().all(|found| !DAMAGE.contains(&found.code.name()));
     let mut best = plain.map(|(jffs2, findings)| (jffs2, findings, None));
     let Source::Image(image) = source else { return Ok(best) };
     if best.as_ref().is_some_and(|(_, findings, _)| is_whole(findings)) || options.start.is_some() {

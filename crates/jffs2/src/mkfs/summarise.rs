@@ -3,6 +3,7 @@
 use super::blocks::{BlockShape, Blocks};
 use super::error::MkfsError;
 use super::options::{Padding, SummaryOptions, check_block};
+use crate::codes;
 use crate::detect;
 use crate::medium::Source;
 use crate::mount::OpenOptions;
@@ -65,7 +66,7 @@ pub fn summarise(
                         Ok(true) => nodes += 1,
                         Ok(false) => continue,
                         Err(error) => {
-                            findings.warn(at, "node-damaged", error.to_string());
+                            findings.warn(at, codes::NODE_DAMAGED, error.to_string());
                             continue;
                         }
                     }
@@ -78,7 +79,7 @@ pub fn summarise(
                 }
                 Item::Dirt { offset, len, expected: false } => {
                     let message = format!("{len} bytes are no node");
-                    findings.warn(Location::Peb(peb, offset), "no-node", message);
+                    findings.warn(Location::Peb(peb, offset), codes::NO_NODE, message);
                 }
                 Item::Dirt { .. } | Item::Obsolete { .. } | Item::Free { .. } => {}
             }

@@ -14,6 +14,7 @@ use super::suspect::Suspects;
 use super::wbuf::Wbuf;
 use super::xattr::Xattrs;
 use crate::build::deleted_inodes;
+use crate::codes;
 use crate::error::Jffs2Error;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Location};
@@ -184,7 +185,7 @@ impl State {
             } else {
                 let at = Location::Inode(name.dir.into());
                 let message = format!("a name of inode {}, which has no node", name.ino);
-                findings.warn(at, "dangling-name", message);
+                findings.warn(at, codes::DANGLING_NAME, message);
                 self.blocks.obsolete(name.place);
             }
         }

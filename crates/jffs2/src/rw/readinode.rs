@@ -6,7 +6,8 @@ use super::inodes::InodeCache;
 use super::nodelist::{NodeRef, RefKind, RefState};
 use super::state::{State, damaged, io};
 use super::write::PAGE;
-use crate::damage::{Broken, OLDER_CONTENT, gaps, is_torn, judge, unread};
+use crate::codes;
+use crate::damage::{Broken, gaps, is_torn, judge, unread};
 use crate::inode::decompress;
 use eraseblock_base::{Finding, Location};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression, pad};
@@ -197,7 +198,7 @@ impl State {
         self.lay_lost(ino, &mut loaded, &found);
         for (place, error) in &found.dropped {
             if !self.node(*place).is_live() {
-                self.late.note(error.at(), "node-dropped", error.to_string());
+                self.late.note(error.at(), codes::NODE_DROPPED, error.to_string());
             }
         }
         if loaded.attributes.is_directory() {
@@ -252,7 +253,7 @@ impl State {
             }
         }
         if let Some((severity, message)) = verdict.doubt(|place| self.flash.location(place)) {
-            let (at, code) = (Location::Inode(ino.into()), OLDER_CONTENT);
+            let (at, code) = (Location::Inode(ino.into()), codes::OLDER_CONTENT);
             self.late.push(Finding { severity, at, code, message });
         }
         if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
@@ -268,7 +269,7 @@ impl State {
         let end = loaded.fragments.end();
         if end < loaded.attributes.size {
             let message = format!("file size {} reduced to {end}", loaded.attributes.size);
-            self.late.warn(Location::Inode(ino.into()), "size-reduced", message);
+            self.late.warn(Location::Inode(ino.into()), codes::SIZE_REDUCED, message);
             loaded.attributes.size = end;
         }
         for place in loaded.fragments.cut(loaded.attributes.size) {

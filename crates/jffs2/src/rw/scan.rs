@@ -5,6 +5,7 @@ use super::inodes::Inodes;
 use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
+use crate::codes;
 use crate::damage::{Unassigned, is_remains, is_torn};
 use crate::error::Jffs2Error;
 use crate::scan::make_room;
@@ -287,7 +288,7 @@ impl Scan<'_> {
         if let Some(offset) = first_dirt {
             let at = Location::Peb(Peb::new(block), offset);
             let message = format!("{dirt} bytes of the block are no node");
-            self.report.findings.note(at, "no-node", message);
+            self.report.findings.note(at, codes::NO_NODE, message);
         }
         Ok(())
     }
@@ -299,7 +300,7 @@ impl Scan<'_> {
             self.unassigned.add(error.at());
         }
         let severity = if is_torn { Severity::Note } else { Severity::Warning };
-        let (at, code, message) = (error.at(), "node-damaged", error.to_string());
+        let (at, code, message) = (error.at(), codes::NODE_DAMAGED, error.to_string());
         self.report.findings.push(Finding { severity, at, code, message });
     }
 
@@ -446,6 +447,6 @@ impl Scan<'_> {
     }
 
     fn bad_summary(&mut self, error: &FormatError) {
-        self.report.findings.note(error.at(), "summary-damaged", error.to_string());
+        self.report.findings.note(error.at(), codes::SUMMARY_DAMAGED, error.to_string());
     }
 }

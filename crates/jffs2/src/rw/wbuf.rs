@@ -12,6 +12,7 @@ use super::nodelist::{List, NodeRef, RefKind};
 use super::nodemgmt::Alloc;
 use super::state::{Closed, State, io};
 use super::write::NewNode;
+use crate::codes;
 use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2_format::constants::HEADER_LEN;
 use eraseblock_jffs2_format::encode;
@@ -145,7 +146,7 @@ impl State {
         }
         let at = Location::peb(Peb::new(block));
         let cause = placed(block, &error);
-        self.late.warn(at, "program-failed", error.to_string());
+        self.late.warn(at, codes::PROGRAM_FAILED, error.to_string());
         if !self.flash.has_buffer() {
             return Ok(());
         }

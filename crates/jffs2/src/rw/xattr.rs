@@ -11,6 +11,7 @@ use super::nodemgmt::Alloc;
 use super::state::State;
 use super::summary::record_len;
 use super::write::NewNode;
+use crate::codes;
 use eraseblock_jffs2_format::constants::XREF_LEN;
 use eraseblock_jffs2_format::summary::RecordNode;
 use eraseblock_jffs2_format::{Xattr, Xref, crc32, decode, encode};
@@ -142,7 +143,7 @@ impl State {
         let found = match decode::xattr(self.flash.order, &bytes, at) {
             Ok(found) => found,
             Err(error) => {
-                self.late.warn(at, "xattr-damaged", error.to_string());
+                self.late.warn(at, codes::XATTR_DAMAGED, error.to_string());
                 self.obsolete(place);
                 return Ok(());
             }
@@ -172,7 +173,7 @@ impl State {
         let found = match decode::xref(self.flash.order, &bytes, at) {
             Ok(found) => found,
             Err(error) => {
-                self.late.warn(at, "xref-damaged", error.to_string());
+                self.late.warn(at, codes::XREF_DAMAGED, error.to_string());
                 self.obsolete(place);
                 return Ok(());
             }

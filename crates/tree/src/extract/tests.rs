@@ -25,7 +25,7 @@ fn file(text: &[u8]) -> SourceNode {
 }
 
 fn codes(report: &ExtractReport) -> Vec<&'static str> {
-    report.findings.iter().map(|finding| finding.code).collect()
+    report.findings.iter().map(|finding| finding.code.name()).collect()
 }
 
 fn is_root() -> bool {

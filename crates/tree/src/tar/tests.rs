@@ -183,7 +183,7 @@ fn later_members_win_and_paths_are_cleaned() {
         member("what", b'~', b"four"),
     ]);
     let (tree, findings) = read_bytes(&bytes).unwrap();
-    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code.name()).collect();
     assert_eq!(codes, ["member-replaced", "tar-unknown-type"]);
     let lines = listing(&tree, true);
     assert!(lines[0].contains("directory 755 0:0 7.0"), "{}", lines[0]);
@@ -201,7 +201,7 @@ fn attributes_without_a_place_are_named() {
     ];
     let bytes = ended(&[member("x", b'x', &records.concat()), member("f", b'0', b"")]);
     let (tree, findings) = read_bytes(&bytes).unwrap();
-    let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> = findings.iter().map(|finding| finding.code.name()).collect();
     assert_eq!(codes, ["xattr-left-out", "xattr-left-out"]);
     let f = tree.lookup(NodeId::ROOT, b"f").unwrap();
     let label = (b"security.selinux".to_vec(), b"u:object_r:etc_t:s0\0".to_vec());

@@ -3,6 +3,7 @@
 use super::report::Report;
 use super::scan::{DataState, PebReading, Scanner};
 use super::{EndMarks, EraseCounters, PebCounts, PebInfo, PebState, is_fastmap};
+use crate::codes;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, GUARD_VOLUME, LAYOUT_VOLUME};
 use eraseblock_ubi_format::types::is_internal_volume;
@@ -124,7 +125,7 @@ pub(super) struct Collected {
     /// The newest of all copies that proved to be complete.
     pub(super) newest_copy: Option<NewestCopy>,
     /// Super blocks of fastmaps that are not in use.
-    pub(super) anchors: Vec<Peb>,
+    pub(super) anchors: Vec<(SqNum, Peb)>,
     /// The end marks of the image, if any.
     pub(super) end_marks: Option<EndMarks>,
     pub(super) erase_counters: EraseCounters,
@@ -290,11 +291,11 @@ impl Sorter<'_> {
         let at = Location::peb(self.peb);
         if data == Some(DataState::Content) {
             let message = "the VID header is damaged: the data after it belongs to no LEB";
-            self.report.findings.warn(at, "peb-corrupted", message);
+            self.report.findings.warn(at, codes::PEB_CORRUPTED, message);
             self.put(PebState::Corrupted, ec);
         } else {
             let message = "the VID header was being written or erased when the power was cut";
-            self.report.findings.note(at, "vid-header-torn", message);
+            self.report.findings.note(at, codes::VID_HEADER_TORN, message);
             self.erase(true, ec);
         }
     }
@@ -320,23 +321,23 @@ impl Sorter<'_> {
                 self.remember_ec(ec);
                 self.all.erase_first.push(self.peb);
                 if volume == FASTMAP_ANCHOR_VOLUME {
-                    self.all.anchors.push(self.peb);
+                    self.all.anchors.push((header.sqnum, self.peb));
                 }
             }
             Compat::Delete | Compat::None => {
                 if volume != GUARD_VOLUME {
-                    self.report.findings.note(at, "internal-volume", unknown);
+                    self.report.findings.note(at, codes::INTERNAL_VOLUME, unknown);
                 }
                 self.erase(true, uncounted);
                 self.remember_ec(ec);
             }
             Compat::ReadOnly => {
-                self.report.findings.warn(at, "internal-volume", unknown);
+                self.report.findings.warn(at, codes::INTERNAL_VOLUME, unknown);
                 self.all.read_only = true;
                 self.add(ec, header, bitflips);
             }
             Compat::Preserve => {
-                self.report.findings.note(at, "internal-volume", unknown);
+                self.report.findings.note(at, codes::INTERNAL_VOLUME, unknown);
                 self.put(PebState::Alien, uncounted);
                 self.remember_ec(ec);
             }
@@ -356,7 +357,7 @@ impl Sorter<'_> {
     fn add(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
         if ec.header.is_none() {
             let message = "the EC header is damaged: the erase counter is lost";
-            self.report.findings.warn(Location::peb(self.peb), "ec-header-damaged", message);
+            self.report.findings.warn(Location::peb(self.peb), codes::EC_HEADER_DAMAGED, message);
         }
         self.put(PebState::Used, ec);
         if let Some(record) = self.all.pebs.last_mut() {
@@ -430,9 +431,16 @@ impl Collected {
         let pebs = &self.pebs;
         let ours = |peb: &Peb| pebs[peb.index()].state != PebState::Foreign;
         self.candidates.retain(|candidate| ours(&candidate.peb));
-        self.anchors.retain(ours);
+        self.anchors.retain(|(_, peb)| ours(peb));
         self.erase_first.retain(ours);
         self.erase_last.retain(ours);
+    }
+
+    /// Returns the super blocks of fastmaps that are not in use, the oldest first.
+    pub(super) fn anchors(&self) -> Vec<Peb> {
+        let mut anchors = self.anchors.clone();
+        anchors.sort_unstable();
+        anchors.into_iter().map(|(_, peb)| peb).collect()
     }
 
     fn most_common_image_seq(&self) -> u32 {
@@ -502,7 +510,11 @@ impl Collected {
             let len = u32::try_from(run.len()).expect("PEB numbers are 32 bits");
             if run[0].garbage {
                 let message = format!("{len} eraseblocks from here on have no readable UBI header");
-                report.findings.warn(Location::peb(Peb::new(start)), "no-ubi-headers", message);
+                report.findings.warn(
+                    Location::peb(Peb::new(start)),
+                    codes::NO_UBI_HEADERS,
+                    message,
+                );
             }
             start += len;
         }

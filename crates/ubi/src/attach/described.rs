@@ -4,6 +4,7 @@ use super::fastmap::flash_size;
 use super::padded::Padded;
 use super::scan::Scanner;
 use super::{AttachOptions, attach};
+use crate::codes;
 use crate::error::UbiError;
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
@@ -55,7 +56,8 @@ impl FastmapStatus {
             let anchor = map.blocks.first().copied();
             return Ok(anchor.map_or(Self::Absent, |anchor| Self::Usable { anchor, blocks, pebs }));
         }
-        let why = attachment.findings.iter().find(|finding| finding.code == "fastmap-unusable");
+        let why =
+            attachment.findings.iter().find(|finding| finding.code == codes::FASTMAP_UNUSABLE);
         let reason = why.map_or_else(String::new, |finding| finding.message.clone());
         Ok(Self::Unusable { reason })
     }

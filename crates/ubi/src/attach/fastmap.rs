@@ -370,8 +370,8 @@ impl<'a> Builder<'a> {
             }
         }
         let blocks = &self.in_use.blocks;
-        let stale = anchors(self.stage.readings).map(|(peb, _)| peb);
-        self.all.anchors = stale.filter(|peb| !blocks.contains(peb)).collect();
+        let stale = anchors(self.stage.readings).filter(|(peb, _)| !blocks.contains(peb));
+        self.all.anchors = stale.map(|(peb, sqnum)| (sqnum, peb)).collect();
         Ok(())
     }
 

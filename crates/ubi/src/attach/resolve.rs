@@ -3,6 +3,7 @@
 use super::collect::{Candidate, Collected, NewestCopy, VolumeTraits};
 use super::report::Report;
 use super::scan::Scanner;
+use crate::codes;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Location, Peb, VolumeId};
@@ -162,7 +163,7 @@ impl Resolver<'_, '_> {
             "copy of LEB {} of volume {} is incomplete: the older eraseblock {} is used",
             new.leb, new.volume, old.peb
         );
-        self.report.findings.note(Location::peb(new.peb), "copy-incomplete", message);
+        self.report.findings.note(Location::peb(new.peb), codes::COPY_INCOMPLETE, message);
         self.give_up(&new, true);
         old
     }

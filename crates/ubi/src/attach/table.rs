@@ -2,6 +2,7 @@
 
 use super::MAX_IMAGE_LEBS;
 use super::volumes::Stage;
+use crate::codes;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME, RECORD_SIZE};
 use eraseblock_ubi_format::decode::RecordRules;
@@ -118,7 +119,11 @@ fn choose(stage: &mut Stage<'_>, first: Option<Copy>, second: Option<Copy>) -> T
     report_copy(stage, 0, first.as_ref());
     if verdicts.0 != Some(TableVerdict::Illegal) && verdicts.1 == Some(TableVerdict::Good) {
         let message = "copy 0 of the volume table is missing or damaged: copy 1 is used";
-        stage.report.findings.warn(Location::Volume(LAYOUT_VOLUME), "table-copy-lost", message);
+        stage.report.findings.warn(
+            Location::Volume(LAYOUT_VOLUME),
+            codes::TABLE_COPY_LOST,
+            message,
+        );
         return complete(second);
     }
     report_copy(stage, 1, second.as_ref());
@@ -150,7 +155,11 @@ fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) -
     };
     if !same {
         let message = "copy 1 of the volume table is missing or differs from copy 0, which is used";
-        stage.report.findings.warn(Location::Volume(LAYOUT_VOLUME), "table-copy-differs", message);
+        stage.report.findings.warn(
+            Location::Volume(LAYOUT_VOLUME),
+            codes::TABLE_COPY_DIFFERS,
+            message,
+        );
     }
     same
 }
@@ -158,7 +167,7 @@ fn compare(stage: &mut Stage<'_>, first: Option<&Copy>, second: Option<&Copy>) -
 fn report_copy(stage: &mut Stage<'_>, number: u32, copy: Option<&Copy>) {
     for problem in copy.iter().flat_map(|copy| &copy.reading.problems) {
         let message = format!("copy {number} of the volume table: {problem}");
-        stage.report.findings.warn(problem.location(), "table-record-damaged", message);
+        stage.report.findings.warn(problem.location(), codes::TABLE_RECORD_DAMAGED, message);
     }
 }
 

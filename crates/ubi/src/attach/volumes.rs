@@ -6,6 +6,7 @@ use super::resolve::ResolvedVolume;
 use super::scan::Scanner;
 use super::table::Table;
 use super::{AttachOptions, MAX_IMAGE_LEBS, VolumeInfo};
+use crate::codes;
 use crate::map::VolumeMap;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -67,7 +68,7 @@ fn is_user(id: VolumeId) -> bool {
 fn drop_removed(stage: &mut Stage<'_>, id: VolumeId) {
     let Some(found) = stage.maps.remove(&id) else { return };
     let message = format!("{} LEBs of a removed volume are to be erased", found.map.len());
-    stage.report.findings.note(Location::Volume(id), "volume-without-record", message);
+    stage.report.findings.note(Location::Volume(id), codes::VOLUME_WITHOUT_RECORD, message);
     for (_, peb) in found.map.iter() {
         stage.collected.discard(peb, false);
     }
@@ -138,7 +139,7 @@ fn fill_static(stage: &mut Stage<'_>, info: &mut VolumeInfo, found: &ResolvedVol
             info.mapped_lebs, found.traits.used_lebs
         );
         let at = Location::Volume(info.id);
-        stage.report.findings.error(at, "static-volume-incomplete", message);
+        stage.report.findings.error(at, codes::STATIC_VOLUME_INCOMPLETE, message);
     }
 }
 
@@ -210,7 +211,7 @@ pub(super) fn verify_static(stage: &mut Stage<'_>, volumes: &mut [VolumeInfo]) {
             let at = Location::VolumeLeb(volume.id, leb, 0);
             if let Err(message) = verify_leb(&stage.scanner, peb, &mut data) {
                 volume.corrupted = true;
-                stage.report.findings.error(at, "static-data-corrupt", message);
+                stage.report.findings.error(at, codes::STATIC_DATA_CORRUPT, message);
             }
         }
     }

@@ -96,6 +96,7 @@ impl Core {
     }
 
     pub(crate) fn try_erase(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
+        self.erase_older_anchors(peb)?;
         let mut erasures = 1;
         self.confirm_ec(peb)?;
         self.io.invalidate_headers(peb)?;
@@ -105,6 +106,7 @@ impl Core {
             erasures += 3;
         }
         self.io.erase(peb)?;
+        self.forget_anchor(peb);
         self.counters.erasures += 1;
         let ec = u64::from(self.wl.ec(peb)) + erasures;
         let erase_count = EraseCount::new(ec).ok_or(UbiError::Request {
@@ -146,6 +148,7 @@ impl Core {
             return self.fail(ReadOnlyReason::MarkBadFailed, error);
         }
         self.wl.put(peb, Place::Bad);
+        self.forget_anchor(peb);
         self.books = books;
         self.counters.marked_bad += 1;
         Ok(())

@@ -17,7 +17,7 @@ fn state(ubi: &Ubi, peb: u32) -> PebState {
 }
 
 fn refusal(ubi: &Ubi) -> Option<&'static str> {
-    ubi.attachment().linux_refuses.as_ref().map(|refusal| refusal.code)
+    ubi.attachment().linux_refuses.as_ref().map(|refusal| refusal.code.name())
 }
 
 fn has(ubi: &Ubi, code: &str) -> bool {

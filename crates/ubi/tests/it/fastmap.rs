@@ -1,14 +1,14 @@
 //! Fastmaps: written, used, verified and discarded.
 
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
 use eraseblock_ubi::{
     AttachOptions, Attachment, NewVolume, OpenOptions, PebState, UbiDevice, attach,
 };
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, FASTMAP_DATA_VOLUME};
 use eraseblock_ubi_format::{
-    Compat, EraseCount, HeaderLayout, HeaderState, ReadQuality, VidHeader, VolumeFlags, VolumeKind,
-    VolumeName, classify_vid,
+    Compat, EraseCount, HeaderLayout, HeaderState, ReadQuality, SqNum, VidHeader, VolumeFlags,
+    VolumeKind, VolumeName, classify_vid,
 };
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn create(ubi: &UbiDevice, name: &str, kind: VolumeKind, lebs: u32) -> VolumeId 
     ubi.create_volume(&NewVolume { id: None, name, kind, lebs, alignment: 1, flags }).unwrap()
 }
 
-fn vid(flash: &Arc<MemoryMtd>, peb: u32) -> Option<VidHeader> {
+fn vid(flash: &MemoryMtd, peb: u32) -> Option<VidHeader> {
     let mut bytes = [0; 64];
     flash.read(u64::from(peb) * 16_384 + 512, &mut bytes).unwrap();
     let at = eraseblock_base::Location::peb(Peb::new(peb));
@@ -54,7 +54,7 @@ fn vid(flash: &Arc<MemoryMtd>, peb: u32) -> Option<VidHeader> {
     }
 }
 
-fn holders(flash: &Arc<MemoryMtd>, volume: VolumeId) -> Vec<u32> {
+fn holders(flash: &MemoryMtd, volume: VolumeId) -> Vec<u32> {
     let holds = |peb: &u32| vid(flash, *peb).is_some_and(|header| header.volume == volume);
     (0..PEBS).filter(holds).collect()
 }
@@ -213,4 +213,95 @@ fn a_full_device_goes_on() {
     for (leb, byte) in (0..).zip(view) {
         assert_eq!(first_byte(&again, id, leb), byte, "{leb}");
     }
+}
+
+/// A device that panics when a fastmap is erased while an older one is there.
+#[derive(Debug)]
+struct OldestFirst(Arc<MemoryMtd>);
+
+impl OldestFirst {
+    fn anchors(&self) -> Vec<(SqNum, u32)> {
+        let anchors = holders(&self.0, FASTMAP_ANCHOR_VOLUME).into_iter();
+        anchors.map(|peb| (vid(&self.0, peb).unwrap().sqnum, peb)).collect()
+    }
+}
+
+impl Mtd for OldestFirst {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        self.0.read(addr, buf)
+    }
+
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        self.0.program(addr, data)
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        let anchors = self.anchors();
+        if anchors.iter().any(|anchor| anchor.1 == peb.get()) {
+            assert_eq!(anchors.iter().min().unwrap().1, peb.get(), "of {anchors:?}");
+        }
+        self.0.erase(peb)
+    }
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        self.0.is_bad(peb)
+    }
+
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        self.0.mark_bad(peb)
+    }
+
+    fn sync(&self) -> Result<(), MtdError> {
+        self.0.sync()
+    }
+}
+
+/// Writes the VID header of a fastmap without content, like that of another fastmap.
+fn write_anchor(flash: &MemoryMtd, like: u32, peb: u32, sqnum: u64) {
+    let header = VidHeader { sqnum: SqNum::new(sqnum), ..vid(flash, like).unwrap() };
+    let mut bytes = [0xFF; 512];
+    bytes[..64].copy_from_slice(&eraseblock_ubi_format::encode::encode_vid(&header));
+    flash.program(u64::from(peb) * 16_384 + 512, &bytes).unwrap();
+}
+
+/// The newest fastmap was damaged, and the power failed after it had been erased, before an older
+/// one was: the next attach believed the older one, which knew nothing of what was written since.
+#[test]
+fn outdated_fastmaps_are_erased_before_newer_ones() {
+    let (flash, dynamic, _) = prepared();
+    let newest = holders(&flash, FASTMAP_ANCHOR_VOLUME)[0];
+    let free: Vec<u32> = (0..64).filter(|peb| vid(&flash, *peb).is_none()).collect();
+    let older = *free.iter().find(|peb| **peb > newest).unwrap();
+    let torn = *free.iter().find(|peb| **peb < older).unwrap();
+    write_anchor(&flash, newest, older, 1);
+    write_anchor(&flash, newest, torn, 1 << 40);
+    let device = Arc::new(OldestFirst(Arc::clone(&flash)));
+    let (ubi, attachment) = UbiDevice::open_with_report(device, &layout(), &WITH).unwrap();
+    assert!(!attachment.is_by_fastmap(), "the newest is not complete");
+    assert_eq!(holders(&flash, FASTMAP_ANCHOR_VOLUME), []);
+    assert_eq!(first_byte(&ubi, dynamic, 3), 3);
+}
+
+/// Erases of old fastmaps wait in a queue. When the newest is erased to be written anew, or because
+/// none can be written, they come first.
+#[test]
+fn a_fastmap_is_never_erased_before_older_ones() {
+    let flash = flash(PEBS);
+    let device = Arc::new(OldestFirst(Arc::clone(&flash)));
+    let (ubi, _) = UbiDevice::open_with_report(device, &layout(), &WITH).unwrap();
+    let id = create(&ubi, "all", VolumeKind::Dynamic, ubi.available_lebs() - 2);
+    let volume = ubi.volume(id).unwrap();
+    for round in 0..400 {
+        let byte = [u8::try_from(round % 251).unwrap(); 512];
+        volume.change(Leb::new(round % volume.leb_count()), &byte).unwrap();
+        if round % 9 == 0 {
+            let name = VolumeName::new(format!("all-{round}")).unwrap();
+            ubi.rename_volumes(&[(id, name)]).unwrap();
+        }
+    }
+    ubi.check_invariants().unwrap();
 }

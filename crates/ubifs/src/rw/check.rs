@@ -24,7 +24,7 @@ mod space;
 use super::core::Core;
 use super::error::{self, Fault, Step};
 use super::tnc::Zbranch;
-use eraseblock_base::{Findings, Location, Severity};
+use eraseblock_base::{Code, Findings, Location, Severity};
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::lpt::LebProps;
 use eraseblock_ubifs_format::{Key, KeyKind, Master, Reference};
@@ -47,7 +47,13 @@ struct Breaches {
 
 impl Breaches {
     /// Adds a breach of row `id` of the specification's section 21.
-    fn add(&mut self, at: Location, code: &'static str, id: &str, message: impl std::fmt::Display) {
+    fn add(
+        &mut self,
+        at: Location,
+        code: impl Into<Code>,
+        id: &str,
+        message: impl std::fmt::Display,
+    ) {
         self.findings.error(at, code, format!("{message} ({id})"));
     }
 
@@ -55,7 +61,7 @@ impl Breaches {
     fn note(
         &mut self,
         at: Location,
-        code: &'static str,
+        code: impl Into<Code>,
         id: &str,
         message: impl std::fmt::Display,
     ) {
@@ -71,7 +77,7 @@ impl Breaches {
     fn leaf(
         &mut self,
         branch: &Zbranch,
-        code: &'static str,
+        code: impl Into<Code>,
         id: &str,
         message: impl std::fmt::Display,
     ) {
@@ -83,7 +89,7 @@ impl Breaches {
     }
 
     /// Adds something unreadable or invalid.
-    fn fault(&mut self, at: Location, code: &'static str, id: &str, fault: &Fault) {
+    fn fault(&mut self, at: Location, code: impl Into<Code>, id: &str, fault: &Fault) {
         self.add(at, code, id, fault.describe());
     }
 

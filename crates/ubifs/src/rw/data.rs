@@ -8,6 +8,7 @@ use super::journal::Group;
 use super::pages::PAGE;
 use super::tnc::Zbranch;
 use super::wbuf::{BASE_HEAD, DATA_HEAD};
+use crate::codes;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_FILE_SIZE, inode_flags};
 use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::{Compression, Key, Truncation};
@@ -40,7 +41,7 @@ pub(super) fn last_key_of(ino: u32, offset: u64, len: usize) -> Key {
 
 pub(super) fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
     let message = format!("inode {ino} block {}: {message}", branch.key.value());
-    Fault::refused(at(branch.leb, branch.offset), "data-corrupt", message)
+    Fault::refused(at(branch.leb, branch.offset), codes::DATA_CORRUPT, message)
 }
 
 impl Core {

@@ -1,7 +1,7 @@
 //! Errors inside a mounted file system.
 
 use crate::error::UbifsError;
-use eraseblock_base::{ErrorClass, Leb, Location};
+use eraseblock_base::{Code, ErrorClass, Leb, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
 use eraseblock_ubifs_format::lpt::LptError;
@@ -32,8 +32,8 @@ impl Fault {
     }
 
     /// Creates an error for an impossible state on flash or in memory.
-    pub(super) fn refused(at: Location, code: &'static str, message: impl Into<String>) -> Self {
-        Self::Ubifs(UbifsError::Refused { at, code, message: message.into() })
+    pub(super) fn refused(at: Location, code: impl Into<Code>, message: impl Into<String>) -> Self {
+        Self::Ubifs(UbifsError::Refused { at, code: code.into(), message: message.into() })
     }
 
     /// Returns a refused operation.
@@ -57,7 +57,7 @@ impl Fault {
             Self::CommitFirst => UbifsError::NoSpace,
             Self::Fs(error) => UbifsError::Refused {
                 at: Location::Whole,
-                code: "operation-refused",
+                code: "operation-refused".into(),
                 message: error.to_string(),
             },
         }

@@ -43,7 +43,7 @@ pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(),
         }),
         error => UbifsError::Refused {
             at: Location::Whole,
-            code: "volume-unsuitable",
+            code: "volume-unsuitable".into(),
             message: error.to_string(),
         },
     })

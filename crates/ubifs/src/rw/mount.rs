@@ -13,6 +13,7 @@ use super::patient::Patient;
 use super::shadow::Shadow;
 use super::tnc::Tnc;
 use super::{inode::InodeTable, make, pages::Pages};
+use crate::codes;
 use crate::error::UbifsError;
 use crate::log as log_walk;
 use crate::master::{self, Selected};
@@ -44,7 +45,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
     if found.is_guess || !is_writable_format {
         return Err(UbifsError::Refused {
             at: Location::Whole,
-            code: "format-not-writable",
+            code: "format-not-writable".into(),
             message: "a format that can only be read".to_owned(),
         });
     }
@@ -52,7 +53,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
     let Some(selected) = master::select(&volume, &mut report)? else {
         let at = Location::leb(eraseblock_base::Leb::new(MASTER_LEB));
         let message = "no usable master node".to_owned();
-        return Err(UbifsError::Refused { at, code: "master-lost", message });
+        return Err(UbifsError::Refused { at, code: "master-lost".into(), message });
     };
     let as_found: Arc<dyn LebDevice> = if !options.read_only {
         Arc::clone(&found.device)
@@ -167,7 +168,7 @@ impl Core {
             let is_live = props.free + props.dirty < size;
             if is_live && u64::from(leb) * u64::from(size) + u64::from(used) > stored {
                 let message = format!("the image has {stored} bytes, and more is in use");
-                return Err(Fault::refused(at(leb, used), "image-cut-short", message));
+                return Err(Fault::refused(at(leb, used), codes::IMAGE_CUT_SHORT, message));
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use super::gc::Collected;
 use super::lprops::{Category, Lp};
 use super::tnc::Zbranch;
 use super::wbuf::GC_HEAD;
+use crate::codes;
 use crate::orphan;
 use crate::replay::Sizes;
 use crate::report::Report;
@@ -92,7 +93,7 @@ impl Core {
             let Some(branch) = self.find(Key::inode(ino))? else {
                 if known.inode.is_none() {
                     let message = "content of an inode that is not there is dropped";
-                    report.findings.note(Location::Inode(ino.into()), "inode-unborn", message);
+                    report.findings.note(Location::Inode(ino.into()), codes::INODE_UNBORN, message);
                     self.remove_dead_inode(ino)?;
                 }
                 continue;
@@ -104,7 +105,7 @@ impl Core {
                 continue;
             }
             let message = format!("size raised to {}, where its content ends", known.data);
-            report.findings.note(Location::Inode(ino.into()), "size-fixed", message);
+            report.findings.note(Location::Inode(ino.into()), codes::SIZE_FIXED, message);
             encode::set_inode_size(&mut buf, known.data, sqnum);
             self.patch(branch.leb, branch.offset, &buf)?;
         }

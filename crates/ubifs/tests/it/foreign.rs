@@ -19,7 +19,7 @@ fn open(packed: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> (Ubifs, Findings) {
 }
 
 fn codes(findings: &Findings) -> Vec<&'static str> {
-    findings.iter().map(|finding| finding.code).collect()
+    findings.iter().map(|finding| finding.code.name()).collect()
 }
 
 fn numbers() -> String {

@@ -125,7 +125,7 @@ impl Image {
         assert!(!error.to_string().is_empty());
         let (fs, findings) = self.open(false).unwrap();
         assert!(findings.has_problems());
-        let codes = findings.iter().map(|finding| finding.code).collect();
+        let codes = findings.iter().map(|finding| finding.code.name()).collect();
         (fs, codes)
     }
 

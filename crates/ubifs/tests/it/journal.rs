@@ -229,7 +229,9 @@ fn foreign_nodes_in_a_bud_are_refused() {
     assert_eq!(names(&fs).len(), 7);
     let mut image = Image::worked();
     image.bud(BASE, 13, 0, &[entry(2, 1, b"x", 73, 0xFFFF_FFFF_FF00_0000, 2)]);
-    assert!(matches!(image.refused(), UbifsError::Refused { code: "journal-corrupt", .. }));
+    assert!(
+        matches!(image.refused(), UbifsError::Refused { code, .. } if code == "journal-corrupt")
+    );
     let mut image = Image::worked();
     image.bud(BASE, 13, 0, &[entry(2, 1, b"x", 1 << 32, 60, 2)]);
     assert_eq!(image.salvage().1[0], "journal-corrupt");

@@ -117,7 +117,7 @@ fn a_lost_root_directory_inode() {
     let mut image = Image::worked();
     image.flip(10, 2500);
     let error = image.refused();
-    assert!(matches!(error, UbifsError::Refused { code: "root-lost", .. }), "{error}");
+    assert!(matches!(error, UbifsError::Refused { code, .. } if code == "root-lost"), "{error}");
     // Every entry is there, keyed to the number of the root.
     assert_eq!(complete(&image), ["root-lost"]);
     let (fs, _) = image.open(false).unwrap();
@@ -132,7 +132,10 @@ fn a_superblock_alone_is_an_image_cut_short() {
         image.erase(leb);
     }
     let error = image.open(false).unwrap_err();
-    assert!(matches!(error, UbifsError::Refused { code: "image-cut-short", .. }), "{error}");
+    assert!(
+        matches!(error, UbifsError::Refused { code, .. } if code == "image-cut-short"),
+        "{error}"
+    );
     assert!(error.to_string().contains("cut short"), "{error}");
 }
 

@@ -3,6 +3,7 @@
 use super::all_of;
 use crate::failure::Failure;
 use crate::session::Session;
+use eraseblock::codes;
 use eraseblock::raw::base::{Findings, Location, VolumeId};
 use eraseblock::raw::mtd::LebDevice;
 use eraseblock::raw::ubi::UbiVolume;
@@ -45,10 +46,10 @@ fn data(volume: &UbiVolume, session: &mut Session) {
         let at = Location::VolumeLeb(id, leb, 0);
         match LebDevice::read(volume, leb, 0, &mut buf) {
             Ok(outcome) if outcome.uncorrectable => {
-                findings.error(at, "unreadable", "uncorrectable bit errors");
+                findings.error(at, codes::UNREADABLE, "uncorrectable bit errors");
             }
             Ok(_) => {}
-            Err(error) => findings.error(at, "unreadable", error.to_string()),
+            Err(error) => findings.error(at, codes::UNREADABLE, error.to_string()),
         }
     }
     session.report(findings);

@@ -12,6 +12,7 @@ use crate::rw::mount::SUPERBLOCK_SIZE;
 use crate::rw::orphan::most as most_orphans;
 use crate::volume::Volume;
 use crate::{master, orphan};
+use eraseblock_base::Code;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, MASTER_LEB, NodeType, master_flags};
 use eraseblock_ubifs_format::decode::{self, Node};
@@ -235,7 +236,7 @@ pub(super) fn read(
 fn end_of_scan(
     scanned: &Scanned<'_>,
     may_be_torn: bool,
-    code: &'static str,
+    code: impl Into<Code>,
     id: &str,
     breaches: &mut Breaches,
 ) {

@@ -4,6 +4,7 @@ use super::Breaches;
 use super::index::{Placed, check_order};
 use super::journal::{Journal, may_be_in_journal};
 use super::leaves::{Reader, Seen};
+use crate::codes;
 use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
@@ -140,7 +141,7 @@ impl Core {
         for node in here.iter().filter(|node| !node.is_index) {
             match self.leaf(&node.branch, &mut buf) {
                 Ok(found) => self.take_leaf(&node.branch, &found, reader, breaches),
-                Err(fault) => breaches.leaf(&node.branch, "leaf-lost", "N1", fault.describe()),
+                Err(fault) => breaches.leaf(&node.branch, codes::LEAF_LOST, "N1", fault.describe()),
             }
         }
     }
@@ -176,7 +177,9 @@ impl Core {
             {
                 match Reader::same(&placed.branch, &node) {
                     Ok(()) => self.take_leaf(&placed.branch, &node, reader, breaches),
-                    Err(message) => breaches.leaf(&placed.branch, "leaf-lost", "N1, N9", message),
+                    Err(message) => {
+                        breaches.leaf(&placed.branch, codes::LEAF_LOST, "N1, N9", message);
+                    }
                 }
             }
         }
@@ -189,7 +192,7 @@ impl Core {
                 Ok(node) => self.take_leaf(&placed.branch, &node, reader, breaches),
                 Err(fault) => {
                     is_told |= placed.branch.offset == scanner.offset();
-                    breaches.leaf(&placed.branch, "leaf-lost", "N1, N9", fault.describe());
+                    breaches.leaf(&placed.branch, codes::LEAF_LOST, "N1, N9", fault.describe());
                 }
             }
         }

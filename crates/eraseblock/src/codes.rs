@@ -1,0 +1,13 @@
+//! Codes of findings with a remedy of their own.
+
+use eraseblock_base::{Code, Remedy};
+pub use eraseblock_jffs2::codes::{NO_NODE, NODE_DAMAGED, UNREADABLE};
+pub use eraseblock_ubi::codes::STATIC_DATA_CORRUPT;
+pub use eraseblock_ubifs::codes::{DATA_CORRUPT, IMAGE_CUT_SHORT};
+
+/// A name leads to no inode.
+pub const INODE_MISSING: Code = Code::new("inode-missing", Remedy::Lost);
+/// No mount accepts the file system, but it can be read.
+pub const NOT_MOUNTABLE: Code = Code::new("not-mountable", Remedy::Read);
+/// The device cannot read a place.
+pub const READ_FAILED: Code = Code::new("read-failed", Remedy::Lost);
