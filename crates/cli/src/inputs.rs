@@ -57,7 +57,7 @@ impl Inputs {
     }
 
     fn refuse_same(&self, meta: &Metadata, shown: &str) -> Result<(), Failure> {
-        let identity = Identity::of(meta).filter(|_| !is_null(meta));
+        let identity = if is_null(meta) { None } else { Identity::of(meta) };
         let known = self.0.iter().find(|(known, _)| Some(*known) == identity);
         known.map_or(Ok(()), |(_, input)| {
             let is_stdin = input.as_os_str() == "-";

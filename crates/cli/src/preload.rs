@@ -16,7 +16,10 @@ pub(crate) fn refusal(
     is_static: bool,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Option<Failure> {
-    let tool = pretender(&variable).filter(|_| is_static)?;
+    if !is_static {
+        return None;
+    }
+    let tool = pretender(&variable)?;
     let message = format!(
         "this eraseblock is linked statically and cannot see the owners, devices and attributes \
          that {tool} pretends"

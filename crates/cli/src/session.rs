@@ -182,7 +182,8 @@ impl Session {
     /// Sorts the findings about the whole image into what was asked for and the rest.
     fn sort_findings(&mut self) {
         let elsewhere = std::mem::take(&mut self.elsewhere);
-        let Some(asked) = self.asked.as_ref().filter(|_| !self.options.all_findings) else {
+        let asked = if self.options.all_findings { None } else { self.asked.as_ref() };
+        let Some(asked) = asked else {
             let own = std::mem::replace(&mut self.findings, elsewhere);
             self.findings.append(own);
             return;

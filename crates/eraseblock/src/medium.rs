@@ -44,7 +44,7 @@ impl FlashChoice {
         let shape = part.map(Part::geometry);
         let page = self.page.or(shape.map(|g| g.min_io()));
         let page = page.ok_or_else(|| missing("the size of a page", "--page"))?;
-        let part_subpage = shape.filter(|_| self.page.is_none()).map(|g| g.subpage());
+        let part_subpage = if self.page.is_none() { shape.map(|g| g.subpage()) } else { None };
         let subpage = self.subpage.or(part_subpage).unwrap_or(page);
         let kind = match part {
             Some(part) => part.kind,

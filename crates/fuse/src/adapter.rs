@@ -184,7 +184,7 @@ impl Adapter {
         };
         let both = (changes.atime, changes.mtime);
         let touch = matches!(both, (Some(TimeOrNow::Now), Some(TimeOrNow::Now)));
-        let explicit = |time: Option<TimeOrNow>| time.filter(|_| !touch).map(timestamp);
+        let explicit = |time: Option<TimeOrNow>| if touch { None } else { time.map(timestamp) };
         let wanted = SetAttr {
             permissions: changes.mode.map(|mode| mode & 0o7777),
             uid: stored(&self.settings.ids.uid, changes.uid)?,

@@ -36,7 +36,10 @@ pub(crate) fn request(command: u32, data: &[u8]) -> Option<Request> {
     if command == GET_EXTENDED {
         return Some(Request::GetExtended);
     }
-    let bits = data.first_chunk::<4>().filter(|_| SET.contains(&command))?;
+    if !SET.contains(&command) {
+        return None;
+    }
+    let bits = data.first_chunk::<4>()?;
     Some(Request::Set(u32::from_ne_bytes(*bits)))
 }
 

@@ -38,7 +38,7 @@ pub fn decoded(text: &[u8], mark: u8, digits: usize, radix: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..digits).filter(|_| *first == mark);
+        let code = if *first == mark { tail.get(..digits) } else { None };
         let code = code.and_then(|code| std::str::from_utf8(code).ok());
         let byte = code.and_then(|code| u8::from_str_radix(code, radix).ok());
         bytes.push(byte.unwrap_or(*first));

@@ -265,7 +265,9 @@ impl Jffs2 {
         if let Some((severity, message)) = verdict.doubt(|place| self.location(place)) {
             self.say(severity, Location::Inode(ino.into()), codes::OLDER_CONTENT, message);
         }
-        if let Some(size) = size.filter(|_| !self.unassigned.is_empty()) {
+        if let Some(size) = size
+            && !self.unassigned.is_empty()
+        {
             for gap in gaps(map.ranges().map(|part| part.0), size) {
                 map.lay(gap, Some(UNKNOWN));
             }

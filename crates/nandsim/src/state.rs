@@ -177,7 +177,8 @@ impl State {
         from: usize,
         buf: &mut [u8],
     ) -> Result<(), MtdError> {
-        let Some(block) = slot.block.as_ref().filter(|_| slot.page(page).is_touched()) else {
+        let block = if slot.page(page).is_touched() { slot.block.as_ref() } else { None };
+        let Some(block) = block else {
             buf.fill(0xFF);
             return Ok(());
         };

@@ -353,7 +353,7 @@ impl Reader {
     fn place(&mut self, header: &Header, name: &[u8], node: SourceNode) -> Result<(), TreeError> {
         let is_dir = node.file_kind() == FileKind::Directory;
         let is_shared = header.nlink > 1 && !is_dir;
-        let known = self.linked.get(&header.inode).copied().filter(|_| is_shared);
+        let known = if is_shared { self.linked.get(&header.inode).copied() } else { None };
         let placed = match known {
             Some(first) => {
                 let placed = self.draft.place_link_to(name, first);

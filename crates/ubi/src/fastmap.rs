@@ -42,7 +42,10 @@ impl FastmapState {
     /// Returns `None` if fastmaps are not used: on devices of at most 64 blocks, and on those too
     /// large for one.
     pub(crate) fn new(peb_count: u32, leb_size: u32) -> Option<Self> {
-        let size = fastmap_size(peb_count, leb_size).filter(|_| peb_count > ANCHOR_RANGE)?;
+        if peb_count <= ANCHOR_RANGE {
+            return None;
+        }
+        let size = fastmap_size(peb_count, leb_size)?;
         let (volumes, anchors) = (BTreeSet::new(), Vec::new());
         Some(Self { size, pool_sizes: pool_sizes(peb_count), volumes, anchors })
     }

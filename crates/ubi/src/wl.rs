@@ -332,7 +332,8 @@ impl Wl {
     }
 
     fn is_move_due(&self) -> bool {
-        let refilled = || self.free.near(self.free_max_diff()).filter(|_| self.can_refill_moves());
+        let refill = || self.free.near(self.free_max_diff());
+        let refilled = || if self.can_refill_moves() { refill() } else { None };
         let Some(target) = self.move_target().or_else(refilled) else { return false };
         self.move_source(target).is_some()
     }

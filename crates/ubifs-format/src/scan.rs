@@ -56,9 +56,10 @@ impl<'a> Scanner<'a> {
 
     fn step(&mut self) -> Result<Option<Node<'a>>, Stop> {
         let rest = self.rest();
-        let Some((word, _)) = rest.split_first_chunk::<4>().filter(|_| rest.len() >= 8) else {
+        let Some((word, _)) = rest.split_first_chunk::<4>() else { return Err(Stop::End) };
+        if rest.len() < 8 {
             return Err(Stop::End);
-        };
+        }
         match u32::from_le_bytes(*word) {
             u32::MAX => return Err(Stop::End),
             NODE_MAGIC => {}

@@ -35,7 +35,8 @@ pub(crate) fn select(volume: &Volume, report: &mut Report) -> Result<Option<Sele
         *end = volume.read_written(Leb::new(number), bytes);
     }
     let [first, second] = copies(volume, &lebs);
-    let agreed = first.agrees_with(&second).filter(|_| ends.iter().all(Result::is_ok));
+    let are_whole = ends.iter().all(Result::is_ok);
+    let agreed = if are_whole { first.agrees_with(&second) } else { None };
     if agreed.is_none() {
         for ((number, bytes), end) in (MASTER_LEB..).zip(&mut lebs).zip(ends) {
             let rest = end.and_then(|end| volume.read_rest(Leb::new(number), end, bytes));
@@ -102,7 +103,10 @@ impl<'a> MasterLeb<'a> {
         let nodes: Vec<_> = scanner.by_ref().collect();
         let clean = scanner.strict_error(self.volume.sb.min_io_size).is_none();
         let masters = nodes.iter().all(|(_, node)| node.header.node_type == NodeType::Master);
-        let (offset, node) = nodes.last().filter(|_| clean && masters)?;
+        if !clean || !masters {
+            return None;
+        }
+        let (offset, node) = nodes.last()?;
         Some((nodes.len(), *offset, *node))
     }
 

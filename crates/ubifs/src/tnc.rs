@@ -184,8 +184,10 @@ impl Window {
 
     /// Returns the bytes of a leaf, if they are here.
     fn find(&self, branch: &Branch) -> Option<&[u8]> {
-        let start =
-            branch.offset.checked_sub(self.start).filter(|_| self.leb == Some(branch.leb))?;
+        if self.leb != Some(branch.leb) {
+            return None;
+        }
+        let start = branch.offset.checked_sub(self.start)?;
         let bytes = self.bytes.get(start as usize..)?;
         bytes.get(..branch.len as usize)
     }

@@ -154,7 +154,9 @@ pub(super) fn run(args: &MkfsUbifsArgs, session: &mut Session) -> Result<(), Fai
     let mut sink = FileSink::new(&file.file, shape.leb_size);
     let (report, numbers) = builder::build_numbered(&tree, &options, &mut sink, session)?;
     file.commit()?;
-    if let Some(root) = args.root.as_ref().filter(|_| args.set_inum_attr) {
+    if let Some(root) = &args.root
+        && args.set_inum_attr
+    {
         note_numbers(root, &numbers)?;
     }
     if args.verbose {

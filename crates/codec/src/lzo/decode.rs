@@ -137,8 +137,11 @@ impl Decoder<'_> {
             let byte = ahead[0];
             if byte < 32 {
                 let is_run = (1..16).contains(&byte) && after == After::Match;
+                if !is_run {
+                    break;
+                }
                 let target = out.get_mut(written..).and_then(<[u8]>::first_chunk_mut);
-                let Some(target) = target.filter(|_| is_run) else { break };
+                let Some(target) = target else { break };
                 let literals: &mut [u8; AHEAD - 1] = target;
                 literals.copy_from_slice(&ahead[1..]);
                 read += 4 + usize::from(byte);
@@ -148,7 +151,10 @@ impl Decoder<'_> {
             }
             let Match { length, size, .. } = MATCHES[usize::from(byte)];
             let (distance, trailing) = MATCHES[usize::from(byte)].operands(word);
-            let room = out.get_mut(..written + ROOM).filter(|_| byte != 32);
+            if byte == 32 {
+                break;
+            }
+            let room = out.get_mut(..written + ROOM);
             let (Some(from), Some(room)) = (written.checked_sub(distance), room) else { break };
             copy_roomy(room, from, written, usize::from(length));
             written += usize::from(length);

@@ -12,8 +12,10 @@ use serde::Serialize;
 
 /// Blocks kept for those that go bad.
 fn reserve(flash: &Flash) -> u32 {
-    let may_go_bad = flash.geometry.can_have_bad_blocks();
-    flash.chip_blocks.filter(|_| may_go_bad).map_or(0, accounting::bad_block_reserve)
+    if !flash.geometry.can_have_bad_blocks() {
+        return 0;
+    }
+    flash.chip_blocks.map_or(0, accounting::bad_block_reserve)
 }
 
 /// The flash that a fastmap is to describe.

@@ -67,9 +67,12 @@ impl Drop for Flash {
         let Some(image) = &self.image else { return };
         let undone = image.undo();
         // Only now: several volumes may have been mounted, and none of them writes any more.
-        let cut = self.layout.filter(|_| self.cut_at_end).map_or(Ok(()), |layout| {
-            image.cut(|block| is_erased(&block[layout.vid_hdr_offset() as usize..]))
-        });
+        let cut = match self.layout {
+            Some(layout) if self.cut_at_end => {
+                image.cut(|block| is_erased(&block[layout.vid_hdr_offset() as usize..]))
+            }
+            _ => Ok(()),
+        };
         if let Err(error) = undone.and(cut) {
             let path = self.path.display();
             (self.on_trouble)(&format!("{path}: its end cannot be put right: {error}"));
@@ -161,9 +164,9 @@ impl Flash {
         if write && args.force_rw {
             device.verify_flash().context(self.path.display())?;
         }
-        match device.read_only().filter(|_| write) {
-            Some(reason) => Err(self.can_only_be_read(reason, args)),
-            None => Ok(device),
+        match device.read_only() {
+            Some(reason) if write => Err(self.can_only_be_read(reason, args)),
+            _ => Ok(device),
         }
     }
 
@@ -382,8 +385,8 @@ fn known_blocks(
     let lebs: u64 = attached.volumes.iter().map(|one| u64::from(one.reserved_lebs)).sum();
     let needed = lebs + u64::from(accounting::OVERHEAD + lost);
     let growth = needed.saturating_sub(u64::from(here)) * u64::from(shape.peb_size);
-    let needed = u32::try_from(needed).ok().filter(|_| (1..=MOST_GROWTH).contains(&growth));
-    Ok(needed)
+    let may_grow = (1..=MOST_GROWTH).contains(&growth);
+    Ok(if may_grow { u32::try_from(needed).ok() } else { None })
 }
 
 /// Why nothing is written to a part whose end is not known.

@@ -342,9 +342,10 @@ pub fn find_jffs2<T: Looked>(
     }
     for (size, oob) in RawDump::USUAL {
         let wanted = page.is_none_or(|page| page == size);
-        let Some(dump) = RawDump::new(Arc::clone(&image), size, oob)?.filter(|_| wanted) else {
+        if !wanted {
             continue;
-        };
+        }
+        let Some(dump) = RawDump::new(Arc::clone(&image), size, oob)? else { continue };
         let Some((jffs2, findings)) = open(Source::Image(Arc::new(dump.clone())))? else {
             continue;
         };

@@ -55,9 +55,10 @@ fn find_raw(
 ) -> Result<Option<Found>, Error> {
     for (page, oob) in RawDump::USUAL {
         let wanted = sizes.page.is_none_or(|wanted| wanted == page);
-        let Some(dump) = RawDump::new(Arc::clone(image), page, oob)?.filter(|_| wanted) else {
+        if !wanted {
             continue;
-        };
+        }
+        let Some(dump) = RawDump::new(Arc::clone(image), page, oob)? else { continue };
         let Some(detected) = detect(&dump, &hints(sizes))? else { continue };
         // What does not even attach is not it.
         let attached = attach(Arc::new(dump.clone()), &detected, sizes, Some(dump));

@@ -182,7 +182,7 @@ impl Writable {
 
     /// A failure with its reason and the next step, if the file system turned read-only over it.
     pub fn explained(&self, failure: Error) -> Error {
-        let reason = self.fs().why_read_only().filter(|_| !self.read_only);
+        let reason = if self.read_only { None } else { self.fs().why_read_only() };
         match reason {
             None => failure,
             Some(reason) if failure.message().contains(TURNED) => failure.because(&reason),

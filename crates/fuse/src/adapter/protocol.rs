@@ -87,7 +87,7 @@ impl Adapter {
     /// Adds one entry, with attributes if they are `wanted`; returns true if it does not fit.
     fn add_known(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed, wanted: bool) -> bool {
         let name = OsStr::from_bytes(&listed.name);
-        let known = Some(listed).filter(|_| wanted).and_then(|listed| self.known(listed));
+        let known = if wanted { self.known(listed) } else { None };
         let attr = known.unwrap_or_else(|| nothing_known(listed.kind));
         let is_full = reply.add(listed.node, listed.offset, name, &TTL, &attr, GENERATION);
         if is_full && known.is_some() {

@@ -117,9 +117,9 @@ impl Map {
         for (peb, entry) in entries {
             let place = self.entries.get_mut(peb.get() as usize);
             let fits = entry.slot.is_none_or(|slot| slot < self.slot_count);
-            match place.filter(|_| fits) {
-                Some(place) => *place = entry,
-                None => return Err(BlockError::Damaged { what: "an entry of the map" }),
+            match place {
+                Some(place) if fits => *place = entry,
+                _ => return Err(BlockError::Damaged { what: "an entry of the map" }),
             }
         }
         Ok(())

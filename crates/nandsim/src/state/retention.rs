@@ -30,7 +30,7 @@ impl State {
     }
 
     pub(super) fn leaking(&self) -> Option<Retention> {
-        self.plan.retention.filter(|_| self.config.is_nand())
+        if self.config.is_nand() { self.plan.retention } else { None }
     }
 
     /// Returns the leaked bits of a page, in the codewords from `from` to before `end` and in the

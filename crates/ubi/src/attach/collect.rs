@@ -523,7 +523,10 @@ impl Collected {
     /// Reports where the image ends, and what a Linux without support for the mark would see there.
     pub(super) fn report_end_marks(&self, report: &mut Report) {
         let Some(EndMarks { pebs, hidden }) = &self.end_marks else { return };
-        let Some(first) = pebs.first().filter(|_| !hidden.is_empty()) else { return };
+        let Some(first) = pebs.first() else { return };
+        if hidden.is_empty() {
+            return;
+        }
         let message = format!(
             "the image ends here; {} eraseblocks after it have older UBI headers and count as \
              erased. Linux without OpenWrt's end marks reads them, as --strict does",

@@ -56,7 +56,10 @@ pub fn first_volume_peb(layout: &HeaderLayout, peb_count: u32) -> Option<u32> {
 /// Returns the number of blocks of a fastmap on a flash of this many blocks; `None` if fastmaps are
 /// not used there.
 pub fn fastmap_blocks(layout: &HeaderLayout, peb_count: u32) -> Option<u32> {
-    let size = fastmap_size(peb_count, layout.leb_size()).filter(|_| peb_count > ANCHOR_RANGE)?;
+    if peb_count <= ANCHOR_RANGE {
+        return None;
+    }
+    let size = fastmap_size(peb_count, layout.leb_size())?;
     u32::try_from(size / layout.leb_size() as usize).ok()
 }
 

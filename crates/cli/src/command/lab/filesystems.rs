@@ -108,13 +108,17 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         let (done, all) = (report.plans, options.plans.len());
         format!("stopped in sequence {done} of {all}: the cuts of the others were not judged")
     });
-    if let Some(message) = left_out.as_ref().filter(|_| args.thorough) {
+    if let Some(message) = &left_out
+        && args.thorough
+    {
         violation(session, &report.target, "thorough", message);
     }
     if session.options.json {
         return session.json(&Timed { report: &report, processor_seconds: busy });
     }
-    if let Some(message) = left_out.filter(|_| !args.thorough) {
+    if let Some(message) = left_out
+        && !args.thorough
+    {
         session.lines([format!("{}: {message}", report.target)])?;
     }
     let happened: Vec<String> =
