@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the repository that neither the compiler nor clippy checks.
 
 mod arrows;
+mod errors;
 mod footprint;
 mod licences;
 mod source;
@@ -53,7 +54,7 @@ fn has_extension(path: &str, extension: &str) -> bool {
 type Rule = fn(&Tracked) -> Vec<String>;
 
 /// Rules about single files.
-const RULES: [(&str, Rule); 11] = [
+const RULES: [(&str, Rule); 12] = [
     ("unsafe code is in mtd-host only", unsafe_code),
     ("source is ASCII", ascii),
     ("Rust files open with //!", opening_docs),
@@ -65,6 +66,7 @@ const RULES: [(&str, Rule); 11] = [
     ("no notes to do something later", later),
     ("no ignored tests", ignored_tests),
     ("words: prose names who acts", words::check),
+    ("public functions document their errors", errors::check),
 ];
 
 /// Runs all checks; false when one failed.

@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 /// Reads the layout file at `path`.
 ///
-/// Paths in it are relative to its folder. What it names is read by [`Build::write_to`].
+/// Paths in it are relative to its folder. What it names is read by [`Build::write_to`]. Fails if
+/// the file cannot be read or is no valid layout.
 pub fn build(path: impl AsRef<Path>) -> Result<Build, Error> {
     Build::open(path.as_ref())
 }
@@ -46,7 +47,8 @@ impl Build {
         Ok(Self { path: path.to_owned(), layout })
     }
 
-    /// Reads a layout from text; paths in it are relative to `folder`.
+    /// Reads a layout from text; paths in it are relative to `folder`. Fails with the line and the
+    /// key if the text is no valid layout.
     pub fn from_text(text: &str, folder: impl AsRef<Path>) -> Result<Self, Error> {
         let path = folder.as_ref().join("layout");
         Ok(Self { layout: Layout::parse(text)?, path })
@@ -78,7 +80,8 @@ impl Build {
         Ok(report)
     }
 
-    /// Opens what the layout names, for an image that will be at `output`.
+    /// Opens what the layout names, for an image that will be at `output`. Fails if something that
+    /// the layout names is missing or does not fit the flash.
     pub fn prepare(
         &self,
         output: &Path,
@@ -136,12 +139,14 @@ impl Prepared<'_> {
         preflight::check(&self.image, &self.build.layout).context(self.build.path.display())
     }
 
-    /// Makes the bounds of all contents exact: builds them and throws them away.
+    /// Makes the bounds of all contents exact: builds them and throws them away. Fails if a content
+    /// cannot be built.
     pub fn settle(&mut self, observer: &dyn Observer) -> Result<(), Error> {
         self.image.settle(observer).context(self.build.path.display())
     }
 
-    /// Writes the image into an empty file.
+    /// Writes the image into an empty file. Fails if a content does not fit or cannot be read, or
+    /// if the file cannot be written.
     pub fn write(
         &mut self,
         file: &File,

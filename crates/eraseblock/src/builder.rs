@@ -82,7 +82,7 @@ pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, 
     }
 }
 
-/// LEBs of the image exactly: builds it and throws it away.
+/// LEBs of the image exactly: builds it and throws it away. Fails as [`build`] does.
 pub fn exact_lebs(
     tree: &SourceTree,
     options: &MkfsOptions,
@@ -92,6 +92,7 @@ pub fn exact_lebs(
 }
 
 /// The bounds of [`preflight`] if they say whether the content fits; the exact size otherwise.
+/// Fails if the options contradict each other or a file cannot be read.
 pub fn settled_preflight(
     tree: &SourceTree,
     options: &MkfsOptions,
@@ -124,7 +125,8 @@ pub fn preflight_line(bounds: &Preflight) -> String {
     )
 }
 
-/// Builds the image into `sink`, with a progress bar.
+/// Builds the image into `sink`, with a progress bar. Fails if the content does not fit or cannot
+/// be read, or if the sink fails.
 pub fn build(
     tree: &SourceTree,
     options: &MkfsOptions,
@@ -134,7 +136,8 @@ pub fn build(
     build_numbered(tree, options, sink, observer).map(|(report, _)| report)
 }
 
-/// The same, with the inode number of every path (no leading slash, empty for the root).
+/// The same, with the inode number of every path (no leading slash, empty for the root). Fails as
+/// [`build`] does.
 pub fn build_numbered(
     tree: &SourceTree,
     options: &MkfsOptions,

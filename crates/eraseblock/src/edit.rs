@@ -9,14 +9,15 @@ use crate::target::{Place, Shape, Wanted};
 use crate::text;
 use eraseblock_base::Findings;
 use eraseblock_vfs::{
-    FileKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
+    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Begins to change the image at `path`. Nothing is opened or written before a volume or file system
-/// is chosen.
+/// Begins to change the image at `path`. Nothing is opened or written before a volume or file
+/// system is chosen. Fails if there is no such file.
 pub fn edit(path: impl AsRef<Path>) -> Result<Edit> {
     let path = path.as_ref();
     path.metadata().context(path.display())?;
@@ -56,7 +57,8 @@ impl Edit {
         self
     }
 
-    /// Mounts the file system in the volume of this name or number for writing.
+    /// Mounts the file system in the volume of this name or number for writing. Fails if there is
+    /// no such volume, or if its file system cannot be mounted for writing.
     pub fn volume<'v>(&self, volume: impl Into<VolumeRef<'v>>) -> Result<EditVolume> {
         self.open(Some(match volume.into() {
             VolumeRef::Name(name) => name.to_vec(),
@@ -64,7 +66,8 @@ impl Edit {
         }))
     }
 
-    /// Mounts the only file system for writing.
+    /// Mounts the only file system for writing. Fails if there is none or more than one, or if it
+    /// cannot be mounted for writing.
     pub fn file_system(&self) -> Result<EditVolume> {
         self.open(None)
     }
@@ -110,13 +113,14 @@ impl EditVolume {
         self.fs.as_ref().expect("only `close` takes it").fs()
     }
 
-    /// Reads a whole regular file.
+    /// Reads a whole regular file. Fails if there is no such file, or if a part of it is lost.
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         fs::read(self.inner(), path.as_ref())
     }
 
     /// Writes a file: makes it, or replaces its content and keeps owner and permissions. A new file
-    /// belongs to root and has the permissions 0644.
+    /// belongs to root and has the permissions 0644. Fails if the folder is missing, or if no space
+    /// is left.
     pub fn write(&self, path: impl AsRef<[u8]>, content: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.change(path, |fs, now| {
@@ -134,7 +138,8 @@ impl EditVolume {
         })
     }
 
-    /// Makes a directory with the permissions 0755, and those above it that are missing.
+    /// Makes a directory with the permissions 0755, and those above it that are missing. Fails if
+    /// one of them is a file, or if no space is left.
     pub fn create_dir_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.change(path, |fs, now| {
@@ -146,14 +151,19 @@ impl EditVolume {
                         create(fs, part, NewKind::Directory, 0o755, now)?;
                     }
                     Err(error) => return Err(error),
-                    Ok(_) => {}
+                    Ok(ino) if fs.attr(ino)?.kind == FileKind::Directory => {}
+                    Ok(_) => {
+                        let message = format!("{} is not a directory", text::name(part));
+                        return Err(FsError::new(FsErrorKind::NotADirectory, message).into());
+                    }
                 }
             }
             Ok(())
         })
     }
 
-    /// Makes a symbolic link at `path` to `target`.
+    /// Makes a symbolic link at `path` to `target`. Fails if the name is taken, or if no space is
+    /// left.
     pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.change(path, |fs, now| {
@@ -161,7 +171,8 @@ impl EditVolume {
         })
     }
 
-    /// Removes a file or an empty directory; a symbolic link itself.
+    /// Removes a file or an empty directory; a symbolic link itself. Fails if there is no such
+    /// file, or if the directory is not empty.
     pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.change(path, |fs, now| {
@@ -174,7 +185,8 @@ impl EditVolume {
         })
     }
 
-    /// Renames a file or directory; a file that has the new name is replaced.
+    /// Renames a file or directory; a file that has the new name is replaced. Fails if there is no
+    /// such file, or if the new name is that of a directory with entries.
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.change(from, |fs, now| {
@@ -184,13 +196,13 @@ impl EditVolume {
         })
     }
 
-    /// Sets permission bits, set-id bits and the sticky bit.
+    /// Sets permission bits, set-id bits and the sticky bit. Fails if there is no such file.
     pub fn set_permissions(&self, path: impl AsRef<[u8]>, permissions: u32) -> Result<()> {
         let changes = SetAttr { permissions: Some(permissions & 0o7777), ..SetAttr::default() };
         self.set(path.as_ref(), &changes)
     }
 
-    /// Sets owner and group.
+    /// Sets owner and group. Fails if there is no such file.
     pub fn set_owner(&self, path: impl AsRef<[u8]>, uid: u32, gid: u32) -> Result<()> {
         let changes = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
         self.set(path.as_ref(), &changes)
@@ -203,17 +215,19 @@ impl EditVolume {
         })
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. Fails if the image cannot be written.
     pub fn sync(&self) -> Result<()> {
         self.change(b"", |_, _| Ok(()))
     }
 
-    /// Verifies every structure of the file system, and returns what is wrong.
+    /// Verifies every structure of the file system, and returns what is wrong. Fails if the image
+    /// cannot be read.
     pub fn check(&self) -> Result<Findings> {
         Ok(self.fs.as_ref().expect("only `close` takes it").check()?)
     }
 
-    /// Unmounts: afterwards everything is in the image, and a mount has nothing to replay.
+    /// Unmounts: afterwards everything is in the image, and a mount has nothing to replay. Fails if
+    /// the image cannot be written, or if the file system has turned read-only.
     pub fn close(mut self) -> Result<Findings> {
         let mut notes = Notes::default();
         self.fs.take().map_or(Ok(()), |fs| fs.close(&mut notes))?;

@@ -39,19 +39,21 @@ impl FileSystem {
         self.0.opened.fs()
     }
 
-    /// Reads a whole regular file.
+    /// Reads a whole regular file. Fails if there is no such file, or if a part of it is lost.
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         read(self.inner(), path.as_ref())
     }
 
-    /// Reads a whole regular file that is UTF-8.
+    /// Reads a whole regular file that is UTF-8. Fails like [`Self::read`], and if the content is
+    /// not UTF-8.
     pub fn read_to_string(&self, path: impl AsRef<[u8]>) -> Result<String> {
         let path = path.as_ref();
         String::from_utf8(self.read(path)?)
             .map_err(|error| Error::new(format!("{}: {error}", text::name(path))))
     }
 
-    /// Returns the entries of a directory, sorted by name.
+    /// Returns the entries of a directory, sorted by name. Fails if there is no such directory, or
+    /// if it cannot be read.
     pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>> {
         let path = path.as_ref();
         let ino = path::resolve(self.inner(), path)?;
@@ -66,21 +68,23 @@ impl FileSystem {
         Ok(entries)
     }
 
-    /// Returns what is known about the file at `path`, symbolic links followed.
+    /// Returns what is known about the file at `path`, symbolic links followed. Fails if there is
+    /// no such file, or if its inode cannot be read.
     pub fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
         let path = path.as_ref();
         let ino = path::resolve(self.inner(), path)?;
         self.inner().attr(ino).map(Metadata).context(text::name(path))
     }
 
-    /// Returns what is known about the file or symbolic link at `path`.
+    /// Returns what is known about the file or symbolic link at `path`. Fails if there is no such
+    /// file, or if its inode cannot be read.
     pub fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
         let path = path.as_ref();
         let ino = path::resolve_link(self.inner(), path)?;
         self.inner().attr(ino).map(Metadata).context(text::name(path))
     }
 
-    /// Returns the target of a symbolic link.
+    /// Returns the target of a symbolic link. Fails if there is no symbolic link at `path`.
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         let ino = path::resolve_link(self.inner(), path)?;
@@ -93,16 +97,17 @@ impl FileSystem {
         path::resolve(self.inner(), path.as_ref()).is_ok()
     }
 
-    /// Opens a regular file.
+    /// Opens a regular file. Fails if there is no regular file at `path`.
     pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
         let path = path.as_ref();
         let attr = regular(self.inner(), path)?;
         Ok(File::new(self.clone(), attr.ino, attr.size))
     }
 
-    /// Calls `visit` with the path and the entry of everything below the directory at `path`, parents
-    /// first. Paths begin at that directory, without a slash. What cannot be read is skipped; after
-    /// the walk, [`FileSystem::late_findings`] names it.
+    /// Calls `visit` with the path and the entry of everything below the directory at `path`,
+    /// parents first. Paths begin at that directory, without a slash. What cannot be read is
+    /// skipped; after the walk, [`FileSystem::late_findings`] names it. Fails if there is no
+    /// directory at `path`, or if `visit` does.
     pub fn walk(
         &self,
         path: impl AsRef<[u8]>,
@@ -119,6 +124,7 @@ impl FileSystem {
     }
 
     /// Returns names and values of the extended attributes of the file at `path`, sorted by name.
+    /// Fails if there is no such file, or if an attribute cannot be read.
     pub fn xattrs(&self, path: impl AsRef<[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let path = path.as_ref();
         let fs = self.inner();
@@ -133,7 +139,7 @@ impl FileSystem {
     }
 
     /// Copies everything into the folder `dest`, which is made if it is missing. What cannot be
-    /// delivered is among the findings of the report.
+    /// delivered is among the findings of the report. Fails if the folder cannot be written.
     #[cfg(feature = "extract")]
     pub fn extract_to(
         &self,
@@ -146,7 +152,7 @@ impl FileSystem {
     }
 
     /// Writes everything as a tar archive. What cannot be delivered is among the findings of the
-    /// report.
+    /// report. Fails if `out` does.
     #[cfg(feature = "extract")]
     pub fn to_tar(&self, out: &mut dyn std::io::Write) -> Result<crate::ExtractReport> {
         let options = eraseblock_tree::tar_out::TarOptions::default();

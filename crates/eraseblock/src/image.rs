@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 ///
 /// The format is detected: a UBI image, a bare UBIFS or JFFS2 image, a raw dump with out-of-band
 /// bytes, and with the features for them a simulated chip or a device. Until the [`Image`] and all
-/// that was made of it are dropped, writers that lock files are kept away.
+/// that was made of it are dropped, writers that lock files are kept away. Fails if the file cannot
+/// be read, or if no format is recognised in it.
 pub fn open(path: impl AsRef<Path>) -> Result<Image> {
     Image::options().open(path)
 }
@@ -77,7 +78,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the image at `path`.
+    /// Opens the image at `path`. Fails if the file cannot be read, or if no format is recognised
+    /// in it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
         let path = path.as_ref();
         self.noting(path, |place, notes| {
@@ -109,7 +111,7 @@ impl OpenOptions {
         })
     }
 
-    /// Opens an image in memory.
+    /// Opens an image in memory. Fails if no format is recognised in them.
     pub fn from_bytes(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Image> {
         self.from_reader(Arc::new(Bytes(bytes.into())))
     }
@@ -202,12 +204,13 @@ impl Image {
         OpenOptions::default()
     }
 
-    /// Opens an image that is no file of this machine: bytes on another machine, in an archive, and so on
+    /// Opens an image that is no file of this machine: bytes on another machine, in an archive, and
+    /// so on. Fails if the reader does, or if no format is recognised.
     pub fn from_reader(reader: Arc<dyn ReadAt>) -> Result<Self> {
         Self::options().from_reader(reader)
     }
 
-    /// Opens an image in memory.
+    /// Opens an image in memory. Fails if no format is recognised in them.
     pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Self> {
         Self::options().from_bytes(bytes)
     }
@@ -352,12 +355,13 @@ impl Volume {
         &self.info
     }
 
-    /// Returns its raw content: the data of a static volume, all LEBs of a dynamic one.
+    /// Returns its raw content: the data of a static volume, all LEBs of a dynamic one. Fails if
+    /// the image has no volumes.
     pub fn content(&self) -> Result<VolumeContent> {
         VolumeContent::new(Arc::new(self.open()?))
     }
 
-    /// Opens the file system in it.
+    /// Opens the file system in it. Fails if there is none that can be read.
     pub fn file_system(&self) -> Result<FileSystem> {
         let id = Some(VolumeId::new(self.id()));
         let opened =
@@ -372,22 +376,24 @@ impl Volume {
         }
     }
 
-    /// Reads a whole file of its file system: [`FileSystem::read`].
+    /// Reads a whole file of its file system: [`FileSystem::read`]. Fails as that does.
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         self.file_system()?.read(path)
     }
 
-    /// Reads a whole file of its file system as text: [`FileSystem::read_to_string`].
+    /// Reads a whole file of its file system as text: [`FileSystem::read_to_string`]. Fails as that
+    /// does.
     pub fn read_to_string(&self, path: impl AsRef<[u8]>) -> Result<String> {
         self.file_system()?.read_to_string(path)
     }
 
-    /// Lists a directory of its file system: [`FileSystem::read_dir`].
+    /// Lists a directory of its file system: [`FileSystem::read_dir`]. Fails as that does.
     pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>> {
         self.file_system()?.read_dir(path)
     }
 
-    /// Returns what its file system knows about a file: [`FileSystem::metadata`].
+    /// Returns what its file system knows about a file: [`FileSystem::metadata`]. Fails as that
+    /// does.
     pub fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
         self.file_system()?.metadata(path)
     }

@@ -27,7 +27,8 @@ pub struct Flash {
 }
 
 impl FlashChoice {
-    /// The flash meant, with `blocks` eraseblocks if given.
+    /// The flash meant, with `blocks` eraseblocks if given. Fails if a size is missing or
+    /// impossible.
     pub fn resolve(&self, blocks: Option<u32>) -> Result<Flash, Error> {
         let part = match &self.flash {
             Some(name) => Some(parts::find(name).map_err(|error| {

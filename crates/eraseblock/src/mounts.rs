@@ -20,7 +20,8 @@ pub struct Mount {
     pub is_read_only: bool,
 }
 
-/// Returns the FUSE mounts of the host; a mount that hides another one comes after it.
+/// Returns the FUSE mounts of the host; a mount that hides another one comes after it. Fails if
+/// `/proc/self/mountinfo` cannot be read.
 pub fn all() -> io::Result<Vec<Mount>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())

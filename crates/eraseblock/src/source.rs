@@ -58,7 +58,8 @@ const SQUASHED_MODE: u32 = 0o1755;
 /// not lie in it.
 ///
 /// The result depends on the content alone: access and change times are set from the modification
-/// times, and with SOURCE_DATE_EPOCH nothing is younger than that.
+/// times, and with SOURCE_DATE_EPOCH nothing is younger than that. Fails with the path if something
+/// cannot be read, or if the output lies in the folder.
 pub fn load(
     path: &Path,
     options: &Adjustments,
@@ -98,7 +99,8 @@ fn squash(tree: &mut SourceTree, options: &Adjustments) {
     }
 }
 
-/// Changes a tree as the options say: device table, owners, attributes, labels, times.
+/// Changes a tree as the options say: device table, owners, attributes, labels, times. Fails if an
+/// option names something that is not in the tree.
 pub fn adjust(
     tree: &mut SourceTree,
     options: &Adjustments,

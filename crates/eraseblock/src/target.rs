@@ -49,6 +49,7 @@ pub struct Place {
 impl Place {
     /// Splits `FILE[@OFFSET[+LENGTH]][:VOLUME]`. A path that exists wins over splitting, at a colon
     /// and then at an `@`. A volume of a UBI device of the kernel becomes the node of that volume.
+    /// Fails if an offset or length is no number.
     pub fn parse(target: &OsStr) -> Result<Self, Error> {
         let whole = Path::new(target);
         let nothing = || Error::new(format!("{}: no such file", whole.display()));
@@ -113,12 +114,14 @@ pub(crate) fn resolve(place: Place) -> Result<Place, Error> {
     Ok(place)
 }
 
-/// Opens the file system the arguments point at.
+/// Opens the file system the arguments point at. Fails if there is none that can be read, or
+/// several.
 pub fn open_file_system(args: &Wanted, observer: &mut dyn Observer) -> Result<Opened, Error> {
     open_volume(args, observer).map(|(opened, _)| opened)
 }
 
-/// The same, and the number of the UBI volume that it is in, if it is in one.
+/// The same, and the number of the UBI volume that it is in, if it is in one. Fails like
+/// [`open_file_system`].
 pub fn open_volume(
     args: &Wanted,
     observer: &mut dyn Observer,

@@ -130,6 +130,7 @@ pub struct AttachCost {
 pub type Clock<'a> = &'a dyn Fn() -> f64;
 
 /// Formats a chip, creates a volume over half of it, writes all its LEBs, detaches, and attaches.
+/// Fails if the simulated chip does.
 pub fn attach_cost(size: Size, fastmap: bool, clock: Clock<'_>) -> Result<AttachCost, FigureError> {
     let (chip, layout) = size.chip()?;
     let options = OpenOptions { fastmap, ..OpenOptions::default() };
@@ -180,7 +181,7 @@ pub struct Wear {
 }
 
 /// Rewrites a tenth of the LEBs, while the others hold data that never changes, until the first
-/// block has been erased `endurance` times.
+/// block has been erased `endurance` times. Fails if the simulated chip does.
 pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureError> {
     let size = Size { peb: 16_384, count: pebs, page: 512, subpage: 512 };
     let (chip, layout) = size.chip()?;
@@ -212,7 +213,8 @@ pub fn wear(pebs: u32, threshold: u32, endurance: u32) -> Result<Wear, FigureErr
 }
 
 /// Returns the pages programmed to write `pages` pages to an unmapped LEB, and to change it
-/// atomically; including the headers of the blocks, but not those of erases.
+/// atomically; including the headers of the blocks, but not those of erases. Fails if the simulated
+/// chip does.
 pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
     let (chip, layout) = size.chip()?;
     let ubi = UbiDevice::open(chip.clone(), &layout, &OpenOptions::default())?;
@@ -231,7 +233,7 @@ pub fn write_cost(size: Size, pages: u32) -> Result<(u64, u64), FigureError> {
 /// The wear-levelling threshold of the wear figures, and the erases a block endures.
 const WEAR: (u32, u32) = (16, 1000);
 
-/// Returns all figures of UBI.
+/// Returns all figures of UBI. Fails if the simulated chip does.
 pub fn ubi(clock: Clock<'_>) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
     for mebibytes in [32, 64, 128, 256, 512, 1024, 2048, 4096] {

@@ -110,7 +110,8 @@ const LEADING_DAMAGED: u64 = 2;
 /// Number of headers within the window whose distances are considered.
 const MAX_HITS: usize = 64;
 
-/// Finds UBI in an image; returns `None` if there is none.
+/// Finds UBI in an image; returns `None` if there is none. Fails if the image cannot be read, or if
+/// its headers contradict the hints.
 pub fn detect(image: &dyn ReadAt, hints: &Hints) -> Result<Option<Detected>, DetectError> {
     let image = Image { bytes: image, size: image.size()? };
     let from = hints.start.unwrap_or(0);
@@ -141,7 +142,8 @@ pub fn detect(image: &dyn ReadAt, hints: &Hints) -> Result<Option<Detected>, Det
 }
 
 /// Determines the layout from the headers of a device, as `ubiformat` does but not Linux (spec: ubi
-/// 2); `None` if there is no valid header. Sizes are those of the device.
+/// 2); `None` if there is no valid header. Sizes are those of the device. Fails if the device does,
+/// or if its headers contradict each other.
 pub fn detect_layout(device: &dyn Mtd) -> Result<Option<HeaderLayout>, DetectError> {
     let geometry = device.geometry();
     let hints = Hints {

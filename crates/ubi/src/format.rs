@@ -43,7 +43,8 @@ pub struct FormatReport {
 /// Erases all good blocks, writes their headers and an empty volume table.
 ///
 /// If at least 95 % of the erase counters are known, they continue. If at least half are known, all
-/// blocks get the mean; otherwise they start at 0.
+/// blocks get the mean; otherwise they start at 0. Fails if the device does, or if too few good
+/// blocks are left.
 pub fn format(
     device: &Arc<dyn Mtd>,
     layout: &HeaderLayout,

@@ -69,7 +69,8 @@ impl Extent {
 
 impl Header {
     /// Decodes the header at the start of `bytes`, which lie at `offset` of `image`, and reads the
-    /// volume identifier header of its block; returns `None` if there is no valid header.
+    /// volume identifier header of its block; returns `None` if there is no valid header. Fails if
+    /// the image cannot be read.
     pub fn decode(image: &dyn ReadAt, bytes: &[u8], offset: u64) -> io::Result<Option<Self>> {
         let Ok(ec) = decode_ec(bytes, Location::Byte(offset)) else { return Ok(None) };
         if !detect::is_plausible(ec.vid_hdr_offset, ec.data_offset) {
@@ -123,7 +124,7 @@ impl Header {
 
 /// Returns the image of which the whole file consists, if each eraseblock begins with a valid
 /// header or is erased there, and all of them belong to one image. The file then contains nothing
-/// else, and a search is unnecessary.
+/// else, and a search is unnecessary. Fails if the image cannot be read.
 pub fn only_image(image: &dyn ReadAt) -> io::Result<Option<Extent>> {
     let Ok(Some(found)) = detect::detect(image, &detect::Hints::default()) else {
         return Ok(None);
@@ -157,7 +158,8 @@ pub fn only_image(image: &dyn ReadAt) -> io::Result<Option<Extent>> {
     }))
 }
 
-/// Groups the headers of a file, in ascending order, into images.
+/// Groups the headers of a file, in ascending order, into images. Fails if the image cannot be
+/// read.
 pub fn locate(image: &dyn ReadAt, headers: &[Header]) -> io::Result<Located> {
     let file = Image { bytes: image, size: image.size()? };
     let (mut located, mut next, mut attempts) = (Located::default(), 0, 0);

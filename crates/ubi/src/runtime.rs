@@ -160,7 +160,7 @@ impl UbiDevice {
         Self::open_with_report(device, layout, options).map(|(ubi, _)| ubi)
     }
 
-    /// Like [`Self::open`]; also returns the findings of the attach.
+    /// Like [`Self::open`]; also returns the findings of the attach. Fails as that does.
     pub fn open_with_report(
         device: Arc<dyn Mtd>,
         layout: &HeaderLayout,
@@ -187,41 +187,44 @@ impl UbiDevice {
         user.filter_map(|id| core.info(*id).ok()).collect()
     }
 
-    /// Opens the volume of this number.
+    /// Opens the volume of this number. Fails if there is none.
     pub fn volume(&self, id: VolumeId) -> Result<Volume, UbiError> {
         Volume::open(&self.core, id)
     }
 
-    /// Opens the volume of this name.
+    /// Opens the volume of this name. Fails if there is none.
     pub fn volume_named(&self, name: &[u8]) -> Result<Volume, UbiError> {
         let found = self.volumes().into_iter().find(|volume| volume.name.as_bytes() == name);
         let wanted = || String::from_utf8_lossy(name).into_owned();
         self.volume(found.ok_or_else(|| UbiError::NoVolume { wanted: wanted() })?.id)
     }
 
-    /// Creates a volume (spec: ubi 17).
+    /// Creates a volume (spec: ubi 17). Fails if the name or number is taken, or if too few LEBs
+    /// are available.
     pub fn create_volume(&self, volume: &NewVolume) -> Result<VolumeId, UbiError> {
         self.exclusive().create_volume(volume)
     }
 
-    /// Removes a volume that is not open.
+    /// Removes a volume that is not open. Fails if there is none, or if it is open.
     pub fn remove_volume(&self, id: VolumeId) -> Result<(), UbiError> {
         self.exclusive().remove_volume(id)
     }
 
-    /// Changes the size of a volume. To shrink, it must not be open.
+    /// Changes the size of a volume. To shrink, it must not be open. Fails if it is open, if too
+    /// few LEBs are available, or if data lies after the new end of a static volume.
     pub fn resize_volume(&self, id: VolumeId, lebs: u32) -> Result<(), UbiError> {
         self.exclusive().resize_volume(id, lebs)
     }
 
     /// Renames volumes in one step. A volume whose name is taken by another one is removed unless
-    /// it is renamed, too.
+    /// it is renamed, too. Fails if a name is given twice, or if a volume to be removed is open.
     pub fn rename_volumes(&self, renames: &[(VolumeId, VolumeName)]) -> Result<(), UbiError> {
         self.exclusive().rename_volumes(renames)
     }
 
     /// Replaces the content of a volume that is not open by `len` bytes. After an interruption the
-    /// volume stays marked as damaged until the next update.
+    /// volume stays marked as damaged until the next update. Fails if `content` ends early, if
+    /// `len` exceeds the volume, or if the device fails.
     pub fn update_volume(
         &self,
         id: VolumeId,
@@ -231,18 +234,19 @@ impl UbiDevice {
         self.exclusive().update_volume(id, len, content)
     }
 
-    /// Verifies all checksums of a static volume; returns whether they are correct.
+    /// Verifies all checksums of a static volume; returns whether they are correct. Fails if the
+    /// device does.
     pub fn check_volume(&self, id: VolumeId) -> Result<bool, UbiError> {
         self.exclusive().check_static(id)
     }
 
     /// Performs one step of background work: erases a block or moves a LEB. Returns `false` when
-    /// there is nothing to do.
+    /// there is nothing to do. Fails if the device turns read-only over it.
     pub fn background_step(&self) -> Result<bool, UbiError> {
         self.exclusive().step()
     }
 
-    /// Performs all pending background work.
+    /// Performs all pending background work. Fails as [`Self::background_step`] does.
     pub fn flush(&self) -> Result<(), UbiError> {
         // Wear levelling may continue while counters differ; each step is an erase.
         let mut patience = 16 * self.shared().wl.ecs().len() + 16;
@@ -264,14 +268,15 @@ impl UbiDevice {
     }
 
     /// Writes a fastmap if they are in use, so that the next attach is fast. Call it before closing
-    /// a device.
+    /// a device. Fails if the device does.
     pub fn detach(&self) -> Result<(), UbiError> {
         let mut core = self.exclusive();
         core.refresh_fastmap()?;
         Ok(core.io.device.sync()?)
     }
 
-    /// Makes everything written so far durable on the medium of the device.
+    /// Makes everything written so far durable on the medium of the device. Fails if the device
+    /// does.
     pub fn sync(&self) -> Result<(), UbiError> {
         Ok(self.shared().io.device.sync()?)
     }
@@ -319,7 +324,7 @@ impl UbiDevice {
     }
 
     /// Checks that the headers on flash agree with the maps and that both copies of the volume
-    /// table are equal.
+    /// table are equal. Fails with the first place where they differ.
     pub fn verify_flash(&self) -> Result<(), UbiError> {
         let mut core = self.exclusive();
         core.check_lebs()?;

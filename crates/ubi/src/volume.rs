@@ -27,7 +27,7 @@ pub struct Ubi {
 }
 
 impl Ubi {
-    /// Attaches the device read-only; see [`attach`].
+    /// Attaches the device read-only; see [`attach`]. Fails as that does.
     pub fn attach(
         device: Arc<dyn Mtd>,
         layout: &HeaderLayout,
@@ -42,7 +42,8 @@ impl Ubi {
         &self.attachment
     }
 
-    /// Returns whether the device has a fastmap, and whether it can be attached by it.
+    /// Returns whether the device has a fastmap, and whether it can be attached by it. Fails if the
+    /// device does.
     pub fn fastmap_status(&self) -> Result<FastmapStatus, UbiError> {
         FastmapStatus::of(self.device.as_ref(), &self.attachment.layout)
     }
@@ -52,12 +53,12 @@ impl Ubi {
         self.device.as_ref()
     }
 
-    /// Opens the volume of this number.
+    /// Opens the volume of this number. Fails if there is none.
     pub fn volume(&self, id: VolumeId) -> Result<UbiVolume, UbiError> {
         self.open(self.attachment.volume(id), || id.to_string())
     }
 
-    /// Opens the volume of this name.
+    /// Opens the volume of this name. Fails if there is none.
     pub fn volume_named(&self, name: &[u8]) -> Result<UbiVolume, UbiError> {
         let wanted = || String::from_utf8_lossy(name).into_owned();
         self.open(self.attachment.volume_named(name), wanted)
@@ -131,7 +132,8 @@ impl UbiVolume {
     }
 
     /// Checks the data of a LEB of a static volume against the checksum in its header. LEBs of
-    /// dynamic volumes have none (spec: ubi 22, 3); a missing LEB cannot be checked.
+    /// dynamic volumes have none (spec: ubi 22, 3); a missing LEB cannot be checked. Fails if they
+    /// differ, or if the LEB cannot be read.
     pub fn check_leb(&self, leb: Leb) -> Result<(), UbiError> {
         let Some(peb) = self.map.get(leb) else { return Ok(()) };
         if self.info.kind == VolumeKind::Dynamic {

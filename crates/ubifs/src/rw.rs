@@ -177,7 +177,7 @@ impl UbifsMount {
     }
 
     /// Checks everything that must hold between two operations, in memory and on flash, without
-    /// writing (spec: ubifs-format 21).
+    /// writing (spec: ubifs-format 21). Fails if the device does.
     pub fn check(&self) -> Result<Findings, UbifsError> {
         let verdict = self.lock().check().map_err(error::Fault::into_ubifs)?;
         // The lock is released: paths are looked up through the public interface.

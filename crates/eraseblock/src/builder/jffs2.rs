@@ -20,7 +20,7 @@ use std::sync::Arc;
 const USUAL_PAGE: u32 = 4096;
 
 /// The builder's options for eraseblocks of this size. `cleanmarker` is the usual length on the
-/// flash, `limit` what the flash holds.
+/// flash, `limit` what the flash holds. Fails if the choices contradict each other.
 pub fn options(
     block_size: u32,
     cleanmarker: u32,
@@ -50,7 +50,7 @@ pub fn options(
     Ok(options)
 }
 
-/// The highest numbers in the image at `path`.
+/// The highest numbers in the image at `path`. Fails if the image cannot be read or holds no JFFS2.
 pub fn highest(path: &Path) -> Result<Highest, Error> {
     let file = File::open(path).context(path.display())?;
     let opened = Jffs2::open(Source::Image(Arc::new(file)), &OpenOptions::default());
@@ -58,7 +58,8 @@ pub fn highest(path: &Path) -> Result<Highest, Error> {
     Ok(jffs2.info().highest)
 }
 
-/// Builds the image into `out`, with a progress bar.
+/// Builds the image into `out`, with a progress bar. Fails if the content does not fit or cannot be
+/// read, or if the output fails.
 pub fn build(
     tree: &SourceTree,
     options: &MkfsOptions,

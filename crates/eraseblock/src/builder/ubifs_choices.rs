@@ -160,7 +160,7 @@ macro_rules! deserialize_from_text {
 }
 deserialize_from_text!(CompressorChoice, CompressRule, UuidChoice);
 
-/// A size in a layout file: a number of bytes, or a text with a unit.
+/// A size in a layout file: a number of bytes, or a text with a unit. Fails if it is neither.
 pub fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number of bytes, or a text such as \"128KiB\"")]

@@ -102,19 +102,19 @@ pub(super) fn disk(_: &Path, _: bool) -> Result<Option<Driven>> {
     Ok(None)
 }
 
-/// Returns whether the file holds a simulated chip.
+/// Returns whether the file holds a simulated chip. Fails if the file cannot be read.
 #[cfg(feature = "chips")]
 pub fn is_chip(path: &Path) -> Result<bool> {
     Ok(eraseblock_nandsim::is_chip_file(&first_bytes(path)?))
 }
 
-/// Returns whether the file holds a simulated chip.
+/// Returns whether the file holds a simulated chip. Fails if the file cannot be read.
 #[cfg(not(feature = "chips"))]
 pub fn is_chip(_: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Opens the simulated chip in a file.
+/// Opens the simulated chip in a file. Fails if it is none, or if it is damaged.
 #[cfg(feature = "chips")]
 pub fn open_chip(path: &Path, write: bool) -> Result<Chip> {
     use eraseblock_nandsim::ChipFileError;

@@ -8,7 +8,7 @@ use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
-use eraseblock_vfs::{Attr, FileSystem};
+use eraseblock_vfs::{Attr, FileSystem, FsError, FsErrorKind};
 use std::sync::Arc;
 
 /// A file system of one of the kinds.
@@ -86,7 +86,8 @@ pub fn placed(findings: Findings, volume: Option<VolumeId>) -> Findings {
     }
 }
 
-/// Opens the file system in a volume. `volume` names it where there may be others.
+/// Opens the file system in a volume. `volume` names it where there may be others. Fails if there
+/// is none that can be read.
 pub fn open(
     device: Arc<dyn LebDevice>,
     volume: Option<VolumeId>,
@@ -109,6 +110,7 @@ pub fn of_jffs2(jffs2: Jffs2, findings: Findings) -> Opened {
 }
 
 /// Opens the file system of either kind in a UBI volume. `id` names it where there may be others.
+/// Fails if there is none that can be read.
 pub fn open_volume(
     volume: UbiVolume,
     id: Option<VolumeId>,
@@ -150,7 +152,8 @@ const CHUNK: usize = 1 << 20;
 
 /// Hands the content of a regular file over piece by piece, with the offset of each.
 ///
-/// Memory is bounded by the size of a piece, regardless of the length in the inode.
+/// Memory is bounded by the size of a piece, regardless of the length in the inode. Fails if a part
+/// of the content is lost, or if `sink` does.
 pub fn copy(
     fs: &dyn FileSystem,
     attr: &Attr,
@@ -161,7 +164,9 @@ pub fn copy(
     while offset < attr.size {
         let len = fs.read(attr.ino, offset, &mut buffer)?;
         if len == 0 {
-            break;
+            let (ino, size) = (attr.ino, attr.size);
+            let message = format!("inode {ino}: content ends at byte {offset}, its size is {size}");
+            return Err(FsError::new(FsErrorKind::Corrupted, message).into());
         }
         sink(offset, &buffer[..len])?;
         offset += len as u64;

@@ -81,14 +81,16 @@ impl Drop for Flash {
 }
 
 impl Flash {
-    /// Opens what the arguments point at, for writing if `write`.
+    /// Opens what the arguments point at, for writing if `write`. Fails if it is no flash, or if
+    /// another process writes to it.
     pub fn open(args: &FlashOptions, write: bool) -> Result<Self, Error> {
         let place = Place::parse(&args.target)?;
         let path = place.path.clone();
         Self::open_place(place, args, write).context(path.display())
     }
 
-    /// Makes an erased flash of the block device or plain file that the arguments point at.
+    /// Makes an erased flash of the block device or plain file that the arguments point at. Fails
+    /// if there is a flash already, or if the device cannot be written.
     #[cfg(feature = "host")]
     pub fn make(args: &FlashOptions) -> Result<Self, Error> {
         let place = Place::parse(&args.target)?;
@@ -140,7 +142,7 @@ impl Flash {
         (self.image.is_some() && !is_known).then(|| size_hint(args))
     }
 
-    /// Attaches the UBI on it.
+    /// Attaches the UBI on it. Fails if Linux would refuse it, unless forced.
     pub fn ubi(&self, args: &FlashOptions, write: bool) -> Result<UbiDevice, Error> {
         let path = self.path.display();
         let layout = self.layout.ok_or_else(|| {
@@ -170,7 +172,7 @@ impl Flash {
         }
     }
 
-    /// Linux neither writes nor uses fastmaps on small devices.
+    /// Fails on small devices, on which Linux neither writes nor uses fastmaps.
     pub fn check_fastmap(&self, layout: &HeaderLayout) -> Result<(), Error> {
         let blocks = self.device.geometry().peb_count();
         if fastmap_blocks(layout, blocks).is_some() {
@@ -214,12 +216,14 @@ impl Flash {
         }
     }
 
-    /// Where the headers are, or will be on a flash without any.
+    /// Where the headers are, or will be on a flash without any. Fails if the sizes are impossible
+    /// or contradict the headers.
     pub fn layout_or_usual(&self, sizes: &Sizes) -> Result<HeaderLayout, Error> {
         self.layout.map_or_else(|| image::usual_layout(self.device.as_ref(), sizes), Ok)
     }
 
-    /// Returns the volume that was named after the target.
+    /// Returns the volume that was named after the target. Fails if none was named, or if there is
+    /// no such volume.
     pub fn named_volume(&self, ubi: &UbiDevice) -> Result<VolumeInfo, Error> {
         let path = self.path.display();
         let name = self.volume.as_deref().ok_or_else(|| {
@@ -237,7 +241,8 @@ impl Flash {
     }
 }
 
-/// The volume of this name, or else of this number.
+/// The volume of this name, or else of this number. Fails with the list of volumes if there is
+/// none.
 pub fn find(ubi: &UbiDevice, name: &[u8]) -> Result<VolumeInfo, Error> {
     let number = std::str::from_utf8(name).ok().and_then(|text| text.parse::<u32>().ok());
     let mut volumes = ubi.volumes();

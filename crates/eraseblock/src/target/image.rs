@@ -95,12 +95,14 @@ impl UbiImage {
         }
     }
 
-    /// Opens a volume that attaching found.
+    /// Opens a volume that attaching found. Fails if nothing is recognised there, or if it cannot
+    /// be read.
     pub fn open(&self, info: &VolumeInfo) -> Result<UbiVolume, Error> {
         Ok(self.ubi.volume(info.id)?)
     }
 
-    /// The volume that the user named, or the only one with a file system.
+    /// The volume that the user named, or the only one with a file system. Fails with the list of
+    /// volumes if there is none or more than one.
     pub fn file_system_volume(&self, name: Option<&[u8]>) -> Result<UbiVolume, Error> {
         if let Some(name) = name {
             return self.named_volume(name);
@@ -119,7 +121,8 @@ impl UbiImage {
         }
     }
 
-    /// The volume of this name, or else of this number.
+    /// The volume of this name, or else of this number. Fails with the list of volumes if there is
+    /// none.
     pub fn named_volume(&self, name: &[u8]) -> Result<UbiVolume, Error> {
         let attachment = self.attachment();
         let by_number = || {
@@ -174,7 +177,8 @@ pub fn refuse_folder(path: &Path) -> Result<(), Error> {
         .hint("`eraseblock mkfs` makes an image of a folder"))
 }
 
-/// Opens what the arguments point at.
+/// Opens what the arguments point at. Fails if nothing is recognised there, or if it cannot be
+/// read.
 pub fn open(place: &Place, shape: &Shape, observer: &dyn Observer) -> Result<Image, Error> {
     let span = span::one(place, shape)?;
     open_span(place, span, shape, observer)
@@ -186,7 +190,7 @@ pub(crate) fn strictly(shape: &Shape, observer: &dyn Observer) -> Shape {
     Shape { sizes, ..shape.clone() }
 }
 
-/// Opens a part of a file, or a device.
+/// Opens a part of a file, or a device. Fails like [`open`].
 pub fn open_span(
     place: &Place,
     span: Option<Span>,
@@ -244,7 +248,7 @@ fn open_flash(path: &Path, shape: &Shape) -> Result<Image, Error> {
     open_file(path, span, shape)
 }
 
-/// The first bytes of something, as many as are looked at.
+/// The first bytes of something, as many as are looked at. Fails if they cannot be read.
 pub fn beginning(image: &dyn ReadAt) -> Result<Vec<u8>, Error> {
     let len = usize::try_from(image.size()?).unwrap_or(usize::MAX).min(magic::LOOK);
     let mut start = vec![0; len];
@@ -320,8 +324,8 @@ impl Looked for Survey {
     }
 }
 
-/// A JFFS2 anywhere in an image or on a device, with what was found; `None` when there is no node of
-/// one. A raw dump with out-of-band bytes is read without them.
+/// A JFFS2 anywhere in an image or on a device, with what was found; `None` when there is no node
+/// of one. A raw dump with out-of-band bytes is read without them. Fails if it cannot be read.
 pub fn find_jffs2<T: Looked>(
     source: Source,
     options: &OpenOptions,
@@ -360,7 +364,8 @@ pub fn find_jffs2<T: Looked>(
     Ok(best)
 }
 
-/// A JFFS2 anywhere in an image or on a device; `None` when there is no node of one.
+/// A JFFS2 anywhere in an image or on a device; `None` when there is no node of one. Fails if it
+/// cannot be read.
 pub fn open_jffs2(
     path: &Path,
     source: Source,
@@ -403,7 +408,7 @@ pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result
 }
 
 /// Where UBI's headers are on a flash: as they say themselves, or as `sizes` demand; `None` if
-/// there are none.
+/// there are none. Fails if the sizes are impossible or contradict the headers.
 pub fn layout(device: &dyn Mtd, sizes: &Sizes) -> Result<Option<HeaderLayout>, Error> {
     match sizes.vid_offset {
         Some(_) => Ok(Some(usual_layout(device, sizes)?)),
@@ -411,7 +416,7 @@ pub fn layout(device: &dyn Mtd, sizes: &Sizes) -> Result<Option<HeaderLayout>, E
     }
 }
 
-/// Where UBI's headers will be on a flash that has none.
+/// Where UBI's headers will be on a flash that has none. Fails if the sizes are impossible.
 pub fn usual_layout(device: &dyn Mtd, sizes: &Sizes) -> Result<HeaderLayout, Error> {
     let geometry = device.geometry();
     let subpage = sizes.subpage.unwrap_or(geometry.subpage());

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// How long a reader waits for a writer that may be about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Locks the file until the result is dropped; `alone` keeps everybody else away.
+/// Locks the file until the result is dropped; `alone` keeps everybody else away. Fails if another
+/// process holds it.
 pub fn lock(path: &Path, alone: bool) -> Result<File, Error> {
     let in_the_way = |why: &str| Error::new(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| in_the_way(&error.to_string()))?;
@@ -23,7 +24,7 @@ pub fn lock(path: &Path, alone: bool) -> Result<File, Error> {
 }
 
 /// Keeps writers away from a file that is read until the result is dropped. `None` if the host has
-/// no locks: then writers have none either.
+/// no locks: then writers have none either. Fails if a process is writing to it.
 pub fn reading(path: &Path) -> Result<Option<File>, Error> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match shared(&file, PATIENCE) {

@@ -23,7 +23,7 @@ pub struct At {
 }
 
 impl At {
-    /// Parses `OFFSET[+LENGTH]`.
+    /// Parses `OFFSET[+LENGTH]`. Fails if they are no sizes.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (offset, length) = match text.split_once('+') {
             Some((offset, length)) => (offset, Some(length)),
@@ -60,7 +60,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Its bytes.
+    /// Its bytes. Fails if the file ends before.
     pub fn of(&self, file: Arc<dyn ReadAt>) -> Result<Arc<dyn ReadAt>, Error> {
         if self.is_whole {
             return Ok(file);
@@ -87,13 +87,15 @@ pub enum Meant {
     Several(Survey),
 }
 
-/// Finds out what a target means. Sizes or a format that the user gives are not doubted.
+/// Finds out what a target means. Sizes or a format that the user gives are not doubted. Fails if
+/// the file cannot be read, or ends before the bytes that were named.
 pub fn meant(place: &Place, shape: &Shape) -> Result<Meant, Error> {
     refuse_folder(&place.path)?;
     find(place, shape).context(place.path.display())
 }
 
-/// The same where one thing is needed; `None` for a device.
+/// The same where one thing is needed; `None` for a device. Fails like [`meant`], and if there are
+/// several.
 pub fn one(place: &Place, shape: &Shape) -> Result<Option<Span>, Error> {
     match meant(place, shape)? {
         Meant::Device => Ok(None),

@@ -114,7 +114,7 @@ pub struct Survey {
     pub more: bool,
 }
 
-/// Looks through a file.
+/// Looks through a file. Fails if it cannot be read.
 pub fn survey(image: &dyn ReadAt) -> io::Result<Survey> {
     let size = image.size()?;
     if let Some(part) = whole(image, size)? {

@@ -107,7 +107,8 @@ pub struct Below {
 }
 
 impl Below {
-    /// Does one bounded piece of UBI's background work; says whether there is more.
+    /// Does one bounded piece of UBI's background work; says whether there is more. Fails if the
+    /// device does.
     pub fn background_step(&self) -> Result<bool, FsError> {
         let step = self.ubi.as_ref().map(UbiDevice::background_step);
         let step = step.unwrap_or(Ok(false));
@@ -210,13 +211,13 @@ impl Writable {
         }
     }
 
-    /// Unmounts and hands over what was found.
+    /// Unmounts and hands over what was found. Fails if not everything could be written.
     pub fn close(self, observer: &mut dyn Observer) -> Result<(), Error> {
         observer.report(self.late_findings());
         self.rest()
     }
 
-    /// Unmounts: afterwards everything is in the image.
+    /// Unmounts: afterwards everything is in the image. Fails if not everything could be written.
     pub fn rest(&self) -> Result<(), Error> {
         if self.read_only {
             return Ok(());
@@ -232,14 +233,16 @@ impl Writable {
     }
 }
 
-/// Opens what the arguments point at.
+/// Opens what the arguments point at. Fails if it cannot be written to, or if no file system is
+/// found.
 pub fn open(args: &Wanted, mode: Mode, observer: &mut dyn Observer) -> Result<Writable, Error> {
     let volume = Place::parse(&args.target)?.volume;
     let mut opened = open_volumes(args, &[volume], mode, observer)?;
     opened.pop().ok_or_else(|| Error::new("nothing was opened"))
 }
 
-/// Opens these volumes on the flash that the arguments point at.
+/// Opens these volumes on the flash that the arguments point at. Fails like [`open`], for any of
+/// them.
 pub fn open_volumes(
     args: &Wanted,
     volumes: &[Option<Vec<u8>>],
@@ -287,7 +290,8 @@ pub fn open_volumes(
     open_ubifs(args, volumes, mode, observer)
 }
 
-/// Returns whether there is a JFFS2, or an erased flash, on which one can be.
+/// Returns whether there is a JFFS2, or an erased flash, on which one can be. Fails if it cannot be
+/// read.
 pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<bool, Error> {
     if let Some(format) = args.shape.format {
         return Ok(format == Format::Jffs2);

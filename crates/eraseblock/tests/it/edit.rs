@@ -12,6 +12,9 @@ fn changes_are_durable_when_they_return() {
     assert!(!volume.findings().has_problems());
     volume.write("/etc/motd", "changed\n").unwrap();
     volume.create_dir_all("/var/lib/x").unwrap();
+    for file in ["/etc/motd", "/etc/motd/x"] {
+        assert!(volume.create_dir_all(file).unwrap_err().message().contains("not a directory"));
+    }
     volume.write("/var/lib/x/noise", noise(100_000)).unwrap();
     volume.symlink("lib/x", "/var/link").unwrap();
     volume.rename("/big", "/var/link/moved").unwrap();

@@ -1,6 +1,10 @@
 //! Opening and reading, with everything that can go wrong.
 
 use crate::sample::{PEB, Sample, noise};
+use eraseblock::observe::Notes;
+use eraseblock::raw::vfs::Attr;
+use eraseblock::target::filesystem::copy;
+use eraseblock::target::{Shape, Wanted, open_file_system};
 use eraseblock::{ErrorKind, FileKind, Image, Kind, ReadAt, Severity, VolumeKind, open};
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -244,4 +248,20 @@ fn everything_can_be_taken_out() {
     assert_eq!(fs.to_tar(&mut tar).unwrap().files, 2);
     assert!(tar.len() > 400_000 && tar[257..].starts_with(b"ustar"));
     assert!(fs.check().is_empty() && fs.findings().is_empty() && fs.late_findings().is_empty());
+}
+
+/// A copy that ended before the size that the inode states was taken for whole.
+#[test]
+fn content_that_ends_early_is_an_error() {
+    let sample = Sample::new();
+    let mut target = sample.image().into_os_string();
+    target.push(":rootfs");
+    let wanted = Wanted { target, shape: Shape::default() };
+    let opened = open_file_system(&wanted, &mut Notes::default()).unwrap();
+    let fs = opened.fs();
+    let motd = fs.lookup(fs.lookup(fs.root(), b"etc").unwrap(), b"motd").unwrap();
+    let attr = fs.attr(motd).unwrap();
+    assert_eq!(copy(fs, &attr, &mut |_, _| Ok(())).unwrap(), 8);
+    let error = copy(fs, &Attr { size: 9, ..attr }, &mut |_, _| Ok(())).unwrap_err();
+    assert!(error.message().contains("content ends at byte 8, its size is 9"), "{error}");
 }

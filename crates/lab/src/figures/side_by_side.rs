@@ -257,7 +257,7 @@ fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
 }
 
 /// Fills a quarter of a chip with files of 16 KiB, alternately text and noise, and measures
-/// everything once.
+/// everything once. Fails if a file system does.
 pub fn cost(side: Side, medium: Medium, mebibytes: u32) -> Result<Cost, SideError> {
     let chip = chip(medium, mebibytes)?;
     let content = mebibytes / 4;
@@ -298,6 +298,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 /// Returns the costs of both file systems on NAND of 8, 32 and 120 MiB, on one in use, and on NOR.
+/// Fails if a file system does.
 pub fn table() -> Result<Vec<Cost>, SideError> {
     let chips = [
         (Medium::Nand, 8),
@@ -315,7 +316,8 @@ pub fn table() -> Result<Vec<Cost>, SideError> {
     Ok(rows)
 }
 
-/// Fills a quarter of a chip with JFFS2 and counts what a mount reads.
+/// Fills a quarter of a chip with JFFS2 and counts what a mount reads. Fails if the file system
+/// does.
 pub fn mount_bytes(mebibytes: u32, summary: bool) -> Result<MountBytes, SideError> {
     let chip = chip(Medium::Nand, mebibytes)?;
     let options = RwOptions { summary, ..RwOptions::default() };

@@ -35,7 +35,7 @@ pub enum FastmapStatus {
 
 impl FastmapStatus {
     /// Finds a fastmap and attaches by it, in memory. Blocks after the end of an image count as
-    /// erased.
+    /// erased. Fails if the device does.
     pub fn of(device: &dyn Mtd, layout: &HeaderLayout) -> Result<Self, UbiError> {
         let scanner = Scanner { device, layout: *layout, threshold: 1 };
         let here = device.geometry().peb_count();

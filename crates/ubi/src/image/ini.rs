@@ -91,7 +91,8 @@ pub struct VolumeSection {
     pub flags: VolumeFlags,
 }
 
-/// Parses all sections. Ignores keys before the first section.
+/// Parses all sections. Ignores keys before the first section. Fails with the line if it is neither
+/// section, key nor comment.
 pub fn parse_sections(text: &str) -> Result<Vec<Section>, IniError> {
     let mut sections: Vec<Section> = Vec::new();
     let mut current = None;
@@ -159,7 +160,8 @@ fn clean_value(value: &str) -> String {
     value.split([';', '#']).next().unwrap_or_default().trim().to_owned()
 }
 
-/// Reads the volumes of a configuration in their order.
+/// Reads the volumes of a configuration in their order. Fails with the line and the key if a value
+/// is missing or impossible.
 pub fn parse_volumes(text: &str) -> Result<Vec<VolumeSection>, IniError> {
     let mut volumes = Vec::new();
     for section in parse_sections(text)? {

@@ -117,7 +117,8 @@ pub(super) struct PlannedVolume {
 }
 
 impl ImagePlan {
-    /// Checks the specification and computes the layout.
+    /// Checks the specification and computes the layout. Fails if the volumes do not fit, or if two
+    /// have one name or number.
     pub fn new(spec: ImageSpec) -> Result<Self, ImageError> {
         Self::starting_at(LAYOUT_LEBS, spec)
     }

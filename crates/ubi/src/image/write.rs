@@ -15,7 +15,8 @@ use std::os::unix::fs::FileExt;
 
 impl ImagePlan {
     /// Writes the whole image in order; `sources` has one content for each volume of the
-    /// specification.
+    /// specification. Fails if a content is larger than its volume or cannot be read, or if `out`
+    /// does.
     pub fn write(
         &self,
         out: &mut dyn Write,
@@ -59,7 +60,8 @@ impl ImagePlan {
 
     /// Adds everything but the contents to a file: the volume table, all headers and the bytes that
     /// stay erased. Call it after writing the contents; those of static volumes are read back for
-    /// their checksums. Contents must fill their LEBs: see [`ImagePlan::data_offset`].
+    /// their checksums. Contents must fill their LEBs: see [`ImagePlan::data_offset`]. Fails if the
+    /// file cannot be read or written.
     pub fn finish_in_place(&self, file: &File) -> Result<(), ImageError> {
         let mut peb = self.empty_peb();
         self.each_layout_peb(&mut peb, |peb, number| {

@@ -56,17 +56,19 @@ impl Volume {
         self.id
     }
 
-    /// Returns the properties of the volume.
+    /// Returns the properties of the volume. Fails if the volume was removed.
     pub fn info(&self) -> Result<VolumeInfo, UbiError> {
         self.shared().info(self.id)
     }
 
-    /// Unmaps a LEB and waits for the erase, so that the old content cannot reappear.
+    /// Unmaps a LEB and waits for the erase, so that the old content cannot reappear. Fails if the
+    /// device is read-only, or if the block cannot be erased.
     pub fn erase(&self, leb: Leb) -> Result<(), UbiError> {
         self.exclusive().erase_leb(self.id, leb)
     }
 
-    /// Checks a LEB of a static volume against its checksum.
+    /// Checks a LEB of a static volume against its checksum. Fails if they differ, or if the LEB
+    /// cannot be read.
     pub fn check_leb(&self, leb: Leb) -> Result<(), UbiError> {
         self.shared().check_static_leb(self.id, leb)
     }

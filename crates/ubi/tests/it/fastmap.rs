@@ -286,7 +286,7 @@ fn outdated_fastmaps_are_erased_before_newer_ones() {
     assert_eq!(first_byte(&ubi, dynamic, 3), 3);
 }
 
-/// Erases of old fastmaps wait in a queue. When the newest is erased to be written anew, or because
+/// Erases of old fastmaps wait in a queue. When the newest is erased to be written again, or because
 /// none can be written, they come first.
 #[test]
 fn a_fastmap_is_never_erased_before_older_ones() {

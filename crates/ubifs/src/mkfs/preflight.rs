@@ -59,7 +59,8 @@ impl Preflight {
     }
 }
 
-/// Checks options and tree and bounds the size of the image without reading any content.
+/// Checks options and tree and bounds the size of the image without reading any content. Fails if
+/// the options are impossible or contradict each other.
 pub fn preflight(tree: &SourceTree, options: &MkfsOptions) -> Result<Preflight, MkfsError> {
     let layout = Layout::for_image(&options.layout)?;
     let plan = Plan::new(tree, options, &layout, &NoProgress)?;
