@@ -65,6 +65,7 @@ coordinate!(VolumeId, "volume");
 
 /// Where a finding or error occurred. Prints compactly, as in `leb 12:4096` or `peb 7:512`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Location {
     /// The image, device or file system as a whole.
     Whole,

@@ -55,8 +55,7 @@ impl Getter<'_> {
     }
 
     fn options(&self) -> ExtractOptions {
-        let (force, kept) = (self.force, self.inputs.files());
-        ExtractOptions { force, kept, ..ExtractOptions::default() }
+        ExtractOptions::default().force(self.force).kept(self.inputs.files())
     }
 
     fn directory(&self, ino: Ino, dest: &Path) -> Result<(GetReport, Findings), Failure> {

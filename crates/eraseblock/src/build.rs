@@ -158,6 +158,7 @@ impl Prepared<'_> {
 
 /// What was built.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct BuildReport {
     /// The number of the image.
     pub image_seq: u32,
@@ -171,6 +172,7 @@ pub struct BuildReport {
 
 /// A volume of a new image.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct BuiltVolume {
     /// Its number.
     pub id: u32,

@@ -287,6 +287,7 @@ impl Image {
 
 /// A volume by its name or number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum VolumeRef<'v> {
     /// The name; text that is a number also finds a volume of that number.
     Name(&'v [u8]),

@@ -32,6 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Whether to set the owners of the image on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Owners {
     /// If the process runs as root.
     #[default]
@@ -44,6 +45,7 @@ pub enum Owners {
 
 /// Options of an extraction.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ExtractOptions {
     /// Extract into a directory that is not empty, and replace existing entries (but never a
     /// directory by anything else).
@@ -71,6 +73,41 @@ impl Default for ExtractOptions {
 }
 
 impl ExtractOptions {
+    /// Sets [`Self::force`].
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Sets [`Self::kept`].
+    #[must_use]
+    pub fn kept(mut self, files: Vec<(u64, u64)>) -> Self {
+        self.kept = files;
+        self
+    }
+
+    /// Sets [`Self::owners`].
+    #[must_use]
+    pub fn owners(mut self, owners: Owners) -> Self {
+        self.owners = owners;
+        self
+    }
+
+    /// Sets [`Self::xattrs`].
+    #[must_use]
+    pub fn xattrs(mut self, xattrs: bool) -> Self {
+        self.xattrs = xattrs;
+        self
+    }
+
+    /// Sets [`Self::keep_damaged`].
+    #[must_use]
+    pub fn keep_damaged(mut self, keep_damaged: bool) -> Self {
+        self.keep_damaged = keep_damaged;
+        self
+    }
+
     fn replaces(&self) -> Force<'_> {
         self.force.then_some(self.kept.as_slice())
     }
@@ -78,6 +115,7 @@ impl ExtractOptions {
 
 /// The result of an extraction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct ExtractReport {
     /// Regular files.
     pub files: u64,
@@ -101,6 +139,7 @@ pub struct ExtractReport {
 
 /// Progress of an extraction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Progress {
     /// Completed names that are not directories.
     pub entries: u64,

@@ -96,17 +96,17 @@ pub(crate) fn run(args: &ExtractArgs, session: &mut Session) -> Result<(), Failu
 
 impl ExtractArgs {
     fn options(&self, session: &Session) -> ExtractOptions {
-        ExtractOptions {
-            force: self.force,
-            kept: session.inputs().files(),
-            owners: match (self.same_owner, self.no_same_owner) {
-                (true, _) => Owners::Keep,
-                (_, true) => Owners::Skip,
-                _ => Owners::IfRoot,
-            },
-            xattrs: !self.no_xattrs,
-            keep_damaged: self.keep_damaged,
-        }
+        let owners = match (self.same_owner, self.no_same_owner) {
+            (true, _) => Owners::Keep,
+            (_, true) => Owners::Skip,
+            _ => Owners::IfRoot,
+        };
+        ExtractOptions::default()
+            .force(self.force)
+            .kept(session.inputs().files())
+            .owners(owners)
+            .xattrs(!self.no_xattrs)
+            .keep_damaged(self.keep_damaged)
     }
 
     fn paths(&self) -> Vec<&[u8]> {

@@ -43,13 +43,11 @@ pub(super) fn run(args: &Args, session: &mut Session) -> Result<(), Failure> {
     if systems.is_empty() {
         return Err(Failure::new(format!("{}: there is no JFFS2 in it", args.file.display())));
     }
-    let options = ExtractOptions {
-        force: true,
-        kept: session.inputs().files(),
-        owners: Owners::Skip,
-        xattrs: false,
-        ..Default::default()
-    };
+    let options = ExtractOptions::default()
+        .force(true)
+        .kept(session.inputs().files())
+        .owners(Owners::Skip)
+        .xattrs(false);
     let several = systems.len() > 1;
     for (offset, system) in systems {
         let dest = reader::folder(&args.dest, offset, several);

@@ -235,13 +235,12 @@ impl FilesArgs {
         session: &mut Session,
     ) -> Result<(), Failure> {
         session.lines([format!("Extracting files to: {}", dest.display())])?;
-        let options = ExtractOptions {
-            force: true,
-            kept: session.inputs().files(),
-            owners: if self.keep_permissions { Owners::Keep } else { Owners::Skip },
-            xattrs: self.preserve_xattr,
-            keep_damaged: self.common.warn_only_block_read_errors,
-        };
+        let options = ExtractOptions::default()
+            .force(true)
+            .kept(session.inputs().files())
+            .owners(if self.keep_permissions { Owners::Keep } else { Owners::Skip })
+            .xattrs(self.preserve_xattr)
+            .keep_damaged(self.common.warn_only_block_read_errors);
         reader::extract(opened, dest, &options, session)
     }
 }
