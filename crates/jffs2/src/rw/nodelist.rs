@@ -1,5 +1,7 @@
 //! What is kept of every node and of every erase block (spec: jffs2 12.1).
 //!
+//! Layer: data. Uses nothing else of the run time.
+//!
 //! # Invariants
 //! 1. The five sizes of a block add up to the size of a block, except for bad blocks, whose sizes
 //!    are all 0; `used` and `unchecked` are the lengths of its live nodes.
@@ -119,6 +121,13 @@ impl NodeRef {
     }
 }
 
+/// A range of the medium inside one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
 /// The list of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum List {
@@ -190,8 +199,12 @@ impl Block {
     /// last node.
     pub(crate) fn is_dead(&self) -> bool {
         let is_filler = |node: &&NodeRef| node.is_live() && node.kind() == RefKind::Filler;
-        let first = self.refs.first().filter(|_| self.refs.len() > 1).filter(is_filler);
-        let fillers = first.into_iter().chain(self.refs.last().filter(is_filler));
+        let ends = match &self.refs[..] {
+            [] => [None, None],
+            [only] => [None, Some(only)],
+            [first, .., last] => [Some(first), Some(last)],
+        };
+        let fillers = ends.into_iter().flatten().filter(is_filler);
         self.live() == fillers.map(|node| node.len()).sum()
     }
 
@@ -231,6 +244,11 @@ impl Blocks {
 
     pub(crate) fn count(&self) -> u32 {
         self.entries.len() as u32
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
     }
 
     pub(crate) fn totals(&self) -> &Sizes<u64> {
@@ -275,6 +293,14 @@ impl Blocks {
         self.totals.add(sizes);
     }
 
+    /// Counts the first `len` free bytes of a block as dead, not worth collecting now.
+    pub(crate) fn waste(&mut self, block: u32, len: u32) {
+        self.resize(block, |sizes| {
+            sizes.free -= len;
+            sizes.wasted += len;
+        });
+    }
+
     /// Adds a block to the end of a list.
     pub(crate) fn file(&mut self, block: u32, list: List) {
         let old = std::mem::replace(&mut self.entries[block as usize].list, list);
@@ -309,7 +335,9 @@ impl Blocks {
     }
 
     /// Makes the whole block dead and adds it to a list; its nodes are forgotten when it is erased.
+    /// Nothing in it may be live, but for a cleanmarker and a summary.
     pub(crate) fn file_dead(&mut self, block: u32, list: List) {
+        debug_assert!(self.get(block).is_dead(), "nodes are still alive: {:?}", self.get(block));
         let size = self.size;
         for node in &mut self.entries[block as usize].refs {
             node.set_state(RefState::Obsolete);
@@ -338,6 +366,34 @@ impl Blocks {
     /// Returns the node at `place`.
     pub(crate) fn node(&self, place: u32) -> Option<NodeRef> {
         self.index(place).map(|(block, index)| self.entries[block as usize].refs[index])
+    }
+
+    /// Returns the owner of a node that has not been checked yet.
+    pub(crate) fn first_unchecked(&self) -> Option<u32> {
+        self.entries.iter().find_map(|block| {
+            let mut refs = block.refs.iter();
+            refs.find(|node| node.state() == RefState::Unchecked).map(|node| node.owner)
+        })
+    }
+
+    /// Returns the nodes, live or dead, that touch a span.
+    pub(crate) fn touching(&self, span: Span) -> impl Iterator<Item = NodeRef> {
+        let nodes = self.get(span.start / self.size).refs.iter().copied();
+        nodes.filter(move |node| {
+            let (place, len) = (node.place(), node.len());
+            node.kind() != RefKind::Filler && place < span.end && place + len > span.start
+        })
+    }
+
+    /// Returns the first live node that touches a span and begins at or after `from`.
+    pub(crate) fn live_in(&self, span: Span, from: u32) -> Option<u32> {
+        let nodes = self.touching(span).filter(|node| node.is_live());
+        nodes.map(NodeRef::place).find(|place| *place >= from)
+    }
+
+    /// Returns whether a node, live or dead, touches a span.
+    pub(crate) fn is_touched(&self, span: Span) -> bool {
+        self.touching(span).next().is_some()
     }
 
     /// Changes the state of a live node to `state`, another live one.
@@ -386,7 +442,11 @@ impl Blocks {
                 RefState::Unchecked => sizes.unchecked -= len,
                 _ => sizes.used -= len,
             }
-            sizes.add_dead(len, is_open);
+            if is_open {
+                sizes.wasted += len;
+            } else {
+                sizes.add_dead(len);
+            }
         });
         Some(old)
     }
@@ -394,6 +454,10 @@ impl Blocks {
     /// Records that the start of the free space of a block now holds `node`.
     pub(crate) fn append(&mut self, block: u32, node: NodeRef) {
         let len = node.len();
+        debug_assert!(
+            node.place() % self.size == self.size - self.get(block).sizes.free,
+            "a node that does not start where the free space does: {node:?}"
+        );
         self.resize(block, |sizes| {
             sizes.free -= len;
             match node.state() {
@@ -406,12 +470,12 @@ impl Blocks {
     }
 
     /// Forgets the content of an erased block.
-    pub(crate) fn wipe(&mut self, block: u32) -> Vec<NodeRef> {
+    pub(crate) fn wipe(&mut self, block: u32) {
         let size = self.size;
         self.resize(block, |sizes| *sizes = Sizes { free: size, ..Sizes::default() });
         let entry = &mut self.entries[block as usize];
         entry.without_summary = false;
-        std::mem::take(&mut entry.refs)
+        entry.refs = Vec::new();
     }
 }
 
@@ -423,8 +487,8 @@ impl Sizes<u32> {
 
     /// Counts `len` more dead bytes: as wasted while the block is not worth collecting for them
     /// (spec: jffs2 15).
-    pub(crate) fn add_dead(&mut self, len: u32, is_open: bool) {
-        if is_open || (self.dirty == 0 && self.wasted + len <= DIRTY_LIMIT) {
+    fn add_dead(&mut self, len: u32) {
+        if self.dirty == 0 && self.wasted + len <= DIRTY_LIMIT {
             self.wasted += len;
         } else {
             self.dirty += len + std::mem::take(&mut self.wasted);
