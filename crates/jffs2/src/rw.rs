@@ -15,7 +15,7 @@
 //! Calls between files go down this list only. A lower step that needs something of a higher one
 //! returns what it needs, and a driver does it and repeats the step.
 //!
-//! 1. Data: `options`, `failure`, `flash`, `nodelist` (nodes and blocks), `suspect` (pages of the
+//! 1. Data: `options`, `failure`, `flash`, `nodelist` (nodes), `blocks`, `suspect` (pages of the
 //!    scan), `wbuf` (write buffer), `space` (thresholds), `dents`, `inode`, `inodes`, `loaded`,
 //!    `remains`, `summary`, `compress`.
 //! 2. `store`: reads nodes, declares them dead. `erase` erases a block.
@@ -28,6 +28,7 @@
 //! 9. `names`, `content`, `xattr`: operations. `scan` and `build` mount, `check` verifies.
 //! 10. `fs`: the file-system interface.
 
+mod blocks;
 mod build;
 mod check;
 mod collect;
@@ -110,7 +111,7 @@ impl Jffs2Rw {
 
     /// Returns the number of eraseblocks that can be written at once.
     pub fn free_blocks(&self) -> u32 {
-        self.lock().tree().store.blocks.len(nodelist::List::Free)
+        self.lock().tree().store.blocks.len(blocks::List::Free)
     }
 
     /// Loads every inode, verifies all checksums, and compares accounts, lists and link counts with

@@ -9,13 +9,14 @@
 //! 2. Names are decided before inodes, and inodes before blocks: a node that no name reaches is
 //!    dead, and a block without live nodes waits for its erase.
 
+use super::blocks::{List, Sizes};
 use super::compress::Compress;
 use super::failure::Closed;
 use super::flash::{Flash, Marker};
 use super::gc::Collection;
 use super::inodes::Inodes;
 use super::log::Log;
-use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::owners::Owners;
 use super::pairs_build::build_xattrs;

@@ -3,7 +3,8 @@
 //!
 //! Layer: above `tree`.
 
-use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
+use super::blocks::{List, Sizes};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::pairs::RefKey;
 use super::store::Store;
 use super::tree::Tree;

@@ -10,10 +10,11 @@
 //!    the old node's block was cut and the old node still reads correctly for a while. For holes
 //!    that are overwritten in many parts, this holds only while there is space.
 
+use super::blocks::List;
 use super::failure::corrupted;
 use super::inode::{Fragment, PAGE, Source};
 use super::log::NewNode;
-use super::nodelist::{List, NodeRef, RefKind, RefState};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::summary::Listed;
 use super::write::{Extent, MIN_DATA, NewName, Target, Writer};
 use crate::damage::Range;

@@ -6,8 +6,9 @@
 //! 1. A block is free only after it was read back erased and has its cleanmarker, in this order: a
 //!    marker on a block that is not erased would make the next mount write over old bits.
 
+use super::blocks::List;
 use super::failure::io;
-use super::nodelist::{List, NodeRef, RefKind, RefState, Span};
+use super::nodelist::{NodeRef, RefKind, RefState, Span};
 use super::store::Store;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Location, Peb};

@@ -7,7 +7,7 @@
 //! 1. A block is erased only after the replacements of all its nodes are on flash.
 //! 2. `position` is 0, or counts nodes of the block on the list of victims.
 
-use super::nodelist::{Blocks, List};
+use super::blocks::{Blocks, List};
 use super::store::Store;
 use super::write::Writer;
 use eraseblock_vfs::FsError;

@@ -9,6 +9,7 @@
 
 use super::dents::Dents;
 use crate::damage::Range;
+use eraseblock_jffs2_format::Inode;
 use eraseblock_vfs::{FsError, FsErrorKind, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -54,6 +55,12 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
+    /// Returns those that a node repeats.
+    pub(crate) fn of(node: &Inode) -> Self {
+        let Inode { mode, uid, gid, isize: size, atime, mtime, ctime, .. } = *node;
+        Self { mode, uid, gid, size, atime, mtime, ctime }
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.mode & TYPE_BITS == DIRECTORY
     }

@@ -180,50 +180,24 @@ impl Loading<'_> {
         found.broken.sort_by_key(|broken| broken.node.map(|node| node.version));
         let broken = found.broken.last().and_then(|broken| broken.node);
         let winner = found.metadata.map(|it| it.node).or(newest).or(broken);
-        let is_faked = self.ino == ROOT_INO || !found.dents.is_empty();
         let is_made_up = winner.is_none();
-        let winner = match winner {
-            Some(winner) => winner,
-            // Its times are 0 regardless of the names (spec: jffs2 6).
-            None if is_faked => Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() },
-            None => return Err(damaged(self.ino, "no usable node")),
-        };
-        if FileKind::from_mode(winner.mode).is_none() {
-            return Err(damaged(self.ino, &format!("mode {:o} names no file type", winner.mode)));
-        }
+        let winner = self.or_made_up(winner, &found)?;
         let mut loaded = Loaded {
-            attributes: Attributes {
-                mode: winner.mode,
-                uid: winner.uid,
-                gid: winner.gid,
-                size: winner.isize,
-                atime: winner.atime,
-                mtime: winner.mtime,
-                ctime: winner.ctime,
-            },
+            attributes: Attributes::of(&winner),
             metadata: found.metadata.map(|it| it.place),
             is_made_up,
             ..Loaded::default()
         };
         self.lay_nodes(&mut loaded.fragments, &found.data);
         self.lay_lost(&mut loaded, &found);
+        // Reported only now: a node that still holds a part of the file is kept, not dropped.
         for Dropped { place, error } in &found.dropped {
             if !self.store.node(*place).is_live() {
                 self.store.late.note(error.at(), codes::NODE_DROPPED, error.to_string());
             }
         }
         if loaded.attributes.is_directory() {
-            loaded.attributes.size = 0;
-            let mut dead = Vec::new();
-            loaded.dents = found.dents.resolve(&mut dead);
-            for place in dead {
-                self.store.obsolete(place);
-            }
-            let NewestTime { version, mctime } = found.time;
-            if version > winner.version {
-                loaded.attributes.mtime = mctime;
-                loaded.attributes.ctime = mctime;
-            }
+            self.resolve_names(&mut loaded, found.dents, found.time, &winner);
         } else if loaded.attributes.is_regular() {
             self.resolve_size(&mut loaded);
         } else if loaded.attributes.has_payload() {
@@ -233,6 +207,43 @@ impl Loading<'_> {
         }
         self.check_off_nodes(&loaded, &found.data);
         Ok(loaded)
+    }
+
+    /// Returns the node whose fields count. A directory without one gets fields as Linux makes them
+    /// up: a cut may have destroyed its node, but its names prove that it existed.
+    fn or_made_up(&self, winner: Option<Inode>, found: &Found) -> Result<Inode, FsError> {
+        let is_faked = self.ino == ROOT_INO || !found.dents.is_empty();
+        let winner = match winner {
+            Some(winner) => winner,
+            // Its times are 0 regardless of the names (spec: jffs2 6).
+            None if is_faked => Inode { mode: 0o040_755, version: u32::MAX, ..Inode::default() },
+            None => return Err(damaged(self.ino, "no usable node")),
+        };
+        if FileKind::from_mode(winner.mode).is_none() {
+            return Err(damaged(self.ino, &format!("mode {:o} names no file type", winner.mode)));
+        }
+        Ok(winner)
+    }
+
+    /// Keeps the newest node of each name. A name newer than the node of the directory states the
+    /// directory's times: creating it wrote no other node.
+    fn resolve_names(
+        &mut self,
+        loaded: &mut Loaded,
+        names: dents::Found,
+        time: NewestTime,
+        winner: &Inode,
+    ) {
+        loaded.attributes.size = 0;
+        let mut dead = Vec::new();
+        loaded.dents = names.resolve(&mut dead);
+        for place in dead {
+            self.store.obsolete(place);
+        }
+        if time.version > winner.version {
+            loaded.attributes.mtime = time.mctime;
+            loaded.attributes.ctime = time.mctime;
+        }
     }
 
     /// Applies data nodes in the order of their versions; completely hidden ones die.

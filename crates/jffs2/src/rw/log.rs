@@ -15,9 +15,10 @@
 //!    system turns read-only.
 //! 3. No node lies in the last page of a block, because that page proves the one before it.
 
+use super::blocks::List;
 use super::erase::Eraser;
 use super::failure::{Closed, io, no_space};
-use super::nodelist::{List, NodeRef, RefKind, RefState};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::remains::DamageMarker;
 use super::summary::{Collector, Listed};
 use super::suspect::Page;

@@ -6,9 +6,10 @@
 //! 1. Bytes that are no node, or that only a power cut explains, count as dirty, never as free.
 //! 2. A node known from a summary alone is unchecked: nothing of it has been read.
 
+use super::blocks::Blocks;
 use super::flash::{Flash, Marker};
 use super::inodes::Inodes;
-use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
 use crate::codes;
@@ -159,6 +160,8 @@ impl Scan<'_> {
         let mut outcome = self.read(start, &mut buf[..first])?;
         let empty = is_erased(&buf[..first]);
         if empty {
+            // An erase that a cut interrupted: bytes read as erased, but the out-of-band area or
+            // bit flips show that they are not.
             if !self.flash.is_oob_erased(block, marked)? || outcome != ReadOutcome::CLEAN {
                 return Ok(Class::Debris);
             }
@@ -176,16 +179,19 @@ impl Scan<'_> {
             outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
             self.whole(block, buf, outcome)?;
         }
+        // A cut in the first program after the cleanmarker, or in an erase: nothing was ever durable.
         let torn = outcome.uncorrectable || marked && self.has_header(block, buf);
         if torn && self.blocks.get(block).live() == 0 {
             return Ok(if marked { Class::Debris } else { Class::Unreadable });
         }
         if outcome != ReadOutcome::CLEAN {
+            // Bit flips may come from a torn program in what looks like free space.
             return Ok(Class::Suspicious);
         }
         let entry = self.blocks.get(block);
         let cms = pad(self.flash.cleanmarker()).unwrap_or(0);
         let cut = (cms as usize).min(first);
+        // A cut while the cleanmarker was programmed.
         if entry.live() == 0 && cut > 0 && is_erased(&buf[cut..]) {
             return Ok(Class::Debris);
         }

@@ -7,8 +7,8 @@
 //!    medium with a write buffer, one of them replaces the open block after a power cut, which
 //!    makes the rest of that block useless.
 
+use super::blocks::{Blocks, List};
 use super::flash::Flash;
-use super::nodelist::{Blocks, List};
 
 /// The purpose of a write outside of garbage collection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@
 //! 1. Every write outside of recovery and collection makes space first, so that both always find
 //!    some.
 
+use super::blocks::List;
 use super::failure::{Closed, io, no_space};
 use super::gc::Collection;
-use super::nodelist::List;
 use super::space::{Need, Purpose, most_passes};
 use super::tree::Tree;
 use super::write::Writer;

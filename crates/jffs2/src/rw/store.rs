@@ -8,9 +8,10 @@
 //!    were buffered and as the scan saw it.
 //! 2. A block without live nodes is not erased while the buffer holds replacements of its nodes.
 
+use super::blocks::{Blocks, List};
 use super::failure::{corrupted, io};
 use super::flash::Flash;
-use super::nodelist::{Blocks, List, NodeRef, RefKind, Span};
+use super::nodelist::{NodeRef, RefKind, Span};
 use super::space::Reserves;
 use super::suspect::{Page, Suspects};
 use super::wbuf::Wbuf;
