@@ -55,14 +55,39 @@ pub enum RecordNode {
     Xref,
 }
 
+impl RecordNode {
+    /// Bytes of the record of an INODE node.
+    pub const INODE_LEN: u32 = 18;
+    /// Bytes of the record of an XATTR node.
+    pub const XATTR_LEN: u32 = 18;
+    /// Bytes of the record of an XREF node.
+    pub const XREF_LEN: u32 = 6;
+
+    /// Returns the bytes of the record of a DIRENT node whose name has `name` bytes.
+    pub const fn dirent_len(name: usize) -> u32 {
+        24 + name as u32
+    }
+
+    /// Returns the length of the record in bytes.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Inode { .. } => Self::INODE_LEN,
+            Self::Dirent { name, .. } => Self::dirent_len(name.len()),
+            Self::Xattr { .. } => Self::XATTR_LEN,
+            Self::Xref => Self::XREF_LEN,
+        }
+    }
+
+    /// Returns false: a record is never empty.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
 impl Record {
     /// Returns the length of the record in bytes.
     pub fn len(&self) -> u32 {
-        match &self.node {
-            RecordNode::Inode { .. } | RecordNode::Xattr { .. } => 18,
-            RecordNode::Dirent { name, .. } => 24 + name.len() as u32,
-            RecordNode::Xref => 6,
-        }
+        self.node.len()
     }
 
     /// Returns false: a record is never empty.

@@ -12,6 +12,20 @@ use eraseblock_jffs2_format::constants::INODE_LEN;
 use eraseblock_vfs::{FsError, FsErrorKind, Ino};
 use std::fmt;
 
+/// A range of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Range {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// A good INODE node and its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) node: Inode,
+    pub(crate) place: u32,
+}
+
 /// A node of an inode that cannot be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broken {
@@ -74,33 +88,34 @@ impl Verdict {
 }
 
 /// Judges the broken nodes of a file of `size` bytes, of which `valid` are the other data nodes.
-pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Verdict {
+pub(crate) fn judge(valid: &[Placed], broken: &[Broken], size: u32) -> Verdict {
     let mut verdict = Verdict::default();
     if broken.is_empty() {
         return verdict;
     }
-    let range = |node: &Inode| (node.offset, node.offset.saturating_add(node.dsize));
+    let range =
+        |node: &Inode| Range { start: node.offset, end: node.offset.saturating_add(node.dsize) };
     let mut held = Map::default();
-    for (node, place) in valid {
+    for Placed { node, place } in valid {
         held.lay(range(node), Some(*place));
     }
     let gaps = gaps(held.ranges().map(|part| part.0), size);
     // Nodes whose range is unknown may have been in any gap.
     let mut all = Map::default();
-    if let Some(unknown) = (0..).zip(broken).find(|(_, broken)| broken.node.is_none()) {
+    if let Some((unknown, _)) = (0..).zip(broken).find(|(_, broken)| broken.node.is_none()) {
         for gap in &gaps {
-            all.lay(*gap, Some(unknown.0));
+            all.lay(*gap, Some(unknown));
         }
     }
     // Of one version the valid node is used: it is a copy.
-    let good = valid.iter().map(|(node, _)| (node, None));
+    let good = valid.iter().map(|it| (&it.node, None));
     let torn = (0..).zip(broken).filter_map(|(index, it)| Some((it.node.as_ref()?, Some(index))));
     let mut nodes: Vec<(&Inode, Option<u32>)> = good.chain(torn).collect();
     nodes.sort_by_key(|(node, index)| (node.version, index.is_none(), *index));
     for (node, index) in nodes {
         all.lay(range(node), index);
     }
-    for ((start, end), index) in all.ranges() {
+    for (Range { start, end }, index) in all.ranges() {
         let Some(it) = index.and_then(|index| broken.get(index as usize)) else { continue };
         let part = Part { start, end: end.min(size), place: it.place, is_torn: it.is_torn };
         split(part, &gaps, &mut verdict);
@@ -109,12 +124,12 @@ pub(crate) fn judge(valid: &[(Inode, u32)], broken: &[Broken], size: u32) -> Ver
 }
 
 /// Divides a range into the parts inside and outside of `gaps`, which are ascending.
-fn split(part: Part, gaps: &[(u32, u32)], verdict: &mut Verdict) {
+fn split(part: Part, gaps: &[Range], verdict: &mut Verdict) {
     let Part { start, end, .. } = part;
     let mut position = start;
-    let first = gaps.partition_point(|gap| gap.1 <= start);
-    for gap in gaps[first..].iter().take_while(|gap| gap.0 < end) {
-        let (from, until) = (gap.0.max(position), gap.1.min(end));
+    let first = gaps.partition_point(|gap| gap.end <= start);
+    for gap in gaps[first..].iter().take_while(|gap| gap.start < end) {
+        let (from, until) = (gap.start.max(position), gap.end.min(end));
         if position < from {
             verdict.doubtful.push(Part { start: position, end: from, ..part });
         }
@@ -127,12 +142,13 @@ fn split(part: Part, gaps: &[(u32, u32)], verdict: &mut Verdict) {
 }
 
 /// Returns the parts of [0, size) that `covered`, ascending ranges, leaves out.
-pub(crate) fn gaps(covered: impl IntoIterator<Item = (u32, u32)>, size: u32) -> Vec<(u32, u32)> {
+pub(crate) fn gaps(covered: impl IntoIterator<Item = Range>, size: u32) -> Vec<Range> {
     let (mut gaps, mut position) = (Vec::new(), 0);
-    for (start, end) in covered.into_iter().chain([(size, size)]) {
+    let last = Range { start: size, end: size };
+    for Range { start, end } in covered.into_iter().chain([last]) {
         let start = start.min(size);
         if start > position {
-            gaps.push((position, start));
+            gaps.push(Range { start: position, end: start });
         }
         position = position.max(end);
     }
@@ -181,7 +197,8 @@ pub(crate) fn is_remains(bytes: &[u8], expected: bool) -> bool {
 }
 
 /// Returns the error for a range of a file that cannot be read.
-pub(crate) fn unread(ino: Ino, (start, end): (u32, u32), why: &dyn fmt::Display) -> FsError {
+pub(crate) fn unread(ino: Ino, range: Range, why: &dyn fmt::Display) -> FsError {
+    let Range { start, end } = range;
     FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: bytes {start} to {end}: {why}"))
 }
 
@@ -194,7 +211,9 @@ mod tests {
     }
 
     fn of(valid: &[Inode], broken: &[Option<Inode>], size: u32) -> Verdict {
-        let valid: Vec<(Inode, u32)> = valid.iter().copied().zip((400..).step_by(4)).collect();
+        let places = (400..).step_by(4);
+        let valid: Vec<Placed> =
+            valid.iter().zip(places).map(|(node, place)| Placed { node: *node, place }).collect();
         let broken = broken.iter().zip((4..).step_by(4));
         let broken: Vec<Broken> =
             broken.map(|(node, place)| Broken { place, node: *node, is_torn: false }).collect();
@@ -203,11 +222,15 @@ mod tests {
 
     #[test]
     fn gaps_are_what_is_not_covered() {
-        assert_eq!(gaps([], 10), [(0, 10)]);
-        assert_eq!(gaps([(0, 4), (4, 10)], 10), []);
-        assert_eq!(gaps([(2, 4), (3, 5), (8, 20)], 10), [(0, 2), (5, 8)]);
-        assert_eq!(gaps([(0, 20)], 10), []);
-        assert_eq!(gaps([(12, 20)], 10), [(0, 10)]);
+        let gaps = |covered: &[(u32, u32)]| -> Vec<(u32, u32)> {
+            let covered = covered.iter().map(|&(start, end)| Range { start, end });
+            gaps(covered, 10).iter().map(|gap| (gap.start, gap.end)).collect()
+        };
+        assert_eq!(gaps(&[]), [(0, 10)]);
+        assert_eq!(gaps(&[(0, 4), (4, 10)]), []);
+        assert_eq!(gaps(&[(2, 4), (3, 5), (8, 20)]), [(0, 2), (5, 8)]);
+        assert_eq!(gaps(&[(0, 20)]), []);
+        assert_eq!(gaps(&[(12, 20)]), [(0, 10)]);
     }
 
     /// Start, end and place.

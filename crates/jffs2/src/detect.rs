@@ -45,7 +45,7 @@ pub(crate) fn detect(
     options: &OpenOptions,
     findings: &mut Findings,
 ) -> Result<Shape, Jffs2Error> {
-    let size = source.size().map_err(Jffs2Error::Read)?;
+    let size = source.size()?;
     let from = options.start.unwrap_or(0);
     // Nodes lie on a grid of 4 bytes that may differ from the file's.
     let (mut little, mut big) = nodes(source, from, size)?;
@@ -129,7 +129,7 @@ pub(crate) fn blank(source: &Source, options: &OpenOptions) -> Result<Option<Sha
 
 /// Returns whether there is something, and all of it is erased.
 fn is_blank(source: &Source, start: u64) -> Result<bool, Jffs2Error> {
-    let size = source.size().map_err(Jffs2Error::Read)?;
+    let size = source.size()?;
     Ok(start < size && is_range_erased(source, start, size)?)
 }
 
@@ -140,7 +140,7 @@ fn is_range_erased(source: &Source, from: u64, end: u64) -> Result<bool, Jffs2Er
     let mut position = from;
     while position < end {
         let piece = &mut buf[..length(position)];
-        source.read(position, piece).map_err(Jffs2Error::Read)?;
+        source.read(position, piece)?;
         if !is_erased(piece) {
             return Ok(false);
         }
@@ -174,7 +174,7 @@ fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>)
         let window = &mut buf[..len];
         if let Err(error) = source.read(position, window) {
             if position == from && len < WINDOW {
-                return Err(Jffs2Error::Read(error));
+                return Err(error.into());
             }
             position += len as u64;
             continue;

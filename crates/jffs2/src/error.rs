@@ -2,6 +2,18 @@
 
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_mtd::MtdError;
+use std::io;
+
+/// A failure to read an image, with the message of its source.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A file, or bytes in memory.
+    Image(io::Error),
+    /// A flash device.
+    Device(MtdError),
+}
 
 /// An image that cannot be opened, or a medium that cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +27,7 @@ pub enum Jffs2Error {
     },
     /// The image cannot be read at all.
     #[error("cannot read image: {0}")]
-    Read(String),
+    Read(#[from] ReadError),
     /// An option is out of its range.
     #[error("{option} is {found}, expected {expected}")]
     Option {

@@ -1,6 +1,7 @@
 //! The file-system interface.
 
 use crate::build::Entry;
+use crate::damage::Range;
 use crate::inode::{Fragment, Loaded};
 use crate::mount::Jffs2;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, MAX_TARGET_LEN, ROOT_INO};
@@ -111,7 +112,8 @@ impl FileSystem for Jffs2 {
                 break;
             }
             let Some(place) = fragment.place else { continue };
-            let (start, data) = self.part(ino, (fragment.start, fragment.end), place)?;
+            let range = Range { start: fragment.start, end: fragment.end };
+            let (start, data) = self.part(ino, range, place)?;
             let first = u64::from(fragment.start).max(offset);
             let last = u64::from(fragment.end).min(end);
             let count = (last - first) as usize;

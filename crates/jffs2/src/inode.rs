@@ -1,7 +1,7 @@
 //! One inode: reads its nodes, selects the newest attributes, maps its content (spec: jffs2 8).
 
 use crate::codes;
-use crate::damage::{Broken, gaps, is_torn, judge, unread};
+use crate::damage::{Broken, Placed, Range, gaps, is_torn, judge, unread};
 use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
 use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
@@ -40,7 +40,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// The nodes of an inode, oldest version first.
 #[derive(Debug, Default)]
 struct Nodes {
-    data: Vec<(Inode, u32)>,
+    data: Vec<Placed>,
     metadata: Option<Inode>,
     broken: Vec<Broken>,
 }
@@ -71,39 +71,45 @@ fn damaged(ino: u32, message: &str) -> FsError {
 
 /// The map of a file while nodes are added to it.
 #[derive(Default)]
-pub(crate) struct Map(BTreeMap<u32, (u32, Option<u32>)>);
+pub(crate) struct Map(BTreeMap<u32, Stretch>);
+
+/// The rest of a range that starts at a key of the map.
+#[derive(Clone, Copy)]
+struct Stretch {
+    end: u32,
+    place: Option<u32>,
+}
 
 impl Map {
-    /// Overwrites [start, end) in the map.
-    pub(crate) fn lay(&mut self, (start, end): (u32, u32), place: Option<u32>) {
+    /// Overwrites a range of the map.
+    pub(crate) fn lay(&mut self, range: Range, place: Option<u32>) {
+        let Range { start, end } = range;
         if start >= end {
             return;
         }
         let before = self.0.range(..start).next_back().map(|(at, part)| (*at, *part));
-        if let Some((at, (part_end, part_place))) = before.filter(|part| part.1.0 > start) {
-            self.0.insert(at, (start, part_place));
-            if part_end > end {
-                self.0.insert(end, (part_end, part_place));
+        if let Some((at, old)) = before.filter(|(_, old)| old.end > start) {
+            self.0.insert(at, Stretch { end: start, ..old });
+            if old.end > end {
+                self.0.insert(end, old);
             }
         }
-        while let Some((at, (part_end, part_place))) =
-            self.0.range(start..end).next().map(|(at, part)| (*at, *part))
-        {
+        while let Some((at, old)) = self.0.range(start..end).next().map(|(at, old)| (*at, *old)) {
             self.0.remove(&at);
-            if part_end > end {
-                self.0.insert(end, (part_end, part_place));
+            if old.end > end {
+                self.0.insert(end, old);
             }
         }
-        self.0.insert(start, (end, place));
+        self.0.insert(start, Stretch { end, place });
     }
 
     /// Returns ranges in ascending order, with their places.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = ((u32, u32), Option<u32>)> {
-        self.0.iter().map(|(start, (end, place))| ((*start, *end), *place))
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (Range, Option<u32>)> {
+        self.0.iter().map(|(start, part)| (Range { start: *start, end: part.end }, part.place))
     }
 
     fn end(&self) -> u32 {
-        self.0.last_key_value().map_or(0, |(_, (end, _))| *end)
+        self.0.last_key_value().map_or(0, |(_, part)| part.end)
     }
 }
 
@@ -151,7 +157,7 @@ impl Jffs2 {
     pub(crate) fn part(
         &self,
         ino: Ino,
-        part: (u32, u32),
+        part: Range,
         place: u32,
     ) -> Result<(u32, Vec<u8>), FsError> {
         if place == UNKNOWN {
@@ -206,7 +212,7 @@ impl Jffs2 {
                     is_torn: self.is_torn(&node, place)?,
                 });
             } else if node.dsize > 0 {
-                nodes.data.push((node, place));
+                nodes.data.push(Placed { node, place });
             } else if nodes.metadata.is_none_or(|kept| kept.version < node.version) {
                 // The first one of a version is kept (spec: jffs2 8.1).
                 nodes.metadata = Some(node);
@@ -226,7 +232,7 @@ impl Jffs2 {
 
     /// Computes the inode from its nodes.
     fn resolve(&self, ino: u32, nodes: &Nodes) -> Result<Loaded, FsError> {
-        let newest = nodes.data.last().map(|(node, _)| *node);
+        let newest = nodes.data.last().map(|it| it.node);
         let metadata =
             nodes.metadata.filter(|node| newest.is_none_or(|data| data.version <= node.version));
         // The fields of a node with damaged data are right: better than nothing.
@@ -252,15 +258,15 @@ impl Jffs2 {
     /// be read. `size` is that of a regular file.
     fn map(&self, ino: u32, nodes: &Nodes, size: Option<u32>) -> Map {
         let mut map = Map::default();
-        for (node, place) in &nodes.data {
+        for Placed { node, place } in &nodes.data {
             let is_hole = node.compression == compression::ZERO;
             let end = node.offset.saturating_add(node.dsize);
-            map.lay((node.offset, end), (!is_hole).then_some(*place));
+            map.lay(Range { start: node.offset, end }, (!is_hole).then_some(*place));
         }
         // Only a regular file has content that could show as a hole.
         let verdict = size.map(|size| judge(&nodes.data, &nodes.broken, size)).unwrap_or_default();
         for part in &verdict.lost {
-            map.lay((part.start, part.end), Some(part.place));
+            map.lay(Range { start: part.start, end: part.end }, Some(part.place));
         }
         if let Some((severity, message)) = verdict.doubt(|place| self.location(place)) {
             self.say(severity, Location::Inode(ino.into()), codes::OLDER_CONTENT, message);
@@ -318,8 +324,10 @@ impl Jffs2 {
         let size = (attr.kind == FileKind::Regular).then_some(winner.isize);
         let map = self.map(ino, nodes, size);
         let end = map.end();
-        let mut fragments: Vec<Fragment> =
-            map.0.into_iter().map(|(start, (end, place))| Fragment { start, end, place }).collect();
+        let mut fragments: Vec<Fragment> = map
+            .ranges()
+            .map(|(Range { start, end }, place)| Fragment { start, end, place })
+            .collect();
         match attr.kind {
             FileKind::Regular => {
                 if u64::from(end) < attr.size {

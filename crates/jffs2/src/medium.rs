@@ -1,5 +1,6 @@
 //! The source of the bytes.
 
+use crate::error::ReadError;
 use eraseblock_mtd::{Mtd, ReadAt};
 use std::sync::Arc;
 
@@ -14,21 +15,19 @@ pub enum Source {
 
 impl Source {
     /// Returns the size in bytes.
-    pub(crate) fn size(&self) -> Result<u64, String> {
+    pub(crate) fn size(&self) -> Result<u64, ReadError> {
         match self {
-            Self::Image(image) => image.size().map_err(|error| error.to_string()),
+            Self::Image(image) => image.size().map_err(ReadError::Image),
             Self::Device(device) => Ok(device.geometry().size()),
         }
     }
 
     /// Fills `buf`. Uncorrectable data is delivered: the checksums of nodes decide (spec: jffs2
     /// 16).
-    pub(crate) fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), String> {
+    pub(crate) fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         match self {
-            Self::Image(image) => image.read_exact_at(buf, addr).map_err(|error| error.to_string()),
-            Self::Device(device) => {
-                device.read(addr, buf).map(drop).map_err(|error| error.to_string())
-            }
+            Self::Image(image) => image.read_exact_at(buf, addr).map_err(ReadError::Image),
+            Self::Device(device) => device.read(addr, buf).map(drop).map_err(ReadError::Device),
         }
     }
 }

@@ -249,7 +249,7 @@ fn extent(
         let message = format!("erase block size not certain, {} assumed", shape.erase_size);
         findings.note(Location::Whole, "erase-size-guessed", message);
     }
-    let size = source.size().map_err(Jffs2Error::Read)?.saturating_sub(shape.start);
+    let size = source.size()?.saturating_sub(shape.start);
     let most = u64::from(u32::MAX - shape.erase_size) & !0xFFF;
     let len = size.min(most);
     if len < size {

@@ -202,7 +202,7 @@ fn read_block(source: &Source, addr: u64, peb: Peb, block: &mut [u8], findings: 
         let offset = number * PIECE;
         if let Err(error) = source.read(addr + offset as u64, piece) {
             piece.fill(0);
-            findings.error(Location::Peb(peb, offset as u32), codes::UNREADABLE, error);
+            findings.error(Location::Peb(peb, offset as u32), codes::UNREADABLE, error.to_string());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of building an image.
 
+use crate::error::{Jffs2Error, ReadError};
 use eraseblock_base::ErrorClass;
 use std::io;
 
@@ -71,7 +72,10 @@ pub enum MkfsError {
     },
     /// The input cannot be read.
     #[error("cannot read image: {0}")]
-    Input(String),
+    Input(#[from] ReadError),
+    /// The shape of the input cannot be found.
+    #[error("cannot read image: {0}")]
+    Shape(#[from] Jffs2Error),
     /// The output could not be written.
     #[error("cannot write image: {0}")]
     Output(#[source] io::Error),
@@ -85,7 +89,9 @@ impl MkfsError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::TooLarge { .. } => ErrorClass::NoSpace,
-            Self::Read { .. } | Self::Input(_) | Self::Output(_) => ErrorClass::Media,
+            Self::Read { .. } | Self::Input(_) | Self::Shape(_) | Self::Output(_) => {
+                ErrorClass::Media
+            }
             Self::Node { .. } | Self::TooManyInodes | Self::NodeTooLarge { .. } => {
                 ErrorClass::Unsupported
             }

@@ -38,9 +38,8 @@ pub fn summarise(
     check_block(options.block_size, options.cleanmarker)?;
     let mut findings = Findings::new();
     let open = OpenOptions { order: options.order, ..OpenOptions::default() };
-    let shape = detect::detect(source, &open, &mut findings)
-        .map_err(|error| MkfsError::Input(error.to_string()))?;
-    let size = source.size().map_err(MkfsError::Input)?.saturating_sub(shape.start);
+    let shape = detect::detect(source, &open, &mut findings)?;
+    let size = source.size()?.saturating_sub(shape.start);
     let rules = ScanRules { order: shape.order, cleanmarker: None, trust_empty_start: false };
     let mut blocks = Blocks::new(
         BlockShape {
@@ -57,7 +56,7 @@ pub fn summarise(
     while position < size {
         let len = u64::from(shape.erase_size).min(size - position);
         block.resize(len as usize, 0);
-        source.read(shape.start + position, &mut block).map_err(MkfsError::Input)?;
+        source.read(shape.start + position, &mut block)?;
         for item in Scanner::new(peb, &block, rules) {
             match item {
                 Item::Node { offset, header, bytes } => {

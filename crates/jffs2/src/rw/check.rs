@@ -1,22 +1,31 @@
 //! Verifies everything that must hold between two operations (spec: jffs2 12.1, 15). Nothing is
 //! written.
+//!
+//! Layer: above `tree`.
 
-use super::Jffs2Rw;
-use super::inode::UNKNOWN;
-use super::nodelist::{List, NodeRef, RefKind, RefState, Sizes};
-use super::state::State;
+use super::blocks::{List, Sizes};
+use super::nodelist::{NodeRef, RefKind, RefState};
+use super::pairs::RefKey;
+use super::store::Store;
+use super::tree::Tree;
 use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
 use eraseblock_vfs::{FsError, FsErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Jffs2Rw {
+impl Tree {
     /// Loads every inode, verifies all checksums, and compares accounts, lists and link counts with
     /// recomputed ones. Fails with [`FsErrorKind::Corrupted`] and the difference.
-    pub fn check(&self) -> Result<(), FsError> {
-        let mut state = self.lock();
-        state.check_blocks().map_err(broken)?;
-        state.check_tree()?;
-        state.check_nodes().map_err(broken)
+    pub(crate) fn check(&mut self) -> Result<(), FsError> {
+        self.store.check_blocks().map_err(broken)?;
+        self.check_names()?;
+        self.check_nodes().map_err(broken)
+    }
+
+    /// Compares accounts, lists and owners in memory with recomputed ones; reads nothing. Returns
+    /// the difference.
+    pub(crate) fn check_memory(&self) -> Result<(), String> {
+        self.store.check_blocks()?;
+        self.check_nodes()
     }
 }
 
@@ -24,7 +33,7 @@ fn broken(message: String) -> FsError {
     FsError::new(FsErrorKind::Corrupted, message)
 }
 
-impl State {
+impl Store {
     /// Checks sizes, lists and order of nodes.
     fn check_blocks(&self) -> Result<(), String> {
         let mut totals: Sizes<u64> = Sizes::default();
@@ -94,9 +103,11 @@ impl State {
         };
         if is_right { Ok(()) } else { Err("sizes do not fit its list".into()) }
     }
+}
 
+impl Tree {
     /// Walks from the root: every name must refer to an inode, and the counts must be right.
-    fn check_tree(&mut self) -> Result<(), FsError> {
+    fn check_names(&mut self) -> Result<(), FsError> {
         let mut names: BTreeMap<u32, u32> = BTreeMap::from([(ROOT_INO, 1)]);
         let mut queue = vec![ROOT_INO];
         let mut seen = BTreeSet::from([ROOT_INO]);
@@ -124,7 +135,7 @@ impl State {
                 }
             }
         }
-        for (ino, cache) in self.inodes.iter() {
+        for (ino, cache) in self.owners.inodes.iter() {
             let counted = names.remove(&ino).unwrap_or(0);
             if cache.names() != counted {
                 let message = format!("inode {ino}: {} names, counted {counted}", cache.names());
@@ -139,44 +150,43 @@ impl State {
 
     /// Checks that every live node is referred to by its owner, and that only live nodes are.
     fn check_nodes(&self) -> Result<(), String> {
-        for (ino, loaded) in self.loaded.iter() {
-            let mut named: BTreeSet<u32> =
-                loaded.fragments.nodes().filter(|place| *place != UNKNOWN).collect();
+        for (ino, loaded) in self.owners.loaded.iter() {
+            let mut named: BTreeSet<u32> = loaded.fragments.nodes().collect();
             named.extend(loaded.metadata);
             named.extend(loaded.dents.iter().map(|dent| dent.place));
-            let places = self.cache(ino).map_or(&[][..], |cache| cache.nodes.as_slice());
+            let places = self.owners.places(ino);
             let live: BTreeSet<u32> = places
                 .iter()
                 .copied()
-                .filter(|place| self.blocks.node(*place).is_some_and(NodeRef::is_live))
+                .filter(|place| self.store.blocks.node(*place).is_some_and(NodeRef::is_live))
                 .collect();
             if named != live {
                 return Err(format!("inode {ino}: names nodes {named:?}, alive are {live:?}"));
             }
         }
-        for (_, block) in self.blocks.iter() {
+        for (_, block) in self.store.blocks.iter() {
             for node in block.refs.iter().filter(|node| node.is_live()) {
                 let place = node.place();
                 let is_known = match node.kind() {
                     RefKind::Inode | RefKind::Dirent | RefKind::Broken => {
-                        let cache = self.inodes.get(node.owner);
-                        cache.is_some_and(|cache| cache.nodes.as_slice().contains(&place))
+                        self.owners.places(node.owner).contains(&place)
                     }
                     RefKind::Xattr => {
-                        let pair = self.xattrs.pairs.get(&node.owner);
+                        let pair = self.owners.xattrs.pairs.get(&node.owner);
                         pair.is_some_and(|pair| pair.place == place)
                     }
                     RefKind::Xref => self
+                        .owners
                         .xattrs
                         .references
-                        .range((node.owner, 0)..=(node.owner, u32::MAX))
+                        .range(RefKey::all_of(node.owner))
                         .any(|(_, reference)| reference.place == place),
                     RefKind::Copy | RefKind::Filler => true,
                 };
                 if !is_known {
                     return Err(format!(
                         "{}: live, but nothing refers to it: {node:?}",
-                        self.flash.location(place)
+                        self.store.flash.location(place)
                     ));
                 }
             }

@@ -1,4 +1,6 @@
 //! Chooses a compressor for file data (spec: jffs2 9.2).
+//!
+//! Layer: data. Uses only `options`.
 
 use super::options::Compression;
 use eraseblock_codec::zlib::Encoder;
@@ -14,6 +16,7 @@ const MIN_LEN: usize = 8;
 /// The compressors; each is created on first use.
 #[derive(Default)]
 pub(crate) struct Compress {
+    mode: Compression,
     lzo: Option<Compressor>,
     zlib: Option<Encoder>,
     out: Vec<u8>,
@@ -26,12 +29,16 @@ impl fmt::Debug for Compress {
 }
 
 impl Compress {
+    pub(crate) fn new(mode: Compression) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
     /// Compresses `data` into at most `room` bytes. Returns the compressor's number and the number
     /// of bytes of `data` covered: all of them, or with [`compression::NONE`] as many as fit.
-    pub(crate) fn run(&mut self, mode: Compression, data: &[u8], room: u32) -> (u8, usize) {
+    pub(crate) fn run(&mut self, data: &[u8], room: u32) -> (u8, usize) {
         let room = room as usize;
         let most = room.min(data.len().saturating_sub(1));
-        let candidates: &[u8] = match mode {
+        let candidates: &[u8] = match self.mode {
             _ if data.len() < MIN_LEN => &[],
             Compression::Priority => &[compression::LZO, compression::ZLIB, compression::RTIME],
             Compression::Lzo => &[compression::LZO],

@@ -1,19 +1,36 @@
-//! Writes content and attributes of files (spec: jffs2 14).
+//! Operations on content and attributes of files (spec: jffs2 14).
+//!
+//! Layer: above the driver, next to `names`.
+//!
+//! # Invariants
+//! 1. Every byte of a file up to its size is in a node: a hole is written before the data after it,
+//!    so that a cut leaves a shorter file, never a gap that reads as damage.
 
-use super::inode::{Attributes, Place};
-use super::names::{id16, refuse};
-use super::nodelist::{RefKind, RefState};
-use super::nodemgmt::Alloc;
+use super::failure::refuse;
+use super::inode::{Attributes, PAGE, id16, seconds};
+use super::space::Purpose;
 use super::state::State;
-use super::summary::record_len;
-use super::write::{Extent, MIN_DATA, PAGE};
+use super::write::{Extent, MIN_DATA};
 use eraseblock_jffs2_format::constants::INODE_LEN;
+use eraseblock_jffs2_format::summary::RecordNode;
 use eraseblock_vfs::rules::{changed_attr, check_set_attr, check_write};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino, SetAttr, Timestamp};
 
-/// Returns a time as stored in nodes.
-pub(crate) fn seconds(time: Timestamp) -> u32 {
-    u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
+/// Whether space must be made for the first node of a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Space {
+    /// It is reserved already.
+    Reserved,
+    /// It must be made.
+    Needed,
+}
+
+/// The end of a write, complete or not.
+#[derive(Debug)]
+struct Progress {
+    /// Number of bytes written.
+    done: usize,
+    result: Result<(), FsError>,
 }
 
 impl State {
@@ -25,30 +42,30 @@ impl State {
         data: &[u8],
         now: u32,
     ) -> Result<usize, FsError> {
-        let attr = self.attr(ino)?;
+        let attr = self.tree_mut().attr(ino)?;
         check_write(&attr, offset, data.len(), u32::MAX.into())?;
         if data.is_empty() {
             return Ok(0);
         }
-        let ino = self.existing(ino)?;
+        let ino = self.tree_mut().existing(ino)?;
         let offset = offset as u32;
-        let size = self.inode(ino).attributes.size;
-        let mut alloc = Alloc::Normal;
+        let size = self.tree().inode(ino).attributes.size;
+        let mut space = Space::Needed;
         if offset > size {
             // Write the hole only if some of the data after it fits, too.
-            let record = record_len(RefKind::Inode, 0);
-            self.reserve(INODE_LEN + MIN_DATA, Alloc::Normal, 2 * record)?;
-            self.put_extent(ino, &Extent::hole(size, offset), Some(now))?;
-            alloc = Alloc::Reserved;
+            self.make_space(Purpose::Write)?;
+            self.writer.log.reserve(INODE_LEN + MIN_DATA, 2 * RecordNode::INODE_LEN)?;
+            self.writer.put_extent(ino, &Extent::hole(size, offset), Some(now))?;
+            space = Space::Reserved;
         }
         let mut done = 0;
         while done < data.len() {
             let at = offset.wrapping_add(done as u32);
             let left = (PAGE - at % PAGE) as usize;
             let piece = &data[done..data.len().min(done + left)];
-            let (taken, result) = self.write_piece(ino, at, piece, now, alloc);
-            (done, alloc) = (done + taken, Alloc::Normal);
-            match result {
+            let progress = self.write_piece(ino, at, piece, now, space);
+            (done, space) = (done + progress.done, Space::Needed);
+            match progress.result {
                 Err(error) if error.kind() == FsErrorKind::NoSpace && done > 0 => break,
                 result => result?,
             }
@@ -56,28 +73,22 @@ impl State {
         Ok(done)
     }
 
-    /// Writes bytes of one page; if not all fit, returns the byte count. A write that ends at the
-    /// end of the page includes the bytes before it, so that small nodes become one.
-    fn write_piece(
-        &mut self,
-        ino: u32,
-        at: u32,
-        piece: &[u8],
-        now: u32,
-        alloc: Alloc,
-    ) -> (usize, Result<(), FsError>) {
+    /// Writes bytes of one page. A write that ends at the end of the page includes the bytes before
+    /// it, so that small nodes become one.
+    fn write_piece(&mut self, ino: u32, at: u32, piece: &[u8], now: u32, space: Space) -> Progress {
         let inside = at % PAGE;
         if inside == 0 || inside + piece.len() as u32 != PAGE {
-            return self.write_nodes(ino, at, piece, now, alloc);
+            return self.write_nodes(ino, at, piece, now, space);
         }
         let mut page = vec![0; PAGE as usize];
-        let before = self.read_content(ino, at - inside, &mut page[..inside as usize]);
+        let before = self.tree().read_content(ino, at - inside, &mut page[..inside as usize]);
         if before.is_err() {
-            return self.write_nodes(ino, at, piece, now, alloc);
+            // Lost bytes must stay lost, not become what could be read of them.
+            return self.write_nodes(ino, at, piece, now, space);
         }
         page[inside as usize..].copy_from_slice(piece);
-        let (done, result) = self.write_nodes(ino, at - inside, &page, now, alloc);
-        (done.saturating_sub(inside as usize), result)
+        let Progress { done, result } = self.write_nodes(ino, at - inside, &page, now, space);
+        Progress { done: done.saturating_sub(inside as usize), result }
     }
 
     fn write_nodes(
@@ -86,17 +97,30 @@ impl State {
         at: u32,
         data: &[u8],
         now: u32,
-        mut alloc: Alloc,
-    ) -> (usize, Result<(), FsError>) {
+        mut space: Space,
+    ) -> Progress {
         let mut done = 0;
         while done < data.len() {
-            let start = at + done as u32;
-            match self.put_data(ino, start, &data[done..], alloc, Some(now)) {
-                Ok(taken) => (done, alloc) = (done + taken as usize, Alloc::Normal),
-                Err(error) => return (done, Err(error)),
+            match self.write_node(ino, at + done as u32, &data[done..], now, space) {
+                Ok(taken) => (done, space) = (done + taken as usize, Space::Needed),
+                Err(error) => return Progress { done, result: Err(error) },
             }
         }
-        (done, Ok(()))
+        Progress { done, result: Ok(()) }
+    }
+
+    fn write_node(
+        &mut self,
+        ino: u32,
+        at: u32,
+        data: &[u8],
+        now: u32,
+        space: Space,
+    ) -> Result<u32, FsError> {
+        if space == Space::Needed {
+            self.make_space(Purpose::Write)?;
+        }
+        self.writer.put_data(ino, at, data, Some(now))
     }
 
     /// Changes attributes.
@@ -106,8 +130,8 @@ impl State {
         changes: &SetAttr,
         now: u32,
     ) -> Result<(), FsError> {
-        let attr = self.attr(ino)?;
-        let ino = self.existing(ino)?;
+        let attr = self.tree_mut().attr(ino)?;
+        let ino = self.tree_mut().existing(ino)?;
         if changes.flags.is_some() {
             return Err(refuse(FsErrorKind::Unsupported, ino, "JFFS2 has no inode flags"));
         }
@@ -116,7 +140,7 @@ impl State {
             return Ok(());
         }
         let wanted = changed_attr(&attr, changes, Timestamp::from_seconds(now.into()));
-        let old = self.inode(ino).attributes;
+        let old = self.tree().inode(ino).attributes;
         let new = Attributes {
             mode: wanted.mode(),
             uid: id16(wanted.uid)?,
@@ -127,43 +151,31 @@ impl State {
             ctime: seconds(wanted.ctime),
         };
         if new.size > old.size {
-            return self.grow(ino, new);
+            self.make_space(Purpose::Write)?;
+            return self.writer.put_growth(ino, new);
         }
-        let payload = self.own_payload(ino)?;
         let empties = new.size == 0 && old.size > 0 && old.is_regular();
-        let alloc = if empties { Alloc::Deletion } else { Alloc::Normal };
-        self.put_attributes(ino, new, &payload, alloc)
+        self.replace_attributes(ino, new, if empties { Purpose::Deletion } else { Purpose::Write })
     }
 
     /// Writes the attributes of an inode with a new ctime, after another change of the inode.
     pub(crate) fn stamp(&mut self, ino: u32, now: u32) -> Result<(), FsError> {
-        let old = self.inode(ino).attributes;
+        let old = self.tree().inode(ino).attributes;
         if old.ctime == now {
             return Ok(());
         }
-        let payload = self.own_payload(ino)?;
         // The old node dies, so this is allowed on a full medium, like a deletion.
-        self.put_attributes(ino, Attributes { ctime: now, ..old }, &payload, Alloc::Deletion)
+        self.replace_attributes(ino, Attributes { ctime: now, ..old }, Purpose::Deletion)
     }
 
-    /// Returns the payload that every attribute node of a link or device must contain.
-    fn own_payload(&mut self, ino: u32) -> Result<Vec<u8>, FsError> {
-        let inode = self.inode(ino);
-        match inode.metadata.filter(|_| inode.attributes.has_payload()) {
-            Some(place) => Ok(self.payload(place)?.1),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// Extends a file by a hole, whose node contains the new attributes.
-    fn grow(&mut self, ino: u32, new: Attributes) -> Result<(), FsError> {
-        let size = self.inode(ino).attributes.size;
-        self.reserve(INODE_LEN, Alloc::Normal, record_len(RefKind::Inode, 0))?;
-        let version = self.next_version(ino);
-        let hole = Extent::hole(size, new.size);
-        let place = self.put_inode(ino, version, &new, &hole, RefState::Normal)?;
-        self.inode_mut(ino).attributes = new;
-        self.map_node(ino, size, new.size, Place::new(place, true));
-        Ok(())
+    fn replace_attributes(
+        &mut self,
+        ino: u32,
+        new: Attributes,
+        purpose: Purpose,
+    ) -> Result<(), FsError> {
+        let payload = self.tree().own_payload(ino)?;
+        self.make_space(purpose)?;
+        self.writer.put_attributes(ino, new, &payload)
     }
 }

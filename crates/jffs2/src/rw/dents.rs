@@ -1,5 +1,7 @@
 //! The names of a loaded directory.
 //!
+//! Layer: data. Uses nothing else of the run time.
+//!
 //! # Invariants
 //! 1. Names are ordered by their hashes, and by their bytes if those are equal: that order never
 //!    changes, and a hash is the cookie to continue after a name.

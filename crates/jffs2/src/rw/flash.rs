@@ -1,5 +1,10 @@
 //! The device of a mounted file system: its class, cleanmarkers, and the driver's calls (spec:
 //! jffs2 11).
+//!
+//! Layer: data, above `options`. The only file that knows how an erased block is marked.
+//!
+//! # Invariants
+//! 1. All addresses fit 32 bits, and all blocks have the same size.
 
 use super::options::RwOptions;
 use crate::error::Jffs2Error;

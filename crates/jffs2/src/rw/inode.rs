@@ -1,13 +1,21 @@
 //! A loaded inode: attributes, the map of its content, its names (spec: jffs2 8).
 //!
+//! Layer: data, above `dents`.
+//!
 //! # Invariants
 //! 1. Fragments do not overlap; between them is a hole without a node.
 //! 2. `counts` says for each node how many fragments it has; a node without any is not in it.
 //! 3. A directory's `dents` hold live DIRENT nodes, deletions (inode 0) among them.
 
 use super::dents::Dents;
+use crate::damage::Range;
+use eraseblock_jffs2_format::Inode;
+use eraseblock_vfs::{FsError, FsErrorKind, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+
+/// Bytes of a page of a file: no data node crosses its end (spec: jffs2 8.5).
+pub(crate) const PAGE: u32 = 4096;
 
 /// Type bits of a mode.
 const TYPE_BITS: u32 = 0o170_000;
@@ -20,6 +28,18 @@ const BLOCK_DEVICE: u32 = 0o060_000;
 /// Approximate memory of a loaded inode with almost no content, and of a fragment, as allocated.
 const SMALLEST: usize = 640;
 const FRAGMENT: usize = 48;
+
+/// Returns a time as stored in nodes.
+pub(crate) fn seconds(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
+}
+
+/// Returns an owner as stored in nodes.
+pub(crate) fn id16(id: u32) -> Result<u16, FsError> {
+    u16::try_from(id).map_err(|_| {
+        FsError::new(FsErrorKind::Invalid, format!("owner {id}: JFFS2 has 16 bits for it"))
+    })
+}
 
 /// The fields that every INODE node repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +55,12 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
+    /// Returns those that a node repeats.
+    pub(crate) fn of(node: &Inode) -> Self {
+        let Inode { mode, uid, gid, isize: size, atime, mtime, ctime, .. } = *node;
+        Self { mode, uid, gid, size, atime, mtime, ctime }
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         self.mode & TYPE_BITS == DIRECTORY
     }
@@ -54,29 +80,33 @@ impl Attributes {
     }
 }
 
-/// The place of a fragment's content.
+/// Where the content of a fragment comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::struct_field_names, reason = "the place of a node, and what the node is")]
-pub(crate) struct Place {
-    pub(crate) place: u32,
-    /// The node is a hole: nothing must be read.
-    pub(crate) is_hole: bool,
-    /// The node is damaged: nothing can be read.
-    pub(crate) is_lost: bool,
+pub(crate) enum Source {
+    /// The node at this place.
+    Data(u32),
+    /// The node at this place, which is a hole: nothing must be read.
+    Hole(u32),
+    /// The node at this place, which is damaged: nothing can be read.
+    Lost(u32),
+    /// No known node, although damaged ones may hold it: nothing can be read.
+    Unknown,
 }
 
-/// The place of a range that no known node holds, although damaged nodes may hold it.
-pub(crate) const UNKNOWN: u32 = u32::MAX;
-
-impl Place {
-    /// Creates a good node.
-    pub(crate) fn new(place: u32, is_hole: bool) -> Self {
-        Self { place, is_hole, is_lost: false }
+impl Source {
+    /// Returns the place of the node, if one is known.
+    pub(crate) fn place(self) -> Option<u32> {
+        match self {
+            Self::Data(place) | Self::Hole(place) | Self::Lost(place) => Some(place),
+            Self::Unknown => None,
+        }
     }
 
-    /// Returns a damaged one.
-    pub(crate) fn lost(place: u32) -> Self {
-        Self { place, is_hole: false, is_lost: true }
+    fn place_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Self::Data(place) | Self::Hole(place) | Self::Lost(place) => Some(place),
+            Self::Unknown => None,
+        }
     }
 }
 
@@ -84,7 +114,20 @@ impl Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fragment {
     pub(crate) end: u32,
-    pub(crate) node: Option<Place>,
+    /// `None` for a hole without a node.
+    pub(crate) source: Option<Source>,
+}
+
+impl Fragment {
+    /// Returns the place of its node, if one is known.
+    pub(crate) fn place(&self) -> Option<u32> {
+        self.source.and_then(Source::place)
+    }
+
+    /// Returns whether it reads as zeros.
+    pub(crate) fn is_hole(&self) -> bool {
+        matches!(self.source, None | Some(Source::Hole(_)))
+    }
 }
 
 /// The map of a file's content.
@@ -103,8 +146,8 @@ struct Count {
 
 impl Fragments {
     fn insert(&mut self, start: u32, fragment: Fragment) {
-        if let Some(node) = fragment.node {
-            let entry = self.counts.entry(node.place).or_insert(Count { count: 0, from: start });
+        if let Some(place) = fragment.place() {
+            let entry = self.counts.entry(place).or_insert(Count { count: 0, from: start });
             entry.count += 1;
             entry.from = entry.from.min(start);
         }
@@ -114,20 +157,21 @@ impl Fragments {
     /// Removes a fragment; adds its node to `gone` if that was its last one.
     fn remove(&mut self, start: u32, gone: &mut Vec<u32>) -> Option<Fragment> {
         let fragment = self.map.remove(&start)?;
-        if let Some(node) = fragment.node
-            && let Some(count) = self.counts.get_mut(&node.place)
+        if let Some(place) = fragment.place()
+            && let Some(count) = self.counts.get_mut(&place)
         {
             count.count -= 1;
             if count.count == 0 {
-                self.counts.remove(&node.place);
-                gone.push(node.place);
+                self.counts.remove(&place);
+                gone.push(place);
             }
         }
         Some(fragment)
     }
 
-    /// Overwrites [start, end) with a node. Returns the nodes that have no fragments left.
-    pub(crate) fn lay(&mut self, start: u32, end: u32, node: Option<Place>) -> Vec<u32> {
+    /// Overwrites a range. Returns the nodes that have no fragments left.
+    pub(crate) fn lay(&mut self, range: Range, source: Option<Source>) -> Vec<u32> {
+        let Range { start, end } = range;
         let mut gone = Vec::new();
         if start >= end {
             return gone;
@@ -139,7 +183,7 @@ impl Fragments {
         while let Some(at) = self.map.range(start..end).next().map(|(at, _)| *at) {
             self.cover(at, start, end, &mut gone);
         }
-        self.insert(start, Fragment { end, node });
+        self.insert(start, Fragment { end, source });
         gone.retain(|place| !self.counts.contains_key(place));
         gone
     }
@@ -148,16 +192,16 @@ impl Fragments {
     fn cover(&mut self, at: u32, start: u32, end: u32, gone: &mut Vec<u32>) {
         let Some(old) = self.remove(at, gone) else { return };
         if at < start {
-            self.insert(at, Fragment { end: start, node: old.node });
+            self.insert(at, Fragment { end: start, source: old.source });
         }
         if old.end > end {
-            self.insert(end, Fragment { end: old.end, node: old.node });
+            self.insert(end, Fragment { end: old.end, source: old.source });
         }
     }
 
     /// Removes everything from `size`. Returns the nodes that have no fragments left.
     pub(crate) fn cut(&mut self, size: u32) -> Vec<u32> {
-        let gone = self.lay(size, u32::MAX, None);
+        let gone = self.lay(Range { start: size, end: u32::MAX }, None);
         self.map.remove(&size);
         gone
     }
@@ -181,8 +225,8 @@ impl Fragments {
     }
 
     /// Returns the ranges that have a node.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.map.iter().map(|(start, fragment)| (*start, fragment.end))
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
+        self.map.iter().map(|(start, fragment)| Range { start: *start, end: fragment.end })
     }
 
     /// Returns how many fragments a node has.
@@ -192,15 +236,16 @@ impl Fragments {
 
     /// Returns the first start and last end of the fragments of a node whose range starts at
     /// `from`.
-    pub(crate) fn span(&self, from: u32, place: u32) -> Option<(u32, u32)> {
+    pub(crate) fn span(&self, from: u32, place: u32) -> Option<Range> {
         let mut left = self.count(place);
-        let mut span: Option<(u32, u32)> = None;
+        let mut span: Option<Range> = None;
         for (start, fragment) in self.from(from) {
             if left == 0 {
                 break;
             }
-            if fragment.node.is_some_and(|node| node.place == place) {
-                span = Some((span.map_or(start, |span| span.0), fragment.end));
+            if fragment.place() == Some(place) {
+                let start = span.map_or(start, |span| span.start);
+                span = Some(Range { start, end: fragment.end });
                 left -= 1;
             }
         }
@@ -215,10 +260,10 @@ impl Fragments {
     fn relocate(&mut self, old: u32, new: u32) {
         let Some(count) = self.counts.remove(&old) else { return };
         self.counts.insert(new, count);
-        let mine = |node: &&mut Place| node.place == old;
-        let nodes = self.map.range_mut(count.from..).filter_map(|(_, part)| part.node.as_mut());
-        for node in nodes.filter(mine).take(count.count as usize) {
-            node.place = new;
+        let sources = self.map.range_mut(count.from..).filter_map(|(_, it)| it.source.as_mut());
+        let places = sources.filter_map(Source::place_mut).filter(|place| **place == old);
+        for place in places.take(count.count as usize) {
+            *place = new;
         }
     }
 }
@@ -277,7 +322,7 @@ mod tests {
                 } else {
                     cells.resize(cells.len().max(end as usize), None);
                     cells[start as usize..end as usize].fill(Some(number * 4));
-                    map.lay(start, end, Some(Place::new(number * 4, false)))
+                    map.lay(Range { start, end }, Some(Source::Data(number * 4)))
                 };
                 let after: std::collections::BTreeSet<u32> = cells.iter().flatten().copied().collect();
                 let lost: Vec<u32> = before.difference(&after).copied().collect();
@@ -289,12 +334,11 @@ mod tests {
                 for (start, fragment) in map.from(0) {
                     prop_assert!(start >= last && fragment.end > start);
                     last = fragment.end;
-                    let place = fragment.node.map(|node| node.place);
-                    flat[start as usize..fragment.end as usize].fill(place);
+                                        flat[start as usize..fragment.end as usize].fill(fragment.place());
                 }
                 prop_assert_eq!(&flat, &cells);
                 for place in after {
-                    let parts = map.from(0).filter(|part| part.1.node.map(|node| node.place) == Some(place));
+                    let parts = map.from(0).filter(|part| part.1.place() == Some(place));
                     prop_assert_eq!(map.count(place) as usize, parts.count());
                 }
             }

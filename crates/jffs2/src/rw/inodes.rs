@@ -1,5 +1,7 @@
 //! The table of all inodes, always in memory (spec: jffs2 12.1).
 //!
+//! Layer: data. Uses nothing else of the run time.
+//!
 //! # Invariants
 //! 1. An entry takes 32 bytes, including up to three nodes of its inode.
 //! 2. Entries lie in pages of 64 consecutive numbers. No page is empty, and its capacity is at most
@@ -8,6 +10,7 @@
 //! 3. Iteration is in ascending order of numbers.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// Number of inode numbers in a page, as a power of two.
 const PAGE_BITS: u32 = 6;
@@ -96,7 +99,7 @@ pub(crate) struct InodeCache {
     /// The highest version found or assigned.
     pub(crate) highest: u32,
     /// The directory that holds its name, if it is a directory.
-    pub(crate) parent: u32,
+    pub(crate) parent: Option<NonZeroU32>,
     /// Number of times it is open.
     pub(crate) opens: u32,
     /// Number of names that refer to it, and the flag [`CHECKED`]. There are always fewer names

@@ -1,5 +1,7 @@
 //! The loaded inodes, limited by the memory they use.
 //!
+//! Layer: data, above `inode`.
+//!
 //! # Invariants
 //! 1. `memory` is at least approximately the memory of the loaded inodes: a write adds to it as if
 //!    nothing were replaced, until all are measured again.

@@ -1,4 +1,6 @@
 //! Options and result of a mount.
+//!
+//! Layer: data. Uses nothing else of the run time.
 
 use eraseblock_base::Findings;
 use eraseblock_jffs2_format::ByteOrder;

@@ -1,24 +1,18 @@
 //! Remains of nodes that belonged to an unknown file (spec: jffs2 8.6). While they are on flash, a
 //! gap in a file is lost content. Once they are erased, every reader would show the gap as zeros.
 //!
+//! Layer: data. `load` reports the gaps, `log` writes the marker before the first erase.
+//!
 //! # Invariants
 //! 1. Before the first erase of a mount, every inode has been checked if there are remains.
 //! 2. If a file has a gap that they may have filled, a damage marker is on flash before the first
 //!    erase. Collection copies it, so it stays.
 
-use super::nodelist::{RefKind, RefState};
-use super::nodemgmt::Alloc;
-use super::state::State;
-use super::write::NewNode;
 use crate::damage::Unassigned;
-use eraseblock_base::Location;
-use eraseblock_jffs2_format::constants::HEADER_LEN;
-use eraseblock_jffs2_format::encode;
-use eraseblock_vfs::{FsError, FsErrorKind};
 
 /// Whether remains may be erased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Remains {
+enum Progress {
     /// There are none, no file misses them, or a marker replaces them.
     Settled,
     /// Not every file has been examined.
@@ -27,50 +21,47 @@ pub(crate) enum Remains {
     Missed,
 }
 
+/// Damaged nodes that may belong to any file.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) unassigned: Unassigned,
+    progress: Progress,
+}
+
+/// Whether a damage marker must be written before the next erase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DamageMarker {
+    /// A file misses content that only the remains explain.
+    Wanted,
+    /// No file does.
+    Unneeded,
+}
+
 impl Remains {
-    /// Returns the state after a scan.
-    pub(crate) fn new(unassigned: &Unassigned, has_marker: bool) -> Self {
-        if unassigned.is_empty() || has_marker { Self::Settled } else { Self::Unknown }
+    /// Returns the state after a scan, which found a damage marker or did not.
+    pub(crate) fn new(unassigned: Unassigned, has_marker: bool) -> Self {
+        let is_settled = unassigned.is_empty() || has_marker;
+        let progress = if is_settled { Progress::Settled } else { Progress::Unknown };
+        Self { unassigned, progress }
     }
 
     /// Records that a file has a gap that they may have filled.
     pub(crate) fn are_missed(&mut self) {
-        if *self == Self::Unknown {
-            *self = Self::Missed;
-        }
-    }
-}
-
-impl State {
-    /// Writes a damage marker if the next erase could turn lost content into zeros.
-    pub(crate) fn mark_damage(&mut self) -> Result<(), FsError> {
-        if self.remains == Remains::Settled {
-            return Ok(());
-        }
-        while self.check_one()? {}
-        // Set first, because writing the marker may itself need an erase.
-        if std::mem::replace(&mut self.remains, Remains::Settled) != Remains::Missed {
-            return Ok(());
-        }
-        match self.write_damage_marker() {
-            Err(error) if error.kind() == FsErrorKind::NoSpace => {
-                let message = "no space to note that content was lost; gaps of damaged files will \
-                               read as zeros once their blocks are erased";
-                self.late.warn(Location::Whole, "damage-unmarked", message);
-                Ok(())
-            }
-            done => done,
+        if self.progress == Progress::Unknown {
+            self.progress = Progress::Missed;
         }
     }
 
-    /// Writes the marker; it is on flash when this returns.
-    fn write_damage_marker(&mut self) -> Result<(), FsError> {
-        let mut bytes = Vec::with_capacity(HEADER_LEN as usize);
-        encode::damage_marker(self.flash.order, &mut bytes);
-        self.reserve(HEADER_LEN, Alloc::Collection, 0)?;
-        self.end_summary();
-        let (kind, state) = (RefKind::Copy, RefState::Pristine);
-        self.put(&NewNode { kind, owner: 0, state, record: None, bytes: &bytes })?;
-        self.flush()
+    /// Returns whether blocks may be erased without examining files first.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.progress == Progress::Settled
+    }
+
+    /// Records that every file has been examined.
+    pub(crate) fn settle(&mut self) -> DamageMarker {
+        match std::mem::replace(&mut self.progress, Progress::Settled) {
+            Progress::Missed => DamageMarker::Wanted,
+            Progress::Unknown | Progress::Settled => DamageMarker::Unneeded,
+        }
     }
 }

@@ -1,8 +1,15 @@
 //! Finds all nodes in one pass over all blocks at mount (spec: jffs2 12.2 to 12.4).
+//!
+//! Layer: next to the operations, but uses only data. `build` decides what the nodes mean.
+//!
+//! # Invariants
+//! 1. Bytes that are no node, or that only a power cut explains, count as dirty, never as free.
+//! 2. A node known from a summary alone is unchecked: nothing of it has been read.
 
+use super::blocks::Blocks;
 use super::flash::{Flash, Marker};
 use super::inodes::Inodes;
-use super::nodelist::{Blocks, NodeRef, RefKind, RefState};
+use super::nodelist::{NodeRef, RefKind, RefState};
 use super::options::{MountReport, RwOptions};
 use super::suspect::Page;
 use crate::codes;
@@ -73,6 +80,13 @@ impl ScannedText {
     }
 }
 
+/// A node of unknown type that forbids writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoWrite {
+    pub(crate) at: Location,
+    pub(crate) node_type: u16,
+}
+
 /// Everything found, in flash order.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
@@ -94,7 +108,7 @@ pub(crate) struct Scan<'a> {
     /// A node says that content was lost before.
     pub(crate) has_damage_marker: bool,
     /// A node forbids writing.
-    pub(crate) no_write: Option<(Location, u16)>,
+    pub(crate) no_write: Option<NoWrite>,
     pub(crate) report: MountReport,
 }
 
@@ -146,6 +160,8 @@ impl Scan<'_> {
         let mut outcome = self.read(start, &mut buf[..first])?;
         let empty = is_erased(&buf[..first]);
         if empty {
+            // An erase that a cut interrupted: bytes read as erased, but the out-of-band area or
+            // bit flips show that they are not.
             if !self.flash.is_oob_erased(block, marked)? || outcome != ReadOutcome::CLEAN {
                 return Ok(Class::Debris);
             }
@@ -163,16 +179,19 @@ impl Scan<'_> {
             outcome = outcome.merge(self.read(start + first as u32, &mut buf[first..])?);
             self.whole(block, buf, outcome)?;
         }
+        // A cut in the first program after the cleanmarker, or in an erase: nothing was ever durable.
         let torn = outcome.uncorrectable || marked && self.has_header(block, buf);
         if torn && self.blocks.get(block).live() == 0 {
             return Ok(if marked { Class::Debris } else { Class::Unreadable });
         }
         if outcome != ReadOutcome::CLEAN {
+            // Bit flips may come from a torn program in what looks like free space.
             return Ok(Class::Suspicious);
         }
         let entry = self.blocks.get(block);
         let cms = pad(self.flash.cleanmarker()).unwrap_or(0);
         let cut = (cms as usize).min(first);
+        // A cut while the cleanmarker was programmed.
         if entry.live() == 0 && cut > 0 && is_erased(&buf[cut..]) {
             return Ok(Class::Debris);
         }
@@ -240,18 +259,21 @@ impl Scan<'_> {
     }
 
     /// Adds a live node to the block.
-    fn add(&mut self, block: u32, place: u32, len: u32, kind: RefKind, owner: u32, checked: bool) {
-        let state = if checked { RefState::Normal } else { RefState::Unchecked };
-        self.blocks.get_mut(block).refs.push(NodeRef::new(place, len, kind, owner, state));
+    fn add(&mut self, block: u32, node: NodeRef) {
+        self.blocks.get_mut(block).refs.push(node);
+        let len = node.len();
         self.blocks.resize(block, |sizes| {
             sizes.dirty -= len;
-            if checked { sizes.used += len } else { sizes.unchecked += len }
+            match node.state() {
+                RefState::Unchecked => sizes.unchecked += len,
+                _ => sizes.used += len,
+            }
         });
     }
 
     /// Adds a node that is kept and copied unchanged, and that no summary can list.
     fn add_copied(&mut self, block: u32, place: u32, len: u32) {
-        self.add(block, place, len, RefKind::Copy, 0, true);
+        self.add(block, NodeRef::new(place, len, RefKind::Copy, 0, RefState::Normal));
         self.blocks.get_mut(block).without_summary = true;
     }
 
@@ -318,23 +340,32 @@ impl Scan<'_> {
         let len = pad(header.totlen).unwrap_or(room).min(room);
         let result = match header.kind() {
             NodeKind::Inode => decode::inode(self.flash.order, bytes, at).map(|inode| {
-                self.add(block, place, len, RefKind::Inode, inode.ino, false);
+                self.add(
+                    block,
+                    NodeRef::new(place, len, RefKind::Inode, inode.ino, RefState::Unchecked),
+                );
                 self.inode(inode.ino, inode.version, place);
             }),
             NodeKind::Dirent => decode::dirent(self.flash.order, bytes, at).map(|dirent| {
-                self.add(block, place, len, RefKind::Dirent, dirent.pino, true);
+                self.add(
+                    block,
+                    NodeRef::new(place, len, RefKind::Dirent, dirent.pino, RefState::Normal),
+                );
                 self.name(dirent.pino, dirent.version, dirent.ino, place, dirent.name);
             }),
             NodeKind::Xattr => decode::xattr_head(self.flash.order, bytes, at).map(|(xid, _)| {
-                self.add(block, place, len, RefKind::Xattr, xid, true);
+                self.add(block, NodeRef::new(place, len, RefKind::Xattr, xid, RefState::Normal));
                 self.pairs.push(place);
             }),
             NodeKind::Xref => decode::xref(self.flash.order, bytes, at).map(|xref| {
-                self.add(block, place, len, RefKind::Xref, xref.ino, true);
+                self.add(
+                    block,
+                    NodeRef::new(place, len, RefKind::Xref, xref.ino, RefState::Normal),
+                );
                 self.references.push(place);
             }),
             NodeKind::Cleanmarker => {
-                self.add(block, place, len, RefKind::Filler, 0, true);
+                self.add(block, NodeRef::new(place, len, RefKind::Filler, 0, RefState::Normal));
                 Ok(())
             }
             NodeKind::DamageMarker => {
@@ -367,7 +398,7 @@ impl Scan<'_> {
             UnknownClass::Incompatible => refuse("mounting"),
             UnknownClass::ReadOnly if !self.read_only => refuse("mounting for writing"),
             UnknownClass::ReadOnly => {
-                self.no_write = Some((at, node_type));
+                self.no_write = Some(NoWrite { at, node_type });
                 Ok(())
             }
             UnknownClass::Copy => {
@@ -417,31 +448,46 @@ impl Scan<'_> {
         };
         let cms = self.flash.cleanmarker();
         if found.cleanmarker == cms && cms > 0 {
-            self.add(block, start, cms, RefKind::Filler, 0, true);
+            self.add(block, NodeRef::new(start, cms, RefKind::Filler, 0, RefState::Normal));
         }
         for record in &found.records {
             let place = start + record.offset;
             let Some(len) = pad(record.totlen) else { continue };
             match &record.node {
                 RecordNode::Inode { ino, version } => {
-                    self.add(block, place, len, RefKind::Inode, *ino, false);
+                    self.add(
+                        block,
+                        NodeRef::new(place, len, RefKind::Inode, *ino, RefState::Unchecked),
+                    );
                     self.inode(*ino, *version, place);
                 }
                 RecordNode::Dirent { pino, version, ino, name, .. } => {
-                    self.add(block, place, len, RefKind::Dirent, *pino, false);
+                    self.add(
+                        block,
+                        NodeRef::new(place, len, RefKind::Dirent, *pino, RefState::Unchecked),
+                    );
                     self.name(*pino, *version, *ino, place, name);
                 }
                 RecordNode::Xattr { xid, .. } => {
-                    self.add(block, place, len, RefKind::Xattr, *xid, false);
+                    self.add(
+                        block,
+                        NodeRef::new(place, len, RefKind::Xattr, *xid, RefState::Unchecked),
+                    );
                     self.pairs.push(place);
                 }
                 RecordNode::Xref => {
-                    self.add(block, place, len, RefKind::Xref, 0, false);
+                    self.add(
+                        block,
+                        NodeRef::new(place, len, RefKind::Xref, 0, RefState::Unchecked),
+                    );
                     self.references.push(place);
                 }
             }
         }
-        self.add(block, start + offset, size - offset, RefKind::Filler, 0, true);
+        self.add(
+            block,
+            NodeRef::new(start + offset, size - offset, RefKind::Filler, 0, RefState::Normal),
+        );
         self.report.summaries += 1;
         Ok(true)
     }

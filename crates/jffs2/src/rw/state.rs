@@ -1,175 +1,190 @@
-//! The state of a mounted file system, protected by one lock.
+//! A mounted file system, protected by one lock, and the driver of all work that makes space.
+//!
+//! Layer: above garbage collection, below the operations. The accounts say what is needed next
+//! ([`Need`]), this driver does it and asks again; nothing below it starts a collection.
 //!
 //! # Invariants
-//! 1. A node is in the list of its owner until its block is erased.
-//! 2. `highest` of an inode is at least the version of each of its nodes on flash.
-//! 3. A loaded inode refers to live nodes only, and to every live node of a checked inode.
+//! 1. Every write outside of recovery and collection makes space first, so that both always find
+//!    some.
 
-use super::compress::Compress;
-use super::flash::Flash;
-use super::inode::Loaded;
-use super::inodes::{InodeCache, Inodes};
-use super::loaded::LoadedInodes;
-use super::nodelist::{Blocks, NodeRef};
-use super::options::RwOptions;
-use super::remains::Remains;
-use super::summary::Collector;
-use super::suspect::Suspects;
-use super::wbuf::Wbuf;
-use super::xattr::Xattrs;
-use crate::damage::Unassigned;
-use eraseblock_base::Findings;
-use eraseblock_base::random::SplitMix64;
-use eraseblock_mtd::MtdError;
-use eraseblock_vfs::{FsError, FsErrorKind};
-use std::fmt;
+use super::blocks::List;
+use super::failure::{Closed, io, no_space};
+use super::gc::Collection;
+use super::space::{Need, Purpose, most_passes};
+use super::tree::Tree;
+use super::write::Writer;
+use eraseblock_vfs::{Background, FsError, FsErrorKind};
 
-/// Why writing has ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Closed {
-    /// It has been unmounted.
-    Unmounted,
-    /// Data was lost, or a node forbids writing: the reason and the place.
-    Because(String),
+/// Whether the file system may be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Never writes.
+    ReadOnly,
+    /// Changes are allowed, unless writing has ended.
+    Writable,
 }
 
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unmounted => f.write_str("the file system has been unmounted"),
-            Self::Because(reason) => write!(f, "the file system is read-only: {reason}"),
-        }
+impl Access {
+    pub(crate) fn new(read_only: bool) -> Self {
+        if read_only { Self::ReadOnly } else { Self::Writable }
     }
-}
-
-/// Thresholds of space (spec: jffs2 13), in blocks but for `dirty`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reserves {
-    pub(crate) deletion: u32,
-    pub(crate) write: u32,
-    pub(crate) trigger: u32,
-    pub(crate) merge: u32,
-    pub(crate) dirty: u64,
-}
-
-impl Reserves {
-    /// Reserves one block more than Linux on media where a power cut makes the rest of the open
-    /// block useless: the live nodes of its last page need another block.
-    pub(crate) fn new(flash: &Flash) -> Self {
-        let (block, count) = (u64::from(flash.block), u64::from(flash.count));
-        let size = block * count;
-        let overhead = (size / 50 + 100 * count).div_ceil(block) as u32;
-        let deletion = 2 + u32::from(flash.has_buffer());
-        let write = deletion + overhead;
-        Self { deletion, write, trigger: write + 1, merge: 3, dirty: block + size / 100 }
-    }
-}
-
-/// Garbage collection in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Collection {
-    /// Number of nodes of the victim that have been examined.
-    pub(crate) position: usize,
-    /// Inodes up to this number have been checked.
-    pub(crate) checked: u32,
 }
 
 /// The file system.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) flash: Flash,
-    pub(crate) options: RwOptions,
-    pub(crate) reserves: Reserves,
-    pub(crate) blocks: Blocks,
-    pub(crate) wbuf: Wbuf,
-    pub(crate) summary: Collector,
-    pub(crate) suspects: Suspects,
-    pub(crate) inodes: Inodes,
-    /// The loaded ones.
-    pub(crate) loaded: LoadedInodes,
-    pub(crate) xattrs: Xattrs,
+    pub(crate) writer: Writer,
+    pub(crate) gc: Collection,
+    pub(crate) access: Access,
     /// The highest inode number found or assigned.
     pub(crate) highest_ino: u32,
-    pub(crate) rng: SplitMix64,
-    pub(crate) gc: Collection,
-    pub(crate) compress: Compress,
-    pub(crate) read_only: bool,
-    /// Why writing has ended, if it has.
-    pub(crate) closed: Option<Closed>,
-    /// Damaged nodes that may belong to any file.
-    pub(crate) unassigned: Unassigned,
-    /// Whether these may be erased.
-    pub(crate) remains: Remains,
-    /// Findings since mounting.
-    pub(crate) late: Findings,
-    /// A node under construction.
-    pub(crate) scratch: Vec<u8>,
-}
-
-/// Converts a device error to one of the file system.
-pub(crate) fn io(error: MtdError) -> FsError {
-    let kind = match error {
-        MtdError::ReadOnly { .. } => FsErrorKind::ReadOnly,
-        _ => FsErrorKind::Io,
-    };
-    FsError::from_source(kind, error)
-}
-
-pub(crate) fn no_space(what: &str) -> FsError {
-    FsError::new(FsErrorKind::NoSpace, format!("no space for {what}"))
-}
-
-/// Returns the error for a damaged inode.
-pub(crate) fn damaged(ino: u32, message: &str) -> FsError {
-    FsError::new(FsErrorKind::Corrupted, format!("inode {ino}: {message}"))
 }
 
 impl State {
-    /// Returns the node at a place to which something refers; it must exist.
-    pub(crate) fn node(&self, place: u32) -> NodeRef {
-        self.blocks.node(place).expect("a node that is named is known")
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.writer.log.tree
     }
 
-    /// Returns the inode, if it exists.
-    pub(crate) fn cache(&self, ino: u32) -> Option<&InodeCache> {
-        self.inodes.get(ino)
+    pub(crate) fn tree_mut(&mut self) -> &mut Tree {
+        &mut self.writer.log.tree
     }
 
-    /// Returns the inode, which must exist.
-    pub(crate) fn cache_mut(&mut self, ino: u32) -> &mut InodeCache {
-        self.inodes.entry(ino)
+    /// Returns why writing has ended, if it has.
+    pub(crate) fn closed(&self) -> Option<&Closed> {
+        self.writer.log.closed.as_ref()
     }
 
-    /// Returns the inode, which must be loaded.
-    pub(crate) fn inode(&self, ino: u32) -> &Loaded {
-        self.loaded.get(ino).expect("the inode has been loaded")
-    }
-
-    /// Returns the inode, which must be loaded.
-    pub(crate) fn inode_mut(&mut self, ino: u32) -> &mut Loaded {
-        self.loaded.get_mut(ino).expect("the inode has been loaded")
-    }
-
-    /// Forgets the inode and returns its entry.
-    pub(crate) fn remove_inode(&mut self, ino: u32) -> InodeCache {
-        self.loaded.remove(ino);
-        self.inodes.remove(ino).unwrap_or_default()
-    }
-
-    /// Returns the version of the next node of an inode.
-    pub(crate) fn next_version(&mut self, ino: u32) -> u32 {
-        let cache = self.cache_mut(ino);
-        cache.highest = cache.highest.saturating_add(1);
-        cache.highest
+    /// Returns whether anything may be written.
+    fn is_writable(&self) -> bool {
+        self.access == Access::Writable && self.closed().is_none()
     }
 
     /// Fails if writing is not possible.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
-        let why = match (&self.closed, self.read_only) {
+        let why = match (self.closed(), self.access) {
             (Some(closed), _) => closed.to_string(),
-            (None, true) => "the file system is mounted read-only".to_owned(),
-            (None, false) => return Ok(()),
+            (None, Access::ReadOnly) => "the file system is mounted read-only".to_owned(),
+            (None, Access::Writable) => return Ok(()),
         };
         Err(FsError::new(FsErrorKind::ReadOnly, why))
+    }
+
+    /// Prepares a change: fails if writing is not possible, and settles suspect pages first. A node
+    /// written before that could count although a node of the page, which precedes it, is lost.
+    pub(crate) fn prepare(&mut self) -> Result<(), FsError> {
+        self.check_writable()?;
+        self.writer.settle_suspects()
+    }
+
+    /// Flushes, erases and collects until enough blocks are free (spec: jffs2 13, step 2).
+    pub(crate) fn make_space(&mut self, purpose: Purpose) -> Result<(), FsError> {
+        let mut passes = None;
+        while let Some(need) = self.need() {
+            let freed = match need {
+                Need::Flush => self.writer.log.flush().map(|()| true),
+                Need::Erase => self.writer.log.erase_one(),
+                Need::Collect => Ok(false),
+            };
+            match freed {
+                Ok(true) => continue,
+                Ok(false) => {}
+                // The next attempt may succeed; until then there are enough blocks.
+                Err(_) if self.can_continue() => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let blocks = &self.tree().store.blocks;
+            let left = passes.get_or_insert_with(|| most_passes(blocks));
+            let is_hopeless = self.tree().store.reserves.is_hopeless(blocks, purpose);
+            if *left == 0 || is_hopeless || !self.collects()? {
+                return match purpose {
+                    Purpose::Deletion => Ok(()),
+                    Purpose::Write => Err(no_space("a node, and too little dead space to collect")),
+                };
+            }
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    fn need(&self) -> Option<Need> {
+        let store = &self.tree().store;
+        store.reserves.need(&store.blocks)
+    }
+
+    /// Returns whether writing continues although a block cannot be erased now.
+    fn can_continue(&self) -> bool {
+        let store = &self.tree().store;
+        self.closed().is_none() && store.reserves.has_enough(&store.blocks)
+    }
+
+    /// Performs one pass of garbage collection; returns `false` if there is nothing to do, or no
+    /// space for it.
+    fn collects(&mut self) -> Result<bool, FsError> {
+        match self.gc.pass(&mut self.writer) {
+            Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(false),
+            done => done,
+        }
+    }
+
+    /// Does a small part of the work that no caller waits for.
+    pub(crate) fn background(&mut self) -> Result<Background, FsError> {
+        if !self.is_writable() {
+            return Ok(Background::Idle);
+        }
+        if self.tree().store.has_suspects() {
+            self.writer.settle_suspects()?;
+        }
+        let store = &self.tree().store;
+        if store.reserves.wants_collection(&store.blocks) && self.gc.pass(&mut self.writer)? {
+            return Ok(Background::More);
+        }
+        self.writer.log.flush()?;
+        let more = self.tree().store.blocks.len(List::ErasePending) > 0;
+        Ok(if more { Background::More } else { Background::Idle })
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(&mut self) -> Result<(), FsError> {
+        if self.is_writable() {
+            // A node in a suspect page is not durable: it may be gone at the next mount.
+            self.writer.settle_suspects()?;
+            self.writer.log.flush()?;
+            debug_assert_eq!(self.tree().check_memory(), Ok(()), "what is in memory is consistent");
+            return self.tree().store.flash.mtd.sync().map_err(io);
+        }
+        let store = &self.tree().store;
+        let is_all_on_flash = store.wbuf.is_empty() && !store.suspects.has_lost;
+        match (self.closed(), is_all_on_flash) {
+            (Some(closed), false) => Err(FsError::new(FsErrorKind::Io, closed.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Confirms the last page, after everything is durable. Has no effect if writing is not
+    /// possible.
+    fn seal(&mut self) -> Result<(), FsError> {
+        if self.is_writable() { self.writer.log.seal() } else { Ok(()) }
+    }
+
+    /// Changes whether the file system may be changed.
+    pub(crate) fn remount(&mut self, access: Access) -> Result<(), FsError> {
+        if let (Some(closed), Access::Writable) = (self.closed(), access) {
+            return Err(FsError::new(FsErrorKind::ReadOnly, closed.to_string()));
+        }
+        self.sync()?;
+        if access == Access::ReadOnly {
+            self.seal()?;
+        }
+        self.access = access;
+        Ok(())
+    }
+
+    /// Ends all writing.
+    pub(crate) fn unmount(&mut self) -> Result<(), FsError> {
+        self.sync()?;
+        // After the sync: the page of padding confirms what is on flash, nothing else.
+        self.seal()?;
+        self.writer.log.closed.get_or_insert(Closed::Unmounted);
+        Ok(())
     }
 }

@@ -1,34 +1,72 @@
 //! The list of a block's nodes, collected while the block is filled and written at its end
 //! (spec: jffs2 5.7, 16).
+//!
+//! Layer: data. `log` writes what [`Collector::finish`] returns.
+//!
+//! # Invariants
+//! 1. An active collector has a record of every node of the open block that must be kept.
 
-use super::nodelist::{NodeRef, RefKind, RefState};
-use super::state::State;
+use super::flash::Flash;
 use eraseblock_jffs2_format::summary::{self, Record, RecordNode, Summary};
-use eraseblock_mtd::MtdError;
-use eraseblock_vfs::FsError;
 
 /// Maximum number of bytes of records in a summary.
 const MAX_RECORDS: u32 = 65_536;
 
+/// Whether full blocks get a summary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Summaries {
+    /// Those that can.
+    Written,
+    /// None.
+    Omitted,
+}
+
+impl Summaries {
+    /// From the option of a mount.
+    pub(crate) fn new(are_wanted: bool) -> Self {
+        if are_wanted { Self::Written } else { Self::Omitted }
+    }
+}
+
+/// The record of a node about to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) node: RecordNode,
+    /// Length of the node without alignment.
+    pub(crate) totlen: u32,
+}
+
 /// Records of the nodes of the open block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Collector {
+    summaries: Summaries,
     records: Vec<Record>,
     size: u32,
     is_active: bool,
 }
 
 impl Collector {
+    /// Without an open block.
+    pub(crate) fn new(summaries: Summaries) -> Self {
+        Self { summaries, records: Vec::new(), size: 0, is_active: false }
+    }
+
+    /// Returns whether full blocks get a summary.
+    pub(crate) fn summaries(&self) -> Summaries {
+        self.summaries
+    }
+
     /// Starts with an empty block.
-    pub(crate) fn start(&mut self, active: bool) {
-        self.records.clear();
-        self.size = 0;
-        self.is_active = active;
+    pub(crate) fn start(&mut self) {
+        self.stop();
+        self.is_active = self.summaries == Summaries::Written;
     }
 
     /// Records that the open block gets no summary.
     pub(crate) fn stop(&mut self) {
-        self.start(false);
+        self.records.clear();
+        self.size = 0;
+        self.is_active = false;
     }
 
     /// Continues a block that already holds these nodes.
@@ -44,98 +82,28 @@ impl Collector {
         if self.is_active { summary::needed(self.size + record) } else { 0 }
     }
 
-    /// Adds the record of a written node.
-    pub(crate) fn add(&mut self, record: Record) {
+    /// Adds the record of a node written at an offset of the open block.
+    pub(crate) fn add(&mut self, offset: u32, listed: &Listed) {
         if self.is_active {
+            let Listed { node, totlen } = listed.clone();
+            let record = Record { offset, totlen, node };
             self.size += record.len();
             self.records.push(record);
             self.is_active = self.size <= MAX_RECORDS;
         }
     }
 
-    fn is_useful(&self) -> bool {
-        self.is_active && !self.records.is_empty()
+    /// Ends the open block. Returns the node that fills its `free` last bytes, if it gets a
+    /// summary; `cleanmarker` is the length of the block's cleanmarker.
+    pub(crate) fn finish(&mut self, flash: &Flash, free: u32, cleanmarker: u32) -> Option<Vec<u8>> {
+        let fits = self.is_active && !self.records.is_empty() && free >= self.needed(0);
+        let records = std::mem::take(&mut self.records);
+        self.stop();
+        fits.then(|| {
+            let node = Summary { offset: flash.block - free, cleanmarker, records };
+            let mut bytes = Vec::with_capacity(free as usize);
+            summary::encode(flash.order, &node, flash.block, &mut bytes);
+            bytes
+        })
     }
-}
-
-/// Returns the number of bytes that the record of a node takes in a summary.
-pub(crate) fn record_len(kind: RefKind, name: usize) -> u32 {
-    match kind {
-        RefKind::Inode | RefKind::Broken | RefKind::Xattr => 18,
-        RefKind::Dirent => 24 + name as u32,
-        RefKind::Xref => 6,
-        RefKind::Copy | RefKind::Filler => 0,
-    }
-}
-
-impl State {
-    /// Fills the rest of the open block with its summary, if it gets one.
-    pub(crate) fn write_summary(&mut self, block: u32) -> Result<(), FsError> {
-        let free = self.blocks.get(block).sizes.free;
-        let fits = self.summary.is_useful() && free >= self.summary.needed(0);
-        if !fits || self.blocks.get(block).without_summary {
-            self.summary.stop();
-            return Ok(());
-        }
-        let offset = self.flash.block - free;
-        let records = std::mem::take(&mut self.summary.records);
-        let node = Summary { offset, cleanmarker: self.marker_of(block), records };
-        self.summary.stop();
-        let mut bytes = Vec::with_capacity(free as usize);
-        summary::encode(self.flash.order, &node, self.flash.block, &mut bytes);
-        let place = self.flash.start(block) + offset;
-        match self.write_flash(place, &bytes) {
-            Ok(()) => {
-                let node = NodeRef::new(place, free, RefKind::Filler, 0, RefState::Normal);
-                self.blocks.append(block, node);
-                Ok(())
-            }
-            Err(error) => self.write_failed(block, error),
-        }
-    }
-
-    /// Returns the length of the cleanmarker at the start of a block; 0 if it has none. A block
-    /// written by another system may lack one even on a medium with cleanmarkers.
-    fn marker_of(&self, block: u32) -> u32 {
-        let (start, marker) = (self.flash.start(block), self.flash.cleanmarker());
-        let refs = &self.blocks.get(block).refs;
-        let has = refs.iter().any(|node| {
-            node.kind() == RefKind::Filler && node.place() == start && node.len() == marker
-        });
-        if has { marker } else { 0 }
-    }
-
-    /// Returns the records of a block that was written before mounting and will be continued;
-    /// `None` if it must not get a summary.
-    pub(crate) fn records_of(&self, block: u32) -> Result<Option<Vec<Record>>, MtdError> {
-        let entry = self.blocks.get(block);
-        let mut records = Vec::with_capacity(entry.refs.len());
-        for node in &entry.refs {
-            if node.kind() == RefKind::Copy {
-                return Ok(None);
-            }
-            if node.kind() == RefKind::Filler {
-                continue;
-            }
-            let mut bytes = vec![0; node.len() as usize];
-            self.read_flash(node.place(), &mut bytes)?;
-            let at = self.flash.location(node.place());
-            let order = self.flash.order;
-            let Ok(header) = eraseblock_jffs2_format::decode::header(order, &bytes, at) else {
-                return Ok(None);
-            };
-            let Some(bytes) = bytes.get(..header.totlen as usize) else { return Ok(None) };
-            let offset = node.place() % self.flash.block;
-            match Record::of(order, header.kind(), bytes, offset) {
-                Ok(Some(record)) => records.push(record),
-                Ok(None) | Err(_) => return Ok(None),
-            }
-        }
-        Ok(Some(records))
-    }
-}
-
-/// Returns the record of a node about to be written.
-pub(crate) fn record(place: u32, block: u32, totlen: u32, node: RecordNode) -> Record {
-    Record { offset: place % block, totlen, node }
 }

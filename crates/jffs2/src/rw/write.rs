@@ -1,33 +1,28 @@
-//! Writes nodes to flash (spec: jffs2 5, 14, 16).
+//! Writes the nodes of inodes and names (spec: jffs2 5, 14).
+//!
+//! Layer: above `log` and `read`, below garbage collection and all operations. Collects no garbage:
+//! callers outside of collection make space first.
+//!
+//! # Invariants
+//! 1. An older node dies only after the node that supersedes it was written: a cut between them
+//!    leaves both, and the higher version counts.
+//! 2. The state in memory changes only after the node was written: a failed write changes nothing.
 
+use super::compress::Compress;
 use super::dents::Dent;
-use super::inode::{Attributes, Place};
-use super::nodelist::{NodeRef, RefKind, RefState};
-use super::nodemgmt::Alloc;
-use super::state::{State, io};
-use super::summary;
+use super::inode::{Attributes, PAGE, Source};
+use super::log::{Log, NewNode};
+use super::nodelist::{RefKind, RefState};
+use super::summary::{Listed, Summaries};
+use crate::damage::Range;
 use eraseblock_jffs2_format::constants::{DIRENT_LEN, INODE_LEN, compression};
 use eraseblock_jffs2_format::summary::RecordNode;
 use eraseblock_jffs2_format::{Dirent, Inode, encode};
-use eraseblock_mtd::MtdError;
-use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_vfs::FsError;
+use std::num::NonZeroU32;
 
-/// Bytes of a page of a file: no data node crosses its end (spec: jffs2 8.5).
-pub(crate) const PAGE: u32 = 4096;
 /// Minimum space for which a data node is written.
 pub(crate) const MIN_DATA: u32 = INODE_LEN + 128;
-
-/// A node about to be written.
-#[derive(Debug)]
-pub(crate) struct NewNode<'a> {
-    pub(crate) kind: RefKind,
-    pub(crate) owner: u32,
-    pub(crate) state: RefState,
-    /// Its record in the summary, and its length without alignment.
-    pub(crate) record: Option<(RecordNode, u32)>,
-    /// The node with its alignment bytes.
-    pub(crate) bytes: &'a [u8],
-}
 
 /// Data of a file for one node.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +33,13 @@ pub(crate) struct Extent<'a> {
     pub(crate) stored: &'a [u8],
 }
 
-impl Extent<'_> {
+impl<'a> Extent<'a> {
+    /// The payload of a link or device, or nothing: attributes only.
+    fn payload(stored: &'a [u8]) -> Self {
+        let dsize = stored.len() as u32;
+        Self { offset: 0, dsize, compression: compression::NONE, stored }
+    }
+
     /// A hole.
     pub(crate) fn hole(start: u32, end: u32) -> Self {
         let dsize = end - start;
@@ -46,75 +47,40 @@ impl Extent<'_> {
     }
 }
 
-impl State {
-    /// Writes a node to the reserved space; if that fails, once more elsewhere. Returns its place.
-    pub(crate) fn put(&mut self, node: &NewNode<'_>) -> Result<u32, FsError> {
-        let error = match self.try_put(node) {
-            Ok(place) => return Ok(place),
-            Err(error) => error,
-        };
-        self.give_up(node, error)?;
-        let len = node.bytes.len() as u32;
-        self.reserve(len, Alloc::Collection, node.record.as_ref().map_or(0, record_len))?;
-        match self.try_put(node) {
-            Ok(place) => Ok(place),
-            Err(error) => {
-                let text = error.to_string();
-                self.give_up(node, error)?;
-                Err(FsError::new(FsErrorKind::Io, text))
-            }
-        }
+/// A name about to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewName<'a> {
+    pub(crate) dir: u32,
+    pub(crate) name: &'a [u8],
+    /// The inode; `None` deletes the name.
+    pub(crate) target: Option<Target>,
+    /// The new time of the directory; `None` leaves it.
+    pub(crate) mctime: Option<NonZeroU32>,
+}
+
+/// The inode of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) ino: u32,
+    pub(crate) file_type: u8,
+}
+
+/// Writes nodes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) log: Log,
+    compress: Compress,
+    /// A node under construction.
+    scratch: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new(log: Log, compress: Compress) -> Self {
+        Self { log, compress, scratch: Vec::new() }
     }
 
-    /// Gives up the space of a node that could not be written (spec: jffs2 16).
-    fn give_up(&mut self, node: &NewNode<'_>, error: MtdError) -> Result<(), FsError> {
-        let Some(block) = self.blocks.next() else { return Err(io(error)) };
-        if !self.flash.has_buffer() {
-            let len = node.bytes.len() as u32;
-            self.retire_marker(block);
-            self.blocks.resize(block, |sizes| {
-                sizes.free -= len;
-                sizes.wasted += len;
-            });
-        }
-        self.write_failed(block, error)
-    }
-
-    fn try_put(&mut self, node: &NewNode<'_>) -> Result<u32, MtdError> {
-        let Some(block) = self.blocks.next() else {
-            return Err(MtdError::Unsupported { operation: "writing without an open block" });
-        };
-        let len = node.bytes.len() as u32;
-        let offset = self.flash.block - self.blocks.get(block).sizes.free;
-        let place = self.flash.start(block) + offset;
-        self.write_flash(place, node.bytes)?;
-        self.retire_marker(block);
-        self.blocks.append(block, NodeRef::new(place, len, node.kind, node.owner, node.state));
-        match &node.record {
-            Some((record, totlen)) => {
-                self.summary.add(summary::record(place, self.flash.block, *totlen, record.clone()));
-            }
-            None => self.summary.stop(),
-        }
-        if node.kind.is_of_inode() {
-            self.cache_mut(node.owner).nodes.push(place);
-            let name = if node.kind == RefKind::Dirent { node.bytes.len() } else { 0 };
-            self.loaded.grow(node.owner, name);
-        }
-        Ok(place)
-    }
-
-    /// Counts the cleanmarker as dead once the first other node is written (spec: jffs2 11.3).
-    fn retire_marker(&mut self, block: u32) {
-        if let [marker] = self.blocks.get(block).refs[..]
-            && marker.kind() == RefKind::Filler
-        {
-            self.blocks.obsolete(marker.place());
-        }
-    }
-
-    /// Writes an INODE node with the attributes of `loaded`; it must fit the reserved space.
-    pub(crate) fn put_inode(
+    /// Writes an INODE node with these attributes; it must fit the reserved space.
+    fn put_inode(
         &mut self,
         ino: u32,
         version: u32,
@@ -137,70 +103,72 @@ impl State {
             compression: extent.compression,
             ..Inode::default()
         };
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        encode::inode(self.flash.order, &node, extent.stored, &mut bytes);
+        self.scratch.clear();
+        let order = self.log.tree.store.flash.order;
+        encode::inode(order, &node, extent.stored, &mut self.scratch);
         let totlen = INODE_LEN + extent.stored.len() as u32;
-        let record = Some((RecordNode::Inode { ino, version }, totlen));
-        let new = NewNode { kind: RefKind::Inode, owner: ino, state, record, bytes: &bytes };
-        let place = self.put(&new);
-        self.scratch = bytes;
-        place
+        let listed = Some(Listed { node: RecordNode::Inode { ino, version }, totlen });
+        let bytes = &self.scratch;
+        self.log.put(&NewNode { kind: RefKind::Inode, owner: ino, state, listed, bytes })
     }
 
-    /// Writes a DIRENT node to the reserved space; `ino` 0 deletes the name.
-    pub(crate) fn put_dirent(
-        &mut self,
-        dir: u32,
-        name: &[u8],
-        ino: u32,
-        file_type: u8,
-        mctime: u32,
-    ) -> Result<Dent, FsError> {
-        let version = self.next_version(dir);
+    /// Writes a DIRENT node to the reserved space.
+    fn put_dirent(&mut self, new: &NewName<'_>) -> Result<Dent, FsError> {
+        let NewName { dir, name, target, mctime } = *new;
+        let Target { ino, file_type } = target.unwrap_or(Target { ino: 0, file_type: 0 });
+        let mctime = mctime.map_or(0, NonZeroU32::get);
+        let version = self.log.tree.owners.next_version(dir);
         let node = Dirent { pino: dir, version, ino, mctime, file_type, name };
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        encode::dirent(self.flash.order, &node, &mut bytes);
-        let totlen = DIRENT_LEN + name.len() as u32;
-        let record = RecordNode::Dirent { pino: dir, version, ino, file_type, name: name.to_vec() };
-        let state = if ino == 0 { RefState::Normal } else { RefState::Pristine };
-        let record = self.options.summary.then_some((record, totlen));
-        let new = NewNode { kind: RefKind::Dirent, owner: dir, state, record, bytes: &bytes };
-        let place = self.put(&new);
-        self.scratch = bytes;
-        Ok(Dent { place: place?, ino, file_type })
+        self.scratch.clear();
+        encode::dirent(self.log.tree.store.flash.order, &node, &mut self.scratch);
+        let listed = (self.log.summary.summaries() == Summaries::Written).then(|| Listed {
+            node: RecordNode::Dirent { pino: dir, version, ino, file_type, name: name.to_vec() },
+            totlen: DIRENT_LEN + name.len() as u32,
+        });
+        let state = if target.is_none() { RefState::Normal } else { RefState::Pristine };
+        let bytes = &self.scratch;
+        let new = NewNode { kind: RefKind::Dirent, owner: dir, state, listed, bytes };
+        let place = self.log.put(&new)?;
+        Ok(Dent { place, ino, file_type })
     }
 
-    /// Reserves space for a DIRENT node, writes it and adds it to the directory. First writes a
-    /// node with unchanged attributes for a directory without one, so that the DIRENT's time
-    /// counts. Returns the inode that the name referred to before, 0 for none.
-    pub(crate) fn set_name(
+    /// Returns the attributes to be written before a name, for a directory without a node of its
+    /// own: without them, the time of the DIRENT node would not count.
+    pub(crate) fn attributes_before(&self, new: &NewName<'_>) -> Option<Attributes> {
+        let known = self.log.tree.inode(new.dir);
+        (known.is_made_up && new.mctime.is_some()).then_some(known.attributes)
+    }
+
+    /// Reserves space for a DIRENT node, writes it and adds it to the directory. Returns the inode
+    /// that the name referred to before.
+    pub(crate) fn put_name(&mut self, new: &NewName<'_>) -> Result<Option<u32>, FsError> {
+        let len = new.name.len();
+        self.log.reserve(DIRENT_LEN + len as u32, RecordNode::dirent_len(len))?;
+        let dent = self.put_dirent(new)?;
+        let loaded = self.log.tree.owners.inode_mut(new.dir);
+        if let Some(mctime) = new.mctime {
+            loaded.attributes.mtime = mctime.get();
+            loaded.attributes.ctime = mctime.get();
+        }
+        let old = loaded.dents.insert(new.name, dent);
+        self.log.tree.obsolete_all(old.map(|old| old.place));
+        Ok(old.map(|old| old.ino).filter(|ino| *ino != 0))
+    }
+
+    /// Writes the first node of an inode, which nothing refers to yet. Returns its place.
+    pub(crate) fn put_first(
         &mut self,
-        dir: u32,
-        name: &[u8],
         ino: u32,
-        file_type: u8,
-        mctime: u32,
-        alloc: Alloc,
+        attributes: &Attributes,
+        payload: &[u8],
     ) -> Result<u32, FsError> {
-        let known = self.inode(dir);
-        if known.is_made_up && mctime != 0 {
-            self.put_attributes(dir, known.attributes, &[], alloc)?;
+        let extent = Extent::payload(payload);
+        self.log.reserve(INODE_LEN + extent.dsize, RecordNode::INODE_LEN)?;
+        let place = self.put_inode(ino, 1, attributes, &extent, RefState::Pristine);
+        if place.is_err() {
+            self.log.tree.owners.remove_inode(ino);
         }
-        let record = summary::record_len(RefKind::Dirent, name.len());
-        self.reserve(DIRENT_LEN + name.len() as u32, alloc, record)?;
-        let dent = self.put_dirent(dir, name, ino, file_type, mctime)?;
-        let loaded = self.inode_mut(dir);
-        if mctime != 0 {
-            loaded.attributes.mtime = mctime;
-            loaded.attributes.ctime = mctime;
-        }
-        let old = loaded.dents.insert(name, dent);
-        if let Some(old) = &old {
-            self.obsolete(old.place);
-        }
-        Ok(old.map_or(0, |old| old.ino))
+        place
     }
 
     /// Writes the attributes of an inode, which become `changed`, in one node: without data, or
@@ -210,36 +178,40 @@ impl State {
         ino: u32,
         changed: Attributes,
         payload: &[u8],
-        alloc: Alloc,
     ) -> Result<(), FsError> {
-        let len = payload.len() as u32;
-        let record = summary::record_len(RefKind::Inode, 0);
-        self.reserve(INODE_LEN + len, alloc, record)?;
-        let version = self.next_version(ino);
-        let number = compression::NONE;
-        let extent = Extent { offset: 0, dsize: len, compression: number, stored: payload };
+        let extent = Extent::payload(payload);
+        self.log.reserve(INODE_LEN + extent.dsize, RecordNode::INODE_LEN)?;
+        let version = self.log.tree.owners.next_version(ino);
         let place = self.put_inode(ino, version, &changed, &extent, RefState::Pristine)?;
-        let loaded = self.inode_mut(ino);
+        let loaded = self.log.tree.owners.inode_mut(ino);
         loaded.attributes = changed;
         loaded.is_made_up = false;
         let old = loaded.metadata.replace(place);
         let cut =
             if changed.is_regular() { loaded.fragments.cut(changed.size) } else { Vec::new() };
-        for place in old.into_iter().chain(cut) {
-            self.obsolete(place);
-        }
+        self.log.tree.obsolete_all(old.into_iter().chain(cut));
         Ok(())
     }
 
-    /// Records that the content in [start, end) of a file is now in the node at `place`. Nodes that
-    /// are completely hidden die, and so does an older node of attributes.
-    pub(crate) fn map_node(&mut self, ino: u32, start: u32, end: u32, place: Place) {
-        let loaded = self.inode_mut(ino);
-        let dead = loaded.fragments.lay(start, end, Some(place));
+    /// Extends a file by a hole, whose node contains the new attributes.
+    pub(crate) fn put_growth(&mut self, ino: u32, new: Attributes) -> Result<(), FsError> {
+        let size = self.log.tree.inode(ino).attributes.size;
+        self.log.reserve(INODE_LEN, RecordNode::INODE_LEN)?;
+        let version = self.log.tree.owners.next_version(ino);
+        let hole = Extent::hole(size, new.size);
+        let place = self.put_inode(ino, version, &new, &hole, RefState::Normal)?;
+        self.log.tree.owners.inode_mut(ino).attributes = new;
+        self.map_node(ino, Range { start: size, end: new.size }, Source::Hole(place));
+        Ok(())
+    }
+
+    /// Records that the content of a range of a file is now in a new node. Nodes that are completely
+    /// hidden die, and so does an older node of attributes.
+    fn map_node(&mut self, ino: u32, range: Range, source: Source) {
+        let loaded = self.log.tree.owners.inode_mut(ino);
+        let dead = loaded.fragments.lay(range, Some(source));
         let metadata = loaded.metadata.take();
-        for place in dead.into_iter().chain(metadata) {
-            self.obsolete(place);
-        }
+        self.log.tree.obsolete_all(dead.into_iter().chain(metadata));
     }
 
     /// Writes bytes of a regular file that lie in one page. The size becomes at least that in
@@ -249,13 +221,12 @@ impl State {
         ino: u32,
         offset: u32,
         data: &[u8],
-        alloc: Alloc,
         mtime: Option<u32>,
     ) -> Result<u32, FsError> {
-        let record = summary::record_len(RefKind::Inode, 0);
-        let room = self.reserve(MIN_DATA, alloc, record)? - INODE_LEN;
+        let room = self.log.reserve(MIN_DATA, RecordNode::INODE_LEN)? - INODE_LEN;
+        // Taken out, because its output is borrowed while the node is written.
         let mut compress = std::mem::take(&mut self.compress);
-        let (number, taken) = compress.run(self.options.compression, data, room & !3);
+        let (number, taken) = compress.run(data, room & !3);
         let stored = if number == compression::NONE { &data[..taken] } else { compress.output() };
         let dsize = taken as u32;
         let extent = Extent { offset, dsize, compression: number, stored };
@@ -271,9 +242,9 @@ impl State {
         extent: &Extent<'_>,
         mtime: Option<u32>,
     ) -> Result<(), FsError> {
-        let version = self.next_version(ino);
+        let version = self.log.tree.owners.next_version(ino);
         let end = extent.offset + extent.dsize;
-        let mut changed = self.inode(ino).attributes;
+        let mut changed = self.log.tree.inode(ino).attributes;
         changed.size = changed.size.max(end);
         if let Some(mtime) = mtime {
             changed.mtime = mtime;
@@ -284,31 +255,23 @@ impl State {
         let is_hole = extent.compression == compression::ZERO;
         let state = if whole && !is_hole { RefState::Pristine } else { RefState::Normal };
         let place = self.put_inode(ino, version, &changed, extent, state)?;
-        self.inode_mut(ino).attributes = changed;
-        self.map_node(ino, extent.offset, end, Place::new(place, is_hole));
+        self.log.tree.owners.inode_mut(ino).attributes = changed;
+        let source = if is_hole { Source::Hole(place) } else { Source::Data(place) };
+        self.map_node(ino, Range { start: extent.offset, end }, source);
         self.mix(ino, extent.offset);
         Ok(())
     }
-}
 
-impl State {
     /// Marks fragments that should be merged: one that ends inside a page and is followed by
     /// another one there (spec: jffs2 8.2, quality).
     fn mix(&mut self, ino: u32, at: u32) {
         if at.is_multiple_of(PAGE) {
             return;
         }
-        let before = self.inode(ino).fragments.before(at).and_then(|(_, fragment)| fragment.node);
-        if let Some(node) = before {
-            self.blocks.check_off(node.place, RefState::Normal);
+        let tree = &mut self.log.tree;
+        let before = tree.inode(ino).fragments.before(at);
+        if let Some(place) = before.and_then(|(_, fragment)| fragment.place()) {
+            tree.store.blocks.check_off(place, RefState::Normal);
         }
-    }
-}
-
-fn record_len(record: &(RecordNode, u32)) -> u32 {
-    match &record.0 {
-        RecordNode::Inode { .. } | RecordNode::Xattr { .. } => 18,
-        RecordNode::Dirent { name, .. } => 24 + name.len() as u32,
-        RecordNode::Xref => 6,
     }
 }

@@ -162,12 +162,14 @@ fn a_mount_keeps_at_most_16_bytes_of_a_node() {
         let (fs, report) = Jffs2Rw::mount(chip, &options).unwrap();
         assert!(report.nodes > 16_000 && (report.summaries > 10) == summary);
         let state = fs.lock();
-        let of_blocks = state
+        let tree = state.tree();
+        let of_blocks = tree
+            .store
             .blocks
             .iter()
             .map(|(_, block)| (block.refs.len(), block.refs.capacity() * size_of::<NodeRef>()));
         let (nodes, blocks) = of_blocks.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let lists: usize = state.inodes.iter().map(|(_, cache)| cache.nodes.memory()).sum();
+        let lists: usize = tree.owners.inodes.iter().map(|(_, cache)| cache.nodes.memory()).sum();
         let lists = lists - 8 * size_of::<Vec<u32>>();
         assert!(blocks + lists <= 16 * nodes, "{blocks} and {lists} bytes for {nodes} nodes");
         // The report counts inodes and blocks as well.

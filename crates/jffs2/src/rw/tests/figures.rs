@@ -13,8 +13,9 @@ fn chip(kind: MediumKind, page: u32, oob: u32) -> Arc<Chip> {
 /// Returns the number of nodes of an inode, and their bytes.
 fn nodes_of(fs: &Jffs2Rw, ino: u32) -> (usize, u32) {
     let state = fs.lock();
-    let places = state.cache(ino).unwrap().nodes.as_slice();
-    let all = state.blocks.iter().flat_map(|(_, block)| block.refs.iter());
+    let tree = state.tree();
+    let places = tree.cache(ino).unwrap().nodes.as_slice();
+    let all = tree.store.blocks.iter().flat_map(|(_, block)| block.refs.iter());
     let own = all.filter(|node| places.contains(&node.place()));
     own.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.len()))
 }
@@ -82,9 +83,10 @@ fn a_node_takes_16_bytes_after_long_writing_too() {
         fs.write(ino, line / 8 % 1000 * 9, b"123456789", at(2)).unwrap();
     }
     let state = fs.lock();
-    let refs = state.blocks.iter().map(|(_, block)| (block.refs.len(), block.refs.capacity()));
+    let tree = state.tree();
+    let refs = tree.store.blocks.iter().map(|(_, block)| (block.refs.len(), block.refs.capacity()));
     let (nodes, room) = refs.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let lists: usize = state.inodes.iter().map(|(_, cache)| cache.nodes.memory()).sum();
+    let lists: usize = tree.owners.inodes.iter().map(|(_, cache)| cache.nodes.memory()).sum();
     let bytes = room * size_of::<NodeRef>() + lists;
     println!("{nodes} nodes, {room} places, {lists} bytes of lists, {bytes} bytes");
     let open = 8 << 10;
@@ -116,7 +118,8 @@ fn a_mount_keeps_33_bytes_of_a_file_and_16_of_each_of_its_nodes() {
     let inodes = files.len() as u64 + 16 + 1;
     assert_eq!(report.inodes, inodes);
     let state = fs.lock();
-    let blocks = state.blocks.iter().map(|(_, block)| size_of_val(block) as u64).sum::<u64>();
+    let tree = state.tree();
+    let blocks = tree.store.blocks.iter().map(|(_, block)| size_of_val(block) as u64).sum::<u64>();
     // The first open block has few nodes, and the 17 directories have lists.
     let expected = 33 * inodes + 16 * report.nodes + blocks + 17 * 24;
     assert!(report.memory <= expected, "{} of {expected} bytes", report.memory);
@@ -130,12 +133,12 @@ fn what_is_loaded_is_bounded_while_everything_is_read_and_changed() {
     let mut most = 0;
     for ino in &files {
         assert_eq!(fs.attr(*ino).unwrap().nlink, 1);
-        most = most.max(fs.lock().loaded.memory());
+        most = most.max(fs.lock().tree().owners.loaded.memory());
     }
     for ino in files.iter().rev() {
         let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
         fs.set_attr(*ino, &change, at(2)).unwrap();
-        most = most.max(fs.lock().loaded.memory());
+        most = most.max(fs.lock().tree().owners.loaded.memory());
     }
     assert!((4 << 20..5 << 20).contains(&most), "{most}");
     fs.check().unwrap();
