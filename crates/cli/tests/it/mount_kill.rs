@@ -8,8 +8,10 @@ use eraseblock::raw::lab::Shape;
 use eraseblock::raw::lab::files::{Jffs2Stack, Returned, Stack, Witness, ubifs};
 use eraseblock::raw::lab::powercut::Violation;
 use eraseblock::raw::nandsim::{Chip, Rng, Snapshot};
-use eraseblock::raw::vfs::ops::{Change, Make, Object, Op, Place, Texture, XATTRS, data_of};
 use eraseblock::raw::vfs::{RenameMode, XattrMode};
+use eraseblock::raw::vfs_testkit::ops::{
+    Change, Make, Object, Op, Place, Texture, XATTRS, data_of,
+};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};

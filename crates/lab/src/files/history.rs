@@ -2,8 +2,9 @@
 
 use super::stack::{Order, Rules};
 use super::tree::Tree;
-use eraseblock_vfs::ops::{Object, Op, Slots, find};
-use eraseblock_vfs::{FileSystem, Ino, ModelFs, RenameMode};
+use eraseblock_vfs::{FileSystem, Ino, RenameMode};
+use eraseblock_vfs_testkit::ModelFs;
+use eraseblock_vfs_testkit::ops::{Object, Op, Slots, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

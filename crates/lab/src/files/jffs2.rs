@@ -5,7 +5,8 @@ use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_nandsim::{Chip, ChipConfig, Recorded};
-use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
+use eraseblock_vfs::WritableFileSystem;
+use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
 use std::sync::Arc;
 
 /// JFFS2 on a chip of 14 blocks of 16 KiB.

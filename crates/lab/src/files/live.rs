@@ -9,8 +9,9 @@ use super::workload::{random, setup};
 use crate::powercut::{Broken, Expected, Step, recent};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Rng, Snapshot};
-use eraseblock_vfs::ops::{Op, Slots, apply};
-use eraseblock_vfs::{FsError, FsErrorKind, ModelFs, same_tree};
+use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_vfs_testkit::ops::{Op, Slots, apply};
+use eraseblock_vfs_testkit::{ModelFs, same_tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -130,7 +130,7 @@ impl Stack for OnUbi {
 mod tests {
     use super::*;
     use eraseblock_base::Leb;
-    use eraseblock_vfs::ModelFs;
+    use eraseblock_vfs_testkit::ModelFs;
 
     struct Plain(ModelFs);
 

@@ -6,7 +6,7 @@ use super::stack::Stack;
 use super::workload::short;
 use crate::powercut::{Choice, Part, Plan, Prepared, Sequence, Target, Uncut};
 use eraseblock_nandsim::{Recorded, Rng};
-use eraseblock_vfs::ops::Op;
+use eraseblock_vfs_testkit::ops::Op;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of operations of a random sequence that are judged together.

@@ -2,7 +2,8 @@
 
 use crate::story::flash;
 use eraseblock_nandsim::{Chip, Recorded};
-use eraseblock_vfs::{CompareOptions, ModelRules, WritableFileSystem};
+use eraseblock_vfs::WritableFileSystem;
+use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
 use std::fmt::Debug;
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::*;
+use eraseblock_vfs_testkit::{CompareOptions, ModelFs, ModelRules};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 

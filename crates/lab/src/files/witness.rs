@@ -5,7 +5,7 @@
 //! # Invariants
 //! 1. `history` holds the operations that have returned; `pending` is the current one.
 //! 2. Numbers of operations are even: new inodes have mode 0644, owner 0 and group 100
-//!    ([`eraseblock_vfs::ops::apply`]).
+//!    ([`eraseblock_vfs_testkit::ops::apply`]).
 
 use super::allowed::Allowed;
 use super::history::History;
@@ -15,10 +15,11 @@ use super::stack::{Rules, Stack};
 use super::workload::random;
 use crate::powercut::{Judge, LabError, Plan, StateId, Trial, Violation, recent};
 use eraseblock_nandsim::{Chip, Rng, Snapshot};
-use eraseblock_vfs::ops::{Change, Make, Object, Op, Slots, apply, find};
-use eraseblock_vfs::{CompareOptions, FileKind, FileSystem, FsError, ModelFs, RenameMode};
+use eraseblock_vfs::{FileKind, FileSystem, FsError, RenameMode};
+use eraseblock_vfs_testkit::ops::{Change, Make, Object, Op, Slots, apply, find};
+use eraseblock_vfs_testkit::{CompareOptions, ModelFs};
 
-/// Number of xattrs that every program may set: the first ones of [`eraseblock_vfs::ops::XATTRS`].
+/// Number of xattrs that every program may set: the first ones of [`eraseblock_vfs_testkit::ops::XATTRS`].
 const USER_XATTRS: u8 = 2;
 
 /// Writes begin below this offset, in bytes.

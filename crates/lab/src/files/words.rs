@@ -1,8 +1,8 @@
 //! Describes operations and attributes for violations and stories.
 
 use eraseblock_vfs::attr::InodeFlags;
-use eraseblock_vfs::ops::{Change, DIRS, Make, Object, Op, Place, Texture, XATTRS};
 use eraseblock_vfs::{Attr, FileKind, RenameMode, XattrMode};
+use eraseblock_vfs_testkit::ops::{Change, DIRS, Make, Object, Op, Place, Texture, XATTRS};
 
 /// Describes an operation.
 pub(crate) fn op(op: &Op) -> String {

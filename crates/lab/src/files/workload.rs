@@ -2,8 +2,8 @@
 
 use crate::powercut::Plan;
 use eraseblock_nandsim::Rng;
-use eraseblock_vfs::ops::{Change, DIRS, Make, NAMES, Object, Op, Place, Texture};
 use eraseblock_vfs::{FileSystem, FsErrorKind, RenameMode, XattrMode};
+use eraseblock_vfs_testkit::ops::{Change, DIRS, Make, NAMES, Object, Op, Place, Texture};
 
 const fn place(dir: u8, name: u8) -> Place {
     Place { dir, name }
@@ -377,8 +377,8 @@ fn random_change(rng: &mut Rng, object: Object) -> Op {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::ModelFs;
-    use eraseblock_vfs::ops::{Slots, apply};
+    use eraseblock_vfs_testkit::ModelFs;
+    use eraseblock_vfs_testkit::ops::{Slots, apply};
 
     #[test]
     fn short_sequences_do_what_they_are_meant_to() {

@@ -5,9 +5,10 @@ use eraseblock_lab::Shape;
 use eraseblock_lab::files::{Jffs2Stack, Mounted, Stack, ubifs};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
-    FileKind, FsError, FsErrorKind, Ino, ModelRules, NewInode, NewKind, RenameMode, SetAttr,
-    Timestamp, WritableFileSystem, XattrMode,
+    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
 };
+use eraseblock_vfs_testkit::ModelRules;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

@@ -21,10 +21,10 @@
 //!
 //! Lines are sorted by the bytes of the unescaped paths, the root first.
 
-use crate::attr::{Attr, FileKind};
-use crate::error::FsError;
-use crate::fs::{FileSystem, Ino};
-use crate::walk::{Descend, Visit, walk};
+use eraseblock_vfs::attr::{Attr, FileKind};
+use eraseblock_vfs::error::FsError;
+use eraseblock_vfs::fs::{FileSystem, Ino};
+use eraseblock_vfs::walk::{Descend, Visit, walk};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter, Write};
@@ -312,7 +312,7 @@ fn xattrs_of(fs: &dyn FileSystem, ino: Ino) -> Result<Xattrs, FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Timestamp;
+    use eraseblock_vfs::attr::Timestamp;
 
     fn line(path: &[u8], kind: FileKind) -> ManifestLine {
         let attr = Attr {
@@ -327,7 +327,7 @@ mod tests {
             atime: Timestamp::default(),
             mtime: Timestamp::from_seconds(-1),
             ctime: Timestamp::default(),
-            flags: crate::attr::InodeFlags::default(),
+            flags: eraseblock_vfs::attr::InodeFlags::default(),
         };
         ManifestLine::from_attr(path.to_vec(), &attr, ManifestContent::None, Vec::new())
     }

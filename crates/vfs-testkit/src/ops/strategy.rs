@@ -1,7 +1,7 @@
 //! Random operations that shrink: to fewer operations, to the root and to the first names.
 
 use super::{Change, Make, NAMES, Object, Op, Place, SLOTS, Texture, XATTRS};
-use crate::write::{RenameMode, XattrMode};
+use eraseblock_vfs::write::{RenameMode, XattrMode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::ops::Range;

@@ -14,8 +14,8 @@ mod content;
 mod read;
 mod state;
 
-use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};
-use crate::fs::Ino;
+use eraseblock_vfs::attr::{Attr, FileKind, InodeFlags, Timestamp};
+use eraseblock_vfs::fs::Ino;
 use state::{Body, Inode, State};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

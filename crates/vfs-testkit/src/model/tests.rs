@@ -1,9 +1,11 @@
 //! One test per rule.
 
 use super::*;
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::FileSystem;
-use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem as _, XattrMode};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::FileSystem;
+use eraseblock_vfs::write::{
+    NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem as _, XattrMode,
+};
 use std::ops::ControlFlow;
 
 const ROOT: Ino = ModelFs::ROOT;

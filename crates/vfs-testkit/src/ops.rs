@@ -4,10 +4,12 @@
 #[cfg(any(test, feature = "proptest"))]
 pub mod strategy;
 
-use crate::attr::{InodeFlags, Timestamp};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::Ino;
-use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode};
+use eraseblock_vfs::attr::{InodeFlags, Timestamp};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::Ino;
+use eraseblock_vfs::write::{
+    NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
+};
 
 /// The directories of operations. Operations create and remove all but the root.
 pub const DIRS: [&[u8]; 4] = [b"", b"d", b"e", b"d/s"];

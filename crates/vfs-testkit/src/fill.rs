@@ -1,11 +1,13 @@
 //! Ways to fill a file system until no space is left, and to empty it again: deleting must free
 //! space for the same data once more.
 
-use crate::attr::{FileKind, Timestamp};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::Ino;
 use crate::ops::{Texture, data_of};
-use crate::write::{NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode};
+use eraseblock_vfs::attr::{FileKind, Timestamp};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::Ino;
+use eraseblock_vfs::write::{
+    NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
+};
 
 /// Performs step `number`, counted from 0, of a way to fill a file system.
 pub type Fill = fn(&dyn WritableFileSystem, u64) -> Result<(), FsError>;
@@ -140,7 +142,7 @@ fn shared(fs: &dyn WritableFileSystem) -> Result<Ino, FsError> {
 mod tests {
     use super::*;
     use crate::ModelFs;
-    use crate::fs::FileSystem;
+    use eraseblock_vfs::fs::FileSystem;
 
     #[test]
     fn every_way_can_be_gone_again_after_everything_is_removed() {

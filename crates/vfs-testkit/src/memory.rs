@@ -6,10 +6,10 @@
 //! 2. A directory cookie is the position of the entry in name order plus 1.
 //! 3. A block of [`BLOCK`] zeros is a hole, as on a file system that stores no zeros.
 
-use crate::attr::{Attr, FileKind, StatFs};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::{DirEntry, FileSystem, Ino};
-use crate::source::{Content, NodeId, SourceKind, SourceNode, SourceTree};
+use eraseblock_vfs::attr::{Attr, FileKind, StatFs};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::{DirEntry, FileSystem, Ino};
+use eraseblock_vfs::source::{Content, NodeId, SourceKind, SourceNode, SourceTree};
 use std::ops::ControlFlow;
 
 /// Unit of holes and of the counts in [`StatFs`], in bytes.

@@ -3,10 +3,10 @@
 use super::content::BLOCK;
 use super::state::{Body, State};
 use super::{ModelFs, content};
-use crate::attr::{Attr, StatFs};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::{DirEntry, FileSystem, Ino};
-use crate::rules::{check_name, check_regular, check_xattr_name, quoted};
+use eraseblock_vfs::attr::{Attr, StatFs};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::{DirEntry, FileSystem, Ino};
+use eraseblock_vfs::rules::{check_name, check_regular, check_xattr_name, quoted};
 use std::ops::ControlFlow;
 
 /// The reported capacity of the model in blocks.

@@ -3,15 +3,15 @@
 use super::ModelFs;
 use super::content::Content;
 use super::state::{Body, Entries, Inode, State};
-use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::Ino;
-use crate::rules::{
+use eraseblock_vfs::attr::{Attr, FileKind, InodeFlags, Timestamp};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::Ino;
+use eraseblock_vfs::rules::{
     RenameCheck, RenameStep, changed_attr, check_acl_value, check_directory, check_link,
     check_new_entry, check_removal, check_rename, check_set_attr, check_target, check_write,
     check_xattr_name, check_xattr_value, inherit, quoted, round_time,
 };
-use crate::write::{
+use eraseblock_vfs::write::{
     Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
 };
 use std::collections::BTreeMap;
@@ -270,7 +270,7 @@ impl State {
     /// Returns the kind of an inode whose xattrs may change.
     fn changeable(&self, ino: Ino) -> Result<FileKind, FsError> {
         let attr = &self.inode(ino)?.attr;
-        crate::rules::check_changeable(attr)?;
+        eraseblock_vfs::rules::check_changeable(attr)?;
         Ok(attr.kind)
     }
 

@@ -1,8 +1,8 @@
 //! Compares the trees of two file systems.
 
-use crate::attr::{Attr, FileKind};
-use crate::error::FsError;
-use crate::fs::{DirEntry, FileSystem, Ino};
+use eraseblock_vfs::attr::{Attr, FileKind};
+use eraseblock_vfs::error::FsError;
+use eraseblock_vfs::fs::{DirEntry, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 

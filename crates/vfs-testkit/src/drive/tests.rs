@@ -1,11 +1,11 @@
 //! The harness accepts a correct file system, and finds planted bugs.
 
 use super::*;
-use crate::Timestamp;
-use crate::fs::FileSystem as _;
 use crate::model::ModelRules;
 use crate::ops::{Make, Place, strategy};
-use crate::write::RenameMode;
+use eraseblock_vfs::Timestamp;
+use eraseblock_vfs::fs::FileSystem as _;
+use eraseblock_vfs::write::RenameMode;
 use proptest::prelude::*;
 
 /// A model with an optional bug at restarts.
@@ -79,7 +79,7 @@ fn planted_bugs_are_found_and_shrunk() {
     // After a restart the root has lost its mode.
     let bug = |fs: &ModelFs| {
         let root = fs.attr(ModelFs::ROOT).unwrap();
-        fs.set_root_attr(&crate::Attr { permissions: root.permissions & 0o777, ..root });
+        fs.set_root_attr(&eraseblock_vfs::Attr { permissions: root.permissions & 0o777, ..root });
     };
     let found = hunt(ModelRules::UBIFS, bug).unwrap();
     assert!(found.len() <= 2, "{found:?}");

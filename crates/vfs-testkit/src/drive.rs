@@ -1,10 +1,10 @@
 //! Runs the same operations on a file system and on the model, and compares results and trees.
 
 use crate::compare::{CompareOptions, same_tree};
-use crate::error::{FsError, FsErrorKind};
 use crate::model::ModelFs;
 use crate::ops::{Op, Slots, apply_some};
-use crate::write::WritableFileSystem;
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::write::WritableFileSystem;
 use std::fmt;
 
 /// A file system under test, with its medium.
@@ -184,7 +184,8 @@ impl Run<'_> {
         let look = |fs: &dyn WritableFileSystem, ino| {
             let attr = fs.attr(ino)?;
             let len = usize::try_from(attr.size).unwrap_or(0).min(1 << 20);
-            let mut bytes = vec![0; if attr.kind == crate::FileKind::Regular { len } else { 0 }];
+            let mut bytes =
+                vec![0; if attr.kind == eraseblock_vfs::FileKind::Regular { len } else { 0 }];
             if !bytes.is_empty() {
                 fs.read(ino, 0, &mut bytes)?;
             }

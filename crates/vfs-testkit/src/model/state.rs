@@ -2,10 +2,10 @@
 
 use super::content::Content;
 use super::{DirectorySize, ModelFs, ModelRules};
-use crate::attr::{Attr, FileKind, Timestamp};
-use crate::error::{FsError, FsErrorKind};
-use crate::fs::Ino;
-use crate::rules::{check_directory, quoted, read_only};
+use eraseblock_vfs::attr::{Attr, FileKind, Timestamp};
+use eraseblock_vfs::error::{FsError, FsErrorKind};
+use eraseblock_vfs::fs::Ino;
+use eraseblock_vfs::rules::{check_directory, quoted, read_only};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl State {
     pub(super) fn checked_dir(&self, dir: Ino, name: &[u8]) -> Result<Attr, FsError> {
         let attr = self.attr(dir)?;
         check_directory(&attr)?;
-        crate::rules::check_name(name, self.rules.name_max)?;
+        eraseblock_vfs::rules::check_name(name, self.rules.name_max)?;
         Ok(attr)
     }
 
