@@ -106,7 +106,8 @@ impl Default for ModelRules {
 /// The model file system.
 ///
 /// ```
-/// use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
+/// use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
+/// use eraseblock_vfs_testkit::ModelFs;
 ///
 /// let fs = ModelFs::default();
 /// let inode = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
