@@ -17,8 +17,13 @@ const FILE_MAX: usize = 1000;
 const FUNCTION_MAX: usize = 100;
 
 /// Folders whose files must not call each other in circles.
-const LAYERED: [&str; 4] =
-    ["crates/base/src", "crates/jffs2-format/src", "crates/mtd/src", "crates/ubi-format/src"];
+const LAYERED: [&str; 5] = [
+    "crates/base/src",
+    "crates/jffs2-format/src",
+    "crates/lab/src/powercut",
+    "crates/mtd/src",
+    "crates/ubi-format/src",
+];
 
 /// A tracked text file.
 #[derive(Debug)]
