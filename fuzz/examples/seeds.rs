@@ -10,7 +10,8 @@ use eraseblock_ubi::image::{
 use eraseblock_ubi_format::{EraseCount, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::mkfs::{self, FileSink, MkfsOptions, NoProgress};
 use eraseblock_vfs::source::NodeId;
-use eraseblock_vfs::{FileSystem, MemoryFs, SourceKind, SourceNode, SourceTree};
+use eraseblock_vfs::{FileSystem, SourceKind, SourceNode, SourceTree};
+use eraseblock_vfs_testkit::MemoryFs;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;

@@ -30,7 +30,7 @@ const PATCHES: [(&str, &[&str]); 4] = [
 const TESTS: [&str; 13] = [
     "jffs2::planted_bugs_are_caught_and_replayed",
     "ubifs::planted_bugs_are_caught",
-    "powercut::known_bugs_are_caught_and_replayed",
+    "ubi::known_bugs_are_caught_and_replayed",
     "ubifs::flags_and_rarer_forms_survive_cuts",
     "story::a_violation_of_ubi_is_told_from_its_operations_to_its_rule",
     "story::a_violation_of_ubifs_is_told",

@@ -12,13 +12,13 @@ use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, OpenOptions as ReadUbifs, Ubifs, UbifsMount};
 use eraseblock_ubifs_format::Compression;
-use eraseblock_vfs::manifest::manifest_of;
-use eraseblock_vfs::ops::{
-    Change, Make, Object, Op, Place, Slots, Texture, apply, data_of, time_of,
-};
 use eraseblock_vfs::{
     Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr,
     WritableFileSystem, XattrMode,
+};
+use eraseblock_vfs_testkit::manifest::manifest_of;
+use eraseblock_vfs_testkit::ops::{
+    Change, Make, Object, Op, Place, Slots, Texture, apply, data_of, time_of,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -96,7 +96,8 @@ mod tests {
     use super::*;
     use eraseblock::raw::vfs::source::NodeId;
     use eraseblock::raw::vfs::walk::{Descend, Visit, walk};
-    use eraseblock::raw::vfs::{MemoryFs, SourceKind, SourceNode, SourceTree};
+    use eraseblock::raw::vfs::{SourceKind, SourceNode, SourceTree};
+    use eraseblock::raw::vfs_testkit::MemoryFs;
 
     fn sample() -> MemoryFs {
         let dir = || SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

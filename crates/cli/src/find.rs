@@ -47,7 +47,8 @@ fn missing(fs: &dyn FileSystem, path: &[u8]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock::raw::vfs::{ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
+    use eraseblock::raw::vfs::{NewInode, NewKind, Timestamp, WritableFileSystem};
+    use eraseblock::raw::vfs_testkit::ModelFs;
 
     #[test]
     fn paths_are_found_as_typed_and_as_printed() {

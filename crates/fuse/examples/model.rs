@@ -4,7 +4,8 @@
 //! `cargo run --example model -- DIR [ubifs|jffs2|exact]`
 
 use eraseblock_fuse::{MountOptions, Served, mount};
-use eraseblock_vfs::{ModelFs, ModelRules, Timestamp};
+use eraseblock_vfs::Timestamp;
+use eraseblock_vfs_testkit::{ModelFs, ModelRules};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;

@@ -187,7 +187,7 @@ fn exhaust(work: &BackgroundWork, activity: &Activity) -> Result<(), FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::ModelFs;
+    use eraseblock_vfs_testkit::ModelFs;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

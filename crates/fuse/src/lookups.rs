@@ -97,7 +97,8 @@ impl Lookups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp};
+    use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp};
+    use eraseblock_vfs_testkit::ModelFs;
 
     fn file(fs: &ModelFs) -> Ino {
         let inode = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };

@@ -1,8 +1,11 @@
 //! The lab: complete stacks on simulated chips, under faults, judged by models that are independent
 //! of their implementation.
 
-mod cuts;
 pub mod figures;
-pub mod fscut;
+pub mod files;
 pub mod powercut;
+mod shape;
 pub mod story;
+pub mod ubi;
+
+pub use shape::Shape;

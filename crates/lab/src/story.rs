@@ -10,7 +10,7 @@ mod rules;
 
 pub use rules::expected_by;
 
-use eraseblock_nandsim::{Recorded, Snapshot, Variant};
+use eraseblock_nandsim::{Recorded, Snapshot};
 use std::cell::RefCell;
 
 /// Number of flash events shown before a cut.
@@ -120,11 +120,6 @@ impl Story {
             cut.looks = diary.0.into_inner();
         }
     }
-}
-
-/// Describes what a cut left of its event.
-pub(crate) fn left_by(variant: Variant) -> String {
-    format!("{variant}: {}", variant.meaning())
 }
 
 /// The observations of the judge, in order.

@@ -3,7 +3,8 @@
 
 use eraseblock_tree::dir::ReadOptions;
 use eraseblock_tree::extract::{ExtractOptions, to_dir};
-use eraseblock_vfs::{FileSystem, MemoryFs};
+use eraseblock_vfs::FileSystem;
+use eraseblock_vfs_testkit::MemoryFs;
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;

@@ -233,7 +233,7 @@ fn new_inode(node: &SourceNode) -> NewInode<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::{CompareOptions, MemoryFs, ModelFs, ModelRules, same_tree};
+    use eraseblock_vfs_testkit::{CompareOptions, MemoryFs, ModelFs, ModelRules, same_tree};
     use std::sync::Arc;
 
     fn dir(permissions: u32) -> SourceNode {

@@ -3,16 +3,8 @@
 
 pub mod attr;
 pub mod caller;
-pub mod compare;
-pub mod drive;
 pub mod error;
-pub mod fill;
 pub mod fs;
-#[cfg(feature = "manifest")]
-pub mod manifest;
-pub mod memory;
-pub mod model;
-pub mod ops;
 pub mod rules;
 mod served;
 pub mod source;
@@ -20,11 +12,8 @@ pub mod walk;
 pub mod write;
 
 pub use attr::{Attr, FileKind, StatFs, Timestamp};
-pub use compare::{CompareOptions, Difference, same_tree};
 pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
-pub use memory::MemoryFs;
-pub use model::{ModelFs, ModelRules};
 pub use served::Served;
 pub use source::{Content, SourceKind, SourceNode, SourceTree};
 pub use write::{

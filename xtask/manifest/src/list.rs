@@ -1,7 +1,7 @@
 //! The manifest of a mounted tree.
 
 use eraseblock_vfs::FileKind;
-use eraseblock_vfs::manifest::{
+use eraseblock_vfs_testkit::manifest::{
     END_LEN, Manifest, ManifestContent, ManifestLine, WHOLE_HASH_MAX, hash_content,
 };
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! `oracle-manifest`: the helper program next to real Linux, in the guest and on the host.
 //!
-//! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs::manifest`).
+//! - `oracle-manifest list DIR` prints the manifest of a tree (`eraseblock_vfs_testkit::manifest`).
 //! - `oracle-manifest exotic DIR SEED [big|jffs2]` fills an empty directory with unusual entries,
 //!   on request limited to those that JFFS2 supports.
 //! - `oracle-manifest dump DEVICE OUT` copies a device that is not being written to.

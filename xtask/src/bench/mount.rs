@@ -3,7 +3,7 @@
 
 use super::{Bench, MIB, Measure, Row, layout_toml, remove, text, timed};
 use anyhow::{Context, Result, bail, ensure};
-use eraseblock_vfs::ops::{Texture, data_of};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -10,8 +10,9 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Subcommand, ValueEnum};
 use eraseblock::raw::base::{Findings, Location};
+use eraseblock::raw::lab::powercut::{Options, StateId, Target, explain};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
@@ -131,13 +132,28 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
             LabTarget::Ubi => ubi::powercut(args, session),
             LabTarget::Ubifs | LabTarget::Jffs2 => filesystems::powercut(args, session),
         },
-        LabCommand::Replay(args) if args.id.starts_with("ubi/") => ubi::replay(args, session),
-        LabCommand::Replay(args) => filesystems::replay(args, session),
+        LabCommand::Replay(args) => replay(args, session),
         LabCommand::Figures(args) => match args.target {
             FiguresTarget::Ubi => figures::ubi(session),
             FiguresTarget::Fs => figures::fs(session),
         },
     }
+}
+
+/// Judges one state.
+fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
+    let id: StateId = args.id.parse()?;
+    let (name, chip) = (id.target.0.as_str(), Some(id.target.1.as_str()));
+    let target: Box<dyn Target> = match name {
+        "ubi" => Box::new(ubi::find(chip)?),
+        _ => filesystems::find(name, chip)?,
+    };
+    let options =
+        Options { seed: args.seed, run_length: args.length, ..Options::of(vec![id.plan]) };
+    let explained = explain(target.as_ref(), &id, &options)?;
+    let found = explained.violation.as_ref();
+    let found = found.map(|found| (found.rule, found.message.as_str()));
+    story::print(args, session, &explained.story, found)
 }
 
 /// Makes a finding of a violation, so that the run does not end with 0.
@@ -161,6 +177,29 @@ fn speed(states: u64, seconds: f64, busy: f64) -> String {
         rate(states, seconds),
         rate(states, busy),
     )
+}
+
+/// Measures a campaign. The lab itself reads no clock.
+struct Watch {
+    start: Instant,
+    /// Seconds computed before.
+    busy: f64,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Self { start: Instant::now(), busy: processor_seconds() }
+    }
+
+    /// Returns whether a time budget is used up.
+    fn is_over(&self, budget: Option<Duration>) -> bool {
+        budget.is_some_and(|budget| self.start.elapsed() >= budget)
+    }
+
+    /// Returns seconds on the clock, and those of all threads together.
+    fn seconds(&self) -> (f64, f64) {
+        (self.start.elapsed().as_secs_f64(), processor_seconds() - self.busy)
+    }
 }
 
 /// Seconds all threads of this process have computed: unlike those on the clock they do not

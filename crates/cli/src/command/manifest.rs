@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::base::Location;
 use eraseblock::raw::vfs::FsError;
-use eraseblock::raw::vfs::manifest::manifest_of;
+use eraseblock::raw::vfs_testkit::manifest::manifest_of;
 use eraseblock::target;
 use eraseblock::text;
 use std::io::Write;

@@ -4,11 +4,14 @@
 use crate::mount::mounted;
 use crate::mount_rw::{holder, nor, process_of, with_volumes};
 use crate::sample::{Sample, noise};
-use eraseblock::raw::lab::fscut::{FsViolation, Jffs2Target, Returned, Target, Witness, ubifs};
-use eraseblock::raw::lab::powercut::Shape;
+use eraseblock::raw::lab::Shape;
+use eraseblock::raw::lab::files::{Jffs2Stack, Returned, Stack, Witness, ubifs};
+use eraseblock::raw::lab::powercut::Violation;
 use eraseblock::raw::nandsim::{Chip, Rng, Snapshot};
-use eraseblock::raw::vfs::ops::{Change, Make, Object, Op, Place, Texture, XATTRS, data_of};
 use eraseblock::raw::vfs::{RenameMode, XattrMode};
+use eraseblock::raw::vfs_testkit::ops::{
+    Change, Make, Object, Op, Place, Texture, XATTRS, data_of,
+};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -107,7 +110,7 @@ fn take_away(sample: &Sample) {
 
 /// Works on a mount until its process is killed. With `lies`, no fsync takes place. Returns the
 /// violations that the judge finds, or `None` without FUSE.
-fn killed(target: &dyn Target, name: &str, seed: u64, lies: bool) -> Option<Vec<FsViolation>> {
+fn killed(target: &dyn Stack, name: &str, seed: u64, lies: bool) -> Option<Vec<Violation>> {
     let sample = Sample::new();
     let (image, dir) = (sample.path("c"), sample.path("m"));
     let (mut witness, snapshot) = Witness::new(target, seed).unwrap();
@@ -159,7 +162,7 @@ fn killed(target: &dyn Target, name: &str, seed: u64, lies: bool) -> Option<Vec<
 }
 
 /// Kills mounts in the midst of random operations.
-fn survives(target: &dyn Target, name: &str) {
+fn survives(target: &dyn Stack, name: &str) {
     for seed in 0..ROUNDS {
         let Some(found) = killed(target, name, seed, false) else { return };
         if let Some(found) = found.into_iter().next() {
@@ -179,13 +182,13 @@ fn a_killed_ubifs_mount_is_a_power_cut() {
 
 #[test]
 fn a_killed_jffs2_mount_is_a_power_cut() {
-    survives(&Jffs2Target::find("nand").unwrap(), "c");
+    survives(&Jffs2Stack::find("nand").unwrap(), "c");
 }
 
 /// NOR has no buffer: nothing depends on fsync there.
 #[test]
 fn a_killed_jffs2_mount_on_nor_is_a_power_cut() {
-    let target = Jffs2Target::find("nor").unwrap();
+    let target = Jffs2Stack::find("nor").unwrap();
     for seed in 0..ROUNDS {
         let found = killed(&target, "c", seed, true);
         assert!(found.is_none_or(|found| found.is_empty()), "seed {seed}");

@@ -2,7 +2,8 @@
 
 use crate::stage::Stage;
 use eraseblock_fuse::{IdMap, IdMaps, MountError, MountOptions, Served, mount};
-use eraseblock_vfs::{FileSystem, ModelFs};
+use eraseblock_vfs::FileSystem;
+use eraseblock_vfs_testkit::ModelFs;
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,8 @@
 //! A mount in a temporary directory.
 
 use eraseblock_fuse::{MountOptions, Mounted, Served, Stopper, mount};
-use eraseblock_vfs::{ModelFs, ModelRules, Timestamp};
+use eraseblock_vfs::Timestamp;
+use eraseblock_vfs_testkit::{ModelFs, ModelRules};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

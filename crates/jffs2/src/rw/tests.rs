@@ -15,12 +15,12 @@ use eraseblock_base::{Geometry, MediumKind, Peb};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, encode};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_vfs::drive::{DriveOptions, DriveReport, Subject, drive};
-use eraseblock_vfs::ops::{Op, strategy};
 use eraseblock_vfs::{
-    CompareOptions, FileSystem, ModelFs, ModelRules, NewInode, NewKind, RenameMode, SetAttr,
-    Timestamp, WritableFileSystem,
+    FileSystem, NewInode, NewKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
 };
+use eraseblock_vfs_testkit::drive::{DriveOptions, DriveReport, Subject, drive};
+use eraseblock_vfs_testkit::ops::{Op, strategy};
+use eraseblock_vfs_testkit::{CompareOptions, ModelFs, ModelRules};
 use proptest::prelude::*;
 use std::sync::Arc;
 

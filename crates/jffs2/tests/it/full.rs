@@ -3,8 +3,8 @@
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_vfs::fill::{WAYS, clear, fill, fill_at_once};
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
+use eraseblock_vfs_testkit::fill::{WAYS, clear, fill, fill_at_once};
 use std::sync::Arc;
 
 const CYCLES: usize = 600;

@@ -9,10 +9,10 @@ use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{
     Background, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
 };
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 /// A figure that could not be measured.

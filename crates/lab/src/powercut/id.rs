@@ -1,57 +1,144 @@
-//! Names of states: `ubi/mini/7@137.P3+141.E2` is workload 7 on the mini chip, cut at event 137
-//! with variant P3, its recovery cut at event 141 with variant E2.
+//! Names of states: `ubifs/mini/seq1-137@37.P3+41.E2` is sequence 137 of one operation on UBIFS on
+//! the mini chip, cut at event 37 with variant P3, its recovery cut at event 41 with variant E2.
+//! `37.off` means that the power went off before event 37 began, with no operation in progress.
 
-use super::{LabError, Shape};
-use crate::cuts;
+use super::cut::Cut;
 use eraseblock_nandsim::Variant;
 use std::fmt;
 use std::str::FromStr;
 
+/// A sequence of operations.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Plan {
+    /// Random operations without an end: `SEED`.
+    Workload(u64),
+    /// One operation on a small tree, and what makes it durable: `seq1-NUMBER`.
+    Single(u32),
+    /// Two operations: `seq2-NUMBER`.
+    Pair(u32),
+    /// Many random operations: `run-SEED`.
+    Run(u64),
+    /// The same on a file system that has been used a lot before: `aged-SEED`.
+    Aged(u64),
+}
+
+impl Plan {
+    /// Returns whether the sequence never ends by itself. It continues after a violation; the
+    /// others end with the part that has one.
+    pub(super) fn is_endless(self) -> bool {
+        matches!(self, Self::Workload(_))
+    }
+
+    /// Returns the seed of the random parts of cuts; a workload has the same seed for both.
+    pub(super) fn seed_of_cuts(self, seed: u64) -> u64 {
+        if let Self::Workload(own) = self { own } else { seed }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workload(seed) => write!(f, "{seed}"),
+            Self::Single(number) => write!(f, "seq1-{number}"),
+            Self::Pair(number) => write!(f, "seq2-{number}"),
+            Self::Run(seed) => write!(f, "run-{seed}"),
+            Self::Aged(seed) => write!(f, "aged-{seed}"),
+        }
+    }
+}
+
+fn parse_plan(text: &str) -> Option<Plan> {
+    let Some((kind, number)) = text.split_once('-') else {
+        return text.parse().ok().map(Plan::Workload);
+    };
+    match kind {
+        "seq1" => number.parse().ok().map(Plan::Single),
+        "seq2" => number.parse().ok().map(Plan::Pair),
+        "run" => number.parse().ok().map(Plan::Run),
+        "aged" => number.parse().ok().map(Plan::Aged),
+        _ => None,
+    }
+}
+
 /// The name of a state.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ReplayId {
-    /// The chip.
-    pub shape: Shape,
-    /// The workload.
-    pub seed: u64,
-    /// The cuts: number of the event, and variant. An empty list names the workload itself.
-    pub cuts: Vec<(u64, Variant)>,
+pub struct StateId {
+    /// The target and the chip.
+    pub target: (String, String),
+    /// The operations.
+    pub plan: Plan,
+    /// The cuts: number of the event, and kind of cut. An empty list names the sequence itself.
+    pub cuts: Vec<(u64, Cut)>,
 }
 
-impl ReplayId {
+/// The text is no id of a state.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` is no replay id: expected TARGET/CHIP/SEQUENCE@EVENT.VARIANT[+EVENT.VARIANT]")]
+pub struct IdError {
+    /// The text.
+    pub text: String,
+}
+
+impl StateId {
+    /// Names a sequence of a target.
+    pub fn new(target: (&str, &str), plan: Plan) -> Self {
+        Self { target: (target.0.to_owned(), target.1.to_owned()), plan, cuts: Vec::new() }
+    }
+
     /// Returns the state after another cut.
     #[must_use]
-    pub fn then(&self, event: u64, variant: Variant) -> Self {
+    pub fn then(&self, event: u64, cut: Cut) -> Self {
         let mut next = self.clone();
-        next.cuts.push((event, variant));
+        next.cuts.push((event, cut));
         next
     }
+
+    /// Returns the state after another cut during an event.
+    #[must_use]
+    pub fn then_during(&self, event: u64, variant: Variant) -> Self {
+        self.then(event, Cut::During(variant))
+    }
+
+    /// Returns whether cells of the chip may change while they are read.
+    pub(super) fn is_unstable(&self) -> bool {
+        self.cuts.iter().any(|(_, cut)| cut.is_unstable())
+    }
 }
 
-impl fmt::Display for ReplayId {
+impl fmt::Display for StateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ubi/{}/{}", self.shape.name(), self.seed)?;
-        cuts::write(f, &self.cuts)
+        write!(f, "{}/{}/{}", self.target.0, self.target.1, self.plan)?;
+        for (index, (event, cut)) in self.cuts.iter().enumerate() {
+            write!(f, "{}{event}.{cut}", if index == 0 { '@' } else { '+' })?;
+        }
+        Ok(())
     }
 }
 
-impl FromStr for ReplayId {
-    type Err = LabError;
+impl FromStr for StateId {
+    type Err = IdError;
 
-    fn from_str(text: &str) -> Result<Self, LabError> {
-        parse(text).ok_or_else(|| LabError::Id { text: text.to_owned() })
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse(text).ok_or_else(|| IdError { text: text.to_owned() })
     }
 }
 
-fn parse(text: &str) -> Option<ReplayId> {
-    let ([kind, shape, seed], cuts) = cuts::parse(text)?;
-    if kind != "ubi" {
+fn parse(text: &str) -> Option<StateId> {
+    let (place, cuts) = text.split_once('@').unwrap_or((text, ""));
+    let mut parts = place.split('/');
+    let [target, chip, plan] = [parts.next()?, parts.next()?, parts.next()?];
+    if parts.next().is_some() || target.is_empty() || chip.is_empty() {
         return None;
     }
-    Some(ReplayId { shape: Shape::find(shape)?, seed: seed.parse().ok()?, cuts })
+    let one = |cut: &str| {
+        let (event, cut) = cut.split_once('.')?;
+        Some((event.parse().ok()?, cut.parse().ok()?))
+    };
+    let cuts = cuts.split('+').filter(|cut| !cut.is_empty()).map(one).collect::<Option<_>>()?;
+    Some(StateId { cuts, ..StateId::new((target, chip), parse_plan(plan)?) })
 }
 
-impl serde::Serialize for ReplayId {
+impl serde::Serialize for StateId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -63,15 +150,34 @@ mod tests {
 
     #[test]
     fn ids_are_read_as_they_are_written() {
-        for text in
-            ["ubi/mini/7@137.P3+141.E2", "ubi/nor/18446744073709551615@0.P2half", "ubi/large/1"]
-        {
-            assert_eq!(text.parse::<ReplayId>().unwrap().to_string(), text);
+        for text in [
+            "ubi/mini/7@137.P3+141.E2",
+            "ubi/mini/4@1706.P5r5+1707.E4",
+            "ubi/nor/18446744073709551615@0.P2half",
+            "ubi/large/1",
+            "ubifs/mini/seq1-137@37.P3+41.E2",
+            "jffs2/nor/run-7@0.P2half",
+            "ubifs/mini-tight/aged-7@0.P2half",
+            "a/b/seq2-9",
+            "a/b/seq1-0@5.off",
+        ] {
+            assert_eq!(text.parse::<StateId>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "ubi/mini", "ubi/mini/x", "ubifs/mini/1", "ubi/mini/1@3", "ubi/mini/1@3.Q7"]
-        {
-            assert!(text.parse::<ReplayId>().is_err(), "{text}");
+        for text in [
+            "",
+            "a/b",
+            "ubi/mini",
+            "ubi/mini/x",
+            "ubi/mini/1@3",
+            "ubi/mini/1@3.Q7",
+            "a/b/seq3-1",
+            "a/b/seq1-x",
+            "a/b/seq1-1@3",
+            "a/b/seq1-1@3.Q",
+            "a/b/seq1-1/c",
+            "//seq1-1",
+        ] {
+            assert!(text.parse::<StateId>().is_err(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! permanently. Chip, UBI and file system must handle this together.
 
 use eraseblock_base::{Geometry, Peb, VolumeId};
-use eraseblock_lab::powercut::Shape;
+use eraseblock_lab::Shape;
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use eraseblock_nandsim::{Chip, Fault, FaultPlan, ReadFault, Snapshot};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};

@@ -1,26 +1,27 @@
 //! JFFS2 under power cuts.
 
 use crate::report::explored;
-use eraseblock_lab::fscut::{FsLabError, FsOptions, Jffs2Target, Plan, replay};
+use eraseblock_lab::files::{Jffs2Stack, singles};
+use eraseblock_lab::powercut::{LabError, Options, Plan, StateId, replay};
 
 #[test]
 fn every_single_operation_survives_every_cut() {
-    for chip in Jffs2Target::CHIPS {
-        let target = Jffs2Target::find(chip).unwrap();
-        let options = FsOptions { nested_every: 512, ..FsOptions::default() };
+    for chip in Jffs2Stack::CHIPS {
+        let target = Jffs2Stack::find(chip).unwrap();
+        let options = Options { nested_every: 512, ..Options::of(singles()) };
         let report = explored(&target, &options);
         assert!(report.violations.is_empty() && !report.cut_short);
-        let few = FsOptions { budget_states: Some(10), ..options };
+        let few = Options { budget_states: Some(10), ..options };
         assert!(explored(&target, &few).cut_short);
     }
 }
 
 #[test]
 fn random_operations_survive_cuts() {
-    for chip in Jffs2Target::CHIPS {
-        let target = Jffs2Target::find(chip).unwrap();
+    for chip in Jffs2Stack::CHIPS {
+        let target = Jffs2Stack::find(chip).unwrap();
         let plans = (0..2).map(Plan::Run).collect();
-        let options = FsOptions { plans, judge_every: 3, run_length: 600, ..FsOptions::default() };
+        let options = Options { judge_every: 3, run_length: 600, ..Options::of(plans) };
         assert!(explored(&target, &options).violations.is_empty());
     }
 }
@@ -30,17 +31,17 @@ fn random_operations_survive_cuts() {
 // the old copy as the newest one, and then lost the page.
 #[test]
 fn what_a_suspect_page_held_survives_the_cut_of_its_erasure() {
-    let target = Jffs2Target::find("nosum").unwrap();
-    let options = FsOptions { seed: 77, run_length: 1200, ..FsOptions::default() };
+    let target = Jffs2Stack::find("nosum").unwrap();
     let mut judged = 0;
     for event in 276..304 {
-        let id = format!("jffs2/nosum/run-82@275.P7oob+{event}.E4").parse().unwrap();
+        let id: StateId = format!("jffs2/nosum/run-82@275.P7oob+{event}.E4").parse().unwrap();
+        let options = Options { seed: 77, run_length: 1200, ..Options::of(vec![id.plan]) };
         match replay(&target, &id, &options) {
             Ok(violation) => {
                 judged += 1;
                 assert_eq!(violation, None, "{id}");
             }
-            Err(error) => assert!(matches!(error, FsLabError::NoSuchEvent { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, LabError::NoSuchEvent { .. }), "{error}"),
         }
     }
     assert!(judged > 0);

@@ -4,10 +4,10 @@
 mod faults;
 mod figures;
 mod jffs2;
-mod powercut;
 mod promises;
 mod report;
 mod semantics;
 mod side_by_side;
 mod story;
+mod ubi;
 mod ubifs;

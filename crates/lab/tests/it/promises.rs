@@ -1,13 +1,14 @@
 //! The promises of every file system (docs/SEMANTICS.md, FS1 to FS11), on UBIFS and JFFS2: each
 //! promise is tested, and must still hold after a new mount.
 
-use eraseblock_lab::fscut::{Jffs2Target, Mounted, Target, ubifs};
-use eraseblock_lab::powercut::Shape;
+use eraseblock_lab::Shape;
+use eraseblock_lab::files::{Jffs2Stack, Mounted, Stack, ubifs};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
-    FileKind, FsError, FsErrorKind, Ino, ModelRules, NewInode, NewKind, RenameMode, SetAttr,
-    Timestamp, WritableFileSystem, XattrMode,
+    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
 };
+use eraseblock_vfs_testkit::ModelRules;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ fn names(fs: Fs<'_>, dir: Ino, from: u64) -> Vec<Vec<u8>> {
 
 /// Tests a promise, then checks it after a new mount.
 fn everywhere(trial: impl Fn(Fs<'_>, &ModelRules), look: impl Fn(Fs<'_>, &ModelRules)) {
-    let targets: [Box<dyn Target>; 2] =
-        [Box::new(ubifs(Shape::Mini)), Box::new(Jffs2Target::find("nand").unwrap())];
+    let targets: [Box<dyn Stack>; 2] =
+        [Box::new(ubifs(Shape::Mini)), Box::new(Jffs2Stack::find("nand").unwrap())];
     for target in targets {
         let rules = target.rules().model;
         let chip = Arc::new(target.format().unwrap());

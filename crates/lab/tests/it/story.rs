@@ -1,8 +1,10 @@
 //! Stories of states, as `lab replay` prints them.
 
-use eraseblock_lab::fscut::{self, CutId, FsOptions, Jffs2Target, Plan, Target};
-use eraseblock_lab::powercut::{self, Options};
+use eraseblock_lab::Shape;
+use eraseblock_lab::files::Jffs2Stack;
+use eraseblock_lab::powercut::{Options, Plan, StateId, Target, explain};
 use eraseblock_lab::story::{Fate, Story};
+use eraseblock_lab::ubi::UbiTarget;
 
 /// Returns the whole text of a story.
 fn text(story: &Story) -> String {
@@ -32,15 +34,15 @@ fn assert_chips(story: &Story) {
 
 #[test]
 fn both_cuts_of_a_recovery_are_told() {
-    let options = Options::default();
+    let (target, options) = (UbiTarget::new(Shape::Mini), Options::workload(1, None));
     // The programs of copy 0 of the table, while the first volume is created.
     let id = (210..230).map(|event| format!("ubi/mini/1@{event}.P5r1").parse().unwrap());
-    let ids = id.filter(|id| powercut::explain(id, &options).is_ok());
+    let ids = id.filter(|id: &StateId| explain(&target, id, &options).is_ok());
     let mut told = 0;
     for first in ids {
         let next = first.cuts[0].0 + 1;
-        let Ok(explained) = powercut::explain(&first.then(next, "P3".parse().unwrap()), &options)
-        else {
+        let second = first.then(next, "P3".parse().unwrap());
+        let Ok(explained) = explain(&target, &second, &options) else {
             continue;
         };
         assert!(explained.violation.is_none());
@@ -57,14 +59,12 @@ fn both_cuts_of_a_recovery_are_told() {
 
 /// Returns the story of the first state that a sequence has.
 fn tell(target: &dyn Target, plan: Plan) -> Story {
-    let name = target.name();
-    let id = CutId { target: (name.0.into(), name.1.into()), plan, cuts: Vec::new() };
-    let options = FsOptions::default();
-    let whole = fscut::explain(target, &id, &options).unwrap();
+    let id = StateId::new(target.name(), plan);
+    let options = Options::of(vec![plan]);
+    let whole = explain(target, &id, &options).unwrap();
     assert!(whole.violation.is_none() && whole.story.cuts.is_empty());
     let cut = |event: u64| id.then(event, "P3".parse().unwrap());
-    let mut stories =
-        (0..2000).filter_map(|event| fscut::explain(target, &cut(event), &options).ok());
+    let mut stories = (0..2000).filter_map(|event| explain(target, &cut(event), &options).ok());
     let explained = stories.next().unwrap();
     assert!(explained.violation.is_none());
     explained.story
@@ -73,7 +73,7 @@ fn tell(target: &dyn Target, plan: Plan) -> Story {
 #[test]
 fn states_of_jffs2_are_told() {
     for chip in ["nand", "nor"] {
-        let story = tell(&Jffs2Target::find(chip).unwrap(), Plan::Single(4));
+        let story = tell(&Jffs2Stack::find(chip).unwrap(), Plan::Single(4));
         let text = text(&story);
         assert_is_prose(&text);
         assert!(text.contains("the root: a directory, mode 0755"), "{text}");

@@ -1,15 +1,15 @@
 //! UBIFS under power cuts.
 
 use crate::report::explored;
-use eraseblock_lab::fscut::{FsOptions, Plan, pair_count, single_count, tight_ubifs, ubifs};
-use eraseblock_lab::powercut::Shape;
+use eraseblock_lab::Shape;
+use eraseblock_lab::files::{pair_count, single_count, tight_ubifs, ubifs};
+use eraseblock_lab::powercut::{Options, Plan};
 
 #[test]
 fn single_operations_survive_cuts_on_nand() {
     for shape in [Shape::Mini, Shape::Subpage, Shape::Large] {
         let plans = (0..single_count()).step_by(11).map(Plan::Single).collect();
-        let options =
-            FsOptions { plans, judge_every: 9, nested_every: 997, ..FsOptions::default() };
+        let options = Options { judge_every: 9, nested_every: 997, ..Options::of(plans) };
         assert!(explored(&ubifs(shape), &options).violations.is_empty());
     }
 }
@@ -19,14 +19,14 @@ fn single_operations_survive_cuts_on_nand() {
 #[test]
 fn flags_and_rarer_forms_survive_cuts() {
     let plans = (305..single_count()).map(Plan::Single).collect();
-    let options = FsOptions { plans, judge_every: 13, nested_every: 997, ..FsOptions::default() };
+    let options = Options { judge_every: 13, nested_every: 997, ..Options::of(plans) };
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
 #[test]
 fn pairs_survive_cuts() {
     let plans = (0..pair_count()).step_by(1709).map(Plan::Pair).collect();
-    let options = FsOptions { plans, judge_every: 17, nested_every: 997, ..FsOptions::default() };
+    let options = Options { judge_every: 17, nested_every: 997, ..Options::of(plans) };
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
@@ -37,7 +37,7 @@ fn pairs_survive_cuts() {
 #[test]
 fn a_mount_that_was_cut_is_followed_by_others() {
     let plans = vec![Plan::Single(4)];
-    let options = FsOptions { plans, nested_every: 61, ..FsOptions::default() };
+    let options = Options { nested_every: 61, ..Options::of(plans) };
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
@@ -47,7 +47,7 @@ fn a_mount_that_was_cut_is_followed_by_others() {
 #[test]
 fn a_mount_chooses_its_master_once() {
     let plans = vec![Plan::Single(224)];
-    let options = FsOptions { plans, nested_every: 5, ..FsOptions::default() };
+    let options = Options { nested_every: 5, ..Options::of(plans) };
     assert!(explored(&ubifs(Shape::Mini), &options).violations.is_empty());
 }
 
@@ -55,7 +55,7 @@ fn a_mount_chooses_its_master_once() {
 #[test]
 fn an_old_file_system_survives_cuts() {
     let plans = (1..=8).map(Plan::Aged).collect();
-    let options = FsOptions { plans, judge_every: 199, nested_every: 0, ..FsOptions::default() };
+    let options = Options { judge_every: 199, nested_every: 0, ..Options::of(plans) };
     let report = explored(&tight_ubifs(), &options);
     assert!(report.violations.is_empty());
     for (what, count) in &report.happened {

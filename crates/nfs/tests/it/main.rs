@@ -7,7 +7,8 @@ mod client;
 
 use client::{Client, in_dir, names, visited};
 use eraseblock_nfs::{Served, Server, ServerOptions};
-use eraseblock_vfs::{FileSystem, ModelFs, NewInode, NewKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ModelFs;
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use std::sync::Arc;

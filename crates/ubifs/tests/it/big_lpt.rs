@@ -6,9 +6,9 @@ use crate::strict_leb::{Onto, StrictLeb, Torn};
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::BigLptActivity;
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{FileSystem, SourceTree, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

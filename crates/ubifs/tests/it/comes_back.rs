@@ -4,8 +4,8 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{Lebs, StrictLeb, Torn};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{FsError, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);

@@ -3,9 +3,9 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::fill::{Fill, WAYS, clear, fill, fill_at_once};
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{Background, FileSystem, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::fill::{Fill, WAYS, clear, fill, fill_at_once};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);

@@ -3,8 +3,8 @@
 use crate::rw::{checked, empty, file};
 use crate::strict_leb::{StrictLeb, Torn};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_000_000);

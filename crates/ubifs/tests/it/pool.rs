@@ -5,11 +5,11 @@ use crate::strict_leb::{Onto, StrictLeb};
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
 use eraseblock_vfs::caller::{Caller, on_behalf};
-use eraseblock_vfs::fill::{WAYS, clear, fill};
 use eraseblock_vfs::{
     FileSystem, FsError, FsErrorKind, SourceKind, SourceNode, SourceTree, Timestamp,
     WritableFileSystem,
 };
+use eraseblock_vfs_testkit::fill::{WAYS, clear, fill};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

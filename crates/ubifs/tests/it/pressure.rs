@@ -3,8 +3,8 @@
 
 use crate::rw::{checked, empty, file, mount};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::{FileSystem, FsError, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 const BEFORE: Timestamp = Timestamp::from_seconds(1_000_000);

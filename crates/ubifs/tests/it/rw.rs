@@ -3,13 +3,14 @@
 use crate::strict_leb::{Onto, StrictLeb, Torn};
 use eraseblock_ubifs::mkfs::{self, Compressor, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
-use eraseblock_vfs::drive::{DriveOptions, Subject, drive};
-use eraseblock_vfs::model::ModelRules;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
-    CompareOptions, FileSystem, ModelFs, NewInode, NewKind, RenameMode, SetAttr, SourceTree,
-    Timestamp, WritableFileSystem, XattrMode, ops, same_tree,
+    FileSystem, NewInode, NewKind, RenameMode, SetAttr, SourceTree, Timestamp, WritableFileSystem,
+    XattrMode,
 };
+use eraseblock_vfs_testkit::drive::{DriveOptions, Subject, drive};
+use eraseblock_vfs_testkit::model::ModelRules;
+use eraseblock_vfs_testkit::{CompareOptions, ModelFs, ops, same_tree};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,9 +8,9 @@ use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{OpenOptions, Ubifs, UbifsMount};
 use eraseblock_ubifs_format::Reference;
 use eraseblock_ubifs_format::encode::{self, Seal};
-use eraseblock_vfs::ops::{Texture, data_of};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{FileSystem, FsErrorKind, SourceTree, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -377,7 +377,8 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock::raw::vfs::{FileSystem as _, ModelFs};
+    use eraseblock::raw::vfs::FileSystem as _;
+    use eraseblock::raw::vfs_testkit::ModelFs;
 
     fn script(fs: &ModelFs, lines: &[&str]) -> Result<String, String> {
         let mut editor = Editor::new(fs);

@@ -1,26 +1,25 @@
 //! Power cuts of file systems.
 
-use super::{
-    LabTarget, PowercutArgs, ReplayArgs, Sequences, processor_seconds, speed, story, violation,
-};
+use super::{LabTarget, PowercutArgs, Sequences, Watch, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock::raw::lab::fscut::{
-    CutId, FsOptions, FsReport, Jffs2Target, Plan, Target, big_lpt_ubifs, explain, explore,
-    pair_count, single_count, tight_ubifs, ubifs,
+use eraseblock::raw::lab::Shape;
+use eraseblock::raw::lab::files::{
+    Jffs2Stack, big_lpt_ubifs, pair_count, singles, tight_ubifs, ubifs,
 };
-use eraseblock::raw::lab::powercut::Shape;
+use eraseblock::raw::lab::powercut::{Options, Plan, Report, Target, Violation, explore_until};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Chips for what lives on UBI.
 const SHAPES: [&str; 7] = ["mini", "mini-tight", "mini-big", "subpage", "large", "nor", "nor-wide"];
 
 /// The file system of this name on the chip of this name.
-fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
+pub(super) fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
     let (target, chips): (Option<Box<dyn Target>>, &[&str]) = match name {
         "jffs2" => {
-            let chips = &Jffs2Target::CHIPS;
-            let target = Jffs2Target::find(chip.unwrap_or(chips[0]));
+            let chips = &Jffs2Stack::CHIPS;
+            let target = Jffs2Stack::find(chip.unwrap_or(chips[0]));
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
         }
         "ubifs" if chip == Some(SHAPES[1]) => (Some(Box::new(tight_ubifs()) as _), &SHAPES),
@@ -40,7 +39,7 @@ fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Failure> {
 
 fn plans(args: &PowercutArgs) -> Vec<Plan> {
     match args.sequences {
-        Sequences::Single => (0..single_count()).map(Plan::Single).collect(),
+        Sequences::Single => singles(),
         Sequences::Pair => pairs(args.seed).map(Plan::Pair).collect(),
         Sequences::Random | Sequences::Aged => {
             let most = if args.states.is_some() || args.budget.is_some() { 1 << 20 } else { 16 };
@@ -66,12 +65,43 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A report, and the seconds that all threads computed for it.
+/// The JSON document of a campaign.
 #[derive(Serialize)]
-struct Timed<'a> {
-    #[serde(flatten)]
-    report: &'a FsReport,
+struct Document<'a> {
+    target: &'a str,
+    plans: u64,
+    cut_short: bool,
+    operations: u64,
+    events: u64,
+    states: u64,
+    duplicates: u64,
+    nested_states: u64,
+    came_later: u64,
+    variants: &'a BTreeMap<String, u64>,
+    happened: &'a BTreeMap<&'static str, u64>,
+    seconds: f64,
+    violations: &'a [Violation],
     processor_seconds: f64,
+}
+
+fn document<'a>(target: &'a str, report: &'a Report, times: (f64, f64)) -> Document<'a> {
+    let (seconds, processor_seconds) = times;
+    Document {
+        target,
+        plans: report.plans,
+        cut_short: report.cut_short,
+        operations: report.operations,
+        events: report.events,
+        states: report.states,
+        duplicates: report.duplicates,
+        nested_states: report.nested_states,
+        came_later: report.came_later,
+        variants: &report.variants,
+        happened: &report.happened,
+        seconds,
+        violations: &report.violations,
+        processor_seconds,
+    }
 }
 
 /// Runs a campaign.
@@ -82,25 +112,24 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         LabTarget::Jffs2 => "jffs2",
     };
     let target = find(name, args.chip.as_deref())?;
-    let options = FsOptions {
-        plans: plans(args),
+    let options = Options {
         seed: args.seed,
         run_length: args.length,
         budget_states: args.states,
-        budget_time: args.budget,
         nested_every: args.nested,
         judge_every: args.every,
-        ..FsOptions::default()
+        ..Options::of(plans(args))
     };
-    let before = processor_seconds();
-    let report = explore(target.as_ref(), &options)?;
-    let busy = processor_seconds() - before;
+    let watch = Watch::start();
+    let report = explore_until(target.as_ref(), &options, &|| watch.is_over(args.budget))?;
+    let (seconds, busy) = watch.seconds();
+    let place = format!("{}/{}", report.target, report.chip);
     for found in &report.violations {
         violation(session, &found.id.to_string(), found.rule, &found.message);
     }
     if args.thorough {
         for (what, _) in report.happened.iter().filter(|(_, count)| **count == 0) {
-            violation(session, &report.target, "thorough", &format!("no {what} in any sequence"));
+            violation(session, &place, "thorough", &format!("no {what} in any sequence"));
         }
     }
     let every_one = report.cut_short && args.sequences == Sequences::Single;
@@ -111,25 +140,25 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
     if let Some(message) = &left_out
         && args.thorough
     {
-        violation(session, &report.target, "thorough", message);
+        violation(session, &place, "thorough", message);
     }
     if session.options.json {
-        return session.json(&Timed { report: &report, processor_seconds: busy });
+        return session.json(&document(&place, &report, (seconds, busy)));
     }
     if let Some(message) = left_out
         && !args.thorough
     {
-        session.lines([format!("{}: {message}", report.target)])?;
+        session.lines([format!("{place}: {message}")])?;
     }
     let happened: Vec<String> =
         report.happened.iter().map(|(what, count)| format!("{count} {what}")).collect();
     if !happened.is_empty() {
-        session.lines([format!("{}: {}", report.target, happened.join(", "))])?;
+        session.lines([format!("{}: {}", place, happened.join(", "))])?;
     }
     let summary = format!(
         "{}: {} sequences, {} operations, {} flash events, {} states judged ({} of them cuts of a \
          recovery), {} equal ones, {} right at a later mount only, {} violations",
-        report.target,
+        place,
         report.plans,
         report.operations,
         report.events,
@@ -139,18 +168,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         report.came_later,
         report.violations.len(),
     );
-    session.lines([summary, speed(report.states, report.seconds, busy)])
-}
-
-/// Judges one state.
-pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
-    let id: CutId = args.id.parse()?;
-    let target = find(&id.target.0, Some(&id.target.1))?;
-    let options = FsOptions { seed: args.seed, run_length: args.length, ..FsOptions::default() };
-    let explained = explain(target.as_ref(), &id, &options)?;
-    let found = explained.violation.as_ref();
-    let found = found.map(|found| (found.rule, found.message.as_str()));
-    story::print(args, session, &explained.story, found)
+    session.lines([summary, speed(report.states, seconds, busy)])
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, ReplayArgs, processor_seconds, speed, story, violation};
+use super::{PowercutArgs, Watch, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock::raw::lab::powercut::{
-    Campaign, Options, ReplayId, Report, Shape, Summary, campaign, explain, ubi,
-};
+use eraseblock::raw::lab::Shape;
+use eraseblock::raw::lab::powercut::{Options, Report, StateId, explore_until};
+use eraseblock::raw::lab::ubi::{Campaign, Summary, UbiTarget, campaign};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -15,37 +15,88 @@ const ALL: &str = "all";
 /// States of one workload of a campaign over all chips.
 const STATES_PER_WORKLOAD: u64 = 10_000;
 
-fn shape(name: Option<&str>) -> Result<Shape, Failure> {
-    let Some(name) = name else { return Ok(Shape::Mini) };
-    Shape::find(name).ok_or_else(|| {
+/// States of a campaign on one chip, unless a budget is given.
+const STATES: u64 = 50_000;
+
+/// UBI on the chip of this name.
+pub(super) fn find(chip: Option<&str>) -> Result<UbiTarget, Failure> {
+    let Some(name) = chip else { return Ok(UbiTarget::new(Shape::Mini)) };
+    Shape::find(name).map(UbiTarget::new).ok_or_else(|| {
         let names: Vec<&str> = Shape::ALL.iter().map(|shape| shape.name()).collect();
         Failure::usage(format!("there is no chip `{name}`"))
             .hint(format!("there are {} and {ALL}", names.join(", ")))
     })
 }
 
+/// The JSON document of one workload.
+#[derive(Serialize)]
+struct Workload {
+    shape: &'static str,
+    seed: u64,
+    operations: u64,
+    kinds: BTreeMap<&'static str, u64>,
+    background: BTreeMap<&'static str, u64>,
+    events: u64,
+    states: u64,
+    distinct_states: u64,
+    nested_states: u64,
+    variants: BTreeMap<String, u64>,
+    seconds: f64,
+    violations: Vec<Found>,
+}
+
+/// A violation in the JSON document.
+#[derive(Serialize)]
+struct Found {
+    id: StateId,
+    operation: String,
+    rule: &'static str,
+    message: String,
+}
+
+fn document(report: Report, seconds: f64) -> Workload {
+    let violations = report.violations.into_iter().map(|mut found| Found {
+        id: found.id,
+        operation: found.operations.pop().unwrap_or_default(),
+        rule: found.rule,
+        message: found.message,
+    });
+    Workload {
+        shape: report.chip,
+        seed: report.seed,
+        operations: report.operations,
+        kinds: report.kinds,
+        background: report.happened,
+        events: report.events,
+        states: report.states,
+        distinct_states: report.distinct_states,
+        nested_states: report.nested_states,
+        variants: report.variants,
+        seconds,
+        violations: violations.collect(),
+    }
+}
+
 /// Runs a campaign.
 pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+    let states = args.states.or(args.budget.is_none().then_some(STATES));
     let options = Options {
-        seed: args.seed,
-        budget_states: args.states,
-        budget_time: args.budget,
         nested_every: args.nested,
         judge_every: args.every,
-        ..Options::default()
+        ..Options::workload(args.seed, states)
     };
     if args.chip.as_deref() == Some(ALL) {
         return everywhere(args, options, session);
     }
-    let options = Options { shape: shape(args.chip.as_deref())?, ..options };
-    let before = processor_seconds();
-    let report = ubi(&options)?;
+    let target = find(args.chip.as_deref())?;
+    let watch = Watch::start();
+    let report = explore_until(&target, &options, &|| watch.is_over(args.budget))?;
+    let (seconds, busy) = watch.seconds();
     print(&report, session);
     if session.options.json {
-        return session.json(&report);
+        return session.json(&document(report, seconds));
     }
-    let busy = processor_seconds() - before;
-    session.lines([line(&report), speed(report.states, report.seconds, busy)])
+    session.lines([line(&report), speed(report.states, seconds, busy)])
 }
 
 fn print(report: &Report, session: &mut Session) {
@@ -56,9 +107,10 @@ fn print(report: &Report, session: &mut Session) {
 
 fn line(report: &Report) -> String {
     format!(
-        "ubi/{}/{}: {} operations, {} flash events, {} states judged, {} of them new, {} cut twice, \
+        "{}/{}/{}: {} operations, {} flash events, {} states judged, {} of them new, {} cut twice, \
          {} violations",
-        report.shape,
+        report.target,
+        report.chip,
         report.seed,
         report.operations,
         report.events,
@@ -73,13 +125,17 @@ fn line(report: &Report) -> String {
 fn everywhere(args: &PowercutArgs, options: Options, session: &mut Session) -> Result<(), Failure> {
     #[derive(Serialize)]
     struct Document {
-        #[serde(flatten)]
-        summary: Summary,
+        workloads: u64,
+        states: u64,
+        distinct_states: u64,
+        nested_states: u64,
+        violations: u64,
+        seconds: f64,
         processor_seconds: f64,
         operations: BTreeMap<&'static str, u64>,
         background: BTreeMap<&'static str, u64>,
         variants: BTreeMap<String, u64>,
-        workloads_done: Vec<Report>,
+        workloads_done: Vec<Workload>,
     }
     if args.budget.is_some() {
         let text = "a campaign over all chips ends with a number of states, not with a time";
@@ -91,45 +147,50 @@ fn everywhere(args: &PowercutArgs, options: Options, session: &mut Session) -> R
         states_per_workload: STATES_PER_WORKLOAD,
         options,
     };
-    let before = processor_seconds();
-    let (mut reports, json) = (Vec::new(), session.options.json);
+    let watch = Watch::start();
+    let (mut reports, mut before, json) = (Vec::new(), 0.0, session.options.json);
     let summary = campaign(&plan, &mut |report| {
         if !json {
             session.remark(&line(report));
         }
-        reports.push(report.clone());
+        let (now, _) = watch.seconds();
+        reports.push((report.clone(), now - before));
+        before = now;
     })?;
-    let busy = processor_seconds() - before;
-    for report in &reports {
+    let (seconds, busy) = watch.seconds();
+    for (report, _) in &reports {
         print(report, session);
     }
-    let operations = sum(reports.iter().map(|report| &report.kinds));
-    let background = sum(reports.iter().map(|report| &report.background));
-    let variants = sum(reports.iter().map(|report| &report.variants));
+    let operations = sum(reports.iter().map(|(report, _)| &report.kinds));
+    let background = sum(reports.iter().map(|(report, _)| &report.happened));
+    let variants = sum(reports.iter().map(|(report, _)| &report.variants));
+    let Summary { workloads, states, distinct_states, nested_states, violations } = summary;
     if json {
-        let (processor_seconds, workloads_done) = (busy, reports);
-        let document = Document {
-            summary,
-            processor_seconds,
+        return session.json(&Document {
+            workloads,
+            states,
+            distinct_states,
+            nested_states,
+            violations,
+            seconds,
+            processor_seconds: busy,
             operations,
             background,
             variants,
-            workloads_done,
-        };
-        return session.json(&document);
+            workloads_done: reports
+                .into_iter()
+                .map(|(it, seconds)| document(it, seconds))
+                .collect(),
+        });
     }
     session.lines([
         format!("operations: {}", list(&operations)),
         format!("background: {}", list(&background)),
         format!("variants: {}", list(&variants)),
-        speed(summary.states, summary.seconds, busy),
+        speed(states, seconds, busy),
         format!(
-            "ubi: {} workloads, {} states judged, {} different ones, {} cut twice, {} violations",
-            summary.workloads,
-            summary.states,
-            summary.distinct_states,
-            summary.nested_states,
-            summary.violations
+            "ubi: {workloads} workloads, {states} states judged, {distinct_states} different ones, \
+             {nested_states} cut twice, {violations} violations"
         ),
     ])
 }
@@ -148,14 +209,4 @@ fn list<K: AsRef<str>>(counts: &BTreeMap<K, u64>) -> String {
     let items: Vec<String> =
         counts.iter().map(|(what, count)| format!("{} {count}", what.as_ref())).collect();
     items.join(", ")
-}
-
-/// Judges one state.
-pub(super) fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
-    let id: ReplayId = args.id.parse()?;
-    let options = Options { seed: args.seed, ..Options::default() };
-    let explained = explain(&id, &options)?;
-    let found = explained.violation.as_ref();
-    let found = found.map(|found| (found.rule, found.message.as_str()));
-    story::print(args, session, &explained.story, found)
 }

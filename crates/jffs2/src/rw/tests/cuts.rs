@@ -4,7 +4,8 @@
 use super::*;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{Recorded, Variant};
-use eraseblock_vfs::{Background, FsErrorKind, SetAttr, XattrMode, same_tree};
+use eraseblock_vfs::{Background, FsErrorKind, SetAttr, XattrMode};
+use eraseblock_vfs_testkit::same_tree;
 
 /// Few blocks, so that garbage collection runs often.
 pub(super) fn mini(kind: MediumKind) -> Arc<Chip> {

@@ -3,8 +3,9 @@
 use super::*;
 use crate::{OpenOptions, Ubifs};
 use eraseblock_mtd::LebFile;
-use eraseblock_vfs::manifest::{ManifestLine, manifest_of};
-use eraseblock_vfs::{DirEntry, FileSystem, MemoryFs};
+use eraseblock_vfs::{DirEntry, FileSystem};
+use eraseblock_vfs_testkit::MemoryFs;
+use eraseblock_vfs_testkit::manifest::{ManifestLine, manifest_of};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -1,0 +1,82 @@
+//! A file system on a simulated chip, and its promises.
+
+use crate::story::flash;
+use eraseblock_nandsim::{Chip, Recorded};
+use eraseblock_vfs::WritableFileSystem;
+use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A file system under test, with the chip it lives on.
+pub trait Stack: Sync + Debug {
+    /// Returns the first two words of replay ids: the file system and the chip.
+    fn name(&self) -> (&'static str, &'static str);
+
+    /// Returns its promises.
+    fn rules(&self) -> Rules;
+
+    /// Returns a new chip with an empty file system, unmounted cleanly.
+    fn format(&self) -> Result<Chip, String>;
+
+    /// Describes a flash event.
+    fn describe(&self, event: &Recorded) -> String {
+        flash::plain(event)
+    }
+
+    /// Mounts the file system on a chip that is powered on.
+    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;
+}
+
+/// A file system mounted by a [`Stack`].
+pub trait Mounted {
+    /// Returns the file system.
+    fn fs(&self) -> &dyn WritableFileSystem;
+
+    /// Verifies every structure, on the medium and in memory, without writing.
+    fn check(&self) -> Result<(), String>;
+
+    /// Returns counts of activities since the mount.
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// What survives of pending changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Names and extended attributes: all operations up to some point. Data: each block of 4 KiB,
+    /// and the attributes of each inode, as of any time since they were made durable (UBIFS).
+    Names,
+    /// Everything: all operations up to some point, and a part of the next one (JFFS2).
+    Total,
+}
+
+/// The promises of a file system, as far as they differ.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Limits and forms.
+    pub model: ModelRules,
+    /// What the comparison of attributes covers.
+    pub compare: CompareOptions,
+    /// What survives a cut.
+    pub order: Order,
+    /// Whether a rename that was cut may leave both names.
+    pub rename_leaves_both: bool,
+    /// Whether blocks whose erase was cut and that decay while they are read may make operations
+    /// fail until a later mount, which is judged completely.
+    pub decay_may_fail: bool,
+    /// Number of blocks by which statfs may be lower after a recovery than after an earlier one.
+    pub slack_blocks: u64,
+}
+
+impl Rules {
+    /// Rules of UBIFS on a volume of UBI, which moves data that has become hard to read.
+    pub const UBIFS: Self = Self {
+        model: ModelRules::UBIFS,
+        compare: CompareOptions::ALL,
+        order: Order::Names,
+        rename_leaves_both: false,
+        decay_may_fail: true,
+        slack_blocks: 16,
+    };
+}

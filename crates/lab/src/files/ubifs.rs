@@ -1,0 +1,86 @@
+//! UBIFS on UBI on small chips, judged.
+
+use super::on_ubi::{MOST_LEBS, OnUbi};
+use super::stack::{Mounted, Rules};
+use crate::Shape;
+use eraseblock_base::Leb;
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubifs::mkfs::{self, LebSink, MkfsOptions, NoProgress};
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{SourceTree, WritableFileSystem};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// LEBs of a tight volume: little more than the minimum of UBIFS.
+const FEW_LEBS: u32 = 30;
+
+/// UBIFS on a chip of this shape.
+pub fn ubifs(shape: Shape) -> OnUbi {
+    target(shape.name(), shape, MOST_LEBS, false)
+}
+
+/// UBIFS on a chip of the smallest shape, on a volume so small that garbage collection never
+/// pauses.
+pub fn tight_ubifs() -> OnUbi {
+    target("mini-tight", Shape::Mini, FEW_LEBS, false)
+}
+
+/// UBIFS on a chip of the smallest shape, with an LPT of the big model in the smallest possible
+/// area, so that LPT garbage collection runs.
+pub fn big_lpt_ubifs() -> OnUbi {
+    target("mini-big", Shape::Mini, MOST_LEBS, true)
+}
+
+fn target(name: &'static str, shape: Shape, lebs: u32, big_lpt: bool) -> OnUbi {
+    let mount = move |device: Arc<dyn LebDevice>, read_only: bool| {
+        let is_mapped = device.is_mapped(Leb::new(0)).map_err(|error| error.to_string())?;
+        if big_lpt && !is_mapped && !read_only {
+            make_big(&*device)?;
+        }
+        let options = MountOptions { read_only, ..MountOptions::default() };
+        let (fs, _) = UbifsMount::mount(device, options).map_err(|error| error.to_string())?;
+        Ok(Box::new(fs) as Box<dyn Mounted>)
+    };
+    OnUbi { fs: "ubifs", name, shape, lebs, rules: Rules::UBIFS, mount: Arc::new(mount) }
+}
+
+/// Creates an empty file system with an LPT of the big model.
+fn make_big(device: &dyn LebDevice) -> Result<(), String> {
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    let mut options = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
+    options.layout.big_lpt = true;
+    let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
+    made.map(drop).map_err(|error| error.to_string())
+}
+
+struct Onto<'a>(&'a dyn LebDevice);
+
+impl LebSink for Onto<'_> {
+    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
+        self.0.change(leb, data).map_err(io::Error::other)
+    }
+
+    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
+        self.0.sync().map_err(io::Error::other)
+    }
+}
+
+impl Mounted for UbifsMount {
+    fn fs(&self) -> &dyn WritableFileSystem {
+        self
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let findings = Self::check(self).map_err(|error| error.to_string())?;
+        match findings.iter().next() {
+            None => Ok(()),
+            Some(first) => Err(format!("{}: {}", first.at, first.message)),
+        }
+    }
+
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        Self::activity(self).named()
+    }
+}

@@ -1,0 +1,241 @@
+//! Runs sequences, cuts them everywhere, and counts.
+
+use super::cut::{Cut, in_model};
+use super::hash::Marked;
+use super::id::{Plan, StateId};
+use super::report::{LabError, Options, Report, Violation};
+use super::state::{Made, Origin, State, chosen, distinct};
+use super::target::{Broken, Choice, Part, Prepared, Sequence, Target, Trial};
+use eraseblock_nandsim::Variant;
+use rayon::prelude::*;
+use std::collections::HashSet;
+
+/// Cuts all sequences of the options everywhere until a budget is used up. The result depends only
+/// on the target and the options.
+pub fn explore(target: &dyn Target, options: &Options) -> Result<Report, LabError> {
+    explore_until(target, options, &|| false)
+}
+
+/// Like [`explore`], and stops when `stop` returns true, for example after a time.
+pub fn explore_until(
+    target: &dyn Target,
+    options: &Options,
+    stop: &dyn Fn() -> bool,
+) -> Result<Report, LabError> {
+    explore_new(target, options, stop, &mut HashSet::new())
+}
+
+/// Like [`explore_until`]; `seen` are the states found before, and by now.
+pub(crate) fn explore_new(
+    target: &dyn Target,
+    options: &Options,
+    stop: &dyn Fn() -> bool,
+    seen: &mut HashSet<u64>,
+) -> Result<Report, LabError> {
+    let lab = Lab::new(target, options)?;
+    let (name, known) = (target.name(), seen.len());
+    let mut report =
+        Report { target: name.0, chip: name.1, seed: options.seed, ..Report::default() };
+    for plan in &options.plans {
+        if lab.is_over(&report) || stop() {
+            report.cut_short = true;
+            break;
+        }
+        report.plans += 1;
+        let mut sequence = lab.start(*plan)?;
+        lab.run(*plan, sequence.as_mut(), stop, &mut report, seen);
+        for (what, count) in sequence.happened() {
+            *report.happened.entry(what).or_default() += count;
+        }
+    }
+    report.distinct_states = (seen.len() - known) as u64;
+    Ok(report)
+}
+
+/// The result of judging a state and the cuts of its recovery.
+struct Outcome {
+    violations: Vec<Violation>,
+    /// Hash and cut of each state, the state itself first.
+    states: Vec<(u64, Cut)>,
+    duplicates: u64,
+    came_later: u64,
+}
+
+/// The constant parts of a run.
+pub(super) struct Lab<'a> {
+    target: &'a dyn Target,
+    options: &'a Options,
+    choice: Choice,
+    prepared: Box<dyn Prepared<'a> + 'a>,
+}
+
+impl<'a> Lab<'a> {
+    /// Prepares the target.
+    pub(super) fn new(target: &'a dyn Target, options: &'a Options) -> Result<Self, LabError> {
+        let prepared = target.prepare(options.run_length).map_err(prepare)?;
+        Ok(Self { target, options, choice: target.choice(), prepared })
+    }
+
+    /// Begins a sequence.
+    pub(super) fn start(&self, plan: Plan) -> Result<Box<dyn Sequence<'a> + 'a>, LabError> {
+        let sequence = self.prepared.start(plan).map_err(prepare)?;
+        sequence.ok_or_else(|| LabError::NoSuchEvent { id: self.id(plan) })
+    }
+
+    fn id(&self, plan: Plan) -> StateId {
+        StateId::new(self.target.name(), plan)
+    }
+
+    fn is_over(&self, report: &Report) -> bool {
+        self.options.budget_states.is_some_and(|limit| report.states >= limit)
+            || report.violations.len() >= self.options.max_violations
+    }
+
+    /// Judges a sequence, part by part.
+    fn run(
+        &self,
+        plan: Plan,
+        sequence: &mut dyn Sequence<'a>,
+        stop: &dyn Fn() -> bool,
+        report: &mut Report,
+        seen: &mut HashSet<u64>,
+    ) {
+        while sequence.has_more() {
+            let before = report.violations.len();
+            self.part(&self.id(plan), sequence.next(), report, seen);
+            if report.violations.len() > before && !plan.is_endless() {
+                break;
+            }
+            if sequence.has_more() && (self.is_over(report) || stop()) {
+                report.cut_short = true;
+                break;
+            }
+        }
+    }
+
+    /// Counts the operations of a part, and judges the cuts of all of them.
+    fn part(&self, id: &StateId, part: Part<'a>, report: &mut Report, seen: &mut HashSet<u64>) {
+        let Part { mut steps, rest, uncut, is_judged } = part;
+        let before = report.events;
+        for step in &steps {
+            report.operations += 1;
+            report.events += step.events.len() as u64;
+            if let Some(kind) = step.kind {
+                *report.kinds.entry(kind).or_default() += 1;
+            }
+        }
+        let uncut = uncut.into_iter();
+        report.violations.extend(uncut.map(|it| violation(id, it.operations, it.broken)));
+        if !is_judged {
+            return;
+        }
+        let mut candidate = if self.choice.counts_own_events { report.events } else { before };
+        let mut hashes = None;
+        let every = self.options.judge_every;
+        let cuts: Vec<Vec<(Marked, Vec<Variant>)>> = steps
+            .iter_mut()
+            .map(|step| std::mem::take(&mut step.events))
+            .map(|events| chosen(events, every, &mut candidate, &mut hashes, self.choice))
+            .collect();
+        let mut states = Vec::new();
+        for (number, (step, cuts)) in steps.iter().zip(&cuts).enumerate() {
+            for (event, variants) in cuts {
+                let origins = variants.iter().map(|variant| Origin::Event(event, *variant));
+                states.extend(origins.map(|it| State::new(id, it, &step.during, 2 * number)));
+            }
+            if let Some((snapshot, expected)) = &step.after {
+                let origin = Origin::Idle(snapshot);
+                states.push(State::new(id, origin, expected, 2 * number + 1));
+            }
+        }
+        if let Some((snapshot, expected)) = &rest {
+            states.push(State::new(id, Origin::Idle(snapshot), expected, 2 * steps.len()));
+        }
+        self.judge_all(states, report, seen);
+    }
+
+    /// Judges distinct states in parallel, and counts in order.
+    fn judge_all(&self, states: Vec<State<'_>>, report: &mut Report, seen: &mut HashSet<u64>) {
+        let Some(plan) = states.first().map(|state| state.id.plan) else { return };
+        let (options, choice) = (self.options, self.choice);
+        let seed = plan.seed_of_cuts(options.seed);
+        let (mut made, duplicates) = distinct(states, seed, choice);
+        report.duplicates += duplicates;
+        if let Some(limit) = options.budget_states {
+            let left = limit.saturating_sub(report.states);
+            made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        let numbered: Vec<(u64, Made<'_>)> = (report.states..).zip(made).collect();
+        let outcomes: Vec<Outcome> = numbered
+            .into_par_iter()
+            .map(|(number, made)| judge_one(options, choice, seed, made, number))
+            .collect();
+        for outcome in outcomes {
+            report.states += outcome.states.len() as u64;
+            report.nested_states += (outcome.states.len() as u64).saturating_sub(1);
+            report.duplicates += outcome.duplicates;
+            report.came_later += outcome.came_later;
+            for (hash, cut) in outcome.states {
+                *report.variants.entry(cut.to_string()).or_default() += 1;
+                seen.insert(hash);
+            }
+            report.violations.extend(outcome.violations);
+        }
+        report.violations.truncate(options.max_violations);
+    }
+}
+
+/// Judges a state; cuts its recovery, too, if its number asks for that.
+fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, number: u64) -> Outcome {
+    let every = |n: u32| n != 0 && number.is_multiple_of(u64::from(n));
+    let Made { state, chip, hash } = made;
+    let trial = Trial {
+        unstable: state.id.is_unstable(),
+        closely: every(options.closely_every),
+        keep_events: every(options.nested_every),
+        diary: None,
+    };
+    let verdict = state.judge.judge(chip, &trial);
+    let mut outcome = Outcome {
+        violations: Vec::new(),
+        states: vec![(hash, state.cut())],
+        duplicates: 0,
+        came_later: u64::from(verdict.came_later),
+    };
+    let broken =
+        |state: &State<'_>, broken| violation(&state.id, state.operations.to_vec(), broken);
+    outcome.violations.extend(verdict.broken.map(|it| broken(&state, it)));
+    let mut hashes = None;
+    let events = verdict.events.into_iter();
+    let events: Vec<_> = events.map(|event| Marked::new(event, &mut hashes, choice)).collect();
+    let judge = verdict.then.as_deref().unwrap_or(state.judge);
+    let nested = events.iter().flat_map(|event| {
+        let variants = in_model(&event.event).into_iter();
+        variants.map(|variant| state.nested(event, variant, judge))
+    });
+    let (nested, duplicates) = distinct(nested.collect(), seed, choice);
+    outcome.duplicates += duplicates;
+    outcome.states.extend(nested.iter().map(|made| (made.hash, made.state.cut())));
+    let judge = |Made { state, chip, .. }: Made<'_>| {
+        let unstable = state.id.is_unstable();
+        let trial = Trial { unstable, closely: false, keep_events: false, diary: None };
+        let verdict = state.judge.judge(chip, &trial);
+        (verdict.broken.map(|it| broken(&state, it)), verdict.came_later)
+    };
+    let verdicts: Vec<_> = nested.into_par_iter().map(judge).collect();
+    for (violation, came_later) in verdicts {
+        outcome.violations.extend(violation);
+        outcome.came_later += u64::from(came_later);
+    }
+    outcome
+}
+
+/// Names a broken rule.
+pub(super) fn violation(id: &StateId, operations: Vec<String>, broken: Broken) -> Violation {
+    let (rule, message) = broken;
+    Violation { id: id.clone(), operations, rule, message }
+}
+
+fn prepare(message: String) -> LabError {
+    LabError::Prepare { message }
+}

@@ -1,0 +1,126 @@
+//! What a campaign tries and what it finds.
+
+use super::id::{Plan, StateId};
+use crate::story::Story;
+use std::collections::BTreeMap;
+
+/// What to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The sequences of operations.
+    pub plans: Vec<Plan>,
+    /// Chooses the random parts of the cuts, except those of a [`Plan::Workload`].
+    pub seed: u64,
+    /// Operations of each [`Plan::Run`] and [`Plan::Aged`].
+    pub run_length: u32,
+    /// Stop after judging this many states.
+    pub budget_states: Option<u64>,
+    /// Cut the recovery of every n-th state as well; 0 for none.
+    pub nested_every: u32,
+    /// Judge every n-th state only, to cover more operations in the same time. 1 for all.
+    pub judge_every: u32,
+    /// Judge every n-th state of a file system closely: mount it read-only as well, and check its
+    /// structure once more after what was written since; 0 for none.
+    pub closely_every: u32,
+    /// Stop after this many violations.
+    pub max_violations: usize,
+}
+
+impl Options {
+    /// Returns the usual options for these sequences, without a budget.
+    pub fn of(plans: Vec<Plan>) -> Self {
+        Self {
+            plans,
+            seed: 1,
+            run_length: 400,
+            budget_states: None,
+            nested_every: 64,
+            judge_every: 1,
+            closely_every: 16,
+            max_violations: 20,
+        }
+    }
+
+    /// Returns the usual options for an endless sequence, which a budget must end.
+    pub fn workload(seed: u64, budget_states: Option<u64>) -> Self {
+        Self { seed, budget_states, ..Self::of(vec![Plan::Workload(seed)]) }
+    }
+}
+
+/// What was tried and what was found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// What was tested.
+    pub target: &'static str,
+    /// The chip.
+    pub chip: &'static str,
+    /// The seed of the random parts of the cuts.
+    pub seed: u64,
+    /// Sequences of operations.
+    pub plans: u64,
+    /// Whether the run stopped early, at a budget or at the maximum number of violations.
+    pub cut_short: bool,
+    /// Operations in the sequences.
+    pub operations: u64,
+    /// Operations by kind, if the target counts kinds.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// Flash events in the sequences.
+    pub events: u64,
+    /// States recovered and judged.
+    pub states: u64,
+    /// Different chip contents among them, not counting those of an earlier campaign.
+    pub distinct_states: u64,
+    /// States not judged because an equal one had been.
+    pub duplicates: u64,
+    /// States judged that arose by a cut during recovery.
+    pub nested_states: u64,
+    /// States with decaying cells where a mount failed and a later one was correct.
+    pub came_later: u64,
+    /// States judged, by variant.
+    pub variants: BTreeMap<String, u64>,
+    /// Counts of occasional activities (commits, garbage collection, blocks that go bad).
+    pub happened: BTreeMap<&'static str, u64>,
+    /// Violations found.
+    pub violations: Vec<Violation>,
+}
+
+/// A state that breaks a rule.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Violation {
+    /// The id with which `replay` reproduces it.
+    pub id: StateId,
+    /// The operations, up to the one that was interrupted.
+    pub operations: Vec<String>,
+    /// The rule that is broken.
+    pub rule: &'static str,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// A state judged again, and how it arose.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The broken rule, if one is.
+    pub violation: Option<Violation>,
+    /// How it arose; only the operations if the id names a sequence without a cut.
+    pub story: Story,
+}
+
+/// Why a campaign or a replay could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The target has no such sequence, the sequence has no such event, or the variant does not
+    /// apply to it.
+    #[error("{id}: the sequence has no such event or variant")]
+    NoSuchEvent {
+        /// The id.
+        id: StateId,
+    },
+    /// The chip could not be prepared.
+    #[error("preparing the chip: {message}")]
+    Prepare {
+        /// Why.
+        message: String,
+    },
+}

@@ -1,0 +1,127 @@
+//! Chooses the next operation: at random, but one that must succeed.
+
+use super::{Bench, Op};
+
+impl Bench {
+    pub(super) fn choose(&mut self) -> Op {
+        match self.operations {
+            0 => return Op::Create { id: 0, is_static: false, lebs: 10 },
+            1 => return Op::Create { id: 1, is_static: true, lebs: 3 },
+            _ => {}
+        }
+        loop {
+            let number = self.random.below(100);
+            if let Some(op) = self.propose(number) {
+                return op;
+            }
+        }
+    }
+
+    fn propose(&mut self, number: u64) -> Option<Op> {
+        let volume = self.pick_volume();
+        match number {
+            0..56 => self.propose_leb(number, volume?),
+            56..60 => self.propose_read(volume?),
+            60..72 => Some(Op::Step),
+            72..76 => Some(Op::Flush),
+            76..81 => Some(Op::Scrub { peb: self.below(self.target.shape.pebs()) }),
+            81 => Some(Op::Reattach { detach: self.below(2) == 0 }),
+            82..86 => self.propose_new(),
+            86..88 => (self.model.volumes.len() > 2).then_some(Op::Remove { volume: volume? }),
+            88..92 => self.propose_size(volume?),
+            92..94 => self.propose_name(volume?, false),
+            94..95 => self.propose_name(volume?, true),
+            _ => Some(self.propose_update(volume?)),
+        }
+    }
+
+    fn propose_leb(&mut self, number: u64, volume: u32) -> Option<Op> {
+        let model = &self.model.volumes[&volume];
+        if model.is_static {
+            return None;
+        }
+        let leb = u32::try_from(model.lebs.len()).ok()?;
+        let leb = self.below(leb);
+        let content = self.model.volumes[&volume].lebs[leb as usize].content.len();
+        let left = self.layout.leb_size() as usize - content;
+        match number {
+            0..22 => {
+                let data = self.data(left);
+                (!data.is_empty()).then_some(Op::Append { volume, leb, data })
+            }
+            22..40 => {
+                let data = self.data(self.layout.leb_size() as usize);
+                Some(Op::Change { volume, leb, data })
+            }
+            40..44 => Some(Op::Map { volume, leb }),
+            44..52 => Some(Op::Unmap { volume, leb }),
+            _ => Some(Op::Erase { volume, leb }),
+        }
+    }
+
+    fn propose_read(&mut self, volume: u32) -> Option<Op> {
+        let lebs = u32::try_from(self.model.volumes[&volume].lebs.len()).ok()?;
+        Some(Op::Read { volume, leb: self.below(lebs) })
+    }
+
+    fn propose_new(&mut self) -> Option<Op> {
+        let id = (0..5).find(|id| !self.model.volumes.contains_key(id))?;
+        let (is_static, lebs) = (self.below(4) == 0, 1 + self.below(5));
+        (lebs <= self.ubi.available_lebs()).then_some(Op::Create { id, is_static, lebs })
+    }
+
+    fn propose_size(&mut self, volume: u32) -> Option<Op> {
+        let model = &self.model.volumes[&volume];
+        let used = model.used.div_ceil(u64::from(self.layout.leb_size()));
+        let least = u32::try_from(used.max(1)).ok()?;
+        let model_lebs = u32::try_from(model.lebs.len()).ok()?;
+        let lebs = 1 + self.below(12);
+        let most = model_lebs + self.ubi.available_lebs();
+        (lebs >= least && lebs <= most).then_some(Op::Resize { volume, lebs })
+    }
+
+    fn propose_name(&mut self, volume: u32, replace: bool) -> Option<Op> {
+        let other = self.pick_volume()?;
+        if other == volume || (replace && self.model.volumes.len() < 4) {
+            return None;
+        }
+        Some(if replace { Op::Replace { volume, other } } else { Op::Swap { volume, other } })
+    }
+
+    fn propose_update(&mut self, volume: u32) -> Op {
+        let lebs = self.model.volumes[&volume].lebs.len();
+        let mut data = self.data(lebs.min(3) * self.layout.leb_size() as usize);
+        let odd = self.below(40) as usize;
+        data.truncate(data.len().saturating_sub(odd));
+        if let Some(last) = data.last_mut() {
+            *last &= 0x7F;
+        }
+        Op::Update { volume, data }
+    }
+
+    pub(super) fn below(&mut self, bound: u32) -> u32 {
+        u32::try_from(self.random.below(bound.into())).expect("below a 32-bit number")
+    }
+
+    fn pick_volume(&mut self) -> Option<u32> {
+        let index = self.random.next_u64();
+        let ids: Vec<u32> = self.model.volumes.keys().copied().collect();
+        let index = usize::try_from(index % (ids.len() as u64).max(1)).ok()?;
+        ids.get(index).copied()
+    }
+
+    /// Returns up to `room` bytes that occur nowhere else, in whole units; most often few.
+    fn data(&mut self, room: usize) -> Vec<u8> {
+        let unit = (self.layout.min_io() as usize).max(64);
+        let most = if self.below(8) == 0 { 24 } else { 3 };
+        let units = (1 + self.below(most) as usize).min(room / unit);
+        let mut bytes = Vec::with_capacity(units * unit);
+        while bytes.len() < units * unit {
+            bytes.extend(self.random.next_u64().to_le_bytes());
+        }
+        if let Some(last) = bytes.last_mut() {
+            *last &= 0x7F;
+        }
+        bytes
+    }
+}
