@@ -61,7 +61,7 @@ pub struct Witness<'a> {
 
 impl<'a> Witness<'a> {
     /// Creates a chip with a small tree on it, and its witness. Times are those of the host and not
-    /// judged.
+    /// judged. Fails if the file system cannot be made.
     pub fn new(stack: &'a dyn Stack, seed: u64) -> Result<(Self, Snapshot), LabError> {
         let start = Start::small(stack).map_err(prepare)?;
         let history = History::new(&start.model).map_err(prepare)?;
@@ -81,7 +81,8 @@ impl<'a> Witness<'a> {
         Ok((witness, start.snapshot))
     }
 
-    /// Returns the next operation, which is now in progress, with its number.
+    /// Returns the next operation, which is now in progress, with its number. Fails if the
+    /// state that it should lead to cannot be recorded.
     pub fn begin(&mut self) -> Result<(Op, u64), LabError> {
         let op = loop {
             let op = random(&mut self.rng, &self.model, ROOM);

@@ -11,12 +11,14 @@ use rayon::prelude::*;
 use std::collections::HashSet;
 
 /// Cuts all sequences of the options everywhere until a budget is used up. The result depends only
-/// on the target and the options.
+/// on the target and the options. Fails if the target cannot be prepared, or if an operation fails
+/// without a cut.
 pub fn explore(target: &dyn Target, options: &Options) -> Result<Report, LabError> {
     explore_until(target, options, &|| false)
 }
 
-/// Like [`explore`], and stops when `stop` returns true, for example after a time.
+/// Like [`explore`], and stops when `stop` returns true, for example after a time. Fails as
+/// [`explore`] does.
 pub fn explore_until(
     target: &dyn Target,
     options: &Options,

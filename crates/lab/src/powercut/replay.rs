@@ -10,7 +10,8 @@ use super::target::{Choice, Expected, Part, Step, Target, Trial};
 use crate::story::{Diary, Story};
 use eraseblock_nandsim::{Recorded, Snapshot};
 
-/// Judges one state again; returns the broken rule, if any.
+/// Judges one state again; returns the broken rule, if any. Fails if the target has no such
+/// sequence, event or variant.
 pub fn replay(
     target: &dyn Target,
     id: &StateId,
@@ -20,7 +21,7 @@ pub fn replay(
 }
 
 /// Judges one state again and explains how it arose. Of the options, only the seed of the cuts and
-/// the length of random sequences count.
+/// the length of random sequences count. Fails as [`replay`] does.
 pub fn explain(
     target: &dyn Target,
     id: &StateId,

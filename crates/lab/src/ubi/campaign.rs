@@ -34,6 +34,7 @@ pub struct Summary {
 }
 
 /// Runs a campaign and reports each completed workload. Stops after a workload with a violation.
+/// Fails if a chip cannot be prepared, or if an operation fails without a cut.
 pub fn campaign(plan: &Campaign, tell: &mut dyn FnMut(&Report)) -> Result<Summary, LabError> {
     let mut seen = HashSet::new();
     let mut total = Summary::default();
