@@ -18,13 +18,14 @@ const FILE_MAX: usize = 1000;
 const FUNCTION_MAX: usize = 100;
 
 /// Folders whose files must not call each other in circles.
-const LAYERED: [&str; 6] = [
+const LAYERED: [&str; 7] = [
     "crates/base/src",
     "crates/jffs2-format/src",
     "crates/jffs2/src/rw",
     "crates/lab/src/powercut",
     "crates/mtd/src",
     "crates/ubi-format/src",
+    "crates/ubifs/src/rw",
 ];
 
 /// A tracked text file.

@@ -51,7 +51,7 @@ impl Listing {
     pub(crate) fn add(&mut self, dent: OwnedDent, sink: &mut Sink<'_>) -> ControlFlow<()> {
         let hash = dent.key.value();
         if hash != self.hash || self.group.len() == MOST {
-            self.flush(sink)?;
+            self.give_rest(sink)?;
         }
         if hash != self.hash {
             (self.hash, self.last) = (hash, 0);
@@ -61,7 +61,7 @@ impl Listing {
     }
 
     /// Passes on the remaining entries; nothing after a break.
-    pub(crate) fn flush(&mut self, sink: &mut Sink<'_>) -> ControlFlow<()> {
+    pub(crate) fn give_rest(&mut self, sink: &mut Sink<'_>) -> ControlFlow<()> {
         if self.group.len() > 1 {
             self.group.sort_by_cached_key(|dent| tag(&dent.name));
         }
@@ -95,7 +95,7 @@ mod tests {
         for dent in dents {
             assert!(listing.add(dent.clone(), &mut sink).is_continue());
         }
-        assert!(listing.flush(&mut sink).is_continue());
+        assert!(listing.give_rest(&mut sink).is_continue());
         all
     }
 

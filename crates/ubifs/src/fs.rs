@@ -219,7 +219,7 @@ impl FileSystem for Ubifs {
             |dent: OwnedDent, cookie| sink(dir_entry(&dent, attr.flags.encrypted, cookie));
         let last = Key::dent(number, VALUE_MASK);
         self.scan_entries(Key::dent(number, start), last, &mut |dent| listing.add(dent, &mut give));
-        let _ = listing.flush(&mut give);
+        let _ = listing.give_rest(&mut give);
         Ok(())
     }
 

@@ -1,17 +1,28 @@
 //! UBIFS mounted for writing: [`UbifsMount`] (spec: ubifs-runtime).
 //!
-//! The modules, from the flash up:
+//! The layers, bottom to top. A file calls only files of lower layers, and those named before it in
+//! its own; `cargo xtask circles crates/ubifs/src/rw` finds no circle of calls.
 //!
-//! - `patient` (retries), `flash` (primitives for all writes), `wbuf` (write buffers of the journal
-//!   heads), `log` and `journal` (the destination of operations)
-//! - `tnc` (the index in memory), `leaves` (the nodes it refers to)
-//! - `lprops` and `lpt` (free and dirty space of each LEB), `find` and `gc` (finding and freeing
-//!   space), `budget` (space reservations)
-//! - `index_write` and `commit` (turning the journal into the index)
-//! - `orphan`, `inode`, `pages`, `data`, `bulk`, `dir`, `rename`, `xattr` (operations), `reading`
-//!   (the read interface)
-//! - `mount`, `replay` and `recovery` (mounting), `check` (consistency checks), `fs` (the
-//!   interface)
+//! 1. `error`, `activity`, `place`: errors, counts, positions on flash.
+//! 2. `patient`, `shadow`, `make`, `ahead`, `flash`: the volume, and the primitives for all writes.
+//! 3. `lpt`, `lprops`, `supply`, `find`: free and dirty space of each LEB, and which one to use.
+//! 4. `sqnum`, `wbuf`, `log`, `journal`: where nodes are appended.
+//! 5. `tnc`, `orphan`, `master`: the index in memory, unlinked inodes, the root of everything.
+//! 6. `nodes`, `group`: nodes by key, and those of one operation.
+//! 7. `budget`: space that is promised.
+//! 8. `gc`, `index_write`: move what is live; write what is dirty in the index.
+//! 9. `store`, `commit`, `make_room`: everything that a commit writes, the commit, and the driver.
+//! 10. `inode`, `pages`, `core`, `load`: inodes and content in memory.
+//! 11. `bulk`, `write_back`: read content; write inodes and pages to the journal.
+//! 12. `admit`: reserve space for an operation.
+//! 13. `data`, `dir`, `rename`, `xattr`: operations.
+//! 14. `recovery`, `replay`, `mount`, `reading`, `rest`: mounts, the read interface, unmounts.
+//! 15. `check`: consistency checks.
+//! 16. `fs`: the interface.
+//!
+//! The steps below layer 9 never call upwards. They return `Fault::CommitFirst`, or no LEB, and the
+//! driver in `make_room` commits or collects garbage and repeats them. Apart from it, only a sync
+//! (`rest`) and a recovery start a commit.
 //!
 //! # Invariants
 //! 1. One lock protects everything: an operation, a commit and a round of garbage collection each
@@ -21,6 +32,8 @@
 //!    compress.
 
 mod activity;
+mod admit;
+mod ahead;
 mod budget;
 mod bulk;
 mod check;
@@ -33,29 +46,39 @@ mod find;
 mod flash;
 mod fs;
 mod gc;
+mod group;
 mod index_write;
 mod inode;
 mod journal;
-mod leaves;
+mod load;
 mod log;
 mod lprops;
 mod lpt;
 mod make;
+mod make_room;
+mod master;
 mod mount;
+mod nodes;
 mod orphan;
 mod pages;
 mod patient;
+mod place;
 mod reading;
 mod recovery;
 mod rename;
 mod replay;
-#[doc(hidden)]
+mod rest;
 mod shadow;
+mod sqnum;
+mod store;
+mod supply;
 mod tnc;
 mod wbuf;
+mod write_back;
 mod xattr;
 
 pub use self::activity::{Activity, BigLptActivity};
+use self::bulk::Reading;
 pub use self::check::CHECK_INCOMPLETE;
 use self::core::Core;
 use self::flash::Flash;
@@ -122,7 +145,7 @@ const SPARE_READERS: usize = 8;
 pub struct UbifsMount {
     core: RwLock<Core>,
     /// Buffers of finished reads, reused by later ones.
-    spare: Mutex<Vec<data::Reading>>,
+    spare: Mutex<Vec<Reading>>,
 }
 
 impl UbifsMount {
@@ -144,7 +167,10 @@ impl UbifsMount {
     fn lock(&self) -> RwLockWriteGuard<'_, Core> {
         self.core.write().unwrap_or_else(|poisoned| {
             let mut core = PoisonError::into_inner(poisoned);
-            core.flash.turn_read_only("a thread panicked in the middle of an operation");
+            core.store
+                .nodes
+                .flash
+                .turn_read_only("a thread panicked in the middle of an operation");
             core
         })
     }
@@ -153,11 +179,11 @@ impl UbifsMount {
         self.core.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spare_reading(&self) -> data::Reading {
+    fn spare_reading(&self) -> Reading {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    fn keep_reading(&self, reading: data::Reading) {
+    fn keep_reading(&self, reading: Reading) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_READERS {
             spare.push(reading);
@@ -166,7 +192,7 @@ impl UbifsMount {
 
     /// Returns counts of activities since the mount.
     pub fn activity(&self) -> Activity {
-        self.lock().flash.activity
+        self.lock().store.nodes.flash.activity
     }
 
     /// Returns the approximate memory of the mount in bytes: the loaded part of the index, the

@@ -1,4 +1,5 @@
-//! Counts of activities of a mounted file system that not every sequence of operations causes.
+//! Counts of activities of a mounted file system that not every sequence of operations causes
+//! (layer 1).
 
 /// Counts of activities since the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,26 +1,31 @@
-//! Space reservations: accepted data can always be written (spec: ubifs-runtime 15).
+//! Space reservations: accepted data can always be written (layer 7; spec: ubifs-runtime 15).
+//!
+//! This module only counts. `admit` frees space for a request that is not admissible.
 //!
 //! # Invariants
 //! 1. Each dirty page and each dirty inode holds exactly one reservation; between operations
 //!    nothing else does.
 //! 2. At a clean unmount all growth counters but the index's are zero.
+//! 3. No counter is negative: a reservation is released or cancelled at most once.
 
-use super::core::Core;
-use super::error::{Fault, Step};
 use super::flash::{Flash, HEADS, MAX_DATA_NODE, align8};
-use super::lprops::Category;
-use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use super::lprops::Lprops;
+use super::supply::Supply;
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_NAME_LEN};
+use eraseblock_ubifs_format::raw::{DentNode, InodeNode};
 use eraseblock_vfs::StatFs;
 use eraseblock_vfs::caller::{self, Caller};
-
-/// Number of attempts to free space before giving up.
-const ROUNDS: u32 = 4;
 
 /// The fraction of all LEBs that a commit must free to be worthwhile: one in this many.
 const WORTH_A_COMMIT: i64 = 100;
 
 /// Root, for whom the whole reserved pool is available, and the group that no pool is for.
 const ROOT: u32 = 0;
+
+/// Inode node without inline data.
+const INODE_NODE: u32 = InodeNode::SIZE as u32;
+/// Largest entry node.
+const MAX_DENT_NODE: u32 = (DentNode::SIZE + MAX_NAME_LEN + 1) as u32;
 
 /// The maximum that an operation will write (spec: ubifs-runtime 8.13, 15.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,16 +57,9 @@ pub(super) struct Budget {
     data_growth: i64,
     replaced_growth: i64,
     /// Maximum growth of the index by completed operations since the last commit.
-    pub(super) uncommitted_index: i64,
+    uncommitted_index: i64,
     /// Size of the index at the last commit.
-    pub(super) old_index: i64,
-}
-
-impl Budget {
-    /// Creates an empty budget; the index on flash has this size.
-    pub(super) fn new(index_size: u64) -> Self {
-        Self { old_index: index_size.cast_signed(), ..Self::default() }
-    }
+    old_index: i64,
 }
 
 impl Request {
@@ -90,51 +88,50 @@ impl Request {
         let indexed = self.new_inodes + self.new_pages + self.new_dents;
         Growth {
             index: bytes(indexed, flash.max_idx_node),
-            data: bytes(self.new_inodes, 160)
+            data: bytes(self.new_inodes, INODE_NODE)
                 + bytes(self.new_pages, MAX_DATA_NODE)
-                + bytes(self.new_dents, 312)
+                + bytes(self.new_dents, MAX_DENT_NODE)
                 + i64::from(self.new_data),
             replaced: bytes(self.dirtied_pages, MAX_DATA_NODE)
-                + bytes(self.dirtied_inodes, 160)
-                + bytes(self.changed_dents, 312)
+                + bytes(self.dirtied_inodes, INODE_NODE)
+                + bytes(self.changed_dents, MAX_DENT_NODE)
                 + i64::from(self.dirtied_data),
         }
     }
 }
 
-impl Core {
-    /// Returns the number of LEBs the index may need (spec: ubifs-runtime 15.4).
-    pub(super) fn min_idx_lebs(&self) -> i64 {
-        self.idx_lebs_after(&self.budget)
+impl Budget {
+    /// Creates an empty budget; the index on flash has this size.
+    pub(super) fn new(index_size: u64) -> Self {
+        Self { old_index: index_size.cast_signed(), ..Self::default() }
     }
 
-    /// Returns the number of LEBs the index may need with these reservations.
-    fn idx_lebs_after(&self, budget: &Budget) -> i64 {
-        let Budget { index_growth, uncommitted_index, old_index, .. } = *budget;
-        let size = i64::from(self.flash.leb_size - self.flash.max_idx_node).max(1);
+    /// Returns the number of LEBs the index may need (spec: ubifs-runtime 15.4).
+    pub(super) fn min_idx_lebs(&self, flash: &Flash) -> i64 {
+        let Self { index_growth, uncommitted_index, old_index, .. } = *self;
+        let size = i64::from(flash.leb_size - flash.max_idx_node).max(1);
         let index = 3 * (old_index + index_growth + uncommitted_index);
         ((index + size - 1) / size + 1).max(2)
     }
 
-    /// Returns whether a commit would free enough space to be worth its writes. Until the next
-    /// commit, every completed operation counts as if it had extended the index, even if its data
-    /// was deleted again, and LEBs with only dead inodes stay in use.
-    pub(super) fn is_space_waiting(&self) -> bool {
-        let dirty = self.tnc.dirty_count as u64 * u64::from(self.flash.max_idx_node);
-        let index = (self.tnc.index_size + dirty).cast_signed();
-        let committed = Budget { uncommitted_index: 0, old_index: index, ..self.budget };
-        let saved = self.min_idx_lebs() - self.idx_lebs_after(&committed);
-        let waiting = saved + self.held.len().cast_signed() as i64;
-        waiting > i64::from(self.flash.main_lebs()) / WORTH_A_COMMIT
+    /// Returns whether a commit would free enough space to be worth its writes, if the index then
+    /// has this size and `held` LEBs become available. Until the next commit, every completed
+    /// operation counts as if it had extended the index, even if its data was deleted again.
+    pub(super) fn is_commit_worthwhile(&self, flash: &Flash, index_size: u64, held: usize) -> bool {
+        let committed = Self { uncommitted_index: 0, old_index: index_size.cast_signed(), ..*self };
+        let saved = self.min_idx_lebs(flash) - committed.min_idx_lebs(flash);
+        let waiting = saved + held.cast_signed() as i64;
+        waiting > i64::from(flash.main_lebs()) / WORTH_A_COMMIT
     }
 
     /// Returns the number of bytes that can be reserved for content (spec: ubifs-runtime 15.5).
-    fn available(&self, min_idx_lebs: i64) -> i64 {
-        let stats = &self.lprops.stats;
-        let size = i64::from(self.flash.leb_size);
+    fn available(&self, flash: &Flash, lprops: &Lprops) -> i64 {
+        let stats = &lprops.stats;
+        let min_idx_lebs = self.min_idx_lebs(flash);
+        let size = i64::from(flash.leb_size);
         let reserved = min_idx_lebs + 1 + i64::from(HEADS) + 1;
-        let spread = (stats.idx_lebs - min_idx_lebs).max(0) * i64::from(self.flash.dark_wm);
-        let main = i64::from(self.flash.main_lebs()) * size;
+        let spread = (stats.idx_lebs - min_idx_lebs).max(0) * i64::from(flash.dark_wm);
+        let main = i64::from(flash.main_lebs()) * size;
         let left = main
             - stats.total_used
             - reserved * size
@@ -144,121 +141,61 @@ impl Core {
         left.max(0)
     }
 
-    /// Returns the number of LEBs that are or will be empty without garbage collection.
-    pub(super) fn spare_lebs(&self) -> i64 {
-        let stats = &self.lprops.stats;
-        stats.empty_lebs
-            + self.lprops.set(Category::Freeable).len().cast_signed() as i64
-            + self.gc.queued.len().cast_signed() as i64
-            - stats.taken_empty_lebs
+    /// Returns the number of bytes promised for content.
+    pub(super) fn outstanding(&self) -> i64 {
+        self.data_growth + self.replaced_growth
     }
 
-    /// Returns the number of LEBs that must stay empty for the index.
-    pub(super) fn reserved_idx_lebs(&self) -> i64 {
-        (self.min_idx_lebs() - self.lprops.stats.idx_lebs).max(0)
+    /// Returns whether everything reserved can be written.
+    pub(super) fn is_admissible(&self, flash: &Flash, lprops: &Lprops, supply: Supply) -> bool {
+        let left = self.available(flash, lprops) - self.outstanding();
+        let pool = flash.sb.rp_size.cast_signed();
+        supply.reserved_idx_lebs(lprops) <= supply.spare_lebs(lprops)
+            && left >= 0
+            && (left > pool || may_use_pool(flash))
     }
 
-    fn is_admissible(&self) -> bool {
-        let min_idx_lebs = self.min_idx_lebs();
-        let reserved = (min_idx_lebs - self.lprops.stats.idx_lebs).max(0);
-        let outstanding = self.budget.data_growth + self.budget.replaced_growth;
-        let left = self.available(min_idx_lebs) - outstanding;
-        let pool = self.flash.sb.rp_size.cast_signed();
-        reserved <= self.spare_lebs() && left >= 0 && (left > pool || self.may_use_pool())
+    fn add(&mut self, flash: &Flash, request: &Request, sign: i64) {
+        let growth = request.growth(flash);
+        self.index_growth += sign * growth.index;
+        self.data_growth += sign * growth.data;
+        self.replaced_growth += sign * growth.replaced;
+        debug_assert!(
+            self.index_growth >= 0 && self.data_growth >= 0 && self.replaced_growth >= 0,
+            "a reservation was returned twice: {self:?}"
+        );
     }
 
-    /// Returns whether the caller may use the reserved pool (spec: ubifs-runtime 15.6).
-    fn may_use_pool(&self) -> bool {
-        let sb = &self.flash.sb;
-        caller::current().is_none_or(|Caller { uid, gid }| {
-            uid == ROOT || uid == sb.rp_uid || gid == sb.rp_gid && gid != ROOT
-        })
-    }
-
-    fn promise(&mut self, request: &Request, sign: i64) {
-        let growth = request.growth(&self.flash);
-        self.budget.index_growth += sign * growth.index;
-        self.budget.data_growth += sign * growth.data;
-        self.budget.replaced_growth += sign * growth.replaced;
-    }
-
-    /// Reserves space for an operation; frees some if necessary.
-    pub(super) fn budget(&mut self, request: &Request) -> Step<()> {
-        self.flash.check_writable()?;
-        self.promise(request, 1);
-        if self.is_admissible() {
-            return Ok(());
-        }
-        let mut rounds = 0;
-        while rounds < 2 * ROUNDS {
-            let pages = self.pages.len();
-            let made = self.make_space();
-            // Write-back ends by itself; the space it frees shows only later.
-            rounds += u32::from(self.pages.len() >= pages);
-            let fits = self.is_admissible();
-            match made {
-                _ if fits => return Ok(()),
-                Ok(()) => {}
-                Err(fault) if fault.is_no_space() => break,
-                Err(fault) => {
-                    self.promise(request, -1);
-                    return Err(fault);
-                }
-            }
-        }
-        self.promise(request, -1);
-        Err(Fault::no_space())
-    }
-
-    /// Tries once to free space: write-back, garbage collection, commit (spec: ubifs-runtime 15.7).
-    fn make_space(&mut self) -> Step<()> {
-        let before = self.budget.data_growth + self.budget.replaced_growth;
-        self.write_back_oldest(16)?;
-        if self.budget.data_growth + self.budget.replaced_growth < before {
-            return Ok(());
-        }
-        match self.collect_garbage(true) {
-            Ok(leb) => {
-                self.lprops.set_taken(&self.flash, leb, false)?;
-                return Ok(());
-            }
-            Err(Fault::CommitFirst) => {}
-            Err(fault) if fault.is_no_space() => {}
-            Err(fault) => return Err(fault),
-        }
-        if self.has_uncommitted() {
-            return self.commit();
-        }
-        Err(Fault::no_space())
+    /// Adds a reservation, whether it is admissible or not.
+    pub(super) fn promise(&mut self, flash: &Flash, request: &Request) {
+        self.add(flash, request, 1);
     }
 
     /// Ends the reservation of a completed operation: its bytes are written, its index entries wait
     /// for a commit.
-    pub(super) fn release(&mut self, request: &Request) {
-        self.promise(request, -1);
-        self.budget.uncommitted_index += request.growth(&self.flash).index;
+    pub(super) fn release(&mut self, flash: &Flash, request: &Request) {
+        self.add(flash, request, -1);
+        self.uncommitted_index += request.growth(flash).index;
     }
 
     /// Cancels the reservation of an abandoned operation.
-    pub(super) fn cancel(&mut self, request: &Request) {
-        self.promise(request, -1);
+    pub(super) fn cancel(&mut self, flash: &Flash, request: &Request) {
+        self.add(flash, request, -1);
     }
 
-    /// Records that a commit has begun: the index will have this size.
-    pub(super) fn budget_committed(&mut self, index_size: u64) {
-        self.budget.old_index = index_size.cast_signed();
-        self.budget.uncommitted_index = 0;
+    /// Records that a commit has written an index of this size.
+    pub(super) fn committed(&mut self, index_size: u64) {
+        self.old_index = index_size.cast_signed();
+        self.uncommitted_index = 0;
     }
 
     /// Returns whether no reservation is left (invariant 2).
     pub(super) fn owes_nothing(&self) -> bool {
-        let Budget { index_growth, data_growth, replaced_growth, .. } = self.budget;
-        (index_growth, data_growth, replaced_growth) == (0, 0, 0)
+        (self.index_growth, self.data_growth, self.replaced_growth) == (0, 0, 0)
     }
 
     /// Returns sizes as Linux reports them (spec: ubifs-runtime 15.9).
-    pub(super) fn stat_space(&self) -> StatFs {
-        let flash = &self.flash;
+    pub(super) fn stat_space(&self, flash: &Flash, lprops: &Lprops, supply: Supply) -> StatFs {
         let block = i64::from(BLOCK_SIZE);
         let overhead = i64::from(flash.leb_size % MAX_DATA_NODE);
         let fanout = i64::from(flash.sb.fanout);
@@ -270,12 +207,9 @@ impl Core {
         };
         let lebs = i64::from(flash.main_lebs()) - 4 - i64::from(HEADS);
         let blocks = reported(lebs * (i64::from(flash.leb_size) - overhead)) / block;
-        let min_idx_lebs = self.min_idx_lebs();
-        let reserved = (min_idx_lebs - self.lprops.stats.idx_lebs).max(0);
-        let spare = (self.spare_lebs() - reserved).max(0);
-        let outstanding = self.budget.data_growth + self.budget.replaced_growth;
-        let free = self.available(min_idx_lebs) + spare * (i64::from(flash.dark_wm) - overhead)
-            - outstanding;
+        let spare = (supply.spare_lebs(lprops) - supply.reserved_idx_lebs(lprops)).max(0);
+        let free = self.available(flash, lprops) + spare * (i64::from(flash.dark_wm) - overhead)
+            - self.outstanding();
         let pool = reported(flash.sb.rp_size.cast_signed());
         let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
         StatFs {
@@ -286,4 +220,12 @@ impl Core {
             name_max: 255,
         }
     }
+}
+
+/// Returns whether the caller may use the reserved pool (spec: ubifs-runtime 15.6).
+fn may_use_pool(flash: &Flash) -> bool {
+    let sb = &flash.sb;
+    caller::current().is_none_or(|Caller { uid, gid }| {
+        uid == ROOT || uid == sb.rp_uid || gid == sb.rp_gid && gid != ROOT
+    })
 }

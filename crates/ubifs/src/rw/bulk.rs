@@ -1,70 +1,53 @@
 //! Reads content from flash: adjacent data nodes with one device read, and with read-ahead for
-//! sequential readers (bulk read, spec: ubifs-runtime 21.4).
+//! sequential readers (layer 11; bulk read, spec: ubifs-runtime 21.4).
 //!
 //! # Invariants
-//! 1. Read-ahead data is discarded before its LEB changes.
-//! 2. Every node is checked as if it had been read alone; if nodes that were read together are
+//! 1. Every node is checked as if it had been read alone; if nodes that were read together are
 //!    wrong, each is read again alone.
 
 use super::core::Core;
-use super::data::{PAGES_AHEAD, Reading, copy_block, corrupt, last_key_of, whole_block};
-use super::error::Step;
-use super::flash::Flash;
+use super::error::{Fault, Step, at};
+use super::flash::MAX_DATA_NODE;
 use super::pages::PAGE;
 use super::tnc::Zbranch;
+use crate::codes;
 use crate::read::codec_of;
 use eraseblock_codec::decompress;
-use std::sync::PoisonError;
+use eraseblock_ubifs_format::Key;
+use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 
 /// Maximum size of a device read.
 const MAX_SPAN: u32 = 256 << 10;
 /// Maximum size of read-ahead.
-const MAX_AHEAD: u32 = PAGES_AHEAD as u32 * 4144;
-/// Number of consecutive reads of an inode before read-ahead starts.
-const SEQUENTIAL: u32 = 3;
-
-/// Read-ahead data, and its reader.
+const MAX_AHEAD: u32 = PAGES_AHEAD as u32 * MAX_DATA_NODE;
+pub(super) const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Number of blocks to read ahead.
+const PAGES_AHEAD: usize = 32;
+/// Buffers for reading, reused from one read to the next.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
-    /// The inode that was read last.
-    ino: u32,
-    /// The end of that read.
-    next: u64,
-    /// Number of consecutive reads before it.
-    in_a_row: u32,
-    pub(super) leb: u32,
-    offset: u32,
-    /// The data from there; empty if there is none.
-    pub(super) bytes: Vec<u8>,
+pub(super) struct Reading {
+    /// The nodes that were found, and possibly the following ones.
+    pub(super) branches: Vec<Zbranch>,
+    pub(super) raw: Vec<u8>,
 }
 
-impl Flash {
-    /// Returns whether a read of this inode at this offset continues earlier ones.
-    fn is_sequential(&self, ino: u32, offset: u64) -> bool {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        (ahead.ino, ahead.next) == (ino, offset) && ahead.in_a_row + 1 >= SEQUENTIAL
+/// Returns the keys of the first and the last block of a range that is not empty.
+pub(super) fn keys_of(ino: u32, offset: u64, len: usize) -> Option<(Key, Key)> {
+    if len == 0 {
+        return None;
     }
+    let last = (offset + len as u64).checked_sub(1)?;
+    Some((Key::data(ino, (offset / BLOCK) as u32), Key::data(ino, (last / BLOCK) as u32)))
+}
 
-    fn note_read(&self, ino: u32, offset: u64, len: usize) {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = (ahead.ino, ahead.next) == (ino, offset);
-        ahead.in_a_row = if goes_on { ahead.in_a_row.saturating_add(1) } else { 0 };
-        ahead.ino = ino;
-        ahead.next = offset + len as u64;
-    }
+/// Returns the key of the last block of a range that is not empty.
+fn last_key_of(ino: u32, offset: u64, len: usize) -> Key {
+    keys_of(ino, offset, len.max(1)).map_or(Key::data(ino, 0), |(_, last)| last)
+}
 
-    /// Copies read-ahead data if it covers the whole range.
-    fn take_ahead(&self, leb: u32, offset: u32, buf: &mut [u8]) -> bool {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = offset.checked_sub(ahead.offset).filter(|_| ahead.leb == leb);
-        let bytes = start.and_then(|start| ahead.bytes.get(start as usize..)?.get(..buf.len()));
-        bytes.map(|bytes| buf.copy_from_slice(bytes)).is_some()
-    }
-
-    fn keep_ahead(&self, leb: u32, offset: u32, bytes: Vec<u8>) {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        (ahead.leb, ahead.offset, ahead.bytes) = (leb, offset, bytes);
-    }
+fn corrupt(ino: u32, branch: &Zbranch, message: &str) -> Fault {
+    let message = format!("inode {ino} block {}: {message}", branch.key.value());
+    Fault::refused(at(branch.leb, branch.offset), codes::DATA_CORRUPT, message)
 }
 
 impl Core {
@@ -72,7 +55,7 @@ impl Core {
     pub(super) fn window(&self, ino: u32, offset: u64, len: usize) -> usize {
         let most = PAGES_AHEAD * PAGE;
         let ahead = self.options.bulk_read && len > 0 && len < most;
-        if ahead && self.flash.is_sequential(ino, offset) { most } else { len }
+        if ahead && self.store.nodes.flash.ahead().is_sequential(ino, offset) { most } else { len }
     }
 
     /// Reads the nodes found for a range of bytes that is not empty.
@@ -102,7 +85,7 @@ impl Core {
             rest = behind;
         }
         if self.options.bulk_read {
-            self.flash.note_read(ino, offset, buf.len());
+            self.store.nodes.flash.ahead().note_read(ino, offset, buf.len());
         }
         Ok(())
     }
@@ -111,7 +94,7 @@ impl Core {
     fn fetch(&self, span: &[Zbranch], ahead: &[Zbranch], raw: &mut Vec<u8>) -> Step<()> {
         let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
         raw.resize((last.offset + last.len - first.offset) as usize, 0);
-        if self.flash.take_ahead(first.leb, first.offset, raw) {
+        if self.store.nodes.flash.ahead().copy_to(raw, first.place()) {
             return Ok(());
         }
         if ahead.len() <= span.len() {
@@ -121,7 +104,7 @@ impl Core {
         self.read_together(ahead, &mut bytes)?;
         let (now, _) = bytes.split_at(raw.len());
         raw.copy_from_slice(now);
-        self.flash.keep_ahead(first.leb, first.offset, bytes);
+        self.store.nodes.flash.ahead().keep(first.place(), bytes);
         Ok(())
     }
 
@@ -129,7 +112,7 @@ impl Core {
     fn read_together(&self, span: &[Zbranch], raw: &mut Vec<u8>) -> Step<()> {
         let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
         raw.resize((last.offset + last.len - first.offset) as usize, 0);
-        self.read_node(first.leb, first.offset, raw)
+        self.store.nodes.journal.read_node(&self.store.nodes.flash, first.place(), raw)
     }
 
     /// Checks and unpacks nodes that were read together.
@@ -167,7 +150,7 @@ impl Core {
         bytes: &[u8],
         block: &mut [u8; PAGE],
     ) -> Step<usize> {
-        let data = self.check_leaf(branch, bytes)?.data()?;
+        let data = self.store.nodes.check_leaf(branch, bytes)?.data()?;
         let size = data.size as usize;
         decompress(codec_of(data.compression), data.payload, &mut block[..size])
             .map_err(|error| corrupt(ino, branch, &error.to_string()))?;
@@ -188,4 +171,21 @@ fn span_len(branches: &[Zbranch], most: u32) -> usize {
         pair.last().is_some_and(|last| last.offset.saturating_add(last.len) - first <= most)
     };
     1 + branches.windows(2).take_while(|pair| joins(pair) && fits(pair)).count()
+}
+
+/// Returns the bytes of a block in a buffer for bytes from `offset` on, if it covers all of them.
+fn whole_block(offset: u64, buf: &mut [u8], block: u32) -> Option<&mut [u8; PAGE]> {
+    let start = (u64::from(block) * BLOCK).checked_sub(offset)?;
+    buf.get_mut(usize::try_from(start).ok()?..)?.first_chunk_mut()
+}
+
+/// Copies the part of a block that a buffer for bytes from `offset` on covers.
+pub(super) fn copy_block(offset: u64, buf: &mut [u8], block: u32, content: &[u8]) {
+    let start = u64::from(block) * BLOCK;
+    let skip = usize::try_from(offset.saturating_sub(start)).unwrap_or(PAGE);
+    let to = usize::try_from(start.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let Some(target) = buf.get_mut(to..) else { return };
+    let source = content.get(skip..).unwrap_or_default();
+    let len = target.len().min(source.len());
+    target[..len].copy_from_slice(&source[..len]);
 }

@@ -1,5 +1,5 @@
-//! Checks everything that must hold between two operations, without writing (spec: ubifs-format 21;
-//! ubifs-runtime 28).
+//! Checks everything that must hold between two operations, without writing (layer 15; spec:
+//! ubifs-format 21; ubifs-runtime 28).
 //!
 //! First the areas on flash, without the repairs that a read-only mount makes in memory: `areas`
 //! (superblock, master, log, orphans), `journal`, `lpt` (the committed LEB properties) and `index`
@@ -14,6 +14,7 @@
 //!    each); damage costs no more memory.
 
 mod areas;
+mod breaches;
 mod index;
 mod inodes;
 mod journal;
@@ -21,101 +22,18 @@ mod leaves;
 mod lpt;
 mod space;
 
+use self::breaches::Breaches;
 use super::core::Core;
-use super::error::{self, Fault, Step};
-use super::tnc::Zbranch;
-use eraseblock_base::{Code, Findings, Location, Severity};
-use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use super::error::Step;
+use eraseblock_base::{Findings, Location};
 use eraseblock_ubifs_format::lpt::LebProps;
-use eraseblock_ubifs_format::{Key, KeyKind, Master, Reference};
+use eraseblock_ubifs_format::{Master, Reference};
 use eraseblock_vfs::walk::paths;
 use eraseblock_vfs::{FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The code of the note that a check ended early.
 pub const CHECK_INCOMPLETE: &str = "check-incomplete";
-
-/// The collected breaches.
-#[derive(Debug, Default)]
-struct Breaches {
-    findings: Findings,
-    /// The inodes of findings, by position.
-    about: BTreeMap<usize, Ino>,
-    /// Whether the volume was unmounted and is checked in that state.
-    is_clean: bool,
-}
-
-impl Breaches {
-    /// Adds a breach of row `id` of the specification's section 21.
-    fn add(
-        &mut self,
-        at: Location,
-        code: impl Into<Code>,
-        id: &str,
-        message: impl std::fmt::Display,
-    ) {
-        self.findings.error(at, code, format!("{message} ({id})"));
-    }
-
-    /// Adds a note about harmless remains of an earlier power cut.
-    fn note(
-        &mut self,
-        at: Location,
-        code: impl Into<Code>,
-        id: &str,
-        message: impl std::fmt::Display,
-    ) {
-        self.findings.note(at, code, format!("{message} ({id})"));
-    }
-
-    /// Assigns the next finding to this inode.
-    fn next_is_about(&mut self, ino: u32) {
-        self.about.insert(self.findings.iter().len(), ino.into());
-    }
-
-    /// Adds a breach of a leaf.
-    fn leaf(
-        &mut self,
-        branch: &Zbranch,
-        code: impl Into<Code>,
-        id: &str,
-        message: impl std::fmt::Display,
-    ) {
-        self.next_is_about(branch.key.ino());
-        let place = error::at(branch.leb, branch.offset);
-        let message = message.to_string();
-        let message = message.strip_prefix(&format!("{place}: ")).unwrap_or(&message);
-        self.add(place, code, id, format!("{}: {message}", held(branch.key)));
-    }
-
-    /// Adds something unreadable or invalid.
-    fn fault(&mut self, at: Location, code: impl Into<Code>, id: &str, fault: &Fault) {
-        self.add(at, code, id, fault.describe());
-    }
-
-    /// Adds the problems found by a reader of an area; returns whether there were any.
-    fn take(&mut self, found: &Findings, id: &str) -> bool {
-        for finding in found.iter().filter(|finding| finding.severity > Severity::Note) {
-            self.add(finding.at, finding.code, id, &finding.message);
-        }
-        found.has_problems()
-    }
-}
-
-/// Describes the part of its inode that a leaf holds.
-fn held(key: Key) -> String {
-    let number = u64::from(key.value());
-    match key.kind() {
-        Some(KeyKind::Data) => {
-            let start = number * u64::from(BLOCK_SIZE);
-            format!("bytes {start} to {}", start + u64::from(BLOCK_SIZE))
-        }
-        Some(KeyKind::Inode) => "attributes".to_owned(),
-        Some(KeyKind::Dent) => format!("an entry with hash {number:#x}"),
-        Some(KeyKind::Xent) => format!("an extended attribute with hash {number:#x}"),
-        None => key.to_string(),
-    }
-}
 
 /// The result of a check.
 #[derive(Debug)]
@@ -184,7 +102,7 @@ impl Core {
         self.check_orphans_listed(&seen, &places, &committed, breaches);
         self.check_inodes(&seen, breaches);
         let is_settled = self.pages.len() == 0 && self.inodes.dirty().is_empty();
-        if is_settled && !self.owes_nothing() {
+        if is_settled && !self.store.budget.owes_nothing() {
             breaches.findings.error(
                 Location::Whole,
                 "promises-left",

@@ -1,50 +1,34 @@
-//! The state of a file system mounted for writing.
+//! The state of a file system mounted for writing: the store, and what operations keep in memory on
+//! top of it (layer 10).
+//!
+//! # Invariants
+//! 1. Between two operations, the reservations in the budget are exactly those of dirty inodes and
+//!    dirty pages.
 
 use super::MountOptions;
-use super::budget::Budget;
+use super::budget::Request;
 use super::error::Step;
-use super::flash::Flash;
-use super::gc::Gc;
+use super::group::Durable;
 use super::inode::InodeTable;
-use super::log::Log;
-use super::lprops::Lprops;
-use super::orphan::Orphans;
+use super::nodes::Nodes;
 use super::pages::Pages;
-use super::tnc::Tnc;
-use super::wbuf::Wbuf;
+use super::store::Store;
 use eraseblock_base::Findings;
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubifs_format::Master;
-use eraseblock_ubifs_format::constants::{INO_LIMIT, sb_flags};
-use std::collections::BTreeSet;
+use eraseblock_ubifs_format::Time;
+use eraseblock_vfs::{Timestamp, rules};
 use std::sync::Arc;
 
 /// The file system protected by its lock.
 #[derive(Debug)]
 pub(super) struct Core {
-    pub(super) flash: Flash,
+    pub(super) store: Store,
+    pub(super) inodes: InodeTable,
+    pub(super) pages: Pages,
     /// The volume without the repairs that a read-only mount makes in memory; otherwise the volume
     /// being written.
     pub(super) as_found: Arc<dyn LebDevice>,
-    pub(super) master: Master,
-    /// Offset of the last master node in both master LEBs.
-    pub(super) master_offset: u32,
-    pub(super) lprops: Lprops,
-    pub(super) tnc: Tnc,
-    pub(super) heads: [Wbuf; 3],
-    pub(super) log: Log,
-    pub(super) budget: Budget,
-    pub(super) gc: Gc,
-    /// LEBs kept only so that a mount after a power cut can still read dead inodes; taken until the
-    /// next commit (spec: ubifs-runtime 18.6).
-    pub(super) held: BTreeSet<u32>,
-    pub(super) orphans: Orphans,
-    pub(super) inodes: InodeTable,
-    pub(super) pages: Pages,
     pub(super) options: MountOptions,
-    pub(super) max_sqnum: u64,
-    pub(super) highest_inum: u32,
-    pub(super) cmt_no: u64,
     /// Mounted, or remounted, read-only by the caller.
     pub(super) is_read_only: bool,
     pub(super) findings: Findings,
@@ -54,59 +38,66 @@ impl Core {
     /// Returns the approximate memory in bytes: the loaded part of the index, the properties of all
     /// LEBs, inodes, orphans, buds, write buffers and pages.
     pub(super) fn memory(&self) -> usize {
-        let heads: usize = self.heads.iter().map(Wbuf::memory).sum();
-        size_of::<Self>()
-            + self.flash.memory()
-            + self.tnc.memory()
-            + self.lprops.memory()
-            + self.inodes.memory()
-            + self.orphans.memory()
-            + self.log.memory()
-            + self.pages.memory()
-            + heads
+        size_of::<Self>() + self.store.memory() + self.inodes.memory() + self.pages.memory()
     }
 
-    /// Returns a number for a new inode (spec: ubifs-runtime 9.16).
-    pub(super) fn next_inum(&mut self) -> Step<u32> {
-        if self.highest_inum + 1 >= INO_LIMIT {
-            self.flash.turn_read_only("inode numbers are used up");
-            self.flash.check_writable()?;
-        }
-        self.highest_inum += 1;
-        Ok(self.highest_inum)
+    pub(super) fn nodes(&mut self) -> &mut Nodes {
+        &mut self.store.nodes
     }
 
-    /// Returns the cookie of a new entry: any number if entries have cookies, otherwise 0 (spec:
-    /// ubifs-runtime 8.4).
-    pub(super) fn cookie(&self) -> u32 {
-        if !self.flash.sb.has(sb_flags::DOUBLE_HASH) {
-            return 0;
-        }
-        (self.max_sqnum.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    /// Returns when a group becomes durable, which is at once on a synchronous mount.
+    pub(super) fn durable(&self, wanted: Durable) -> Durable {
+        if self.options.sync { Durable::Now } else { wanted }
     }
 
-    /// Turns read-only if a step failed that must not fail, because memory and flash may disagree.
+    /// Turns read-only if a step failed that must not fail.
     pub(super) fn must<T>(&mut self, result: Step<T>, what: &str) -> Step<T> {
-        if let Err(fault) = &result {
-            let reason = format!("{what}: {}", fault.describe());
-            self.flash.turn_read_only(&reason);
+        self.store.nodes.flash.must(result, what)
+    }
+
+    /// Ends the reservation of a completed operation.
+    pub(super) fn release(&mut self, request: &Request) {
+        self.store.budget.release(&self.store.nodes.flash, request);
+    }
+
+    /// Cancels the reservation of an abandoned operation.
+    pub(super) fn cancel(&mut self, request: &Request) {
+        self.store.budget.cancel(&self.store.nodes.flash, request);
+    }
+
+    /// Fails if the file system is mounted read-only.
+    pub(super) fn check_mounted(&self) -> Step<()> {
+        if self.is_read_only {
+            return Err(rules::read_only().into());
         }
-        result
+        self.store.nodes.flash.check_writable()
+    }
+
+    /// Returns a time rounded to the granularity of the file system.
+    pub(super) fn time(&self, time: Timestamp) -> Time {
+        let gran = self.store.nodes.flash.sb.time_gran.max(1);
+        Time {
+            seconds: time.seconds,
+            nanoseconds: if gran >= 1_000_000_000 {
+                0
+            } else {
+                time.nanoseconds - time.nanoseconds % gran
+            },
+        }
     }
 
     /// Ends an operation: commits if the journal requires it, and frees memory beyond its limit.
     pub(super) fn end_operation(&mut self) -> Step<()> {
-        if self.log.wants_commit && self.flash.why_read_only.is_none() {
-            self.commit()?;
-        }
+        self.store.commit_if_due()?;
         self.shrink();
         Ok(())
     }
 
     pub(super) fn shrink(&mut self) {
-        let most = self.options.index_nodes_most(&self.flash);
-        if self.tnc.loaded() > most {
-            self.tnc.shrink(most - most / 8);
+        let Nodes { flash, tnc, .. } = &mut self.store.nodes;
+        let most = self.options.index_nodes_most(flash);
+        if tnc.loaded() > most {
+            tnc.shrink(most - most / 8);
         }
         self.inodes.shrink();
     }

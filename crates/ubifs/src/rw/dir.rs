@@ -1,12 +1,20 @@
-//! Creates, links and removes names, and deletes inodes (spec: ubifs-runtime 8, 9.2, 18).
+//! Creates, links and removes names, and deletes inodes (layer 13; spec: ubifs-runtime 8, 9.2, 18).
+//!
+//! # Invariants
+//! 1. A name and every inode that its change concerns are written in one group: after a cut either
+//!    all of them changed or none.
+//! 2. An inode is an orphan in memory before the removal of its last name is in the journal.
 
 use super::budget::Request;
 use super::core::Core;
 use super::error::{Fault, Step};
 use super::flash::align8;
-use super::inode::{InodeState, number};
-use super::journal::{Group, Written};
-use super::wbuf::BASE_HEAD;
+use super::group::{Durable, Follow, Group, INODE_LEN, dent_len, inode_len};
+use super::inode::{InodeState, ino_number};
+use super::load::Owner;
+use super::nodes::Unreadable;
+use super::place::Written;
+use super::wbuf::Head;
 use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, MAX_NAME_LEN};
 use eraseblock_ubifs_format::key::VALUE_MASK;
@@ -28,9 +36,17 @@ pub(super) struct Entry {
     pub(super) kind: EntryKind,
 }
 
+/// What is removed with a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removal {
+    /// Anything but a directory.
+    File,
+    Directory,
+}
+
 impl Core {
     pub(super) fn dent_key(&self, dir: u32, name: &[u8]) -> Key {
-        Key::dent(dir, self.flash.sb.key_hash.hash(name))
+        Key::dent(dir, self.store.nodes.flash.sb.key_hash.hash(name))
     }
 
     /// Returns a directory for lookups.
@@ -60,7 +76,10 @@ impl Core {
     /// Returns the entry of a name.
     pub(super) fn entry(&mut self, dir: u32, name: &[u8]) -> Step<Option<Entry>> {
         let key = self.dent_key(dir, name);
-        let entry = self.find_entry(key, name, |dent| Entry { ino: dent.ino, kind: dent.kind })?;
+        let entry = self
+            .store
+            .nodes
+            .find_entry(key, name, |dent| Entry { ino: dent.ino, kind: dent.kind })?;
         if let Some(Entry { ino, kind: EntryKind::Directory }) = entry {
             self.inodes.set_parent(ino, dir);
         }
@@ -111,7 +130,7 @@ impl Core {
         };
         let inherited = rules::inherit(&self.inode(dir)?.attr(), new);
         let mode = kind | inherited.permissions;
-        self.new_inode(dir, mode, (new.uid, inherited.gid), data, now)
+        self.new_inode(dir, mode, Owner { uid: new.uid, gid: inherited.gid }, data, now)
     }
 
     pub(super) fn create(
@@ -143,15 +162,6 @@ impl Core {
         self.settle(&request, result)
     }
 
-    /// Ends an operation: uses or cancels its reservation.
-    pub(super) fn settle<T>(&mut self, request: &Request, result: Step<T>) -> Step<T> {
-        match &result {
-            Ok(_) => self.release(request),
-            Err(_) => self.cancel(request),
-        }
-        result
-    }
-
     fn create_promised(
         &mut self,
         dir: u32,
@@ -160,10 +170,10 @@ impl Core {
         now: Timestamp,
     ) -> Step<u32> {
         let inode = self.made_inode(dir, new, now)?;
-        let len = Group::dent_len(name) + align8(inode.node_len()) + 160;
-        self.reserve(BASE_HEAD, len)?;
+        let len = dent_len(name) + align8(inode.node_len()) + INODE_LEN;
+        self.store.reserve_in(Head::Base, len)?;
         let links = i32::from(inode.is_dir());
-        self.touch_dir(dir, Group::dent_len(name).into(), links, now)?;
+        self.touch_dir(dir, dent_len(name).into(), links, now)?;
         let ino = inode.ino;
         let kind = entry_kind(inode.kind());
         self.inodes.insert(inode);
@@ -189,19 +199,19 @@ impl Core {
     ) -> Step<()> {
         let key = self.dent_key(dir, name);
         let mut group = Group::default();
-        let cookie = self.cookie();
+        let cookie = self.store.nodes.cookie();
         let target = if kind.is_some() { ino } else { 0 };
         let gone = entry_kind(self.inode(ino)?.kind());
         let dent = Dent { key, ino: target, kind: kind.unwrap_or(gone), cookie, name };
-        group.dent(self, &dent)?;
+        group.add_dent(self.nodes(), &dent)?;
         self.add_inodes(&mut group, inos)?;
-        let sync = self.any_sync(inos)?;
-        let written = self.write_group(&group, inos, sync)?;
+        let durable = self.durable_for(inos)?;
+        let written = group.write(self.nodes(), inos, durable)?;
         if kind.is_some() {
-            self.add_entry(key, name, written[0], false)?;
+            self.store.nodes.add_entry(key, name, written[0], Unreadable::Fails)?;
         } else {
-            self.remove_entry(key, name, false)?;
-            self.waste(&written[0])?;
+            self.store.nodes.remove_entry(key, name, Unreadable::Fails)?;
+            self.store.nodes.waste(&written[0])?;
         }
         self.index_inodes(inos, &written[1..])
     }
@@ -210,7 +220,8 @@ impl Core {
     pub(super) fn add_inodes(&mut self, group: &mut Group, inos: &[u32]) -> Step<()> {
         for (index, ino) in inos.iter().enumerate() {
             let inode = self.inode(*ino)?.clone();
-            group.inode(self, &inode.node(), index + 1 == inos.len())?;
+            let follow = Follow::of(index, inos.len());
+            group.add_inode(self.nodes(), &inode.node(), follow)?;
         }
         Ok(())
     }
@@ -218,18 +229,24 @@ impl Core {
     /// Adds the inodes of a written group to the index.
     pub(super) fn index_inodes(&mut self, inos: &[u32], written: &[Written]) -> Step<()> {
         for (ino, node) in inos.iter().zip(written) {
-            self.add_leaf(Key::inode(*ino), *node)?;
+            self.store.nodes.add_leaf(Key::inode(*ino), *node)?;
         }
         Ok(())
     }
 
-    pub(super) fn any_sync(&mut self, inos: &[u32]) -> Step<bool> {
+    /// Returns when a group with these inodes becomes durable.
+    pub(super) fn durable_for(&mut self, inos: &[u32]) -> Step<Durable> {
         for ino in inos {
             if self.inode(*ino)?.is_sync() {
-                return Ok(true);
+                return Ok(Durable::Now);
             }
         }
-        Ok(false)
+        Ok(self.durable(Durable::Later))
+    }
+
+    /// Makes an inode an orphan.
+    pub(super) fn add_orphan(&mut self, ino: u32) -> Step<()> {
+        self.store.orphans.add(&self.store.nodes.flash, ino)
     }
 
     /// Creates a regular file without a name (spec: ubifs-runtime 8.2).
@@ -261,10 +278,10 @@ impl Core {
         inode.nlink = 0;
         inode.opens = 1;
         inode.never_named = true;
-        inode.del_cmtno = self.cmt_no;
+        inode.del_cmtno = self.store.cmt_no;
         let ino = inode.ino;
-        self.reserve(BASE_HEAD, Group::dent_len(NO_NAME) + 2 * 160)?;
-        inode.del_cmtno = self.cmt_no;
+        self.store.reserve_in(Head::Base, dent_len(NO_NAME) + 2 * INODE_LEN)?;
+        inode.del_cmtno = self.store.cmt_no;
         self.add_orphan(ino)?;
         self.inodes.insert(inode);
         let result = self.write_names(dir, NO_NAME, ino, None, &[ino, dir]);
@@ -293,20 +310,20 @@ impl Core {
     }
 
     fn link_promised(&mut self, ino: u32, dir: u32, name: &[u8], now: Timestamp) -> Step<()> {
-        let len = Group::dent_len(name) + align8(160 + self.inode(ino)?.data.len() as u32) + 160;
-        self.reserve(BASE_HEAD, len)?;
+        let len = dent_len(name) + inode_len(self.inode(ino)?.data.len()) + INODE_LEN;
+        self.store.reserve_in(Head::Base, len)?;
         let time = self.time(now);
         let inode = self.inode(ino)?;
         let kind = entry_kind(inode.kind());
         inode.nlink += 1;
         inode.never_named = false;
         inode.ctime = time;
-        self.touch_dir(dir, Group::dent_len(name).into(), 0, now)?;
+        self.touch_dir(dir, dent_len(name).into(), 0, now)?;
         let result = self.write_names(dir, name, ino, Some(kind), &[ino, dir]);
         self.must(result, "link")?;
         self.inode_written(ino);
         self.inode_written(dir);
-        self.orphans.remove(ino);
+        self.store.orphans.remove(ino);
         Ok(())
     }
 
@@ -314,13 +331,13 @@ impl Core {
         &mut self,
         dir: Ino,
         name: &[u8],
-        is_rmdir: bool,
+        removal: Removal,
         now: Timestamp,
     ) -> Step<()> {
         let (dir, attr) = self.checked_dir(dir, name)?;
         let entry = self.existing(dir, name)?;
-        rules::check_removal(&attr, &self.inode(entry.ino)?.attr(), is_rmdir)?;
-        let is_dir = is_rmdir;
+        let is_dir = removal == Removal::Directory;
+        rules::check_removal(&attr, &self.inode(entry.ino)?.attr(), is_dir)?;
         if is_dir {
             self.check_empty(entry.ino)?;
         }
@@ -336,7 +353,7 @@ impl Core {
     }
 
     pub(super) fn check_empty(&mut self, dir: u32) -> Step<()> {
-        if self.has_keys(Key::dent(dir, 0), Key::dent(dir, VALUE_MASK))? {
+        if self.store.nodes.has_keys(Key::dent(dir, 0), Key::dent(dir, VALUE_MASK))? {
             return Err(refused(FsErrorKind::NotEmpty, dir, "the directory is not empty"));
         }
         Ok(())
@@ -350,15 +367,16 @@ impl Core {
         is_dir: bool,
         now: Timestamp,
     ) -> Step<()> {
-        let len = Group::dent_len(name) + align8(160 + self.inode(ino)?.data.len() as u32) + 160;
-        self.reserve(BASE_HEAD, len)?;
+        let len = dent_len(name) + inode_len(self.inode(ino)?.data.len()) + INODE_LEN;
+        self.store.reserve_in(Head::Base, len)?;
         let is_last = self.drop_link(ino, now)?;
-        let result = if is_last { self.add_orphan(ino) } else { Ok(()) };
-        if let Err(fault) = result {
-            self.restore_link(ino, is_dir)?;
+        // An orphan before the deletion is in the journal: if a commit drops that journal, only the
+        // orphan area leads a mount after a cut to the inode.
+        if is_last && let Err(fault) = self.add_orphan(ino) {
+            self.restore_link(ino)?;
             return Err(fault);
         }
-        let bytes = -i64::from(Group::dent_len(name));
+        let bytes = -i64::from(dent_len(name));
         self.touch_dir(dir, bytes, -i32::from(is_dir), now)?;
         let result = self.write_names(dir, name, ino, None, &[ino, dir]);
         self.must(result, "unlink")?;
@@ -370,7 +388,7 @@ impl Core {
 
     /// Decrements the link count of an inode in memory; returns whether it was the last link.
     pub(super) fn drop_link(&mut self, ino: u32, now: Timestamp) -> Step<bool> {
-        let (time, cmt_no) = (self.time(now), self.cmt_no);
+        let (time, cmt_no) = (self.time(now), self.store.cmt_no);
         let inode = self.inode(ino)?;
         inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
         inode.ctime = time;
@@ -380,8 +398,10 @@ impl Core {
         Ok(inode.nlink == 0)
     }
 
-    pub(super) fn restore_link(&mut self, ino: u32, is_dir: bool) -> Step<()> {
-        self.inode(ino)?.nlink += if is_dir { 2 } else { 1 };
+    /// Gives the last link back to an inode whose deletion is refused.
+    pub(super) fn restore_link(&mut self, ino: u32) -> Step<()> {
+        let inode = self.inode(ino)?;
+        inode.nlink = if inode.is_dir() { 2 } else { 1 };
         Ok(())
     }
 
@@ -404,9 +424,9 @@ impl Core {
         }
         let inode = self.inode(ino)?.clone();
         let has_xattrs = inode.xattr_cnt > 0;
-        if has_xattrs || inode.del_cmtno != self.cmt_no {
-            let most = (self.flash.leb_size / 2 / 160).saturating_sub(2) as usize;
-            let values = self.xattr_inodes(ino)?;
+        if has_xattrs || inode.del_cmtno != self.store.cmt_no {
+            let most = (self.store.nodes.flash.leb_size / 2 / INODE_LEN).saturating_sub(2) as usize;
+            let values = self.store.nodes.xattr_inodes(ino)?;
             // Only old kernels left more xattrs than a group can delete.
             for values in values.chunks(most.max(1)) {
                 self.write_deletion(&inode, values)?;
@@ -415,9 +435,9 @@ impl Core {
                 self.write_deletion(&inode, &[])?;
             }
         }
-        let result = self.remove_inode_keys(ino);
+        let result = self.store.nodes.remove_inode_keys(ino);
         self.must(result, "deletion")?;
-        self.orphans.remove(ino);
+        self.store.orphans.remove(ino);
         if let Some(promise) = self.inodes.remove(ino).and_then(|inode| inode.promise) {
             self.release(&promise);
         }
@@ -426,22 +446,22 @@ impl Core {
 
     /// Journals the deletion of an inode and of those that hold its extended attributes.
     fn write_deletion(&mut self, inode: &InodeState, values: &[u32]) -> Step<()> {
-        self.reserve(BASE_HEAD, 160 * (values.len() as u32 + 1))?;
-        if values.is_empty() && inode.xattr_cnt == 0 && inode.del_cmtno == self.cmt_no {
+        self.store.reserve_in(Head::Base, INODE_LEN * (values.len() as u32 + 1))?;
+        if values.is_empty() && inode.xattr_cnt == 0 && inode.del_cmtno == self.store.cmt_no {
             return Ok(());
         }
         let mut group = Group::default();
         for value in values {
             let mut value = self.inode(*value)?.clone();
             value.nlink = 0;
-            group.inode(self, &value.node(), false)?;
+            group.add_inode(self.nodes(), &value.node(), Follow::More)?;
         }
-        group.inode(self, &inode.node(), true)?;
-        let sync = inode.is_sync();
-        let result = self.write_group(&group, &[inode.ino], sync);
+        group.add_inode(self.nodes(), &inode.node(), Follow::Last)?;
+        let durable = self.durable(Durable::now_if(inode.is_sync()));
+        let result = group.write(self.nodes(), &[inode.ino], durable);
         let result = result.and_then(|written| {
             for node in &written {
-                self.waste(node)?;
+                self.store.nodes.waste(node)?;
             }
             Ok(())
         });
@@ -459,7 +479,7 @@ impl Core {
     }
 
     pub(super) fn release_open(&mut self, ino: Ino) -> Step<()> {
-        let number = number(ino)?;
+        let number = ino_number(ino)?;
         let inode = self.inode(number)?;
         if inode.opens == 0 {
             return Err(refused(FsErrorKind::Invalid, number, "is not open"));

@@ -1,4 +1,4 @@
-//! Errors inside a mounted file system.
+//! Errors inside a mounted file system (layer 1).
 
 use crate::error::UbifsError;
 use eraseblock_base::{Code, ErrorClass, Leb, Location};

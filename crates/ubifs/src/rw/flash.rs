@@ -1,5 +1,5 @@
 //! The volume for writers: primitives that stop permanently at the first failure that cannot be
-//! repaired, and the sizes from which others follow (spec: ubifs-runtime 1.5, 2, 23).
+//! repaired, and the sizes from which others follow (layer 2; spec: ubifs-runtime 1.5, 2, 23).
 //!
 //! # Invariants
 //! 1. After a primitive failed permanently nothing is written any more: `why_read_only` has the
@@ -7,19 +7,25 @@
 //! 2. Cached data of a LEB is discarded before the LEB changes.
 
 use super::activity::{Activity, BigLptActivity};
-use super::bulk::Ahead;
+use super::ahead::Ahead;
 use super::error::{Fault, Step, at};
 use crate::error::UbifsError;
 use eraseblock_base::align::align_up;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError};
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_INODE_DATA, sb_flags};
 use eraseblock_ubifs_format::encode::{self, index_len};
 use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
-use eraseblock_ubifs_format::{Limits, Superblock, constants::sb_flags};
-use std::sync::{Arc, Mutex, PoisonError};
+use eraseblock_ubifs_format::raw::{DataNode, InodeNode, MasterNode, ReferenceNode};
+use eraseblock_ubifs_format::{Limits, Superblock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Least space that is worth keeping: a data node with a few bytes.
+pub(super) const MIN_NODE: u32 = DataNode::SIZE as u32 + 8;
+/// Largest node of the journal: an inode with inline data.
+const MAX_NODE: u32 = InodeNode::SIZE as u32 + MAX_INODE_DATA as u32;
 /// Largest data node.
-pub(super) const MAX_DATA_NODE: u32 = 4144;
+pub(super) const MAX_DATA_NODE: u32 = DataNode::SIZE as u32 + BLOCK_SIZE;
 /// Number of journal heads.
 pub(super) const HEADS: u32 = 3;
 
@@ -47,11 +53,10 @@ pub(super) struct Flash {
     pub(super) why_read_only: Option<String>,
     /// Counts of activities.
     pub(super) activity: Activity,
-    /// The bug to be found.
     /// The page that [`Flash::read_near`] read last.
     near: Mutex<Page>,
     /// Read-ahead data.
-    pub(super) ahead: Mutex<Ahead>,
+    ahead: Mutex<Ahead>,
 }
 
 /// A page of a LEB in memory; empty if there is none.
@@ -84,10 +89,10 @@ impl Flash {
             max_write: device.max_write().max(min_io),
             main_first: sb.main_first(),
             leb_cnt: sb.leb_cnt,
-            dead_wm: align_up(56, min_io),
-            dark_wm: align_up(4256, min_io),
-            ref_alsz: align_up(64, min_io),
-            mst_alsz: align_up(512, min_io),
+            dead_wm: align_up(MIN_NODE, min_io),
+            dark_wm: align_up(MAX_NODE, min_io),
+            ref_alsz: align_up(ReferenceNode::SIZE as u32, min_io),
+            mst_alsz: align_up(MasterNode::SIZE as u32, min_io),
             min_idx_node: align_up(index_len(1), 8),
             max_idx_node: align_up(index_len(sb.fanout), 8),
             max_bud_bytes: sb.max_bud_bytes.max(u64::from(HEADS + 2) * size + 1),
@@ -127,6 +132,14 @@ impl Flash {
     /// Ends writing for this reason.
     pub(super) fn turn_read_only(&mut self, reason: &str) {
         self.why_read_only.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Turns read-only if a step failed that must not fail, because memory and flash may disagree.
+    pub(super) fn must<T>(&mut self, result: Step<T>, what: &str) -> Step<T> {
+        if let Err(fault) = &result {
+            self.turn_read_only(&format!("{what}: {}", fault.describe()));
+        }
+        result
     }
 
     /// Turns read-only if a primitive failed permanently.
@@ -172,8 +185,12 @@ impl Flash {
     /// Returns the bytes of memory taken by cached data.
     pub(super) fn memory(&self) -> usize {
         let near = self.near.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).bytes.capacity();
-        near + ahead
+        near + self.ahead().memory()
+    }
+
+    /// Returns read-ahead data.
+    pub(super) fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Discards cached data of a LEB that is about to change.
@@ -182,10 +199,7 @@ impl Flash {
         if page.leb == leb {
             page.bytes.clear();
         }
-        let ahead = self.ahead.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ahead.leb == leb {
-            ahead.bytes.clear();
-        }
+        self.ahead.get_mut().unwrap_or_else(PoisonError::into_inner).forget(leb);
     }
 
     pub(super) fn read_leb(&self, leb: u32, buf: &mut Vec<u8>) -> Step<()> {

@@ -1,14 +1,15 @@
-//! The file-system interface.
+//! The file-system interface (layer 16).
 
 use super::UbifsMount;
+use super::bulk::{BLOCK, Reading};
 use super::core::Core;
-use super::data::{self, Reading};
+use super::dir::Removal;
 use super::error::Step;
-use super::inode::{InodeState, number};
-use super::reading::len_within;
-use eraseblock_ubifs_format::constants::{
-    BLOCK_SIZE, MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, inode_flags,
-};
+use super::group::Durable;
+use super::inode::{InodeState, ino_number};
+use super::reading::{Seek, len_within};
+use super::write_back::BATCH;
+use eraseblock_ubifs_format::constants::{MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, inode_flags};
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
@@ -17,19 +18,10 @@ use eraseblock_vfs::{
 };
 use std::ops::ControlFlow;
 
-const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Number of times a parallel read may load missing parts before it runs alone.
 const READ_TRIES: u32 = 2;
 
 impl Core {
-    /// Fails if the file system is mounted read-only.
-    pub(super) fn check_mounted(&self) -> Step<()> {
-        if self.is_read_only {
-            return Err(rules::read_only().into());
-        }
-        self.flash.check_writable()
-    }
-
     fn set_attr(&mut self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Step<()> {
         self.check_mounted()?;
         let attr = self.visible(ino)?.attr();
@@ -37,7 +29,7 @@ impl Core {
         if *changes == SetAttr::default() {
             return Ok(());
         }
-        let number = number(ino)?;
+        let number = ino_number(ino)?;
         if let Some(size) = changes.size {
             if attr.flags.encrypted {
                 return Err(FsError::new(FsErrorKind::NoKey, "the file is encrypted").into());
@@ -54,66 +46,8 @@ impl Core {
         inode.mode = inode.mode & file_type::MASK | next.permissions;
         inode.flags = inode.flags & !CHANGEABLE | flag_bits(next.flags);
         if inode.is_sync() || self.options.sync {
-            self.write_inode(number, true)?;
+            self.write_inode(number, Durable::Now)?;
         }
-        Ok(())
-    }
-
-    /// Makes everything durable: a commit (spec: ubifs-runtime 9.9).
-    fn sync_all(&mut self) -> Step<()> {
-        if self.is_read_only {
-            return Ok(());
-        }
-        self.flash.check_writable()?;
-        self.write_back_all()?;
-        self.write_inodes()?;
-        self.commit()?;
-        self.flash.sync()
-    }
-
-    /// Makes everything durable through the journal.
-    fn flush_all(&mut self) -> Step<()> {
-        if self.is_read_only {
-            return Ok(());
-        }
-        self.flash.check_writable()?;
-        self.write_back_all()?;
-        self.write_inodes()?;
-        self.sync_heads()?;
-        self.flash.sync()
-    }
-
-    /// Writes the state of a clean unmount (spec: ubifs-runtime 5.5).
-    fn leave_clean(&mut self) -> Step<()> {
-        if self.is_read_only {
-            return Ok(());
-        }
-        self.flash.check_writable()?;
-        for ino in self.inodes.open_orphans() {
-            self.inode(ino)?.opens = 0;
-            self.end_if_unused(ino)?;
-        }
-        self.rest_clean()
-    }
-
-    /// Stops writing. Unlinked, open files remain in memory. If there are any, the flash stays
-    /// marked as in use, so that the next mount deletes them.
-    fn rest(&mut self) -> Step<()> {
-        if self.inodes.open_orphans().is_empty() {
-            return self.rest_clean();
-        }
-        self.sync_all()?;
-        self.sync_heads()?;
-        self.is_read_only = true;
-        Ok(())
-    }
-
-    fn rest_clean(&mut self) -> Step<()> {
-        self.sync_all()?;
-        self.sync_heads()?;
-        self.write_clean_master()?;
-        self.flash.sync()?;
-        self.is_read_only = true;
         Ok(())
     }
 }
@@ -256,7 +190,7 @@ impl FileSystem for UbifsMount {
                 return Ok(None);
             }
             let end = size.div_ceil(BLOCK) as u32;
-            let block = core.next_block(ino, (offset / BLOCK) as u32, end, true)?;
+            let block = core.next_block(ino, (offset / BLOCK) as u32, end, Seek::Data)?;
             Ok(block.map(|block| (u64::from(block) * BLOCK).max(offset)))
         })
     }
@@ -268,7 +202,7 @@ impl FileSystem for UbifsMount {
                 return Ok(size);
             }
             let end = size.div_ceil(BLOCK) as u32;
-            let block = core.next_block(ino, (offset / BLOCK) as u32, end, false)?;
+            let block = core.next_block(ino, (offset / BLOCK) as u32, end, Seek::Hole)?;
             Ok(block.map_or(size, |block| (u64::from(block) * BLOCK).max(offset).min(size)))
         })
     }
@@ -282,7 +216,7 @@ impl FileSystem for UbifsMount {
     }
 
     fn stat_fs(&self) -> Result<StatFs, FsError> {
-        Ok(self.lock().stat_space())
+        Ok(self.lock().store.stat_space())
     }
 }
 
@@ -311,11 +245,11 @@ impl WritableFileSystem for UbifsMount {
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.unlink(dir, name, false, now))
+        self.change(|core| core.unlink(dir, name, Removal::File, now))
     }
 
     fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.unlink(dir, name, true, now))
+        self.change(|core| core.unlink(dir, name, Removal::Directory, now))
     }
 
     fn rename(
@@ -371,9 +305,9 @@ impl WritableFileSystem for UbifsMount {
             if core.is_read_only {
                 return Ok(());
             }
-            core.flash.check_writable()?;
+            core.store.nodes.flash.check_writable()?;
             core.sync_inode(ino)?;
-            core.flash.sync()
+            core.store.nodes.flash.sync()
         })
     }
 
@@ -387,23 +321,23 @@ impl WritableFileSystem for UbifsMount {
 
     fn background_step(&self) -> Result<Background, FsError> {
         self.change(|core| {
-            if core.is_read_only || core.flash.why_read_only.is_some() {
+            if core.is_read_only || core.store.nodes.flash.why_read_only.is_some() {
                 return Ok(Background::Idle);
             }
             if core.pages.len() > 0 {
-                core.write_back_oldest(data::BATCH)?;
+                core.write_back_oldest(BATCH)?;
                 return Ok(Background::More);
             }
             core.write_inodes()?;
-            core.sync_heads()?;
+            core.store.nodes.sync_heads()?;
             Ok(Background::Idle)
         })
     }
 
     fn free_waiting_space(&self) -> Result<(), FsError> {
         self.change(|core| {
-            let may_write = !core.is_read_only && core.flash.why_read_only.is_none();
-            if may_write && core.is_space_waiting() { core.sync_all() } else { Ok(()) }
+            let may_write = !core.is_read_only && core.store.nodes.flash.why_read_only.is_none();
+            if may_write && core.store.is_space_waiting() { core.sync_all() } else { Ok(()) }
         })
     }
 
@@ -420,6 +354,6 @@ impl WritableFileSystem for UbifsMount {
     }
 
     fn why_read_only(&self) -> Option<String> {
-        self.lock().flash.why_read_only.clone()
+        self.lock().store.nodes.flash.why_read_only.clone()
     }
 }

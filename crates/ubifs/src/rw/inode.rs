@@ -1,19 +1,17 @@
-//! Inodes in memory (spec: ubifs-runtime 9).
+//! Inodes in memory (layer 10; spec: ubifs-runtime 9).
 //!
 //! # Invariants
 //! 1. A dirty inode holds one space reservation, the one in `promise`.
 //! 2. Inodes that are dirty, open or have dirty pages stay in memory.
 
 use super::budget::Request;
-use super::core::Core;
 use super::error::{Fault, Step};
-use super::journal::Group;
-use super::wbuf::BASE_HEAD;
+use super::group::INODE_LEN;
 use crate::inode::attr_of;
-use eraseblock_ubifs_format::constants::{ROOT_INO, inode_flags};
+use eraseblock_ubifs_format::constants::inode_flags;
 use eraseblock_ubifs_format::node::file_type;
-use eraseblock_ubifs_format::{Compression, Inode, Key, Time};
-use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino, Timestamp};
+use eraseblock_ubifs_format::{Compression, Inode, Time};
+use eraseblock_vfs::{Attr, FileKind, FsErrorKind, Ino};
 use std::collections::{BTreeMap, HashMap};
 
 /// Clean inodes kept in memory.
@@ -52,7 +50,7 @@ pub(super) struct InodeState {
     /// Number of times it is open.
     pub(super) opens: u32,
     /// Used since the last sweep.
-    used: bool,
+    pub(super) used: bool,
 }
 
 impl InodeState {
@@ -109,7 +107,7 @@ impl InodeState {
 
     /// Returns the number of bytes of its node.
     pub(super) fn node_len(&self) -> u32 {
-        160 + if self.nlink == 0 { 0 } else { self.data.len() as u32 }
+        INODE_LEN + if self.nlink == 0 { 0 } else { self.data.len() as u32 }
     }
 
     pub(super) fn kind(&self) -> FileKind {
@@ -164,6 +162,11 @@ impl InodeTable {
         self.of.remove(&ino)
     }
 
+    /// Returns an inode if it is in memory.
+    pub(super) fn get_mut(&mut self, ino: u32) -> Option<&mut InodeState> {
+        self.of.get_mut(&ino)
+    }
+
     /// Returns the parent of a directory, if known.
     pub(super) fn parent(&self, dir: u32) -> Option<u32> {
         self.parents.get(&dir).copied()
@@ -215,181 +218,11 @@ impl InodeTable {
 }
 
 /// Returns the 32-bit number of an inode if it has one.
-pub(super) fn number(ino: Ino) -> Step<u32> {
+pub(super) fn ino_number(ino: Ino) -> Step<u32> {
     u32::try_from(ino).map_err(|_| absent(ino))
 }
 
-fn absent(ino: Ino) -> Fault {
+/// Returns the error for an inode that does not exist.
+pub(super) fn absent(ino: Ino) -> Fault {
     Fault::fs(FsErrorKind::NotFound, format!("inode {ino}: there is no such inode"))
-}
-
-impl Core {
-    /// Returns the inode and loads it if necessary.
-    pub(super) fn inode(&mut self, ino: u32) -> Step<&mut InodeState> {
-        if !self.inodes.of.contains_key(&ino) {
-            let branch = self.find(Key::inode(ino))?.ok_or_else(|| absent(ino.into()))?;
-            let mut buf = Vec::new();
-            let node = self.leaf(&branch, &mut buf)?.inode()?;
-            self.inodes.insert(InodeState::from_node(&node));
-        }
-        let inode = self.inodes.of.get_mut(&ino).ok_or_else(|| absent(ino.into()))?;
-        inode.used = true;
-        Ok(inode)
-    }
-
-    /// Returns the attributes of an inode that is in memory and visible to callers.
-    pub(super) fn known(&self, ino: u32) -> Option<Attr> {
-        let inode = self.inodes.get(ino).filter(|inode| !inode.has(inode_flags::XATTR));
-        inode.map(InodeState::attr)
-    }
-
-    /// Returns an inode for a caller; callers never see those of xattrs.
-    pub(super) fn visible(&mut self, ino: Ino) -> Step<&mut InodeState> {
-        let number = number(ino)?;
-        let inode = self.inode(number)?;
-        if inode.has(inode_flags::XATTR) {
-            return Err(absent(ino));
-        }
-        Ok(inode)
-    }
-
-    /// Makes an inode dirty and reserves the space to write it. Has no effect if it is already
-    /// dirty.
-    pub(super) fn dirty_inode(&mut self, ino: u32) -> Step<()> {
-        let inode = self.inode(ino)?;
-        if inode.promise.is_some() {
-            return Ok(());
-        }
-        let request = Request::dirty_inode(inode.data.len());
-        self.budget(&request)?;
-        self.inode(ino)?.promise = Some(request);
-        Ok(())
-    }
-
-    /// Reserves space for an operation and for inodes it makes dirty. Freeing space may write these
-    /// inodes, which uses up their reservation; it is then made again.
-    pub(super) fn budget_dirty(&mut self, request: &Request, inos: &[u32]) -> Step<()> {
-        loop {
-            for ino in inos {
-                self.dirty_inode(*ino)?;
-            }
-            if *request != Request::default() {
-                self.budget(request)?;
-            }
-            let is_dirty = |ino| self.inodes.get(ino).is_some_and(|inode| inode.promise.is_some());
-            if inos.iter().all(|ino| is_dirty(*ino)) {
-                return Ok(());
-            }
-            self.cancel(request);
-        }
-    }
-
-    /// Records that the inode was journalled with its complete state.
-    pub(super) fn inode_written(&mut self, ino: u32) {
-        if let Some(inode) = self.inodes.of.get_mut(&ino) {
-            inode.synced_size = inode.size;
-            if let Some(promise) = inode.promise.take() {
-                self.release(&promise);
-            }
-        }
-    }
-
-    /// Journals a dirty inode (spec: ubifs-runtime 9.6).
-    pub(super) fn write_inode(&mut self, ino: u32, sync: bool) -> Step<()> {
-        let Some(inode) = self.inodes.of.get(&ino) else { return Ok(()) };
-        if inode.promise.is_none() {
-            return Ok(());
-        }
-        if inode.nlink == 0 {
-            self.inode_written(ino);
-            return Ok(());
-        }
-        let inode = inode.clone();
-        self.reserve(BASE_HEAD, inode.node_len())?;
-        let mut group = Group::default();
-        group.inode(self, &inode.node(), true)?;
-        let sync = sync || inode.is_sync();
-        let result = self.write_group(&group, &[ino], sync);
-        let result = result.and_then(|written| self.add_leaf(Key::inode(ino), written[0]));
-        self.must(result, "writing an inode")?;
-        self.inode_written(ino);
-        Ok(())
-    }
-
-    /// Journals all dirty inodes.
-    pub(super) fn write_inodes(&mut self) -> Step<()> {
-        for ino in self.inodes.dirty() {
-            self.write_inode(ino, false)?;
-        }
-        Ok(())
-    }
-
-    /// Returns a time rounded to the granularity of the file system.
-    pub(super) fn time(&self, time: Timestamp) -> Time {
-        let gran = self.flash.sb.time_gran.max(1);
-        Time {
-            seconds: time.seconds,
-            nanoseconds: if gran >= 1_000_000_000 {
-                0
-            } else {
-                time.nanoseconds - time.nanoseconds % gran
-            },
-        }
-    }
-
-    /// Returns a new inode below `dir`, in memory only (spec: ubifs-runtime 9.12).
-    pub(super) fn new_inode(
-        &mut self,
-        dir: u32,
-        mode: u32,
-        owner: (u32, u32),
-        data: Vec<u8>,
-        now: Timestamp,
-    ) -> Step<InodeState> {
-        use inode_flags::{COMPRESS, DIRSYNC, SYNC};
-        let parent_flags = self.inode(dir)?.flags;
-        let kind = mode & file_type::MASK;
-        let inherited =
-            if kind == file_type::DIRECTORY { COMPRESS | SYNC | DIRSYNC } else { COMPRESS | SYNC };
-        let ino = self.next_inum()?;
-        // A new sequence number distinguishes the incarnations of an inode number.
-        let creat_sqnum = self.next_sqnum()?;
-        let now = self.time(now);
-        let compression = self.options.compression.unwrap_or(self.flash.sb.default_compr);
-        let is_regular = kind == file_type::REGULAR;
-        Ok(InodeState {
-            ino,
-            creat_sqnum,
-            size: if kind == file_type::DIRECTORY { 160 } else { data.len() as u64 },
-            synced_size: 0,
-            atime: now,
-            ctime: now,
-            mtime: now,
-            nlink: if kind == file_type::DIRECTORY { 2 } else { 1 },
-            uid: owner.0,
-            gid: owner.1,
-            mode,
-            flags: parent_flags & inherited,
-            xattr_cnt: 0,
-            xattr_size: 0,
-            xattr_names: 0,
-            compr_type: if is_regular { compression } else { Compression::None },
-            data_len: data.len() as u32,
-            data,
-            promise: None,
-            del_cmtno: 0,
-            never_named: false,
-            opens: 0,
-            used: true,
-        })
-    }
-
-    /// Checks that the root directory exists (spec: ubifs-runtime 5.1 step 19).
-    pub(super) fn check_root(&mut self) -> Step<()> {
-        if self.inode(ROOT_INO)?.is_dir() {
-            return Ok(());
-        }
-        let at = eraseblock_base::Location::Inode(ROOT_INO.into());
-        Err(Fault::refused(at, "root-lost", "the root is not a directory"))
-    }
 }

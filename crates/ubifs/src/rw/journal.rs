@@ -1,205 +1,192 @@
-//! Reserves space in the journal and writes to it (spec: ubifs-runtime 7.6, 8.1).
+//! The journal: its heads, the log of their LEBs, and the sequence numbers of all nodes (layer 4;
+//! spec: ubifs-runtime 7.6, 8.1) (layer 4).
+//!
+//! The journal neither finds LEBs nor commits. It returns [`Fault::CommitFirst`] if the log is
+//! full, and the driver (`make_room`) gives a head its next LEB.
 //!
 //! # Invariants
 //! 1. Space is reserved before sequence numbers are taken, so that within a head they ascend.
 //! 2. Nodes of one operation lie in one LEB, one after the other.
+//! 3. The LEB of a head that can still be written to is a bud of the log.
 
-use super::core::Core;
-use super::error::{Fault, Step, at};
-use super::flash::align8;
-use super::wbuf::{BASE_HEAD, DATA_HEAD, GC_HEAD, Wbuf};
-use eraseblock_ubifs_format::constants::{SQNUM_LIMIT, group};
-use eraseblock_ubifs_format::encode::{self, Seal};
-use eraseblock_ubifs_format::{Dent, Inode, Truncation};
+use super::error::{Fault, Step};
+use super::flash::Flash;
+use super::log::{Bud, Log};
+use super::lprops::{Lprops, Use};
+use super::place::Place;
+use super::sqnum::Sqnums;
+use super::wbuf::{Head, Wbuf};
 
-/// Number of commits that a reservation tries before it gives up.
-const PATIENCE: u32 = 128;
-
-/// The place of a node of a group: offset in the group's buffer, exact length, sequence number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
-    pub(super) leb: u32,
-    pub(super) offset: u32,
-    pub(super) len: u32,
+/// The journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    heads: [Wbuf; Head::ALL.len()],
+    pub(super) log: Log,
+    pub(super) sqnums: Sqnums,
 }
 
-/// Nodes of one operation on their way to the base head.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    bytes: Vec<u8>,
-    /// Start and length of each node.
-    nodes: Vec<(u32, u32)>,
-}
-
-impl Group {
-    /// Returns the length of an entry node with this many name bytes.
-    pub(super) fn dent_len(name: &[u8]) -> u32 {
-        align8(57 + name.len() as u32)
+impl Journal {
+    /// Returns a journal without LEBs.
+    pub(super) fn new(log: Log, sqnums: Sqnums) -> Self {
+        Self { heads: Default::default(), log, sqnums }
     }
 
-    fn added(&mut self, start: usize) {
-        self.nodes.push((start as u32, (self.bytes.len() - start) as u32));
+    /// Returns the approximate memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.log.memory() + self.heads.iter().map(Wbuf::memory).sum::<usize>()
     }
 
-    fn seal(core: &mut Core, last: bool) -> Step<Seal> {
-        let sqnum = core.next_sqnum()?;
-        Ok(Seal { sqnum, group: if last { group::LAST } else { group::IN } })
+    pub(super) fn head(&self, head: Head) -> &Wbuf {
+        &self.heads[head as usize]
     }
 
-    pub(super) fn dent(&mut self, core: &mut Core, dent: &Dent<'_>) -> Step<()> {
-        let seal = Self::seal(core, false)?;
-        let start = encode::start(&mut self.bytes);
-        encode::dent(&mut self.bytes, dent, seal);
-        self.added(start);
-        Ok(())
+    fn head_mut(&mut self, head: Head) -> &mut Wbuf {
+        &mut self.heads[head as usize]
     }
 
-    pub(super) fn inode(&mut self, core: &mut Core, inode: &Inode<'_>, last: bool) -> Step<()> {
-        let seal = Self::seal(core, last)?;
-        let start = encode::start(&mut self.bytes);
-        encode::inode(&mut self.bytes, inode, seal);
-        self.added(start);
-        Ok(())
+    /// Returns the head that writes to a LEB.
+    pub(super) fn head_in(&self, leb: u32) -> Option<&Wbuf> {
+        self.heads.iter().find(|head| head.leb() == Some(leb))
     }
 
-    pub(super) fn truncation(
+    /// Returns whether `len` bytes fit in the LEB of a head.
+    pub(super) fn has_room_for(&self, flash: &Flash, head: Head, len: u32) -> bool {
+        self.head(head).leb().is_some() && self.head(head).room(flash) >= len
+    }
+
+    /// Continues a head at `start`, in a LEB that is taken. Returns the LEB if it cannot.
+    pub(super) fn move_head(
         &mut self,
-        core: &mut Core,
-        node: &Truncation,
-        last: bool,
+        flash: &mut Flash,
+        lprops: &mut Lprops,
+        head: Head,
+        start: Place,
     ) -> Step<()> {
-        let seal = Self::seal(core, last)?;
-        let start = encode::start(&mut self.bytes);
-        encode::truncation(&mut self.bytes, node, seal);
-        self.added(start);
-        Ok(())
-    }
-
-    /// Adds a data node that is complete except for its sequence number, as the last of its group.
-    pub(super) fn last_data(&mut self, core: &mut Core, framed: &[u8]) -> Step<()> {
-        let sqnum = core.next_sqnum()?;
-        let start = encode::start(&mut self.bytes);
-        self.bytes.extend_from_slice(framed);
-        self.bytes[start + 21] = group::LAST;
-        encode::seal(&mut self.bytes[start..], sqnum);
-        self.added(start);
-        Ok(())
-    }
-}
-
-impl Core {
-    /// Returns the next sequence number.
-    pub(super) fn next_sqnum(&mut self) -> Step<u64> {
-        if self.max_sqnum + 1 >= SQNUM_LIMIT {
-            self.flash.turn_read_only("sequence numbers are used up");
-            self.flash.check_writable()?;
-        }
-        self.max_sqnum += 1;
-        Ok(self.max_sqnum)
-    }
-
-    /// Ensures that `len` bytes can be appended to a head; commits and collects garbage if
-    /// necessary.
-    pub(super) fn reserve(&mut self, head: usize, len: u32) -> Step<()> {
-        let mut no_space = 0;
-        for _ in 0..PATIENCE {
-            match self.try_reserve(head, align8(len)) {
-                Err(Fault::CommitFirst) => self.commit()?,
-                Err(fault) if fault.is_no_space() && no_space < 2 => {
-                    no_space += 1;
-                    self.commit()?;
-                }
-                result => return result,
-            }
-        }
-        Err(Fault::no_space())
-    }
-
-    fn try_reserve(&mut self, head: usize, len: u32) -> Step<()> {
-        self.flash.check_writable()?;
-        if self.heads[head].leb != 0 && self.heads[head].room(&self.flash) >= len {
-            return Ok(());
-        }
-        let (leb, start) = match self.find_room(len, head == BASE_HEAD) {
-            Err(fault) if fault.is_no_space() => (self.collect_garbage(false)?, 0),
-            found => found?,
-        };
-        // Garbage collection may have moved this head.
-        if self.heads[head].leb != 0 && self.heads[head].room(&self.flash) >= len {
-            self.lprops.set_taken(&self.flash, leb, false)?;
-            return Ok(());
-        }
-        self.sync_head(head)?;
-        if let Err(fault) = self.add_bud(head, leb, start) {
+        #[cfg(debug_assertions)]
+        lprops.assert_taken(flash, start.leb);
+        // The old LEB is complete on flash before the log names the next one: a mount expects torn
+        // nodes only in the last LEB of each head.
+        self.sync_head(flash, lprops, head)?;
+        if let Err(fault) = self.log.add_bud(flash, &mut self.sqnums, head, start) {
             if !matches!(fault, Fault::CommitFirst) {
                 let reason = format!("moving a journal head: {}", fault.describe());
-                self.flash.turn_read_only(&reason);
+                flash.turn_read_only(&reason);
             }
-            self.lprops.set_taken(&self.flash, leb, false)?;
+            lprops.set_use(flash, start.leb, Use::Available)?;
             return Err(fault);
         }
-        self.heads[head].seek(leb, start);
+        self.head_mut(head).seek(start);
         Ok(())
+    }
+
+    /// Makes `leb`, which is empty and taken, the LEB of the head of garbage collection. The buffer
+    /// of that head must be on flash.
+    pub(super) fn start_gc_leb(&mut self, flash: &mut Flash, leb: u32) -> Step<()> {
+        let start = Place::start_of(leb);
+        self.log.add_bud(flash, &mut self.sqnums, Head::Gc, start)?;
+        self.head_mut(Head::Gc).seek(start);
+        Ok(())
+    }
+
+    /// Continues a head after the replayed nodes of a bud; invariant 2 of `replay`.
+    pub(super) fn take_replayed_bud(&mut self, flash: &Flash, leb: u32, bud: Bud, end: u32) {
+        self.log.take_replayed_bud(flash, leb, bud);
+        self.head_mut(bud.head).seek(Place { leb, offset: end });
     }
 
     /// Writes out one write-buffer.
-    pub(super) fn sync_head(&mut self, head: usize) -> Step<()> {
-        let Self { flash, lprops, heads, .. } = self;
-        heads[head].sync(flash, lprops)
+    pub(super) fn sync_head(
+        &mut self,
+        flash: &mut Flash,
+        lprops: &mut Lprops,
+        head: Head,
+    ) -> Step<()> {
+        self.head_mut(head).sync(flash, lprops)
     }
 
     /// Writes out all write-buffers.
-    pub(super) fn sync_heads(&mut self) -> Step<()> {
-        for head in [BASE_HEAD, DATA_HEAD, GC_HEAD] {
-            self.sync_head(head)?;
+    pub(super) fn sync_heads(&mut self, flash: &mut Flash, lprops: &mut Lprops) -> Step<()> {
+        for head in [Head::Base, Head::Data, Head::Gc] {
+            self.sync_head(flash, lprops, head)?;
+        }
+        Ok(())
+    }
+
+    /// Writes out the buffers that the durability of an inode depends on.
+    pub(super) fn sync_inode_heads(
+        &mut self,
+        flash: &mut Flash,
+        lprops: &mut Lprops,
+        ino: u32,
+    ) -> Step<()> {
+        for head in [Head::Base, Head::Data] {
+            if self.head(head).inos.contains(&ino) {
+                self.sync_head(flash, lprops, head)?;
+            }
         }
         Ok(())
     }
 
     /// Appends nodes for which space was reserved to a head.
-    pub(super) fn append(&mut self, head: usize, nodes: &[u8]) -> Step<(u32, u32)> {
-        let Self { flash, lprops, heads, .. } = self;
-        let wbuf: &mut Wbuf = &mut heads[head];
-        let result = wbuf.append(flash, lprops, nodes);
+    pub(super) fn append(
+        &mut self,
+        flash: &mut Flash,
+        lprops: &mut Lprops,
+        head: Head,
+        nodes: &[u8],
+    ) -> Step<Place> {
+        let result = self.head_mut(head).append(flash, lprops, nodes);
         if let Err(fault) = &result {
             flash.turn_read_only(&format!("writing the journal: {}", fault.describe()));
         }
         result
     }
 
-    /// Writes a group to the base head, in reserved space. The durability of `inos` depends on it;
-    /// with `sync` it is made durable at once.
-    pub(super) fn write_group(
-        &mut self,
-        group: &Group,
-        inos: &[u32],
-        sync: bool,
-    ) -> Step<Vec<Written>> {
-        let (leb, start) = self.append(BASE_HEAD, &group.bytes)?;
-        if sync || self.options.sync {
-            self.sync_head(BASE_HEAD)?;
-        } else {
-            self.heads[BASE_HEAD].inos.extend(inos);
-        }
-        let place = |&(offset, len): &(u32, u32)| Written { leb, offset: start + offset, len };
-        Ok(group.nodes.iter().map(place).collect())
+    /// Records that the durability of inodes depends on the buffer of a head.
+    pub(super) fn depends(&mut self, head: Head, inos: &[u32]) {
+        self.head_mut(head).inos.extend(inos);
+    }
+
+    /// Starts the log of the next commit; returns its first LEB. All buffers must be on flash,
+    /// because the new log refers to the end of each head.
+    pub(super) fn begin_commit(&mut self, flash: &mut Flash, cmt_no: u64) -> Step<u32> {
+        debug_assert!(self.heads.iter().all(Wbuf::is_synced), "a commit begins with a full buffer");
+        self.log.begin_next(flash, &mut self.sqnums, &mut self.heads, cmt_no)
     }
 
     /// Reads a node from flash or from the write-buffer that still holds it.
-    pub(super) fn read_node(&self, leb: u32, offset: u32, buf: &mut [u8]) -> Step<()> {
-        if u64::from(offset) + buf.len() as u64 > u64::from(self.flash.leb_size) {
-            return Err(Fault::refused(
-                at(leb, offset),
-                "node-leaves-leb",
-                "a node leaves its LEB",
-            ));
+    pub(super) fn read_node(&self, flash: &Flash, place: Place, buf: &mut [u8]) -> Step<()> {
+        if u64::from(place.offset) + buf.len() as u64 > u64::from(flash.leb_size) {
+            let message = "a node leaves its LEB";
+            return Err(Fault::refused(place.location(), "node-leaves-leb", message));
         }
-        if !self.heads.iter().any(|wbuf| wbuf.holds(leb, offset)) {
-            self.flash.read(leb, offset, buf)?;
+        if !self.heads.iter().any(|wbuf| wbuf.holds(place)) {
+            flash.read(place.leb, place.offset, buf)?;
         }
-        for wbuf in &self.heads {
-            wbuf.overlay(leb, offset, buf);
-        }
+        self.overlay(place, buf);
         Ok(())
+    }
+
+    /// Replaces bytes read from a place by newer ones of the write-buffers.
+    pub(super) fn overlay(&self, place: Place, bytes: &mut [u8]) {
+        for wbuf in &self.heads {
+            wbuf.overlay(place, bytes);
+        }
+    }
+
+    /// Asserts invariant 3, and that the LEBs of the journal are taken.
+    #[cfg(debug_assertions)]
+    pub(super) fn assert_heads(&self, flash: &Flash, lprops: &Lprops) {
+        for place in self.heads.iter().filter_map(|head| head.open_place(flash)) {
+            assert!(self.contains(place), "the log does not name the head at {place:?}");
+        }
+        for leb in self.log.buds().keys() {
+            lprops.assert_taken(flash, *leb);
+        }
+    }
+
+    /// Returns whether a place is in the journal.
+    pub(super) fn contains(&self, place: Place) -> bool {
+        self.log.buds().get(&place.leb).is_some_and(|bud| place.offset >= bud.start)
     }
 }

@@ -1,13 +1,18 @@
-//! The log, which lists the LEBs of the journal (spec: ubifs-runtime 7).
+//! The log, which lists the LEBs of the journal (layer 4; spec: ubifs-runtime 7).
 //!
 //! # Invariants
 //! 1. Every LEB that a journal head writes to is in `buds`, with the offset at which its journal
 //!    part begins.
 //! 2. The head never runs into the tail: a LEB is kept for the next commit start.
+//! 3. A LEB is referred to on flash before its first node is written, because a mount replays only
+//!    the LEBs that the log names.
 
-use super::core::Core;
 use super::error::{Fault, Step, at};
-use super::flash::{Flash, HEADS};
+use super::flash::Flash;
+use super::lprops::{Lprops, Use};
+use super::place::Place;
+use super::sqnum::Sqnums;
+use super::wbuf::{Head, Wbuf};
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up_usize;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType};
@@ -19,20 +24,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A LEB of the journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bud {
-    pub(super) head: usize,
+    pub(super) head: Head,
     pub(super) start: u32,
 }
 
 /// The log in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
-    pub(super) head: u32,
-    pub(super) head_offset: u32,
-    pub(super) tail: u32,
-    pub(super) buds: BTreeMap<u32, Bud>,
+    /// Where the next reference goes.
+    head: Place,
+    /// The LEB with the last commit start.
+    tail: u32,
+    buds: BTreeMap<u32, Bud>,
     /// Buds that the running commit closes.
     old_buds: Vec<u32>,
-    pub(super) bud_bytes: u64,
+    bud_bytes: u64,
     /// Bytes that leave the journal with the running commit.
     closing_bytes: u64,
     /// Bytes kept free for the next commit start.
@@ -42,8 +48,29 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(flash: &Flash, head: u32, head_offset: u32, tail: u32) -> Self {
-        Self { head, head_offset, tail, reserve: flash.leb_size.into(), ..Self::default() }
+    /// Returns an empty log whose next reference goes to `head`.
+    pub(super) fn new(flash: &Flash, head: Place, tail: u32) -> Self {
+        Self {
+            head,
+            tail,
+            buds: BTreeMap::new(),
+            old_buds: Vec::new(),
+            bud_bytes: 0,
+            closing_bytes: 0,
+            reserve: flash.leb_size.into(),
+            wants_commit: false,
+        }
+    }
+
+    /// Returns the LEBs of the journal.
+    pub(super) fn buds(&self) -> &BTreeMap<u32, Bud> {
+        &self.buds
+    }
+
+    /// Adds a LEB that the log on flash already refers to.
+    pub(super) fn take_replayed_bud(&mut self, flash: &Flash, leb: u32, bud: Bud) {
+        self.bud_bytes += u64::from(flash.leb_size - bud.start);
+        self.buds.insert(leb, bud);
     }
 
     /// Returns the approximate memory in bytes.
@@ -60,75 +87,87 @@ impl Log {
     fn free_bytes(&self, flash: &Flash) -> u64 {
         let size = u64::from(flash.leb_size);
         let all = u64::from(flash.sb.log_lebs) * size;
-        let head = u64::from(self.head) * size + u64::from(self.head_offset);
+        let head = u64::from(self.head.leb) * size + u64::from(self.head.offset);
         let tail = u64::from(self.tail) * size;
         match head.cmp(&tail) {
             std::cmp::Ordering::Greater => all - (head - tail),
             std::cmp::Ordering::Less => tail - head,
-            std::cmp::Ordering::Equal if self.head == self.tail => all,
+            std::cmp::Ordering::Equal if self.head.leb == self.tail => all,
             std::cmp::Ordering::Equal => 0,
         }
     }
-}
 
-impl Core {
-    /// Makes a LEB the next one of a journal head, from `start` on (spec: ubifs-runtime 7.5).
-    pub(super) fn add_bud(&mut self, head: usize, leb: u32, start: u32) -> Step<()> {
-        let Self { flash, log, .. } = self;
+    /// Moves the head to the next LEB of the log.
+    fn enter_next_leb(&mut self, flash: &mut Flash) -> Step<()> {
+        self.head = Place::start_of(Self::next_leb(flash, self.head.leb));
+        flash.activity.log_wraps += u64::from(self.head.leb == LOG_FIRST);
+        if self.head.leb == self.tail {
+            return Err(Fault::refused(self.head.location(), "log-full", "the log is full"));
+        }
+        Ok(())
+    }
+
+    /// Makes a LEB the next one of a journal head, from `start` on (spec: ubifs-runtime 7.5). Fails
+    /// with [`Fault::CommitFirst`], and changes nothing, if the log or the journal is full.
+    pub(super) fn add_bud(
+        &mut self,
+        flash: &mut Flash,
+        sqnums: &mut Sqnums,
+        head: Head,
+        start: Place,
+    ) -> Step<()> {
         let slot = flash.ref_alsz;
-        let added = u64::from(flash.leb_size - start);
-        let is_due = log.bud_bytes >= flash.bg_bud_bytes;
-        let is_leb_full = log.head_offset > flash.leb_size - slot;
+        let added = u64::from(flash.leb_size - start.offset);
+        let is_due = self.bud_bytes >= flash.bg_bud_bytes;
+        let is_leb_full = self.head.offset > flash.leb_size - slot;
         // A commit that is due is not delayed until one more LEB of the log must be erased for it.
-        if log.free_bytes(flash) < u64::from(slot) + log.reserve
-            || log.bud_bytes + added > flash.max_bud_bytes
+        if self.free_bytes(flash) < u64::from(slot) + self.reserve
+            || self.bud_bytes + added > flash.max_bud_bytes
             || (is_due && is_leb_full)
         {
             return Err(Fault::CommitFirst);
         }
-        log.wants_commit |= is_due;
+        self.wants_commit |= is_due;
         if is_leb_full {
-            log.head = Log::next_leb(flash, log.head);
-            log.head_offset = 0;
-            flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);
-            if log.head == log.tail {
-                return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
-            }
+            self.enter_next_leb(flash)?;
         }
-        if log.head_offset == 0 {
-            let leb = log.head;
-            flash.unmap(leb)?;
+        if self.head.offset == 0 {
+            // A LEB that a commit dropped may hold its old references again after a power cut. They
+            // would be replayed, so it is erased before the first reference is written.
+            flash.unmap(self.head.leb)?;
         }
-        if start == 0 {
-            flash.map(leb)?;
+        if start.offset == 0 {
+            // Mapped before the log refers to it: an unmapped LEB may show its old content again
+            // after a power cut, and a mount would replay that.
+            flash.map(start.leb)?;
         }
-        let sqnum = self.next_sqnum()?;
-        let Self { flash, log, .. } = self;
+        let sqnum = sqnums.take(flash)?;
         let mut node = Vec::with_capacity(slot as usize);
-        let reference = Reference { leb: Leb::new(leb), offset: start, head: head as u32 };
+        let reference =
+            Reference { leb: Leb::new(start.leb), offset: start.offset, head: head as u32 };
         encode::reference(&mut node, &reference, Seal::single(sqnum));
         encode::pad(&mut node, flash.min_io);
-        flash.write(log.head, log.head_offset, &node)?;
-        log.head_offset += slot;
+        flash.write(self.head.leb, self.head.offset, &node)?;
+        self.head.offset += slot;
         flash.activity.buds += 1;
-        log.bud_bytes += added;
-        log.buds.insert(leb, Bud { head, start });
+        self.bud_bytes += added;
+        self.buds.insert(start.leb, Bud { head, start: start.offset });
         Ok(())
     }
 
     /// Rewrites the log with one reference to each LEB after failed commits have filled it, so that
     /// there is space for the next (spec: ubifs-runtime 7.8).
-    pub(super) fn consolidate_log(&mut self) -> Step<()> {
-        if Log::next_leb(&self.flash, self.log.head) != self.log.tail {
+    pub(super) fn consolidate(&mut self, flash: &mut Flash) -> Step<()> {
+        if Self::next_leb(flash, self.head.leb) != self.tail {
             return Ok(());
         }
         let mut nodes: Vec<Vec<u8>> = Vec::new();
         let mut seen = BTreeSet::new();
         let mut bytes = Vec::new();
-        let mut leb = self.log.tail;
+        let mut leb = self.tail;
         loop {
-            self.flash.read_leb(leb, &mut bytes)?;
-            for (offset, node) in Scanner::new(Leb::new(leb), &bytes, 0, self.flash.limits) {
+            flash.read_leb(leb, &mut bytes)?;
+            for (offset, node) in Scanner::new(Leb::new(leb), &bytes, 0, flash.limits) {
                 let is_kept = match node.header.node_type {
                     NodeType::CommitStart => nodes.is_empty(),
                     NodeType::Reference => seen.insert(node.reference()?.leb),
@@ -139,25 +178,24 @@ impl Core {
                     nodes.push(bytes[offset as usize..end].to_vec());
                 }
             }
-            if leb == self.log.head {
+            if leb == self.head.leb {
                 break;
             }
-            leb = Log::next_leb(&self.flash, leb);
+            leb = Self::next_leb(flash, leb);
         }
-        self.write_consolidated(&nodes)
+        self.write_consolidated(flash, &nodes)
     }
 
-    fn write_consolidated(&mut self, nodes: &[Vec<u8>]) -> Step<()> {
-        let Self { flash, log, .. } = self;
-        let old_head = log.head;
-        let mut leb = log.tail;
+    fn write_consolidated(&mut self, flash: &mut Flash, nodes: &[Vec<u8>]) -> Step<()> {
+        let old_head = self.head.leb;
+        let mut leb = self.tail;
         let mut out: Vec<u8> = Vec::new();
         for node in nodes {
             if align_up_usize(out.len(), 8) + node.len() > flash.leb_size as usize {
                 encode::pad(&mut out, flash.min_io);
                 flash.change(leb, &out)?;
                 out.clear();
-                leb = Log::next_leb(flash, leb);
+                leb = Self::next_leb(flash, leb);
                 if leb == old_head {
                     return Err(Fault::refused(at(leb, 0), "log-full", "the log is too full"));
                 }
@@ -167,10 +205,10 @@ impl Core {
         }
         encode::pad(&mut out, flash.min_io);
         flash.change(leb, &out)?;
-        log.head = leb;
-        log.head_offset = out.len() as u32;
+        self.head = Place { leb, offset: out.len() as u32 };
+        // Only after the rewrite: a cut before it still finds every reference in the old LEBs.
         while leb != old_head {
-            leb = Log::next_leb(flash, leb);
+            leb = Self::next_leb(flash, leb);
             flash.unmap(leb)?;
         }
         Ok(())
@@ -178,69 +216,80 @@ impl Core {
 
     /// Starts the log of the next commit and closes the full buds (spec: ubifs-runtime 11.3 step
     /// 4). Returns the new tail.
-    pub(super) fn log_start_commit(&mut self) -> Step<u32> {
+    pub(super) fn begin_next(
+        &mut self,
+        flash: &mut Flash,
+        sqnums: &mut Sqnums,
+        heads: &mut [Wbuf],
+        cmt_no: u64,
+    ) -> Step<u32> {
         let mut nodes = Vec::new();
-        let sqnum = self.next_sqnum()?;
-        let start = CommitStart { cmt_no: self.cmt_no };
-        encode::commit_start(&mut nodes, &start, Seal::single(sqnum));
-        for head in 0..HEADS {
-            let wbuf = &self.heads[head as usize];
-            let (leb, offset) = (wbuf.leb, wbuf.offset);
-            if leb != 0 && offset < self.flash.leb_size {
-                let sqnum = self.next_sqnum()?;
-                let reference = Reference { leb: Leb::new(leb), offset, head };
+        let sqnum = sqnums.take(flash)?;
+        encode::commit_start(&mut nodes, &CommitStart { cmt_no }, Seal::single(sqnum));
+        for (head, wbuf) in Head::ALL.into_iter().zip(&*heads) {
+            if let Some(Place { leb, offset }) = wbuf.open_place(flash) {
+                let sqnum = sqnums.take(flash)?;
+                let reference = Reference { leb: Leb::new(leb), offset, head: head as u32 };
                 encode::reference(&mut nodes, &reference, Seal::single(sqnum));
             }
         }
-        let Self { flash, log, heads, .. } = self;
         encode::pad(&mut nodes, flash.min_io);
-        if log.head_offset != 0 {
-            log.head = Log::next_leb(flash, log.head);
-            flash.activity.log_wraps += u64::from(log.head == LOG_FIRST);
-            if log.head == log.tail {
-                return Err(Fault::refused(at(log.head, 0), "log-full", "the log is full"));
-            }
+        if self.head.offset != 0 {
+            self.enter_next_leb(flash)?;
         }
-        flash.unmap(log.head)?;
-        flash.write(log.head, 0, &nodes)?;
-        log.head_offset = nodes.len() as u32;
-        for (leb, bud) in &mut log.buds {
-            let wbuf = &heads[bud.head];
-            let is_current = wbuf.leb == *leb && wbuf.offset < flash.leb_size;
-            let kept = if is_current { wbuf.offset } else { flash.leb_size };
-            log.closing_bytes += u64::from(kept - bud.start);
-            bud.start = kept;
-            if !is_current {
-                log.old_buds.push(*leb);
-            }
-        }
-        let size = flash.leb_size;
-        log.buds.retain(|_, bud| bud.start < size);
+        // The old log stays until the master is on flash: a cut before that replays it.
+        flash.unmap(self.head.leb)?;
+        flash.write(self.head.leb, 0, &nodes)?;
+        self.head.offset = nodes.len() as u32;
+        self.close_buds(flash, heads);
         for wbuf in heads {
-            if wbuf.leb != 0 && wbuf.offset >= size {
+            if wbuf.open_place(flash).is_none() {
                 // A full head has no place in the new log; its next write finds a new LEB.
-                wbuf.seek(0, 0);
+                wbuf.leave();
             }
         }
-        log.reserve = 0;
-        Ok(log.head)
+        self.reserve = 0;
+        Ok(self.head.leb)
     }
 
-    /// Drops the old log and the closed buds once the commit is on flash (spec: ubifs-runtime 11.4,
-    /// 11.5).
-    pub(super) fn log_end_commit(&mut self, new_tail: u32) -> Step<()> {
-        let old_tail = self.log.tail;
-        self.log.tail = new_tail;
-        self.log.reserve = self.flash.leb_size.into();
-        self.log.bud_bytes -= std::mem::take(&mut self.log.closing_bytes);
-        self.log.wants_commit = false;
-        for leb in std::mem::take(&mut self.log.old_buds) {
-            self.lprops.set_taken(&self.flash, leb, false)?;
+    /// Closes the buds, except for the rest of the LEBs that the heads still write to.
+    fn close_buds(&mut self, flash: &Flash, heads: &[Wbuf]) {
+        let size = flash.leb_size;
+        for (leb, bud) in &mut self.buds {
+            let open = heads[bud.head as usize].open_place(flash);
+            let kept = match open {
+                Some(place) if place.leb == *leb => place.offset,
+                _ => {
+                    self.old_buds.push(*leb);
+                    size
+                }
+            };
+            self.closing_bytes += u64::from(kept - bud.start);
+            bud.start = kept;
+        }
+        self.buds.retain(|_, bud| bud.start < size);
+    }
+
+    /// Drops the old log and the closed buds (spec: ubifs-runtime 11.4, 11.5). The master that
+    /// refers to `new_tail` must be on flash: until then a power cut replays the old log, and
+    /// nothing may be written to its buds.
+    pub(super) fn drop_old(
+        &mut self,
+        flash: &mut Flash,
+        lprops: &mut Lprops,
+        new_tail: u32,
+    ) -> Step<()> {
+        let old_tail = std::mem::replace(&mut self.tail, new_tail);
+        self.reserve = flash.leb_size.into();
+        self.bud_bytes -= std::mem::take(&mut self.closing_bytes);
+        self.wants_commit = false;
+        for leb in std::mem::take(&mut self.old_buds) {
+            lprops.set_use(flash, leb, Use::Available)?;
         }
         let mut leb = old_tail;
         while leb != new_tail {
-            self.flash.unmap(leb)?;
-            leb = Log::next_leb(&self.flash, leb);
+            flash.unmap(leb)?;
+            leb = Self::next_leb(flash, leb);
         }
         Ok(())
     }

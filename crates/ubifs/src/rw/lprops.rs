@@ -1,5 +1,5 @@
 //! Properties of each LEB of the main area, in memory: free and dirty bytes, whether it is in use,
-//! and its category (spec: ubifs-runtime 13).
+//! and its category (layer 3; spec: ubifs-runtime 13).
 //!
 //! # Invariants
 //! 1. `stats` are the sums over all LEBs, those not loaded from the LPT included.
@@ -7,7 +7,7 @@
 //! 3. A change of what the LPT stores marks its leaf dirty.
 
 use super::error::{Fault, Step, at};
-use super::flash::{Flash, align8};
+use super::flash::{Flash, MIN_NODE, align8};
 use super::lpt::Lpt;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
@@ -25,6 +25,15 @@ pub(super) enum Category {
     Dirty = 4,
     Free = 5,
     None = 6,
+}
+
+/// Whether a LEB may be given away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// It is in use: a journal head, the index head, the journal or a collection needs it.
+    Taken,
+    /// It may be chosen for another use.
+    Available,
 }
 
 /// Number of sets of LEBs: one for each category except the last.
@@ -113,8 +122,18 @@ impl Stats {
     }
 }
 
+/// LEBs whose properties one leaf of the LPT holds.
+const LEBS_PER_LEAF: usize = 4;
+
 /// A LEB and its space, ordered by space.
-pub(super) type BySpace = BTreeSet<(u32, u32)>;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Listed {
+    pub(super) space: u32,
+    pub(super) leb: u32,
+}
+
+/// The LEBs of a category.
+pub(super) type BySpace = BTreeSet<Listed>;
 
 /// LEB properties, categories and the tree they are stored in.
 #[derive(Debug)]
@@ -145,8 +164,8 @@ fn shares(flash: &Flash, lp: &Lp) -> (i64, i64, i64) {
 pub(super) fn dark(flash: &Flash, space: u32) -> u32 {
     if space < flash.dark_wm {
         space
-    } else if space - flash.dark_wm < 56 {
-        space - 56
+    } else if space - flash.dark_wm < MIN_NODE {
+        space - MIN_NODE
     } else {
         flash.dark_wm
     }
@@ -167,9 +186,7 @@ impl Lprops {
     /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let listed: usize = self.sets.iter().map(BySpace::len).sum();
-        self.lpt.memory()
-            + self.lebs.capacity() * size_of::<Lp>()
-            + listed * size_of::<(u32, u32)>()
+        self.lpt.memory() + self.lebs.capacity() * size_of::<Lp>() + listed * size_of::<Listed>()
     }
 
     fn index_of(flash: &Flash, leb: u32) -> Step<usize> {
@@ -182,8 +199,8 @@ impl Lprops {
     /// Returns the properties of a LEB; loads them if necessary.
     pub(super) fn get(&mut self, flash: &Flash, leb: u32) -> Step<Lp> {
         let index = Self::index_of(flash, leb)?;
-        if !self.lpt.is_loaded(index / 4) {
-            self.load(flash, index / 4)?;
+        if !self.lpt.is_loaded(index / LEBS_PER_LEAF) {
+            self.load(flash, index / LEBS_PER_LEAF)?;
         }
         Ok(self.lebs[index])
     }
@@ -191,7 +208,7 @@ impl Lprops {
     fn load(&mut self, flash: &Flash, pnode: usize) -> Step<()> {
         let props = self.lpt.load_pnode(flash, pnode)?;
         for (slot, stored) in props.iter().enumerate() {
-            let index = pnode * 4 + slot;
+            let index = pnode * LEBS_PER_LEAF + slot;
             let Some(lp) = self.lebs.get_mut(index) else { break };
             lp.free = stored.free;
             lp.dirty = stored.dirty;
@@ -203,7 +220,7 @@ impl Lprops {
 
     /// Loads all properties that are not loaded yet.
     pub(super) fn load_all(&mut self, flash: &Flash) -> Step<()> {
-        for pnode in 0..self.lebs.len().div_ceil(4) {
+        for pnode in 0..self.lebs.len().div_ceil(LEBS_PER_LEAF) {
             if !self.lpt.is_loaded(pnode) {
                 self.load(flash, pnode)?;
             }
@@ -225,10 +242,10 @@ impl Lprops {
         debug_assert!(new.free <= flash.leb_size, "{leb}: {new:?}");
         let stored = |lp: &Lp| (lp.free, lp.dirty, lp.index);
         if stored(&old) != stored(&new) {
-            self.lpt.dirty_pnode(flash, index / 4)?;
+            self.lpt.dirty_pnode(flash, index / LEBS_PER_LEAF)?;
         }
-        self.add_to_stats(flash, &old, -1);
-        self.add_to_stats(flash, &new, 1);
+        self.stats.add(flash, &old, -1);
+        self.stats.add(flash, &new, 1);
         self.lebs[index] = new;
         self.categorize(flash, index);
         Ok(self.lebs[index])
@@ -244,9 +261,38 @@ impl Lprops {
         Ok(stats)
     }
 
-    fn add_to_stats(&mut self, flash: &Flash, lp: &Lp, sign: i64) {
-        self.stats.add(flash, lp, sign);
+    /// Asserts invariant 2.
+    #[cfg(debug_assertions)]
+    pub(super) fn assert_sets(&self, flash: &Flash) {
+        let mut listed = 0;
+        for (leb, lp) in (flash.main_first..).zip(&self.lebs) {
+            let is_loaded = self.is_loaded(flash, leb);
+            let expected = if is_loaded { category(flash, lp) } else { Category::None };
+            assert_eq!(lp.category, expected, "LEB {leb}: {lp:?}");
+            if let Some(set) = self.sets.get(lp.category as usize) {
+                assert!(
+                    set.contains(&Listed { space: lp.listed, leb }),
+                    "LEB {leb} is in no set: {lp:?}"
+                );
+                listed += 1;
+            }
+        }
+        assert_eq!(listed, self.sets.iter().map(BySpace::len).sum::<usize>(), "a LEB in two sets");
     }
+
+    /// Returns whether the properties of a LEB are in memory.
+    #[cfg(debug_assertions)]
+    fn is_loaded(&self, flash: &Flash, leb: u32) -> bool {
+        self.lpt.is_loaded((leb - flash.main_first) as usize / LEBS_PER_LEAF)
+    }
+
+    /// Asserts that a LEB of the main area is taken, if its properties are in memory.
+    #[cfg(debug_assertions)]
+    pub(super) fn assert_taken(&self, flash: &Flash, leb: u32) {
+        let lp = self.lebs[(leb - flash.main_first) as usize];
+        assert!(lp.taken || !self.is_loaded(flash, leb), "LEB {leb} is not taken: {lp:?}");
+    }
+
     fn categorize(&mut self, flash: &Flash, index: usize) {
         let leb = flash.main_first + index as u32;
         let lp = &mut self.lebs[index];
@@ -261,10 +307,10 @@ impl Lprops {
             return;
         }
         if let Some(set) = self.sets.get_mut(lp.category as usize) {
-            set.remove(&(lp.listed, leb));
+            set.remove(&Listed { space: lp.listed, leb });
         }
         if let Some(set) = self.sets.get_mut(category as usize) {
-            set.insert((space, leb));
+            set.insert(Listed { space, leb });
         }
         lp.category = category;
         lp.listed = space;
@@ -280,9 +326,9 @@ impl Lprops {
         self.update(flash, leb, |lp| lp.dirty += align8(len)).map(drop)
     }
 
-    /// Marks a LEB as in use, or returns it.
-    pub(super) fn set_taken(&mut self, flash: &Flash, leb: u32, taken: bool) -> Step<()> {
-        self.update(flash, leb, |lp| lp.taken = taken).map(drop)
+    /// Marks a LEB as in use, or makes it available.
+    pub(super) fn set_use(&mut self, flash: &Flash, leb: u32, wanted: Use) -> Step<()> {
+        self.update(flash, leb, |lp| lp.taken = wanted == Use::Taken).map(drop)
     }
 
     /// Makes a LEB empty; it stays in use if it was.
@@ -337,7 +383,7 @@ impl Lprops {
     fn make_room_small(&mut self, flash: &Flash) -> Step<()> {
         if self.lpt.is_short_of_room(flash) {
             self.load_all(flash)?;
-            for pnode in 0..self.lebs.len().div_ceil(4) {
+            for pnode in 0..self.lebs.len().div_ceil(LEBS_PER_LEAF) {
                 self.lpt.dirty_pnode(flash, pnode)?;
             }
         }
@@ -349,8 +395,10 @@ impl Lprops {
     /// the end of a commit would be lost by a power cut, and each recovery takes space.
     fn collect_lpt(&mut self, flash: &mut Flash) -> Step<()> {
         for _ in 0..flash.sb.lpt_lebs {
-            let victim = self.lpt.victim(flash).filter(|_| self.lpt.is_short_of_room(flash));
-            let Some(leb) = victim else { break };
+            if !self.lpt.is_short_of_room(flash) {
+                break;
+            }
+            let Some(leb) = self.lpt.victim(flash) else { break };
             if let Some(big) = &mut flash.activity.big_lpt {
                 big.lebs_collected += 1;
             }
@@ -369,7 +417,7 @@ impl Lprops {
         use Category::{Dirty, DirtyIndex, Empty, Free, Freeable, FreeableIndex};
         let sets = [Empty, Freeable, FreeableIndex, DirtyIndex, Dirty, Free];
         let worth =
-            sets.into_iter().flat_map(|set| self.set(set).iter().rev().map(|(_, leb)| *leb));
+            sets.into_iter().flat_map(|set| self.set(set).iter().rev().map(|listed| listed.leb));
         let mut lebs: Vec<u32> = worth.take(flash.sb.lsave_cnt as usize).collect();
         lebs.resize(flash.sb.lsave_cnt as usize, flash.main_first);
         self.lpt.lsave = lebs;

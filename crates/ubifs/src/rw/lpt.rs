@@ -1,5 +1,5 @@
-//! The LEB properties tree in memory, loaded on demand and written to flash (spec: ubifs-runtime
-//! 12; ubifs-format 11).
+//! The LEB properties tree in memory, loaded on demand and written to flash (layer 3; spec:
+//! ubifs-runtime 12; ubifs-format 11).
 //!
 //! `lprops` stores the properties themselves; this module stores the positions of their leaves.
 //!
@@ -14,22 +14,17 @@ mod gc;
 
 use super::error::{Fault, Step, at};
 use super::flash::Flash;
+use super::place::Place;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::lpt::{LebProps, Nnode, Pnode, SaveTable, SpaceTable};
 
-/// The position of a node: LEB (0 for nowhere) and offset.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Place {
-    pub(super) leb: u32,
-    pub(super) offset: u32,
-}
-
 /// A node of the tree; the content of leaves is in `lprops`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    place: Place,
+    /// Nothing if it was never written, or is dirty.
+    place: Option<Place>,
     loaded: bool,
     dirty: bool,
 }
@@ -71,7 +66,7 @@ impl Lpt {
             levels.push(vec![Slot::default(); count as usize]);
         }
         if let Some(root) = levels.last_mut().and_then(|level| level.first_mut()) {
-            root.place = Place { leb: master.lpt_lnum, offset: master.lpt_offs };
+            root.place = Place::on_flash(master.lpt_lnum, master.lpt_offs);
         }
         let mut lpt = Self {
             levels,
@@ -130,8 +125,8 @@ impl Lpt {
     }
 
     /// Returns the place of the root.
-    pub(super) fn root(&self) -> Place {
-        self.levels.last().map_or(Place::default(), |level| level[0].place)
+    pub(super) fn root(&self) -> Option<Place> {
+        self.levels.last().and_then(|level| level[0].place)
     }
 
     /// Loads an inner node, its ancestors first.
@@ -142,15 +137,14 @@ impl Lpt {
         if level + 1 < self.levels.len() {
             self.load_nnode(flash, level + 1, index / 4)?;
         }
-        let place = self.levels[level][index].place;
-        if place.leb != 0 {
+        if let Some(place) = self.levels[level][index].place {
             let bytes = read_node(flash, place, flash.lpt.nnode_size)?;
             let number = flash.lpt.nnode_number(level as u32, index as u32);
             let nnode = Nnode::unpack(&bytes, &flash.lpt, number, level as u32, place.location())?;
             for (slot, branch) in nnode.branches.iter().enumerate() {
                 let child = self.levels[level - 1].get_mut(index * 4 + slot);
                 if let (Some(child), Some(branch)) = (child, branch) {
-                    child.place = Place { leb: branch.leb.get(), offset: branch.offset };
+                    child.place = Place::on_flash(branch.leb.get(), branch.offset);
                 }
             }
         }
@@ -161,12 +155,12 @@ impl Lpt {
     /// Loads a leaf and returns its content.
     pub(super) fn load_pnode(&mut self, flash: &Flash, index: usize) -> Step<[LebProps; 4]> {
         self.load_nnode(flash, 1, index / 4)?;
-        let place = self.levels[0][index].place;
-        let props = if place.leb == 0 {
-            [LebProps::empty(flash.leb_size); 4]
-        } else {
-            let bytes = read_node(flash, place, flash.lpt.pnode_size)?;
-            Pnode::unpack(&bytes, &flash.lpt, index as u32, place.location())?.lebs
+        let props = match self.levels[0][index].place {
+            None => [LebProps::empty(flash.leb_size); 4],
+            Some(place) => {
+                let bytes = read_node(flash, place, flash.lpt.pnode_size)?;
+                Pnode::unpack(&bytes, &flash.lpt, index as u32, place.location())?.lebs
+            }
         };
         self.levels[0][index].loaded = true;
         Ok(props)
@@ -180,14 +174,13 @@ impl Lpt {
     fn dirty_node(&mut self, flash: &Flash, level: usize, index: usize) -> Step<()> {
         let (mut level, mut index) = (level, index);
         while level < self.levels.len() && !self.levels[level][index].dirty {
-            let place = self.levels[level][index].place;
-            if place.leb != 0 {
+            if let Some(place) = self.levels[level][index].place {
                 let size = if level == 0 { flash.lpt.pnode_size } else { flash.lpt.nnode_size };
                 self.row(flash, place.leb)?.dirty += size;
             }
             let slot = &mut self.levels[level][index];
             slot.dirty = true;
-            slot.place = Place::default();
+            slot.place = None;
             level += 1;
             index /= 4;
         }
@@ -216,12 +209,6 @@ impl Lpt {
     /// Returns the free bytes of each LEB of the area, for the space fix-up.
     pub(super) fn free_of_lebs(&self) -> Vec<u32> {
         self.ltab.iter().map(|row| row.free).collect()
-    }
-}
-
-impl Place {
-    pub(super) fn location(self) -> eraseblock_base::Location {
-        at(self.leb, self.offset)
     }
 }
 

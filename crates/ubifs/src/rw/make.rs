@@ -1,4 +1,5 @@
-//! Creates the file system when an empty volume is first mounted (spec: ubifs-runtime 5.1 step 2).
+//! Creates the file system when an empty volume is first mounted (layer 2; spec: ubifs-runtime 5.1
+//! step 2).
 
 use super::MountOptions;
 use crate::error::UbifsError;

@@ -1,4 +1,4 @@
-//! Written content that is not on flash yet: pages of one block each.
+//! Written content that is not on flash yet: pages of one block each (layer 10).
 //!
 //! # Invariants
 //! 1. Each page holds one space reservation.
@@ -11,6 +11,7 @@ use crate::read::codec_of;
 use eraseblock_codec::{Codec, CompressSpec, Compressor};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MIN_COMPRESS_LEN};
 use eraseblock_ubifs_format::encode;
+use eraseblock_ubifs_format::raw::DataNode;
 use eraseblock_ubifs_format::{Compression, Key};
 #[cfg(feature = "parallel")]
 use rayon::prelude::*;
@@ -25,13 +26,28 @@ const MIN_GAIN: usize = 64;
 /// Fewer blocks are not worth a second thread.
 const PARALLEL: usize = 16;
 /// Fixed part of a data node.
-const DATA_HEADER: usize = 48;
+const DATA_HEADER: usize = DataNode::SIZE;
+
+/// A block of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct BlockOf {
+    ino: u32,
+    block: u32,
+}
 
 /// A dirty block.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) bytes: Box<[u8]>,
     pub(super) promise: Request,
+}
+
+/// The content of a page that is handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Blank {
+    Zeroed,
+    /// Anything: the caller overwrites it.
+    Any,
 }
 
 /// A block being turned into a data node.
@@ -45,7 +61,7 @@ pub(super) struct Framed {
 /// The dirty pages and their compressors.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    of: BTreeMap<(u32, u32), Page>,
+    of: BTreeMap<BlockOf, Page>,
     order: VecDeque<u32>,
     spare: Vec<Box<[u8]>>,
     workers: Vec<Worker>,
@@ -62,18 +78,18 @@ impl Pages {
     }
 
     pub(super) fn get(&self, ino: u32, block: u32) -> Option<&[u8]> {
-        self.of.get(&(ino, block)).map(|page| &*page.bytes)
+        self.of.get(&BlockOf { ino, block }).map(|page| &*page.bytes)
     }
 
     pub(super) fn get_mut(&mut self, ino: u32, block: u32) -> Option<&mut [u8]> {
-        self.of.get_mut(&(ino, block)).map(|page| &mut *page.bytes)
+        self.of.get_mut(&BlockOf { ino, block }).map(|page| &mut *page.bytes)
     }
 
-    /// Returns a page of zeros, or of any content if the caller overwrites it.
-    pub(super) fn blank(&mut self, zeroed: bool) -> Box<[u8]> {
+    /// Returns a page for new content.
+    pub(super) fn blank(&mut self, content: Blank) -> Box<[u8]> {
         match self.spare.pop() {
             Some(mut page) => {
-                if zeroed {
+                if content == Blank::Zeroed {
                     page.fill(0);
                 }
                 page
@@ -83,7 +99,7 @@ impl Pages {
     }
 
     pub(super) fn insert(&mut self, ino: u32, block: u32, bytes: Box<[u8]>, promise: Request) {
-        self.of.insert((ino, block), Page { bytes, promise });
+        self.of.insert(BlockOf { ino, block }, Page { bytes, promise });
         if self.order.back() != Some(&ino) && !self.order.contains(&ino) {
             self.order.push_back(ino);
         }
@@ -91,7 +107,7 @@ impl Pages {
 
     /// Removes a page and returns its reservation.
     pub(super) fn remove(&mut self, ino: u32, block: u32) -> Option<Request> {
-        let page = self.of.remove(&(ino, block))?;
+        let page = self.of.remove(&BlockOf { ino, block })?;
         if self.spare.len() < SPARE {
             self.spare.push(page.bytes);
         }
@@ -100,7 +116,8 @@ impl Pages {
 
     /// Returns the dirty blocks of an inode from `first`, in order.
     pub(super) fn blocks(&self, ino: u32, first: u32) -> impl Iterator<Item = u32> {
-        self.of.range((ino, first)..=(ino, u32::MAX)).map(|((_, block), _)| *block)
+        let (first, last) = (BlockOf { ino, block: first }, BlockOf { ino, block: u32::MAX });
+        self.of.range(first..=last).map(|(key, _)| key.block)
     }
 
     /// Returns an inode with dirty pages, the oldest first.
@@ -131,7 +148,7 @@ impl Pages {
         let pages = &self.of;
         let run = |((slots, blocks), worker): ((&mut [Framed], &[u32]), &mut Worker)| {
             for (slot, block) in slots.iter_mut().zip(blocks) {
-                let Some(page) = pages.get(&(ino, *block)) else { continue };
+                let Some(page) = pages.get(&BlockOf { ino, block: *block }) else { continue };
                 let start = u64::from(*block) * u64::from(BLOCK_SIZE);
                 let len = usize::try_from(size.saturating_sub(start)).unwrap_or(PAGE).min(PAGE);
                 slot.block = *block;

@@ -1,4 +1,4 @@
-//! A device that retries operations that fail.
+//! A device that retries operations that fail (layer 2).
 //!
 //! # Invariants
 //! 1. A failed program is never repeated in place: the whole LEB, with the appended data, is

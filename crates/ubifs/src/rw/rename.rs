@@ -1,12 +1,19 @@
-//! Renames, in all forms, as one group of the journal (spec: ubifs-runtime 8.2, 8.5, 8.6).
+//! Renames, in all forms, as one group of the journal (layer 13; spec: ubifs-runtime 8.2, 8.5,
+//! 8.6).
+//!
+//! # Invariants
+//! 1. Both names, the directories and a replaced inode are written in one group: after a cut the
+//!    file has its old name or its new one.
 
 use super::budget::Request;
 use super::core::Core;
 use super::dir::Entry;
 use super::error::Step;
 use super::flash::align8;
-use super::journal::Group;
-use super::wbuf::BASE_HEAD;
+use super::group::{Durable, Group, INODE_LEN, dent_len, inode_len};
+use super::load::Owner;
+use super::nodes::Unreadable;
+use super::wbuf::Head;
 use crate::fs::entry_kind;
 use eraseblock_ubifs_format::constants::ROOT_INO;
 use eraseblock_ubifs_format::key::VALUE_MASK;
@@ -17,6 +24,9 @@ use eraseblock_vfs::{Ino, NewInode, NewKind, RenameMode, Timestamp};
 
 /// Number of parents to follow upwards before searching downwards.
 const DEEPEST: u32 = 4096;
+
+/// Bytes of the inline data of a device.
+const DEVICE: usize = 4;
 
 /// One side of a rename.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +78,10 @@ impl Core {
                 None => false,
             },
             target_has_entries: match replaced {
-                Some(other) => {
-                    self.has_keys(Key::dent(other.ino, 0), Key::dent(other.ino, VALUE_MASK))?
-                }
+                Some(other) => self
+                    .store
+                    .nodes
+                    .has_keys(Key::dent(other.ino, 0), Key::dent(other.ino, VALUE_MASK))?,
                 None => false,
             },
         };
@@ -118,12 +129,12 @@ impl Core {
             }
             let mut branches = Vec::new();
             let last = Key::dent(next, VALUE_MASK);
-            self.scan(Key::dent(next, 0), last, &mut |branch| {
+            self.store.nodes.scan(Key::dent(next, 0), last, &mut |branch| {
                 branches.push(*branch);
                 true
             })?;
             for branch in branches {
-                let dent = self.leaf(&branch, &mut buf)?.dent()?;
+                let dent = self.store.nodes.leaf(&branch, &mut buf)?.dent()?;
                 if dent.kind == EntryKind::Directory {
                     let child = dent.ino;
                     self.inodes.set_parent(child, next);
@@ -148,7 +159,7 @@ impl Core {
             dirtied_inodes: 3,
             dirtied_data: replaced_data,
             new_inodes: u32::from(this.whiteout),
-            new_data: if this.whiteout { 8 } else { 0 },
+            new_data: if this.whiteout { align8(DEVICE as u32) } else { 0 },
             ..Request::default()
         };
         self.budget_dirty(&request, &[this.moved.ino])?;
@@ -158,7 +169,7 @@ impl Core {
             self.end_if_unused(other.ino)?;
         }
         if self.inode(this.moved.ino)?.is_sync() {
-            self.write_inode(this.moved.ino, true)?;
+            self.write_inode(this.moved.ino, Durable::Now)?;
         }
         Ok(())
     }
@@ -167,17 +178,17 @@ impl Core {
         let Move { from, to, moved, replaced, now, .. } = *this;
         let is_dir = self.inode(moved.ino)?.is_dir();
         let whiteout = if this.whiteout { Some(self.whiteout(from.dir, now)?) } else { None };
-        let mut len = Group::dent_len(to.name) + Group::dent_len(from.name) + 2 * 160;
+        let mut len = dent_len(to.name) + dent_len(from.name) + 2 * INODE_LEN;
         if let Some(other) = replaced {
-            len += align8(160 + self.inode(other.ino)?.data.len() as u32);
+            len += inode_len(self.inode(other.ino)?.data.len());
         }
-        len += if whiteout.is_some() { 168 } else { 0 };
-        self.reserve(BASE_HEAD, len)?;
+        len += if whiteout.is_some() { inode_len(DEVICE) } else { 0 };
+        self.store.reserve_in(Head::Base, len)?;
         if let Some(other) = replaced
             && self.drop_link(other.ino, now)?
             && let Err(fault) = self.add_orphan(other.ino)
         {
-            self.restore_link(other.ino, is_dir)?;
+            self.restore_link(other.ino)?;
             return Err(fault);
         }
         let time = self.time(now);
@@ -215,8 +226,8 @@ impl Core {
         let kind = NewKind::CharDevice(0, 0);
         let new = NewInode { kind, permissions: 0, uid: 0, gid: 0 };
         let inherited = rules::inherit(&self.inode(dir)?.attr(), &new);
-        let owner = (new.uid, inherited.gid);
-        let mut inode = self.new_inode(dir, file_type::CHAR, owner, vec![0; 4], now)?;
+        let owner = Owner { uid: new.uid, gid: inherited.gid };
+        let mut inode = self.new_inode(dir, file_type::CHAR, owner, vec![0; DEVICE], now)?;
         inode.size = 0;
         Ok(inode)
     }
@@ -224,8 +235,8 @@ impl Core {
     /// Updates sizes, link counts and times of the directories (8.5).
     fn touch_for_rename(&mut self, this: &Move<'_>, is_dir: bool) -> Step<()> {
         let Move { from, to, replaced, whiteout, now, .. } = *this;
-        let gone = if whiteout { 0 } else { i64::from(Group::dent_len(from.name)) };
-        let new = if replaced.is_some() { 0 } else { i64::from(Group::dent_len(to.name)) };
+        let gone = if whiteout { 0 } else { i64::from(dent_len(from.name)) };
+        let new = if replaced.is_some() { 0 } else { i64::from(dent_len(to.name)) };
         let is_move = from.dir != to.dir;
         let loses_link = is_dir && (is_move || replaced.is_some());
         let gains_link = is_dir && is_move && replaced.is_none();
@@ -239,22 +250,22 @@ impl Core {
         let old_key = self.dent_key(from.dir, from.name);
         let kind = entry_kind(self.inode(moved.ino)?.kind());
         let mut group = Group::default();
-        let cookie = self.cookie();
+        let cookie = self.store.nodes.cookie();
         let dent = Dent { key: new_key, ino: moved.ino, kind, cookie, name: to.name };
-        group.dent(self, &dent)?;
-        let cookie = self.cookie();
+        group.add_dent(self.nodes(), &dent)?;
+        let cookie = self.store.nodes.cookie();
         let kind = if whiteout.is_some() { EntryKind::CharDevice } else { EntryKind::Regular };
         let ino = whiteout.unwrap_or(0);
-        group.dent(self, &Dent { key: old_key, ino, kind, cookie, name: from.name })?;
+        group.add_dent(self.nodes(), &Dent { key: old_key, ino, kind, cookie, name: from.name })?;
         self.add_inodes(&mut group, inos)?;
-        let sync = self.any_sync(inos)?;
-        let written = self.write_group(&group, inos, sync)?;
-        self.add_entry(new_key, to.name, written[0], false)?;
+        let durable = self.durable_for(inos)?;
+        let written = group.write(self.nodes(), inos, durable)?;
+        self.store.nodes.add_entry(new_key, to.name, written[0], Unreadable::Fails)?;
         if whiteout.is_some() {
-            self.add_entry(old_key, from.name, written[1], false)?;
+            self.store.nodes.add_entry(old_key, from.name, written[1], Unreadable::Fails)?;
         } else {
-            self.remove_entry(old_key, from.name, false)?;
-            self.waste(&written[1])?;
+            self.store.nodes.remove_entry(old_key, from.name, Unreadable::Fails)?;
+            self.store.nodes.waste(&written[1])?;
         }
         self.index_inodes(inos, &written[2..])
     }
@@ -283,8 +294,8 @@ impl Core {
         (moved, other): (Entry, Entry),
         now: Timestamp,
     ) -> Step<()> {
-        let len = Group::dent_len(to.name) + Group::dent_len(from.name) + 2 * 160;
-        self.reserve(BASE_HEAD, len)?;
+        let len = dent_len(to.name) + dent_len(from.name) + 2 * INODE_LEN;
+        self.store.reserve_in(Head::Base, len)?;
         let time = self.time(now);
         let mut are_dirs = [false; 2];
         for (entry, is_dir) in [moved, other].iter().zip(&mut are_dirs) {
@@ -318,16 +329,16 @@ impl Core {
         for (side, entry) in &names {
             let key = self.dent_key(side.dir, side.name);
             let kind = entry_kind(self.inode(entry.ino)?.kind());
-            let cookie = self.cookie();
+            let cookie = self.store.nodes.cookie();
             let ino = entry.ino;
-            group.dent(self, &Dent { key, ino, kind, cookie, name: side.name })?;
+            group.add_dent(self.nodes(), &Dent { key, ino, kind, cookie, name: side.name })?;
         }
         self.add_inodes(&mut group, inos)?;
-        let sync = self.any_sync(inos)?;
-        let written = self.write_group(&group, inos, sync)?;
+        let durable = self.durable_for(inos)?;
+        let written = group.write(self.nodes(), inos, durable)?;
         for ((side, _), node) in names.iter().zip(&written) {
             let key = self.dent_key(side.dir, side.name);
-            self.add_entry(key, side.name, *node, false)?;
+            self.store.nodes.add_entry(key, side.name, *node, Unreadable::Fails)?;
         }
         self.index_inodes(inos, &written[2..])
     }

@@ -1,15 +1,18 @@
-//! Replays the journal into the index (spec: ubifs-runtime 16).
+//! Replays the journal into the index (layer 14; spec: ubifs-runtime 16).
 //!
 //! # Invariants
 //! 1. On flash, only torn ends of the last LEB of each head change.
 //! 2. Afterwards, the properties of every LEB of the journal are right, and the heads point to the
 //!    end of the replayed nodes.
 
-use super::core::Core;
-use super::error::Step;
-use super::flash::align8;
-use super::journal::Written;
+use super::error::{Fault, Step, at};
+use super::flash::{Flash, align8};
 use super::log::Bud;
+use super::nodes::{Dead, Nodes, Unreadable};
+use super::place::{Place, Written};
+use super::recovery::Recovery;
+use super::store::Store;
+use super::wbuf::Head;
 use crate::log as log_walk;
 use crate::recovery;
 use crate::replay::{Change, Entry, Journal, Sizes, is_last};
@@ -20,7 +23,7 @@ use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::encode;
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::{Key, Reference};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -30,19 +33,27 @@ struct Read {
     dirty: u32,
 }
 
-impl Core {
-    /// Replays all buds of the log; with `need_recovery` returns the sizes found in the journal.
+/// The findings of a replay.
+pub(super) struct Replayed {
+    /// The sizes in the journal.
+    pub(super) sizes: Sizes,
+    /// The LEBs that were read to delete inodes.
+    pub(super) read: BTreeSet<u32>,
+}
+
+impl Store {
+    /// Replays all buds of the log.
     pub(super) fn replay(
         &mut self,
         volume: &Volume,
         log: &log_walk::Log,
-        need_recovery: bool,
+        recovery: Recovery,
         report: &mut Report,
-    ) -> Step<Sizes> {
+    ) -> Step<Replayed> {
         let mut journal = Journal::default();
         let mut read = Vec::new();
         for (index, bud) in log.buds.iter().enumerate() {
-            let recover = need_recovery && is_last(volume, &log.buds, index);
+            let recover = recovery.is_needed() && is_last(volume, &log.buds, index);
             read.push(self.read_bud(volume, bud, recover, &mut journal, report)?);
         }
         let newest = journal.put_in_order(report);
@@ -57,22 +68,22 @@ impl Core {
                 *used.entry(entry.branch.leb).or_default() += align8(entry.branch.len);
             }
             sizes.take(entry);
-            self.max_sqnum = self.max_sqnum.max(entry.sqnum);
-            self.highest_inum = self.highest_inum.max(entry.branch.key.ino());
+            self.nodes.journal.sqnums.raise(entry.sqnum);
+            self.master.raise_inum(entry.branch.key.ino());
         }
-        let mut dead = Vec::new();
+        let mut dead = Dead::default();
         for (index, entry) in entries.into_iter().enumerate() {
             self.apply(entry, index, &newest, &mut dead)?;
         }
         // An xattr of an unlinked, open file may have been written after the file's deletion.
-        for ino in dead {
-            self.remove_range(Key::first_of(ino), Key::last_of(ino))?;
+        for ino in dead.values {
+            self.nodes.remove_range(Key::first_of(ino), Key::last_of(ino))?;
         }
         for (bud, mut read) in log.buds.iter().zip(read) {
             read.dirty -= used.get(&bud.leb).copied().unwrap_or(0).min(read.dirty);
             self.take_bud(bud, &read)?;
         }
-        Ok(sizes)
+        Ok(Replayed { sizes, read: dead.read })
     }
 
     /// Reads a bud, repairs its torn end on flash, and adds its nodes to the journal.
@@ -85,22 +96,23 @@ impl Core {
         report: &mut Report,
     ) -> Step<Read> {
         // The content before it became a bud is read only to be rewritten.
-        let mut bytes = vec![0; self.flash.leb_size as usize];
+        let flash = &mut self.nodes.flash;
+        let mut bytes = vec![0; flash.leb_size as usize];
         let (front, content) = bytes.split_at_mut(bud.offset as usize);
-        self.flash.read(bud.leb.get(), bud.offset, content)?;
+        flash.read(bud.leb.get(), bud.offset, content)?;
         if recover {
-            self.flash.read(bud.leb.get(), 0, front)?;
+            flash.read(bud.leb.get(), 0, front)?;
         }
         if !recover {
             let nodes = recovery::strict(volume, bud.leb, &bytes, bud.offset, report)?;
             journal.take(bud.leb, &nodes, report)?;
-            let end = self.scan_end(bud.leb, &bytes, bud.offset).0;
+            let end = scan_end(flash, bud.leb, &bytes, bud.offset).0;
             return Ok(Read { end, dirty: end - bud.offset });
         }
         let head = Some(bud.head);
         let nodes = recovery::recover(volume, bud.leb, &bytes, bud.offset, head, report)?;
         journal.take(bud.leb, &nodes, report)?;
-        let (end, count, is_clean) = self.scan_end(bud.leb, &bytes, bud.offset);
+        let (end, count, is_clean) = scan_end(flash, bud.leb, &bytes, bud.offset);
         let mut front = if is_clean && count == nodes.len() {
             bytes[..end as usize].to_vec()
         } else {
@@ -108,20 +120,12 @@ impl Core {
             let kept = last.map_or(bud.offset, |(offset, node)| align8(offset + node.header.len));
             bytes[..kept as usize].to_vec()
         };
-        encode::pad(&mut front, self.flash.min_io);
+        encode::pad(&mut front, flash.min_io);
         // Even if all is well: a page that was being written may read correctly now and not
         // later, and one that looks erased may not be.
-        self.flash.renew(bud.leb.get(), &front)?;
+        flash.renew(bud.leb.get(), &front)?;
         let end = front.len() as u32;
         Ok(Read { end, dirty: end - bud.offset })
-    }
-
-    /// Returns where a scan ends, the number of its nodes, and whether nothing is damaged.
-    fn scan_end(&self, leb: Leb, bytes: &[u8], start: u32) -> (u32, usize, bool) {
-        let mut scanner = Scanner::new(leb, bytes, start, self.flash.limits);
-        let count = scanner.by_ref().count();
-        let is_clean = scanner.strict_error(self.flash.min_io).is_none();
-        (scanner.offset(), count, is_clean)
     }
 
     fn apply(
@@ -129,27 +133,27 @@ impl Core {
         entry: Entry,
         index: usize,
         newest: &HashMap<u32, usize>,
-        dead: &mut Vec<u32>,
+        dead: &mut Dead,
     ) -> Step<()> {
         let Entry { branch, change, .. } = entry;
         let key = branch.key;
-        let node = Written { leb: branch.leb.get(), offset: branch.offset, len: branch.len };
+        let node = Written { place: Place::of(&branch), len: branch.len };
         match change {
-            Change::Inode { .. } | Change::Data { .. } => self.add_leaf(key, node),
+            Change::Inode { .. } | Change::Data { .. } => self.nodes.add_leaf(key, node),
             Change::Deletion => {
                 if newest.get(&key.ino()).is_none_or(|live| *live <= index) {
-                    dead.extend(self.remove_dead_inode(key.ino())?);
+                    dead.extend(self.nodes.remove_dead_inode(key.ino())?);
                 }
                 Ok(())
             }
-            Change::Name { name } => self.add_entry(key, &name, node, true),
-            Change::NoName { name } => self.remove_entry(key, &name, true),
+            Change::Name { name } => self.nodes.add_entry(key, &name, node, Unreadable::Passes),
+            Change::NoName { name } => self.nodes.remove_entry(key, &name, Unreadable::Passes),
             Change::Truncation { old_size, new_size } => {
                 let (first, behind) = (new_size.div_ceil(BLOCK), old_size.div_ceil(BLOCK));
                 if first < behind {
                     let ino = key.ino();
                     let last = Key::data(ino, (behind - 1) as u32);
-                    self.remove_range(Key::data(ino, first as u32), last)?;
+                    self.nodes.remove_range(Key::data(ino, first as u32), last)?;
                 }
                 Ok(())
             }
@@ -158,8 +162,9 @@ impl Core {
 
     /// Makes a bud part of the journal in memory (16.8).
     fn take_bud(&mut self, bud: &Reference, read: &Read) -> Step<()> {
-        let (leb, size) = (bud.leb.get(), self.flash.leb_size);
-        self.lprops.update(&self.flash, leb, |lp| {
+        let Nodes { flash, lprops, journal, .. } = &mut self.nodes;
+        let (leb, size) = (bud.leb.get(), flash.leb_size);
+        lprops.update(flash, leb, |lp| {
             if bud.offset == 0 {
                 // Its nodes in the committed properties were collected before it became a bud.
                 lp.dirty = lp.dirty.saturating_sub(size - lp.free);
@@ -169,10 +174,19 @@ impl Core {
             lp.index = false;
             lp.taken = true;
         })?;
-        let head = bud.head as usize;
-        self.log.buds.insert(leb, Bud { head, start: bud.offset });
-        self.log.bud_bytes += u64::from(size - bud.offset);
-        self.heads[head].seek(leb, read.end);
+        let Some(head) = Head::of(bud.head) else {
+            let message = format!("a reference to head {}", bud.head);
+            return Err(Fault::refused(at(leb, bud.offset), "log-corrupt", message));
+        };
+        journal.take_replayed_bud(flash, leb, Bud { head, start: bud.offset }, read.end);
         Ok(())
     }
+}
+
+/// Returns where a scan ends, the number of its nodes, and whether nothing is damaged.
+fn scan_end(flash: &Flash, leb: Leb, bytes: &[u8], start: u32) -> (u32, usize, bool) {
+    let mut scanner = Scanner::new(leb, bytes, start, flash.limits);
+    let count = scanner.by_ref().count();
+    let is_clean = scanner.strict_error(flash.min_io).is_none();
+    (scanner.offset(), count, is_clean)
 }

@@ -1,4 +1,4 @@
-//! A volume that is only read: the repairs of a mount happen in memory.
+//! A volume that is only read: the repairs of a mount happen in memory (layer 2).
 //!
 //! # Invariants
 //! 1. The underlying device is never written.

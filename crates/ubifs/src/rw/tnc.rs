@@ -1,4 +1,4 @@
-//! The index in memory: a tree of znodes loaded on demand (spec: ubifs-runtime 10).
+//! The index in memory: a tree of znodes loaded on demand (layer 5; spec: ubifs-runtime 10).
 //!
 //! Nothing else runs during a commit, so there is no copy-on-write: a znode is either clean, the
 //! same as on flash, or dirty.
@@ -12,24 +12,37 @@
 //! 3. `index_size` is the size of all clean nodes: after a commit, of the index.
 
 mod edit;
+#[cfg(debug_assertions)]
+mod invariants;
 mod search;
 
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};
 use super::lprops::Lprops;
+use super::place::{Place, Written};
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::constants::NodeType;
+use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::{Branch, Expected, FormatError, Key, decode};
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// No znode.
-pub(super) const NONE: u32 = u32::MAX;
+/// A znode by its place in the arena, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ZnodeId(NonZeroU32);
 
-/// A znode by its place in the arena.
-pub(super) type ZnodeId = u32;
+impl ZnodeId {
+    fn new(index: usize) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index as u32))
+    }
 
-/// A leaf's branch: znode of level 0 and slot in it.
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// A branch by its znode and the slot in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Position {
     pub(super) znode: ZnodeId,
@@ -43,13 +56,18 @@ pub(super) struct Zbranch {
     pub(super) leb: u32,
     pub(super) offset: u32,
     pub(super) len: u32,
-    child: ZnodeId,
+    child: Option<ZnodeId>,
 }
 
 impl Zbranch {
     /// Returns a leaf.
-    pub(super) fn leaf(key: Key, leb: u32, offset: u32, len: u32) -> Self {
-        Self { key, leb, offset, len, child: NONE }
+    pub(super) fn leaf(key: Key, place: Place, len: u32) -> Self {
+        Self { key, leb: place.leb, offset: place.offset, len, child: None }
+    }
+
+    /// Returns the place of the node.
+    pub(super) fn place(&self) -> Place {
+        Place { leb: self.leb, offset: self.offset }
     }
 
     /// Returns the branch in the type of the format crate.
@@ -58,14 +76,39 @@ impl Zbranch {
         Branch { key, leb: Leb::new(leb), offset, len }
     }
 
-    fn is_at(&self, leb: u32, offset: u32) -> bool {
-        (self.leb, self.offset) == (leb, offset)
+    /// Converts a branch of an index node.
+    fn of(branch: &Branch) -> Self {
+        Self::leaf(branch.key, Place::of(branch), branch.len)
+    }
+}
+
+/// An index node in a LEB that is scanned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScannedNode {
+    pub(super) offset: u32,
+    pub(super) len: u32,
+    pub(super) level: u32,
+    pub(super) first_key: Key,
+}
+
+/// Returns the index nodes of a LEB; fails if its content is damaged.
+pub(super) fn scan_leb(flash: &Flash, leb: u32, bytes: &[u8]) -> Step<Vec<ScannedNode>> {
+    let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, flash.limits);
+    let mut found = Vec::new();
+    for (offset, node) in scanner.by_ref() {
+        let index = node.index(&flash.limits, flash.main_first, flash.leb_cnt)?;
+        let first_key = index.branches.first().map_or(Key::MIN, |branch| branch.key);
+        found.push(ScannedNode { offset, len: node.header.len, level: index.level, first_key });
+    }
+    match scanner.strict_error(flash.min_io) {
+        None => Ok(found),
+        Some(error) => Err(error.into()),
     }
 }
 
 #[derive(Debug)]
 struct Znode {
-    parent: ZnodeId,
+    parent: Option<ZnodeId>,
     level: u32,
     dirty: bool,
     /// Used since the last sweep.
@@ -90,14 +133,14 @@ pub(super) struct Tnc {
     pub(super) dirty_count: usize,
     pub(super) index_size: u64,
     /// Nodes of the committed index that the tree no longer contains.
-    pub(super) old: BTreeSet<(u32, u32)>,
+    pub(super) old: BTreeSet<Place>,
     /// The position at which the next memory sweep begins.
     hand: usize,
 }
 
 impl Tnc {
     pub(super) fn new(root: Branch, index_size: u64) -> Self {
-        let root = Zbranch::leaf(root.key, root.leb.get(), root.offset, root.len);
+        let root = Zbranch::of(&root);
         Self {
             nodes: Vec::new(),
             free: Vec::new(),
@@ -116,68 +159,70 @@ impl Tnc {
 
     fn add_node(&mut self, znode: Znode) -> ZnodeId {
         if let Some(id) = self.free.pop() {
-            self.nodes[id as usize] = znode;
+            self.nodes[id.index()] = znode;
             return id;
         }
         self.nodes.push(znode);
-        self.nodes.len() as u32 - 1
+        ZnodeId::new(self.nodes.len() - 1)
     }
 
     fn drop_node(&mut self, id: ZnodeId) {
-        let node = &mut self.nodes[id as usize];
+        let node = &mut self.nodes[id.index()];
         if std::mem::take(&mut node.dirty) {
             self.dirty_count -= 1;
         }
-        node.parent = NONE;
+        node.parent = None;
         node.branches = Vec::new();
         self.free.push(id);
     }
 
     /// Returns the branches of a znode.
     pub(super) fn branches(&self, id: ZnodeId) -> &[Zbranch] {
-        &self.nodes[id as usize].branches
+        &self.nodes[id.index()].branches
     }
 
     /// Returns the branch at a position.
     pub(super) fn at(&self, position: Position) -> Zbranch {
-        self.nodes[position.znode as usize].branches[position.slot]
+        self.nodes[position.znode.index()].branches[position.slot]
     }
 
-    fn slot_in_parent(&self, id: ZnodeId) -> usize {
-        let parent = self.nodes[id as usize].parent;
-        let branches = &self.nodes[parent as usize].branches;
-        branches.iter().position(|branch| branch.child == id).expect("a child is in its parent")
+    /// Returns the position of the branch that leads to a znode; nothing for the root.
+    fn above(&self, id: ZnodeId) -> Option<Position> {
+        let znode = self.nodes[id.index()].parent?;
+        let branches = &self.nodes[znode.index()].branches;
+        let slot = branches.iter().position(|branch| branch.child == Some(id));
+        Some(Position { znode, slot: slot.expect("a child is in its parent") })
     }
 
     /// Returns the branch that leads to a znode.
     fn branch_to(&mut self, id: ZnodeId) -> &mut Zbranch {
-        let parent = self.nodes[id as usize].parent;
-        if parent == NONE {
-            return &mut self.root;
+        match self.above(id) {
+            None => &mut self.root,
+            Some(Position { znode, slot }) => &mut self.nodes[znode.index()].branches[slot],
         }
-        let slot = self.slot_in_parent(id);
-        &mut self.nodes[parent as usize].branches[slot]
     }
 
     /// Returns the root, loaded.
     pub(super) fn root_node(&mut self, flash: &Flash) -> Step<ZnodeId> {
-        if self.root.child == NONE {
-            let branch = self.root;
-            self.root.child = self.load(flash, &branch, NONE, None)?;
+        if let Some(root) = self.root.child {
+            return Ok(root);
         }
-        Ok(self.root.child)
+        let branch = self.root;
+        let root = self.load(flash, &branch, None, None)?;
+        self.root.child = Some(root);
+        Ok(root)
     }
 
     /// Returns the child of a branch, loaded.
     fn child(&mut self, flash: &Flash, id: ZnodeId, slot: usize) -> Step<ZnodeId> {
-        let branch = self.nodes[id as usize].branches[slot];
-        if branch.child != NONE {
-            self.nodes[branch.child as usize].touch();
-            return Ok(branch.child);
+        let branch = self.nodes[id.index()].branches[slot];
+        if let Some(child) = branch.child {
+            self.nodes[child.index()].touch();
+            return Ok(child);
         }
-        let level = self.nodes[id as usize].level;
-        let child = self.load(flash, &branch, id, Some(level - 1))?;
-        self.nodes[id as usize].branches[slot].child = child;
+        let level = self.nodes[id.index()].level;
+        let child = self.load(flash, &branch, Some(id), Some(level - 1))?;
+        self.nodes[id.index()].branches[slot].child = Some(child);
         Ok(child)
     }
 
@@ -185,7 +230,7 @@ impl Tnc {
         &mut self,
         flash: &Flash,
         branch: &Zbranch,
-        parent: ZnodeId,
+        parent: Option<ZnodeId>,
         level: Option<u32>,
     ) -> Step<ZnodeId> {
         let place = at(branch.leb, branch.offset);
@@ -203,32 +248,32 @@ impl Tnc {
                 expected: Expected::Words("what its parent says"),
             }));
         }
-        let zbranch = |b: &Branch| Zbranch::leaf(b.key, b.leb.get(), b.offset, b.len);
         Ok(self.add_node(Znode {
             parent,
             level: index.level,
             dirty: false,
             used: true.into(),
-            branches: index.branches.iter().map(zbranch).collect(),
+            branches: index.branches.iter().map(Zbranch::of).collect(),
         }))
     }
 
     /// Marks a znode and its ancestors dirty.
     pub(super) fn dirty(&mut self, flash: &Flash, lprops: &mut Lprops, id: ZnodeId) -> Step<()> {
-        let mut id = id;
-        while id != NONE && !self.nodes[id as usize].dirty {
-            self.nodes[id as usize].dirty = true;
+        let mut next = Some(id);
+        while let Some(id) = next
+            && !self.nodes[id.index()].dirty
+        {
+            self.nodes[id.index()].dirty = true;
             self.dirty_count += 1;
             let branch = self.branch_to(id);
-            let (leb, offset, len) = (branch.leb, branch.offset, branch.len);
-            branch.leb = 0;
-            branch.offset = 0;
-            if leb != 0 {
-                self.old.insert((leb, offset));
+            let (place, len) = (branch.place(), branch.len);
+            (branch.leb, branch.offset) = (0, 0);
+            if place.leb != 0 {
+                self.old.insert(place);
                 self.index_size = self.index_size.saturating_sub(align8(len).into());
-                lprops.add_dirt(flash, leb, len)?;
+                lprops.add_dirt(flash, place.leb, len)?;
             }
-            id = self.nodes[id as usize].parent;
+            next = self.nodes[id.index()].parent;
         }
         Ok(())
     }
@@ -241,7 +286,7 @@ impl Tnc {
         sink: &mut dyn FnMut(Option<u32>, &Zbranch),
     ) -> Step<()> {
         let root = self.root_node(flash)?;
-        sink(Some(self.nodes[root as usize].level), &self.root);
+        sink(Some(self.nodes[root.index()].level), &self.root);
         self.walk_below(flash, root, sink)
     }
 
@@ -251,10 +296,10 @@ impl Tnc {
         id: ZnodeId,
         sink: &mut dyn FnMut(Option<u32>, &Zbranch),
     ) -> Step<()> {
-        let level = self.nodes[id as usize].level;
-        for slot in 0..self.nodes[id as usize].branches.len() {
+        let level = self.nodes[id.index()].level;
+        for slot in 0..self.nodes[id.index()].branches.len() {
             let below = level.checked_sub(1);
-            sink(below, &self.nodes[id as usize].branches[slot]);
+            sink(below, &self.nodes[id.index()].branches[slot]);
             if below.is_some() {
                 let child = self.child(flash, id, slot)?;
                 self.walk_below(flash, child, sink)?;
@@ -266,22 +311,20 @@ impl Tnc {
     /// Returns dirty znodes, children before parents, from left to right.
     pub(super) fn dirty_in_order(&self) -> Vec<ZnodeId> {
         let mut order = Vec::with_capacity(self.dirty_count);
-        if self.root.child != NONE {
-            self.collect_dirty(self.root.child, &mut order);
+        if let Some(root) = self.root.child {
+            self.collect_dirty(root, &mut order);
         }
         order
     }
 
     fn collect_dirty(&self, id: ZnodeId, order: &mut Vec<ZnodeId>) {
-        let node = &self.nodes[id as usize];
+        let node = &self.nodes[id.index()];
         if !node.dirty {
             return;
         }
         if node.level > 0 {
-            for branch in &node.branches {
-                if branch.child != NONE {
-                    self.collect_dirty(branch.child, order);
-                }
+            for child in node.branches.iter().filter_map(|branch| branch.child) {
+                self.collect_dirty(child, order);
             }
         }
         order.push(id);
@@ -289,18 +332,22 @@ impl Tnc {
 
     /// Returns level and branches of a znode about to be written.
     pub(super) fn content(&self, id: ZnodeId) -> (u32, &[Zbranch]) {
-        let node = &self.nodes[id as usize];
+        let node = &self.nodes[id.index()];
         (node.level, &node.branches)
     }
 
     /// Records that a dirty znode was written: it is clean, and has this place.
-    pub(super) fn written(&mut self, id: ZnodeId, leb: u32, offset: u32, len: u32) {
-        let node = &mut self.nodes[id as usize];
+    pub(super) fn written(&mut self, id: ZnodeId, Written { place, len }: Written) {
+        let node = &mut self.nodes[id.index()];
+        debug_assert!(
+            node.branches.iter().all(|branch| branch.leb != 0),
+            "{node:?} before a child"
+        );
         if std::mem::take(&mut node.dirty) {
             self.dirty_count -= 1;
         }
         let branch = self.branch_to(id);
-        (branch.leb, branch.offset, branch.len) = (leb, offset, len);
+        (branch.leb, branch.offset, branch.len) = (place.leb, place.offset, len);
         self.index_size += u64::from(align8(len));
     }
 
@@ -311,14 +358,14 @@ impl Tnc {
         while self.nodes.len() - self.free.len() > most && left > 0 {
             left -= 1;
             self.hand = (self.hand + 1) % self.nodes.len();
-            let id = self.hand as ZnodeId;
+            let id = ZnodeId::new(self.hand);
             let node = &mut self.nodes[self.hand];
             let idle = !node.dirty
                 && !node.branches.is_empty()
                 && !std::mem::take(node.used.get_mut())
-                && (node.level == 0 || node.branches.iter().all(|branch| branch.child == NONE));
+                && (node.level == 0 || node.branches.iter().all(|branch| branch.child.is_none()));
             if idle {
-                self.branch_to(id).child = NONE;
+                self.branch_to(id).child = None;
                 self.drop_node(id);
             }
         }
@@ -331,7 +378,7 @@ impl Tnc {
             + branches * size_of::<Zbranch>()
             + self.free.capacity() * size_of::<ZnodeId>()
             + size_of_val(&self.old)
-            + self.old.len() * size_of::<(u32, u32)>()
+            + self.old.len() * size_of::<Place>()
     }
 
     /// Returns the number of loaded znodes.

@@ -1,12 +1,19 @@
-//! Extended attributes (spec: ubifs-runtime 20; ubifs-format 6.6).
+//! Extended attributes (layer 13; spec: ubifs-runtime 20; ubifs-format 6.6).
+//!
+//! # Invariants
+//! 1. An entry, the inode that holds the value and the host with its counts are written in one
+//!    group.
+//! 2. The counts of the host may be wrong in an image; they never overflow here.
 
 use super::budget::Request;
 use super::core::Core;
 use super::dir::refused;
 use super::error::Step;
 use super::flash::align8;
-use super::journal::Group;
-use super::wbuf::BASE_HEAD;
+use super::group::{Durable, Group, INODE_LEN, dent_len, inode_len};
+use super::load::Owner;
+use super::nodes::Unreadable;
+use super::wbuf::Head;
 use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
@@ -18,17 +25,17 @@ const CONTEXT: &[u8] = b"c";
 
 /// Returns the contribution of an xattr to its host's `xattr_size`.
 fn weight(name: &[u8], value: usize) -> u32 {
-    Group::dent_len(name) + value_weight(value as u32)
+    dent_len(name) + value_weight(value as u32)
 }
 
 /// Returns the part for its value.
 pub(super) fn value_weight(value: u32) -> u32 {
-    align8(160 + value + 1)
+    inode_len(value as usize + 1)
 }
 
 impl Core {
     fn xent_key(&self, host: u32, name: &[u8]) -> Key {
-        Key::xent(host, self.flash.sb.key_hash.hash(name))
+        Key::xent(host, self.store.nodes.flash.sb.key_hash.hash(name))
     }
 
     /// Returns an inode whose xattr of this name may change.
@@ -43,7 +50,7 @@ impl Core {
 
     fn xattr_ino(&mut self, host: u32, name: &[u8]) -> Step<Option<u32>> {
         let key = self.xent_key(host, name);
-        self.find_entry(key, name, |dent| dent.ino)
+        self.store.nodes.find_entry(key, name, |dent| dent.ino)
     }
 
     pub(super) fn xattr(&mut self, ino: Ino, name: &[u8]) -> Step<Vec<u8>> {
@@ -59,14 +66,14 @@ impl Core {
     pub(super) fn list_xattrs(&mut self, ino: Ino) -> Step<Vec<Vec<u8>>> {
         let host = self.visible(ino)?.ino;
         let mut branches = Vec::new();
-        self.scan(Key::xent(host, 0), Key::xent(host, VALUE_MASK), &mut |branch| {
+        self.store.nodes.scan(Key::xent(host, 0), Key::xent(host, VALUE_MASK), &mut |branch| {
             branches.push(*branch);
             true
         })?;
         let mut names = Vec::new();
         let mut buf = Vec::new();
         for branch in branches {
-            let dent = self.leaf(&branch, &mut buf)?.dent()?;
+            let dent = self.store.nodes.leaf(&branch, &mut buf)?.dent()?;
             if dent.name != CONTEXT {
                 names.push(dent.name.to_vec());
             }
@@ -99,7 +106,7 @@ impl Core {
     fn add_xattr(&mut self, host: u32, name: &[u8], value: &[u8], now: Timestamp) -> Step<()> {
         let inode = self.inode(host)?;
         let names = inode.xattr_names + inode.xattr_cnt + name.len() as u32 + 1;
-        let most = self.flash.leb_size / 2 / 160;
+        let most = self.store.nodes.flash.leb_size / 2 / INODE_LEN;
         let inode = self.inode(host)?;
         if names > XATTR_LIST_MAX || inode.xattr_cnt >= most {
             return Err(refused(FsErrorKind::NoSpace, host, "too many attributes"));
@@ -127,13 +134,14 @@ impl Core {
     ) -> Step<()> {
         use inode_flags::{COMPRESS, SYNC, XATTR};
         let mode = file_type::REGULAR | 0o777;
-        let mut holder = self.new_inode(host, mode, (0, 0), value.to_vec(), now)?;
+        let mut holder =
+            self.new_inode(host, mode, Owner { uid: 0, gid: 0 }, value.to_vec(), now)?;
         let host_is_dir = self.inode(host)?.is_dir();
         let inherited = if host_is_dir { holder.flags & (COMPRESS | SYNC) } else { 0 };
         holder.flags = XATTR | inherited;
-        let host_len = 160 + align8(self.inode(host)?.data.len() as u32);
-        let len = Group::dent_len(name) + align8(holder.node_len()) + host_len;
-        self.reserve(BASE_HEAD, len)?;
+        let host_len = inode_len(self.inode(host)?.data.len());
+        let len = dent_len(name) + align8(holder.node_len()) + host_len;
+        self.store.reserve_in(Head::Base, len)?;
         let time = self.time(now);
         let inode = self.inode(host)?;
         inode.xattr_cnt = inode.xattr_cnt.saturating_add(1);
@@ -153,13 +161,13 @@ impl Core {
     fn write_new_xattr(&mut self, host: u32, holder: u32, name: &[u8]) -> Step<()> {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
-        let cookie = self.cookie();
+        let cookie = self.store.nodes.cookie();
         let dent = Dent { key, ino: holder, kind: EntryKind::Regular, cookie, name };
-        group.dent(self, &dent)?;
+        group.add_dent(self.nodes(), &dent)?;
         self.add_inodes(&mut group, &[holder, host])?;
         // A new attribute is durable at once (20.4).
-        let written = self.write_group(&group, &[holder, host], true)?;
-        self.add_entry(key, name, written[0], false)?;
+        let written = group.write(self.nodes(), &[holder, host], Durable::Now)?;
+        self.store.nodes.add_entry(key, name, written[0], Unreadable::Fails)?;
         self.index_inodes(&[holder, host], &written[1..])
     }
 
@@ -191,10 +199,10 @@ impl Core {
         value: &[u8],
         now: Timestamp,
     ) -> Step<()> {
-        let host_len = align8(160 + self.inode(host)?.data.len() as u32);
+        let host_len = inode_len(self.inode(host)?.data.len());
         let has_no_name = self.inode(host)?.nlink == 0;
-        let entry = if has_no_name { Group::dent_len(name) } else { 0 };
-        self.reserve(BASE_HEAD, entry + host_len + align8(160 + value.len() as u32))?;
+        let entry = if has_no_name { dent_len(name) } else { 0 };
+        self.store.reserve_in(Head::Base, entry + host_len + inode_len(value.len()))?;
         let time = self.time(now);
         let inode = self.inode(holder)?;
         let old = inode.data.len();
@@ -224,8 +232,8 @@ impl Core {
         let inos = [holder, host];
         let mut group = Group::default();
         self.add_inodes(&mut group, &inos)?;
-        let sync = self.any_sync(&inos)?;
-        let written = self.write_group(&group, &inos, sync)?;
+        let durable = self.durable_for(&inos)?;
+        let written = group.write(self.nodes(), &inos, durable)?;
         self.index_inodes(&inos, &written)
     }
 
@@ -251,8 +259,8 @@ impl Core {
         name: &[u8],
         now: Timestamp,
     ) -> Step<()> {
-        let host_len = align8(160 + self.inode(host)?.data.len() as u32);
-        self.reserve(BASE_HEAD, Group::dent_len(name) + 160 + host_len)?;
+        let host_len = inode_len(self.inode(host)?.data.len());
+        self.store.reserve_in(Head::Base, dent_len(name) + INODE_LEN + host_len)?;
         let time = self.time(now);
         let inode = self.inode(holder)?;
         let old = inode.data.len();
@@ -273,15 +281,15 @@ impl Core {
         let key = self.xent_key(host, name);
         let mut group = Group::default();
         let dent = Dent { key, ino: 0, kind: EntryKind::Regular, cookie: 0, name };
-        group.dent(self, &dent)?;
+        group.add_dent(self.nodes(), &dent)?;
         self.add_inodes(&mut group, &[holder, host])?;
-        let sync = self.any_sync(&[host])?;
-        let written = self.write_group(&group, &[host], sync)?;
-        self.remove_entry(key, name, false)?;
-        self.waste(&written[0])?;
-        self.remove_range(Key::first_of(holder), Key::last_of(holder))?;
-        self.waste(&written[1])?;
-        self.add_leaf(Key::inode(host), written[2])
+        let durable = self.durable_for(&[host])?;
+        let written = group.write(self.nodes(), &[host], durable)?;
+        self.store.nodes.remove_entry(key, name, Unreadable::Fails)?;
+        self.store.nodes.waste(&written[0])?;
+        self.store.nodes.remove_range(Key::first_of(holder), Key::last_of(holder))?;
+        self.store.nodes.waste(&written[1])?;
+        self.store.nodes.add_leaf(Key::inode(host), written[2])
     }
 }
 

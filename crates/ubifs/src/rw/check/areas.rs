@@ -1,14 +1,15 @@
-//! Superblock, master, log and orphan area on flash (spec: ubifs-format 21.1 to 21.3, 21.9).
+//! Superblock, master, log and orphan area on flash (layer 15; spec: ubifs-format 21.1 to 21.3,
+//! 21.9).
 //!
 //! Remains of a power cut are not a breach while nothing has repaired them: a torn end of at most
 //! one write. LEBs of the log that are not live may have any content.
 
-use super::{Breaches, Committed};
+use super::Committed;
+use super::breaches::{Breaches, read_leb};
 use crate::log as log_walk;
 use crate::report::{Report, leb_start};
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
-use crate::rw::mount::SUPERBLOCK_SIZE;
 use crate::rw::orphan::most as most_orphans;
 use crate::volume::Volume;
 use crate::{master, orphan};
@@ -16,6 +17,7 @@ use eraseblock_base::Code;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, MASTER_LEB, NodeType, master_flags};
 use eraseblock_ubifs_format::decode::{self, Node};
+use eraseblock_ubifs_format::raw::SuperblockNode;
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::verify::{self, VolumeShape};
 use eraseblock_ubifs_format::{FormatError, Master};
@@ -39,7 +41,7 @@ fn scan<'a>(volume: &Volume, leb: u32, bytes: &'a [u8]) -> Scanned<'a> {
 impl Core {
     /// Returns the areas other than the main area; `None` if there is no usable master.
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
-        let volume = Volume::new(Arc::clone(&self.as_found), self.flash.sb.clone());
+        let volume = Volume::new(Arc::clone(&self.as_found), self.store.nodes.flash.sb.clone());
         check_superblock(&volume, breaches);
         let mut report = Report::new(false);
         let selected = master::select(&volume, &mut report)?;
@@ -48,8 +50,11 @@ impl Core {
         let master = selected.master;
         let is_unclean = selected.was_recovered || master.has(master_flags::DIRTY);
         // A mount for writing repairs; later only a failure leaves incomplete data.
-        let may_be_torn =
-            if self.options.read_only { is_unclean } else { self.flash.why_read_only.is_some() };
+        let may_be_torn = if self.options.read_only {
+            is_unclean
+        } else {
+            self.store.nodes.flash.why_read_only.is_some()
+        };
         let mut committed =
             Committed { master, may_be_torn, buds: Vec::new(), orphans: None, props: None };
         self.check_masters(&volume, &committed, breaches);
@@ -67,7 +72,7 @@ impl Core {
     fn check_masters(&self, volume: &Volume, committed: &Committed, breaches: &mut Breaches) {
         let mut bytes = Vec::new();
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
-            if !read(volume, leb, &mut bytes, "M2", breaches) {
+            if !read_leb(volume, leb, &mut bytes, "M2", breaches) {
                 continue;
             }
             let scanned = scan(volume, leb, &bytes);
@@ -77,8 +82,8 @@ impl Core {
                 if node.header.node_type != NodeType::Master {
                     let message = format!("{} in a master LEB", node.header.node_type.name());
                     breaches.add(node.at, "master-area", "M2", message);
-                } else if !offset.is_multiple_of(self.flash.mst_alsz) {
-                    let unit = self.flash.mst_alsz;
+                } else if !offset.is_multiple_of(self.store.nodes.flash.mst_alsz) {
+                    let unit = self.store.nodes.flash.mst_alsz;
                     let message = format!("a master node here, expected at a multiple of {unit}");
                     breaches.add(node.at, "master-area", "M2", message);
                 }
@@ -93,12 +98,12 @@ impl Core {
 
     /// L3, L5, L6: the buds compared with the LEB properties of the last commit.
     fn check_buds(&self, committed: &Committed, breaches: &mut Breaches) {
-        let size = self.flash.leb_size;
+        let size = self.store.nodes.flash.leb_size;
         let mut bytes = 0;
         for bud in &committed.buds {
             let (leb, offset) = (bud.leb.get(), bud.offset);
             bytes += u64::from(size - offset.min(size));
-            let index = leb.wrapping_sub(self.flash.main_first) as usize;
+            let index = leb.wrapping_sub(self.store.nodes.flash.main_first) as usize;
             let props = committed.props.as_ref().and_then(|props| props.get(index));
             let Some(props) = props else { continue };
             if props.index {
@@ -117,8 +122,8 @@ impl Core {
                 breaches.add(at(leb, offset), "log-area", "L5", message);
             }
         }
-        if bytes > self.flash.max_bud_bytes {
-            let most = self.flash.max_bud_bytes;
+        if bytes > self.store.nodes.flash.max_bud_bytes {
+            let most = self.store.nodes.flash.max_bud_bytes;
             let message = format!("the journal has {bytes} bytes, expected {most} at most");
             breaches.add(leb_start(LOG_FIRST), "log-area", "L6", message);
         }
@@ -136,7 +141,7 @@ impl Core {
         let mut empty = None;
         let mut commits = Commits { last: None, is_stale: says_nothing };
         for leb in volume.sb.orph_first()..=volume.sb.orph_last() {
-            if !read(volume, leb, &mut bytes, "O1", breaches) {
+            if !read_leb(volume, leb, &mut bytes, "O1", breaches) {
                 continue;
             }
             let scanned = scan(volume, leb, &bytes);
@@ -156,14 +161,16 @@ impl Core {
         if says_nothing {
             return Ok(None);
         }
-        if let Some((_, false, place)) = commits.last.filter(|_| !committed.may_be_torn) {
+        if let Some((_, false, place)) = commits.last
+            && !committed.may_be_torn
+        {
             let message = "the last orphan node is not said to be the last of its commit";
             breaches.add(place, "orphan-area", "O3", message);
         }
         let mut report = Report::new(false);
         let listed = orphan::read(volume, &mut report)?;
         let inos: BTreeSet<u32> = listed.inos.into_iter().collect();
-        let most = most_orphans(&self.flash);
+        let most = most_orphans(&self.store.nodes.flash);
         if inos.len() > most {
             let message = format!("{} orphans, expected {most} at most", inos.len());
             breaches.add(leb_start(volume.sb.orph_first()), "orphan-area", "O4", message);
@@ -208,30 +215,6 @@ impl Commits {
     }
 }
 
-/// Reads a whole LEB; an unmapped one is empty.
-pub(super) fn read(
-    volume: &Volume,
-    leb: u32,
-    bytes: &mut Vec<u8>,
-    id: &str,
-    breaches: &mut Breaches,
-) -> bool {
-    let number = Leb::new(leb);
-    let read = match volume.is_mapped(number) {
-        Ok(true) => volume.read_leb(number, bytes),
-        Ok(false) => {
-            bytes.clear();
-            Ok(())
-        }
-        Err(error) => Err(error),
-    };
-    if let Err(error) = read {
-        breaches.add(leb_start(leb), "leb-unreadable", id, error);
-        return false;
-    }
-    true
-}
-
 /// A scan must end at erased flash, except for a torn write.
 fn end_of_scan(
     scanned: &Scanned<'_>,
@@ -250,7 +233,7 @@ fn end_of_scan(
 /// S1 to S4.
 fn check_superblock(volume: &Volume, breaches: &mut Breaches) {
     let place = leb_start(0);
-    let mut bytes = vec![0; SUPERBLOCK_SIZE];
+    let mut bytes = vec![0; SuperblockNode::SIZE];
     if let Err(error) = volume.read(Leb::new(0), 0, &mut bytes) {
         return breaches.add(place, "leb-unreadable", "S1", error);
     }
@@ -285,7 +268,7 @@ fn check_log(
     let mut bytes = Vec::new();
     for index in 0..count {
         let leb = LOG_FIRST + (first + index) % count;
-        if !read(volume, leb, &mut bytes, "L1", breaches) {
+        if !read_leb(volume, leb, &mut bytes, "L1", breaches) {
             continue;
         }
         let scanned = scan(volume, leb, &bytes);

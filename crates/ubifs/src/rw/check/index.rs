@@ -1,11 +1,14 @@
-//! The index of the last commit on flash, and the leaves of the index in memory (spec: ubifs-format
-//! 21.4).
+//! The index of the last commit on flash, and the leaves of the index in memory (layer 15; spec:
+//! ubifs-format 21.4).
 
-use super::{Breaches, Committed};
+use super::Committed;
+use super::breaches::Breaches;
 use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::flash::align8;
+use crate::rw::nodes::Nodes;
+use crate::rw::place::Place;
 use crate::rw::tnc::Zbranch;
 use crate::tnc::LeafError;
 use eraseblock_base::Location;
@@ -21,7 +24,7 @@ pub(super) struct Placed {
 }
 
 /// Positions of inode nodes in the committed index: inode, LEB, offset; by ascending number.
-pub(super) type InodePlaces = Vec<(u32, u32, u32)>;
+pub(super) type InodePlaces = Vec<(u32, Place)>;
 
 /// An index node to be checked.
 struct Pending {
@@ -40,7 +43,7 @@ struct Walk<'a> {
     committed: &'a Committed,
     breaches: &'a mut Breaches,
     pending: Vec<Pending>,
-    seen: BTreeSet<(u32, u32)>,
+    seen: BTreeSet<Place>,
     size: u64,
     highest: u32,
     inodes: InodePlaces,
@@ -93,7 +96,7 @@ impl Core {
     /// Returns all nodes of the index in memory that have a place, leaves in key order.
     pub(super) fn all_nodes(&mut self) -> Step<Vec<Placed>> {
         let mut nodes = Vec::new();
-        let Self { tnc, flash, .. } = self;
+        let Nodes { tnc, flash, .. } = &mut self.store.nodes;
         tnc.walk(flash, &mut |level, branch| {
             if branch.leb != 0 {
                 nodes.push(Placed { branch: *branch, is_index: level.is_some() });
@@ -105,7 +108,7 @@ impl Core {
 
 impl Walk<'_> {
     fn read(&self, branch: &Branch) -> Result<IndexNode, LeafError> {
-        let flash = &self.core.flash;
+        let flash = &self.core.store.nodes.flash;
         let place = Location::Leb(branch.leb, branch.offset);
         let mut bytes = vec![0xFF; branch.len as usize];
         if branch.leb.get() < self.core.as_found.leb_count() {
@@ -123,7 +126,7 @@ impl Walk<'_> {
     fn node(&mut self, pending: &Pending) {
         let Pending { branch, level, below, most } = pending;
         let is_root = level.is_none();
-        if !self.seen.insert((branch.leb.get(), branch.offset)) {
+        if !self.seen.insert(Place::of(branch)) {
             self.is_broken = true;
             return self.add(branch, "I7", "an index node has two parents");
         }
@@ -177,7 +180,7 @@ impl Walk<'_> {
             }
             self.highest = self.highest.max(branch.key.ino());
             if branch.key.kind() == Some(KeyKind::Inode) {
-                self.inodes.push((branch.key.ino(), branch.leb.get(), branch.offset));
+                self.inodes.push((branch.key.ino(), Place::of(branch)));
             }
             self.place(branch, false);
         }
@@ -185,7 +188,7 @@ impl Walk<'_> {
 
     /// I8, I10: a node is in a LEB of its kind, before the free space.
     fn place(&mut self, branch: &Branch, is_index: bool) {
-        let flash = &self.core.flash;
+        let flash = &self.core.store.nodes.flash;
         let leb = branch.leb.get();
         let index = leb.wrapping_sub(flash.main_first) as usize;
         let Some(props) = self.committed.props.as_ref().and_then(|props| props.get(index)) else {
@@ -206,15 +209,15 @@ impl Walk<'_> {
 }
 
 /// I4, I7 and their consequences: keys ascend.
-pub(super) fn check_order(nodes: &[Placed], breaches: &mut Breaches) -> BTreeSet<(u32, u32)> {
+pub(super) fn check_order(nodes: &[Placed], breaches: &mut Breaches) -> BTreeSet<Place> {
     let mut twins = BTreeSet::new();
     let mut before: Option<Zbranch> = None;
     for node in nodes.iter().filter(|node| !node.is_index) {
         let this = node.branch;
         if let Some(before) = before.replace(this) {
             if before.key == this.key && this.key.is_hashed() {
-                twins.insert((before.leb, before.offset));
-                twins.insert((this.leb, this.offset));
+                twins.insert(before.place());
+                twins.insert(this.place());
             } else if before.key >= this.key {
                 let message = format!("{} follows {}", this.key, before.key);
                 breaches.add(at(this.leb, this.offset), "keys-disordered", "I4", message);

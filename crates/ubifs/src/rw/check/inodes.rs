@@ -1,10 +1,11 @@
-//! Inodes, entries, xattrs and content compared with each other (spec: ubifs-format 21.6).
+//! Inodes, entries, xattrs and content compared with each other (layer 15; spec: ubifs-format
+//! 21.6).
 
+use super::Committed;
+use super::breaches::Breaches;
 use super::index::InodePlaces;
 use super::leaves::{InodeFacts, Seen, SeenInode};
-use super::{Breaches, Committed};
 use crate::rw::core::Core;
-use crate::rw::error::at;
 use crate::rw::xattr::value_weight;
 use eraseblock_base::Location;
 use eraseblock_ubifs_format::EntryKind;
@@ -108,7 +109,7 @@ impl Core {
             (false, names) => names,
         };
         about.same("X7", "link count", node.nlink, expected);
-        if names == 0 && !self.orphans.contains(ino) {
+        if names == 0 && !self.store.orphans.contains(ino) {
             about.wrong("X6", "has no name and is no orphan");
         }
         if is_dir && names > 1 {
@@ -177,12 +178,11 @@ impl Core {
             return;
         }
         for (ino, node) in seen.iter().filter_map(|(ino, inode)| Some((*ino, inode.node?))) {
-            let (leb, offset) = node.place;
-            let is_committed = || committed_at.binary_search(&(ino, leb, offset)).is_ok();
+            let is_committed = || committed_at.binary_search(&(ino, node.place)).is_ok();
             if node.nlink != 0 || !is_committed() {
                 continue;
             }
-            let place = at(leb, offset);
+            let place = node.place.location();
             match &committed.orphans {
                 None => {
                     let message = "an orphan, but the master says there are none";
@@ -200,20 +200,20 @@ impl Core {
 
 /// N2, N5, N6: leaves of an inode compared with its node.
 fn check_leaves(inode: &SeenInode, node: &InodeFacts, about: &mut About<'_>) {
-    if let Some((sqnum, (leb, offset))) =
-        inode.oldest.filter(|(sqnum, _)| *sqnum <= node.creat_sqnum)
-    {
+    if let Some((sqnum, place)) = inode.oldest.filter(|(sqnum, _)| *sqnum <= node.creat_sqnum) {
         let message =
             format!("sequence number {sqnum}, but its inode was created at {}", node.creat_sqnum);
-        about.breaches.add(at(leb, offset), "sqnum-wrong", "N2", message);
+        about.breaches.add(place.location(), "sqnum-wrong", "N2", message);
     }
     let is_encrypted = node.has(inode_flags::ENCRYPTED);
     if is_encrypted != inode.has_context && node.nlink > 0 {
         about.wrong("N5", "the encryption flag and the context attribute come together");
     }
-    if let Some((leb, offset)) = inode.odd_name.filter(|_| !is_encrypted) {
+    if let Some(place) = inode.odd_name
+        && !is_encrypted
+    {
         let message = "a name that is \".\" or \"..\", or has a slash or NUL in it";
-        about.breaches.add(at(leb, offset), "leaf-wrong", "N6", message);
+        about.breaches.add(place.location(), "leaf-wrong", "N6", message);
     }
 }
 

@@ -1,11 +1,11 @@
-//! The content of the journal (spec: ubifs-format 21.3, 21.10).
+//! The content of the journal (layer 15; spec: ubifs-format 21.3, 21.10).
 
-use super::areas::read;
-use super::{Breaches, Committed};
+use super::Committed;
+use super::breaches::{Breaches, read_leb};
 use crate::replay::is_last;
 use crate::rw::core::Core;
 use crate::rw::error::at;
-use crate::rw::wbuf::{BASE_HEAD, GC_HEAD};
+use crate::rw::wbuf::Head;
 use crate::volume::Volume;
 use eraseblock_base::Location;
 use eraseblock_ubifs_format::Reference;
@@ -15,7 +15,7 @@ use eraseblock_ubifs_format::scan::Scanner;
 
 /// The journal part of a LEB while it is checked.
 pub(super) struct Journal {
-    head: usize,
+    head: Option<Head>,
     start: u32,
     sqnum: u64,
     is_open: bool,
@@ -36,13 +36,13 @@ pub(super) fn may_be_in_journal(node_type: NodeType) -> bool {
 
 impl Journal {
     /// Of a head, from an offset on.
-    pub(super) fn new(head: usize, start: u32) -> Self {
+    pub(super) fn new(head: Option<Head>, start: u32) -> Self {
         Self { head, start, sqnum: 0, is_open: false }
     }
 
     /// Q3, L7: checks the next node of the LEB.
     pub(super) fn node(&mut self, offset: u32, node: &Node<'_>, breaches: &mut Breaches) {
-        if self.head == GC_HEAD || offset < self.start {
+        if self.head == Some(Head::Gc) || offset < self.start {
             return;
         }
         let sqnum = node.header.sqnum;
@@ -51,7 +51,7 @@ impl Journal {
             breaches.add(node.at, "journal-wrong", "Q3", message);
         }
         self.sqnum = sqnum;
-        if self.head != BASE_HEAD {
+        if self.head != Some(Head::Base) {
             return;
         }
         if self.is_open && node.header.group == group::NONE {
@@ -82,7 +82,7 @@ impl Core {
         for (index, bud) in committed.buds.iter().enumerate() {
             let may_be_torn = committed.may_be_torn && is_last(volume, &committed.buds, index);
             let mut bytes = Vec::new();
-            if read(volume, bud.leb.get(), &mut bytes, "L4", breaches) {
+            if read_leb(volume, bud.leb.get(), &mut bytes, "L4", breaches) {
                 self.check_bud(volume, bud, &bytes, may_be_torn, breaches);
             }
         }
@@ -96,7 +96,7 @@ impl Core {
         may_be_torn: bool,
         breaches: &mut Breaches,
     ) {
-        let mut journal = Journal::new(bud.head as usize, bud.offset);
+        let mut journal = Journal::new(Head::of(bud.head), bud.offset);
         let mut scanner = Scanner::new(bud.leb, bytes, bud.offset, volume.limits);
         for (offset, node) in scanner.by_ref() {
             let node_type = node.header.node_type;
@@ -109,7 +109,7 @@ impl Core {
         if may_be_torn && scanner.is_torn(volume.max_write()) {
             return;
         }
-        if let Some(problem) = scanner.strict_error(self.flash.min_io) {
+        if let Some(problem) = scanner.strict_error(self.store.nodes.flash.min_io) {
             breaches.add(problem.at(), "journal-wrong", "L4", &problem);
         }
         journal.end(at(bud.leb.get(), scanner.offset()), breaches);

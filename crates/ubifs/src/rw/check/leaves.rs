@@ -1,8 +1,9 @@
-//! The content of each leaf (spec: ubifs-format 21.5), and its information about inodes.
+//! The content of each leaf (layer 15; spec: ubifs-format 21.5), and its information about inodes.
 
-use super::Breaches;
+use super::breaches::Breaches;
 use crate::read::codec_of;
 use crate::rw::core::Core;
+use crate::rw::place::Place;
 use crate::rw::tnc::Zbranch;
 use eraseblock_codec::Decompressor;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, sb_flags};
@@ -13,9 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The information of all leaves about inodes.
 pub(super) type Seen = BTreeMap<u32, SeenInode>;
-
-/// A place: LEB and offset.
-pub(super) type Place = (u32, u32);
 
 /// The information of leaves about one inode.
 #[derive(Debug, Default)]
@@ -111,10 +109,13 @@ impl Core {
         breaches: &mut Breaches,
     ) {
         let sqnum = node.header.sqnum;
-        let place = (branch.leb, branch.offset);
-        let is_committed = !self.is_journal(branch.leb, branch.offset);
-        if is_committed && sqnum >= self.master.sqnum && self.flash.why_read_only.is_none() {
-            let master = self.master.sqnum;
+        let place = branch.place();
+        let is_committed = !self.store.nodes.journal.contains(branch.place());
+        if is_committed
+            && sqnum >= self.store.master.node.sqnum
+            && self.store.nodes.flash.why_read_only.is_none()
+        {
+            let master = self.store.master.node.sqnum;
             let message = format!("sequence number {sqnum}, that of the master is {master}");
             breaches.add(node.at, "sqnum-wrong", "Q2", message);
         }
@@ -166,7 +167,7 @@ impl Core {
         let may_encrypt = matches!(
             inode.file_type(),
             file_type::REGULAR | file_type::DIRECTORY | file_type::SYMLINK
-        ) && self.flash.sb.has(sb_flags::ENCRYPTION);
+        ) && self.store.nodes.flash.sb.has(sb_flags::ENCRYPTION);
         if inode.is_encrypted() && !may_encrypt {
             breaches.add(node.at, "leaf-wrong", "N5", "an encrypted inode, which cannot be here");
         }
@@ -199,7 +200,7 @@ impl Core {
         inode.content_end = inode.content_end.max(end);
         if data.compr_size != 0 {
             // Encrypted content cannot be examined.
-            if !self.flash.sb.has(sb_flags::ENCRYPTION) {
+            if !self.store.nodes.flash.sb.has(sb_flags::ENCRYPTION) {
                 let message = format!("compressed size {}, expected 0", data.compr_size);
                 breaches.leaf(branch, "leaf-wrong", "N8", message);
             }
@@ -225,7 +226,7 @@ impl Core {
         if ino == 0 {
             return breaches.add(node.at, "leaf-wrong", "N6", "an entry of inode 0 in the index");
         }
-        let hash = self.flash.sb.key_hash.hash(name);
+        let hash = self.store.nodes.flash.sb.key_hash.hash(name);
         if hash != key.value() {
             let shown = String::from_utf8_lossy(name);
             let message =
@@ -263,5 +264,5 @@ impl Core {
 
 /// Returns the number of bytes an entry takes.
 fn entry_len(name: &[u8]) -> u32 {
-    crate::rw::journal::Group::dent_len(name)
+    crate::rw::group::dent_len(name)
 }

@@ -1,7 +1,7 @@
-//! The LPT of the last commit on flash (spec: ubifs-format 21.7, 21.8; 11).
+//! The LPT of the last commit on flash (layer 15; spec: ubifs-format 21.7, 21.8; 11).
 
-use super::areas::read;
-use super::{Breaches, Committed};
+use super::Committed;
+use super::breaches::{Breaches, read_leb};
 use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::at;
@@ -38,12 +38,12 @@ impl Core {
         committed: &Committed,
         breaches: &mut Breaches,
     ) -> Option<Vec<LebProps>> {
-        let flash = &self.flash;
+        let flash = &self.store.nodes.flash;
         let master = &committed.master;
         let mut lebs = Vec::new();
         for leb in volume.sb.lpt_first()..=volume.sb.lpt_last() {
             let mut bytes = Vec::new();
-            if !read(volume, leb, &mut bytes, "P4", breaches) {
+            if !read_leb(volume, leb, &mut bytes, "P4", breaches) {
                 bytes.clear();
             }
             lebs.push(bytes);
@@ -65,7 +65,7 @@ impl Core {
 
     /// E1 to E3, E5: the totals of the main area in the master.
     fn check_totals(&self, props: &[LebProps], committed: &Committed, breaches: &mut Breaches) {
-        let (flash, master) = (&self.flash, &committed.master);
+        let (flash, master) = (&self.store.nodes.flash, &committed.master);
         let place = leb_start(eraseblock_ubifs_format::constants::MASTER_LEB);
         let stated = Stats::of_master(flash, master);
         let sums = Stats::of_props(flash, props);
@@ -108,7 +108,7 @@ impl Core {
         committed: &Committed,
         breaches: &mut Breaches,
     ) {
-        let (flash, master) = (&self.flash, &committed.master);
+        let (flash, master) = (&self.store.nodes.flash, &committed.master);
         let of = |leb: u32| props.get(leb.wrapping_sub(flash.main_first) as usize).copied();
         if let Some(head) = of(master.ihead_lnum) {
             let is_empty = head.free == flash.leb_size && master.ihead_offs == 0;

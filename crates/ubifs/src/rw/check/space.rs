@@ -1,6 +1,7 @@
-//! Compares each LEB of the main area with its properties (spec: ubifs-format 21.7, 21.3, 21.10).
+//! Compares each LEB of the main area with its properties (layer 15; spec: ubifs-format 21.7, 21.3,
+//! 21.10).
 
-use super::Breaches;
+use super::breaches::Breaches;
 use super::index::{Placed, check_order};
 use super::journal::{Journal, may_be_in_journal};
 use super::leaves::{Reader, Seen};
@@ -10,6 +11,7 @@ use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::flash::align8;
 use crate::rw::lprops::{Lp, Stats};
+use crate::rw::place::Place;
 use crate::rw::wbuf::Wbuf;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
@@ -28,25 +30,26 @@ impl Core {
         nodes: &[Placed],
         breaches: &mut Breaches,
     ) -> Step<Seen> {
-        self.lprops.load_all(&self.flash)?;
+        self.store.nodes.lprops.load_all(&self.store.nodes.flash)?;
         let twins = check_order(nodes, breaches);
         let mut by_place: Vec<&Placed> = nodes.iter().collect();
         by_place.sort_unstable_by_key(|node| (node.branch.leb, node.branch.offset));
         let mut reader = Reader::new(twins);
         let mut bytes = Vec::new();
         let mut rest = by_place.as_slice();
-        for leb in self.flash.main_first..self.flash.leb_cnt {
+        for leb in self.store.nodes.flash.main_first..self.store.nodes.flash.leb_cnt {
             let count = rest.iter().take_while(|node| node.branch.leb <= leb).count();
             let (here, behind) = rest.split_at(count);
             rest = behind;
-            let lp = self.lprops.get(&self.flash, leb)?;
+            let lp = self.store.nodes.lprops.get(&self.store.nodes.flash, leb)?;
             self.check_properties(leb, lp, here, breaches);
             self.check_leb(leb, lp, here, &mut bytes, &mut reader, breaches);
         }
         check_names(nodes, &reader, breaches);
-        let recounted: Stats = self.lprops.recount(&self.flash)?;
-        if recounted != self.lprops.stats {
-            let message = format!("sums are {:?}, expected {recounted:?}", self.lprops.stats);
+        let recounted: Stats = self.store.nodes.lprops.recount(&self.store.nodes.flash)?;
+        if recounted != self.store.nodes.lprops.stats {
+            let message =
+                format!("sums are {:?}, expected {recounted:?}", self.store.nodes.lprops.stats);
             breaches.add(Location::Whole, "sums-wrong", "E1, E4", message);
         }
         Ok(reader.seen)
@@ -54,7 +57,7 @@ impl Core {
 
     /// P8 to P10, I7, I8, I10: the nodes of the index in a LEB.
     fn check_properties(&self, leb: u32, lp: Lp, here: &[&Placed], breaches: &mut Breaches) {
-        let size = self.flash.leb_size;
+        let size = self.store.nodes.flash.leb_size;
         let used: u64 = here.iter().map(|node| u64::from(align8(node.branch.len))).sum();
         let stated = u64::from(size.saturating_sub(lp.free).saturating_sub(lp.dirty));
         if stated != used || lp.free + lp.dirty > size {
@@ -68,7 +71,9 @@ impl Core {
             let message = "an empty LEB is said to hold index nodes";
             breaches.add(leb_start(leb), "lprops-wrong", "P10", message);
         }
-        if let Some(node) = here.first().filter(|_| leb == self.gc.gc_lnum) {
+        if let Some(node) = here.first()
+            && self.store.gc.reserved() == Some(leb)
+        {
             let message = "a node in the LEB reserved for garbage collection";
             breaches.add(at(leb, node.branch.offset), "index-wrong", "I10", message);
         }
@@ -105,30 +110,29 @@ impl Core {
         reader: &mut Reader,
         breaches: &mut Breaches,
     ) {
-        let size = self.flash.leb_size;
-        let head = self.heads.iter().find(|head| head.leb == leb);
-        let written = head.map_or(size.saturating_sub(lp.free), |head| head.offset);
-        let is_queued = self.gc.queued.iter().any(|(queued, _)| *queued == leb);
+        let size = self.store.nodes.flash.leb_size;
+        let head = self.store.nodes.journal.head_in(leb);
+        let written =
+            head.and_then(Wbuf::place).map_or(size.saturating_sub(lp.free), |place| place.offset);
+        let is_queued = self.store.gc.queued().iter().any(|queued| queued.leb == leb);
         // The remains of a power cut in an empty LEB are erased before it is used.
-        let is_scanned = !here.is_empty() || self.log.buds.contains_key(&leb);
+        let is_scanned = !here.is_empty() || self.store.nodes.journal.log.buds().contains_key(&leb);
         if here.is_empty() && (written == 0 || is_queued || (lp.free == 0 && !is_scanned)) {
             return;
         }
-        if let Err(fault) = self.flash.read_leb(leb, bytes) {
+        if let Err(fault) = self.store.nodes.flash.read_leb(leb, bytes) {
             breaches.fault(leb_start(leb), "leb-unreadable", "P8", &fault);
             return self.check_one_by_one(here, reader, breaches);
         }
         let free = bytes.get(written as usize..).unwrap_or_default();
         // Nothing is appended to an index LEB except at the index head, and a commit that was cut
         // in the gaps may have extended a LEB: check it up to its end.
-        let is_appended_to = !lp.index || leb == self.master.ihead_lnum;
+        let is_appended_to = !lp.index || leb == self.store.master.node.ihead_lnum;
         if lp.free > 0 && !is_queued && is_appended_to && !is_erased(free) {
             let message = "free space is not erased";
             breaches.add(at(leb, written), "free-not-erased", "P8", message);
         }
-        for wbuf in &self.heads {
-            wbuf.overlay(leb, 0, bytes);
-        }
+        self.store.nodes.journal.overlay(Place::start_of(leb), bytes);
         if is_scanned {
             let end = head.map_or(if is_appended_to { written } else { size }, Wbuf::end);
             self.scan_leb(leb, lp, end, here, bytes, reader, breaches);
@@ -139,7 +143,7 @@ impl Core {
     fn check_one_by_one(&self, here: &[&Placed], reader: &mut Reader, breaches: &mut Breaches) {
         let mut buf = Vec::new();
         for node in here.iter().filter(|node| !node.is_index) {
-            match self.leaf(&node.branch, &mut buf) {
+            match self.store.nodes.leaf(&node.branch, &mut buf) {
                 Ok(found) => self.take_leaf(&node.branch, &found, reader, breaches),
                 Err(fault) => breaches.leaf(&node.branch, codes::LEAF_LOST, "N1", fault.describe()),
             }
@@ -157,9 +161,16 @@ impl Core {
         reader: &mut Reader,
         breaches: &mut Breaches,
     ) {
-        let mut journal = self.log.buds.get(&leb).map(|bud| Journal::new(bud.head, bud.start));
+        let mut journal = self
+            .store
+            .nodes
+            .journal
+            .log
+            .buds()
+            .get(&leb)
+            .map(|bud| Journal::new(Some(bud.head), bud.start));
         let bytes = bytes.get(..end as usize).unwrap_or(bytes);
-        let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, self.flash.limits);
+        let mut scanner = Scanner::new(Leb::new(leb), bytes, 0, self.store.nodes.flash.limits);
         let mut live = here.iter().peekable();
         let mut missed: Vec<&Placed> = Vec::new();
         let mut last_end = 0;
@@ -184,14 +195,14 @@ impl Core {
             }
         }
         missed.extend(live.copied());
-        let mut is_told = false;
+        let mut is_reported = false;
         for placed in missed.into_iter().filter(|placed| !placed.is_index) {
             let start = placed.branch.offset as usize;
             let leaf = bytes.get(start..start + placed.branch.len as usize).unwrap_or_default();
-            match self.check_leaf(&placed.branch, leaf) {
+            match self.store.nodes.check_leaf(&placed.branch, leaf) {
                 Ok(node) => self.take_leaf(&placed.branch, &node, reader, breaches),
                 Err(fault) => {
-                    is_told |= placed.branch.offset == scanner.offset();
+                    is_reported |= placed.branch.offset == scanner.offset();
                     breaches.leaf(&placed.branch, codes::LEAF_LOST, "N1, N9", fault.describe());
                 }
             }
@@ -199,14 +210,17 @@ impl Core {
         if let Some(journal) = journal {
             journal.end(at(leb, end), breaches);
         }
-        if leb == self.master.ihead_lnum && breaches.is_clean {
+        if leb == self.store.master.node.ihead_lnum && breaches.is_clean {
             check_padding(leb, bytes, last_end, scanner.offset(), breaches);
         }
         // Only the sum counts for index LEBs (spec: ubifs-format 12.3).
         let is_short = scanner.offset() != end && !lp.index;
-        if let Some(problem) = scanner.strict_error(1).filter(|_| !is_told) {
+        if is_reported {
+            return;
+        }
+        if let Some(problem) = scanner.strict_error(1) {
             breaches.add(problem.at(), "leb-corrupt", "P8, L4", &problem);
-        } else if is_short && !is_told {
+        } else if is_short {
             let found = scanner.offset();
             let message = format!("nodes end at offset {found}, expected {end}");
             breaches.add(at(leb, found), "lprops-wrong", "P8", message);
@@ -225,16 +239,11 @@ impl Core {
         }
         // A commit that was cut leaves index nodes in gaps that no mount can distinguish from
         // others; live ones are compared with their parents (Q2, I5).
-        if node.header.sqnum > self.max_sqnum && !lp.index {
-            let (found, most) = (node.header.sqnum, self.max_sqnum);
+        if node.header.sqnum > self.store.nodes.journal.sqnums.highest() && !lp.index {
+            let (found, most) = (node.header.sqnum, self.store.nodes.journal.sqnums.highest());
             let message = format!("sequence number {found}, the highest known is {most}");
             breaches.add(node.at, "sqnum-wrong", "Q1, N2", message);
         }
-    }
-
-    /// Returns whether a place is in the journal.
-    pub(super) fn is_journal(&self, leb: u32, offset: u32) -> bool {
-        self.log.buds.get(&leb).is_some_and(|bud| offset >= bud.start)
     }
 }
 
@@ -255,7 +264,7 @@ fn check_names(nodes: &[Placed], reader: &Reader, breaches: &mut Breaches) {
         let Some(next) = leaves.peek().filter(|next| next.branch.key == node.branch.key) else {
             continue;
         };
-        let name = |placed: &Placed| reader.names.get(&(placed.branch.leb, placed.branch.offset));
+        let name = |placed: &Placed| reader.names.get(&placed.branch.place());
         let (Some(one), Some(two)) = (name(node), name(next)) else { continue };
         if one >= two {
             let place = at(next.branch.leb, next.branch.offset);

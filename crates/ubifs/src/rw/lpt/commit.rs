@@ -1,8 +1,9 @@
-//! Writes the changed part of the tree (spec: ubifs-runtime 12.6, 12.7, 12.9, 12.10).
+//! Writes the changed part of the tree (layer 3; spec: ubifs-runtime 12.6, 12.7, 12.9, 12.10).
 
-use super::{Lpt, Place};
+use super::Lpt;
 use crate::rw::error::{Fault, Step};
 use crate::rw::flash::Flash;
+use crate::rw::place::Place;
 use eraseblock_base::Leb;
 use eraseblock_base::align::align_up_usize;
 use eraseblock_ubifs_format::constants::sb_flags;
@@ -10,9 +11,14 @@ use eraseblock_ubifs_format::lpt::{LebProps, Nnode, NnodeBranch, Pnode, SaveTabl
 
 /// Bytes for one LEB of the area.
 struct Run {
-    leb: u32,
-    from: u32,
+    start: Place,
     bytes: Vec<u8>,
+}
+
+impl Run {
+    fn end(&self) -> Place {
+        self.start.after(self.bytes.len() as u32)
+    }
 }
 
 /// A tree being written.
@@ -64,7 +70,7 @@ impl Lpt {
             return Ok(());
         }
         let mut writer = Writer {
-            runs: vec![Run { leb: self.head.leb, from: self.head.offset, bytes: Vec::new() }],
+            runs: vec![Run { start: self.head, bytes: Vec::new() }],
             ltab_run: None,
             lsave_done: !flash.sb.has(sb_flags::BIG_LPT),
         };
@@ -78,7 +84,7 @@ impl Lpt {
         }
         self.close_run(flash, &mut writer)?;
         let last = writer.runs.last().expect("there is always a current run");
-        self.head = Place { leb: last.leb, offset: last.from + last.bytes.len() as u32 };
+        self.head = last.end();
         self.tables_dirty = false;
         let table =
             SpaceTable { lebs: self.ltab.iter().map(|row| (row.free, row.dirty)).collect() };
@@ -86,11 +92,13 @@ impl Lpt {
         let packed = table.pack(&flash.lpt);
         writer.runs[run].bytes[start..start + packed.len()].copy_from_slice(&packed);
         for run in &writer.runs {
-            if run.from == 0 {
-                flash.unmap(run.leb)?;
+            let Place { leb, offset } = run.start;
+            if offset == 0 {
+                // A commit that was cut may have left nodes in it.
+                flash.unmap(leb)?;
             }
             if !run.bytes.is_empty() {
-                flash.write(run.leb, run.from, &run.bytes)?;
+                flash.write(leb, offset, &run.bytes)?;
             }
         }
         Ok(())
@@ -137,9 +145,9 @@ impl Lpt {
                 if known.dirty {
                     self.place_subtree(flash, writer, level - 1, child, props)?;
                 }
-                let place = self.levels[level - 1][child].place;
-                *branch = (place.leb != 0)
-                    .then(|| NnodeBranch { leb: Leb::new(place.leb), offset: place.offset });
+                *branch = self.levels[level - 1][child]
+                    .place
+                    .map(|Place { leb, offset }| NnodeBranch { leb: Leb::new(leb), offset });
             }
             let number = flash.lpt.nnode_number(level as u32, index as u32);
             Nnode { number, branches }.pack(&flash.lpt)
@@ -152,7 +160,7 @@ impl Lpt {
             }
         }
         let slot = &mut self.levels[level][index];
-        slot.place = writer.append(&packed);
+        slot.place = Some(writer.append(&packed));
         slot.dirty = false;
         Ok(())
     }
@@ -162,7 +170,7 @@ impl Lpt {
         let end = run.bytes.len();
         let padded = align_up_usize(end, flash.min_io as usize);
         run.bytes.resize(padded, 0xFF);
-        let (leb, written) = (run.leb, run.from + padded as u32);
+        let Place { leb, offset: written } = run.end();
         let row = self.row(flash, leb)?;
         row.free = flash.leb_size - written;
         row.dirty += (padded - end) as u32;
@@ -173,7 +181,7 @@ impl Lpt {
     fn next_leb(&mut self, flash: &Flash, writer: &mut Writer) -> Step<()> {
         self.close_run(flash, writer)?;
         let count = self.ltab.len();
-        let current = (writer.current().leb - flash.sb.lpt_first()) as usize;
+        let current = (writer.current().start.leb - flash.sb.lpt_first()) as usize;
         let usable = |row: &super::Row| row.free == flash.leb_size && !row.held;
         let found = (1..=count)
             .map(|step| (current + step) % count)
@@ -181,7 +189,7 @@ impl Lpt {
         let Some(index) = found else { return Err(Fault::no_space()) };
         self.ltab[index].held = true;
         let leb = flash.sb.lpt_first() + index as u32;
-        writer.runs.push(Run { leb, from: 0, bytes: Vec::new() });
+        writer.runs.push(Run { start: Place::start_of(leb), bytes: Vec::new() });
         Ok(())
     }
 
@@ -205,12 +213,12 @@ impl Writer {
 
     fn rest(&mut self, flash: &Flash) -> u32 {
         let run = self.current();
-        flash.leb_size - (run.from + run.bytes.len() as u32)
+        flash.leb_size - run.end().offset
     }
 
     fn append(&mut self, packed: &[u8]) -> Place {
         let run = self.current();
-        let place = Place { leb: run.leb, offset: run.from + run.bytes.len() as u32 };
+        let place = run.end();
         run.bytes.extend_from_slice(packed);
         place
     }

@@ -1,4 +1,4 @@
-//! Frees space in the LPT area (spec: ubifs-runtime 12.6, 12.8).
+//! Frees space in the LPT area (layer 3; spec: ubifs-runtime 12.6, 12.8).
 
 use super::Lpt;
 use crate::rw::error::Step;
@@ -35,7 +35,10 @@ impl Lpt {
             }
         }
         for (level, slots) in self.levels.iter().enumerate() {
-            let here = slots.iter().enumerate().filter(|(_, slot)| slot.place.leb == leb);
+            let here = slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.place.is_some_and(|place| place.leb == leb));
             found.extend(here.map(|(index, _)| (level, index)));
         }
         if self.ltab_at.leb == leb || self.lsave_at.leb == leb {

@@ -1,6 +1,6 @@
-//! Changes the tree (spec: ubifs-runtime 10.10 to 10.14).
+//! Changes the tree (layer 5; spec: ubifs-runtime 10.10 to 10.14).
 
-use super::{NONE, Position, Tnc, Zbranch, Znode, ZnodeId};
+use super::{Position, Tnc, Zbranch, Znode, ZnodeId};
 use crate::rw::error::Step;
 use crate::rw::flash::Flash;
 use crate::rw::lprops::Lprops;
@@ -16,7 +16,7 @@ impl Tnc {
         new: Zbranch,
     ) -> Step<()> {
         self.dirty(flash, lprops, position.znode)?;
-        self.nodes[position.znode as usize].branches[position.slot] = new;
+        self.nodes[position.znode.index()].branches[position.slot] = new;
         Ok(())
     }
 
@@ -36,12 +36,12 @@ impl Tnc {
     fn insert_dirty(&mut self, flash: &Flash, position: Position, new: Zbranch) {
         let Position { znode: id, slot } = position;
         let fanout = flash.sb.fanout as usize;
-        let is_full = self.nodes[id as usize].branches.len() >= fanout;
+        let is_full = self.nodes[id.index()].branches.len() >= fanout;
         let keep = if is_full { self.split_point(id, slot, &new, fanout) } else { 0 };
-        if new.child != NONE {
-            self.nodes[new.child as usize].parent = id;
+        if let Some(child) = new.child {
+            self.nodes[child.index()].parent = Some(id);
         }
-        self.nodes[id as usize].branches.insert(slot, new);
+        self.nodes[id.index()].branches.insert(slot, new);
         if slot == 0 {
             self.lower_keys(id, new.key);
         }
@@ -53,13 +53,8 @@ impl Tnc {
     /// Lowers the keys of the ancestors of a znode to its first one.
     fn lower_keys(&mut self, id: ZnodeId, key: Key) {
         let mut id = id;
-        loop {
-            let parent = self.nodes[id as usize].parent;
-            if parent == NONE {
-                return;
-            }
-            let slot = self.slot_in_parent(id);
-            let branch = &mut self.nodes[parent as usize].branches[slot];
+        while let Some(Position { znode: parent, slot }) = self.above(id) {
+            let branch = &mut self.nodes[parent.index()].branches[slot];
             if branch.key <= key {
                 return;
             }
@@ -75,7 +70,7 @@ impl Tnc {
     /// file stay together, and a file that grows at its end leaves full znodes.
     fn split_point(&self, id: ZnodeId, slot: usize, new: &Zbranch, fanout: usize) -> usize {
         let half = fanout.div_ceil(2);
-        let branches = &self.nodes[id as usize].branches;
+        let branches = &self.nodes[id.index()].branches;
         if slot == fanout && self.is_rightmost(id) {
             return fanout;
         }
@@ -83,7 +78,7 @@ impl Tnc {
             let before = slot.checked_sub(1).and_then(|slot| branches.get(slot));
             before.is_some_and(|before| same_file(before.key, new.key))
         };
-        if self.nodes[id as usize].level > 0 || !follows(slot) {
+        if self.nodes[id.index()].level > 0 || !follows(slot) {
             return half;
         }
         match branches.get(slot) {
@@ -95,52 +90,47 @@ impl Tnc {
 
     fn is_rightmost(&self, id: ZnodeId) -> bool {
         let mut id = id;
-        loop {
-            let parent = self.nodes[id as usize].parent;
-            if parent == NONE {
-                return true;
-            }
-            let last = self.nodes[parent as usize].branches.last();
-            if last.is_none_or(|last| last.child != id) {
+        while let Some(parent) = self.nodes[id.index()].parent {
+            let last = self.nodes[parent.index()].branches.last();
+            if last.is_none_or(|last| last.child != Some(id)) {
                 return false;
             }
             id = parent;
         }
+        true
     }
 
     /// Moves the branches after the first `keep` to a new znode on the right.
     fn split(&mut self, flash: &Flash, id: ZnodeId, keep: usize) {
-        let node = &mut self.nodes[id as usize];
+        let node = &mut self.nodes[id.index()];
         let moved = node.branches.split_off(keep);
         let (level, parent) = (node.level, node.parent);
         let first_key = node.branches.first().map_or(Key::MIN, |branch| branch.key);
         let key = moved.first().map_or(Key::MIN, |branch| branch.key);
-        let children: Vec<ZnodeId> =
-            if level > 0 { moved.iter().map(|branch| branch.child).collect() } else { Vec::new() };
+        let children: Vec<ZnodeId> = moved.iter().filter_map(|branch| branch.child).collect();
         let right =
             self.add_node(Znode { parent, level, dirty: true, used: true.into(), branches: moved });
         self.dirty_count += 1;
-        for child in children.into_iter().filter(|child| *child != NONE) {
-            self.nodes[child as usize].parent = right;
+        for child in children {
+            self.nodes[child.index()].parent = Some(right);
         }
-        let to_right = Zbranch { key, leb: 0, offset: 0, len: 0, child: right };
-        if parent != NONE {
-            let slot = self.slot_in_parent(id) + 1;
-            self.insert_dirty(flash, Position { znode: parent, slot }, to_right);
+        let to_right = Zbranch { key, leb: 0, offset: 0, len: 0, child: Some(right) };
+        if let Some(Position { znode, slot }) = self.above(id) {
+            self.insert_dirty(flash, Position { znode, slot: slot + 1 }, to_right);
             return;
         }
         let to_left = Zbranch { key: first_key, ..self.root };
         let root = self.add_node(Znode {
-            parent: NONE,
+            parent: None,
             level: level + 1,
             dirty: true,
             used: true.into(),
             branches: vec![to_left, to_right],
         });
         self.dirty_count += 1;
-        self.nodes[id as usize].parent = root;
-        self.nodes[right as usize].parent = root;
-        self.root = Zbranch { key: Key::MIN, leb: 0, offset: 0, len: 0, child: root };
+        self.nodes[id.index()].parent = Some(root);
+        self.nodes[right.index()].parent = Some(root);
+        self.root = Zbranch { key: Key::MIN, leb: 0, offset: 0, len: 0, child: Some(root) };
     }
 
     /// Removes a leaf's branch. Earlier positions become invalid.
@@ -152,14 +142,10 @@ impl Tnc {
     ) -> Step<()> {
         let Position { znode: mut id, slot } = position;
         self.dirty(flash, lprops, id)?;
-        self.nodes[id as usize].branches.remove(slot);
-        while self.nodes[id as usize].branches.is_empty() {
-            let parent = self.nodes[id as usize].parent;
-            if parent == NONE {
-                return Ok(());
-            }
-            let slot = self.slot_in_parent(id);
-            self.nodes[parent as usize].branches.remove(slot);
+        self.nodes[id.index()].branches.remove(slot);
+        while self.nodes[id.index()].branches.is_empty() {
+            let Some(Position { znode: parent, slot }) = self.above(id) else { return Ok(()) };
+            self.nodes[parent.index()].branches.remove(slot);
             self.drop_node(id);
             id = parent;
         }
@@ -169,18 +155,16 @@ impl Tnc {
 
     /// Replaces a root with a single child by that child.
     fn collapse_root(&mut self) {
-        loop {
-            let root = self.root.child;
-            let node = &self.nodes[root as usize];
+        while let Some(root) = self.root.child {
+            let node = &self.nodes[root.index()];
             let [only] = node.branches.as_slice() else { return };
             if node.level == 0 {
                 return;
             }
             self.root = Zbranch { key: Key::MIN, ..*only };
             self.drop_node(root);
-            match self.root.child {
-                NONE => return,
-                child => self.nodes[child as usize].parent = NONE,
+            if let Some(child) = self.root.child {
+                self.nodes[child.index()].parent = None;
             }
         }
     }

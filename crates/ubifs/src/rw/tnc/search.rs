@@ -1,8 +1,10 @@
-//! Finds leaves (spec: ubifs-runtime 10.4, 10.5).
+//! Finds leaves and index nodes (layer 5; spec: ubifs-runtime 10.4, 10.5).
 
-use super::{NONE, Position, Tnc, Zbranch, ZnodeId};
+use super::{Position, Tnc, Zbranch, ZnodeId};
 use crate::rw::error::Step;
 use crate::rw::flash::Flash;
+use crate::rw::place::Place;
+use crate::rw::tnc::ScannedNode;
 use eraseblock_ubifs_format::Key;
 use std::ops::ControlFlow;
 
@@ -12,7 +14,7 @@ impl Tnc {
     pub(in crate::rw) fn place_for(&mut self, flash: &Flash, key: Key) -> Step<Position> {
         let mut id = self.root_node(flash)?;
         loop {
-            let node = &self.nodes[id as usize];
+            let node = &self.nodes[id.index()];
             node.touch();
             let slot = node.branches.partition_point(|branch| branch.key <= key);
             if node.level == 0 {
@@ -26,7 +28,7 @@ impl Tnc {
     pub(in crate::rw) fn find(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let Position { znode, slot } = self.place_for(flash, key)?;
         let Some(slot) = slot.checked_sub(1) else { return Ok(None) };
-        let found = self.nodes[znode as usize].branches[slot].key == key;
+        let found = self.nodes[znode.index()].branches[slot].key == key;
         Ok(found.then_some(Position { znode, slot }))
     }
 
@@ -34,7 +36,7 @@ impl Tnc {
     pub(in crate::rw) fn first_from(&mut self, flash: &Flash, key: Key) -> Step<Option<Position>> {
         let mut id = self.root_node(flash)?;
         loop {
-            let node = &self.nodes[id as usize];
+            let node = &self.nodes[id.index()];
             node.touch();
             let slot = node.branches.partition_point(|branch| branch.key < key);
             if node.level > 0 {
@@ -55,7 +57,7 @@ impl Tnc {
         position: Position,
     ) -> Step<Option<Position>> {
         let Position { znode, slot } = position;
-        if slot + 1 < self.nodes[znode as usize].branches.len() {
+        if slot + 1 < self.nodes[znode.index()].branches.len() {
             return Ok(Some(Position { znode, slot: slot + 1 }));
         }
         self.next_leaf(flash, znode)
@@ -65,18 +67,15 @@ impl Tnc {
     fn next_leaf(&mut self, flash: &Flash, id: ZnodeId) -> Step<Option<Position>> {
         let mut id = id;
         loop {
-            let parent = self.nodes[id as usize].parent;
-            if parent == NONE {
-                return Ok(None);
-            }
-            let slot = self.slot_in_parent(id) + 1;
-            if slot < self.nodes[parent as usize].branches.len() {
+            let Some(Position { znode: parent, slot }) = self.above(id) else { return Ok(None) };
+            let slot = slot + 1;
+            if slot < self.nodes[parent.index()].branches.len() {
                 id = self.child(flash, parent, slot)?;
                 break;
             }
             id = parent;
         }
-        while self.nodes[id as usize].level > 0 {
+        while self.nodes[id.index()].level > 0 {
             id = self.child(flash, id, 0)?;
         }
         Ok(Some(Position { znode: id, slot: 0 }))
@@ -91,7 +90,7 @@ impl Tnc {
         sink: &mut dyn FnMut(&Zbranch) -> bool,
     ) -> bool {
         let root = self.root.child;
-        root != NONE && self.scan_below(root, from, to, sink).break_value().unwrap_or(true)
+        root.is_some_and(|root| self.scan_below(root, from, to, sink).break_value().unwrap_or(true))
     }
 
     /// Breaks at the end, with whether all znodes so far were in memory.
@@ -102,7 +101,7 @@ impl Tnc {
         to: Key,
         sink: &mut dyn FnMut(&Zbranch) -> bool,
     ) -> ControlFlow<bool> {
-        let node = &self.nodes[id as usize];
+        let node = &self.nodes[id.index()];
         node.touch();
         let first = node.branches.partition_point(|branch| branch.key < from);
         if node.level == 0 {
@@ -119,39 +118,58 @@ impl Tnc {
             if at > first && branch.key > to {
                 return ControlFlow::Break(true);
             }
-            if branch.child == NONE {
-                return ControlFlow::Break(false);
-            }
-            self.scan_below(branch.child, from, to, sink)?;
+            let Some(child) = branch.child else { return ControlFlow::Break(false) };
+            self.scan_below(child, from, to, sink)?;
         }
         ControlFlow::Continue(())
     }
 
-    /// Returns the znode of `level` with first key `key` at this place on flash, or nothing if it
-    /// is no longer part of the tree or was changed.
+    /// Returns the position of a key whose node has this place.
+    pub(in crate::rw) fn position_at(
+        &mut self,
+        flash: &Flash,
+        key: Key,
+        place: Place,
+    ) -> Step<Option<Position>> {
+        let mut next = self.first_from(flash, key)?;
+        while let Some(position) = next {
+            let branch = self.at(position);
+            if branch.key != key {
+                return Ok(None);
+            }
+            if branch.place() == place {
+                return Ok(Some(position));
+            }
+            next = self.next(flash, position)?;
+        }
+        Ok(None)
+    }
+
+    /// Returns the znode of an index node in a LEB, or nothing if it is no longer part of the tree
+    /// or was changed.
     pub(in crate::rw) fn find_clean(
         &mut self,
         flash: &Flash,
-        level: u32,
-        key: Key,
-        place: (u32, u32),
+        leb: u32,
+        node: &ScannedNode,
     ) -> Step<Option<ZnodeId>> {
         let root = self.root_node(flash)?;
-        if self.root.is_at(place.0, place.1) {
+        let place = Place { leb, offset: node.offset };
+        if self.root.place() == place {
             return Ok(Some(root));
         }
-        self.find_clean_below(flash, root, level, key, place)
+        self.find_clean_below(flash, root, place, node)
     }
 
     fn find_clean_below(
         &mut self,
         flash: &Flash,
         id: ZnodeId,
-        level: u32,
-        key: Key,
-        place: (u32, u32),
+        place: Place,
+        wanted: &ScannedNode,
     ) -> Step<Option<ZnodeId>> {
-        let node = &self.nodes[id as usize];
+        let &ScannedNode { level, first_key: key, .. } = wanted;
+        let node = &self.nodes[id.index()];
         if node.level <= level {
             return Ok(None);
         }
@@ -159,15 +177,15 @@ impl Tnc {
         let from = node.branches.partition_point(|branch| branch.key < key).saturating_sub(1);
         let to = node.branches.partition_point(|branch| branch.key <= key).max(from + 1);
         for slot in from..to.min(node.branches.len()) {
-            let node = &self.nodes[id as usize];
+            let node = &self.nodes[id.index()];
             if node.level == level + 1 {
-                if node.branches[slot].is_at(place.0, place.1) {
+                if node.branches[slot].place() == place {
                     return self.child(flash, id, slot).map(Some);
                 }
                 continue;
             }
             let child = self.child(flash, id, slot)?;
-            if let Some(found) = self.find_clean_below(flash, child, level, key, place)? {
+            if let Some(found) = self.find_clean_below(flash, child, place, wanted)? {
                 return Ok(Some(found));
             }
         }

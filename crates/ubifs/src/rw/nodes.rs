@@ -1,16 +1,44 @@
-//! Leaves by key and name, and the accounting of those that are replaced (spec: ubifs-runtime 10.6,
-//! 10.7, 10.14 to 10.16).
+//! Nodes by key and name: the journal they are appended to, the index that finds them, and the
+//! accounting of those that are replaced (layer 6; spec: ubifs-runtime 10.6, 10.7, 10.14 to 10.16).
+//!
+//! # Invariants
+//! 1. A node is appended to the journal before the index refers to it.
+//! 2. A node that the index no longer refers to counts as dirty in its LEB.
 
-use super::core::Core;
 use super::error::{Fault, Step};
-use super::journal::Written;
-use super::tnc::{Position, Zbranch};
+use super::flash::Flash;
+use super::journal::Journal;
+use super::lprops::Lprops;
+use super::place::Written;
+use super::tnc::{Position, Tnc, Zbranch};
+use super::wbuf::Head;
 use crate::error::UbifsError;
 use crate::tnc::check_leaf;
+use eraseblock_ubifs_format::constants::sb_flags;
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::{Dent, Key};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+/// The nodes on flash and in the write buffers.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) flash: Flash,
+    pub(super) lprops: Lprops,
+    pub(super) journal: Journal,
+    pub(super) tnc: Tnc,
+}
+
+/// Whether entries that cannot be read are an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unreadable {
+    /// They are.
+    Fails,
+    /// They are not: during replay, garbage collection may have erased the LEB of an entry that a
+    /// later node of the journal deletes (spec: ubifs-runtime 10.7).
+    Passes,
+}
 
 /// The position of an entry with a certain name, or where it would be inserted.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +51,48 @@ pub(super) struct Resolved {
     dangling: Option<Zbranch>,
 }
 
-impl Core {
+impl Nodes {
+    /// Returns the approximate memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.flash.memory() + self.lprops.memory() + self.journal.memory() + self.tnc.memory()
+    }
+
+    /// Writes out one write-buffer.
+    pub(super) fn sync_head(&mut self, head: Head) -> Step<()> {
+        self.journal.sync_head(&mut self.flash, &mut self.lprops, head)
+    }
+
+    /// Writes out all write-buffers.
+    pub(super) fn sync_heads(&mut self) -> Step<()> {
+        self.journal.sync_heads(&mut self.flash, &mut self.lprops)
+    }
+
+    /// Appends one node for which space was reserved to a head.
+    pub(super) fn append_node(&mut self, head: Head, node: &[u8]) -> Step<Written> {
+        let Self { flash, lprops, journal, .. } = self;
+        let place = journal.append(flash, lprops, head, node)?;
+        Ok(Written { place, len: node.len() as u32 })
+    }
+
+    /// Returns the next sequence number.
+    pub(super) fn next_sqnum(&mut self) -> Step<u64> {
+        self.journal.sqnums.take(&mut self.flash)
+    }
+
+    /// Returns the cookie of a new entry: any number if entries have cookies, otherwise 0 (spec:
+    /// ubifs-runtime 8.4).
+    pub(super) fn cookie(&self) -> u32 {
+        if !self.flash.sb.has(sb_flags::DOUBLE_HASH) {
+            return 0;
+        }
+        let next = self.journal.sqnums.highest().wrapping_add(1);
+        (next.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    }
+
     /// Reads the leaf of a branch into `buf` and checks it against the branch.
     pub(super) fn leaf<'a>(&self, branch: &Zbranch, buf: &'a mut Vec<u8>) -> Step<Node<'a>> {
         buf.resize(branch.len as usize, 0);
-        self.read_node(branch.leb, branch.offset, buf)?;
+        self.journal.read_node(&self.flash, branch.place(), buf)?;
         self.check_leaf(branch, buf)
     }
 
@@ -44,7 +109,12 @@ impl Core {
 
     /// Finds a name among the entries of its hash. During replay, unreadable entries are reported
     /// separately instead of being an error.
-    pub(super) fn resolve(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<Resolved> {
+    pub(super) fn resolve(
+        &mut self,
+        key: Key,
+        name: &[u8],
+        unreadable: Unreadable,
+    ) -> Step<Resolved> {
         let mut place = None;
         let mut dangling = None;
         let mut next = self.tnc.first_from(&self.flash, key)?;
@@ -61,13 +131,13 @@ impl Core {
                         return Ok(Resolved { found: Some(position), place: position, dangling });
                     }
                     Ordering::Greater if place.is_none() => place = Some(position),
-                    Ordering::Greater if !lenient => break,
+                    Ordering::Greater if unreadable == Unreadable::Fails => break,
                     Ordering::Greater => {}
                     Ordering::Less => {
                         place = None;
                     }
                 },
-                Err(Fault::Ubifs(UbifsError::Format(_))) if lenient => {
+                Err(Fault::Ubifs(UbifsError::Format(_))) if unreadable == Unreadable::Passes => {
                     dangling = dangling.or(Some(branch));
                 }
                 Err(fault) => return Err(fault),
@@ -88,7 +158,9 @@ impl Core {
         name: &[u8],
         take: impl FnOnce(&Dent<'_>) -> T,
     ) -> Step<Option<T>> {
-        let Some(position) = self.resolve(key, name, false)?.found else { return Ok(None) };
+        let Some(position) = self.resolve(key, name, Unreadable::Fails)?.found else {
+            return Ok(None);
+        };
         let branch = self.tnc.at(position);
         let mut buf = Vec::new();
         let dent = self.leaf(&branch, &mut buf)?.dent()?;
@@ -125,17 +197,17 @@ impl Core {
 
     /// Adds the node of a key that occurs once to the index; its predecessor becomes dirty.
     pub(super) fn add_leaf(&mut self, key: Key, node: Written) -> Step<()> {
-        let new = Zbranch::leaf(key, node.leb, node.offset, node.len);
+        let new = Zbranch::leaf(key, node.place, node.len);
         let Self { tnc, flash, lprops, .. } = self;
         let place = tnc.place_for(flash, key)?;
         let before = place.slot.checked_sub(1).map(|slot| Position { slot, ..place });
-        match before.filter(|position| tnc.at(*position).key == key) {
-            Some(position) => {
+        match before {
+            Some(position) if tnc.at(position).key == key => {
                 let old = tnc.at(position);
                 lprops.add_dirt(flash, old.leb, old.len)?;
                 tnc.replace(flash, lprops, position, new)
             }
-            None => tnc.insert(flash, lprops, place, new),
+            _ => tnc.insert(flash, lprops, place, new),
         }
     }
 
@@ -145,10 +217,10 @@ impl Core {
         key: Key,
         name: &[u8],
         node: Written,
-        lenient: bool,
+        unreadable: Unreadable,
     ) -> Step<()> {
-        let new = Zbranch::leaf(key, node.leb, node.offset, node.len);
-        let resolved = self.resolve(key, name, lenient)?;
+        let new = Zbranch::leaf(key, node.place, node.len);
+        let resolved = self.resolve(key, name, unreadable)?;
         let Self { tnc, flash, lprops, .. } = self;
         if let Some(position) = resolved.found {
             let old = tnc.at(position);
@@ -164,8 +236,13 @@ impl Core {
 
     /// Removes an entry from the index. During replay, an unreadable entry counts as the one with
     /// this name if no other has it: it was collected after the deletion.
-    pub(super) fn remove_entry(&mut self, key: Key, name: &[u8], lenient: bool) -> Step<()> {
-        let resolved = self.resolve(key, name, lenient)?;
+    pub(super) fn remove_entry(
+        &mut self,
+        key: Key,
+        name: &[u8],
+        unreadable: Unreadable,
+    ) -> Step<()> {
+        let resolved = self.resolve(key, name, unreadable)?;
         if let Some(position) = resolved.found {
             return self.remove_at(position);
         }
@@ -184,32 +261,10 @@ impl Core {
 
     /// Removes exactly this branch from the index.
     fn remove_branch(&mut self, branch: &Zbranch) -> Step<()> {
-        match self.position_of(branch.key, branch.leb, branch.offset)? {
+        match self.tnc.position_at(&self.flash, branch.key, branch.place())? {
             Some(position) => self.remove_at(position),
             None => Ok(()),
         }
-    }
-
-    /// Returns the position of a key whose node has this place.
-    pub(super) fn position_of(
-        &mut self,
-        key: Key,
-        leb: u32,
-        offset: u32,
-    ) -> Step<Option<Position>> {
-        let Self { tnc, flash, .. } = self;
-        let mut next = tnc.first_from(flash, key)?;
-        while let Some(position) = next {
-            let branch = tnc.at(position);
-            if branch.key != key {
-                return Ok(None);
-            }
-            if (branch.leb, branch.offset) == (leb, offset) {
-                return Ok(Some(position));
-            }
-            next = tnc.next(flash, position)?;
-        }
-        Ok(None)
     }
 
     /// Removes all keys of a range from the index.
@@ -249,29 +304,46 @@ impl Core {
         self.remove_range(Key::first_of(ino), Key::last_of(ino))
     }
 
-    /// Like [`Self::remove_inode_keys`], for the recovery at mount, which the next mount may have
-    /// to repeat: nodes read for it are pinned (18.6), and unreadable ones were already deleted.
-    /// Returns the inodes that held its xattrs.
-    pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<Vec<u32>> {
-        let mut values = Vec::new();
+    /// Like [`Self::remove_inode_keys`], for the recovery at mount: unreadable entries were already
+    /// deleted.
+    pub(super) fn remove_dead_inode(&mut self, ino: u32) -> Step<Dead> {
+        let mut dead = Dead::default();
         let mut buf = Vec::new();
         for entry in self.xattr_entries(ino)? {
             match self.leaf(&entry, &mut buf).and_then(|node| Ok(node.dent()?.ino)) {
                 Ok(value) => {
-                    self.held.insert(entry.leb);
+                    dead.read.insert(entry.leb);
                     self.remove_range(Key::first_of(value), Key::last_of(value))?;
-                    values.push(value);
+                    dead.values.push(value);
                 }
                 Err(Fault::Ubifs(UbifsError::Format(_))) => {}
                 Err(fault) => return Err(fault),
             }
         }
         self.remove_range(Key::first_of(ino), Key::last_of(ino))?;
-        Ok(values)
+        Ok(dead)
     }
 
     /// Counts the bytes of a node that nothing refers to, such as a deletion, as dirty.
     pub(super) fn waste(&mut self, node: &Written) -> Step<()> {
-        self.lprops.add_dirt(&self.flash, node.leb, node.len)
+        self.lprops.add_dirt(&self.flash, node.place.leb, node.len)
+    }
+}
+
+/// The keys of a dead inode that a recovery removed.
+#[derive(Debug, Default)]
+pub(super) struct Dead {
+    /// The inodes that held its xattrs.
+    pub(super) values: Vec<u32>,
+    /// The LEBs whose nodes were read for it. If the power fails before the next commit, the next
+    /// mount reads them again (spec: ubifs-runtime 18.6).
+    pub(super) read: BTreeSet<u32>,
+}
+
+impl Dead {
+    /// Adds another inode.
+    pub(super) fn extend(&mut self, mut other: Self) {
+        self.values.append(&mut other.values);
+        self.read.append(&mut other.read);
     }
 }
