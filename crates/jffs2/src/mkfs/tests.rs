@@ -232,7 +232,7 @@ fn summaries_are_added_later() {
     let (less, findings) = summarise(&source, &wanted, &mut Vec::new()).unwrap();
     assert!(less.nodes < report.nodes && !findings.is_empty());
     let nothing = Source::Image(Arc::new(vec![0xFF; 9000]));
-    assert!(matches!(summarise(&nothing, &wanted, &mut Vec::new()), Err(MkfsError::Input(_))));
+    assert!(matches!(summarise(&nothing, &wanted, &mut Vec::new()), Err(MkfsError::Shape(_))));
 }
 
 #[test]
