@@ -2,8 +2,8 @@
 //! [`Node`] per node type everything else (spec: ubifs-format 3.7, 4, 9.2, 13, 14, 21.5).
 
 use crate::constants::{
-    MAX_FILE_SIZE, MAX_INODE_DATA, MAX_LEVELS, MAX_NAME_LEN, NODE_ALIGN, NODE_MAGIC, NodeType,
-    XATTR_LIST_MAX,
+    MAX_FILE_SIZE, MAX_HASH_LEN, MAX_INODE_DATA, MAX_LEVELS, MAX_NAME_LEN, NODE_ALIGN, NODE_MAGIC,
+    NodeType, XATTR_LIST_MAX,
 };
 use crate::error::{Expected, FormatError};
 use crate::key::{Key, KeyHash, KeyKind, VALUE_MASK};
@@ -52,23 +52,31 @@ impl Limits {
     /// 4.1).
     pub fn lengths(&self, node_type: NodeType) -> (u32, u32) {
         let inline = MAX_INODE_DATA as u32;
+        let from = |size: usize, more: u32| (size as u32, size as u32 + more);
+        let exactly = |size: usize| from(size, 0);
         match node_type {
-            NodeType::Inode => (160, 160 + inline),
-            NodeType::Data => (48, 48 + inline),
-            NodeType::Dent | NodeType::Xent => (56, 57 + MAX_NAME_LEN as u32),
-            NodeType::Truncation => (56, 56),
-            NodeType::Padding => (28, 28),
-            NodeType::Superblock => (4096, 4096),
-            NodeType::Master => (512, 512),
-            NodeType::Reference => (64, 64),
+            NodeType::Inode => from(raw::InodeNode::SIZE, inline),
+            NodeType::Data => from(raw::DataNode::SIZE, inline),
+            // The name ends with a NUL.
+            NodeType::Dent | NodeType::Xent => from(raw::DentNode::SIZE, MAX_NAME_LEN as u32 + 1),
+            NodeType::Truncation => exactly(raw::TruncationNode::SIZE),
+            NodeType::Padding => exactly(raw::PaddingNode::SIZE),
+            NodeType::Superblock => exactly(raw::SuperblockNode::SIZE),
+            NodeType::Master => exactly(raw::MasterNode::SIZE),
+            NodeType::Reference => exactly(raw::ReferenceNode::SIZE),
             NodeType::Index => {
-                let all = self.fanout.saturating_mul(self.branch_len()).saturating_add(28);
-                (28 + self.branch_len(), all)
+                let start = raw::IndexNode::SIZE as u32;
+                let all = self.fanout.saturating_mul(self.branch_len()).saturating_add(start);
+                (start + self.branch_len(), all)
             }
-            NodeType::CommitStart => (32, 32),
-            NodeType::Orphan => (40, self.leb_size),
-            NodeType::Auth => (24, 88),
-            NodeType::Signature => (64, self.leb_size.saturating_sub(4096)),
+            NodeType::CommitStart => exactly(raw::CommitStartNode::SIZE),
+            // At least one inode number.
+            NodeType::Orphan => (raw::OrphanNode::SIZE as u32 + 8, self.leb_size),
+            NodeType::Auth => from(raw::CommonHeader::SIZE, MAX_HASH_LEN as u32),
+            NodeType::Signature => {
+                let superblock = raw::SuperblockNode::SIZE as u32;
+                (raw::SignatureNode::SIZE as u32, self.leb_size.saturating_sub(superblock))
+            }
         }
     }
 }
@@ -307,7 +315,7 @@ impl<'a> Node<'a> {
         if nlen == 0 {
             return Err(self.bad("name length", 0, Expected::AtLeast(1)));
         }
-        self.equal("length", self.bytes.len() as u64, 57 + nlen)?;
+        self.equal("length", self.bytes.len() as u64, raw::DentNode::SIZE as u64 + nlen + 1)?;
         let Some((0, name)) = tail.split_last() else {
             return Err(self.words("byte after the name", 1, "0"));
         };

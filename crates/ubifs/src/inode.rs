@@ -4,6 +4,7 @@ use crate::fs::leaf_error;
 use crate::mount::Ubifs;
 use crate::tnc::LeafError;
 use eraseblock_ubifs_format::constants::{ROOT_INO, inode_flags};
+use eraseblock_ubifs_format::raw::InodeNode;
 use eraseblock_ubifs_format::{Inode, Key, Time};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
@@ -141,7 +142,7 @@ fn made_up_root() -> InodeInfo {
         nlink: 2,
         uid: 0,
         gid: 0,
-        size: 160,
+        size: InodeNode::SIZE as u64,
         rdev: (0, 0),
         atime: Timestamp::default(),
         mtime: Timestamp::default(),

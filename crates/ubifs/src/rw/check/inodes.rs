@@ -11,10 +11,11 @@ use eraseblock_base::Location;
 use eraseblock_ubifs_format::EntryKind;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, inode_flags};
 use eraseblock_ubifs_format::node::file_type;
+use eraseblock_ubifs_format::raw::InodeNode;
 use std::collections::BTreeMap;
 
 /// Fixed part of the size of a directory.
-const DIRECTORY_SIZE: u64 = 160;
+const DIRECTORY_SIZE: u64 = InodeNode::SIZE as u64;
 
 /// Findings about one inode.
 struct About<'a> {
