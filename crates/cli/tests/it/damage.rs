@@ -46,6 +46,10 @@ fn damaged_content_of_a_jffs2_is_named_and_never_delivered() {
         assert!(run.err.contains("extract j DIR"), "{}", run.err);
         assert!(!run.err.contains("-c sync") && !run.err.contains("power cut"), "{}", run.err);
     }
+    let json = sample.run(&[&["check", "j", "--json"][..], &PEB].concat());
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let mut found = json["findings"].as_array().unwrap().iter();
+    assert!(found.any(|one| one["code"] == "content-lost" && one["remedy"] == "lost"));
     for words in [&["cat", "j", "f"][..], &["get", "j", "/f", "got"]] {
         let run = sample.run(words);
         assert_eq!(run.code, 3, "{words:?}: {}", run.err);
