@@ -233,7 +233,10 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
         }
         Plan::Pair(number) => {
             let (ends, pair) = (number % (3 * ENDS), number / (3 * ENDS));
-            let (first, object, dir) = core(pair / count).filter(|_| pair / count < count)?;
+            if pair / count >= count {
+                return None;
+            }
+            let (first, object, dir) = core(pair / count)?;
             let middle = match ends / ENDS {
                 0 => Vec::new(),
                 1 => end(1, *object, *dir),

@@ -169,12 +169,12 @@ impl<B: Backing> BlockDevice<B> {
                 .map_or(self.layout.peb_size, |unit| unit * self.layout.unit);
             let part = &mut buf[done..len.min(done + (end - offset) as usize)];
             done += part.len();
-            match slot.filter(|_| is_written) {
-                None => part.fill(0xFF),
-                Some(slot) => {
+            match slot {
+                Some(slot) if is_written => {
                     let start = self.layout.slot_start(slot) + u64::from(offset);
                     outcome = outcome.merge(self.read_disk(start, part));
                 }
+                _ => part.fill(0xFF),
             }
         }
         outcome
