@@ -3,7 +3,7 @@
 
 pub(crate) mod examples;
 
-use crate::personality::Personality;
+use crate::personality::name::Personality;
 use clap::{Arg, Command};
 use std::fmt::Write;
 

@@ -5,80 +5,19 @@
 mod jefferson;
 mod mkfs_jffs2;
 mod mkfs_ubifs;
+pub(crate) mod name;
 mod reader;
 mod sumtool;
 mod ubinize;
 mod ubireader;
 
+use self::name::Personality;
 use crate::failure::{Exit, Failure};
 use crate::session::{GlobalOptions, Session, say};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
-
-/// A classic tool, or one of the readers that programs for firmware analysis start by name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Personality {
-    /// jefferson
-    Jefferson,
-    /// mkfs.jffs2(1)
-    MkfsJffs2,
-    /// mkfs.ubifs(8)
-    MkfsUbifs,
-    /// sumtool(1)
-    Sumtool,
-    /// ubinize(8)
-    Ubinize,
-    /// ubireader_extract_files
-    UbireaderFiles,
-    /// ubireader_extract_images
-    UbireaderImages,
-}
-
-/// The exit code of the classic tools for everything that goes wrong.
-const CLASSIC_FAILURE: u8 = 255;
-
-impl Personality {
-    /// The tools that make images.
-    pub(crate) const CLASSIC: [Self; 4] =
-        [Self::MkfsJffs2, Self::MkfsUbifs, Self::Sumtool, Self::Ubinize];
-    /// The tools that take them apart.
-    pub(crate) const READERS: [Self; 3] =
-        [Self::Jefferson, Self::UbireaderFiles, Self::UbireaderImages];
-
-    fn by_name(name: &OsStr) -> Option<Self> {
-        let mut all = Self::CLASSIC.into_iter().chain(Self::READERS);
-        all.find(|one| name == one.name())
-    }
-
-    /// What the program is called.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Jefferson => "jefferson",
-            Self::UbireaderFiles => "ubireader_extract_files",
-            Self::UbireaderImages => "ubireader_extract_images",
-            Self::MkfsJffs2 => "mkfs.jffs2",
-            Self::MkfsUbifs => "mkfs.ubifs",
-            Self::Sumtool => "sumtool",
-            Self::Ubinize => "ubinize",
-        }
-    }
-
-    /// The exit code for a command line that cannot be understood.
-    fn usage_failure(self) -> u8 {
-        match self {
-            Self::MkfsJffs2 | Self::Sumtool => 1,
-            Self::MkfsUbifs | Self::Ubinize => CLASSIC_FAILURE,
-            Self::Jefferson | Self::UbireaderFiles | Self::UbireaderImages => 2,
-        }
-    }
-
-    /// The exit code for everything else that goes wrong.
-    fn failure(self) -> u8 {
-        if Self::READERS.contains(&self) { 1 } else { CLASSIC_FAILURE }
-    }
-}
 
 /// The classic tool the arguments ask for, by the name of the program or by the first argument,
 /// which is then taken out.

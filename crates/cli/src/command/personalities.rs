@@ -1,7 +1,7 @@
 //! `eraseblock personalities`: symbolic links that make this program answer to the names of others.
 
 use crate::failure::{Context, Failure};
-use crate::personality::Personality;
+use crate::personality::name::Personality;
 use crate::session::Session;
 use serde::Serialize;
 use std::fs;
