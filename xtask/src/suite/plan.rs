@@ -109,7 +109,7 @@ const ROWS: [Row; 18] = [
     },
     Row {
         name: "oracle",
-        short: "{xtask} oracle --bin {bin} --rounds 3",
+        short: "{xtask} oracle --bin {bin} --rounds 2",
         full: "{xtask} oracle --bin {bin}",
         after: &["guest"],
         counts: counts::last_line,
