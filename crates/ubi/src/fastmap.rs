@@ -228,13 +228,16 @@ impl Core {
         let mut anchor = self.wl.line(Place::Anchor).iter().copied();
         let user = self.volumes.iter().filter(|(id, _)| **id != LAYOUT_VOLUME);
         let table = self.volumes.iter().filter(|(id, _)| **id == LAYOUT_VOLUME);
+        // An erroneous block still holds its LEB. An attach refuses a map with a block in no list,
+        // and a scan finds this one as used, too.
+        let erroneous = self.wl.erroneous.pebs();
         Fastmap {
             blocks: all(&mut blocks.iter().copied()),
             bad_pebs: self.books.bad,
             user_pool: pool(Place::UserPool, sizes.0),
             wl_pool: pool(Place::MovePool, sizes.1),
             free: all(&mut self.wl.free.pebs().chain(&mut anchor)),
-            used: all(&mut self.wl.used.pebs().chain(self.wl.protected())),
+            used: all(&mut self.wl.used.pebs().chain(self.wl.protected()).chain(erroneous)),
             scrub: all(&mut self.wl.scrub.pebs()),
             erase: all(&mut self.wl.pending()),
             volumes: user.chain(table).map(|(id, volume)| self.describe(*id, volume)).collect(),

@@ -305,3 +305,26 @@ fn a_fastmap_is_never_erased_before_older_ones() {
     }
     ubi.check_invariants().unwrap();
 }
+
+/// A block that cannot be read is not moved any more. No fastmap listed it, so that every attach
+/// refused the fastmap, scanned, and erased it again.
+#[test]
+fn a_block_that_cannot_be_read_does_not_spoil_the_fastmap() {
+    let (flash, dynamic, _) = prepared();
+    let (ubi, _) = open(&flash, &WITH);
+    // Not an atomic change, whose checksum would prove the data.
+    let leb = Leb::new(15);
+    ubi.volume(dynamic).unwrap().write(leb, 0, &[7; 512]).unwrap();
+    let is_it = |peb: &u32| vid(&flash, *peb).unwrap().leb == leb;
+    let peb = holders(&flash, dynamic).into_iter().find(is_it).unwrap();
+    let at = u64::from(peb) * 16_384 + 1024;
+    flash.plant_outcome(at..at + 1, ReadOutcome { corrected_bits: 0, uncorrectable: true });
+    assert!(ubi.request_scrub(Peb::new(peb)));
+    ubi.flush().unwrap();
+    assert_eq!(ubi.health().errors.erroneous, 1);
+    ubi.detach().unwrap();
+    let (again, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+    assert_eq!(attachment.map(dynamic).unwrap().get(leb), Some(Peb::new(peb)));
+    again.check_invariants().unwrap();
+}
