@@ -126,7 +126,7 @@ impl Log {
         // The summary must follow the nodes it lists: a mount believes it without looking at them.
         self.write_summary(block)?;
         // Then the page of the last node, and a page after it: until another page follows, a mount
-        // could not tell whether the last one is complete.
+        // would not know whether the last one is complete.
         self.flush()?;
         let store = &mut self.tree.store;
         store.blocks.shrink_block(block);

@@ -50,7 +50,7 @@ pub(super) fn attempt(scanner: &Scanner<'_>) -> Attempt {
         return Attempt::Absent(Vec::new());
     }
     let readings = scanner.read_range(0..ANCHOR_RANGE);
-    let Some((anchor, _)) = newest_anchor(&readings) else { return Attempt::Absent(readings) };
+    let Some(anchor) = newest_anchor(&readings) else { return Attempt::Absent(readings) };
     let stage = Stage { scanner, readings: &readings, count };
     match stage
         .read(anchor)
@@ -66,7 +66,7 @@ pub(super) fn attempt(scanner: &Scanner<'_>) -> Attempt {
 pub(super) fn flash_size(scanner: &Scanner<'_>) -> Option<Result<u32, String>> {
     let count = scanner.device.geometry().peb_count();
     let readings = scanner.read_range(0..ANCHOR_RANGE.min(count));
-    let (anchor, _) = newest_anchor(&readings)?;
+    let anchor = newest_anchor(&readings)?;
     let stage = Stage { scanner, readings: &readings, count };
     let read = stage.read_parts(anchor, None).map(|(map, ..)| {
         let lists = [&map.blocks, &map.free, &map.used, &map.scrub, &map.erase];
@@ -78,15 +78,15 @@ pub(super) fn flash_size(scanner: &Scanner<'_>) -> Option<Result<u32, String>> {
 }
 
 /// Returns all super blocks among the first blocks.
-fn anchors(readings: &[PebReading]) -> impl Iterator<Item = (Peb, SqNum)> + '_ {
+fn anchors(readings: &[PebReading]) -> impl Iterator<Item = (SqNum, Peb)> + '_ {
     (0..).zip(readings).filter_map(|(number, reading)| {
         let header = vid(reading).filter(|header| header.volume == FASTMAP_ANCHOR_VOLUME)?;
-        Some((Peb::new(number), header.sqnum))
+        Some((header.sqnum, Peb::new(number)))
     })
 }
 
-fn newest_anchor(readings: &[PebReading]) -> Option<(Peb, SqNum)> {
-    anchors(readings).max_by_key(|(_, sqnum)| *sqnum)
+fn newest_anchor(readings: &[PebReading]) -> Option<Peb> {
+    anchors(readings).max().map(|(_, peb)| peb)
 }
 
 fn vid(reading: &PebReading) -> Option<&VidHeader> {
@@ -370,8 +370,8 @@ impl<'a> Builder<'a> {
             }
         }
         let blocks = &self.in_use.blocks;
-        let stale = anchors(self.stage.readings).filter(|(peb, _)| !blocks.contains(peb));
-        self.all.anchors = stale.map(|(peb, sqnum)| (sqnum, peb)).collect();
+        let stale = anchors(self.stage.readings).filter(|(_, peb)| !blocks.contains(peb));
+        self.all.anchors = stale.collect();
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The journal: its heads, the log of their LEBs, and the sequence numbers of all nodes (layer 4;
-//! spec: ubifs-runtime 7.6, 8.1) (layer 4).
+//! spec: ubifs-runtime 7.6, 8.1).
 //!
 //! The journal neither finds LEBs nor commits. It returns [`Fault::CommitFirst`] if the log is
 //! full, and the driver (`make_room`) gives a head its next LEB.
