@@ -30,7 +30,7 @@ pub use error::{MkfsError, NodeProblem};
 pub use options::{CompressionRule, Compressor, FormatVersion, MkfsOptions};
 pub use preflight::{Fit, Preflight, preflight};
 pub use report::{DataStatistics, MkfsReport, NoProgress, NodeCounts, Phase, Progress};
-pub use sink::{FileSink, LebSink, NoSink};
+pub use sink::{DeviceSink, FileSink, LebSink, NoSink};
 
 use area::MainArea;
 use eraseblock_ubifs_format::layout::Layout;

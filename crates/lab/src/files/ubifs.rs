@@ -5,12 +5,11 @@ use super::stack::{Mounted, Rules};
 use crate::Shape;
 use eraseblock_base::Leb;
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubifs::mkfs::{self, LebSink, MkfsOptions, NoProgress};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{SourceTree, WritableFileSystem};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 /// LEBs of a tight volume: little more than the minimum of UBIFS.
@@ -51,20 +50,8 @@ fn make_big(device: &dyn LebDevice) -> Result<(), String> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut options = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
     options.layout.big_lpt = true;
-    let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
+    let made = mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(device), &NoProgress);
     made.map(drop).map_err(|error| error.to_string())
-}
-
-struct Onto<'a>(&'a dyn LebDevice);
-
-impl LebSink for Onto<'_> {
-    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
-        self.0.change(leb, data).map_err(io::Error::other)
-    }
-
-    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
-        self.0.sync().map_err(io::Error::other)
-    }
 }
 
 impl Mounted for UbifsMount {

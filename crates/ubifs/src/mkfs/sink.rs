@@ -1,6 +1,7 @@
 //! Destinations of LEBs.
 
 use eraseblock_base::Leb;
+use eraseblock_mtd::LebDevice;
 use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -28,6 +29,20 @@ impl LebSink for NoSink {
 
     fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Writes onto a volume, each LEB at once.
+#[derive(Debug)]
+pub struct DeviceSink<'a>(pub &'a dyn LebDevice);
+
+impl LebSink for DeviceSink<'_> {
+    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
+        self.0.change(leb, data).map_err(io::Error::other)
+    }
+
+    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
+        self.0.sync().map_err(io::Error::other)
     }
 }
 

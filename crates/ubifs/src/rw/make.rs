@@ -3,14 +3,13 @@
 
 use super::MountOptions;
 use crate::error::UbifsError;
-use crate::mkfs::{self, Compressor, LebSink, MkfsError, MkfsOptions, NoProgress};
+use crate::mkfs::{self, Compressor, DeviceSink, MkfsError, MkfsOptions, NoProgress};
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::SourceTree;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use std::collections::BTreeMap;
-use std::io;
 
 /// Returns whether nothing is mapped.
 pub(super) fn is_empty(device: &dyn LebDevice) -> Result<bool, UbifsError> {
@@ -35,7 +34,7 @@ pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(),
     let mut shape = MkfsOptions::new(device.leb_size(), device.min_io(), device.leb_count());
     shape.layout.in_place = true;
     let options = MkfsOptions { compressor, ..shape };
-    let made = mkfs::build(&SourceTree::new(root), &options, &mut Onto(device), &NoProgress);
+    let made = mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(device), &NoProgress);
     made.map(drop).map_err(|error| match error {
         MkfsError::Sink(source) => UbifsError::Device(eraseblock_mtd::MtdError::Io {
             at: Location::Whole,
@@ -48,16 +47,4 @@ pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(),
             message: error.to_string(),
         },
     })
-}
-
-struct Onto<'a>(&'a dyn LebDevice);
-
-impl LebSink for Onto<'_> {
-    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
-        self.0.change(leb, data).map_err(io::Error::other)
-    }
-
-    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
-        self.0.sync().map_err(io::Error::other)
-    }
 }

@@ -2,8 +2,8 @@
 //! without a commit.
 
 use crate::rw::{checked, file, mount};
-use crate::strict_leb::{Onto, StrictLeb};
-use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use crate::strict_leb::StrictLeb;
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::KeyHash;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
@@ -19,7 +19,7 @@ pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {
     let volume = StrictLeb::new(15_872, 512, 2048, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let options = MkfsOptions { key_hash: KeyHash::Test, ..MkfsOptions::new(15_872, 512, lebs) };
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     Arc::new(volume)
 }
 

@@ -2,9 +2,9 @@
 //! used, with cuts at every operation around it.
 
 use crate::rw::{checked, file, mount};
-use crate::strict_leb::{Onto, StrictLeb, Torn};
+use crate::strict_leb::{StrictLeb, Torn};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::BigLptActivity;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{FileSystem, SourceTree, Timestamp, WritableFileSystem};
@@ -25,7 +25,7 @@ fn volume() -> Arc<StrictLeb> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut options = MkfsOptions::new(15_872, 512, 64);
     options.layout.big_lpt = true;
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     let volume = Arc::new(volume);
     let fs = mount(&volume).unwrap();
     let ino = fs.create(1, b"still", &file(), NOW).unwrap();

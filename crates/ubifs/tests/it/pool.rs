@@ -1,9 +1,9 @@
 //! The reserved pool: space for its owner, its group and root.
 
 use crate::rw::{checked, file, mount};
-use crate::strict_leb::{Onto, StrictLeb};
+use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_vfs::caller::{Caller, on_behalf};
 use eraseblock_vfs::{
     FileSystem, FsError, FsErrorKind, SourceKind, SourceNode, SourceTree, Timestamp,
@@ -26,7 +26,7 @@ fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
     let mut options = MkfsOptions::new(15_872, 512, 96);
     options.layout.reserved = POOL;
     (options.reserved_uid, options.reserved_gid) = (uid, gid);
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     Arc::new(volume)
 }
 

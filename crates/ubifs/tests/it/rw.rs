@@ -1,7 +1,7 @@
 //! Mounted for writing, compared with the model.
 
-use crate::strict_leb::{Onto, StrictLeb, Torn};
-use eraseblock_ubifs::mkfs::{self, Compressor, MkfsOptions, NoProgress};
+use crate::strict_leb::{StrictLeb, Torn};
+use eraseblock_ubifs::mkfs::{self, Compressor, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
@@ -23,7 +23,7 @@ pub(crate) fn empty(lebs: u32) -> Arc<StrictLeb> {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let options =
         MkfsOptions { compressor: Compressor::Lzo, ..MkfsOptions::new(15_872, 512, lebs) };
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     Arc::new(volume)
 }
 
@@ -73,7 +73,7 @@ fn a_commit_that_is_due_comes_before_the_log_takes_another_leb() {
         MkfsOptions { compressor: Compressor::None, ..MkfsOptions::new(15_872, 512, 600) };
     (options.layout.journal_bytes, options.layout.log_lebs) = (Some(36 * 15_872), Some(6));
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     let fs = mount(&Arc::new(volume)).unwrap();
     let ino = fs.create(1, b"long", &file(), NOW).unwrap();
     for number in 0..1500 {

@@ -2,9 +2,9 @@
 //! large table of LEBs.
 
 use crate::rw::{checked, file, mount};
-use crate::strict_leb::{Onto, StrictLeb};
+use crate::strict_leb::StrictLeb;
 use eraseblock_base::Leb;
-use eraseblock_ubifs::mkfs::{self, MkfsOptions, NoProgress};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{OpenOptions, Ubifs, UbifsMount};
 use eraseblock_ubifs_format::Reference;
 use eraseblock_ubifs_format::encode::{self, Seal};
@@ -24,7 +24,7 @@ fn made(lebs: u32, change: impl FnOnce(&mut MkfsOptions)) -> StrictLeb {
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
     let mut options = MkfsOptions::new(LEB_SIZE, PAGE as u32, lebs);
     change(&mut options);
-    mkfs::build(&SourceTree::new(root), &options, &mut Onto(&volume), &NoProgress).unwrap();
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     volume
 }
 

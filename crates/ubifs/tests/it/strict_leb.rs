@@ -2,8 +2,6 @@
 
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
-use eraseblock_ubifs::mkfs::LebSink;
-use std::io;
 use std::sync::{Arc, Mutex};
 
 /// The content of the LEBs; `None` is unmapped.
@@ -187,20 +185,6 @@ impl LebDevice for StrictLeb {
     }
 
     fn sync(&self) -> Result<(), MtdError> {
-        Ok(())
-    }
-}
-
-/// A new image goes onto the volume.
-#[derive(Debug)]
-pub(crate) struct Onto<'a>(pub(crate) &'a StrictLeb);
-
-impl LebSink for Onto<'_> {
-    fn write_leb(&mut self, leb: Leb, data: &[u8]) -> io::Result<()> {
-        self.0.change(leb, data).map_err(io::Error::other)
-    }
-
-    fn finish(&mut self, _leb_cnt: u32) -> io::Result<()> {
         Ok(())
     }
 }
