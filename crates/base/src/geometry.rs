@@ -1,6 +1,8 @@
 //! The geometry of a flash device.
 
 use crate::addr::Peb;
+use core::error::Error;
+use core::fmt;
 
 /// The kind of cells, which determines how they can be programmed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,8 +32,7 @@ pub struct Geometry {
 }
 
 /// A geometry that is impossible.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{field} is {found}, expected {expected}")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GeometryError {
     /// The invalid field.
     pub field: &'static str,
@@ -40,6 +41,15 @@ pub struct GeometryError {
     /// The rule it breaks.
     pub expected: &'static str,
 }
+
+impl fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, found, expected } = self;
+        write!(f, "{field} is {found}, expected {expected}")
+    }
+}
+
+impl Error for GeometryError {}
 
 impl Geometry {
     /// The program buffer size assumed for a NOR chip that does not state it: the largest of the

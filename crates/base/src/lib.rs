@@ -11,6 +11,7 @@ pub mod crc;
 pub mod finding;
 pub mod geometry;
 pub mod random;
+pub mod raw;
 pub mod size;
 
 pub use addr::{Leb, Location, Peb, VolumeId};

@@ -3,13 +3,23 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use core::error::Error;
+use core::fmt;
 
 /// A text that is not a size.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is not a size: expected a number with an optional KiB, MiB, GiB or TiB")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SizeError {
     text: String,
 }
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text } = self;
+        write!(f, "`{text}` is not a size: expected a number with an optional KiB, MiB, GiB or TiB")
+    }
+}
+
+impl Error for SizeError {}
 
 /// Parses a size in bytes: decimal, octal (`0` prefix) or hexadecimal (`0x` prefix), followed by an
 /// optional `KiB`, `MiB`, `GiB` or `TiB` (also `K`, `M`, `G`, `T`, in any case, optionally after

@@ -1,16 +1,16 @@
 //! Errors of compression and decompression.
 
 use eraseblock_base::ErrorClass;
-use thiserror::Error;
+use std::error::Error;
+use std::fmt;
 
 /// A block that could not be decompressed, or a compressor that could not be created.
 ///
 /// This crate does not depend on flash: callers add the place of the node.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The length of a stored block differs from that of its data.
-    #[error("stored block of {found} bytes, expected {expected}")]
     StoredLength {
         /// Bytes stored.
         found: usize,
@@ -18,16 +18,12 @@ pub enum CodecError {
         expected: usize,
     },
     /// The LZO1X stream is invalid.
-    #[error("lzo: {0}")]
-    Lzo(#[from] LzoError),
+    Lzo(LzoError),
     /// The DEFLATE stream is invalid.
-    #[error("zlib: {0}")]
     Deflate(&'static str),
     /// The zstd frame is invalid.
-    #[error("zstd: {0}")]
     Zstd(&'static str),
     /// A stream of one of JFFS2's own codecs is invalid.
-    #[error("{codec}: {problem}")]
     Stream {
         /// The codec.
         codec: &'static str,
@@ -35,7 +31,6 @@ pub enum CodecError {
         problem: &'static str,
     },
     /// The stream ended before the data was complete.
-    #[error("data ends after {produced} bytes, expected {expected}")]
     OutputShort {
         /// Bytes decompressed.
         produced: usize,
@@ -43,13 +38,11 @@ pub enum CodecError {
         expected: usize,
     },
     /// Bytes follow the compressed stream.
-    #[error("{count} bytes after the end of the stream")]
     BytesAfterEnd {
         /// The number.
         count: usize,
     },
     /// The block is too large for the compressor.
-    #[error("block of {found} bytes, expected at most {limit}")]
     BlockTooLarge {
         /// Bytes given.
         found: usize,
@@ -57,7 +50,6 @@ pub enum CodecError {
         limit: usize,
     },
     /// The codec has no such level.
-    #[error("compression level {found}, expected {lowest} to {highest}")]
     Level {
         /// The requested level.
         found: i32,
@@ -66,6 +58,38 @@ pub enum CodecError {
         /// The highest of the codec.
         highest: i32,
     },
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StoredLength { found, expected } => {
+                write!(f, "stored block of {found} bytes, expected {expected}")
+            }
+            Self::Lzo(error) => write!(f, "lzo: {error}"),
+            Self::Deflate(problem) => write!(f, "zlib: {problem}"),
+            Self::Zstd(problem) => write!(f, "zstd: {problem}"),
+            Self::Stream { codec, problem } => write!(f, "{codec}: {problem}"),
+            Self::OutputShort { produced, expected } => {
+                write!(f, "data ends after {produced} bytes, expected {expected}")
+            }
+            Self::BytesAfterEnd { count } => write!(f, "{count} bytes after the end of the stream"),
+            Self::BlockTooLarge { found, limit } => {
+                write!(f, "block of {found} bytes, expected at most {limit}")
+            }
+            Self::Level { found, lowest, highest } => {
+                write!(f, "compression level {found}, expected {lowest} to {highest}")
+            }
+        }
+    }
+}
+
+impl Error for CodecError {}
+
+impl From<LzoError> for CodecError {
+    fn from(error: LzoError) -> Self {
+        Self::Lzo(error)
+    }
 }
 
 impl CodecError {
@@ -79,26 +103,22 @@ impl CodecError {
 }
 
 /// A stream that is not LZO1X, or not of this data (spec: ubifs-format 7.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LzoError {
     /// The stream is shorter than its end marker.
-    #[error("stream of {found} bytes, expected at least 3")]
     TooShort {
         /// Bytes given.
         found: usize,
     },
     /// The stream ends within an instruction or its literals.
-    #[error("stream ends before its end marker")]
     InputEnds,
     /// The stream produces more than the expected data.
-    #[error("output exceeds {limit} bytes")]
     OutputOverrun {
         /// Bytes of data.
         limit: usize,
     },
     /// A match refers to a position before the start of the data.
-    #[error("match distance {distance} after {produced} bytes of output")]
     Distance {
         /// Distance of the match.
         distance: usize,
@@ -106,19 +126,16 @@ pub enum LzoError {
         produced: usize,
     },
     /// The end marker has the wrong length.
-    #[error("end marker of length {length}, expected 3")]
     EndMarker {
         /// The length found.
         length: usize,
     },
     /// Bytes follow the end marker.
-    #[error("{count} bytes after the end marker")]
     BytesAfterEnd {
         /// The number.
         count: usize,
     },
     /// The stream ended before the data was complete.
-    #[error("stream ends after {produced} bytes of output, expected {expected}")]
     OutputShort {
         /// Bytes produced.
         produced: usize,
@@ -126,3 +143,23 @@ pub enum LzoError {
         expected: usize,
     },
 }
+
+impl fmt::Display for LzoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { found } => write!(f, "stream of {found} bytes, expected at least 3"),
+            Self::InputEnds => f.write_str("stream ends before its end marker"),
+            Self::OutputOverrun { limit } => write!(f, "output exceeds {limit} bytes"),
+            Self::Distance { distance, produced } => {
+                write!(f, "match distance {distance} after {produced} bytes of output")
+            }
+            Self::EndMarker { length } => write!(f, "end marker of length {length}, expected 3"),
+            Self::BytesAfterEnd { count } => write!(f, "{count} bytes after the end marker"),
+            Self::OutputShort { produced, expected } => {
+                write!(f, "stream ends after {produced} bytes of output, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for LzoError {}

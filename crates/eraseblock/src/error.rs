@@ -1,6 +1,7 @@
 //! Why something could not be done: one message that names place, found and expected, the kind of
 //! the failure, and the next step where one is known.
 
+mod cause;
 mod kind;
 
 use eraseblock_base::Findings;
@@ -52,13 +53,13 @@ impl Error {
 
     /// The error that another one comes to: its message with those of its causes, and its kind.
     pub fn of(error: &(dyn StdError + 'static)) -> Self {
-        let mut own = Self::new(chain(error)).with_kind(ErrorKind::of(error));
-        own.0.broken_pipe = is_broken_pipe(error);
-        own.0.io = io_kind(error);
+        let mut own = Self::new(cause::message(error)).with_kind(ErrorKind::of(error));
+        own.0.broken_pipe = cause::is_broken_pipe(error);
+        own.0.io = cause::io_kind(error);
         if own.kind() == ErrorKind::HostFull {
             own = own.hint("free some space, or write to another disk");
         }
-        if is_power_off(error) {
+        if cause::is_power_off(error) {
             own = own.hint("the armed power cut fired; the chip now holds its state after the cut");
         }
         own
@@ -229,51 +230,6 @@ from! {
     eraseblock_mtd_host::BlockError,
     #[cfg(feature = "host")]
     eraseblock_mtd_host::HostError,
-}
-
-/// The kind of the first cause that is an error of the host, or says what one would.
-fn io_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
-    use eraseblock_vfs::{FsError, FsErrorKind};
-    if let Some(error) = error.downcast_ref::<io::Error>() {
-        return Some(error.kind());
-    }
-    match error.downcast_ref::<FsError>().map(FsError::kind) {
-        Some(FsErrorKind::NotFound) => return Some(io::ErrorKind::NotFound),
-        Some(FsErrorKind::Exists) => return Some(io::ErrorKind::AlreadyExists),
-        Some(FsErrorKind::NotADirectory) => return Some(io::ErrorKind::NotADirectory),
-        Some(FsErrorKind::IsADirectory) => return Some(io::ErrorKind::IsADirectory),
-        _ => {}
-    }
-    error.source().and_then(io_kind)
-}
-
-/// Returns whether an error, or a cause of it, is that the reader of a pipe has left.
-fn is_broken_pipe(error: &(dyn StdError + 'static)) -> bool {
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-        || error.source().is_some_and(is_broken_pipe)
-}
-
-/// Returns whether an error, or a cause of it, is that a simulated chip has lost its power.
-fn is_power_off(error: &(dyn StdError + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(MtdError::PowerOff))
-        || matches!(error.downcast_ref(), Some(UbiError::Device(MtdError::PowerOff)))
-        || matches!(error.downcast_ref(), Some(UbifsError::Device(MtdError::PowerOff)))
-        || error.source().is_some_and(is_power_off)
-}
-
-/// The message of an error and of its causes, without repeating what the outer one already says.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let inner = error.to_string();
-        if !text.contains(&inner) {
-            text = format!("{text}: {inner}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Names what was being done when an error arose.

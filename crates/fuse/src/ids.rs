@@ -5,6 +5,8 @@
 //! 2. With ranges, `stored` is the inverse of `shown`, except for ids that `shown` maps to 65534
 //!    because no range covers them; ids without a range cannot be stored.
 
+use std::error::Error;
+use std::fmt;
 use std::str::FromStr;
 
 /// The owner on the host of files whose owner no range covers.
@@ -22,13 +24,22 @@ pub struct IdRange {
 }
 
 /// An invalid range.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "`{text}` is not a range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
-)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdMapError {
     text: String,
 }
+
+impl fmt::Display for IdMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text } = self;
+        write!(
+            f,
+            "`{text}` is not a range of ids: expected INSIDE:OUTSIDE or INSIDE:OUTSIDE:COUNT, all below 2^32"
+        )
+    }
+}
+
+impl Error for IdMapError {}
 
 impl FromStr for IdRange {
     type Err = IdMapError;

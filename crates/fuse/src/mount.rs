@@ -9,6 +9,7 @@ use eraseblock_vfs::{FsError, Served};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::UnmountFlags;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,20 +90,16 @@ pub struct MountOptions {
 }
 
 /// A mount that failed or did not end cleanly.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum MountError {
     /// The host does not support FUSE.
-    #[error("{DEVICE}: does not exist: this host has no FUSE")]
     NoDevice,
     /// The node is another device, as in containers that hide FUSE.
-    #[error("{DEVICE}: is not the FUSE device")]
     OtherDevice,
     /// The FUSE device is not accessible.
-    #[error("{DEVICE}: {0}: this user may not use FUSE")]
     Closed(io::Error),
     /// The mount point is not a directory, or not accessible.
-    #[error("{}: {source}", dir.display())]
     Place {
         /// The mount point.
         dir: PathBuf,
@@ -110,13 +107,11 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount point has a mount whose process has died.
-    #[error("{}: the process of the mount on it has died", dir.display())]
     Dead {
         /// The mount point.
         dir: PathBuf,
     },
     /// The kernel or fusermount3 refused.
-    #[error("cannot mount on {}: {source}", dir.display())]
     Refused {
         /// The mount point.
         dir: PathBuf,
@@ -124,14 +119,49 @@ pub enum MountError {
         source: io::Error,
     },
     /// A thread cannot be started, or the session failed.
-    #[error("the mount failed: {0}")]
     Session(io::Error),
     /// The file system could not be left clean.
-    #[error("written data may not be durable: {0}")]
-    Flush(#[from] FsError),
+    Flush(FsError),
+}
+
+impl fmt::Display for MountError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice => write!(f, "{DEVICE}: does not exist: this host has no FUSE"),
+            Self::OtherDevice => write!(f, "{DEVICE}: is not the FUSE device"),
+            Self::Closed(error) => write!(f, "{DEVICE}: {error}: this user may not use FUSE"),
+            Self::Place { dir, source } => write!(f, "{}: {source}", dir.display()),
+            Self::Dead { dir } => {
+                write!(f, "{}: the process of the mount on it has died", dir.display())
+            }
+            Self::Refused { dir, source } => {
+                write!(f, "cannot mount on {}: {source}", dir.display())
+            }
+            Self::Session(error) => write!(f, "the mount failed: {error}"),
+            Self::Flush(error) => write!(f, "written data may not be durable: {error}"),
+        }
+    }
+}
+
+impl Error for MountError {}
+
+impl From<FsError> for MountError {
+    fn from(error: FsError) -> Self {
+        Self::Flush(error)
+    }
 }
 
 impl MountError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Closed(error) | Self::Session(error) => Some(error),
+            Self::Place { source, .. } | Self::Refused { source, .. } => Some(source),
+            Self::Flush(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns whether FUSE itself is unavailable.
     pub fn is_no_fuse(&self) -> bool {
         match self {

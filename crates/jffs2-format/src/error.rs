@@ -1,13 +1,14 @@
 //! Errors of decoding.
 
+use core::error::Error;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
 /// Bytes that are not the expected node.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The bytes are not the start of a node.
-    #[error("{at}: no node: magic is {found:#06x}, expected 0x1985")]
     Magic {
         /// The place.
         at: Location,
@@ -15,7 +16,6 @@ pub enum FormatError {
         found: u16,
     },
     /// Fewer bytes than the node needs.
-    #[error("{at}: {what}: {found} bytes, expected at least {expected}")]
     Short {
         /// The place.
         at: Location,
@@ -27,7 +27,6 @@ pub enum FormatError {
         expected: u64,
     },
     /// A checksum does not match.
-    #[error("{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     Crc {
         /// The place.
         at: Location,
@@ -39,7 +38,6 @@ pub enum FormatError {
         computed: u32,
     },
     /// A field has a value it cannot have.
-    #[error("{at}: {what}: {field} is {found}, expected {expected}")]
     Field {
         /// The place.
         at: Location,
@@ -53,6 +51,28 @@ pub enum FormatError {
         expected: &'static str,
     },
 }
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic { at, found } => {
+                write!(f, "{at}: no node: magic is {found:#06x}, expected 0x1985")
+            }
+            Self::Short { at, what, found, expected } => {
+                write!(f, "{at}: {what}: {found} bytes, expected at least {expected}")
+            }
+            Self::Crc { at, what, stored, computed } => write!(
+                f,
+                "{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}"
+            ),
+            Self::Field { at, what, field, found, expected } => {
+                write!(f, "{at}: {what}: {field} is {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for FormatError {}
 
 impl FormatError {
     /// Returns the class, which decides how to react. A torn write is a node with a wrong CRC, so

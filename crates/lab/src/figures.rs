@@ -9,6 +9,8 @@ use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
 use eraseblock_ubi_format::fastmap::{ANCHOR_RANGE, fastmap_size, pool_sizes};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 /// A group of figures.
@@ -56,21 +58,65 @@ impl Figure {
 }
 
 /// A figure that could not be measured.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum FigureError {
     /// The device failed.
-    #[error(transparent)]
-    Device(#[from] MtdError),
+    Device(MtdError),
     /// UBI failed.
-    #[error(transparent)]
-    Ubi(#[from] UbiError),
+    Ubi(UbiError),
     /// The chip is impossible.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
     /// The layout is impossible.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Layout(LayoutError),
+}
+
+impl fmt::Display for FigureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => fmt::Display::fmt(error, f),
+            Self::Ubi(error) => fmt::Display::fmt(error, f),
+            Self::Geometry(error) => fmt::Display::fmt(error, f),
+            Self::Layout(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for FigureError {}
+
+impl From<MtdError> for FigureError {
+    fn from(error: MtdError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<UbiError> for FigureError {
+    fn from(error: UbiError) -> Self {
+        Self::Ubi(error)
+    }
+}
+
+impl From<GeometryError> for FigureError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry(error)
+    }
+}
+
+impl From<LayoutError> for FigureError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl FigureError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Ubi(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// The chip of a figure.

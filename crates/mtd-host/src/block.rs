@@ -29,32 +29,29 @@ use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use journal::Position;
 use layout::{Layout, META};
 use map::Map;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use transfer::{in_flight, overlap};
 
 /// A disk that cannot be used as flash.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum BlockError {
     /// The disk fails.
-    #[error("cannot read or write the disk: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The disk does not contain flash.
-    #[error("the disk does not contain an eraseblock flash")]
     NoSuperblock,
     /// The disk contains other data.
-    #[error("the disk is not empty")]
     NotEmpty,
     /// The metadata on the disk is damaged.
-    #[error("{what} is damaged")]
     Damaged {
         /// The damaged structure.
         what: &'static str,
     },
     /// The sizes are inconsistent.
-    #[error("found {found}, expected {expected}")]
     Shape {
         /// What was found.
         found: String,
@@ -62,11 +59,45 @@ pub enum BlockError {
         expected: &'static str,
     },
     /// The flash would have an impossible geometry.
-    #[error("impossible geometry: {0}")]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read or write the disk: {error}"),
+            Self::NoSuperblock => f.write_str("the disk does not contain an eraseblock flash"),
+            Self::NotEmpty => f.write_str("the disk is not empty"),
+            Self::Damaged { what } => write!(f, "{what} is damaged"),
+            Self::Shape { found, expected } => write!(f, "found {found}, expected {expected}"),
+            Self::Geometry(error) => write!(f, "impossible geometry: {error}"),
+        }
+    }
+}
+
+impl Error for BlockError {}
+
+impl From<io::Error> for BlockError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<GeometryError> for BlockError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry(error)
+    }
 }
 
 impl BlockError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -3,15 +3,16 @@
 use crate::block::BlockError;
 use eraseblock_base::{ErrorClass, GeometryError};
 use rustix::io::Errno;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A device that could not be opened, with the place, what was found and the next step.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum HostError {
     /// The kernel refused to open the node or to answer a query about it.
-    #[error("{path}: {what} failed: {source}", path = path.display())]
     Refused {
         /// The node.
         path: PathBuf,
@@ -21,7 +22,6 @@ pub enum HostError {
         source: io::Error,
     },
     /// The node is of another kind.
-    #[error("{path}: this is not {expected}", path = path.display())]
     WrongKind {
         /// The node.
         path: PathBuf,
@@ -29,7 +29,6 @@ pub enum HostError {
         expected: &'static str,
     },
     /// The device is in use.
-    #[error("{path}: in use: {by}", path = path.display())]
     Busy {
         /// The node.
         path: PathBuf,
@@ -37,7 +36,6 @@ pub enum HostError {
         by: String,
     },
     /// The driver's description of the device is inconsistent or not supported.
-    #[error("{path}: {field} is {found}, expected {expected}", path = path.display())]
     Unexpected {
         /// The node.
         path: PathBuf,
@@ -49,7 +47,6 @@ pub enum HostError {
         expected: &'static str,
     },
     /// The driver describes an impossible geometry.
-    #[error("{path}: impossible geometry: {source}", path = path.display())]
     Geometry {
         /// The node.
         path: PathBuf,
@@ -57,7 +54,6 @@ pub enum HostError {
         source: GeometryError,
     },
     /// A disk cannot be used as flash.
-    #[error("{path}: {source}", path = path.display())]
     Block {
         /// The block device or file.
         path: PathBuf,
@@ -66,7 +62,39 @@ pub enum HostError {
     },
 }
 
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { path, what, source } => {
+                write!(f, "{path}: {what} failed: {source}", path = path.display())
+            }
+            Self::WrongKind { path, expected } => {
+                write!(f, "{path}: this is not {expected}", path = path.display())
+            }
+            Self::Busy { path, by } => write!(f, "{path}: in use: {by}", path = path.display()),
+            Self::Unexpected { path, field, found, expected } => {
+                write!(f, "{path}: {field} is {found}, expected {expected}", path = path.display())
+            }
+            Self::Geometry { path, source } => {
+                write!(f, "{path}: impossible geometry: {source}", path = path.display())
+            }
+            Self::Block { path, source } => write!(f, "{path}: {source}", path = path.display()),
+        }
+    }
+}
+
+impl Error for HostError {}
+
 impl HostError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused { source, .. } => Some(source),
+            Self::Block { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     pub(crate) fn refused(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Refused { path: path.to_owned(), what, source: source.into() }
     }

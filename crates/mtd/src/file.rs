@@ -11,6 +11,8 @@ use crate::read_at::ReadAt;
 use crate::redo;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, GeometryError, Leb, Location, MediumKind, Peb};
+use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
@@ -30,17 +32,14 @@ pub struct ImageShape {
 }
 
 /// An image that cannot be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The host failed to open the file or to determine its size.
-    #[error("cannot open the image: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     /// The geometry is impossible.
-    #[error("impossible image geometry: {0}")]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
     /// The file has not even one whole eraseblock.
-    #[error("image has {found} bytes after offset {start}, expected at least {expected}")]
     TooSmall {
         /// The start of the image in the file.
         start: u64,
@@ -49,6 +48,43 @@ pub enum OpenError {
         /// Bytes in one eraseblock.
         expected: u64,
     },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot open the image: {error}"),
+            Self::Geometry(error) => write!(f, "impossible image geometry: {error}"),
+            Self::TooSmall { start, found, expected } => write!(
+                f,
+                "image has {found} bytes after offset {start}, expected at least {expected}"
+            ),
+        }
+    }
+}
+
+impl Error for OpenError {}
+
+impl From<std::io::Error> for OpenError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<GeometryError> for OpenError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry(error)
+    }
+}
+
+impl OpenError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// A flash image as a read-only device. A partial last block is not used (spec: ubi 2).

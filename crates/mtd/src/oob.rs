@@ -2,6 +2,8 @@
 //! (spec: mtd-nand 6, 10.1).
 
 use eraseblock_base::{Geometry, MediumKind};
+use std::error::Error;
+use std::fmt;
 
 /// The pages of a block that may carry a bad-block marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +51,7 @@ impl BadMarker {
 }
 
 /// ECC bytes that do not fit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{scheme} needs {needed} out-of-band bytes a page, {available} can be used")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutError {
     /// The requested scheme.
     pub scheme: &'static str,
@@ -59,6 +60,15 @@ pub struct LayoutError {
     /// Bytes available.
     pub available: u32,
 }
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, needed, available } = self;
+        write!(f, "{scheme} needs {needed} out-of-band bytes a page, {available} can be used")
+    }
+}
+
+impl Error for LayoutError {}
 
 /// The positions of ECC bytes and free bytes in the out-of-band area.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,6 +19,8 @@ use crate::store::Slot;
 use eraseblock_base::{ErrorClass, GeometryError, Location, Peb};
 use eraseblock_mtd::MtdError;
 use layout::Layout;
+use std::error::Error;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -27,11 +29,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 /// A chip file that could not be created, opened or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ChipFileError {
     /// The host failed.
-    #[error("{}: {operation} failed: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -41,13 +42,11 @@ pub enum ChipFileError {
         source: io::Error,
     },
     /// Another process has the chip open.
-    #[error("{}: the chip is in use by another process", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// Not a chip file, or one of another version.
-    #[error("byte {at}: {field} is {found:#x}, expected {expected}")]
     Header {
         /// The offset in the file.
         at: u64,
@@ -59,27 +58,62 @@ pub enum ChipFileError {
         expected: &'static str,
     },
     /// The header describes an impossible chip.
-    #[error("chip file header: {source}")]
     Geometry {
         /// What is impossible.
-        #[from]
         source: GeometryError,
     },
     /// No copy of a record is valid.
-    #[error("{at}: both copies of the record are damaged: expected one with a matching checksum")]
     Record {
         /// The block of the record, or the chip as a whole.
         at: Location,
     },
     /// The cells could not be read.
-    #[error("reading the chip's cells: {source}")]
     Cells {
         /// The place and the reason.
         source: MtdError,
     },
 }
 
+impl fmt::Display for ChipFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, operation, source } => {
+                write!(f, "{}: {operation} failed: {source}", path.display())
+            }
+            Self::InUse { path } => {
+                write!(f, "{}: the chip is in use by another process", path.display())
+            }
+            Self::Header { at, field, found, expected } => {
+                write!(f, "byte {at}: {field} is {found:#x}, expected {expected}")
+            }
+            Self::Geometry { source } => write!(f, "chip file header: {source}"),
+            Self::Record { at } => write!(
+                f,
+                "{at}: both copies of the record are damaged: expected one with a matching checksum"
+            ),
+            Self::Cells { source } => write!(f, "reading the chip's cells: {source}"),
+        }
+    }
+}
+
+impl Error for ChipFileError {}
+
+impl From<GeometryError> for ChipFileError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry { source: error }
+    }
+}
+
 impl ChipFileError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Cells { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), operation, source }
     }

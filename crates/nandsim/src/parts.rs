@@ -6,6 +6,8 @@
 mod table;
 
 use eraseblock_base::{Geometry, MediumKind};
+use std::error::Error;
+use std::fmt;
 pub use table::PARTS;
 
 /// A flash chip as described by its datasheet.
@@ -67,14 +69,22 @@ impl Part {
 }
 
 /// A part that is not in the database.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no part is named `{name}`; the nearest name is `{nearest}`")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownPart {
     /// The name looked up.
     pub name: String,
     /// The known name that differs in the fewest letters.
     pub nearest: &'static str,
 }
+
+impl fmt::Display for UnknownPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, nearest } = self;
+        write!(f, "no part is named `{name}`; the nearest name is `{nearest}`")
+    }
+}
+
+impl Error for UnknownPart {}
 
 /// Finds a part by name: any case, and a longer ordering code (`W25N01GVZEIG`) finds its part.
 ///

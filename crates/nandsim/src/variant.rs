@@ -3,6 +3,7 @@
 
 use crate::config::ChipConfig;
 use crate::event::EventKind;
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -225,11 +226,22 @@ const PLAIN: [Variant; 18] = [
 ];
 
 /// A text that is not the code of a variant.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is not a power-cut variant: expected a code such as P0, P2half, P5r1, P6k4, E2")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VariantError {
     text: String,
 }
+
+impl fmt::Display for VariantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text } = self;
+        write!(
+            f,
+            "`{text}` is not a power-cut variant: expected a code such as P0, P2half, P5r1, P6k4, E2"
+        )
+    }
+}
+
+impl Error for VariantError {}
 
 impl FromStr for Variant {
     type Err = VariantError;

@@ -3,6 +3,8 @@
 use crate::export::{Changes, Export};
 use eraseblock_vfs::{Background, FsError, Served, WritableFileSystem};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
+use std::error::Error;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +35,10 @@ pub struct ServerOptions {
 }
 
 /// A server that failed or did not end cleanly.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The socket or a thread could not be created.
-    #[error("{address}: {source}")]
     Socket {
         /// The requested address.
         address: SocketAddr,
@@ -45,8 +46,34 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// The file system could not be left clean.
-    #[error("written data may not be durable: {0}")]
-    Flush(#[from] FsError),
+    Flush(FsError),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket { address, source } => write!(f, "{address}: {source}"),
+            Self::Flush(error) => write!(f, "written data may not be durable: {error}"),
+        }
+    }
+}
+
+impl Error for ServerError {}
+
+impl From<FsError> for ServerError {
+    fn from(error: FsError) -> Self {
+        Self::Flush(error)
+    }
+}
+
+impl ServerError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Socket { source, .. } => Some(source),
+            Self::Flush(error) => Some(error),
+        }
+    }
 }
 
 /// A listening server.

@@ -3,15 +3,16 @@
 use eraseblock_base::{ErrorClass, Location};
 use eraseblock_vfs::source::SourceError;
 use eraseblock_vfs::{FsError, FsErrorKind};
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The error of this crate: what, where, found and expected.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The host refused an operation on one of its files.
-    #[error("{}: could not {what}: {source}", path.display())]
     Host {
         /// The operation, as in "open".
         what: &'static str,
@@ -21,7 +22,6 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The archive could not be read, or its decompression failed.
-    #[error("{at}: could not read the archive: {source}")]
     Input {
         /// Position in the (decompressed) archive.
         at: Location,
@@ -29,13 +29,10 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The temporary file that holds the contents of a streamed archive could not be used.
-    #[error("could not spool the contents of the archive into a temporary file: {0}")]
-    Spool(#[source] io::Error),
+    Spool(io::Error),
     /// The archive could not be written.
-    #[error("could not write the archive: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
     /// The archive ends inside a structure.
-    #[error("{at}: the archive ends within {what}")]
     Truncated {
         /// The start of the structure.
         at: Location,
@@ -43,7 +40,6 @@ pub enum TreeError {
         what: &'static str,
     },
     /// A header field has an illegal value.
-    #[error("{at}: {field} is {found}, expected {expected}")]
     Field {
         /// The start of the header.
         at: Location,
@@ -55,7 +51,6 @@ pub enum TreeError {
         expected: &'static str,
     },
     /// A checksum does not match.
-    #[error("{at}: {what} checksum mismatch: stored {stored:#x}, computed {computed:#x}")]
     Checksum {
         /// The start of the header.
         at: Location,
@@ -67,7 +62,6 @@ pub enum TreeError {
         computed: u64,
     },
     /// The name or path of a member is not allowed.
-    #[error("{at}: member `{}`: {reason}", String::from_utf8_lossy(path))]
     Member {
         /// The start of its header.
         at: Location,
@@ -77,7 +71,6 @@ pub enum TreeError {
         reason: &'static str,
     },
     /// A known format that is not supported.
-    #[error("{at}: {what} is not supported; {hint}")]
     Unsupported {
         /// The place.
         at: Location,
@@ -87,13 +80,11 @@ pub enum TreeError {
         hint: &'static str,
     },
     /// The bytes are not an archive.
-    #[error("byte 0: this is neither a tar nor a cpio archive: it begins with {found}")]
     UnknownFormat {
         /// The first bytes in hexadecimal.
         found: String,
     },
     /// A line of a device table breaks the rules.
-    #[error("device table line {line}: {reason}")]
     DeviceTable {
         /// Line number, counted from 1.
         line: usize,
@@ -101,7 +92,6 @@ pub enum TreeError {
         reason: String,
     },
     /// A line of a SELinux file-contexts file breaks the rules.
-    #[error("file contexts line {line}: {reason}")]
     FileContexts {
         /// Line number, counted from 1.
         line: usize,
@@ -109,7 +99,6 @@ pub enum TreeError {
         reason: String,
     },
     /// A list of id ranges breaks the rules.
-    #[error("id map `{text}`: {reason}")]
     IdMap {
         /// The list.
         text: String,
@@ -117,7 +106,6 @@ pub enum TreeError {
         reason: &'static str,
     },
     /// An entry cannot be part of a tree.
-    #[error("{}: {source}", path.display())]
     Source {
         /// The entry.
         path: PathBuf,
@@ -125,23 +113,85 @@ pub enum TreeError {
         source: SourceError,
     },
     /// The output file lies in the source directory.
-    #[error("{}: the output file lies inside the source directory", path.display())]
     OutputInside {
         /// The output file.
         path: PathBuf,
     },
     /// The destination is not empty.
-    #[error("{}: the destination is not empty, and overwriting was not requested", path.display())]
     DestinationNotEmpty {
         /// The destination.
         path: PathBuf,
     },
     /// The file system could not read the top directory.
-    #[error(transparent)]
-    Fs(#[from] FsError),
+    Fs(FsError),
+}
+
+impl fmt::Display for TreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host { what, path, source } => {
+                write!(f, "{}: could not {what}: {source}", path.display())
+            }
+            Self::Input { at, source } => write!(f, "{at}: could not read the archive: {source}"),
+            Self::Spool(error) => write!(
+                f,
+                "could not spool the contents of the archive into a temporary file: {error}"
+            ),
+            Self::Output(error) => write!(f, "could not write the archive: {error}"),
+            Self::Truncated { at, what } => write!(f, "{at}: the archive ends within {what}"),
+            Self::Field { at, field, found, expected } => {
+                write!(f, "{at}: {field} is {found}, expected {expected}")
+            }
+            Self::Checksum { at, what, stored, computed } => write!(
+                f,
+                "{at}: {what} checksum mismatch: stored {stored:#x}, computed {computed:#x}"
+            ),
+            Self::Member { at, path, reason } => {
+                write!(f, "{at}: member `{}`: {reason}", String::from_utf8_lossy(path))
+            }
+            Self::Unsupported { at, what, hint } => {
+                write!(f, "{at}: {what} is not supported; {hint}")
+            }
+            Self::UnknownFormat { found } => write!(
+                f,
+                "byte 0: this is neither a tar nor a cpio archive: it begins with {found}"
+            ),
+            Self::DeviceTable { line, reason } => write!(f, "device table line {line}: {reason}"),
+            Self::FileContexts { line, reason } => write!(f, "file contexts line {line}: {reason}"),
+            Self::IdMap { text, reason } => write!(f, "id map `{text}`: {reason}"),
+            Self::Source { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::OutputInside { path } => {
+                write!(f, "{}: the output file lies inside the source directory", path.display())
+            }
+            Self::DestinationNotEmpty { path } => write!(
+                f,
+                "{}: the destination is not empty, and overwriting was not requested",
+                path.display()
+            ),
+            Self::Fs(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for TreeError {}
+
+impl From<FsError> for TreeError {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
 }
 
 impl TreeError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Host { source, .. } | Self::Input { source, .. } => Some(source),
+            Self::Spool(error) | Self::Output(error) => Some(error),
+            Self::Fs(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -14,8 +14,8 @@ use crate::types::{
     VolumeRecord, is_internal_volume,
 };
 use eraseblock_base::crc::crc32;
+use eraseblock_base::raw::Raw;
 use eraseblock_base::{Leb, Location, VolumeId};
-use zerocopy::FromBytes;
 
 const EC: &str = "EC header";
 const VID: &str = "VID header";
@@ -23,17 +23,9 @@ const RECORD: &str = "volume record";
 const SIGNED_MAX: u32 = 0x7FFF_FFFF;
 const EMPTY_RECORD_CRC: u32 = 0xF116_C36B;
 
-fn raw_part<'a, T>(bytes: &'a [u8], what: &'static str, at: Location) -> Result<&'a T, FormatError>
-where
-    T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
-{
-    let short = |_| FormatError::Short {
-        at,
-        what,
-        found: bytes.len(),
-        expected: core::mem::size_of::<T>(),
-    };
-    T::ref_from_prefix(bytes).map(|(raw, _)| raw).map_err(|error| short(error.map_src(|_| ())))
+fn raw_part<T: Raw>(bytes: &[u8], what: &'static str, at: Location) -> Result<T, FormatError> {
+    let short = FormatError::Short { at, what, found: bytes.len(), expected: T::SIZE };
+    T::split(bytes).map(|(raw, _)| raw).ok_or(short)
 }
 
 fn check_header(
@@ -94,7 +86,7 @@ impl Rule {
 ///
 /// Fails if the bytes are too short or one of these is wrong.
 pub fn decode_ec(bytes: &[u8], at: Location) -> Result<EcHeader, FormatError> {
-    let raw: &RawEcHeader = raw_part(bytes, EC, at)?;
+    let raw: RawEcHeader = raw_part(bytes, EC, at)?;
     check_header(bytes, (raw.magic.get(), EC_MAGIC), raw.hdr_crc.get(), EC, at)?;
     let rule = Rule { what: EC, at };
     rule.check(
@@ -142,7 +134,7 @@ pub fn check_ec_offsets(
 /// Returns the usable part of an erase-counter header with a valid checksum and illegal contents:
 /// counter and image number, if the counter is in range.
 pub fn salvage_ec(bytes: &[u8]) -> Option<EcHeader> {
-    let raw: &RawEcHeader = raw_part(bytes, EC, Location::Whole).ok()?;
+    let raw: RawEcHeader = raw_part(bytes, EC, Location::Whole).ok()?;
     Some(EcHeader {
         erase_count: EraseCount::new(raw.ec.get())?,
         vid_hdr_offset: raw.vid_hdr_offset.get(),
@@ -162,11 +154,11 @@ pub fn decode_vid(
     layout: &HeaderLayout,
     at: Location,
 ) -> Result<VidHeader, FormatError> {
-    let raw: &RawVidHeader = raw_part(bytes, VID, at)?;
+    let raw: RawVidHeader = raw_part(bytes, VID, at)?;
     check_header(bytes, (raw.magic.get(), VID_MAGIC), raw.hdr_crc.get(), VID, at)?;
     let rule = Rule { what: VID, at };
-    check_vid_identity(raw, &rule)?;
-    check_vid_sizes(raw, layout, &rule)?;
+    check_vid_identity(&raw, &rule)?;
+    check_vid_sizes(&raw, layout, &rule)?;
     let illegal = |field, found: u8, words| FormatError::Field {
         at,
         what: VID,
@@ -179,10 +171,10 @@ pub fn decode_vid(
     let compat = Compat::from_code(raw.compat)
         .ok_or_else(|| illegal("compat", raw.compat, "0, 1, 2, 4 or 5"))?;
     match kind {
-        VolumeKind::Static => check_static_vid(raw, layout, &rule)?,
-        VolumeKind::Dynamic => check_dynamic_vid(raw, &rule)?,
+        VolumeKind::Static => check_static_vid(&raw, layout, &rule)?,
+        VolumeKind::Dynamic => check_dynamic_vid(&raw, &rule)?,
     }
-    Ok(vid_from_raw(raw, kind, compat))
+    Ok(vid_from_raw(&raw, kind, compat))
 }
 
 fn vid_from_raw(raw: &RawVidHeader, kind: VolumeKind, compat: Compat) -> VidHeader {
@@ -265,7 +257,7 @@ fn check_dynamic_vid(raw: &RawVidHeader, rule: &Rule) -> Result<(), FormatError>
 /// Returns the usable part of a volume identifier header with a valid checksum and illegal
 /// contents, if it names a possible LEB of a user volume. Sizes are clamped to their range.
 pub fn salvage_vid(bytes: &[u8], layout: &HeaderLayout) -> Option<VidHeader> {
-    let raw: &RawVidHeader = raw_part(bytes, VID, Location::Whole).ok()?;
+    let raw: RawVidHeader = raw_part(bytes, VID, Location::Whole).ok()?;
     let possible = raw.vol_id.get() < MAX_VOLUMES
         && raw.lnum.get() <= SIGNED_MAX
         && raw.data_pad.get() < layout.leb_size() / 2;
@@ -273,7 +265,7 @@ pub fn salvage_vid(bytes: &[u8], layout: &HeaderLayout) -> Option<VidHeader> {
         return None;
     }
     let kind = VolumeKind::from_code(raw.vol_type)?;
-    let mut header = vid_from_raw(raw, kind, Compat::None);
+    let mut header = vid_from_raw(&raw, kind, Compat::None);
     header.data_size = header.data_size.min(layout.leb_size() - header.data_pad);
     if kind == VolumeKind::Dynamic {
         header.used_lebs = 0;
@@ -303,7 +295,7 @@ pub fn decode_record(
     rules: &RecordRules,
     at: Location,
 ) -> Result<Option<VolumeRecord>, FormatError> {
-    let raw: &RawVolumeRecord = raw_part(bytes, RECORD, at)?;
+    let raw: RawVolumeRecord = raw_part(bytes, RECORD, at)?;
     let empty = bytes[..RECORD_CRC_SPAN] == [0; RECORD_CRC_SPAN];
     if empty && raw.crc.get() == EMPTY_RECORD_CRC {
         return Ok(None);
@@ -312,12 +304,12 @@ pub fn decode_record(
     let rule = Rule { what: RECORD, at };
     let words = Expected::Words("not 0, or an all-zero record");
     rule.check(raw.reserved_pebs.get() != 0, "reserved PEBs", 0_u32, words)?;
-    check_record_numbers(raw, rules, &rule)?;
-    let name = decode_name(raw, &rule)?;
+    check_record_numbers(&raw, rules, &rule)?;
+    let name = decode_name(&raw, &rule)?;
     let reserved = raw.reserved_pebs.get();
     let limit = Expected::AtMost(rules.good_pebs.into());
     rule.check(reserved <= rules.good_pebs, "reserved PEBs", reserved, limit)?;
-    Ok(record_from_raw(raw, name))
+    Ok(record_from_raw(&raw, name))
 }
 
 fn record_from_raw(raw: &RawVolumeRecord, name: VolumeName) -> Option<VolumeRecord> {
@@ -370,14 +362,14 @@ fn decode_name(raw: &RawVolumeRecord, rule: &Rule) -> Result<VolumeName, FormatE
 /// Returns the usable part of a record with a valid checksum and illegal contents, if its name,
 /// kind and padding are usable. The size is limited by the rules.
 pub fn salvage_record(bytes: &[u8], rules: &RecordRules) -> Option<VolumeRecord> {
-    let raw: &RawVolumeRecord = raw_part(bytes, RECORD, Location::Whole).ok()?;
+    let raw: RawVolumeRecord = raw_part(bytes, RECORD, Location::Whole).ok()?;
     let usable = raw.reserved_pebs.get() != 0 && raw.data_pad.get() < rules.leb_size;
     if !usable {
         return None;
     }
     let length = usize::from(raw.name_len.get()).min(MAX_NAME);
     let name = raw.name.get(..length)?.split(|byte| *byte == 0).next()?;
-    let mut record = record_from_raw(raw, VolumeName::new(name)?)?;
+    let mut record = record_from_raw(&raw, VolumeName::new(name)?)?;
     record.reserved_lebs = record.reserved_lebs.min(rules.good_pebs);
     Some(record)
 }

@@ -8,11 +8,11 @@ use crate::raw::{RawEcHeader, RawVidHeader, RawVolumeRecord};
 use crate::types::{EcHeader, VidHeader, VolumeRecord};
 use core::mem::offset_of;
 use eraseblock_base::crc::crc32;
-use zerocopy::{FromZeros, IntoBytes};
+use eraseblock_base::raw::Raw;
 
 /// Returns the 64 bytes of an erase-counter header (spec: ubi 4).
 pub fn encode_ec(header: &EcHeader) -> [u8; HEADER_SIZE as usize] {
-    let mut raw = RawEcHeader::new_zeroed();
+    let mut raw = RawEcHeader::zeroed();
     raw.magic.set(EC_MAGIC);
     raw.version = VERSION;
     raw.ec.set(u64::from(header.erase_count.get()));
@@ -22,13 +22,13 @@ pub fn encode_ec(header: &EcHeader) -> [u8; HEADER_SIZE as usize] {
     if header.end_mark {
         raw.padding1 = END_MARK;
     }
-    raw.hdr_crc.set(crc32(&raw.as_bytes()[..HEADER_CRC_SPAN]));
-    zerocopy::transmute!(raw)
+    raw.hdr_crc.set(crc32(&raw.to_bytes()[..HEADER_CRC_SPAN]));
+    raw.to_bytes()
 }
 
 /// Returns the 64 bytes of a volume identifier header (spec: ubi 5).
 pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
-    let mut raw = RawVidHeader::new_zeroed();
+    let mut raw = RawVidHeader::zeroed();
     raw.magic.set(VID_MAGIC);
     raw.version = VERSION;
     raw.vol_type = header.kind.code();
@@ -41,8 +41,8 @@ pub fn encode_vid(header: &VidHeader) -> [u8; HEADER_SIZE as usize] {
     raw.data_pad.set(header.data_pad);
     raw.data_crc.set(header.data_crc);
     raw.sqnum.set(header.sqnum.get());
-    raw.hdr_crc.set(crc32(&raw.as_bytes()[..HEADER_CRC_SPAN]));
-    zerocopy::transmute!(raw)
+    raw.hdr_crc.set(crc32(&raw.to_bytes()[..HEADER_CRC_SPAN]));
+    raw.to_bytes()
 }
 
 /// Replaces the version of a header of either kind and updates its checksum.
@@ -59,7 +59,7 @@ pub fn with_version(
 /// Returns the 172 bytes of a record of the volume table; `None` is the empty record (spec: ubi
 /// 6.3).
 pub fn encode_record(record: Option<&VolumeRecord>) -> [u8; RECORD_SIZE as usize] {
-    let mut raw = RawVolumeRecord::new_zeroed();
+    let mut raw = RawVolumeRecord::zeroed();
     if let Some(record) = record {
         let name = record.name.as_bytes();
         raw.reserved_pebs.set(record.reserved_lebs);
@@ -71,6 +71,6 @@ pub fn encode_record(record: Option<&VolumeRecord>) -> [u8; RECORD_SIZE as usize
         raw.name[..name.len()].copy_from_slice(name);
         raw.flags = record.flags.bits();
     }
-    raw.crc.set(crc32(&raw.as_bytes()[..RECORD_CRC_SPAN]));
-    zerocopy::transmute!(raw)
+    raw.crc.set(crc32(&raw.to_bytes()[..RECORD_CRC_SPAN]));
+    raw.to_bytes()
 }

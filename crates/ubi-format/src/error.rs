@@ -1,5 +1,6 @@
 //! Errors of decoding.
 
+use core::error::Error;
 use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
@@ -25,11 +26,10 @@ impl fmt::Display for Expected {
 }
 
 /// A UBI structure that cannot be accepted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FormatError {
     /// Too few bytes for the structure.
-    #[error("{at}: {what} has {found} bytes, expected {expected}")]
     Short {
         /// The place.
         at: Location,
@@ -41,7 +41,6 @@ pub enum FormatError {
         expected: usize,
     },
     /// A wrong magic number.
-    #[error("{at}: {what} magic is {found:#010x}, expected {expected:#010x}")]
     Magic {
         /// The place.
         at: Location,
@@ -53,7 +52,6 @@ pub enum FormatError {
         expected: u32,
     },
     /// The checksum does not match the bytes.
-    #[error("{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     Crc {
         /// The place.
         at: Location,
@@ -65,7 +63,6 @@ pub enum FormatError {
         computed: u32,
     },
     /// The checksum matches, but a field breaks a rule: no power cut explains this.
-    #[error("{at}: {what}: {field} is {found}, expected {expected}")]
     Field {
         /// The place.
         at: Location,
@@ -79,6 +76,28 @@ pub enum FormatError {
         expected: Expected,
     },
 }
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { at, what, found, expected } => {
+                write!(f, "{at}: {what} has {found} bytes, expected {expected}")
+            }
+            Self::Magic { at, what, found, expected } => {
+                write!(f, "{at}: {what} magic is {found:#010x}, expected {expected:#010x}")
+            }
+            Self::Crc { at, what, stored, computed } => write!(
+                f,
+                "{at}: {what} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}"
+            ),
+            Self::Field { at, what, field, found, expected } => {
+                write!(f, "{at}: {what}: {field} is {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for FormatError {}
 
 impl FormatError {
     /// Returns the class, which decides how to react. A structure without its magic or with a wrong

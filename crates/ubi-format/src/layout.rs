@@ -5,6 +5,8 @@
 //! 2. `min_io` and `header_unit` are powers of two, `header_unit <= min_io <= peb_size`.
 
 use crate::constants::{HEADER_SIZE, MAX_VOLUMES, RECORD_SIZE};
+use core::error::Error;
+use core::fmt;
 
 /// The offsets inside an eraseblock, the same in all blocks of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,8 +20,7 @@ pub struct HeaderLayout {
 }
 
 /// A layout that is impossible.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{field} is {found}, expected {expected}")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutError {
     /// The invalid parameter.
     pub field: &'static str,
@@ -28,6 +29,15 @@ pub struct LayoutError {
     /// The rule it breaks.
     pub expected: &'static str,
 }
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, found, expected } = self;
+        write!(f, "{field} is {found}, expected {expected}")
+    }
+}
+
+impl Error for LayoutError {}
 
 const MAX_PEB_SIZE: u32 = 1 << 30;
 

@@ -1,131 +1,115 @@
 //! The structures as stored on flash: packed, big-endian, every bit pattern legal.
 
 use crate::constants::{HEADER_CRC_SPAN, HEADER_SIZE, RECORD_CRC_SPAN, RECORD_SIZE};
-use core::mem::{align_of, offset_of, size_of};
-use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use core::mem::offset_of;
+use eraseblock_base::raw;
+use eraseblock_base::raw::big_endian::{U16, U32, U64};
 
-/// Erase-counter header at offset 0 of every eraseblock in use (spec: ubi 4).
-///
-/// Written once after each erase; a cut leaves it erased or torn, and the counter is then lost.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RawEcHeader {
-    /// `UBI#`.
-    pub magic: U32,
-    /// Format version, 1.
-    pub version: u8,
-    /// Zero.
-    pub padding1: [u8; 3],
-    /// How often the block was erased.
-    pub ec: U64,
+raw!(
+    /// Erase-counter header at offset 0 of every eraseblock in use (spec: ubi 4).
+    ///
+    /// Written once after each erase; a cut leaves it erased or torn, and the counter is then lost.
+    RawEcHeader, 64, {
+        /// `UBI#`.
+        magic @ 0: U32,
+        /// Format version, 1.
+        version @ 4: u8,
+        /// Zero.
+        padding1 @ 5: [u8; 3],
+        /// How often the block was erased.
+        ec @ 8: U64,
 
-    /// Offset of the volume identifier header.
-    pub vid_hdr_offset: U32,
-    /// Offset of the data area.
-    pub data_offset: U32,
-    /// Number of the image the block belongs to.
-    pub image_seq: U32,
-    /// Zero.
-    pub padding2: [u8; 32],
-    /// CRC of bytes 0..60.
-    pub hdr_crc: U32,
-}
+        /// Offset of the volume identifier header.
+        vid_hdr_offset @ 16: U32,
+        /// Offset of the data area.
+        data_offset @ 20: U32,
+        /// Number of the image the block belongs to.
+        image_seq @ 24: U32,
+        /// Zero.
+        padding2 @ 28: [u8; 32],
+        /// CRC of bytes 0..60.
+        hdr_crc @ 60: U32,
+    }
+);
 
-/// Volume identifier header: which LEB the block holds (spec: ubi 5).
-///
-/// Written once, before the data; a cut leaves it erased or torn, and the block holds no LEB.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RawVidHeader {
-    /// `UBI!`.
-    pub magic: U32,
-    /// Format version, 1; not checked.
-    pub version: u8,
-    /// 1 dynamic, 2 static.
-    pub vol_type: u8,
-    /// Whether `data_size` and `data_crc` decide between this block and an older one.
-    pub copy_flag: u8,
-    /// What to do with an unknown internal volume.
-    pub compat: u8,
-    /// The volume.
-    pub vol_id: U32,
-    /// The LEB.
-    pub lnum: U32,
+raw!(
+    /// Volume identifier header: which LEB the block holds (spec: ubi 5).
+    ///
+    /// Written once, before the data; a cut leaves it erased or torn, and the block holds no LEB.
+    RawVidHeader, 64, {
+        /// `UBI!`.
+        magic @ 0: U32,
+        /// Format version, 1; not checked.
+        version @ 4: u8,
+        /// 1 dynamic, 2 static.
+        vol_type @ 5: u8,
+        /// Whether `data_size` and `data_crc` decide between this block and an older one.
+        copy_flag @ 6: u8,
+        /// What to do with an unknown internal volume.
+        compat @ 7: u8,
+        /// The volume.
+        vol_id @ 8: U32,
+        /// The LEB.
+        lnum @ 12: U32,
 
-    /// Zero.
-    pub padding1: U32,
-    /// Bytes covered by `data_crc`.
-    pub data_size: U32,
-    /// LEBs in use in a static volume.
-    pub used_ebs: U32,
-    /// Unused bytes at the end of each LEB.
-    pub data_pad: U32,
+        /// Zero.
+        padding1 @ 16: U32,
+        /// Bytes covered by `data_crc`.
+        data_size @ 20: U32,
+        /// LEBs in use in a static volume.
+        used_ebs @ 24: U32,
+        /// Unused bytes at the end of each LEB.
+        data_pad @ 28: U32,
 
-    /// CRC of the first `data_size` bytes of the data area.
-    pub data_crc: U32,
-    /// Zero.
-    pub padding2: U32,
-    /// Sequence number.
-    pub sqnum: U64,
+        /// CRC of the first `data_size` bytes of the data area.
+        data_crc @ 32: U32,
+        /// Zero.
+        padding2 @ 36: U32,
+        /// Sequence number.
+        sqnum @ 40: U64,
 
-    /// Zero.
-    pub padding3: [u8; 12],
-    /// CRC of bytes 0..60.
-    pub hdr_crc: U32,
-}
+        /// Zero.
+        padding3 @ 48: [u8; 12],
+        /// CRC of bytes 0..60.
+        hdr_crc @ 60: U32,
+    }
+);
 
-/// One record of the volume table (spec: ubi 6.3).
-///
-/// Rewritten with its whole table by an atomic LEB change: a cut leaves the old or the new table.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RawVolumeRecord {
-    /// Size of the volume in LEBs; 0 marks an empty record.
-    pub reserved_pebs: U32,
-    /// LEB alignment.
-    pub alignment: U32,
-    /// LEB size modulo alignment.
-    pub data_pad: U32,
-    /// 1 dynamic, 2 static.
-    pub vol_type: u8,
-    /// 1 while an update is under way.
-    pub upd_marker: u8,
-    /// Length of the name.
-    pub name_len: U16,
+raw!(
+    /// One record of the volume table (spec: ubi 6.3).
+    ///
+    /// Rewritten with its whole table by an atomic LEB change: a cut leaves the old or the new table.
+    RawVolumeRecord, 172, {
+        /// Size of the volume in LEBs; 0 marks an empty record.
+        reserved_pebs @ 0: U32,
+        /// LEB alignment.
+        alignment @ 4: U32,
+        /// LEB size modulo alignment.
+        data_pad @ 8: U32,
+        /// 1 dynamic, 2 static.
+        vol_type @ 12: u8,
+        /// 1 while an update is under way.
+        upd_marker @ 13: u8,
+        /// Length of the name.
+        name_len @ 14: U16,
 
-    /// The name, then zeros.
-    pub name: [u8; 128],
+        /// The name, then zeros.
+        name @ 16: [u8; 128],
 
-    /// Bit 0: resize automatically; bit 1: no CRC check of a static volume.
-    pub flags: u8,
-    /// Zero.
-    pub padding: [u8; 23],
-    /// CRC of bytes 0..168.
-    pub crc: U32,
-}
+        /// Bit 0: resize automatically; bit 1: no CRC check of a static volume.
+        flags @ 144: u8,
+        /// Zero.
+        padding @ 145: [u8; 23],
+        /// CRC of bytes 0..168.
+        crc @ 168: U32,
+    }
+);
 
 const _: () = {
-    assert!(size_of::<RawEcHeader>() == HEADER_SIZE as usize);
-    assert!(align_of::<RawEcHeader>() == 1);
-    assert!(offset_of!(RawEcHeader, ec) == 8);
-    assert!(offset_of!(RawEcHeader, vid_hdr_offset) == 16);
-    assert!(offset_of!(RawEcHeader, image_seq) == 24);
+    assert!(RawEcHeader::SIZE == HEADER_SIZE as usize);
     assert!(offset_of!(RawEcHeader, hdr_crc) == HEADER_CRC_SPAN);
-
-    assert!(size_of::<RawVidHeader>() == HEADER_SIZE as usize);
-    assert!(align_of::<RawVidHeader>() == 1);
-    assert!(offset_of!(RawVidHeader, vol_id) == 8);
-    assert!(offset_of!(RawVidHeader, data_size) == 20);
-    assert!(offset_of!(RawVidHeader, data_crc) == 32);
-    assert!(offset_of!(RawVidHeader, sqnum) == 40);
+    assert!(RawVidHeader::SIZE == HEADER_SIZE as usize);
     assert!(offset_of!(RawVidHeader, hdr_crc) == HEADER_CRC_SPAN);
-
-    assert!(size_of::<RawVolumeRecord>() == RECORD_SIZE as usize);
-    assert!(align_of::<RawVolumeRecord>() == 1);
-    assert!(offset_of!(RawVolumeRecord, vol_type) == 12);
-    assert!(offset_of!(RawVolumeRecord, name_len) == 14);
-    assert!(offset_of!(RawVolumeRecord, name) == 16);
-    assert!(offset_of!(RawVolumeRecord, flags) == 144);
+    assert!(RawVolumeRecord::SIZE == RECORD_SIZE as usize);
     assert!(offset_of!(RawVolumeRecord, crc) == RECORD_CRC_SPAN);
 };

@@ -11,6 +11,8 @@ use eraseblock_mtd::{ImageShape, Mtd, ReadAt};
 use eraseblock_ubi_format::constants::{EC_MAGIC, HEADER_SIZE};
 use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_ec, decode_vid};
 use eraseblock_ubi_format::{EcHeader, HeaderLayout, LayoutError};
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 /// Parameters that the user knows.
@@ -79,15 +81,46 @@ impl Detected {
 }
 
 /// A failed detection; finding no UBI is not a failure.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum DetectError {
     /// The image cannot be read.
-    #[error("cannot read the image: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// There are headers, but they contradict each other or the hints.
-    #[error("impossible UBI layout: {0}")]
-    Layout(#[from] LayoutError),
+    Layout(LayoutError),
+}
+
+impl fmt::Display for DetectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read the image: {error}"),
+            Self::Layout(error) => write!(f, "impossible UBI layout: {error}"),
+        }
+    }
+}
+
+impl Error for DetectError {}
+
+impl From<io::Error> for DetectError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<LayoutError> for DetectError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl DetectError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Steps at which the first header of an embedded image is searched.

@@ -5,22 +5,20 @@ use crate::runtime::ReadOnlyReason;
 use eraseblock_base::{ErrorClass, Location, VolumeId};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi_format::{FormatError, LayoutError};
+use std::error::Error;
+use std::fmt;
 
 /// A UBI operation that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum UbiError {
     /// The device failed.
-    #[error(transparent)]
-    Device(#[from] MtdError),
+    Device(MtdError),
     /// A structure on flash cannot be accepted.
-    #[error(transparent)]
-    Format(#[from] FormatError),
+    Format(FormatError),
     /// The header offsets are impossible.
-    #[error("impossible UBI layout: {0}")]
-    Layout(#[from] LayoutError),
+    Layout(LayoutError),
     /// Device and layout do not match.
-    #[error("{field} of the device is {found}, expected {expected}")]
     Geometry {
         /// The parameter that does not match.
         field: &'static str,
@@ -30,13 +28,11 @@ pub enum UbiError {
         expected: u32,
     },
     /// The volume does not exist.
-    #[error("no volume {wanted}")]
     NoVolume {
         /// Its name or number.
         wanted: String,
     },
     /// A LEB of a static volume does not have the checksum its header states.
-    #[error("{at}: data CRC mismatch: stored {stored:#010x}, computed {computed:#010x}")]
     DataCrc {
         /// The place.
         at: Location,
@@ -46,16 +42,13 @@ pub enum UbiError {
         computed: u32,
     },
     /// Linux would refuse the device.
-    #[error("{}: the device cannot be attached for writing: {} [{}]", .0.at, .0.message, .0.code)]
     Refused(Refusal),
     /// The device is read-only.
-    #[error("the device is read-only: {reason}")]
     ReadOnly {
         /// The reason.
         reason: ReadOnlyReason,
     },
     /// Not enough eraseblocks.
-    #[error("{wanted} eraseblocks wanted, {available} available")]
     NoSpace {
         /// The number requested.
         wanted: u64,
@@ -63,25 +56,21 @@ pub enum UbiError {
         available: u64,
     },
     /// The name or number already exists.
-    #[error("volume {what} exists already")]
     Exists {
         /// Its name or number.
         what: String,
     },
     /// The volume is already open.
-    #[error("volume {id} is in use")]
     Busy {
         /// Its number.
         id: VolumeId,
     },
     /// The volume was being updated during a power cut: only a new update helps.
-    #[error("volume {id} is damaged: an update was interrupted")]
     Damaged {
         /// Its number.
         id: VolumeId,
     },
     /// The caller asked for something impossible.
-    #[error("{field} is {found}, expected {expected}")]
     Request {
         /// The requested parameter.
         field: &'static str,
@@ -91,11 +80,73 @@ pub enum UbiError {
         expected: &'static str,
     },
     /// The content of a volume could not be read from its source.
-    #[error("reading the new content: {0}")]
     Content(std::io::Error),
 }
 
+impl fmt::Display for UbiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => fmt::Display::fmt(error, f),
+            Self::Format(error) => fmt::Display::fmt(error, f),
+            Self::Layout(error) => write!(f, "impossible UBI layout: {error}"),
+            Self::Geometry { field, found, expected } => {
+                write!(f, "{field} of the device is {found}, expected {expected}")
+            }
+            Self::NoVolume { wanted } => write!(f, "no volume {wanted}"),
+            Self::DataCrc { at, stored, computed } => write!(
+                f,
+                "{at}: data CRC mismatch: stored {stored:#010x}, computed {computed:#010x}"
+            ),
+            Self::Refused(refusal) => write!(
+                f,
+                "{}: the device cannot be attached for writing: {} [{}]",
+                refusal.at, refusal.message, refusal.code
+            ),
+            Self::ReadOnly { reason } => write!(f, "the device is read-only: {reason}"),
+            Self::NoSpace { wanted, available } => {
+                write!(f, "{wanted} eraseblocks wanted, {available} available")
+            }
+            Self::Exists { what } => write!(f, "volume {what} exists already"),
+            Self::Busy { id } => write!(f, "volume {id} is in use"),
+            Self::Damaged { id } => write!(f, "volume {id} is damaged: an update was interrupted"),
+            Self::Request { field, found, expected } => {
+                write!(f, "{field} is {found}, expected {expected}")
+            }
+            Self::Content(error) => write!(f, "reading the new content: {error}"),
+        }
+    }
+}
+
+impl Error for UbiError {}
+
+impl From<MtdError> for UbiError {
+    fn from(error: MtdError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<FormatError> for UbiError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+impl From<LayoutError> for UbiError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
 impl UbiError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Content(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -14,8 +14,8 @@ use crate::node::{
 use crate::raw;
 use alloc::vec::Vec;
 use eraseblock_base::crc::crc32;
+use eraseblock_base::raw::Raw;
 use eraseblock_base::{Leb, Location};
-use zerocopy::FromBytes;
 
 /// The parameters that node lengths depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ pub struct Node<'a> {
 /// Fails if the bytes are too short or one of these is wrong.
 pub fn header(bytes: &[u8], limits: &Limits, at: Location) -> Result<Header, FormatError> {
     let short = FormatError::Short { at, found: bytes.len() as u64, expected: 24 };
-    let (raw, _) = raw::CommonHeader::ref_from_prefix(bytes).map_err(|_| short)?;
+    let (raw, _) = raw::CommonHeader::split(bytes).ok_or(short)?;
     if raw.magic.get() != NODE_MAGIC {
         return Err(FormatError::Magic { at, found: raw.magic.get() });
     }
@@ -208,15 +208,12 @@ impl<'a> Node<'a> {
         })
     }
 
-    fn split<T>(&self, node_type: NodeType) -> Result<(&'a T, &'a [u8]), FormatError>
-    where
-        T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
-    {
+    fn split<T: Raw>(&self, node_type: NodeType) -> Result<(T, &'a [u8]), FormatError> {
         self.require(node_type)?;
-        T::ref_from_prefix(self.bytes).map_err(|_| FormatError::Short {
+        T::split(self.bytes).ok_or(FormatError::Short {
             at: self.at,
             found: self.bytes.len() as u64,
-            expected: size_of::<T>() as u64,
+            expected: T::SIZE as u64,
         })
     }
 
@@ -452,7 +449,7 @@ impl<'a> Node<'a> {
         self.equal("length", self.bytes.len() as u64, 28 + count as u64 * stride as u64)?;
         let mut branches: Vec<Branch> = Vec::with_capacity(count as usize);
         for bytes in tail.chunks_exact(stride) {
-            let Ok((raw, _)) = raw::Branch::ref_from_prefix(bytes) else { break };
+            let Some((raw, _)) = raw::Branch::split(bytes) else { break };
             let branch = Branch {
                 key: Key::from_bytes(raw.key),
                 leb: Leb::new(raw.lnum.get()),

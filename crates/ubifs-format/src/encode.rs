@@ -14,11 +14,11 @@ use crate::node::{
 };
 use crate::raw::{self, CommonHeader};
 use alloc::vec::Vec;
+use eraseblock_base::raw::Raw;
 use eraseblock_base::{align, crc};
-use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 /// A raw node with a header.
-trait RawNode: IntoBytes + Immutable {
+trait RawNode: Raw {
     fn header_mut(&mut self) -> &mut CommonHeader;
 }
 
@@ -56,7 +56,7 @@ impl Seal {
 /// Appends an inode node. The inline data of a deletion inode may be omitted while `data_len` keeps
 /// its value (spec: ubifs-format 4.2).
 pub fn inode(out: &mut Vec<u8>, node: &Inode<'_>, seal: Seal) {
-    let mut raw = raw::InodeNode::new_zeroed();
+    let mut raw = raw::InodeNode::zeroed();
     raw.key = key_field(Key::inode(node.ino));
     raw.creat_sqnum.set(node.creat_sqnum);
     raw.size.set(node.size);
@@ -85,7 +85,7 @@ pub fn dent(out: &mut Vec<u8>, node: &Dent<'_>, seal: Seal) {
         Some(KeyKind::Xent) => NodeType::Xent,
         _ => NodeType::Dent,
     };
-    let mut raw = raw::DentNode::new_zeroed();
+    let mut raw = raw::DentNode::zeroed();
     raw.key = key_field(node.key);
     raw.inum.set(node.ino.into());
     raw.kind = node.kind.number();
@@ -96,7 +96,7 @@ pub fn dent(out: &mut Vec<u8>, node: &Dent<'_>, seal: Seal) {
 
 /// Appends a data node.
 pub fn data(out: &mut Vec<u8>, node: &Data<'_>, seal: Seal) {
-    let mut raw = raw::DataNode::new_zeroed();
+    let mut raw = raw::DataNode::zeroed();
     raw.key = key_field(node.key);
     raw.size.set(node.size);
     raw.compr_type.set(node.compression.number());
@@ -107,17 +107,17 @@ pub fn data(out: &mut Vec<u8>, node: &Data<'_>, seal: Seal) {
 /// Writes header and fixed part of a data node of group 0 before its payload: `node` is space for
 /// the fixed part, followed by the payload. [`seal`] completes the node.
 pub fn frame_data(node: &mut [u8], key: Key, size: u32, compression: Compression) {
-    let mut raw = raw::DataNode::new_zeroed();
+    let mut raw = raw::DataNode::zeroed();
     fill_header(&mut raw.header, NodeType::Data, node.len(), group::NONE);
     raw.key = key_field(key);
     raw.size.set(size);
     raw.compr_type.set(compression.number());
-    node[..raw::DataNode::SIZE].copy_from_slice(raw.as_bytes());
+    raw.put(node);
 }
 
 /// Appends a truncation node.
 pub fn truncation(out: &mut Vec<u8>, node: &Truncation, seal: Seal) {
-    let mut raw = raw::TruncationNode::new_zeroed();
+    let mut raw = raw::TruncationNode::zeroed();
     raw.inum.set(node.ino);
     raw.old_size.set(node.old_size);
     raw.new_size.set(node.new_size);
@@ -126,7 +126,7 @@ pub fn truncation(out: &mut Vec<u8>, node: &Truncation, seal: Seal) {
 
 /// Appends a bud reference node.
 pub fn reference(out: &mut Vec<u8>, node: &Reference, seal: Seal) {
-    let mut raw = raw::ReferenceNode::new_zeroed();
+    let mut raw = raw::ReferenceNode::zeroed();
     raw.lnum.set(node.leb.get());
     raw.offs.set(node.offset);
     raw.jhead.set(node.head);
@@ -135,14 +135,14 @@ pub fn reference(out: &mut Vec<u8>, node: &Reference, seal: Seal) {
 
 /// Appends a commit start node.
 pub fn commit_start(out: &mut Vec<u8>, node: &CommitStart, seal: Seal) {
-    let mut raw = raw::CommitStartNode::new_zeroed();
+    let mut raw = raw::CommitStartNode::zeroed();
     raw.cmt_no.set(node.cmt_no);
     append(out, raw, NodeType::CommitStart, &[], seal);
 }
 
 /// Appends an orphan node.
 pub fn orphan(out: &mut Vec<u8>, node: &Orphan, seal: Seal) {
-    let mut raw = raw::OrphanNode::new_zeroed();
+    let mut raw = raw::OrphanNode::zeroed();
     raw.cmt_no.set(node.cmt_no | u64::from(node.is_last) << 63);
     let inos: Vec<u8> = node.inos.iter().flat_map(|ino| ino.to_le_bytes()).collect();
     append(out, raw, NodeType::Orphan, &[&inos], seal);
@@ -155,24 +155,24 @@ pub const fn index_len(children: u32) -> u32 {
 
 /// Appends an index node of a volume without authentication. There are at most 65535 branches.
 pub fn index(out: &mut Vec<u8>, level: u16, branches: &[Branch], seal: Seal) {
-    let mut raw = raw::IndexNode::new_zeroed();
+    let mut raw = raw::IndexNode::zeroed();
     raw.child_cnt.set(branches.len() as u16);
     raw.level.set(level);
     let mut tail = Vec::with_capacity(branches.len() * raw::Branch::SIZE);
     for branch in branches {
-        let mut raw = raw::Branch::new_zeroed();
+        let mut raw = raw::Branch::zeroed();
         raw.lnum.set(branch.leb.get());
         raw.offs.set(branch.offset);
         raw.len.set(branch.len);
         raw.key = branch.key.to_bytes();
-        tail.extend_from_slice(raw.as_bytes());
+        tail.extend_from_slice(&raw.to_bytes());
     }
     append(out, raw, NodeType::Index, &[&tail], seal);
 }
 
 /// Appends a superblock node; its sequence number is a field of the value.
 pub fn superblock(out: &mut Vec<u8>, node: &Superblock) {
-    let mut raw = raw::SuperblockNode::new_zeroed();
+    let mut raw = raw::SuperblockNode::zeroed();
     raw.key_hash = node.key_hash as u8;
     raw.flags.set(node.flags);
     raw.min_io_size.set(node.min_io_size);
@@ -203,7 +203,7 @@ pub fn superblock(out: &mut Vec<u8>, node: &Superblock) {
 
 /// Appends a master node; its sequence number is a field of the value.
 pub fn master(out: &mut Vec<u8>, node: &Master) {
-    let mut raw = raw::MasterNode::new_zeroed();
+    let mut raw = raw::MasterNode::zeroed();
     raw.highest_inum.set(node.highest_inum);
     raw.cmt_no.set(node.cmt_no);
     raw.flags.set(node.flags);
@@ -251,7 +251,7 @@ pub fn pad(out: &mut Vec<u8>, min_io: u32) {
 pub fn pad_by(out: &mut Vec<u8>, pad: usize) {
     let end = out.len() + pad;
     if pad >= raw::PaddingNode::SIZE {
-        let mut raw = raw::PaddingNode::new_zeroed();
+        let mut raw = raw::PaddingNode::zeroed();
         raw.pad_len.set((pad - raw::PaddingNode::SIZE) as u32);
         append(out, raw, NodeType::Padding, &[], Seal::single(0));
         out.resize(end, 0);
@@ -295,9 +295,10 @@ fn append<N: RawNode>(
     with: Seal,
 ) {
     let at = start(out);
-    let len = size_of::<N>() + tail.iter().map(|part| part.len()).sum::<usize>();
+    let len = N::SIZE + tail.iter().map(|part| part.len()).sum::<usize>();
     fill_header(raw.header_mut(), node_type, len, with.group);
-    out.extend_from_slice(raw.as_bytes());
+    out.resize(at + N::SIZE, 0);
+    raw.put(&mut out[at..]);
     for part in tail {
         out.extend_from_slice(part);
     }

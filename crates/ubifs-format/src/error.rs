@@ -1,6 +1,7 @@
 //! Errors of decoding, with place, found and expected.
 
 use crate::constants::NodeType;
+use core::error::Error;
 use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
@@ -35,11 +36,10 @@ impl fmt::Display for Expected {
 }
 
 /// Bytes that are not the expected node.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The bytes are not the start of a node.
-    #[error("{at}: no node: magic is {found:#010x}, expected 0x06101831")]
     Magic {
         /// The place.
         at: Location,
@@ -47,7 +47,6 @@ pub enum FormatError {
         found: u32,
     },
     /// Fewer bytes than a node needs.
-    #[error("{at}: {found} bytes, too short for a node of {expected} bytes")]
     Short {
         /// The place.
         at: Location,
@@ -57,7 +56,6 @@ pub enum FormatError {
         expected: u64,
     },
     /// The node type does not exist or is not the expected one.
-    #[error("{at}: node type is {found}, expected {expected}")]
     Type {
         /// The place.
         at: Location,
@@ -67,7 +65,6 @@ pub enum FormatError {
         expected: &'static str,
     },
     /// The checksum does not match.
-    #[error("{at}: {} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}", what.name())]
     Crc {
         /// The place.
         at: Location,
@@ -79,7 +76,6 @@ pub enum FormatError {
         computed: u32,
     },
     /// A field has an illegal value.
-    #[error("{at}: {}: {field} is {found}, expected {expected}", what.name())]
     Field {
         /// The place.
         at: Location,
@@ -93,13 +89,11 @@ pub enum FormatError {
         expected: Expected,
     },
     /// Programmed bytes follow the end of the nodes.
-    #[error("{at}: programmed bytes after the last node, expected erased flash")]
     NotErased {
         /// The first such byte.
         at: Location,
     },
     /// The nodes of a LEB do not end at a multiple of the minimum I/O unit.
-    #[error("{at}: the last node ends here, expected a multiple of {unit}")]
     Misaligned {
         /// The end.
         at: Location,
@@ -107,7 +101,6 @@ pub enum FormatError {
         unit: u32,
     },
     /// A valid format that is not supported.
-    #[error("{at}: {}: {field} {found:#x} is not supported", what.name())]
     Unsupported {
         /// The place.
         at: Location,
@@ -119,6 +112,41 @@ pub enum FormatError {
         found: u64,
     },
 }
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic { at, found } => {
+                write!(f, "{at}: no node: magic is {found:#010x}, expected 0x06101831")
+            }
+            Self::Short { at, found, expected } => {
+                write!(f, "{at}: {found} bytes, too short for a node of {expected} bytes")
+            }
+            Self::Type { at, found, expected } => {
+                write!(f, "{at}: node type is {found}, expected {expected}")
+            }
+            Self::Crc { at, what, stored, computed } => write!(
+                f,
+                "{at}: {} CRC mismatch: stored {stored:#010x}, computed {computed:#010x}",
+                what.name()
+            ),
+            Self::Field { at, what, field, found, expected } => {
+                write!(f, "{at}: {}: {field} is {found}, expected {expected}", what.name())
+            }
+            Self::NotErased { at } => {
+                write!(f, "{at}: programmed bytes after the last node, expected erased flash")
+            }
+            Self::Misaligned { at, unit } => {
+                write!(f, "{at}: the last node ends here, expected a multiple of {unit}")
+            }
+            Self::Unsupported { at, what, field, found } => {
+                write!(f, "{at}: {}: {field} {found:#x} is not supported", what.name())
+            }
+        }
+    }
+}
+
+impl Error for FormatError {}
 
 impl FormatError {
     /// Returns the class, which decides how to react.

@@ -14,6 +14,8 @@ use crate::lpt::{LebProps, LptGeometry, LptInputs};
 use crate::raw;
 use alloc::format;
 use alloc::string::String;
+use core::error::Error;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Leb, align};
 
 /// Largest LEB.
@@ -26,11 +28,10 @@ pub const DEFAULT_FANOUT: u32 = 8;
 const MAX_DATA_NODE: u64 = 4144;
 
 /// A layout that is impossible.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A parameter is out of its range.
-    #[error("{field} is {found}, expected {expected}")]
     Parameter {
         /// The invalid parameter.
         field: &'static str,
@@ -40,7 +41,6 @@ pub enum LayoutError {
         expected: String,
     },
     /// The areas do not fit the volume.
-    #[error("{max_leb_cnt} LEBs are too few: {reason}")]
     TooSmall {
         /// LEBs of the volume.
         max_leb_cnt: u32,
@@ -48,6 +48,21 @@ pub enum LayoutError {
         reason: &'static str,
     },
 }
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parameter { field, found, expected } => {
+                write!(f, "{field} is {found}, expected {expected}")
+            }
+            Self::TooSmall { max_leb_cnt, reason } => {
+                write!(f, "{max_leb_cnt} LEBs are too few: {reason}")
+            }
+        }
+    }
+}
+
+impl Error for LayoutError {}
 
 impl LayoutError {
     /// Returns [`ErrorClass::Caller`]: the caller chose the parameters.

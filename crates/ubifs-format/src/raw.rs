@@ -3,33 +3,8 @@
 //!
 //! Where fields allow it, blank lines separate groups of 16 bytes, as in a hex dump.
 
-// The derives create helper types for which these lints would require documentation.
-#![allow(missing_debug_implementations, missing_docs, unreachable_pub)]
-
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-macro_rules! raw {
-    ($(#[$meta:meta])* $name:ident, $size:literal, { $($(#[$fmeta:meta])* $field:ident @ $offset:literal : $ty:ty,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-        #[repr(C)]
-        pub struct $name {
-            $($(#[$fmeta])* pub $field: $ty,)*
-        }
-
-        const _: () = {
-            assert!(size_of::<$name>() == $size);
-            assert!(align_of::<$name>() == 1);
-            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
-        };
-
-        impl $name {
-            /// Length of the fixed part on flash.
-            pub const SIZE: usize = $size;
-        }
-    };
-}
+use eraseblock_base::raw;
+use eraseblock_base::raw::little_endian::{U16, U32, U64};
 
 raw!(
     /// The header that starts every node.

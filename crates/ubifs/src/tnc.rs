@@ -8,16 +8,39 @@ use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, Dent, FormatError, Key, KeyKind, Limits, decode};
+use std::error::Error;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A leaf that cannot be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum LeafError {
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    #[error(transparent)]
-    Device(#[from] MtdError),
+    Format(FormatError),
+    Device(MtdError),
+}
+
+impl fmt::Display for LeafError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Format(error) => fmt::Display::fmt(error, f),
+            Self::Device(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for LeafError {}
+
+impl From<FormatError> for LeafError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+impl From<MtdError> for LeafError {
+    fn from(error: MtdError) -> Self {
+        Self::Device(error)
+    }
 }
 
 /// Maps keys to leaves.

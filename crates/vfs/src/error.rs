@@ -2,6 +2,7 @@
 //! numbers.
 
 use std::error::Error;
+use std::fmt;
 
 /// The kind of an error; each corresponds to one POSIX error number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,28 +49,39 @@ pub enum FsErrorKind {
 }
 
 /// A refused or failed file-system operation: its kind, and the reason.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
+#[derive(Debug)]
 pub struct FsError {
     kind: FsErrorKind,
     message: String,
-    #[source]
-    source: Option<Box<dyn Error + Send + Sync>>,
+    cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl FsError {
     /// Creates an error with its own message: place, found, expected.
     pub fn new(kind: FsErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), cause: None }
     }
 
     /// Creates an error caused by a lower layer, with the message of that layer.
     pub fn from_source(kind: FsErrorKind, source: impl Error + Send + Sync + 'static) -> Self {
-        Self { kind, message: source.to_string(), source: Some(Box::new(source)) }
+        Self { kind, message: source.to_string(), cause: Some(Box::new(source)) }
     }
 
     /// Returns the kind, which determines the error number.
     pub fn kind(&self) -> FsErrorKind {
         self.kind
     }
+
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
+    }
 }
+
+impl fmt::Display for FsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for FsError {}

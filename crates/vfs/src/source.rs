@@ -11,6 +11,8 @@
 
 use crate::attr::{FileKind, InodeFlags, Timestamp};
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::fmt::Debug;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -174,11 +176,10 @@ impl SourceNode {
 }
 
 /// An entry that cannot be part of a tree.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SourceError {
     /// The name breaks invariant 3.
-    #[error("name `{}` is not allowed: {reason}", String::from_utf8_lossy(name))]
     Name {
         /// The name.
         name: Vec<u8>,
@@ -186,13 +187,11 @@ pub enum SourceError {
         reason: &'static str,
     },
     /// The name already exists.
-    #[error("name `{}` occurs twice in one directory", String::from_utf8_lossy(name))]
     Duplicate {
         /// The name.
         name: Vec<u8>,
     },
     /// The parent is not a directory, or a directory would get a second name.
-    #[error("name `{}`: {reason}", String::from_utf8_lossy(name))]
     Structure {
         /// The name.
         name: Vec<u8>,
@@ -200,9 +199,27 @@ pub enum SourceError {
         reason: &'static str,
     },
     /// More nodes than inode numbers.
-    #[error("more than {} files", u32::MAX)]
     TooMany,
 }
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name { name, reason } => {
+                write!(f, "name `{}` is not allowed: {reason}", String::from_utf8_lossy(name))
+            }
+            Self::Duplicate { name } => {
+                write!(f, "name `{}` occurs twice in one directory", String::from_utf8_lossy(name))
+            }
+            Self::Structure { name, reason } => {
+                write!(f, "name `{}`: {reason}", String::from_utf8_lossy(name))
+            }
+            Self::TooMany => write!(f, "more than {} files", u32::MAX),
+        }
+    }
+}
+
+impl Error for SourceError {}
 
 /// A source tree, ready to be built into a file system.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! What kind of failure an error is.
 
+use super::cause::{AnyError, causes, is_host_full};
 use eraseblock_base::ErrorClass;
 use eraseblock_jffs2::Jffs2Error;
 use eraseblock_jffs2::mkfs::MkfsError as Jffs2MkfsError;
@@ -13,7 +14,6 @@ use eraseblock_ubifs::UbifsError;
 #[cfg(feature = "write")]
 use eraseblock_ubifs::mkfs::MkfsError as UbifsMkfsError;
 use eraseblock_vfs::{FsError, FsErrorKind};
-use std::error::Error;
 use std::io;
 
 /// The kind of a failure.
@@ -57,19 +57,12 @@ impl ErrorKind {
     }
 
     /// The class of an error, or else that of its first cause that has one.
-    pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn of(error: &AnyError) -> Self {
         // A full disk decides what the user does next, however deep it lies.
         if is_host_full(error) {
             return Self::HostFull;
         }
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(class) = own(error) {
-                return class;
-            }
-            next = error.source();
-        }
-        Self::Other
+        causes(error).find_map(own).unwrap_or(Self::Other)
     }
 
     fn of_class(class: ErrorClass) -> Self {
@@ -94,7 +87,7 @@ impl ErrorKind {
 }
 
 /// The class of an error by its type alone.
-fn own(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
+fn own(error: &AnyError) -> Option<ErrorKind> {
     macro_rules! classes {
         ($($type:ty),*) => {
             $(if let Some(error) = error.downcast_ref::<$type>() {
@@ -113,14 +106,6 @@ fn own(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
         return Some(ErrorKind::of_kind(error.kind()));
     }
     error.is::<io::Error>().then_some(ErrorKind::Host)
-}
-
-/// Returns whether an error, or a cause of it, is that a disk of the host is full.
-fn is_host_full(error: &(dyn Error + 'static)) -> bool {
-    let full =
-        [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
-    let io = error.downcast_ref::<io::Error>();
-    io.is_some_and(|error| full.contains(&error.kind())) || error.source().is_some_and(is_host_full)
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use crate::error::{Jffs2Error, ReadError};
 use eraseblock_base::ErrorClass;
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 /// An image that could not be built. Paths are those inside the image, without a leading slash.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum MkfsError {
     /// An option is out of its range.
-    #[error("{option} is {found}, expected {expected}")]
     Option {
         /// The invalid option.
         option: &'static str,
@@ -19,7 +20,6 @@ pub enum MkfsError {
         expected: &'static str,
     },
     /// Something JFFS2 cannot store.
-    #[error("`/{}`: {problem}", String::from_utf8_lossy(path))]
     Node {
         /// The file.
         path: Vec<u8>,
@@ -27,7 +27,6 @@ pub enum MkfsError {
         problem: NodeProblem,
     },
     /// A file could not be read.
-    #[error("`/{}`: cannot read: {error}", String::from_utf8_lossy(path))]
     Read {
         /// The file.
         path: Vec<u8>,
@@ -35,10 +34,6 @@ pub enum MkfsError {
         error: io::Error,
     },
     /// A file did not have the length it had when the tree was created.
-    #[error(
-        "`/{}`: changed while it was read, expected {expected} bytes",
-        String::from_utf8_lossy(path)
-    )]
     Changed {
         /// The file.
         path: Vec<u8>,
@@ -46,7 +41,6 @@ pub enum MkfsError {
         expected: u64,
     },
     /// A compressor failed, which does not happen for a page of a file.
-    #[error("{compressor} compressor failed: {message}")]
     Compressor {
         /// The compressor.
         compressor: &'static str,
@@ -54,16 +48,13 @@ pub enum MkfsError {
         message: String,
     },
     /// More inodes than inode numbers.
-    #[error("more inodes than numbers for them")]
     TooManyInodes,
     /// The image is too large for its destination.
-    #[error("image of more than {limit} bytes")]
     TooLarge {
         /// Bytes available.
         limit: u64,
     },
     /// A node of the input cannot be put into a block of this size.
-    #[error("byte {at}: a node of {length} bytes does not fit into a block")]
     NodeTooLarge {
         /// The offset in the input.
         at: u64,
@@ -71,20 +62,73 @@ pub enum MkfsError {
         length: u32,
     },
     /// The input cannot be read.
-    #[error("cannot read image: {0}")]
-    Input(#[from] ReadError),
+    Input(ReadError),
     /// The shape of the input cannot be found.
-    #[error("cannot read image: {0}")]
-    Shape(#[from] Jffs2Error),
+    Shape(Jffs2Error),
     /// The output could not be written.
-    #[error("cannot write image: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
     /// Worker threads could not be started.
-    #[error("cannot start threads: {0}")]
     Threads(String),
 }
 
+impl fmt::Display for MkfsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option { option, found, expected } => {
+                write!(f, "{option} is {found}, expected {expected}")
+            }
+            Self::Node { path, problem } => {
+                write!(f, "`/{}`: {problem}", String::from_utf8_lossy(path))
+            }
+            Self::Read { path, error } => {
+                write!(f, "`/{}`: cannot read: {error}", String::from_utf8_lossy(path))
+            }
+            Self::Changed { path, expected } => write!(
+                f,
+                "`/{}`: changed while it was read, expected {expected} bytes",
+                String::from_utf8_lossy(path)
+            ),
+            Self::Compressor { compressor, message } => {
+                write!(f, "{compressor} compressor failed: {message}")
+            }
+            Self::TooManyInodes => f.write_str("more inodes than numbers for them"),
+            Self::TooLarge { limit } => write!(f, "image of more than {limit} bytes"),
+            Self::NodeTooLarge { at, length } => {
+                write!(f, "byte {at}: a node of {length} bytes does not fit into a block")
+            }
+            Self::Input(error) => write!(f, "cannot read image: {error}"),
+            Self::Shape(error) => write!(f, "cannot read image: {error}"),
+            Self::Output(error) => write!(f, "cannot write image: {error}"),
+            Self::Threads(reason) => write!(f, "cannot start threads: {reason}"),
+        }
+    }
+}
+
+impl Error for MkfsError {}
+
+impl From<ReadError> for MkfsError {
+    fn from(error: ReadError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl From<Jffs2Error> for MkfsError {
+    fn from(error: Jffs2Error) -> Self {
+        Self::Shape(error)
+    }
+}
+
 impl MkfsError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Input(error) => Some(error),
+            Self::Shape(error) => Some(error),
+            Self::Read { error, .. } | Self::Output(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -101,31 +145,51 @@ impl MkfsError {
 }
 
 /// A property of a node that JFFS2 cannot store.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NodeProblem {
     /// A name that Linux could not look up.
-    #[error("a name of {0} bytes, expected at most 254")]
     Name(usize),
     /// 4 GiB or more.
-    #[error("{0} bytes are more than the 4294967295 of the largest file")]
     FileSize(u64),
     /// A link target of 0 or more than 254 bytes.
-    #[error("a link target of {0} bytes, expected 1 to 254")]
     Target(usize),
     /// A device number beyond 12 bits of major and 20 bits of minor.
-    #[error("device {0}:{1}, expected at most 4095:1048575")]
     Device(u32, u32),
     /// An owner or group beyond 16 bits.
-    #[error("owner {0}:{1}, expected at most 65535:65535")]
     Owner(u32, u32),
     /// An xattr outside the name spaces of JFFS2, or with a name that is too long.
-    #[error("attribute `{0}` is none that JFFS2 can store")]
     AttributeName(String),
     /// An xattr whose value does not fit.
-    #[error("attribute `{0}` has {1} bytes, which do not fit into an eraseblock or 65535 bytes")]
     AttributeValue(String, usize),
     /// An invalid ACL.
-    #[error("attribute `{0}` is not an access control list")]
     Acl(String),
 }
+
+impl fmt::Display for NodeProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(length) => write!(f, "a name of {length} bytes, expected at most 254"),
+            Self::FileSize(length) => {
+                write!(f, "{length} bytes are more than the 4294967295 of the largest file")
+            }
+            Self::Target(length) => write!(f, "a link target of {length} bytes, expected 1 to 254"),
+            Self::Device(major, minor) => {
+                write!(f, "device {major}:{minor}, expected at most 4095:1048575")
+            }
+            Self::Owner(uid, gid) => {
+                write!(f, "owner {uid}:{gid}, expected at most 65535:65535")
+            }
+            Self::AttributeName(name) => {
+                write!(f, "attribute `{name}` is none that JFFS2 can store")
+            }
+            Self::AttributeValue(name, length) => write!(
+                f,
+                "attribute `{name}` has {length} bytes, which do not fit into an eraseblock or 65535 bytes"
+            ),
+            Self::Acl(name) => write!(f, "attribute `{name}` is not an access control list"),
+        }
+    }
+}
+
+impl Error for NodeProblem {}

@@ -13,33 +13,100 @@ use eraseblock_vfs::{
     Background, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
 };
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 /// A figure that could not be measured.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum SideError {
     /// The device failed.
-    #[error(transparent)]
-    Device(#[from] MtdError),
+    Device(MtdError),
     /// UBI failed.
-    #[error(transparent)]
-    Ubi(#[from] UbiError),
+    Ubi(UbiError),
     /// UBIFS could not be mounted.
-    #[error(transparent)]
-    Ubifs(#[from] UbifsError),
+    Ubifs(UbifsError),
     /// JFFS2 could not be mounted.
-    #[error(transparent)]
-    Jffs2(#[from] Jffs2Error),
+    Jffs2(Jffs2Error),
     /// An operation failed.
-    #[error(transparent)]
-    Fs(#[from] FsError),
+    Fs(FsError),
     /// The chip is impossible.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
     /// The layout is impossible.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Layout(LayoutError),
+}
+
+impl fmt::Display for SideError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => fmt::Display::fmt(error, f),
+            Self::Ubi(error) => fmt::Display::fmt(error, f),
+            Self::Ubifs(error) => fmt::Display::fmt(error, f),
+            Self::Jffs2(error) => fmt::Display::fmt(error, f),
+            Self::Fs(error) => fmt::Display::fmt(error, f),
+            Self::Geometry(error) => fmt::Display::fmt(error, f),
+            Self::Layout(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for SideError {}
+
+impl From<MtdError> for SideError {
+    fn from(error: MtdError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<UbiError> for SideError {
+    fn from(error: UbiError) -> Self {
+        Self::Ubi(error)
+    }
+}
+
+impl From<UbifsError> for SideError {
+    fn from(error: UbifsError) -> Self {
+        Self::Ubifs(error)
+    }
+}
+
+impl From<Jffs2Error> for SideError {
+    fn from(error: Jffs2Error) -> Self {
+        Self::Jffs2(error)
+    }
+}
+
+impl From<FsError> for SideError {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
+}
+
+impl From<GeometryError> for SideError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry(error)
+    }
+}
+
+impl From<LayoutError> for SideError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl SideError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Ubi(error) => Some(error),
+            Self::Ubifs(error) => Some(error),
+            Self::Jffs2(error) => Some(error),
+            Self::Fs(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// A file system of the table.

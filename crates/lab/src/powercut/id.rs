@@ -4,6 +4,7 @@
 
 use super::cut::Cut;
 use eraseblock_nandsim::Variant;
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -72,12 +73,23 @@ pub struct StateId {
 }
 
 /// The text is no id of a state.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no replay id: expected TARGET/CHIP/SEQUENCE@EVENT.VARIANT[+EVENT.VARIANT]")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdError {
     /// The text.
     pub text: String,
 }
+
+impl fmt::Display for IdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text } = self;
+        write!(
+            f,
+            "`{text}` is no replay id: expected TARGET/CHIP/SEQUENCE@EVENT.VARIANT[+EVENT.VARIANT]"
+        )
+    }
+}
+
+impl Error for IdError {}
 
 impl StateId {
     /// Names a sequence of a target.

@@ -3,6 +3,8 @@
 use super::id::{Plan, StateId};
 use crate::story::Story;
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 
 /// What to try.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,20 +109,31 @@ pub struct Explained {
 }
 
 /// Why a campaign or a replay could not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum LabError {
     /// The target has no such sequence, the sequence has no such event, or the variant does not
     /// apply to it.
-    #[error("{id}: the sequence has no such event or variant")]
     NoSuchEvent {
         /// The id.
         id: StateId,
     },
     /// The chip could not be prepared.
-    #[error("preparing the chip: {message}")]
     Prepare {
         /// Why.
         message: String,
     },
 }
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchEvent { id } => {
+                write!(f, "{id}: the sequence has no such event or variant")
+            }
+            Self::Prepare { message } => write!(f, "preparing the chip: {message}"),
+        }
+    }
+}
+
+impl Error for LabError {}

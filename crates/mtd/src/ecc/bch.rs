@@ -4,22 +4,33 @@
 //! first word at once.
 
 use super::galois::Field;
+use std::error::Error;
+use std::fmt;
 
 /// Words in the longest remainder: 14 * 16 bits.
 const WORDS: usize = 4;
 type Remainder = [u64; WORDS];
 
 /// An unsupported BCH code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "BCH over {step} bytes with {strength} bits is not supported: expected steps of 512 or 1024 bytes and 1 to 16 bits"
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BchError {
     /// Bytes per step.
     pub step: usize,
     /// Correctable bits per step.
     pub strength: u16,
 }
+
+impl fmt::Display for BchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, strength } = self;
+        write!(
+            f,
+            "BCH over {step} bytes with {strength} bits is not supported: expected steps of 512 or 1024 bytes and 1 to 16 bits"
+        )
+    }
+}
+
+impl Error for BchError {}
 
 /// A BCH code: corrects up to its strength of wrong bits in a step and its ECC bytes together.
 #[derive(Clone, Debug)]

@@ -7,6 +7,8 @@ use crate::forward;
 use crate::oob::{LayoutError, OobLayout};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, GeometryError};
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 /// The code that protects the pages.
@@ -24,18 +26,45 @@ pub enum EccScheme {
 }
 
 /// A code that cannot protect a chip.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EccError {
     /// The code itself is impossible.
-    #[error(transparent)]
-    Code(#[from] BchError),
+    Code(BchError),
     /// Its ECC bytes do not fit.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Layout(LayoutError),
     /// The page is not a whole number of steps.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
+}
+
+impl fmt::Display for EccError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(error) => fmt::Display::fmt(error, f),
+            Self::Layout(error) => fmt::Display::fmt(error, f),
+            Self::Geometry(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for EccError {}
+
+impl From<BchError> for EccError {
+    fn from(error: BchError) -> Self {
+        Self::Code(error)
+    }
+}
+
+impl From<LayoutError> for EccError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl From<GeometryError> for EccError {
+    fn from(error: GeometryError) -> Self {
+        Self::Geometry(error)
+    }
 }
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! The command-line syntax of partitions (spec: mtd-nand 2.2).
 
+use std::error::Error;
+use std::fmt;
 /// The length of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartSize {
@@ -36,8 +38,7 @@ pub struct DeviceParts {
 }
 
 /// A text that is not a partition list.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("mtdparts, character {at}: found {found}, expected {expected}")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionError {
     /// The byte offset of the error in the text.
     pub at: usize,
@@ -46,6 +47,15 @@ pub struct PartitionError {
     /// What was expected.
     pub expected: &'static str,
 }
+
+impl fmt::Display for PartitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, found, expected } = self;
+        write!(f, "mtdparts, character {at}: found {found}, expected {expected}")
+    }
+}
+
+impl Error for PartitionError {}
 
 /// Parses `mtdparts` syntax, with or without the leading `mtdparts=`. If an id occurs more than
 /// once, its last spec is used; the order is that of the text.

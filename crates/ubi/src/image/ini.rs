@@ -7,13 +7,14 @@
 use eraseblock_base::VolumeId;
 use eraseblock_ubi_format::constants::MAX_VOLUMES;
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
+use std::error::Error;
+use std::fmt;
 
 /// A configuration that cannot be used.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum IniError {
     /// A line that is neither a section, a key, a comment nor empty.
-    #[error("line {line}: `{text}` is neither a section nor a key with a value")]
     Syntax {
         /// Its number, counted from 1.
         line: usize,
@@ -21,10 +22,8 @@ pub enum IniError {
         text: String,
     },
     /// No section at all.
-    #[error("no sections in the configuration")]
     NoSections,
     /// A mandatory key is missing.
-    #[error("section `{section}`: no `{key}`{why}")]
     Missing {
         /// The section.
         section: String,
@@ -34,7 +33,6 @@ pub enum IniError {
         why: &'static str,
     },
     /// A value cannot be used.
-    #[error("section `{section}`: `{key}` is `{found}`, expected {expected}")]
     Value {
         /// The section.
         section: String,
@@ -46,6 +44,25 @@ pub enum IniError {
         expected: &'static str,
     },
 }
+
+impl fmt::Display for IniError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { line, text } => {
+                write!(f, "line {line}: `{text}` is neither a section nor a key with a value")
+            }
+            Self::NoSections => f.write_str("no sections in the configuration"),
+            Self::Missing { section, key, why } => {
+                write!(f, "section `{section}`: no `{key}`{why}")
+            }
+            Self::Value { section, key, found, expected } => {
+                write!(f, "section `{section}`: `{key}` is `{found}`, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for IniError {}
 
 /// A section: its name and its keys with their values.
 #[derive(Clone, PartialEq, Eq, Debug)]

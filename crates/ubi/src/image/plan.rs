@@ -6,15 +6,16 @@ use eraseblock_base::{ErrorClass, VolumeId};
 use eraseblock_ubi_format::constants::LAYOUT_LEBS;
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeRecord};
 use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 
 /// An image that cannot be written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ImageError {
     /// A LEB is too small for a volume table.
-    #[error("a LEB has {found} bytes, expected at least {expected} for the volume table")]
     LebTooSmall {
         /// Bytes in a LEB.
         found: u32,
@@ -22,7 +23,6 @@ pub enum ImageError {
         expected: u32,
     },
     /// A parameter of a volume is impossible.
-    #[error("volume {volume}: {field} is {found}, expected {expected}")]
     Volume {
         /// The number of the volume.
         volume: VolumeId,
@@ -34,13 +34,11 @@ pub enum ImageError {
         expected: String,
     },
     /// The end marks do not fit.
-    #[error("{end_marks} end marks are too many: expected an image of at most 2^31 eraseblocks")]
     TooLong {
         /// Requested end marks.
         end_marks: u32,
     },
     /// The number of sources is not that of the volumes.
-    #[error("{found} contents for {expected} volumes")]
     Sources {
         /// Sources given.
         found: usize,
@@ -48,7 +46,6 @@ pub enum ImageError {
         expected: usize,
     },
     /// The content of a volume cannot be read.
-    #[error("cannot read LEB {leb} of the content of volume {volume}: {source}")]
     Content {
         /// The number of the volume.
         volume: VolumeId,
@@ -58,10 +55,6 @@ pub enum ImageError {
         source: io::Error,
     },
     /// Fastmaps are not used on a flash of this size.
-    #[error(
-        "a flash of {found} eraseblocks has no fastmap, expected more than {more_than} and a fastmap \
-         of at most 32"
-    )]
     NoFastmap {
         /// Eraseblocks of the flash.
         found: u32,
@@ -69,10 +62,6 @@ pub enum ImageError {
         more_than: u32,
     },
     /// There is no space for a fastmap next to the contents.
-    #[error(
-        "with a fastmap and {bad_blocks} blocks that may be bad the image takes {found} eraseblocks, \
-         expected at most {expected}"
-    )]
     FastmapFull {
         /// Eraseblocks needed.
         found: u64,
@@ -82,11 +71,62 @@ pub enum ImageError {
         bad_blocks: u32,
     },
     /// The image cannot be written.
-    #[error("cannot write the image: {0}")]
-    Output(#[from] io::Error),
+    Output(io::Error),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LebTooSmall { found, expected } => write!(
+                f,
+                "a LEB has {found} bytes, expected at least {expected} for the volume table"
+            ),
+            Self::Volume { volume, field, found, expected } => {
+                write!(f, "volume {volume}: {field} is {found}, expected {expected}")
+            }
+            Self::TooLong { end_marks } => write!(
+                f,
+                "{end_marks} end marks are too many: expected an image of at most 2^31 eraseblocks"
+            ),
+            Self::Sources { found, expected } => {
+                write!(f, "{found} contents for {expected} volumes")
+            }
+            Self::Content { volume, leb, source } => {
+                write!(f, "cannot read LEB {leb} of the content of volume {volume}: {source}")
+            }
+            Self::NoFastmap { found, more_than } => write!(
+                f,
+                "a flash of {found} eraseblocks has no fastmap, expected more than {more_than} and a fastmap \
+         of at most 32"
+            ),
+            Self::FastmapFull { found, expected, bad_blocks } => write!(
+                f,
+                "with a fastmap and {bad_blocks} blocks that may be bad the image takes {found} eraseblocks, \
+         expected at most {expected}"
+            ),
+            Self::Output(error) => write!(f, "cannot write the image: {error}"),
+        }
+    }
+}
+
+impl Error for ImageError {}
+
+impl From<io::Error> for ImageError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl ImageError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Content { source, .. } => Some(source),
+            Self::Output(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -4,6 +4,7 @@ use super::LptGeometry;
 use super::bits::{BitReader, BitWriter};
 use crate::constants::LPT_FANOUT;
 use alloc::vec::Vec;
+use core::error::Error;
 use core::fmt;
 use eraseblock_base::{ErrorClass, Leb, Location, crc};
 
@@ -33,11 +34,10 @@ impl fmt::Display for LptNodeKind {
 }
 
 /// Bytes that are not an LPT node.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LptError {
     /// Fewer bytes than the node has.
-    #[error("{at}: {kind} is cut off: {found} bytes, expected {expected}")]
     Short {
         /// The place.
         at: Location,
@@ -49,7 +49,6 @@ pub enum LptError {
         expected: u64,
     },
     /// The checksum does not match.
-    #[error("{at}: {kind} CRC mismatch: stored {stored:#06x}, computed {computed:#06x}")]
     Crc {
         /// The place.
         at: Location,
@@ -61,7 +60,6 @@ pub enum LptError {
         computed: u16,
     },
     /// A field is out of its range.
-    #[error("{at}: {kind}: {field} is {found}, expected {expected}")]
     Field {
         /// The place.
         at: Location,
@@ -75,6 +73,25 @@ pub enum LptError {
         expected: u32,
     },
 }
+
+impl fmt::Display for LptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { at, kind, found, expected } => {
+                write!(f, "{at}: {kind} is cut off: {found} bytes, expected {expected}")
+            }
+            Self::Crc { at, kind, stored, computed } => write!(
+                f,
+                "{at}: {kind} CRC mismatch: stored {stored:#06x}, computed {computed:#06x}"
+            ),
+            Self::Field { at, kind, field, found, expected } => {
+                write!(f, "{at}: {kind}: {field} is {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for LptError {}
 
 impl LptError {
     /// Returns [`ErrorClass::Corruption`]: LPT nodes are written before the master that refers to
