@@ -13,7 +13,7 @@ use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, OpenOptions as ReadUbifs, Ubifs, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{
-    Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr,
+    Background, Caller, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr,
     WritableFileSystem, XattrMode,
 };
 use eraseblock_vfs_testkit::manifest::manifest_of;
@@ -133,11 +133,11 @@ impl OurChip {
     /// the root, which has no node before.
     fn begin_jffs2(&self) -> Result<()> {
         let mounted = self.mount()?;
-        let (fs, now) = (mounted.fs(), time_of(0));
+        let (fs, by) = (mounted.fs(), &Caller::owner(time_of(0)));
         let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 1, gid: 2 };
         let changes = SetAttr { uid: Some(3), ..SetAttr::default() };
-        fs.create(fs.root(), b"first", &new, now)?;
-        fs.set_attr(fs.root(), &changes, now)?;
+        fs.create(fs.root(), b"first", &new, by)?;
+        fs.set_attr(fs.root(), &changes, by)?;
         Ok(fs.unmount()?)
     }
 
@@ -417,21 +417,21 @@ impl Mounted {
     /// Creates many small files, replacing those of two rounds before.
     fn litter(&self, round: u32) -> Result<(), FsError> {
         let fs = self.fs();
-        let now = time_of(u64::from(round));
+        let by = &Caller::owner(time_of(u64::from(round)));
         if let Ok(old) =
             fs.lookup(fs.root(), format!("litter-{}", round.wrapping_sub(2)).as_bytes())
         {
             for entry in fs.entries(old)? {
-                fs.unlink(old, &entry.name, now)?;
+                fs.unlink(old, &entry.name, by)?;
             }
         }
         let mut new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 1, gid: 2 };
-        let dir = fs.create(fs.root(), format!("litter-{round}").as_bytes(), &new, now)?;
+        let dir = fs.create(fs.root(), format!("litter-{round}").as_bytes(), &new, by)?;
         new.kind = NewKind::Regular;
         for number in 0..LITTER {
-            let file = fs.create(dir, format!("file {number}").as_bytes(), &new, now)?;
+            let file = fs.create(dir, format!("file {number}").as_bytes(), &new, by)?;
             let content = data_of(number.into(), 0, 37 * number, Texture::Text);
-            fs.write(file, 0, &content, now)?;
+            fs.write(file, 0, &content, by)?;
         }
         Ok(())
     }

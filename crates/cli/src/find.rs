@@ -47,14 +47,16 @@ fn missing(fs: &dyn FileSystem, path: &[u8]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock::raw::vfs::{NewInode, NewKind, Timestamp, WritableFileSystem};
+    use eraseblock::raw::vfs::{Caller, NewInode, NewKind, Timestamp, WritableFileSystem};
     use eraseblock::raw::vfs_testkit::ModelFs;
 
     #[test]
     fn paths_are_found_as_typed_and_as_printed() {
         let fs = ModelFs::default();
         let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
-        let make = |name: &[u8]| fs.create(fs.root(), name, &inode, Timestamp::default()).unwrap();
+        let make = |name: &[u8]| {
+            fs.create(fs.root(), name, &inode, &Caller::owner(Timestamp::default())).unwrap()
+        };
         let odd = make(b"a\xff\n");
         let literal = make(br"b\x41");
         let other = make(b"bA");

@@ -9,7 +9,7 @@ use crate::target::{Place, Shape, Wanted};
 use crate::text;
 use eraseblock_base::Findings;
 use eraseblock_vfs::{
-    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    Caller, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem,
 };
 use std::path::{Path, PathBuf};
@@ -123,18 +123,18 @@ impl EditVolume {
     /// is left.
     pub fn write(&self, path: impl AsRef<[u8]>, content: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
-        self.change(path, |fs, now| {
+        self.change(path, |fs, by| {
             let ino = match path::resolve(fs, path) {
                 Ok(ino) => ino,
-                Err(error) if error.is_missing() => create(fs, path, NewKind::Regular, 0o644, now)?,
+                Err(error) if error.is_missing() => create(fs, path, NewKind::Regular, 0o644, by)?,
                 Err(error) => return Err(error),
             };
             if fs.attr(ino)?.kind != FileKind::Regular {
                 return Err(Error::new("is not a regular file"));
             }
             let empty = SetAttr { size: Some(0), ..SetAttr::default() };
-            fs.set_attr(ino, &empty, now)?;
-            Ok(fs.write(ino, 0, content.as_ref(), now)?)
+            fs.set_attr(ino, &empty, by)?;
+            Ok(fs.write(ino, 0, content.as_ref(), by)?)
         })
     }
 
@@ -142,13 +142,13 @@ impl EditVolume {
     /// one of them is a file, or if no space is left.
     pub fn create_dir_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
-        self.change(path, |fs, now| {
+        self.change(path, |fs, by| {
             let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
             for end in ends.map(|(end, _)| end).chain([path.len()]) {
                 let part = &path[..end];
                 match path::resolve(fs, part) {
                     Err(error) if error.is_missing() => {
-                        create(fs, part, NewKind::Directory, 0o755, now)?;
+                        create(fs, part, NewKind::Directory, 0o755, by)?;
                     }
                     Err(error) => return Err(error),
                     Ok(ino) if fs.attr(ino)?.kind == FileKind::Directory => {}
@@ -166,8 +166,8 @@ impl EditVolume {
     /// left.
     pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
-        self.change(path, |fs, now| {
-            create(fs, path, NewKind::Symlink(target.as_ref()), 0o777, now).map(drop)
+        self.change(path, |fs, by| {
+            create(fs, path, NewKind::Symlink(target.as_ref()), 0o777, by).map(drop)
         })
     }
 
@@ -175,12 +175,12 @@ impl EditVolume {
     /// file, or if the directory is not empty.
     pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
-        self.change(path, |fs, now| {
+        self.change(path, |fs, by| {
             let (dir, name) = path::resolve_parent(fs, path)?;
             let ino = fs.lookup(dir, name)?;
             match fs.attr(ino)?.kind {
-                FileKind::Directory => Ok(fs.remove_dir(dir, name, now)?),
-                _ => Ok(fs.unlink(dir, name, now)?),
+                FileKind::Directory => Ok(fs.remove_dir(dir, name, by)?),
+                _ => Ok(fs.unlink(dir, name, by)?),
             }
         })
     }
@@ -189,10 +189,10 @@ impl EditVolume {
     /// such file, or if the new name is that of a directory with entries.
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        self.change(from, |fs, now| {
+        self.change(from, |fs, by| {
             let old = path::resolve_parent(fs, from)?;
             let new = path::resolve_parent(fs, to)?;
-            Ok(fs.rename(old, new, RenameMode::Replace, now)?)
+            Ok(fs.rename(old, new, RenameMode::Replace, by)?)
         })
     }
 
@@ -209,9 +209,9 @@ impl EditVolume {
     }
 
     fn set(&self, path: &[u8], changes: &SetAttr) -> Result<()> {
-        self.change(path, |fs, now| {
+        self.change(path, |fs, by| {
             let ino = path::resolve(fs, path)?;
-            Ok(fs.set_attr(ino, changes, now)?)
+            Ok(fs.set_attr(ino, changes, by)?)
         })
     }
 
@@ -239,11 +239,12 @@ impl EditVolume {
     fn change(
         &self,
         path: &[u8],
-        work: impl FnOnce(&dyn WritableFileSystem, Timestamp) -> Result<()>,
+        work: impl FnOnce(&dyn WritableFileSystem, &Caller) -> Result<()>,
     ) -> Result<()> {
         let writable = self.fs.as_ref().expect("only `close` takes it");
         let now = self.time.unwrap_or_else(|| timestamp(SystemTime::now()));
-        let done = work(writable.fs(), now).and_then(|()| Ok(writable.fs().sync()?));
+        let done =
+            work(writable.fs(), &Caller::owner(now)).and_then(|()| Ok(writable.fs().sync()?));
         match done {
             Ok(()) => {
                 Arc::clone(writable.below()).keep();
@@ -270,11 +271,11 @@ fn create(
     path: &[u8],
     kind: NewKind<'_>,
     permissions: u32,
-    now: Timestamp,
+    by: &Caller,
 ) -> Result<Ino> {
     let (dir, name) = path::resolve_parent(fs, path)?;
     let inode = NewInode { kind, permissions, uid: 0, gid: 0 };
-    Ok(fs.create(dir, name, &inode, now)?)
+    Ok(fs.create(dir, name, &inode, by)?)
 }
 
 fn timestamp(time: SystemTime) -> Timestamp {

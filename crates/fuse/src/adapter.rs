@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Every reply that names an inode of a writable file system is counted in [`Lookups`] first.
 //! 2. Nothing of the file system is called from inside its own directory listing.
-//! 3. Operations that may change anything run on behalf of the requester ([`Adapter::on_behalf`]).
+//! 3. Operations that may change anything run on behalf of the requester ([`Adapter::caller`]).
 
 mod create;
 mod listing;
@@ -19,10 +19,9 @@ use crate::ids::{IdMap, IdMaps, NOBODY};
 use crate::lookups::Lookups;
 use crate::mount::Report;
 use crate::status::{Status, Traffic};
-use eraseblock_vfs::caller::{self, Caller};
 use eraseblock_vfs::walk;
 use eraseblock_vfs::{
-    FsErrorKind, Ino, RenameMode, Served, SetAttr, WritableFileSystem, XattrMode,
+    Caller, FsErrorKind, Ino, RenameMode, Served, SetAttr, WritableFileSystem, XattrMode,
 };
 use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, RenameFlags, TimeOrNow};
 use listing::Interest;
@@ -132,15 +131,14 @@ impl Adapter {
         self.activity.changed();
     }
 
-    /// Runs an operation on behalf of the requester.
-    fn on_behalf<T>(&self, req: &fuser::Request, what: impl FnOnce() -> T) -> T {
+    /// Returns the user on whose behalf the file system is called.
+    fn caller(&self, req: &fuser::Request) -> Caller {
         if [0, self.operator].contains(&req.uid()) {
-            return what();
+            return Caller::owner(now());
         }
         let IdMaps { uid, gid } = &self.settings.ids;
         let stored = |map: &IdMap, id| map.stored(id).unwrap_or(NOBODY);
-        let caller = Caller { uid: stored(uid, req.uid()), gid: stored(gid, req.gid()) };
-        caller::on_behalf(caller, what)
+        Caller { uid: stored(uid, req.uid()), gid: stored(gid, req.gid()), now: now() }
     }
 
     /// Completes an operation that changed something.
@@ -174,7 +172,7 @@ impl Adapter {
         Ok(Some(attr))
     }
 
-    fn set_attr(&self, node: INodeNo, changes: &Changes) -> Result<FileAttr, Fault> {
+    fn set_attr(&self, by: &Caller, node: INodeNo, changes: &Changes) -> Result<FileAttr, Fault> {
         let fs = self.served.writing()?;
         let ino = self.ino(node);
         let stored = |map: &IdMap, id: Option<u32>| match id.map(|id| map.stored(id)) {
@@ -195,13 +193,12 @@ impl Adapter {
             touch,
             flags: None,
         };
-        let now = now();
-        fs.set_attr(ino, &wanted, now)?;
+        fs.set_attr(ino, &wanted, by)?;
         if let (Some(mode), true) = (wanted.permissions, self.settings.acl)
             && let Some(list) = self.access_list(ino)?
         {
             let list = list.with_permissions(mode);
-            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, now)?;
+            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, by)?;
         }
         self.changed(fs)?;
         self.attr(ino)
@@ -222,19 +219,26 @@ impl Adapter {
         }
     }
 
-    fn remove(&self, dir: INodeNo, name: &[u8], is_directory: bool) -> Result<(), Fault> {
+    fn remove(
+        &self,
+        by: &Caller,
+        dir: INodeNo,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), Fault> {
         let fs = self.served.writing()?;
         let dir = self.ino(dir);
         if is_directory {
-            fs.remove_dir(dir, name, now())?;
+            fs.remove_dir(dir, name, by)?;
         } else {
-            fs.unlink(dir, name, now())?;
+            fs.unlink(dir, name, by)?;
         }
         self.changed(fs)
     }
 
     fn rename(
         &self,
+        by: &Caller,
         from: (INodeNo, &[u8]),
         to: (INodeNo, &[u8]),
         flags: RenameFlags,
@@ -254,14 +258,20 @@ impl Adapter {
             }
             _ => return Err(Errno::EINVAL.into()),
         };
-        fs.rename((self.ino(from.0), from.1), (self.ino(to.0), to.1), mode, now())?;
+        fs.rename((self.ino(from.0), from.1), (self.ino(to.0), to.1), mode, by)?;
         self.changed(fs)
     }
 
-    fn link(&self, node: INodeNo, dir: INodeNo, name: &[u8]) -> Result<FileAttr, Fault> {
+    fn link(
+        &self,
+        by: &Caller,
+        node: INodeNo,
+        dir: INodeNo,
+        name: &[u8],
+    ) -> Result<FileAttr, Fault> {
         let fs = self.served.writing()?;
         let ino = self.ino(node);
-        fs.link(ino, self.ino(dir), name, now())?;
+        fs.link(ino, self.ino(dir), name, by)?;
         self.changed(fs)?;
         self.named(ino)
     }
@@ -282,9 +292,9 @@ impl Adapter {
     }
 
     /// Writes data; returns the number of bytes that fit.
-    fn write(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Fault> {
+    fn write(&self, by: &Caller, node: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let fs = self.served.writing()?;
-        let done = fs.write_some(self.ino(node), offset, data, now())?;
+        let done = fs.write_some(self.ino(node), offset, data, by)?;
         self.settings.traffic.wrote(done);
         self.changed(fs)?;
         Ok(done)
@@ -315,7 +325,13 @@ impl Adapter {
     }
 
     /// Gets or sets the flags of chattr; returns the bytes of the reply.
-    fn flags(&self, node: INodeNo, command: u32, data: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn flags(
+        &self,
+        by: &Caller,
+        node: INodeNo,
+        command: u32,
+        data: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
         let ino = self.ino(node);
         match flags::request(command, data).ok_or(Errno::ENOTTY)? {
             Request::Get => {
@@ -330,7 +346,7 @@ impl Adapter {
                 let fs = self.served.writing()?;
                 let flags = flags::flags(bits).ok_or(Errno::EOPNOTSUPP)?;
                 let changes = SetAttr { flags: Some(flags), ..SetAttr::default() };
-                fs.set_attr(ino, &changes, now())?;
+                fs.set_attr(ino, &changes, by)?;
                 self.changed(fs)?;
                 Ok(Vec::new())
             }

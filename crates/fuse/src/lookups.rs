@@ -97,12 +97,12 @@ impl Lookups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp};
+    use eraseblock_vfs::{Caller, FileSystem, NewInode, NewKind, Timestamp};
     use eraseblock_vfs_testkit::ModelFs;
 
     fn file(fs: &ModelFs) -> Ino {
         let inode = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
-        fs.create(fs.root(), b"f", &inode, Timestamp::default()).unwrap()
+        fs.create(fs.root(), b"f", &inode, &Caller::owner(Timestamp::default())).unwrap()
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let ino = file(&fs);
         lookups.remember(&fs, ino).unwrap();
         lookups.remember(&fs, ino).unwrap();
-        fs.unlink(fs.root(), b"f", Timestamp::default()).unwrap();
+        fs.unlink(fs.root(), b"f", &Caller::owner(Timestamp::default())).unwrap();
         lookups.forget(&fs, ino, 1).unwrap();
         assert!(fs.attr(ino).is_ok());
         lookups.forget(&fs, ino, 1).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     fn nameless(fs: &ModelFs, lookups: &Lookups) -> Ino {
         let ino = file(fs);
         lookups.remember(fs, ino).unwrap();
-        fs.unlink(fs.root(), b"f", Timestamp::default()).unwrap();
+        fs.unlink(fs.root(), b"f", &Caller::owner(Timestamp::default())).unwrap();
         ino
     }
 

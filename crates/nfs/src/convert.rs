@@ -1,7 +1,7 @@
 //! Conversion of attributes, times and error numbers to and from the protocol. The only place with
 //! error numbers.
 
-use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, SetAttr, Timestamp};
+use eraseblock_vfs::{Attr, Caller, FileKind, FsError, FsErrorKind, SetAttr, Timestamp};
 use nfs3_server::nfs3_types::nfs3::{
     Nfs3Option, fattr3, ftype3, nfsstat3, nfstime3, sattr3, set_atime, set_mtime, specdata3,
 };
@@ -14,6 +14,11 @@ pub(crate) fn now() -> Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: since.subsec_nanos(),
     }
+}
+
+/// Returns the owner of the medium, on whose behalf clients change it, at the current time.
+pub(crate) fn owner() -> Caller {
+    Caller::owner(now())
 }
 
 /// Returns the status for an error.

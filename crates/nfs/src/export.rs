@@ -1,6 +1,6 @@
 //! The effect of each call on the file system.
 
-use crate::convert::{attributes, changes, handle_status, now, status};
+use crate::convert::{attributes, changes, handle_status, owner, status};
 use crate::listing::Listing;
 use eraseblock_vfs::{
     FsErrorKind, NewInode, NewKind, RenameMode, Served, SetAttr, WritableFileSystem, walk,
@@ -83,11 +83,11 @@ impl Export {
             uid: wanted.uid.unwrap_or(self.owner.0),
             gid: wanted.gid.unwrap_or(self.owner.1),
         };
-        let ino = fs.create(dir.as_u64(), name.0.as_ref(), &inode, now());
+        let ino = fs.create(dir.as_u64(), name.0.as_ref(), &inode, &owner());
         let ino = ino.map_err(|error| status(&error))?;
         let rest = SetAttr { permissions: None, uid: None, gid: None, ..*wanted };
         if rest != SetAttr::default() {
-            fs.set_attr(ino, &rest, now()).map_err(|error| status(&error))?;
+            fs.set_attr(ino, &rest, &owner()).map_err(|error| status(&error))?;
         }
         settle(fs, &[ino, dir.as_u64()])?;
         let handle = Handle::new(ino);
@@ -176,7 +176,7 @@ impl NfsFileSystem for Export {
     async fn setattr(&self, id: &Handle, setattr: sattr3) -> Result<fattr3, nfsstat3> {
         let fs = self.writing()?;
         let ino = id.as_u64();
-        fs.set_attr(ino, &changes(&setattr), now()).map_err(|error| handle_status(&error))?;
+        fs.set_attr(ino, &changes(&setattr), &owner()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
         self.attr(*id)
     }
@@ -192,7 +192,7 @@ impl NfsFileSystem for Export {
     ) -> Result<(fattr3, stable_how), nfsstat3> {
         let fs = self.writing()?;
         let ino = id.as_u64();
-        fs.write(ino, offset, data, now()).map_err(|error| handle_status(&error))?;
+        fs.write(ino, offset, data, &owner()).map_err(|error| handle_status(&error))?;
         settle(fs, &[ino])?;
         Ok((self.attr(*id)?, stable_how::FILE_SYNC))
     }
@@ -212,7 +212,7 @@ impl NfsFileSystem for Export {
                     Nfs3Option::None => None,
                 };
                 let wanted = SetAttr { size, ..SetAttr::default() };
-                fs.set_attr(ino, &wanted, now()).map_err(|error| status(&error))?;
+                fs.set_attr(ino, &wanted, &owner()).map_err(|error| status(&error))?;
                 settle(fs, &[ino])?;
                 let handle = Handle::new(ino);
                 Ok((handle, self.attr(handle)?))
@@ -247,14 +247,14 @@ impl NfsFileSystem for Export {
     async fn remove(&self, dirid: &Handle, filename: &filename3<'_>) -> Result<(), nfsstat3> {
         let fs = self.writing()?;
         let dir = dirid.as_u64();
-        fs.unlink(dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
+        fs.unlink(dir, filename.0.as_ref(), &owner()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
     }
 
     async fn rmdir(&self, dirid: &Handle, dirname: &filename3<'_>) -> Result<(), nfsstat3> {
         let fs = self.writing()?;
         let dir = dirid.as_u64();
-        fs.remove_dir(dir, dirname.0.as_ref(), now()).map_err(|error| status(&error))?;
+        fs.remove_dir(dir, dirname.0.as_ref(), &owner()).map_err(|error| status(&error))?;
         settle(fs, &[dir])
     }
 
@@ -266,7 +266,7 @@ impl NfsFileSystem for Export {
     ) -> Result<(), nfsstat3> {
         let fs = self.writing()?;
         let (ino, dir) = (id.as_u64(), dirid.as_u64());
-        fs.link(ino, dir, filename.0.as_ref(), now()).map_err(|error| status(&error))?;
+        fs.link(ino, dir, filename.0.as_ref(), &owner()).map_err(|error| status(&error))?;
         settle(fs, &[ino, dir])
     }
 
@@ -280,7 +280,7 @@ impl NfsFileSystem for Export {
         let fs = self.writing()?;
         let from: (u64, &[u8]) = (from_dirid.as_u64(), from_filename.0.as_ref());
         let to: (u64, &[u8]) = (to_dirid.as_u64(), to_filename.0.as_ref());
-        fs.rename(from, to, RenameMode::Replace, now()).map_err(|error| status(&error))?;
+        fs.rename(from, to, RenameMode::Replace, &owner()).map_err(|error| status(&error))?;
         settle(fs, &[from.0, to.0])
     }
 

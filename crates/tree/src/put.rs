@@ -8,7 +8,7 @@
 use crate::error::TreeError;
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 use eraseblock_vfs::{
-    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
+    Caller, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, WritableFileSystem,
     XattrMode,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -45,11 +45,11 @@ pub fn into_fs(
     fs: &dyn WritableFileSystem,
     dir: Ino,
     source: &SourceTree,
-    now: Timestamp,
+    by: &Caller,
     progress: &dyn Fn(u64),
 ) -> Result<PutReport, TreeError> {
     let report = PutReport::default();
-    let mut put = Put { fs, source, now, made: HashMap::new(), report, progress };
+    let mut put = Put { fs, source, by, made: HashMap::new(), report, progress };
     let mut finished = Vec::new();
     let mut waiting = vec![(NodeId::ROOT, dir)];
     while let Some((id, dir)) = waiting.pop() {
@@ -80,7 +80,7 @@ pub fn node_into_fs(
     dir: Ino,
     name: &[u8],
     node: SourceNode,
-    now: Timestamp,
+    by: &Caller,
     progress: &dyn Fn(u64),
 ) -> Result<PutReport, TreeError> {
     let top = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
@@ -89,7 +89,7 @@ pub fn node_into_fs(
         .add(NodeId::ROOT, name, node)
         .map_err(|error| TreeError::Fs(FsError::from_source(FsErrorKind::Invalid, error)))?;
     let report = PutReport::default();
-    let mut put = Put { fs, source: &source, now, made: HashMap::new(), report, progress };
+    let mut put = Put { fs, source: &source, by, made: HashMap::new(), report, progress };
     put.entry(dir, name, id)?;
     Ok(put.report)
 }
@@ -97,7 +97,7 @@ pub fn node_into_fs(
 struct Put<'a> {
     fs: &'a dyn WritableFileSystem,
     source: &'a SourceTree,
-    now: Timestamp,
+    by: &'a Caller,
     /// Inodes that already have a name, for hard links.
     made: HashMap<NodeId, Ino>,
     report: PutReport,
@@ -112,11 +112,11 @@ impl Put<'_> {
             return Ok(ino);
         }
         if let Some(ino) = self.made.get(&id) {
-            self.fs.link(*ino, dir, name, self.now)?;
+            self.fs.link(*ino, dir, name, self.by)?;
             self.report.hard_links += 1;
             return Ok(*ino);
         }
-        let ino = self.fs.create(dir, name, &new_inode(node), self.now)?;
+        let ino = self.fs.create(dir, name, &new_inode(node), self.by)?;
         match &node.kind {
             SourceKind::Directory(_) => return Ok(ino),
             SourceKind::Regular(_) => {
@@ -141,7 +141,7 @@ impl Put<'_> {
         match (is_directory, node.file_kind() == FileKind::Directory) {
             (true, true) => Ok(Some(ino)),
             (false, false) => {
-                self.fs.unlink(dir, name, self.now)?;
+                self.fs.unlink(dir, name, self.by)?;
                 Ok(None)
             }
             _ => {
@@ -179,7 +179,7 @@ impl Put<'_> {
         self.report.bytes += at;
         if self.fs.attr(ino)?.size < at {
             let changes = SetAttr { size: Some(at), ..SetAttr::default() };
-            self.fs.set_attr(ino, &changes, self.now)?;
+            self.fs.set_attr(ino, &changes, self.by)?;
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Put<'_> {
             let rest = &bytes[start..];
             let run: usize = rest.chunks(BLOCK).take_while(is_data).map(<[u8]>::len).sum();
             if run > 0 {
-                self.fs.write(ino, at + start as u64, &rest[..run], self.now)?;
+                self.fs.write(ino, at + start as u64, &rest[..run], self.by)?;
             }
             start += run.max(BLOCK);
         }
@@ -202,7 +202,7 @@ impl Put<'_> {
     /// Sets xattrs, mode, owner and times; mode and owner again for existing inodes.
     fn attributes(&self, ino: Ino, node: &SourceNode) -> Result<(), TreeError> {
         for (name, value) in &node.xattrs {
-            self.fs.set_xattr(ino, name, value, XattrMode::Either, self.now)?;
+            self.fs.set_xattr(ino, name, value, XattrMode::Either, self.by)?;
         }
         let is_link = node.file_kind() == FileKind::Symlink;
         let changes = SetAttr {
@@ -213,7 +213,7 @@ impl Put<'_> {
             mtime: Some(node.mtime),
             ..SetAttr::default()
         };
-        Ok(self.fs.set_attr(ino, &changes, self.now)?)
+        Ok(self.fs.set_attr(ino, &changes, self.by)?)
     }
 }
 
@@ -233,6 +233,7 @@ fn new_inode(node: &SourceNode) -> NewInode<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eraseblock_vfs::Timestamp;
     use eraseblock_vfs_testkit::{CompareOptions, MemoryFs, ModelFs, ModelRules, same_tree};
     use std::sync::Arc;
 
@@ -263,8 +264,8 @@ mod tests {
         let expected = MemoryFs::new(source());
         let options = CompareOptions { times: true, holes: true, ..CompareOptions::BASIC };
         for links in [1, 1] {
-            let now = Timestamp::from_seconds(9);
-            let report = into_fs(&fs, ModelFs::ROOT, &source(), now, &|_| {}).unwrap();
+            let by = &Caller::owner(Timestamp::from_seconds(9));
+            let report = into_fs(&fs, ModelFs::ROOT, &source(), by, &|_| {}).unwrap();
             assert_eq!((report.files, report.directories, report.others), (1, 2, 2));
             assert_eq!((report.hard_links, report.bytes), (links, 200_000));
             assert_eq!(same_tree(&fs, &expected, &options), []);
@@ -274,11 +275,11 @@ mod tests {
     #[test]
     fn directories_and_files_do_not_replace_each_other() {
         let fs = ModelFs::default();
-        let now = Timestamp::default();
-        fs.create(1, b"d", &new_inode(&SourceNode::new(SourceKind::Fifo, 0)), now).unwrap();
-        assert!(into_fs(&fs, 1, &source(), now, &|_| {}).is_err());
+        let by = &Caller::owner(Timestamp::default());
+        fs.create(1, b"d", &new_inode(&SourceNode::new(SourceKind::Fifo, 0)), by).unwrap();
+        assert!(into_fs(&fs, 1, &source(), by, &|_| {}).is_err());
         let fs = ModelFs::default();
-        fs.create(1, b"g", &new_inode(&dir(0)), now).unwrap();
-        assert!(into_fs(&fs, 1, &source(), now, &|_| {}).is_err());
+        fs.create(1, b"g", &new_inode(&dir(0)), by).unwrap();
+        assert!(into_fs(&fs, 1, &source(), by, &|_| {}).is_err());
     }
 }

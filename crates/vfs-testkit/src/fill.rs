@@ -2,6 +2,7 @@
 //! space for the same data once more.
 
 use crate::ops::{Texture, data_of};
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::attr::{FileKind, Timestamp};
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::Ino;
@@ -10,49 +11,51 @@ use eraseblock_vfs::write::{
 };
 
 /// Performs step `number`, counted from 0, of a way to fill a file system.
-pub type Fill = fn(&dyn WritableFileSystem, u64) -> Result<(), FsError>;
+pub type Fill = fn(&dyn WritableFileSystem, u64, &Caller) -> Result<(), FsError>;
 
 /// Number of steps after which a file system that is not full is considered never to become full.
 const STEPS: u64 = 100_000;
 
-/// The time of all operations.
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+/// The owner of the medium, always at the same time.
+pub const OWNER: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// Ways that every writable file system supports, with their names. All create names in the root
 /// directory.
 pub const WAYS: [(&str, Fill); 9] = [
-    ("one file", |fs, number| fs.write(shared(fs)?, number * 8192, &random(number, 8192), NOW)),
-    ("small files", |fs, number| {
-        let ino = make(fs, &name(number), NewKind::Regular)?;
-        fs.write(ino, 0, &random(number, 700), NOW)
+    ("one file", |fs, number, by| {
+        fs.write(shared(fs, by)?, number * 8192, &random(number, 8192), by)
     }),
-    ("directories", |fs, number| make(fs, &name(number), NewKind::Directory).map(drop)),
-    ("symbolic links", |fs, number| {
-        make(fs, &name(number), NewKind::Symlink(&[b'x'; 250])).map(drop)
+    ("small files", |fs, number, by| {
+        let ino = make(fs, &name(number), NewKind::Regular, by)?;
+        fs.write(ino, 0, &random(number, 700), by)
     }),
-    ("hard links", |fs, number| {
-        fs.link(shared(fs)?, fs.root(), &[&name(number)[..], &[b'l'; 240]].concat(), NOW)
+    ("directories", |fs, number, by| make(fs, &name(number), NewKind::Directory, by).map(drop)),
+    ("symbolic links", |fs, number, by| {
+        make(fs, &name(number), NewKind::Symlink(&[b'x'; 250]), by).map(drop)
     }),
-    ("attributes", |fs, number| {
-        let ino = make(fs, &name(number), NewKind::Regular)?;
-        fs.set_xattr(ino, b"user.a", &random(number, 1500), XattrMode::Either, NOW)
+    ("hard links", |fs, number, by| {
+        fs.link(shared(fs, by)?, fs.root(), &[&name(number)[..], &[b'l'; 240]].concat(), by)
     }),
-    ("renames", |fs, number| {
+    ("attributes", |fs, number, by| {
+        let ino = make(fs, &name(number), NewKind::Regular, by)?;
+        fs.set_xattr(ino, b"user.a", &random(number, 1500), XattrMode::Either, by)
+    }),
+    ("renames", |fs, number, by| {
         let (from, to) = (name(number), [&name(number)[..], &[b'r'; 200]].concat());
-        let made = make(fs, &from, NewKind::Regular)?;
-        fs.write(made, 0, &random(number, 300), NOW)?;
-        fs.rename((fs.root(), &from), (fs.root(), &to), RenameMode::Replace, NOW)
+        let made = make(fs, &from, NewKind::Regular, by)?;
+        fs.write(made, 0, &random(number, 300), by)?;
+        fs.rename((fs.root(), &from), (fs.root(), &to), RenameMode::Replace, by)
     }),
-    ("pieces in the middle", |fs, number| {
-        let ino = shared(fs)?;
-        fs.write(ino, number * 5000, &random(number, 1000), NOW)?;
+    ("pieces in the middle", |fs, number, by| {
+        let ino = shared(fs, by)?;
+        fs.write(ino, number * 5000, &random(number, 1000), by)?;
         fs.sync_file(ino)
     }),
-    ("cut and grown", |fs, number| {
-        let ino = make(fs, &name(number), NewKind::Regular)?;
-        fs.write(ino, 0, &random(number, 9000), NOW)?;
-        fs.set_attr(ino, &SetAttr { size: Some(5000), ..SetAttr::default() }, NOW)?;
-        fs.set_attr(ino, &SetAttr { size: Some(20_000), ..SetAttr::default() }, NOW)
+    ("cut and grown", |fs, number, by| {
+        let ino = make(fs, &name(number), NewKind::Regular, by)?;
+        fs.write(ino, 0, &random(number, 9000), by)?;
+        fs.set_attr(ino, &SetAttr { size: Some(5000), ..SetAttr::default() }, by)?;
+        fs.set_attr(ino, &SetAttr { size: Some(20_000), ..SetAttr::default() }, by)
     }),
 ];
 
@@ -61,9 +64,9 @@ pub const WAYS: [(&str, Fill); 9] = [
 /// # Errors
 ///
 /// Fails with a description at any other error, or if the file system never becomes full.
-pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
+pub fn fill(fs: &dyn WritableFileSystem, by: &Caller, step: Fill) -> Result<u64, String> {
     for number in 0..STEPS {
-        match step(fs, number) {
+        match step(fs, number, by) {
             Ok(()) => {}
             Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(number),
             Err(error) => return Err(format!("step {number}: {error}")),
@@ -81,8 +84,8 @@ pub fn fill(fs: &dyn WritableFileSystem, step: Fill) -> Result<u64, String> {
 pub fn fill_at_once(fs: &dyn WritableFileSystem, len: u32) -> Result<usize, String> {
     let message = |error: FsError| error.to_string();
     let data = random(0, len);
-    let ino = shared(fs).map_err(message)?;
-    let done = fs.write_some(ino, 0, &data, NOW).map_err(message)?;
+    let ino = shared(fs, OWNER).map_err(message)?;
+    let done = fs.write_some(ino, 0, &data, OWNER).map_err(message)?;
     let size = fs.attr(ino).map_err(message)?.size;
     if size != done as u64 {
         return Err(format!("{done} bytes are said to be written, the file has {size}"));
@@ -92,7 +95,7 @@ pub fn fill_at_once(fs: &dyn WritableFileSystem, len: u32) -> Result<usize, Stri
     if found != data[..done] {
         return Err("the content is not what was written".to_owned());
     }
-    match fs.write_some(ino, size, &data[done..], NOW) {
+    match fs.write_some(ino, size, &data[done..], OWNER) {
         Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(done),
         Err(error) => Err(message(error)),
         Ok(more) => Err(format!("{more} bytes more fit after all")),
@@ -104,12 +107,12 @@ pub fn fill_at_once(fs: &dyn WritableFileSystem, len: u32) -> Result<usize, Stri
 /// # Errors
 ///
 /// Fails with a description if an entry cannot be removed.
-pub fn clear(fs: &dyn WritableFileSystem) -> Result<(), String> {
+pub fn clear(fs: &dyn WritableFileSystem, by: &Caller) -> Result<(), String> {
     let refused = |error: FsError| format!("deletion was refused: {error}");
     for entry in fs.entries(fs.root()).map_err(refused)? {
         let removed = match entry.kind {
-            FileKind::Directory => fs.remove_dir(fs.root(), &entry.name, NOW),
-            _ => fs.unlink(fs.root(), &entry.name, NOW),
+            FileKind::Directory => fs.remove_dir(fs.root(), &entry.name, by),
+            _ => fs.unlink(fs.root(), &entry.name, by),
         };
         removed.map_err(refused)?;
     }
@@ -124,15 +127,20 @@ fn random(number: u64, len: u32) -> Vec<u8> {
     data_of(number, 0, len, Texture::Random)
 }
 
-fn make(fs: &dyn WritableFileSystem, name: &[u8], kind: NewKind<'_>) -> Result<Ino, FsError> {
-    fs.create(fs.root(), name, &NewInode { kind, permissions: 0o755, uid: 0, gid: 0 }, NOW)
+fn make(
+    fs: &dyn WritableFileSystem,
+    name: &[u8],
+    kind: NewKind<'_>,
+    by: &Caller,
+) -> Result<Ino, FsError> {
+    fs.create(fs.root(), name, &NewInode { kind, permissions: 0o755, uid: 0, gid: 0 }, by)
 }
 
 /// Returns the file that many steps use.
-fn shared(fs: &dyn WritableFileSystem) -> Result<Ino, FsError> {
+fn shared(fs: &dyn WritableFileSystem, by: &Caller) -> Result<Ino, FsError> {
     match fs.lookup(fs.root(), b"shared") {
         Err(error) if error.kind() == FsErrorKind::NotFound => {
-            make(fs, b"shared", NewKind::Regular)
+            make(fs, b"shared", NewKind::Regular, by)
         }
         found => found,
     }
@@ -150,10 +158,11 @@ mod tests {
             let fs = ModelFs::default();
             for _ in 0..2 {
                 for number in 0..5 {
-                    step(&fs, number).unwrap_or_else(|error| panic!("{way}, {number}: {error}"));
+                    step(&fs, number, OWNER)
+                        .unwrap_or_else(|error| panic!("{way}, {number}: {error}"));
                 }
                 assert!(!fs.entries(fs.root()).unwrap().is_empty(), "{way}");
-                clear(&fs).unwrap();
+                clear(&fs, OWNER).unwrap();
                 assert!(fs.entries(fs.root()).unwrap().is_empty(), "{way}");
             }
         }
@@ -162,13 +171,15 @@ mod tests {
     #[test]
     fn what_is_never_full_and_what_is_refused_are_told() {
         let fs = ModelFs::default();
-        assert_eq!(fill(&fs, |_, _| Ok(())), Err("never full".to_owned()));
-        let full = |_: &dyn WritableFileSystem, number| match number {
+        assert_eq!(fill(&fs, OWNER, |_, _, _| Ok(())), Err("never full".to_owned()));
+        let full = |_: &dyn WritableFileSystem, number, _: &Caller| match number {
             7 => Err(FsError::new(FsErrorKind::NoSpace, "full")),
             _ => Ok(()),
         };
-        assert_eq!(fill(&fs, full), Ok(7));
-        let broken = |_: &dyn WritableFileSystem, _| Err(FsError::new(FsErrorKind::Io, "broken"));
-        assert_eq!(fill(&fs, broken), Err("step 0: broken".to_owned()));
+        assert_eq!(fill(&fs, OWNER, full), Ok(7));
+        let broken = |_: &dyn WritableFileSystem, _, _: &Caller| {
+            Err(FsError::new(FsErrorKind::Io, "broken"))
+        };
+        assert_eq!(fill(&fs, OWNER, broken), Err("step 0: broken".to_owned()));
     }
 }

@@ -4,6 +4,7 @@
 #[cfg(any(test, feature = "proptest"))]
 pub mod strategy;
 
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::attr::{InodeFlags, Timestamp};
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::Ino;
@@ -249,7 +250,7 @@ pub fn apply_some(
     }
     let (ino, offset, mut data) = bytes_of(fs, slots, op, number)?;
     data.truncate(most);
-    fs.write_some(ino, offset, &data, time_of(number))
+    fs.write_some(ino, offset, &data, &Caller::owner(time_of(number)))
 }
 
 /// Returns file, offset and bytes of a write.
@@ -285,31 +286,32 @@ pub fn apply(
     number: u64,
 ) -> Result<(), FsError> {
     let now = time_of(number);
+    let by = &Caller::owner(now);
     let dir = |place: Place| fs.resolve(place.dir_path());
     match *op {
-        Op::Create(place, make) => create(fs, place, make, now),
+        Op::Create(place, make) => create(fs, place, make, by),
         Op::Unnamed(at, slot) => {
             let dir = fs.resolve(DIRS[usize::from(at) % DIRS.len()])?;
-            let ino = fs.create_unnamed(dir, &inode(NewKind::Regular, now), now)?;
+            let ino = fs.create_unnamed(dir, &inode(NewKind::Regular, now), by)?;
             slots.hold(fs, slot, Some(ino))
         }
-        Op::Link(object, to) => fs.link(find(fs, slots, object)?, dir(to)?, to.name(), now),
-        Op::Unlink(at) => fs.unlink(dir(at)?, at.name(), now),
-        Op::RemoveDir(at) => fs.remove_dir(dir(at)?, at.name(), now),
+        Op::Link(object, to) => fs.link(find(fs, slots, object)?, dir(to)?, to.name(), by),
+        Op::Unlink(at) => fs.unlink(dir(at)?, at.name(), by),
+        Op::RemoveDir(at) => fs.remove_dir(dir(at)?, at.name(), by),
         Op::Rename(from, to, mode) => {
-            fs.rename((dir(from)?, from.name()), (dir(to)?, to.name()), mode, now)
+            fs.rename((dir(from)?, from.name()), (dir(to)?, to.name()), mode, by)
         }
         Op::Write { .. } | Op::Append(..) => {
             let (ino, offset, data) = bytes_of(fs, slots, op, number)?;
-            fs.write(ino, offset, &data, now)
+            fs.write(ino, offset, &data, by)
         }
-        Op::Change(object, change) => fs.set_attr(find(fs, slots, object)?, &set(change), now),
+        Op::Change(object, change) => fs.set_attr(find(fs, slots, object)?, &set(change), by),
         Op::SetXattr(object, name, len, mode) => {
             let value = data_of(number, 0, u32::from(len), Texture::Text);
-            fs.set_xattr(find(fs, slots, object)?, xattr_name(name), &value, mode, now)
+            fs.set_xattr(find(fs, slots, object)?, xattr_name(name), &value, mode, by)
         }
         Op::RemoveXattr(object, name) => {
-            fs.remove_xattr(find(fs, slots, object)?, xattr_name(name), now)
+            fs.remove_xattr(find(fs, slots, object)?, xattr_name(name), by)
         }
         Op::Open(place, slot) => {
             let ino = find(fs, slots, Object::At(place))?;
@@ -338,7 +340,7 @@ fn create(
     fs: &dyn WritableFileSystem,
     place: Place,
     make: Make,
-    now: Timestamp,
+    by: &Caller,
 ) -> Result<(), FsError> {
     let target;
     let kind = match make {
@@ -354,7 +356,7 @@ fn create(
         Make::Socket => NewKind::Socket,
     };
     let dir = fs.resolve(place.dir_path())?;
-    fs.create(dir, place.name(), &inode(kind, now), now).map(|_| ())
+    fs.create(dir, place.name(), &inode(kind, by.now), by).map(|_| ())
 }
 
 fn set(change: Change) -> SetAttr {

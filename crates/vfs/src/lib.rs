@@ -2,7 +2,7 @@
 //! source trees for builders.
 
 pub mod attr;
-pub mod caller;
+mod caller;
 pub mod error;
 pub mod fs;
 pub mod rules;
@@ -12,6 +12,7 @@ pub mod walk;
 pub mod write;
 
 pub use attr::{Attr, FileKind, StatFs, Timestamp};
+pub use caller::Caller;
 pub use error::{FsError, FsErrorKind};
 pub use fs::{DirEntry, FileSystem, Ino};
 pub use served::Served;

@@ -4,6 +4,7 @@
 //! checks them before each call (FUSE lets the kernel do it).
 
 use crate::attr::{InodeFlags, Timestamp};
+use crate::caller::Caller;
 use crate::error::{FsError, FsErrorKind};
 use crate::fs::{FileSystem, Ino};
 
@@ -101,8 +102,8 @@ pub enum Background {
 
 /// A file system mounted for writing.
 ///
-/// All methods take `&self`; each is atomic with respect to the others. `now` becomes the ctime
-/// (and mtime) of the inodes that an operation changes. Every later operation sees the result of a
+/// All methods take `&self`; each is atomic with respect to the others. The caller's time becomes the
+/// ctime (and mtime) of the inodes that an operation changes. Every later operation sees the result of a
 /// completed one; the result is durable after the next `sync`, and for one file after its
 /// [`Self::sync_file`].
 ///
@@ -124,7 +125,7 @@ pub trait WritableFileSystem: FileSystem {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError>;
 
     /// Creates a regular file without a name (`O_TMPFILE`) on the file system of `dir`. It exists
@@ -134,12 +135,7 @@ pub trait WritableFileSystem: FileSystem {
     /// # Errors
     ///
     /// Fails with EOPNOTSUPP if the file system has no such files.
-    fn create_unnamed(
-        &self,
-        dir: Ino,
-        inode: &NewInode<'_>,
-        now: Timestamp,
-    ) -> Result<Ino, FsError>;
+    fn create_unnamed(&self, dir: Ino, inode: &NewInode<'_>, by: &Caller) -> Result<Ino, FsError>;
 
     /// Adds another name for `ino`, which must not be a directory.
     ///
@@ -147,7 +143,7 @@ pub trait WritableFileSystem: FileSystem {
     ///
     /// Fails with EEXIST if the name exists, with EPERM for a directory, or as described in
     /// [`crate::rules`].
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError>;
 
     /// Removes a name of an inode that is not a directory. The inode is deleted with its last name
     /// and its last [`Self::release`].
@@ -155,14 +151,14 @@ pub trait WritableFileSystem: FileSystem {
     /// # Errors
     ///
     /// Fails with EISDIR for a directory, or as described in [`crate::rules`].
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
     ///
     /// Fails with ENOTEMPTY if the directory has entries, or as described in [`crate::rules`].
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError>;
 
     /// Moves `from` = (directory, name) to `to`.
     ///
@@ -174,7 +170,7 @@ pub trait WritableFileSystem: FileSystem {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError>;
 
     /// Writes all of `data` to a regular file at `offset`, which may lie after its end. On file
@@ -185,7 +181,7 @@ pub trait WritableFileSystem: FileSystem {
     ///
     /// Fails if the inode is not a writable regular file, if the end exceeds the largest file, or
     /// if no space is left.
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError>;
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError>;
 
     /// Writes as much of `data` as fits, like write(2), and returns the number of bytes. Fails for
     /// lack of space only if not one byte fits.
@@ -198,12 +194,12 @@ pub trait WritableFileSystem: FileSystem {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<usize, FsError> {
-        match self.write(ino, offset, data, now) {
+        match self.write(ino, offset, data, by) {
             Ok(()) => Ok(data.len()),
             Err(error) if error.kind() == FsErrorKind::NoSpace => {
-                write_pages(|offset, page| self.write(ino, offset, page, now), offset, data, error)
+                write_pages(|offset, page| self.write(ino, offset, page, by), offset, data, error)
             }
             Err(error) => Err(error),
         }
@@ -214,7 +210,7 @@ pub trait WritableFileSystem: FileSystem {
     /// # Errors
     ///
     /// Fails as [`crate::rules::check_set_attr`] does, or if no space is left.
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError>;
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError>;
 
     /// Sets an xattr; the name includes its namespace prefix.
     ///
@@ -227,7 +223,7 @@ pub trait WritableFileSystem: FileSystem {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError>;
 
     /// Removes an xattr.
@@ -235,7 +231,7 @@ pub trait WritableFileSystem: FileSystem {
     /// # Errors
     ///
     /// Fails with ENODATA if the xattr does not exist.
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError>;
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError>;
 
     /// Keeps the inode alive without names until the same number of [`Self::release`]s.
     ///

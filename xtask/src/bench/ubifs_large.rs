@@ -7,7 +7,7 @@ use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -86,15 +86,15 @@ fn fill(file: &Path) -> Result<()> {
         flags: VolumeFlags::default(),
     })?;
     let mounted = mount(&ubi)?;
-    let now = Timestamp::from_seconds(1_700_000_000);
+    let by = &Caller::owner(Timestamp::from_seconds(1_700_000_000));
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
     for dir in 0..DIRS {
         let name = format!("d{dir}").into_bytes();
-        let parent = mounted.create(mounted.root(), &name, &new(NewKind::Directory), now)?;
+        let parent = mounted.create(mounted.root(), &name, &new(NewKind::Directory), by)?;
         for number in 0..FILES {
             let name = format!("file-{number}").into_bytes();
-            let ino = mounted.create(parent, &name, &new(NewKind::Regular), now)?;
-            mounted.write(ino, 0, format!("file {number} of {dir}\n").as_bytes(), now)?;
+            let ino = mounted.create(parent, &name, &new(NewKind::Regular), by)?;
+            mounted.write(ino, 0, format!("file {number} of {dir}\n").as_bytes(), by)?;
         }
     }
     mounted.unmount()?;

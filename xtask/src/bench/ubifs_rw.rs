@@ -10,7 +10,8 @@ use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{
-    FileKind, FileSystem, FsError, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
+    Caller, FileKind, FileSystem, FsError, Ino, NewInode, NewKind, SetAttr, Timestamp,
+    WritableFileSystem,
 };
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -169,6 +170,7 @@ impl Entry {
 /// Writes entries below the root.
 pub(super) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
     let now = Timestamp::from_seconds(1_700_000_000);
+    let by = &Caller::owner(now);
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
     let times = SetAttr { mtime: Some(now), ..SetAttr::default() };
     let mut dirs = vec![mounted.root()];
@@ -176,20 +178,20 @@ pub(super) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsEr
         let dir = dirs.last().copied().unwrap_or(mounted.root());
         match entry {
             Entry::Dir(name) => {
-                dirs.push(mounted.create(dir, name, &new(NewKind::Directory), now)?);
+                dirs.push(mounted.create(dir, name, &new(NewKind::Directory), by)?);
             }
             Entry::End => {
                 dirs.pop();
             }
             Entry::Link(name, target) => {
-                mounted.create(dir, name, &new(NewKind::Symlink(target)), now)?;
+                mounted.create(dir, name, &new(NewKind::Symlink(target)), by)?;
             }
             Entry::File(name, content) => {
-                let ino = mounted.create(dir, name, &new(NewKind::Regular), now)?;
+                let ino = mounted.create(dir, name, &new(NewKind::Regular), by)?;
                 for (number, chunk) in content.chunks(CHUNK).enumerate() {
-                    mounted.write(ino, (number * CHUNK) as u64, chunk, now)?;
+                    mounted.write(ino, (number * CHUNK) as u64, chunk, by)?;
                 }
-                mounted.set_attr(ino, &times, now)?;
+                mounted.set_attr(ino, &times, by)?;
             }
         }
     }
@@ -232,13 +234,13 @@ fn count(mounted: &UbifsMount, dir: Ino) -> Result<u64, FsError> {
 
 /// Removes everything in a directory.
 pub(super) fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
-    let now = Timestamp::from_seconds(1_700_000_001);
+    let by = &Caller::owner(Timestamp::from_seconds(1_700_000_001));
     for entry in mounted.entries(dir)? {
         if entry.kind == FileKind::Directory {
             remove(mounted, entry.ino)?;
-            mounted.remove_dir(dir, &entry.name, now)?;
+            mounted.remove_dir(dir, &entry.name, by)?;
         } else {
-            mounted.unlink(dir, &entry.name, now)?;
+            mounted.unlink(dir, &entry.name, by)?;
         }
     }
     Ok(())

@@ -2,9 +2,8 @@
 
 use super::Adapter;
 use crate::acl::{self, Acl};
-use crate::convert::now;
 use crate::errno::Fault;
-use eraseblock_vfs::{Ino, NewInode, NewKind, WritableFileSystem, XattrMode};
+use eraseblock_vfs::{Caller, Ino, NewInode, NewKind, WritableFileSystem, XattrMode};
 use fuser::{Errno, FileAttr, INodeNo, Request};
 
 /// The requested mode and the umask.
@@ -31,22 +30,12 @@ impl Adapter {
         kind: NewKind<'_>,
         mode: Mode,
     ) -> Result<FileAttr, Fault> {
-        self.on_behalf(request, || self.create(request, dir, name, kind, mode))
-    }
-
-    fn create(
-        &self,
-        request: &Request,
-        dir: INodeNo,
-        name: &[u8],
-        kind: NewKind<'_>,
-        mode: Mode,
-    ) -> Result<FileAttr, Fault> {
         let fs = self.served.writing()?;
         let dir = self.ino(dir);
         let (inode, lists) = self.new_inode(request, dir, kind, mode)?;
-        let ino = fs.create(dir, name, &inode, now())?;
-        give(fs, ino, &lists)?;
+        let by = self.caller(request);
+        let ino = fs.create(dir, name, &inode, &by)?;
+        give(fs, &by, ino, &lists)?;
         self.changed(fs)?;
         self.named(ino)
     }
@@ -61,9 +50,11 @@ impl Adapter {
         let fs = self.served.writing()?;
         let dir = self.ino(dir);
         let (inode, lists) = self.new_inode(request, dir, NewKind::Regular, mode)?;
-        let ino = fs.create_unnamed(dir, &inode, now())?;
-        let made =
-            give(fs, ino, &lists).and_then(|()| self.changed(fs)).and_then(|()| self.named(ino));
+        let by = self.caller(request);
+        let ino = fs.create_unnamed(dir, &inode, &by)?;
+        let made = give(fs, &by, ino, &lists)
+            .and_then(|()| self.changed(fs))
+            .and_then(|()| self.named(ino));
         // From here on the kernel's count keeps the file open.
         fs.release(ino)?;
         made
@@ -106,10 +97,10 @@ impl Adapter {
     }
 }
 
-fn give(fs: &dyn WritableFileSystem, ino: Ino, lists: &Lists) -> Result<(), Fault> {
+fn give(fs: &dyn WritableFileSystem, by: &Caller, ino: Ino, lists: &Lists) -> Result<(), Fault> {
     for (name, list) in [(acl::ACCESS, &lists.access), (acl::DEFAULT, &lists.default)] {
         if let Some(list) = list {
-            fs.set_xattr(ino, name, &list.encode(), XattrMode::Either, now())?;
+            fs.set_xattr(ino, name, &list.encode(), XattrMode::Either, by)?;
         }
     }
     Ok(())

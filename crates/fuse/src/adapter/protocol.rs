@@ -182,7 +182,7 @@ impl Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let changes = Changes { mode, uid, gid, size, atime, mtime };
-        self.answer_attr(reply, self.on_behalf(req, || self.set_attr(ino, &changes)));
+        self.answer_attr(reply, self.set_attr(&self.caller(req), ino, &changes));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -221,12 +221,12 @@ impl Filesystem for Adapter {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.on_behalf(req, || self.remove(parent, name.as_bytes(), false));
+        let removed = self.remove(&self.caller(req), parent, name.as_bytes(), false);
         self.answer_empty(reply, removed);
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.on_behalf(req, || self.remove(parent, name.as_bytes(), true));
+        let removed = self.remove(&self.caller(req), parent, name.as_bytes(), true);
         self.answer_empty(reply, removed);
     }
 
@@ -254,7 +254,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((parent, name.as_bytes()), (newparent, newname.as_bytes()));
-        self.answer_empty(reply, self.on_behalf(req, || self.rename(from, to, flags)));
+        self.answer_empty(reply, self.rename(&self.caller(req), from, to, flags));
     }
 
     fn link(
@@ -265,7 +265,7 @@ impl Filesystem for Adapter {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let linked = self.on_behalf(req, || self.link(ino, newparent, newname.as_bytes()));
+        let linked = self.link(&self.caller(req), ino, newparent, newname.as_bytes());
         self.answer_entry(reply, linked);
     }
 
@@ -317,7 +317,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.on_behalf(req, || self.write(ino, offset, data));
+        let written = self.write(&self.caller(req), ino, offset, data);
         answer!(self, reply, written, len => reply.written(u32::try_from(len).unwrap_or(u32::MAX)));
     }
 
@@ -414,7 +414,7 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let set = self.on_behalf(req, || self.set_xattr(req, ino, name.as_bytes(), value, flags));
+        let set = self.set_xattr(req, ino, name.as_bytes(), value, flags);
         self.answer_empty(reply, set);
     }
 
@@ -427,7 +427,7 @@ impl Filesystem for Adapter {
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.on_behalf(req, || self.remove_xattr(ino, name.as_bytes()));
+        let removed = self.remove_xattr(&self.caller(req), ino, name.as_bytes());
         self.answer_empty(reply, removed);
     }
 
@@ -461,7 +461,7 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let mode = Mode { mode, umask };
-        let made = self.on_behalf(req, || self.create_unnamed(req, parent, mode));
+        let made = self.create_unnamed(req, parent, mode);
         self.answer_created(reply, made);
     }
 
@@ -476,7 +476,7 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        let answer = self.on_behalf(req, || self.flags(ino, cmd, in_data));
+        let answer = self.flags(&self.caller(req), ino, cmd, in_data);
         answer!(self, reply, answer, data => reply.ioctl(0, &data));
     }
 

@@ -2,10 +2,9 @@
 
 use super::Adapter;
 use crate::acl::{self, Acl};
-use crate::convert::now;
 use crate::errno::Fault;
 use eraseblock_vfs::rules::is_acl_name;
-use eraseblock_vfs::{FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
+use eraseblock_vfs::{Caller, FsErrorKind, Ino, SetAttr, WritableFileSystem, XattrMode};
 use fuser::{Errno, INodeNo, Request};
 
 /// A reply of limited size, or only its size.
@@ -59,6 +58,7 @@ impl Adapter {
         flags: i32,
     ) -> Result<(), Fault> {
         let fs = self.served.writing()?;
+        let by = &self.caller(request);
         let ino = self.ino(node);
         let mode = match flags & 3 {
             0 => XattrMode::Either,
@@ -67,7 +67,7 @@ impl Adapter {
             _ => return Err(Errno::EINVAL.into()),
         };
         if !is_acl_name(name) {
-            fs.set_xattr(ino, name, value, mode, now())?;
+            fs.set_xattr(ino, name, value, mode, by)?;
             return self.changed(fs);
         }
         let list = Acl::decode(value).ok_or(Errno::EINVAL)?;
@@ -75,7 +75,7 @@ impl Adapter {
         if name == acl::ACCESS && self.settings.acl {
             self.set_access_list(fs, request, ino, &list)?;
         } else {
-            fs.set_xattr(ino, name, &list.encode(), mode, now())?;
+            fs.set_xattr(ino, name, &list.encode(), mode, by)?;
         }
         self.changed(fs)
     }
@@ -89,6 +89,7 @@ impl Adapter {
         ino: Ino,
         list: &Acl,
     ) -> Result<(), Fault> {
+        let by = &self.caller(request);
         let attr = fs.attr(ino)?;
         let mut special = attr.permissions & 0o7000;
         // A requester outside the group must not keep the set-group-id bit. Requests contain the
@@ -98,22 +99,27 @@ impl Adapter {
         }
         let permissions = Some(special | list.permissions());
         if list.is_only_a_mode() {
-            match fs.remove_xattr(ino, acl::ACCESS, now()) {
+            match fs.remove_xattr(ino, acl::ACCESS, by) {
                 Err(error) if error.kind() != FsErrorKind::NoAttribute => return Err(error.into()),
                 _ => {}
             }
         } else {
-            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, now())?;
+            fs.set_xattr(ino, acl::ACCESS, &list.encode(), XattrMode::Either, by)?;
         }
         if permissions != Some(attr.permissions) {
-            fs.set_attr(ino, &SetAttr { permissions, ..SetAttr::default() }, now())?;
+            fs.set_attr(ino, &SetAttr { permissions, ..SetAttr::default() }, by)?;
         }
         Ok(())
     }
 
-    pub(super) fn remove_xattr(&self, node: INodeNo, name: &[u8]) -> Result<(), Fault> {
+    pub(super) fn remove_xattr(
+        &self,
+        by: &Caller,
+        node: INodeNo,
+        name: &[u8],
+    ) -> Result<(), Fault> {
         let fs = self.served.writing()?;
-        fs.remove_xattr(self.ino(node), name, now())?;
+        fs.remove_xattr(self.ino(node), name, by)?;
         self.changed(fs)
     }
 }

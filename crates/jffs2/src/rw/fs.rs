@@ -9,8 +9,8 @@ use super::names::Victim;
 use super::state::{Access, State};
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_vfs::{
-    Attr, Background, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode, RenameMode,
-    SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode,
+    Attr, Background, Caller, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode,
+    RenameMode, SetAttr, StatFs, WritableFileSystem, XattrMode,
 };
 use std::ops::ControlFlow;
 
@@ -110,26 +110,26 @@ impl WritableFileSystem for Jffs2Rw {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError> {
-        self.change(|state| state.create(dir, name, inode, seconds(now)).map(Ino::from))
+        self.change(|state| state.create(dir, name, inode, seconds(by.now)).map(Ino::from))
     }
 
     /// Refused: JFFS2 has no inodes without names.
-    fn create_unnamed(&self, _: Ino, _: &NewInode<'_>, _: Timestamp) -> Result<Ino, FsError> {
+    fn create_unnamed(&self, _: Ino, _: &NewInode<'_>, _: &Caller) -> Result<Ino, FsError> {
         Err(FsError::new(FsErrorKind::Unsupported, "JFFS2 has no files without names"))
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.link(ino, dir, name, seconds(now)))
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|state| state.link(ino, dir, name, seconds(by.now)))
     }
 
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.remove(dir, name, Victim::Other, seconds(now)))
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|state| state.remove(dir, name, Victim::Other, seconds(by.now)))
     }
 
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.remove(dir, name, Victim::Directory, seconds(now)))
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|state| state.remove(dir, name, Victim::Directory, seconds(by.now)))
     }
 
     /// Two nodes: a power cut between them leaves both names (spec: jffs2 14).
@@ -138,13 +138,13 @@ impl WritableFileSystem for Jffs2Rw {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|state| state.rename(from, to, mode, seconds(now)))
+        self.change(|state| state.rename(from, to, mode, seconds(by.now)))
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
-        match self.write_some(ino, offset, data, now)? {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        match self.write_some(ino, offset, data, by)? {
             done if done < data.len() => Err(no_space("all of it")),
             _ => Ok(()),
         }
@@ -155,13 +155,13 @@ impl WritableFileSystem for Jffs2Rw {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<usize, FsError> {
-        self.change(|state| state.write(ino, offset, data, seconds(now)))
+        self.change(|state| state.write(ino, offset, data, seconds(by.now)))
     }
 
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.set_attributes(ino, changes, seconds(now)))
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        self.change(|state| state.set_attributes(ino, changes, seconds(by.now)))
     }
 
     fn set_xattr(
@@ -170,13 +170,13 @@ impl WritableFileSystem for Jffs2Rw {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|state| state.set_xattr(ino, name, value, mode, seconds(now)))
+        self.change(|state| state.set_xattr(ino, name, value, mode, seconds(by.now)))
     }
 
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|state| state.remove_xattr(ino, name, seconds(now)))
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|state| state.remove_xattr(ino, name, seconds(by.now)))
     }
 
     fn open(&self, ino: Ino) -> Result<(), FsError> {

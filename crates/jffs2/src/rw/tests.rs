@@ -15,6 +15,7 @@ use eraseblock_base::{Geometry, MediumKind, Peb};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, encode};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::{
     FileSystem, NewInode, NewKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
 };
@@ -44,6 +45,10 @@ fn mount(chip: &Arc<Chip>) -> Jffs2Rw {
     fs
 }
 
+fn by(seconds: i64) -> Caller {
+    Caller::owner(at(seconds))
+}
+
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(seconds)
 }
@@ -60,17 +65,17 @@ fn content(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
 fn a_file_survives_on_both_media() {
     for chip in [nor(), nand()] {
         let fs = mount(&chip);
-        let ino = fs.create(1, b"log", &FILE, at(100)).unwrap();
+        let ino = fs.create(1, b"log", &FILE, &by(100)).unwrap();
         let mut text = Vec::new();
         for line in 0..300 {
             let line = format!("line {line}\n");
-            fs.write(ino, text.len() as u64, line.as_bytes(), at(200)).unwrap();
+            fs.write(ino, text.len() as u64, line.as_bytes(), &by(200)).unwrap();
             text.extend_from_slice(line.as_bytes());
         }
-        let dir = fs.create(1, b"dir", &DIR, at(300)).unwrap();
-        fs.rename((1, b"log"), (dir, b"moved"), RenameMode::Replace, at(400)).unwrap();
-        fs.create(dir, b"gone", &FILE, at(500)).unwrap();
-        fs.unlink(dir, b"gone", at(600)).unwrap();
+        let dir = fs.create(1, b"dir", &DIR, &by(300)).unwrap();
+        fs.rename((1, b"log"), (dir, b"moved"), RenameMode::Replace, &by(400)).unwrap();
+        fs.create(dir, b"gone", &FILE, &by(500)).unwrap();
+        fs.unlink(dir, b"gone", &by(600)).unwrap();
         fs.check().unwrap();
         assert_eq!(content(&fs, "dir/moved"), text);
         fs.unmount().unwrap();
@@ -105,11 +110,11 @@ fn a_root_without_a_node_has_no_times_until_they_are_written() {
     assert_eq!(times(&fs), (none, none, none));
     fs.check().unwrap();
     let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
-    fs.set_attr(2, &change, at(60)).unwrap();
+    fs.set_attr(2, &change, &by(60)).unwrap();
     drop(fs);
     let fs = mount(&chip);
     assert_eq!(times(&fs), (none, none, none), "the change was not one of the root");
-    fs.unlink(1, b"f", at(70)).unwrap();
+    fs.unlink(1, b"f", &by(70)).unwrap();
     assert_eq!(times(&fs), (none, at(70), at(70)));
     drop(fs);
     assert_eq!(times(&mount(&chip)), (none, at(70), at(70)));

@@ -2,6 +2,7 @@
 
 use super::*;
 use eraseblock_base::Severity;
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::WritableFileSystem;
 
 const PAGE: u32 = 4096;
@@ -135,14 +136,14 @@ fn broken_nodes_hide_nothing_and_lose_nothing_that_others_hold() {
 
 /// Writes and overwrites a file until every block has been collected.
 fn churn(fs: &Jffs2Rw, name: &[u8]) {
-    let now = Timestamp::from_seconds(1);
+    let by = &Caller::owner(Timestamp::from_seconds(1));
     let kind = eraseblock_vfs::NewKind::Regular;
     let inode = eraseblock_vfs::NewInode { kind, permissions: 0o644, uid: 0, gid: 0 };
-    let ino = fs.create(1, name, &inode, now).unwrap();
+    let ino = fs.create(1, name, &inode, by).unwrap();
     for round in 0..100_u32 {
         let mut random = SplitMix64::new(round.into());
         let noise = [0; 4096].map(|_: u8| random.next_u64() as u8);
-        fs.write(ino, 0, &noise, now).unwrap();
+        fs.write(ino, 0, &noise, by).unwrap();
         while fs.background_step().unwrap() == Background::More {}
     }
 }
@@ -163,12 +164,12 @@ fn what_is_lost_stays_lost_while_blocks_are_collected() {
         let fs = mount(&chip);
         assert_eq!(pages(&fs).0, [true, false, true], "byte {at}");
         // New data in the range is delivered; the rest of it stays lost.
-        fs.write(2, 4096, &[5; 100], Timestamp::from_seconds(2)).unwrap();
+        fs.write(2, 4096, &[5; 100], &Caller::owner(Timestamp::from_seconds(2))).unwrap();
         churn(&fs, b"more");
         let mut start = [0; 100];
         assert_eq!((fs.read(2, 4096, &mut start).unwrap(), start), (100, [5; 100]));
         assert!(fs.read(2, 4196, &mut start).is_err());
-        fs.write(2, 4096, &[6; 4096], Timestamp::from_seconds(3)).unwrap();
+        fs.write(2, 4096, &[6; 4096], &Caller::owner(Timestamp::from_seconds(3))).unwrap();
         assert_eq!(pages(&fs).0, [true; 3]);
         fs.check().unwrap();
         fs.unmount().unwrap();

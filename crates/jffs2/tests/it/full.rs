@@ -4,7 +4,7 @@ use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
-use eraseblock_vfs_testkit::fill::{WAYS, clear, fill, fill_at_once};
+use eraseblock_vfs_testkit::fill::{OWNER, WAYS, clear, fill, fill_at_once};
 use std::sync::Arc;
 
 const CYCLES: usize = 600;
@@ -22,14 +22,14 @@ fn fill_and_empty(geometry: Geometry) {
         let failed = |error: &dyn std::fmt::Display| -> ! {
             panic!("{:?}, cycle {cycle}, {what}: {error}", geometry.kind())
         };
-        let steps = fill(&fs, step).unwrap_or_else(|error| failed(&error));
+        let steps = fill(&fs, OWNER, step).unwrap_or_else(|error| failed(&error));
         if cycle % 7 == 3 {
             fs.check().unwrap_or_else(|error| failed(&error));
             // Deleting must also be possible after a new mount of the full medium.
             fs.unmount().unwrap_or_else(|error| failed(&error));
             fs = mount(&chip);
         }
-        clear(&fs).unwrap_or_else(|error| failed(&error));
+        clear(&fs, OWNER).unwrap_or_else(|error| failed(&error));
         fs.sync().unwrap_or_else(|error| failed(&error));
         fs.check().unwrap_or_else(|error| failed(&error));
         done[cycle % WAYS.len()].push(steps);

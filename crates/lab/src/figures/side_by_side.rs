@@ -10,12 +10,15 @@ use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
 use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
 use eraseblock_vfs::{
-    Background, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
+    Background, Caller, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
 };
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+
+/// On whose behalf everything is done, and when.
+const OWNER: &Caller = &Caller::owner(Timestamp::from_seconds(1_700_000_000));
 
 /// A figure that could not be measured.
 #[derive(Debug)]
@@ -242,10 +245,6 @@ impl Mounted {
     }
 }
 
-const fn now() -> Timestamp {
-    Timestamp::from_seconds(1_700_000_000)
-}
-
 fn name(number: u32) -> Vec<u8> {
     format!("{number:04}").into_bytes()
 }
@@ -256,13 +255,13 @@ fn write_files(fs: &dyn WritableFileSystem, files: u32) -> Result<(), FsError> {
     for number in 0..files {
         if number % DIR_FILES == 0 {
             new.kind = NewKind::Directory;
-            dir = fs.create(fs.root(), &name(number / DIR_FILES), &new, now())?;
+            dir = fs.create(fs.root(), &name(number / DIR_FILES), &new, OWNER)?;
         }
         new.kind = NewKind::Regular;
-        let file = fs.create(dir, &name(number), &new, now())?;
+        let file = fs.create(dir, &name(number), &new, OWNER)?;
         let texture = if number % 2 == 0 { Texture::Text } else { Texture::Random };
         let content = data_of(number.into(), 0, FILE_SIZE, texture);
-        fs.write(file, 0, &content, now())?;
+        fs.write(file, 0, &content, OWNER)?;
         let _ = fs.background_step()?;
     }
     fs.sync()
@@ -276,20 +275,20 @@ fn age(fs: &dyn WritableFileSystem, mebibytes: u32) -> Result<(), FsError> {
         let Some(round) = round else { return Ok(()) };
         let dir = fs.lookup(fs.root(), &old(round))?;
         for file in fs.entries(dir)?.iter().step_by(step) {
-            fs.unlink(dir, &file.name, now())?;
+            fs.unlink(dir, &file.name, OWNER)?;
         }
-        if step == 1 { fs.remove_dir(fs.root(), &old(round), now()) } else { Ok(()) }
+        if step == 1 { fs.remove_dir(fs.root(), &old(round), OWNER) } else { Ok(()) }
     };
     for round in 0..AGE_ROUNDS {
         delete(round.checked_sub(2), 1)?;
         delete(round.checked_sub(1), 2)?;
         let mut new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
-        let dir = fs.create(fs.root(), &old(round), &new, now())?;
+        let dir = fs.create(fs.root(), &old(round), &new, OWNER)?;
         new.kind = NewKind::Regular;
         for number in 0..(mebibytes << 20) / 8 / AGED_SIZE {
-            let file = fs.create(dir, &name(number), &new, now())?;
+            let file = fs.create(dir, &name(number), &new, OWNER)?;
             let content = data_of((round << 16 | number).into(), 0, AGED_SIZE, Texture::Random);
-            fs.write(file, 0, &content, now())?;
+            fs.write(file, 0, &content, OWNER)?;
             let _ = fs.background_step()?;
         }
     }
@@ -316,9 +315,9 @@ fn read_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
 fn delete_files(fs: &dyn WritableFileSystem) -> Result<(), FsError> {
     for dir in directories(fs)? {
         for file in fs.entries(dir.ino)? {
-            fs.unlink(dir.ino, &file.name, now())?;
+            fs.unlink(dir.ino, &file.name, OWNER)?;
         }
-        fs.remove_dir(fs.root(), &dir.name, now())?;
+        fs.remove_dir(fs.root(), &dir.name, OWNER)?;
     }
     fs.sync()
 }

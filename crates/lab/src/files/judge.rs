@@ -7,7 +7,8 @@ use super::words;
 use crate::powercut::{Broken, Judge, Trial, Verdict};
 use eraseblock_nandsim::{Chip, Snapshot};
 use eraseblock_vfs::{
-    Background, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
+    Background, Caller, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp,
+    WritableFileSystem,
 };
 use std::sync::Arc;
 
@@ -240,14 +241,14 @@ fn alive(fs: &dyn WritableFileSystem) -> Result<bool, Broken> {
 }
 
 fn probe(fs: &dyn WritableFileSystem) -> Result<bool, FsError> {
-    let now = Timestamp::from_seconds(2_000_000);
+    let by = &Caller::owner(Timestamp::from_seconds(2_000_000));
     let inode = NewInode { kind: NewKind::Regular, permissions: 0o600, uid: 0, gid: 0 };
-    let ino = fs.create(fs.root(), PROBE, &inode, now)?;
+    let ino = fs.create(fs.root(), PROBE, &inode, by)?;
     let data = [0x2A; 700];
-    let written = fs.write(ino, 0, &data, now).and_then(|()| fs.sync_file(ino));
+    let written = fs.write(ino, 0, &data, by).and_then(|()| fs.sync_file(ino));
     let mut bytes = [0; 701];
     let result = written.and_then(|()| fs.read(ino, 0, &mut bytes));
-    fs.unlink(fs.root(), PROBE, now)?;
+    fs.unlink(fs.root(), PROBE, by)?;
     Ok(result? == data.len() && bytes[..data.len()] == data)
 }
 

@@ -217,6 +217,7 @@ impl Toy {
             })
             .collect::<Option<_>>()?;
         let time = |index: usize| Timestamp::from_seconds(n[index].cast_signed());
+        let by = |index: usize| Caller::owner(time(index));
         let some = |index: usize| (n[index] != u64::MAX).then(|| n[index]);
         let fs = &self.model;
         let done = match letter {
@@ -233,13 +234,13 @@ impl Toy {
                 };
                 let inode = NewInode { kind, permissions: small(3), uid: small(4), gid: small(5) };
                 match letter {
-                    b'c' => fs.create(n[0], s[0], &inode, time(1)).map(|_| ()),
-                    _ => fs.create_unnamed(n[0], &inode, time(1)).map(|_| ()),
+                    b'c' => fs.create(n[0], s[0], &inode, &by(1)).map(|_| ()),
+                    _ => fs.create_unnamed(n[0], &inode, &by(1)).map(|_| ()),
                 }
             }
-            b'l' => fs.link(n[0], n[1], s[0], time(2)),
-            b'u' => fs.unlink(n[0], s[0], time(1)),
-            b'd' => fs.remove_dir(n[0], s[0], time(1)),
+            b'l' => fs.link(n[0], n[1], s[0], &by(2)),
+            b'u' => fs.unlink(n[0], s[0], &by(1)),
+            b'd' => fs.remove_dir(n[0], s[0], &by(1)),
             b'r' => {
                 let mode = [
                     RenameMode::Replace,
@@ -247,9 +248,9 @@ impl Toy {
                     RenameMode::Exchange,
                     RenameMode::Whiteout,
                 ];
-                fs.rename((n[0], s[0]), (n[1], s[1]), mode[usize::try_from(n[2]).unwrap()], time(3))
+                fs.rename((n[0], s[0]), (n[1], s[1]), mode[usize::try_from(n[2]).unwrap()], &by(3))
             }
-            b'w' => fs.write(n[0], n[1], s[0], time(2)),
+            b'w' => fs.write(n[0], n[1], s[0], &by(2)),
             b'a' => {
                 let small = |index: usize| some(index).map(|value| u32::try_from(value).unwrap());
                 let when = |index: usize| some(index).map(|_| time(index));
@@ -263,10 +264,10 @@ impl Toy {
                     touch: false,
                     flags: None,
                 };
-                fs.set_attr(n[0], &changes, time(1))
+                fs.set_attr(n[0], &changes, &by(1))
             }
-            b'x' => fs.set_xattr(n[0], s[0], s[1], XattrMode::Either, time(1)),
-            b'y' => fs.remove_xattr(n[0], s[0], time(1)),
+            b'x' => fs.set_xattr(n[0], s[0], s[1], XattrMode::Either, &by(1)),
+            b'y' => fs.remove_xattr(n[0], s[0], &by(1)),
             b'o' => fs.open(n[0]),
             _ => fs.release(n[0]),
         };
@@ -404,35 +405,30 @@ impl WritableFileSystem for Toy {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError> {
-        let ino = self.model.create(dir, name, inode, now)?;
-        self.log_new(b'c', dir, name, inode, now);
+        let ino = self.model.create(dir, name, inode, by)?;
+        self.log_new(b'c', dir, name, inode, by.now);
         Ok(ino)
     }
-    fn create_unnamed(
-        &self,
-        dir: Ino,
-        inode: &NewInode<'_>,
-        now: Timestamp,
-    ) -> Result<Ino, FsError> {
-        let ino = self.model.create_unnamed(dir, inode, now)?;
-        self.log_new(b't', dir, b"", inode, now);
+    fn create_unnamed(&self, dir: Ino, inode: &NewInode<'_>, by: &Caller) -> Result<Ino, FsError> {
+        let ino = self.model.create_unnamed(dir, inode, by)?;
+        self.log_new(b't', dir, b"", inode, by.now);
         Ok(ino)
     }
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.model.link(ino, dir, name, now)?;
-        self.log(record(b'l', &[ino, dir, secs(now)], &[name]));
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.model.link(ino, dir, name, by)?;
+        self.log(record(b'l', &[ino, dir, secs(by.now)], &[name]));
         Ok(())
     }
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.model.unlink(dir, name, now)?;
-        self.log(record(b'u', &[dir, secs(now)], &[name]));
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.model.unlink(dir, name, by)?;
+        self.log(record(b'u', &[dir, secs(by.now)], &[name]));
         Ok(())
     }
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.model.remove_dir(dir, name, now)?;
-        self.log(record(b'd', &[dir, secs(now)], &[name]));
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.model.remove_dir(dir, name, by)?;
+        self.log(record(b'd', &[dir, secs(by.now)], &[name]));
         Ok(())
     }
     fn rename(
@@ -440,44 +436,44 @@ impl WritableFileSystem for Toy {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
         let ino = self.model.lookup(from.0, from.1);
-        self.model.rename(from, to, mode, now)?;
+        self.model.rename(from, to, mode, by)?;
         let number = match mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => 1,
             RenameMode::Exchange => 2,
             RenameMode::Whiteout => 3,
         };
-        let whole = record(b'r', &[from.0, to.0, number, secs(now)], &[from.1, to.1]);
+        let whole = record(b'r', &[from.0, to.0, number, secs(by.now)], &[from.1, to.1]);
         if self.bug == Bug::SplitRename && mode == RenameMode::Replace && ino.is_ok() {
-            self.log(record(b'u', &[to.0, secs(now)], &[to.1]));
+            self.log(record(b'u', &[to.0, secs(by.now)], &[to.1]));
             self.flush()?;
         }
         self.log(whole);
         Ok(())
     }
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.model.write(ino, offset, data, now)?;
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.model.write(ino, offset, data, by)?;
         let logged = match self.bug {
             Bug::Misplace if offset >= 4096 => offset - 4096,
             _ => offset,
         };
-        self.log(record(b'w', &[ino, logged, secs(now)], &[data]));
+        self.log(record(b'w', &[ino, logged, secs(by.now)], &[data]));
         Ok(())
     }
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
-        self.model.set_attr(ino, changes, now)?;
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        self.model.set_attr(ino, changes, by)?;
         if self.bug == Bug::ForgetModes && changes.permissions.is_some() {
             return Ok(());
         }
         let none = u64::MAX;
         // The log stores no flags, so nothing refuses explicit times.
-        let touched = changes.touch.then_some(now);
+        let touched = changes.touch.then_some(by.now);
         let numbers = [
             ino,
-            secs(now),
+            secs(by.now),
             changes.permissions.map_or(none, u64::from),
             changes.uid.map_or(none, u64::from),
             changes.gid.map_or(none, u64::from),
@@ -494,15 +490,15 @@ impl WritableFileSystem for Toy {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.model.set_xattr(ino, name, value, mode, now)?;
-        self.log(record(b'x', &[ino, secs(now)], &[name, value]));
+        self.model.set_xattr(ino, name, value, mode, by)?;
+        self.log(record(b'x', &[ino, secs(by.now)], &[name, value]));
         Ok(())
     }
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.model.remove_xattr(ino, name, now)?;
-        self.log(record(b'y', &[ino, secs(now)], &[name]));
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.model.remove_xattr(ino, name, by)?;
+        self.log(record(b'y', &[ino, secs(by.now)], &[name]));
         Ok(())
     }
     fn open(&self, ino: Ino) -> Result<(), FsError> {

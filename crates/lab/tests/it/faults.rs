@@ -9,13 +9,13 @@ use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::{
-    FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
-    XattrMode,
+    Caller, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// The kind of operation that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use eraseblock_lab::Shape;
 use eraseblock_lab::files::{Jffs2Stack, Mounted, Stack, ubifs};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
-    FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    Caller, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
 use eraseblock_vfs_testkit::ModelRules;
@@ -18,16 +18,20 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(seconds)
 }
 
+fn by(seconds: i64) -> Caller {
+    Caller::owner(at(seconds))
+}
+
 fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o644, uid: 5, gid: 6 }
 }
 
 fn file(fs: Fs<'_>, dir: Ino, name: &[u8]) -> Ino {
-    fs.create(dir, name, &new(NewKind::Regular), at(1)).unwrap()
+    fs.create(dir, name, &new(NewKind::Regular), &by(1)).unwrap()
 }
 
 fn folder(fs: Fs<'_>, dir: Ino, name: &[u8]) -> Ino {
-    fs.create(dir, name, &new(NewKind::Directory), at(1)).unwrap()
+    fs.create(dir, name, &new(NewKind::Directory), &by(1)).unwrap()
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, FsError>) -> FsErrorKind {
@@ -35,7 +39,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T, FsError>) -> FsErrorKind {
 }
 
 fn size(fs: Fs<'_>, ino: Ino, size: u64) -> Result<(), FsError> {
-    fs.set_attr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }, at(2))
+    fs.set_attr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }, &by(2))
 }
 
 fn names(fs: Fs<'_>, dir: Ino, from: u64) -> Vec<Vec<u8>> {
@@ -74,7 +78,7 @@ fn names_are_as_long_as_promised() {
         |fs, rules| {
             let root = fs.root();
             let f = file(fs, root, &longest(rules));
-            let make = |dir, name: &[u8]| kind(fs.create(dir, name, &new(NewKind::Fifo), at(1)));
+            let make = |dir, name: &[u8]| kind(fs.create(dir, name, &new(NewKind::Fifo), &by(1)));
             let too_long = vec![b'n'; rules.name_max + 1];
             assert_eq!(make(root, &too_long), FsErrorKind::NameTooLong);
             assert_eq!(make(f, &too_long), FsErrorKind::NotADirectory);
@@ -96,10 +100,10 @@ fn names_and_subdirectories_are_counted() {
             let d = folder(fs, root, b"d");
             folder(fs, d, b"e");
             let f = file(fs, d, b"f");
-            fs.link(f, root, b"g", at(3)).unwrap();
-            fs.link(f, root, b"h", at(3)).unwrap();
+            fs.link(f, root, b"g", &by(3)).unwrap();
+            fs.link(f, root, b"h", &by(3)).unwrap();
             assert_eq!((links(fs, b""), links(fs, b"g")), (rules.root_links + 1, 3));
-            fs.unlink(d, b"f", at(4)).unwrap();
+            fs.unlink(d, b"f", &by(4)).unwrap();
         },
         |fs, rules| {
             assert_eq!(links(fs, b""), rules.root_links + 1);
@@ -115,19 +119,19 @@ fn what_is_open_lives() {
             let root = fs.root();
             let f = file(fs, root, b"f");
             fs.open(f).unwrap();
-            fs.unlink(root, b"f", at(1)).unwrap();
-            fs.write(f, 0, b"x", at(1)).unwrap();
+            fs.unlink(root, b"f", &by(1)).unwrap();
+            fs.write(f, 0, b"x", &by(1)).unwrap();
             assert_eq!((fs.attr(f).unwrap().nlink, fs.attr(f).unwrap().size), (0, 1));
             fs.release(f).unwrap();
             assert_eq!(kind(fs.attr(f)), FsErrorKind::NotFound);
-            let made = fs.create_unnamed(root, &new(NewKind::Regular), at(1));
+            let made = fs.create_unnamed(root, &new(NewKind::Regular), &by(1));
             if !rules.unnamed {
                 assert_eq!(kind(made), FsErrorKind::Unsupported);
                 return;
             }
             let f = made.unwrap();
-            fs.write(f, 0, b"kept", at(1)).unwrap();
-            fs.link(f, root, b"kept", at(1)).unwrap();
+            fs.write(f, 0, b"kept", &by(1)).unwrap();
+            fs.link(f, root, b"kept", &by(1)).unwrap();
             fs.release(f).unwrap();
         },
         |fs, rules| assert_eq!(names(fs, fs.root(), 0).len(), usize::from(rules.unnamed)),
@@ -141,7 +145,8 @@ fn renames_replace_exchange_and_leave_whiteouts() {
             let root = fs.root();
             let d = folder(fs, root, b"d");
             let (f, g) = (file(fs, root, b"f"), file(fs, d, b"g"));
-            let go = |from: &[u8], to: (Ino, &[u8]), mode| fs.rename((root, from), to, mode, at(9));
+            let go =
+                |from: &[u8], to: (Ino, &[u8]), mode| fs.rename((root, from), to, mode, &by(9));
             assert_eq!(kind(go(b"d", (d, b"x"), RenameMode::Replace)), FsErrorKind::Invalid);
             assert_eq!(kind(go(b"no", (d, b"x"), RenameMode::Replace)), FsErrorKind::NotFound);
             assert_eq!(kind(go(b"f", (d, b"g"), RenameMode::NoReplace)), FsErrorKind::Exists);
@@ -174,26 +179,27 @@ fn times_follow_what_is_done() {
     everywhere(
         |fs, _| {
             let f = file(fs, fs.root(), b"f");
-            fs.write(f, 0, b"x", at(7)).unwrap();
+            fs.write(f, 0, b"x", &by(7)).unwrap();
             let attr = fs.attr(f).unwrap();
             assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(1), at(7), at(7)));
             let times = SetAttr { atime: Some(at(4)), mtime: Some(at(3)), ..SetAttr::default() };
-            fs.set_attr(f, &times, at(8)).unwrap();
+            fs.set_attr(f, &times, &by(8)).unwrap();
             assert_eq!(fs.attr(f).unwrap().ctime, at(8));
             let d = folder(fs, fs.root(), b"d");
             let target = NewKind::Symlink(b"target");
-            let l = fs.create(fs.root(), b"l", &new(target), at(1)).unwrap();
+            let l = fs.create(fs.root(), b"l", &new(target), &by(1)).unwrap();
             for ino in [f, d, l] {
-                let set = |time| fs.set_xattr(ino, b"trusted.a", b"1", XattrMode::Either, at(time));
+                let set =
+                    |time| fs.set_xattr(ino, b"trusted.a", b"1", XattrMode::Either, &by(time));
                 set(12).unwrap();
                 assert_eq!(fs.attr(ino).unwrap().ctime, at(12));
                 set(13).unwrap();
                 assert_eq!(fs.attr(ino).unwrap().ctime, at(13), "the same value again");
             }
-            fs.remove_xattr(f, b"trusted.a", at(14)).unwrap();
+            fs.remove_xattr(f, b"trusted.a", &by(14)).unwrap();
             assert_eq!(fs.attr(f).unwrap().ctime, at(14));
             file(fs, fs.root(), b"g");
-            fs.unlink(fs.root(), b"g", at(11)).unwrap();
+            fs.unlink(fs.root(), b"g", &by(11)).unwrap();
             let root = fs.attr(fs.root()).unwrap();
             assert_eq!((root.mtime, root.ctime), (at(11), at(11)));
         },
@@ -223,11 +229,11 @@ fn what_was_never_written_is_zero() {
     everywhere(
         |fs, rules| {
             let f = file(fs, fs.root(), b"f");
-            fs.write(f, 12_287, &[7; 600], at(1)).unwrap();
+            fs.write(f, 12_287, &[7; 600], &by(1)).unwrap();
             size(fs, f, 12_289).unwrap();
             size(fs, f, 20_480).unwrap();
             look(fs);
-            assert_eq!(kind(fs.write(f, rules.size_max, b"x", at(1))), FsErrorKind::TooBig);
+            assert_eq!(kind(fs.write(f, rules.size_max, b"x", &by(1))), FsErrorKind::TooBig);
         },
         |fs, _| look(fs),
     );
@@ -240,10 +246,10 @@ fn groups_and_flags_are_inherited() {
         |fs, rules| {
             let d = folder(fs, fs.root(), b"d");
             let change = SetAttr { permissions: Some(0o2755), gid: Some(77), ..SetAttr::default() };
-            fs.set_attr(d, &change, at(1)).unwrap();
+            fs.set_attr(d, &change, &by(1)).unwrap();
             let flags = SetAttr { flags: Some(compress), ..SetAttr::default() };
             if rules.flags {
-                fs.set_attr(d, &flags, at(1)).unwrap();
+                fs.set_attr(d, &flags, &by(1)).unwrap();
             }
             file(fs, d, b"f");
             folder(fs, d, b"e");
@@ -270,26 +276,26 @@ fn immutable_and_append_only_files_keep_what_they_have() {
     let explicit = SetAttr { atime: Some(at(9)), mtime: Some(at(9)), ..SetAttr::default() };
     let frozen = |fs: Fs<'_>, name: &[u8]| {
         let f = fs.resolve(name).unwrap();
-        assert_eq!(kind(fs.set_attr(f, &explicit, at(9))), denied);
-        assert_eq!(kind(fs.write(f, 0, b"x", at(1))), denied);
+        assert_eq!(kind(fs.set_attr(f, &explicit, &by(9))), denied);
+        assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), denied);
         assert_eq!(kind(size(fs, f, 0)), denied);
-        assert_eq!(kind(fs.unlink(fs.root(), name, at(1))), denied);
-        assert_eq!(kind(fs.link(f, fs.root(), b"g", at(1))), denied);
+        assert_eq!(kind(fs.unlink(fs.root(), name, &by(1))), denied);
+        assert_eq!(kind(fs.link(f, fs.root(), b"g", &by(1))), denied);
         let to = (fs.root(), &b"g"[..]);
-        assert_eq!(kind(fs.rename((fs.root(), name), to, RenameMode::Replace, at(1))), denied);
-        assert_eq!(kind(fs.set_xattr(f, b"user.a", b"", XattrMode::Either, at(1))), denied);
+        assert_eq!(kind(fs.rename((fs.root(), name), to, RenameMode::Replace, &by(1))), denied);
+        assert_eq!(kind(fs.set_xattr(f, b"user.a", b"", XattrMode::Either, &by(1))), denied);
     };
     everywhere(
         |fs, rules| {
             for (name, flags) in [(b"i", immutable), (b"a", append)] {
                 let f = file(fs, fs.root(), name);
-                fs.write(f, 0, b"xy", at(1)).unwrap();
+                fs.write(f, 0, b"xy", &by(1)).unwrap();
                 let change = SetAttr { flags: Some(flags), ..SetAttr::default() };
-                let changed = fs.set_attr(f, &change, at(1));
+                let changed = fs.set_attr(f, &change, &by(1));
                 if rules.flags {
                     changed.unwrap();
                     frozen(fs, name);
-                    let touched = fs.set_attr(f, &touch, at(7));
+                    let touched = fs.set_attr(f, &touch, &by(7));
                     assert_eq!(touched.is_ok(), flags.append);
                 } else {
                     assert_eq!(kind(changed), FsErrorKind::Unsupported);
@@ -303,8 +309,8 @@ fn immutable_and_append_only_files_keep_what_they_have() {
                 let a = fs.resolve(b"a").unwrap();
                 let attr = fs.attr(a).unwrap();
                 assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(7), at(7), at(7)));
-                fs.write(a, 2, b"z", at(1)).unwrap();
-                assert_eq!(kind(fs.write(fs.resolve(b"i").unwrap(), 2, b"z", at(1))), denied);
+                fs.write(a, 2, b"z", &by(1)).unwrap();
+                assert_eq!(kind(fs.write(fs.resolve(b"i").unwrap(), 2, b"z", &by(1))), denied);
             }
         },
     );
@@ -315,7 +321,7 @@ fn attributes_are_set_as_their_modes_say() {
     everywhere(
         |fs, rules| {
             let f = file(fs, fs.root(), b"f");
-            let set = |name: &[u8], value: &[u8], mode| fs.set_xattr(f, name, value, mode, at(4));
+            let set = |name: &[u8], value: &[u8], mode| fs.set_xattr(f, name, value, mode, &by(4));
             assert_eq!(kind(set(b"user.a", b"", XattrMode::Replace)), FsErrorKind::NoAttribute);
             set(b"user.a", b"", XattrMode::Create).unwrap();
             assert_eq!(kind(set(b"user.a", b"", XattrMode::Create)), FsErrorKind::Exists);
@@ -324,8 +330,8 @@ fn attributes_are_set_as_their_modes_say() {
             set(b"security.c", b"3", XattrMode::Either).unwrap();
             let too_long = vec![0; rules.xattr_value_max + 1];
             assert_eq!(kind(set(b"user.d", &too_long, XattrMode::Either)), FsErrorKind::OutOfRange);
-            fs.remove_xattr(f, b"security.c", at(5)).unwrap();
-            assert_eq!(kind(fs.remove_xattr(f, b"security.c", at(5))), FsErrorKind::NoAttribute);
+            fs.remove_xattr(f, b"security.c", &by(5)).unwrap();
+            assert_eq!(kind(fs.remove_xattr(f, b"security.c", &by(5))), FsErrorKind::NoAttribute);
         },
         |fs, _| {
             let f = fs.resolve(b"f").unwrap();
@@ -350,7 +356,7 @@ fn a_cookie_outlives_changes_of_its_directory() {
             let entries = fs.entries(root).unwrap();
             let (seen, rest) = entries.split_at(11);
             for entry in seen {
-                fs.unlink(root, &entry.name, at(1)).unwrap();
+                fs.unlink(root, &entry.name, &by(1)).unwrap();
             }
             for number in 0..20 {
                 file(fs, root, format!("new-{number}").as_bytes());
@@ -369,18 +375,18 @@ fn read_only_refuses_every_change() {
         |fs, _| {
             let root = fs.root();
             let f = file(fs, root, b"f");
-            fs.write(f, 0, b"x", at(1)).unwrap();
+            fs.write(f, 0, b"x", &by(1)).unwrap();
             fs.remount(true).unwrap();
             let refused = [
-                fs.unlink(root, b"f", at(1)),
-                fs.write(f, 0, b"y", at(1)),
+                fs.unlink(root, b"f", &by(1)),
+                fs.write(f, 0, b"y", &by(1)),
                 size(fs, f, 0),
-                fs.link(f, root, b"g", at(1)),
-                fs.remove_dir(root, b"d", at(1)),
-                fs.rename((root, b"f"), (root, b"g"), RenameMode::Replace, at(1)),
-                fs.set_xattr(f, b"user.a", b"", XattrMode::Either, at(1)),
-                fs.remove_xattr(f, b"user.a", at(1)),
-                fs.create(root, b"g", &new(NewKind::Fifo), at(1)).map(drop),
+                fs.link(f, root, b"g", &by(1)),
+                fs.remove_dir(root, b"d", &by(1)),
+                fs.rename((root, b"f"), (root, b"g"), RenameMode::Replace, &by(1)),
+                fs.set_xattr(f, b"user.a", b"", XattrMode::Either, &by(1)),
+                fs.remove_xattr(f, b"user.a", &by(1)),
+                fs.create(root, b"g", &new(NewKind::Fifo), &by(1)).map(drop),
             ];
             for (number, result) in refused.into_iter().enumerate() {
                 assert_eq!(kind(result), FsErrorKind::ReadOnly, "{number}");
@@ -389,7 +395,7 @@ fn read_only_refuses_every_change() {
             fs.sync_file(f).unwrap();
             fs.sync().unwrap();
             fs.remount(false).unwrap();
-            fs.write(f, 1, b"y", at(1)).unwrap();
+            fs.write(f, 1, b"y", &by(1)).unwrap();
         },
         |fs, _| assert_eq!(fs.attr(fs.resolve(b"f").unwrap()).unwrap().size, 2),
     );

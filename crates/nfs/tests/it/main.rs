@@ -7,7 +7,7 @@ mod client;
 
 use client::{Client, in_dir, names, visited};
 use eraseblock_nfs::{Served, Server, ServerOptions};
-use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ModelFs;
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
@@ -44,15 +44,15 @@ async fn content(client: &mut Client, file: &nfs_fh3, offset: u64) -> (Vec<u8>, 
 
 fn sample() -> Arc<ModelFs> {
     let fs = ModelFs::default();
-    let at = Timestamp::from_seconds(7);
+    let by = &Caller::owner(Timestamp::from_seconds(7));
     let inode = |kind| NewInode { kind, permissions: 0o640, uid: 1, gid: 2 };
-    let dir = fs.create(1, b"d", &inode(NewKind::Directory), at).unwrap();
+    let dir = fs.create(1, b"d", &inode(NewKind::Directory), by).unwrap();
     for number in 0..200 {
-        fs.create(dir, format!("f{number}").as_bytes(), &inode(NewKind::Regular), at).unwrap();
+        fs.create(dir, format!("f{number}").as_bytes(), &inode(NewKind::Regular), by).unwrap();
     }
     let file = fs.resolve(b"d/f7").unwrap();
-    fs.write(file, 3, b"content", at).unwrap();
-    fs.create(1, b"l", &inode(NewKind::Symlink(b"d/f7")), at).unwrap();
+    fs.write(file, 3, b"content", by).unwrap();
+    fs.create(1, b"l", &inode(NewKind::Symlink(b"d/f7")), by).unwrap();
     Arc::new(fs)
 }
 
@@ -147,7 +147,7 @@ fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
     });
     let file = fs.attr(fs.resolve(b"d/g").unwrap()).unwrap();
     assert_eq!((file.permissions, file.uid, file.gid, file.size), (0o600, 5, 6, 4));
-    let gone = fs.unlink(fs.resolve(b"d").unwrap(), b"g", Timestamp::default());
+    let gone = fs.unlink(fs.resolve(b"d").unwrap(), b"g", &Caller::owner(Timestamp::default()));
     assert!(gone.is_err(), "still writable");
 }
 
@@ -155,9 +155,9 @@ fn a_writable_server_makes_changes_and_goes_read_only_at_the_end() {
 #[test]
 fn each_kind_has_its_own_call_to_remove_it() {
     let fs = sample();
-    let at = Timestamp::from_seconds(7);
+    let by = &Caller::owner(Timestamp::from_seconds(7));
     let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
-    fs.create(1, b"empty", &inode, at).unwrap();
+    fs.create(1, b"empty", &inode, by).unwrap();
     served(Served::ReadWrite(Arc::<ModelFs>::clone(&fs)), async |mut client| {
         let root = client.root_nfs_fh3();
         let dir = found(&mut client, &root, "d").await.unwrap();
@@ -224,10 +224,10 @@ fn limits_and_space_are_those_of_the_file_system() {
 #[test]
 fn the_directory_above_is_found() {
     let fs = sample();
-    let at = Timestamp::from_seconds(7);
+    let by = &Caller::owner(Timestamp::from_seconds(7));
     let inode = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
-    let below = fs.create(fs.resolve(b"d").unwrap(), b"below", &inode, at).unwrap();
-    fs.create(below, b"deep", &inode, at).unwrap();
+    let below = fs.create(fs.resolve(b"d").unwrap(), b"below", &inode, by).unwrap();
+    fs.create(below, b"deep", &inode, by).unwrap();
     served(Served::ReadOnly(fs), async |mut client| {
         let root = client.root_nfs_fh3();
         let mut path = vec![root.clone()];

@@ -13,8 +13,8 @@ use super::lprops::Lprops;
 use super::supply::Supply;
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_NAME_LEN};
 use eraseblock_ubifs_format::raw::{DentNode, InodeNode};
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::StatFs;
-use eraseblock_vfs::caller::{self, Caller};
 
 /// The fraction of all LEBs that a commit must free to be worthwhile: one in this many.
 const WORTH_A_COMMIT: i64 = 100;
@@ -60,6 +60,8 @@ pub(super) struct Budget {
     uncommitted_index: i64,
     /// Size of the index at the last commit.
     old_index: i64,
+    /// Whether the reserved pool is closed to the caller of the current operation.
+    is_pool_closed: bool,
 }
 
 impl Request {
@@ -146,13 +148,20 @@ impl Budget {
         self.data_growth + self.replaced_growth
     }
 
+    /// Names the caller of the operations that follow (spec: ubifs-runtime 15.6).
+    pub(super) fn set_caller(&mut self, flash: &Flash, caller: &Caller) {
+        let (sb, Caller { uid, gid, .. }) = (&flash.sb, *caller);
+        let may_use = uid == ROOT || uid == sb.rp_uid || gid == sb.rp_gid && gid != ROOT;
+        self.is_pool_closed = !may_use;
+    }
+
     /// Returns whether everything reserved can be written.
     pub(super) fn is_admissible(&self, flash: &Flash, lprops: &Lprops, supply: Supply) -> bool {
         let left = self.available(flash, lprops) - self.outstanding();
         let pool = flash.sb.rp_size.cast_signed();
         supply.reserved_idx_lebs(lprops) <= supply.spare_lebs(lprops)
             && left >= 0
-            && (left > pool || may_use_pool(flash))
+            && (left > pool || !self.is_pool_closed)
     }
 
     fn add(&mut self, flash: &Flash, request: &Request, sign: i64) {
@@ -220,12 +229,4 @@ impl Budget {
             name_max: 255,
         }
     }
-}
-
-/// Returns whether the caller may use the reserved pool (spec: ubifs-runtime 15.6).
-fn may_use_pool(flash: &Flash) -> bool {
-    let sb = &flash.sb;
-    caller::current().is_none_or(|Caller { uid, gid }| {
-        uid == ROOT || uid == sb.rp_uid || gid == sb.rp_gid && gid != ROOT
-    })
 }

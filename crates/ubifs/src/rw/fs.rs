@@ -13,8 +13,8 @@ use eraseblock_ubifs_format::constants::{MAX_FILE_SIZE, MAX_NAME_LEN, ROOT_INO, 
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
-    Attr, Background, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode, RenameMode,
-    SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode, rules,
+    Attr, Background, Caller, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode,
+    RenameMode, SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode, rules,
 };
 use std::ops::ControlFlow;
 
@@ -99,9 +99,19 @@ impl UbifsMount {
         self.lock().read_alone(ino, offset, buf, reading)
     }
 
-    /// Runs a changing operation and the work due after it.
+    /// Runs work of the file system itself, and the work due after it.
     fn change<T>(&self, operation: impl FnOnce(&mut Core) -> Step<T>) -> Result<T, FsError> {
+        self.change_for(&Caller::owner(Timestamp::default()), operation)
+    }
+
+    /// Runs a changing operation of a caller and the work due after it.
+    fn change_for<T>(
+        &self,
+        by: &Caller,
+        operation: impl FnOnce(&mut Core) -> Step<T>,
+    ) -> Result<T, FsError> {
         let mut core = self.lock();
+        core.store.set_caller(by);
         let result = operation(&mut core);
         let due = core.end_operation();
         let result = result.map_err(super::error::Fault::into_fs)?;
@@ -226,30 +236,25 @@ impl WritableFileSystem for UbifsMount {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError> {
-        self.change(|core| core.create(dir, name, inode, now).map(Ino::from))
+        self.change_for(by, |core| core.create(dir, name, inode, by.now).map(Ino::from))
     }
 
-    fn create_unnamed(
-        &self,
-        dir: Ino,
-        inode: &NewInode<'_>,
-        now: Timestamp,
-    ) -> Result<Ino, FsError> {
-        self.change(|core| core.create_unnamed(dir, inode, now).map(Ino::from))
+    fn create_unnamed(&self, dir: Ino, inode: &NewInode<'_>, by: &Caller) -> Result<Ino, FsError> {
+        self.change_for(by, |core| core.create_unnamed(dir, inode, by.now).map(Ino::from))
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.link(ino, dir, name, now))
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| core.link(ino, dir, name, by.now))
     }
 
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.unlink(dir, name, Removal::File, now))
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| core.unlink(dir, name, Removal::File, by.now))
     }
 
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.unlink(dir, name, Removal::Directory, now))
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| core.unlink(dir, name, Removal::Directory, by.now))
     }
 
     fn rename(
@@ -257,23 +262,23 @@ impl WritableFileSystem for UbifsMount {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|core| core.rename(from, to, mode, now))
+        self.change_for(by, |core| core.rename(from, to, mode, by.now))
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| {
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| {
             core.check_mounted()?;
             let attr = core.visible(ino)?.attr();
             rules::check_write(&attr, offset, data.len(), MAX_FILE_SIZE)?;
             let (ino, _) = core.regular(ino)?;
-            core.write_content(ino, offset, data, now)
+            core.write_content(ino, offset, data, by.now)
         })
     }
 
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.set_attr(ino, changes, now))
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| core.set_attr(ino, changes, by.now))
     }
 
     fn set_xattr(
@@ -282,13 +287,13 @@ impl WritableFileSystem for UbifsMount {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|core| core.set_xattr(ino, name, value, mode, now))
+        self.change_for(by, |core| core.set_xattr(ino, name, value, mode, by.now))
     }
 
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.remove_xattr(ino, name, now))
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change_for(by, |core| core.remove_xattr(ino, name, by.now))
     }
 
     fn open(&self, ino: Ino) -> Result<(), FsError> {

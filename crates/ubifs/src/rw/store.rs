@@ -13,7 +13,7 @@ use super::master::MasterArea;
 use super::nodes::Nodes;
 use super::orphan::Orphans;
 use super::supply::Supply;
-use eraseblock_vfs::StatFs;
+use eraseblock_vfs::{Caller, StatFs};
 
 /// The file system below its inodes.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Store {
     /// Returns what is known about empty LEBs.
     pub(super) fn supply(&self) -> Supply {
         self.gc.supply(self.budget.min_idx_lebs(&self.nodes.flash))
+    }
+
+    /// Names the caller of the operations that follow.
+    pub(super) fn set_caller(&mut self, caller: &Caller) {
+        self.budget.set_caller(&self.nodes.flash, caller);
     }
 
     /// Returns whether everything reserved can be written.

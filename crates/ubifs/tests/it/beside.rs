@@ -7,12 +7,12 @@ use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::KeyHash;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
-use eraseblock_vfs::{FileSystem, SourceTree, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, SourceTree, Timestamp, WritableFileSystem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// Returns an empty file system in which names that begin with the same four letters have one hash.
 pub(crate) fn colliding(lebs: u32) -> Arc<StrictLeb> {

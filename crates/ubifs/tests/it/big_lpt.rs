@@ -7,12 +7,12 @@ use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::BigLptActivity;
 use eraseblock_vfs::source::{SourceKind, SourceNode};
-use eraseblock_vfs::{FileSystem, SourceTree, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, SourceTree, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const STILL: u32 = 300_000;
 
 fn big(fs: &UbifsMount) -> BigLptActivity {

@@ -6,12 +6,12 @@ use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
-use eraseblock_vfs::{FileSystem, Ino, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, Ino, Timestamp, WritableFileSystem};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const BLOCK: usize = 4096;
 
 /// The fault injected into reads of some bytes of a LEB.

@@ -7,12 +7,12 @@ use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::lpt::{LebProps, LptGeometry, LptInputs, Nnode, NnodeBranch, Pnode};
 use eraseblock_ubifs_format::{Limits, Superblock, decode};
-use eraseblock_vfs::{NewInode, NewKind, Timestamp, WritableFileSystem, XattrMode};
+use eraseblock_vfs::{Caller, NewInode, NewKind, Timestamp, WritableFileSystem, XattrMode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const LEB: usize = 15_872;
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// A node on flash: its place, its type, its sequence number.
 #[derive(Clone, Copy, Debug)]

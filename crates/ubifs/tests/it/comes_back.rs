@@ -4,11 +4,11 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{Lebs, StrictLeb, Torn};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::{FsError, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FsError, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// Opens one LEB of the journal after the other.
 fn write(fs: &UbifsMount, what: &str) -> Result<(), FsError> {

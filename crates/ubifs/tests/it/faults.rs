@@ -6,12 +6,12 @@ use eraseblock_base::{ErrorClass, Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    Caller, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
 use std::sync::{Arc, Mutex};
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// The kind of operation that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

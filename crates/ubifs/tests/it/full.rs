@@ -3,27 +3,27 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::{Background, FileSystem, RenameMode, Timestamp, WritableFileSystem};
-use eraseblock_vfs_testkit::fill::{Fill, WAYS, clear, fill, fill_at_once};
+use eraseblock_vfs::{Background, Caller, FileSystem, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs_testkit::fill::{Fill, OWNER, WAYS, clear, fill, fill_at_once};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const CYCLES: usize = 200;
 
 /// Ways that not every file system supports.
 const OWN: [(&str, Fill); 2] = [
-    ("whiteouts", |fs, number| {
+    ("whiteouts", |fs, number, by| {
         let from = format!("{number:06}{}", "w".repeat(200));
-        fs.create(1, from.as_bytes(), &file(), NOW)?;
+        fs.create(1, from.as_bytes(), &file(), by)?;
         let to = format!("{number:06}");
-        fs.rename((1, from.as_bytes()), (1, to.as_bytes()), RenameMode::Whiteout, NOW)
+        fs.rename((1, from.as_bytes()), (1, to.as_bytes()), RenameMode::Whiteout, by)
     }),
-    ("nameless, then named", |fs, number| {
-        let ino = fs.create_unnamed(1, &file(), NOW)?;
+    ("nameless, then named", |fs, number, by| {
+        let ino = fs.create_unnamed(1, &file(), by)?;
         let filled = fs
-            .write(ino, 0, &data_of(number, 0, 6000, Texture::Random), NOW)
-            .and_then(|()| fs.link(ino, 1, format!("{number:06}").as_bytes(), NOW));
+            .write(ino, 0, &data_of(number, 0, 6000, Texture::Random), by)
+            .and_then(|()| fs.link(ino, 1, format!("{number:06}").as_bytes(), by));
         fs.release(ino)?;
         filled
     }),
@@ -41,14 +41,14 @@ fn two_hundred_times_full_and_empty() {
         let (what, step) = ways[cycle % ways.len()];
         let failed =
             |error: &dyn std::fmt::Display| -> ! { panic!("cycle {cycle}, {what}: {error}") };
-        let steps = fill(&fs, step).unwrap_or_else(|error| failed(&error));
+        let steps = fill(&fs, OWNER, step).unwrap_or_else(|error| failed(&error));
         if cycle % 7 == 3 {
             checked(&fs).unwrap_or_else(|error| failed(&error));
             // Deleting must also be possible after a new mount of the full volume.
             fs.unmount().unwrap_or_else(|error| failed(&error));
             fs = mount(&volume).unwrap_or_else(|error| failed(&error));
         }
-        clear(&fs).unwrap_or_else(|error| failed(&error));
+        clear(&fs, OWNER).unwrap_or_else(|error| failed(&error));
         fs.sync().unwrap_or_else(|error| failed(&error));
         if cycle % 10 == 0 {
             checked(&fs).unwrap_or_else(|error| failed(&error));

@@ -3,11 +3,11 @@
 use crate::rw::{checked, empty, file};
 use crate::strict_leb::{StrictLeb, Torn};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::{FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, FsErrorKind, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 /// Names and contents.
 type Files = Vec<(Vec<u8>, Vec<u8>)>;
 /// Number of commits to examine.

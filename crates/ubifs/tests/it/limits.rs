@@ -7,11 +7,13 @@ use eraseblock_base::Leb;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::attr::InodeFlags;
-use eraseblock_vfs::{FileSystem, FsErrorKind, RenameMode, SetAttr, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{
+    Caller, FileSystem, FsErrorKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const BLOCK: u64 = 4096;
 const LAST: u64 = 2 << 40;
 

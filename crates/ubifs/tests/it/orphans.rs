@@ -3,10 +3,10 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
 use eraseblock_ubifs::{OpenOptions, Ubifs};
-use eraseblock_vfs::{FileSystem, Timestamp, WritableFileSystem, XattrMode};
+use eraseblock_vfs::{Caller, FileSystem, Timestamp, WritableFileSystem, XattrMode};
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// Returns a volume with LEBs that are needed only for the inode of an unlinked file and the
 /// entries of its xattrs. That it is an orphan is committed, or is in the journal.

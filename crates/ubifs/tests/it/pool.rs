@@ -4,20 +4,18 @@ use crate::rw::{checked, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
-use eraseblock_vfs::caller::{Caller, on_behalf};
 use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, SourceKind, SourceNode, SourceTree, Timestamp,
+    Caller, FileSystem, FsError, FsErrorKind, SourceKind, SourceNode, SourceTree, Timestamp,
     WritableFileSystem,
 };
-use eraseblock_vfs_testkit::fill::{WAYS, clear, fill};
+use eraseblock_vfs_testkit::fill::{self, WAYS, clear, fill};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const POOL: u64 = 300_000;
 const OWNER: u32 = 7;
 const GROUP: u32 = 8;
-const STRANGER: Caller = Caller { uid: 1000, gid: 1000 };
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const STRANGER: Caller = Caller { uid: 1000, gid: 1000, now: Timestamp::from_seconds(1_000_000) };
 
 /// Returns a volume with a pool for this user and group.
 fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
@@ -31,11 +29,9 @@ fn volume(uid: u32, gid: u32) -> Arc<StrictLeb> {
 }
 
 /// Writes a small file on behalf of a user.
-fn write(fs: &UbifsMount, caller: Caller, name: &str) -> Result<(), FsError> {
-    on_behalf(caller, || {
-        let ino = fs.create(1, name.as_bytes(), &file(), NOW)?;
-        fs.write(ino, 0, &[1; 4096], NOW)
-    })
+fn write(fs: &UbifsMount, by: Caller, name: &str) -> Result<(), FsError> {
+    let ino = fs.create(1, name.as_bytes(), &file(), &by)?;
+    fs.write(ino, 0, &[1; 4096], &by)
 }
 
 fn is_full(result: Result<(), FsError>) -> bool {
@@ -47,7 +43,7 @@ fn the_pool_is_for_its_owner_its_group_and_the_superuser() {
     let volume = volume(OWNER, GROUP);
     let fs = mount(&volume).unwrap();
     let (_, step) = WAYS[1];
-    let written = on_behalf(STRANGER, || fill(&fs, step)).unwrap();
+    let written = fill(&fs, &STRANGER, step).unwrap();
     fs.sync().unwrap();
     assert!(is_full(write(&fs, STRANGER, "a stranger's")));
     let left = fs.stat_fs().unwrap();
@@ -59,14 +55,14 @@ fn the_pool_is_for_its_owner_its_group_and_the_superuser() {
         write(&fs, caller, name).unwrap();
     }
     // A user without access to the pool can still delete, and use the freed space.
-    on_behalf(STRANGER, || clear(&fs)).unwrap();
-    let again = on_behalf(STRANGER, || fill(&fs, step)).unwrap();
+    clear(&fs, &STRANGER).unwrap();
+    let again = fill(&fs, &STRANGER, step).unwrap();
     assert!(again * 10 >= written * 9, "{again} files, {written} at first");
     checked(&fs).unwrap();
     // The owner of the medium has all of it.
-    let more = fill(&fs, |fs, number| {
-        let ino = fs.create(1, format!("more {number}").as_bytes(), &file(), NOW)?;
-        fs.write(ino, 0, &[2; 4096], NOW)
+    let more = fill(&fs, fill::OWNER, |fs, number, by| {
+        let ino = fs.create(1, format!("more {number}").as_bytes(), &file(), by)?;
+        fs.write(ino, 0, &[2; 4096], by)
     });
     assert!(more.unwrap() > 0);
     checked(&fs).unwrap();
@@ -77,7 +73,7 @@ fn the_pool_is_for_its_owner_its_group_and_the_superuser() {
 fn no_pool_is_for_the_group_of_the_superuser() {
     let volume = volume(0, 0);
     let fs = mount(&volume).unwrap();
-    on_behalf(STRANGER, || fill(&fs, WAYS[1].1)).unwrap();
+    fill(&fs, &STRANGER, WAYS[1].1).unwrap();
     assert!(is_full(write(&fs, Caller { gid: 0, ..STRANGER }, "a stranger's")));
-    write(&fs, Caller { uid: 0, gid: 0 }, "root's").unwrap();
+    write(&fs, Caller { uid: 0, gid: 0, ..STRANGER }, "root's").unwrap();
 }

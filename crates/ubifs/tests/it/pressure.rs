@@ -3,12 +3,12 @@
 
 use crate::rw::{checked, empty, file, mount};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::{FileSystem, FsError, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, FsError, RenameMode, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
-const BEFORE: Timestamp = Timestamp::from_seconds(1_000_000);
-const LATER: Timestamp = Timestamp::from_seconds(2_000_000);
+const BEFORE: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
+const LATER: &Caller = &Caller::owner(Timestamp::from_seconds(2_000_000));
 
 /// Returns a file that grew in memory, next to this many KiB of others.
 fn grown(fs: &UbifsMount, kib: usize) -> Result<u64, FsError> {

@@ -5,8 +5,8 @@ use eraseblock_ubifs::mkfs::{self, Compressor, DeviceSink, MkfsOptions, NoProgre
 use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
-    FileSystem, NewInode, NewKind, RenameMode, SetAttr, SourceTree, Timestamp, WritableFileSystem,
-    XattrMode,
+    Caller, FileSystem, NewInode, NewKind, RenameMode, SetAttr, SourceTree, Timestamp,
+    WritableFileSystem, XattrMode,
 };
 use eraseblock_vfs_testkit::drive::{DriveOptions, Subject, drive};
 use eraseblock_vfs_testkit::model::ModelRules;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 
 /// Returns an empty file system on a volume of `lebs` LEBs.
 pub(crate) fn empty(lebs: u32) -> Arc<StrictLeb> {
@@ -200,7 +200,7 @@ proptest! {
     #[test]
     fn it_does_what_the_model_does(ops in ops::strategy::ops(60)) {
         let mut subject = Mounted::new(80);
-        let model = ModelFs::new(ModelRules::UBIFS, NOW);
+        let model = ModelFs::new(ModelRules::UBIFS, NOW.now);
         let done = drive(&mut subject, &model, &ops, &DriveOptions::default());
         prop_assert!(done.is_ok(), "{}", done.unwrap_err());
     }
@@ -211,7 +211,7 @@ proptest! {
         ops in ops::strategy::ops_when_full(110..180, 400),
     ) {
         let mut subject = Mounted::new(30);
-        let model = ModelFs::new(ModelRules::UBIFS, NOW);
+        let model = ModelFs::new(ModelRules::UBIFS, NOW.now);
         let options =
             DriveOptions { may_be_full: true, compare_every: 50, ..DriveOptions::default() };
         let done = drive(&mut subject, &model, &ops, &options);

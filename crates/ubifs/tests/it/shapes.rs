@@ -9,12 +9,12 @@ use eraseblock_ubifs::{OpenOptions, Ubifs, UbifsMount};
 use eraseblock_ubifs_format::Reference;
 use eraseblock_ubifs_format::encode::{self, Seal};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
-use eraseblock_vfs::{FileSystem, FsErrorKind, SourceTree, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{Caller, FileSystem, FsErrorKind, SourceTree, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_seconds(1_000_000);
+const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const LEB_SIZE: u32 = 15_872;
 const PAGE: usize = 512;
 

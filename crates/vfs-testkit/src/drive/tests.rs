@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::ModelRules;
 use crate::ops::{Make, Place, strategy};
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::Timestamp;
 use eraseblock_vfs::fs::FileSystem as _;
 use eraseblock_vfs::write::RenameMode;
@@ -85,7 +86,7 @@ fn planted_bugs_are_found_and_shrunk() {
     assert!(found.len() <= 2, "{found:?}");
     // After a restart a file is gone.
     let bug = |fs: &ModelFs| {
-        let _ = fs.unlink(ModelFs::ROOT, b"a", Timestamp::default());
+        let _ = fs.unlink(ModelFs::ROOT, b"a", &Caller::owner(Timestamp::default()));
     };
     assert!(hunt(ModelRules::UBIFS, bug).unwrap().len() <= 2);
 }

@@ -3,6 +3,7 @@
 use super::ModelFs;
 use super::content::Content;
 use super::state::{Body, Entries, Inode, State};
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::attr::{Attr, FileKind, InodeFlags, Timestamp};
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::Ino;
@@ -296,34 +297,29 @@ impl WritableFileSystem for ModelFs {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError> {
-        let now = self.now(now);
+        let now = self.now(by.now);
         self.change(|state| state.create(dir, name, inode, now))
     }
 
-    fn create_unnamed(
-        &self,
-        dir: Ino,
-        inode: &NewInode<'_>,
-        now: Timestamp,
-    ) -> Result<Ino, FsError> {
-        let now = self.now(now);
+    fn create_unnamed(&self, dir: Ino, inode: &NewInode<'_>, by: &Caller) -> Result<Ino, FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.create_unnamed(dir, inode, now))
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.link(ino, dir, name, now))
     }
 
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.remove(dir, name, false, now))
     }
 
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.remove(dir, name, true, now))
     }
 
@@ -332,19 +328,19 @@ impl WritableFileSystem for ModelFs {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        let now = self.now(now);
+        let now = self.now(by.now);
         self.change(|state| state.rename(from, to, mode, now))
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.write(ino, offset, data, now))
     }
 
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.set_attr(ino, changes, now))
     }
 
@@ -354,14 +350,14 @@ impl WritableFileSystem for ModelFs {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        let now = self.now(now);
+        let now = self.now(by.now);
         self.change(|state| state.set_xattr(ino, name, value, mode, now))
     }
 
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        let now = self.now(now);
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        let now = self.now(by.now);
         self.change(|state| state.remove_xattr(ino, name, now))
     }
 

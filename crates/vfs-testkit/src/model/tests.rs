@@ -1,6 +1,7 @@
 //! One test per rule.
 
 use super::*;
+use eraseblock_vfs::Caller;
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::FileSystem;
 use eraseblock_vfs::write::{
@@ -14,16 +15,20 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(seconds)
 }
 
+fn by(seconds: i64) -> Caller {
+    Caller::owner(at(seconds))
+}
+
 fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o644, uid: 5, gid: 6 }
 }
 
 fn file(fs: &ModelFs, dir: Ino, name: &[u8]) -> Ino {
-    fs.create(dir, name, &new(NewKind::Regular), at(1)).unwrap()
+    fs.create(dir, name, &new(NewKind::Regular), &by(1)).unwrap()
 }
 
 fn folder(fs: &ModelFs, dir: Ino, name: &[u8]) -> Ino {
-    fs.create(dir, name, &new(NewKind::Directory), at(1)).unwrap()
+    fs.create(dir, name, &new(NewKind::Directory), &by(1)).unwrap()
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, FsError>) -> FsErrorKind {
@@ -36,11 +41,11 @@ fn rename(
     to: (Ino, &[u8]),
     mode: RenameMode,
 ) -> Result<(), FsError> {
-    fs.rename(from, to, mode, at(9))
+    fs.rename(from, to, mode, &by(9))
 }
 
 fn flags(fs: &ModelFs, ino: Ino, flags: InodeFlags) {
-    fs.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() }, at(2)).unwrap();
+    fs.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() }, &by(2)).unwrap();
 }
 
 const IMMUTABLE: InodeFlags = InodeFlags {
@@ -58,13 +63,13 @@ const NONE: InodeFlags = InodeFlags { immutable: false, ..IMMUTABLE };
 fn creation_refuses_in_order() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
-    let make = |dir, name: &[u8]| fs.create(dir, name, &new(NewKind::Regular), at(1));
+    let make = |dir, name: &[u8]| fs.create(dir, name, &new(NewKind::Regular), &by(1));
     assert_eq!(kind(make(99, b"x")), FsErrorKind::NotFound);
     assert_eq!(kind(make(f, &[b'x'; 300])), FsErrorKind::NotADirectory);
     assert_eq!(kind(make(ROOT, &[b'x'; 256])), FsErrorKind::NameTooLong);
     assert_eq!(kind(make(ROOT, b".")), FsErrorKind::Invalid);
     assert_eq!(kind(make(ROOT, b"f")), FsErrorKind::Exists);
-    let link = |target| kind(fs.create(ROOT, b"l", &new(NewKind::Symlink(target)), at(1)));
+    let link = |target| kind(fs.create(ROOT, b"l", &new(NewKind::Symlink(target)), &by(1)));
     assert_eq!(link(b""), FsErrorKind::NotFound);
     assert_eq!(link(&[b'x'; 4096]), FsErrorKind::NameTooLong);
     assert_eq!(fs.inode_count(), 2);
@@ -75,12 +80,12 @@ fn names_count_as_links() {
     let fs = ModelFs::default();
     let d = folder(&fs, ROOT, b"d");
     let f = file(&fs, d, b"f");
-    fs.link(f, ROOT, b"g", at(3)).unwrap();
+    fs.link(f, ROOT, b"g", &by(3)).unwrap();
     let nlink = |ino| fs.attr(ino).unwrap().nlink;
     assert_eq!((nlink(ROOT), nlink(d), nlink(f)), (3, 2, 2));
-    fs.unlink(d, b"f", at(4)).unwrap();
+    fs.unlink(d, b"f", &by(4)).unwrap();
     assert_eq!(fs.attr(f).unwrap().ctime, at(4));
-    fs.remove_dir(ROOT, b"d", at(4)).unwrap();
+    fs.remove_dir(ROOT, b"d", &by(4)).unwrap();
     assert_eq!((nlink(ROOT), nlink(f)), (2, 1));
     assert_eq!(kind(fs.attr(d)), FsErrorKind::NotFound);
 }
@@ -103,33 +108,33 @@ fn links_are_refused_by_kind() {
     let fs = ModelFs::new(rules, at(0));
     let d = folder(&fs, ROOT, b"d");
     let f = file(&fs, ROOT, b"f");
-    assert_eq!(kind(fs.link(d, ROOT, b"e", at(1))), FsErrorKind::NotPermitted);
-    assert_eq!(kind(fs.link(d, ROOT, b"f", at(1))), FsErrorKind::Exists);
-    assert_eq!(kind(fs.link(f, f, b"g", at(1))), FsErrorKind::NotADirectory);
-    fs.link(f, ROOT, b"g", at(1)).unwrap();
-    assert_eq!(kind(fs.link(f, ROOT, b"h", at(1))), FsErrorKind::TooManyLinks);
+    assert_eq!(kind(fs.link(d, ROOT, b"e", &by(1))), FsErrorKind::NotPermitted);
+    assert_eq!(kind(fs.link(d, ROOT, b"f", &by(1))), FsErrorKind::Exists);
+    assert_eq!(kind(fs.link(f, f, b"g", &by(1))), FsErrorKind::NotADirectory);
+    fs.link(f, ROOT, b"g", &by(1)).unwrap();
+    assert_eq!(kind(fs.link(f, ROOT, b"h", &by(1))), FsErrorKind::TooManyLinks);
     fs.open(f).unwrap();
-    fs.unlink(ROOT, b"f", at(1)).unwrap();
-    fs.unlink(ROOT, b"g", at(1)).unwrap();
-    assert_eq!(kind(fs.link(f, ROOT, b"h", at(1))), FsErrorKind::NotFound);
+    fs.unlink(ROOT, b"f", &by(1)).unwrap();
+    fs.unlink(ROOT, b"g", &by(1)).unwrap();
+    assert_eq!(kind(fs.link(f, ROOT, b"h", &by(1))), FsErrorKind::NotFound);
 }
 
 #[test]
 fn a_file_made_without_a_name_can_get_one() {
     let fs = ModelFs::default();
-    let f = fs.create_unnamed(ROOT, &new(NewKind::Regular), at(1)).unwrap();
+    let f = fs.create_unnamed(ROOT, &new(NewKind::Regular), &by(1)).unwrap();
     assert_eq!(fs.attr(f).unwrap().nlink, 0);
-    fs.write(f, 0, b"x", at(1)).unwrap();
-    fs.link(f, ROOT, b"f", at(1)).unwrap();
+    fs.write(f, 0, b"x", &by(1)).unwrap();
+    fs.link(f, ROOT, b"f", &by(1)).unwrap();
     fs.release(f).unwrap();
     assert_eq!(fs.attr(f).unwrap().nlink, 1);
-    let gone = fs.create_unnamed(ROOT, &new(NewKind::Regular), at(1)).unwrap();
+    let gone = fs.create_unnamed(ROOT, &new(NewKind::Regular), &by(1)).unwrap();
     fs.release(gone).unwrap();
     assert_eq!(kind(fs.attr(gone)), FsErrorKind::NotFound);
-    assert_eq!(kind(fs.create_unnamed(ROOT, &new(NewKind::Fifo), at(1))), FsErrorKind::Invalid);
+    assert_eq!(kind(fs.create_unnamed(ROOT, &new(NewKind::Fifo), &by(1))), FsErrorKind::Invalid);
     assert_eq!(kind(fs.release(f)), FsErrorKind::Invalid);
     let jffs2 = ModelFs::new(ModelRules::JFFS2, at(0));
-    let made = jffs2.create_unnamed(ROOT, &new(NewKind::Regular), at(1));
+    let made = jffs2.create_unnamed(ROOT, &new(NewKind::Regular), &by(1));
     assert_eq!(kind(made), FsErrorKind::Unsupported);
 }
 
@@ -138,8 +143,8 @@ fn an_open_file_outlives_its_names() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
     fs.open(f).unwrap();
-    fs.unlink(ROOT, b"f", at(1)).unwrap();
-    fs.write(f, 0, b"x", at(1)).unwrap();
+    fs.unlink(ROOT, b"f", &by(1)).unwrap();
+    fs.write(f, 0, b"x", &by(1)).unwrap();
     let copy = fs.clone();
     fs.release(f).unwrap();
     assert_eq!(kind(fs.attr(f)), FsErrorKind::NotFound);
@@ -154,8 +159,8 @@ fn a_removed_directory_takes_no_entries() {
     let d = folder(&fs, ROOT, b"d");
     file(&fs, ROOT, b"f");
     fs.open(d).unwrap();
-    fs.remove_dir(ROOT, b"d", at(1)).unwrap();
-    assert_eq!(kind(fs.create(d, b"x", &new(NewKind::Fifo), at(1))), FsErrorKind::NotFound);
+    fs.remove_dir(ROOT, b"d", &by(1)).unwrap();
+    assert_eq!(kind(fs.create(d, b"x", &new(NewKind::Fifo), &by(1))), FsErrorKind::NotFound);
     let moved = rename(&fs, (ROOT, b"f"), (d, b"f"), RenameMode::Replace);
     assert_eq!(kind(moved), FsErrorKind::NotFound);
     assert_eq!(fs.entries(d).unwrap(), []);
@@ -166,11 +171,11 @@ fn removal_refuses_the_wrong_kind() {
     let fs = ModelFs::default();
     let d = folder(&fs, ROOT, b"d");
     let f = file(&fs, d, b"f");
-    assert_eq!(kind(fs.unlink(ROOT, b"d", at(1))), FsErrorKind::IsADirectory);
-    assert_eq!(kind(fs.remove_dir(d, b"f", at(1))), FsErrorKind::NotADirectory);
-    assert_eq!(kind(fs.remove_dir(ROOT, b"d", at(1))), FsErrorKind::NotEmpty);
-    assert_eq!(kind(fs.unlink(ROOT, b"x", at(1))), FsErrorKind::NotFound);
-    assert_eq!(kind(fs.unlink(f, b"x", at(1))), FsErrorKind::NotADirectory);
+    assert_eq!(kind(fs.unlink(ROOT, b"d", &by(1))), FsErrorKind::IsADirectory);
+    assert_eq!(kind(fs.remove_dir(d, b"f", &by(1))), FsErrorKind::NotADirectory);
+    assert_eq!(kind(fs.remove_dir(ROOT, b"d", &by(1))), FsErrorKind::NotEmpty);
+    assert_eq!(kind(fs.unlink(ROOT, b"x", &by(1))), FsErrorKind::NotFound);
+    assert_eq!(kind(fs.unlink(f, b"x", &by(1))), FsErrorKind::NotADirectory);
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn renames_are_refused_in_order() {
 fn a_rename_onto_the_same_inode_does_nothing() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
-    fs.link(f, ROOT, b"g", at(2)).unwrap();
+    fs.link(f, ROOT, b"g", &by(2)).unwrap();
     rename(&fs, (ROOT, b"f"), (ROOT, b"g"), RenameMode::Replace).unwrap();
     rename(&fs, (ROOT, b"f"), (ROOT, b"f"), RenameMode::Whiteout).unwrap();
     assert_eq!(fs.entries(ROOT).unwrap().len(), 2);
@@ -249,11 +254,11 @@ fn set_group_id_is_handed_down() {
     let fs = ModelFs::default();
     let d = folder(&fs, ROOT, b"d");
     let changes = SetAttr { permissions: Some(0o2755), gid: Some(77), ..SetAttr::default() };
-    fs.set_attr(d, &changes, at(1)).unwrap();
+    fs.set_attr(d, &changes, &by(1)).unwrap();
     let (f, e) = (file(&fs, d, b"f"), folder(&fs, d, b"e"));
     let (f, e) = (fs.attr(f).unwrap(), fs.attr(e).unwrap());
     assert_eq!((f.gid, f.permissions, e.gid, e.permissions), (77, 0o644, 77, 0o2644));
-    let l = fs.create(d, b"l", &new(NewKind::Symlink(b"t")), at(1)).unwrap();
+    let l = fs.create(d, b"l", &new(NewKind::Symlink(b"t")), &by(1)).unwrap();
     assert_eq!((fs.attr(l).unwrap().permissions, fs.attr(l).unwrap().size), (0o777, 1));
 }
 
@@ -269,7 +274,7 @@ fn flags_are_inherited() {
     assert_eq!(fs.attr(f).unwrap().flags, NONE);
     let encrypted =
         SetAttr { flags: Some(InodeFlags { encrypted: true, ..NONE }), ..SetAttr::default() };
-    assert_eq!(kind(fs.set_attr(f, &encrypted, at(1))), FsErrorKind::Unsupported);
+    assert_eq!(kind(fs.set_attr(f, &encrypted, &by(1))), FsErrorKind::Unsupported);
 }
 
 #[test]
@@ -282,16 +287,16 @@ fn immutable_and_append_only_inodes_stay() {
     let shrink = SetAttr { size: Some(0), ..SetAttr::default() };
     for frozen in [IMMUTABLE, APPEND] {
         flags(&fs, f, frozen);
-        assert_eq!(kind(fs.set_attr(f, &chmod, at(1))), denied);
-        assert_eq!(kind(fs.set_attr(f, &shrink, at(1))), denied);
-        assert_eq!(kind(fs.unlink(d, b"f", at(1))), denied);
-        assert_eq!(kind(fs.link(f, ROOT, b"g", at(1))), denied);
+        assert_eq!(kind(fs.set_attr(f, &chmod, &by(1))), denied);
+        assert_eq!(kind(fs.set_attr(f, &shrink, &by(1))), denied);
+        assert_eq!(kind(fs.unlink(d, b"f", &by(1))), denied);
+        assert_eq!(kind(fs.link(f, ROOT, b"g", &by(1))), denied);
         assert_eq!(kind(rename(&fs, (d, b"f"), (ROOT, b"g"), RenameMode::Replace)), denied);
-        assert_eq!(kind(fs.set_xattr(f, b"user.a", b"", XattrMode::Either, at(1))), denied);
+        assert_eq!(kind(fs.set_xattr(f, b"user.a", b"", XattrMode::Either, &by(1))), denied);
         flags(&fs, f, NONE);
         flags(&fs, d, frozen);
-        assert_eq!(kind(fs.unlink(d, b"f", at(1))), denied);
-        let made = fs.create(d, b"n", &new(NewKind::Fifo), at(1));
+        assert_eq!(kind(fs.unlink(d, b"f", &by(1))), denied);
+        let made = fs.create(d, b"n", &new(NewKind::Fifo), &by(1));
         assert_eq!(made.is_ok(), frozen.append);
         flags(&fs, d, NONE);
     }
@@ -299,20 +304,20 @@ fn immutable_and_append_only_inodes_stay() {
     let explicit = SetAttr { atime: Some(at(9)), mtime: Some(at(9)), ..SetAttr::default() };
     for ino in [d, f] {
         flags(&fs, ino, IMMUTABLE);
-        assert_eq!(kind(fs.set_attr(ino, &touch, at(9))), denied);
+        assert_eq!(kind(fs.set_attr(ino, &touch, &by(9))), denied);
         flags(&fs, ino, APPEND);
-        assert_eq!(kind(fs.set_attr(ino, &explicit, at(9))), denied);
-        fs.set_attr(ino, &touch, at(9)).unwrap();
+        assert_eq!(kind(fs.set_attr(ino, &explicit, &by(9))), denied);
+        fs.set_attr(ino, &touch, &by(9)).unwrap();
         let attr = fs.attr(ino).unwrap();
         assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(9), at(9), at(9)));
         flags(&fs, ino, NONE);
     }
     flags(&fs, f, IMMUTABLE);
-    assert_eq!(kind(fs.write(f, 0, b"x", at(1))), denied);
+    assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), denied);
     flags(&fs, f, APPEND);
-    fs.write(f, 0, b"xy", at(1)).unwrap();
-    assert_eq!(kind(fs.write(f, 1, b"x", at(1))), denied);
-    fs.write(f, 2, b"z", at(1)).unwrap();
+    fs.write(f, 0, b"xy", &by(1)).unwrap();
+    assert_eq!(kind(fs.write(f, 1, b"x", &by(1))), denied);
+    fs.write(f, 2, b"z", &by(1)).unwrap();
 }
 
 #[test]
@@ -320,18 +325,19 @@ fn times_follow_changes_in_whole_steps() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
     let now = Timestamp { seconds: 7, nanoseconds: 999 };
-    fs.write(f, 0, b"", now).unwrap();
+    let exactly = &Caller::owner(now);
+    fs.write(f, 0, b"", exactly).unwrap();
     assert_eq!(fs.attr(f).unwrap().mtime, at(1));
-    fs.write(f, 0, b"x", now).unwrap();
+    fs.write(f, 0, b"x", exactly).unwrap();
     let attr = fs.attr(f).unwrap();
     assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(1), at(7), at(7)));
     let utimes = SetAttr { atime: Some(now), mtime: Some(at(-3)), ..SetAttr::default() };
-    fs.set_attr(f, &utimes, at(8)).unwrap();
+    fs.set_attr(f, &utimes, &by(8)).unwrap();
     let attr = fs.attr(f).unwrap();
     assert_eq!((attr.atime, attr.mtime, attr.ctime), (at(7), at(-3), at(8)));
-    fs.set_attr(f, &SetAttr { size: Some(1), ..SetAttr::default() }, at(9)).unwrap();
+    fs.set_attr(f, &SetAttr { size: Some(1), ..SetAttr::default() }, &by(9)).unwrap();
     assert_eq!(fs.attr(f).unwrap().mtime, at(9));
-    fs.set_attr(f, &SetAttr::default(), at(10)).unwrap();
+    fs.set_attr(f, &SetAttr::default(), &by(10)).unwrap();
     assert_eq!(fs.attr(f).unwrap().ctime, at(9));
 }
 
@@ -339,10 +345,10 @@ fn times_follow_changes_in_whole_steps() {
 fn contents_grow_shrink_and_have_holes() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
-    fs.write(f, 3 * 4096 - 1, &[7; 4], at(1)).unwrap();
+    fs.write(f, 3 * 4096 - 1, &[7; 4], &by(1)).unwrap();
     assert_eq!(fs.seek_data(f, 0).unwrap(), Some(2 * 4096));
     assert_eq!(fs.seek_hole(f, 2 * 4096).unwrap(), 3 * 4096 + 3);
-    let size = |size| fs.set_attr(f, &SetAttr { size: Some(size), ..SetAttr::default() }, at(1));
+    let size = |size| fs.set_attr(f, &SetAttr { size: Some(size), ..SetAttr::default() }, &by(1));
     size(3 * 4096 + 1).unwrap();
     size(5 * 4096).unwrap();
     let mut buf = [9; 5];
@@ -354,13 +360,13 @@ fn contents_grow_shrink_and_have_holes() {
     assert_eq!(fs.read(f, 5 * 4096 - 2, &mut buf).unwrap(), 2);
     assert_eq!(fs.read(f, u64::MAX, &mut buf).unwrap(), 0);
     assert_eq!(kind(size((2 << 40) + 1)), FsErrorKind::TooBig);
-    assert_eq!(kind(fs.write(f, 2 << 40, b"x", at(1))), FsErrorKind::TooBig);
-    assert_eq!(kind(fs.write(f, u64::MAX, b"x", at(1))), FsErrorKind::TooBig);
-    assert_eq!(kind(fs.write(ROOT, 0, b"x", at(1))), FsErrorKind::IsADirectory);
+    assert_eq!(kind(fs.write(f, 2 << 40, b"x", &by(1))), FsErrorKind::TooBig);
+    assert_eq!(kind(fs.write(f, u64::MAX, b"x", &by(1))), FsErrorKind::TooBig);
+    assert_eq!(kind(fs.write(ROOT, 0, b"x", &by(1))), FsErrorKind::IsADirectory);
     let resize = SetAttr { size: Some(0), ..SetAttr::default() };
-    assert_eq!(kind(fs.set_attr(ROOT, &resize, at(1))), FsErrorKind::IsADirectory);
-    let p = fs.create(ROOT, b"p", &new(NewKind::Fifo), at(1)).unwrap();
-    assert_eq!(kind(fs.write(p, 0, b"x", at(1))), FsErrorKind::Invalid);
+    assert_eq!(kind(fs.set_attr(ROOT, &resize, &by(1))), FsErrorKind::IsADirectory);
+    let p = fs.create(ROOT, b"p", &new(NewKind::Fifo), &by(1)).unwrap();
+    assert_eq!(kind(fs.write(p, 0, b"x", &by(1))), FsErrorKind::Invalid);
     assert_eq!(kind(fs.read(p, 0, &mut buf)), FsErrorKind::Invalid);
 }
 
@@ -368,7 +374,7 @@ fn contents_grow_shrink_and_have_holes() {
 fn extended_attributes_follow_their_modes() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
-    let set = |name: &[u8], value: &[u8], mode| fs.set_xattr(f, name, value, mode, at(4));
+    let set = |name: &[u8], value: &[u8], mode| fs.set_xattr(f, name, value, mode, &by(4));
     assert_eq!(kind(set(b"user.a", b"", XattrMode::Replace)), FsErrorKind::NoAttribute);
     set(b"user.a", b"", XattrMode::Create).unwrap();
     assert_eq!(kind(set(b"user.a", b"", XattrMode::Create)), FsErrorKind::Exists);
@@ -376,15 +382,15 @@ fn extended_attributes_follow_their_modes() {
     assert_eq!(fs.xattr(f, b"user.a").unwrap(), b"1");
     assert_eq!(fs.attr(f).unwrap().ctime, at(4));
     assert_eq!(kind(set(b"user.b", &[0; 4097], XattrMode::Either)), FsErrorKind::OutOfRange);
-    fs.remove_xattr(f, b"user.a", at(5)).unwrap();
-    assert_eq!(kind(fs.remove_xattr(f, b"user.a", at(5))), FsErrorKind::NoAttribute);
+    fs.remove_xattr(f, b"user.a", &by(5)).unwrap();
+    assert_eq!(kind(fs.remove_xattr(f, b"user.a", &by(5))), FsErrorKind::NoAttribute);
     assert_eq!(kind(fs.xattr(f, b"user.a")), FsErrorKind::NoAttribute);
     assert_eq!(fs.list_xattrs(f).unwrap(), Vec::<Vec<u8>>::new());
     let small = ModelFs::new(ModelRules { xattr_list_max: 8, ..ModelRules::UBIFS }, at(0));
-    small.set_xattr(ROOT, b"user.a", b"", XattrMode::Either, at(1)).unwrap();
-    let full = small.set_xattr(ROOT, b"user.b", b"", XattrMode::Either, at(1));
+    small.set_xattr(ROOT, b"user.a", b"", XattrMode::Either, &by(1)).unwrap();
+    let full = small.set_xattr(ROOT, b"user.b", b"", XattrMode::Either, &by(1));
     assert_eq!(kind(full), FsErrorKind::NoSpace);
-    small.set_xattr(ROOT, b"user.a", b"2", XattrMode::Either, at(1)).unwrap();
+    small.set_xattr(ROOT, b"user.a", b"2", XattrMode::Either, &by(1)).unwrap();
 }
 
 #[test]
@@ -400,7 +406,7 @@ fn cookies_stay_valid_across_changes() {
     })
     .unwrap();
     let first = first.unwrap();
-    fs.unlink(ROOT, &first.name, at(1)).unwrap();
+    fs.unlink(ROOT, &first.name, &by(1)).unwrap();
     file(&fs, ROOT, b"d");
     let mut rest = Vec::new();
     fs.read_dir(ROOT, first.cookie, &mut |entry| {
@@ -416,12 +422,12 @@ fn read_only_refuses_changes_and_nothing_else() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
     fs.remount(true).unwrap();
-    assert_eq!(kind(fs.unlink(ROOT, b"f", at(1))), FsErrorKind::ReadOnly);
-    assert_eq!(kind(fs.write(f, 0, b"x", at(1))), FsErrorKind::ReadOnly);
+    assert_eq!(kind(fs.unlink(ROOT, b"f", &by(1))), FsErrorKind::ReadOnly);
+    assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), FsErrorKind::ReadOnly);
     fs.sync_file(f).unwrap();
     fs.sync().unwrap();
     fs.remount(false).unwrap();
-    fs.write(f, 0, b"x", at(1)).unwrap();
+    fs.write(f, 0, b"x", &by(1)).unwrap();
     fs.unmount().unwrap();
-    assert_eq!(kind(fs.write(f, 0, b"x", at(1))), FsErrorKind::ReadOnly);
+    assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), FsErrorKind::ReadOnly);
 }

@@ -14,7 +14,7 @@ use crate::style::Style;
 use eraseblock::raw::base::Findings;
 use eraseblock::raw::base::size::parse_size;
 use eraseblock::raw::vfs::{
-    FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    Caller, FileKind, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
 use eraseblock::target::filesystem;
@@ -135,7 +135,7 @@ impl<'a> Editor<'a> {
                 };
                 let changes = SetAttr { uid: id()?, gid: id()?, ..none };
                 return paths.iter().try_for_each(|path| {
-                    Ok(self.fs.set_attr(self.find(path)?, &changes, now())?)
+                    Ok(self.fs.set_attr(self.find(path)?, &changes, &caller())?)
                 });
             }
             [b"truncate", size, path] => {
@@ -143,11 +143,11 @@ impl<'a> Editor<'a> {
                 (path, SetAttr { size: Some(size), ..none })
             }
             [b"setfattr", b"-x", name, path] => {
-                return Ok(self.fs.remove_xattr(self.find(path)?, name, now())?);
+                return Ok(self.fs.remove_xattr(self.find(path)?, name, &caller())?);
             }
             [b"setfattr", name, value, path] => {
                 let ino = self.find(path)?;
-                return Ok(self.fs.set_xattr(ino, name, value, XattrMode::Either, now())?);
+                return Ok(self.fs.set_xattr(ino, name, value, XattrMode::Either, &caller())?);
             }
             _ => {
                 let words: Vec<String> = words.iter().map(|word| text::name(word)).collect();
@@ -155,7 +155,7 @@ impl<'a> Editor<'a> {
                 return Err(Failure::new(what).hint("`help` lists the commands"));
             }
         };
-        Ok(self.fs.set_attr(self.find(path)?, &changes, now())?)
+        Ok(self.fs.set_attr(self.find(path)?, &changes, &caller())?)
     }
 
     fn find(&self, path: &[u8]) -> Result<Ino, Failure> {
@@ -170,7 +170,7 @@ impl<'a> Editor<'a> {
         let wrong = || Failure::new(format!("`{text}` is not a mode")).hint("e.g. 755 or u+x,go-w");
         let permissions = Some(changed.ok_or_else(wrong)?);
         let changes = SetAttr { permissions, ..SetAttr::default() };
-        Ok(self.fs.set_attr(ino, &changes, now())?)
+        Ok(self.fs.set_attr(ino, &changes, &caller())?)
     }
 
     /// The directory and the name of a path; the last component need not exist.
@@ -239,26 +239,26 @@ impl<'a> Editor<'a> {
     fn create(&self, path: &[u8], kind: NewKind<'_>, permissions: u32) -> Result<(), Failure> {
         let (dir, name) = self.place(path)?;
         let inode = NewInode { kind, permissions, uid: 0, gid: 0 };
-        self.fs.create(dir, name, &inode, now()).context(text::name(path))?;
+        self.fs.create(dir, name, &inode, &caller()).context(text::name(path))?;
         Ok(())
     }
 
     fn link(&self, target: &[u8], path: &[u8]) -> Result<(), Failure> {
         let ino = self.find(target)?;
         let (dir, name) = self.place_or_into(path, target)?;
-        self.fs.link(ino, dir, name, now()).context(text::name(path))
+        self.fs.link(ino, dir, name, &caller()).context(text::name(path))
     }
 
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
         let old = self.place(from)?;
         let new = self.place_or_into(to, from)?;
-        self.fs.rename(old, new, RenameMode::Replace, now()).context(text::name(from))
+        self.fs.rename(old, new, RenameMode::Replace, &caller()).context(text::name(from))
     }
 
     fn touch(&self, path: &[u8]) -> Result<(), Failure> {
         if let Ok(ino) = self.fs.resolve(path) {
             let times = SetAttr { atime: Some(now()), mtime: Some(now()), ..SetAttr::default() };
-            return Ok(self.fs.set_attr(ino, &times, now())?);
+            return Ok(self.fs.set_attr(ino, &times, &caller())?);
         }
         self.create(path, NewKind::Regular, 0o644)
     }
@@ -271,7 +271,7 @@ impl<'a> Editor<'a> {
                 Err(error) if error.kind() == FsErrorKind::NotFound => {
                     let kind = NewKind::Directory;
                     let inode = NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
-                    self.fs.create(dir, name, &inode, now())?
+                    self.fs.create(dir, name, &inode, &caller())?
                 }
                 found => found.context(text::name(path))?,
             };
@@ -284,12 +284,12 @@ impl<'a> Editor<'a> {
         let ino = self.find(path)?;
         let is_directory = self.fs.attr(ino)?.kind == FileKind::Directory;
         if !is_directory {
-            return self.fs.unlink(dir, name, now()).context(text::name(path));
+            return self.fs.unlink(dir, name, &caller()).context(text::name(path));
         }
         if recursive {
             self.empty(ino)?;
         }
-        self.fs.remove_dir(dir, name, now()).context(text::name(path))
+        self.fs.remove_dir(dir, name, &caller()).context(text::name(path))
     }
 
     /// Removes what is in a directory, and in those below, without recursion.
@@ -303,14 +303,14 @@ impl<'a> Editor<'a> {
                 .map(|entry| (entry.ino, Some((dir, entry.name.clone()))))
                 .collect();
             for entry in entries.iter().filter(|entry| entry.kind != FileKind::Directory) {
-                self.fs.unlink(dir, &entry.name, now())?;
+                self.fs.unlink(dir, &entry.name, &caller())?;
             }
             match (below.is_empty(), place) {
                 (false, place) => {
                     waiting.push((dir, place));
                     waiting.extend(below);
                 }
-                (true, Some((parent, name))) => self.fs.remove_dir(parent, &name, now())?,
+                (true, Some((parent, name))) => self.fs.remove_dir(parent, &name, &caller())?,
                 (true, None) => {}
             }
         }
@@ -363,6 +363,11 @@ impl<'a> Editor<'a> {
         let copied = filesystem::copy(self.fs, &attr, &mut |_, bytes| output.write_all(bytes));
         copied.context(text::name(path)).map(drop)
     }
+}
+
+/// Returns the owner of the medium, on whose behalf everything is done, at the current time.
+fn caller() -> Caller {
+    Caller::owner(now())
 }
 
 /// The wall clock.

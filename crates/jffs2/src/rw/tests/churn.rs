@@ -29,7 +29,8 @@ impl Files {
     fn add(&mut self, fs: &Jffs2Rw, number: u64) -> bool {
         let name = format!("file{number}").into_bytes();
         let data = self.data();
-        let done = fs.create(1, &name, &FILE, at(5)).and_then(|ino| fs.write(ino, 0, &data, at(5)));
+        let done =
+            fs.create(1, &name, &FILE, &by(5)).and_then(|ino| fs.write(ino, 0, &data, &by(5)));
         match done {
             Ok(()) => {
                 self.files.insert(name, data);
@@ -37,7 +38,7 @@ impl Files {
             }
             Err(error) => {
                 assert_eq!(error.kind(), FsErrorKind::NoSpace, "{error}");
-                match fs.unlink(1, &name, at(5)) {
+                match fs.unlink(1, &name, &by(5)) {
                     Ok(()) => {}
                     Err(error) => assert_eq!(error.kind(), FsErrorKind::NotFound, "{error}"),
                 }
@@ -58,12 +59,12 @@ impl Files {
         if self.rng.below(4) == 0 {
             data.resize(offset, 0);
             let change = SetAttr { size: Some(offset as u64), ..SetAttr::default() };
-            if fs.set_attr(ino, &change, at(7)).is_ok() {
+            if fs.set_attr(ino, &change, &by(7)).is_ok() {
                 self.files.insert(name, data);
             }
             return;
         }
-        if fs.write(ino, offset as u64, &piece, at(7)).is_ok() {
+        if fs.write(ino, offset as u64, &piece, &by(7)).is_ok() {
             data.resize(data.len().max(offset + piece.len()), 0);
             data[offset..offset + piece.len()].copy_from_slice(&piece);
             self.files.insert(name, data);
@@ -110,7 +111,7 @@ pub(super) fn fill_and_empty(chip: &Arc<Chip>, options: &RwOptions, cycles: u64)
             let index = files.rng.index(files.files.len());
             let name = files.files.keys().nth(index).unwrap().clone();
             files.files.remove(&name);
-            fs.unlink(1, &name, at(9)).unwrap();
+            fs.unlink(1, &name, &by(9)).unwrap();
         }
         files.verify(&fs);
     }
@@ -131,13 +132,13 @@ fn a_full_medium_can_be_emptied_and_filled_again() {
 fn wear_is_spread() {
     let chip = nor();
     let fs = mount(&chip);
-    let fixed = fs.create(1, b"fixed", &FILE, at(1)).unwrap();
+    let fixed = fs.create(1, b"fixed", &FILE, &by(1)).unwrap();
     let mut rng = SplitMix64::new(5);
     let noise: Vec<u8> = (0..60_000).map(|_| rng.next_u64() as u8).collect();
-    fs.write(fixed, 0, &noise, at(1)).unwrap();
-    let busy = fs.create(1, b"busy", &FILE, at(1)).unwrap();
+    fs.write(fixed, 0, &noise, &by(1)).unwrap();
+    let busy = fs.create(1, b"busy", &FILE, &by(1)).unwrap();
     for round in 0..6_000_u64 {
-        fs.write(busy, round % 8 * 4096, &noise[..4096], at(2)).unwrap();
+        fs.write(busy, round % 8 * 4096, &noise[..4096], &by(2)).unwrap();
     }
     fs.check().unwrap();
     let wear = chip.wear_report();
@@ -153,9 +154,9 @@ fn a_mount_keeps_at_most_16_bytes_of_a_node() {
         let options = RwOptions { summary, ..RwOptions::default() };
         let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
         for file in 0..8_u64 {
-            let ino = fs.create(1, format!("log-{file}").as_bytes(), &FILE, at(1)).unwrap();
+            let ino = fs.create(1, format!("log-{file}").as_bytes(), &FILE, &by(1)).unwrap();
             for line in 0..2000 + file {
-                fs.write(ino, line * 9, b"123456789", at(2)).unwrap();
+                fs.write(ino, line * 9, b"123456789", &by(2)).unwrap();
             }
         }
         fs.unmount().unwrap();

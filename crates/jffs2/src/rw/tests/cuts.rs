@@ -4,7 +4,7 @@
 use super::*;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{Recorded, Variant};
-use eraseblock_vfs::{Background, FsErrorKind, SetAttr, XattrMode};
+use eraseblock_vfs::{Background, Caller, FsErrorKind, SetAttr, XattrMode};
 use eraseblock_vfs_testkit::same_tree;
 
 /// Few blocks, so that garbage collection runs often.
@@ -52,8 +52,12 @@ impl Workload {
         assert_eq!(found.is_ok(), model.is_ok());
         let time = at(100);
         let (Ok(ino), Ok(twin)) = (found, model) else {
-            self.push(|model| assert!(model.create(1, name, &FILE, time).is_ok()));
-            return self.fs.create(1, name, &FILE, time).map(drop).map_err(|error| error.kind());
+            self.push(|model| assert!(model.create(1, name, &FILE, &Caller::owner(time)).is_ok()));
+            return self
+                .fs
+                .create(1, name, &FILE, &Caller::owner(time))
+                .map(drop)
+                .map_err(|error| error.kind());
         };
         let draw = self.rng.below(20);
         let done = match draw {
@@ -63,40 +67,44 @@ impl Workload {
                 let most = 128.min(4096 - offset % 4096);
                 let mut data = vec![0; 1 + self.rng.below(most) as usize];
                 data.fill_with(|| self.rng.next_u64() as u8);
-                self.push(|model| model.write(twin, offset, &data, time).unwrap());
-                self.fs.write(ino, offset, &data, time)
+                self.push(|model| model.write(twin, offset, &data, &Caller::owner(time)).unwrap());
+                self.fs.write(ino, offset, &data, &Caller::owner(time))
             }
             10..12 => {
                 let size = Some(self.rng.below(self.fs.attr(ino).unwrap().size + 200));
                 let change = SetAttr { size, ..SetAttr::default() };
-                self.push(|model| model.set_attr(twin, &change, time).unwrap());
-                self.fs.set_attr(ino, &change, time)
+                self.push(|model| model.set_attr(twin, &change, &Caller::owner(time)).unwrap());
+                self.fs.set_attr(ino, &change, &Caller::owner(time))
             }
             12..14 => {
-                self.push(|model| model.unlink(1, name, time).unwrap());
-                self.fs.unlink(1, name, time)
+                self.push(|model| model.unlink(1, name, &Caller::owner(time)).unwrap());
+                self.fs.unlink(1, name, &Caller::owner(time))
             }
             14..16 => {
                 let to = NAMES[self.rng.index(NAMES.len())];
                 if to != name && self.present().lookup(1, to).ok() != Some(twin) {
                     self.push(|model| {
-                        let _ = model.unlink(1, to, time);
-                        model.link(twin, 1, to, time).unwrap();
+                        let _ = model.unlink(1, to, &Caller::owner(time));
+                        model.link(twin, 1, to, &Caller::owner(time)).unwrap();
                     });
-                    self.push(|model| model.unlink(1, name, time).unwrap());
+                    self.push(|model| model.unlink(1, name, &Caller::owner(time)).unwrap());
                 }
-                self.fs.rename((1, name), (1, to), RenameMode::Replace, time)
+                self.fs.rename((1, name), (1, to), RenameMode::Replace, &Caller::owner(time))
             }
             16 => {
                 let value = vec![self.rng.next_u64() as u8; 10];
                 self.push(|model| {
-                    model.set_xattr(twin, b"user.a", &value, XattrMode::Either, time).unwrap();
+                    model
+                        .set_xattr(twin, b"user.a", &value, XattrMode::Either, &Caller::owner(time))
+                        .unwrap();
                 });
-                self.fs.set_xattr(ino, b"user.a", &value, XattrMode::Either, time)
+                self.fs.set_xattr(ino, b"user.a", &value, XattrMode::Either, &Caller::owner(time))
             }
             17 if self.fs.xattr(ino, b"user.a").is_ok() => {
-                self.push(|model| model.remove_xattr(twin, b"user.a", time).unwrap());
-                self.fs.remove_xattr(ino, b"user.a", time)
+                self.push(|model| {
+                    model.remove_xattr(twin, b"user.a", &Caller::owner(time)).unwrap();
+                });
+                self.fs.remove_xattr(ino, b"user.a", &Caller::owner(time))
             }
             18 => self.fs.background_step().map(drop),
             _ => self.fs.sync(),
@@ -116,13 +124,13 @@ fn settle(fs: &Jffs2Rw) -> Result<(), String> {
     match all() {
         Err(error) if error.kind() == FsErrorKind::NoSpace => {
             for name in NAMES.into_iter().chain([&b"after"[..]]) {
-                match fs.unlink(1, name, at(10)).map_err(|error| error.kind()) {
+                match fs.unlink(1, name, &by(10)).map_err(|error| error.kind()) {
                     Ok(()) | Err(FsErrorKind::NotFound) => {}
                     Err(kind) => return Err(format!("full, and deleting: {kind:?}")),
                 }
             }
             all().map_err(|error| format!("in the background after deleting: {error}"))?;
-            let room = fs.create(1, b"room", &FILE, at(11)).map(drop);
+            let room = fs.create(1, b"room", &FILE, &by(11)).map(drop);
             room.map_err(|error| format!("everything deleted, and still full: {error}"))
         }
         done => done.map_err(|error| format!("in the background: {error}")),
@@ -153,7 +161,7 @@ fn judge(
     }
     // It continues to work, and the next mount shows the same.
     let done =
-        fs.create(1, b"after", &FILE, at(9)).and_then(|ino| fs.write(ino, 0, b"alive", at(9)));
+        fs.create(1, b"after", &FILE, &by(9)).and_then(|ino| fs.write(ino, 0, b"alive", &by(9)));
     match done {
         Ok(()) => {}
         Err(error) if error.kind() == FsErrorKind::NoSpace => {}
@@ -201,8 +209,8 @@ fn campaign(
             work.allowed.truncate(found + 1);
             for name in NAMES {
                 if work.present().lookup(1, name).is_ok() {
-                    work.push(|model| model.unlink(1, name, at(1)).unwrap());
-                    work.fs.unlink(1, name, at(1)).unwrap();
+                    work.push(|model| model.unlink(1, name, &by(1)).unwrap());
+                    work.fs.unlink(1, name, &by(1)).unwrap();
                 }
             }
         }
@@ -247,18 +255,18 @@ fn a_cut_at_any_moment_leaves_a_state_that_was() {
 #[test]
 fn a_hole_in_parts_is_one_when_its_nodes_have_moved() {
     let (fs, _) = Jffs2Rw::mount(nor(), &RwOptions::default()).unwrap();
-    let file = fs.create(1, b"file", &FILE, at(1)).unwrap();
-    fs.set_attr(file, &SetAttr { size: Some(4000), ..SetAttr::default() }, at(1)).unwrap();
+    let file = fs.create(1, b"file", &FILE, &by(1)).unwrap();
+    fs.set_attr(file, &SetAttr { size: Some(4000), ..SetAttr::default() }, &by(1)).unwrap();
     let mut expected = vec![0; 4000];
     for start in [300, 1200, 2100, 3000] {
-        fs.write(file, start as u64, &[7; 100], at(1)).unwrap();
+        fs.write(file, start as u64, &[7; 100], &by(1)).unwrap();
         expected[start..start + 100].fill(7);
     }
-    let other = fs.create(1, b"other", &FILE, at(1)).unwrap();
+    let other = fs.create(1, b"other", &FILE, &by(1)).unwrap();
     let mut rng = SplitMix64::new(1);
     let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
     for round in 0..600 {
-        fs.write(other, round % 4 * 4096, &noise, at(2)).unwrap();
+        fs.write(other, round % 4 * 4096, &noise, &by(2)).unwrap();
     }
     assert!(content(&fs, "file") == expected);
 }

@@ -268,11 +268,11 @@ fn round(fs: &Jffs2Rw, number: u32, kept: &mut Kept, tries: u32) -> Result<(), F
     let make = |name: &str, data: &[u8]| {
         let ino = match find(name) {
             Err(error) if error.kind() == FsErrorKind::NotFound => {
-                fs.create(1, name.as_bytes(), &FILE, at(1))?
+                fs.create(1, name.as_bytes(), &FILE, &by(1))?
             }
             found => found?,
         };
-        fs.write(ino, 0, data, at(2))?;
+        fs.write(ino, 0, data, &by(2))?;
         Ok(ino)
     };
     again(tries, || {
@@ -282,14 +282,14 @@ fn round(fs: &Jffs2Rw, number: u32, kept: &mut Kept, tries: u32) -> Result<(), F
     kept.push((keep, number));
     again(tries, || {
         let ino = make(&churn, &bytes_of(100 + number, 5000))?;
-        fs.set_xattr(ino, b"user.a", &[number as u8; 30], XattrMode::Either, at(3))?;
+        fs.set_xattr(ino, b"user.a", &[number as u8; 30], XattrMode::Either, &by(3))?;
         fs.read(ino, 0, &mut [0; 6000])?;
         let size = Some(4000 - u64::from(number));
-        fs.set_attr(ino, &SetAttr { size, ..SetAttr::default() }, at(3))
+        fs.set_attr(ino, &SetAttr { size, ..SetAttr::default() }, &by(3))
     })?;
     again(tries, || match (find(&churn), number % 3) {
-        (Ok(_), 0) => fs.rename((1, churn.as_bytes()), (1, b"x"), RenameMode::Replace, at(4)),
-        (Ok(_), _) => fs.unlink(1, churn.as_bytes(), at(4)),
+        (Ok(_), 0) => fs.rename((1, churn.as_bytes()), (1, b"x"), RenameMode::Replace, &by(4)),
+        (Ok(_), _) => fs.unlink(1, churn.as_bytes(), &by(4)),
         (Err(error), _) if error.kind() == FsErrorKind::NotFound => Ok(()),
         (Err(error), _) => Err(error),
     })?;
@@ -332,7 +332,7 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
         assert!(plan.kind.is_of_mounts(), "{story}: a mount only reads: {done:?}");
     }
     if let Some(fs) = &rig.fs {
-        let late = fs.create(1, b"late", &FILE, at(5)).map_err(|error| error.kind());
+        let late = fs.create(1, b"late", &FILE, &by(5)).map_err(|error| error.kind());
         if done.is_err() && late == Err(FsErrorKind::ReadOnly) {
             assert!(fs.sync().is_err(), "{story}: what is lost is not called durable");
             let why = fs.why_read_only().unwrap_or_default();
@@ -345,10 +345,10 @@ fn run(kind: MediumKind, plan: Plan, options: &RwOptions) {
     }
     let (fs, _) = Jffs2Rw::mount(chip, options).unwrap_or_else(|error| panic!("{story}: {error}"));
     verify(&fs, &kept, &story);
-    let ino = fs.create(1, b"after", &FILE, at(5));
+    let ino = fs.create(1, b"after", &FILE, &by(5));
     // A chip whose blocks all failed has no space left.
     let is_worn = plan.for_good && plan.kind.wears();
-    match ino.and_then(|ino| fs.write(ino, 0, b"alive", at(5))) {
+    match ino.and_then(|ino| fs.write(ino, 0, b"alive", &by(5))) {
         Ok(()) => assert_eq!(content(&fs, "after"), b"alive", "{story}"),
         Err(error) => assert!(is_worn && error.kind() == FsErrorKind::NoSpace, "{story}: {error}"),
     }
@@ -407,12 +407,12 @@ fn a_device_that_cannot_read_makes_no_block_bad() {
     let device = Faulty::new(Arc::clone(&chip), None);
     let options = RwOptions::default();
     let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
-    let ino = fs.create(1, b"file", &FILE, at(1)).unwrap();
+    let ino = fs.create(1, b"file", &FILE, &by(1)).unwrap();
     let mut failed = 0;
     for round in 0..100 {
         let reads = Plan { kind: Kind::Read, after: device.count(Kind::Read), for_good: true };
         *device.plan.lock().unwrap() = None;
-        fs.write(ino, 0, &bytes_of(round, 6000), at(1)).unwrap();
+        fs.write(ino, 0, &bytes_of(round, 6000), &by(1)).unwrap();
         *device.plan.lock().unwrap() = Some(reads);
         for _ in 0..10 {
             failed += u32::from(fs.background_step().is_err());

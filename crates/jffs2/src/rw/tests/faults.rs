@@ -28,11 +28,11 @@ fn work(fs: &Jffs2Rw, steps: u64) -> Outcome {
         let data: Vec<u8> = (0..rng.below(5000)).map(|_| rng.next_u64() as u8).collect();
         let result = (|| {
             if fs.lookup(1, &name).is_ok() {
-                fs.unlink(1, &name, at(1))?;
+                fs.unlink(1, &name, &by(1))?;
                 outcome.files.remove(&name);
             }
-            let ino = fs.create(1, &name, &FILE, at(2))?;
-            fs.write(ino, 0, &data, at(3))?;
+            let ino = fs.create(1, &name, &FILE, &by(2))?;
+            fs.write(ino, 0, &data, &by(3))?;
             if step % 5 == 0 {
                 fs.sync()?;
             }
@@ -72,7 +72,7 @@ pub(super) fn one_fault(kind: MediumKind, number: u64, steps: u64, options: &RwO
     fs.unmount().unwrap();
     let again = mount();
     verify(&again, &outcome);
-    let report = again.create(1, b"after", &FILE, at(5));
+    let report = again.create(1, b"after", &FILE, &by(5));
     assert!(report.is_ok(), "{report:?}");
     outcome.errors
 }
@@ -104,8 +104,8 @@ fn a_medium_that_fails_for_good_keeps_what_was_durable() {
         for on in [Trigger::Program, Trigger::Erase] {
             let chip = small(kind);
             let fs = mount(&chip);
-            let keep = fs.create(1, b"keep", &FILE, at(1)).unwrap();
-            fs.write(keep, 0, b"durable", at(1)).unwrap();
+            let keep = fs.create(1, b"keep", &FILE, &by(1)).unwrap();
+            fs.write(keep, 0, b"durable", &by(1)).unwrap();
             fs.sync().unwrap();
             let fault = Fault::Fail;
             let chances = vec![Chance { on, per_billion: 1_000_000_000, fault }];

@@ -27,10 +27,10 @@ fn a_log_has_a_node_for_each_line_until_it_is_collected() {
     const LINE: &[u8] = b"2026-01-01 00:00:00 a line\n";
     for chip in [chip(MediumKind::Nor, 1, 0), chip(MediumKind::Nand, 2048, 64)] {
         let fs = mount(&chip);
-        let ino = fs.create(1, b"log", &FILE, at(1)).unwrap();
+        let ino = fs.create(1, b"log", &FILE, &by(1)).unwrap();
         let before = nodes_of(&fs, ino as u32);
         for line in 0..LINES {
-            fs.write(ino, line * LINE.len() as u64, LINE, at(2)).unwrap();
+            fs.write(ino, line * LINE.len() as u64, LINE, &by(2)).unwrap();
         }
         let lines = nodes_of(&fs, ino as u32);
         // A line across the end of a page is two nodes.
@@ -39,11 +39,11 @@ fn a_log_has_a_node_for_each_line_until_it_is_collected() {
         let each = (lines.1 - before.1) / count as u32;
         assert!(each <= 68 + LINE.len() as u32 + 3, "{each} bytes of flash for a line");
         // Write other files until the block of the log has been collected.
-        let other = fs.create(1, b"other", &FILE, at(3)).unwrap();
+        let other = fs.create(1, b"other", &FILE, &by(3)).unwrap();
         let mut rng = SplitMix64::new(3);
         let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
         for round in 0..3000 {
-            fs.write(other, round % 4 * 4096, &noise, at(4)).unwrap();
+            fs.write(other, round % 4 * 4096, &noise, &by(4)).unwrap();
             while fs.background_step().unwrap() == Background::More {}
         }
         let merged = nodes_of(&fs, ino as u32);
@@ -60,8 +60,8 @@ fn a_big_endian_nand_with_large_pages_is_written_and_read_again() {
     super::churn::fill_and_empty(&chip, &options, 2);
     let (fs, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
     fs.check().unwrap();
-    let ino = fs.create(1, b"kept", &FILE, at(1)).unwrap();
-    fs.write(ino, 0, &[0x5A; 5000], at(1)).unwrap();
+    let ino = fs.create(1, b"kept", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &[0x5A; 5000], &by(1)).unwrap();
     fs.unmount().unwrap();
     let (reader, _) = Jffs2::open(Source::Device(chip), &OpenOptions::default()).unwrap();
     assert_eq!(reader.info().shape.order, ByteOrder::Big);
@@ -76,11 +76,11 @@ fn a_node_takes_16_bytes_after_long_writing_too() {
     let fs = mount(&chip);
     let mut inos = Vec::new();
     for file in 0..8 {
-        inos.push(fs.create(1, format!("log-{file}").as_bytes(), &FILE, at(1)).unwrap());
+        inos.push(fs.create(1, format!("log-{file}").as_bytes(), &FILE, &by(1)).unwrap());
     }
     for line in 0..20_000_u64 {
         let ino = inos[(line % 8) as usize];
-        fs.write(ino, line / 8 % 1000 * 9, b"123456789", at(2)).unwrap();
+        fs.write(ino, line / 8 % 1000 * 9, b"123456789", &by(2)).unwrap();
     }
     let state = fs.lock();
     let tree = state.tree();
@@ -103,9 +103,9 @@ fn many_files(count: u32) -> (Arc<Chip>, Vec<Ino>) {
     let (fs, mut dir, mut files) = (mount(&chip), 1, Vec::new());
     for number in 0..count {
         if number % 500 == 0 {
-            dir = fs.create(1, format!("dir-{number}").as_bytes(), &DIR, at(1)).unwrap();
+            dir = fs.create(1, format!("dir-{number}").as_bytes(), &DIR, &by(1)).unwrap();
         }
-        files.push(fs.create(dir, format!("file-{number}").as_bytes(), &FILE, at(1)).unwrap());
+        files.push(fs.create(dir, format!("file-{number}").as_bytes(), &FILE, &by(1)).unwrap());
     }
     fs.unmount().unwrap();
     (chip, files)
@@ -137,7 +137,7 @@ fn what_is_loaded_is_bounded_while_everything_is_read_and_changed() {
     }
     for ino in files.iter().rev() {
         let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
-        fs.set_attr(*ino, &change, at(2)).unwrap();
+        fs.set_attr(*ino, &change, &by(2)).unwrap();
         most = most.max(fs.lock().tree().owners.loaded.memory());
     }
     assert!((4 << 20..5 << 20).contains(&most), "{most}");

@@ -12,12 +12,12 @@ fn step(fs: &Jffs2Rw, rng: &mut SplitMix64, most: u64) {
     let other = format!("file{}", rng.below(40)).into_bytes();
     let noise: Vec<u8> = (0..=rng.below(most)).map(|_| rng.next_u64() as u8).collect();
     let done = match (rng.below(24), fs.lookup(1, &name)) {
-        (0, Ok(_)) => fs.unlink(1, &name, at(3)),
-        (1, Ok(_)) => fs.rename((1, &name), (1, &other), RenameMode::Replace, at(3)),
+        (0, Ok(_)) => fs.unlink(1, &name, &by(3)),
+        (1, Ok(_)) => fs.rename((1, &name), (1, &other), RenameMode::Replace, &by(3)),
         (2, _) => fs.sync(),
         (3, _) => fs.background_step().map(drop),
-        (_, Ok(ino)) => fs.write(ino, rng.below(most), &noise, at(4)),
-        (_, Err(_)) => fs.create(1, &name, &FILE, at(5)).map(drop),
+        (_, Ok(ino)) => fs.write(ino, rng.below(most), &noise, &by(4)),
+        (_, Err(_)) => fs.create(1, &name, &FILE, &by(5)).map(drop),
     };
     if let Err(error) = done {
         assert_eq!(error.kind(), FsErrorKind::NoSpace, "{error}");
@@ -28,13 +28,13 @@ fn step(fs: &Jffs2Rw, rng: &mut SplitMix64, most: u64) {
 fn empty(chip: Arc<Chip>, options: &RwOptions) -> Result<(), String> {
     let (fs, _) = Jffs2Rw::mount(chip, options).map_err(|error| error.to_string())?;
     for entry in fs.entries(1).unwrap() {
-        fs.unlink(1, &entry.name, at(6)).map_err(|error| format!("deleting: {error}"))?;
+        fs.unlink(1, &entry.name, &by(6)).map_err(|error| format!("deleting: {error}"))?;
     }
     while fs.background_step().map_err(|error| format!("in the background: {error}"))?
         == Background::More
     {}
-    let done = fs.create(1, b"room", &FILE, at(7));
-    let done = done.and_then(|ino| fs.write(ino, 0, &[1; 9000], at(7)));
+    let done = fs.create(1, b"room", &FILE, &by(7));
+    let done = done.and_then(|ino| fs.write(ino, 0, &[1; 9000], &by(7)));
     done.map_err(|error| format!("everything deleted, and still full: {error}"))?;
     fs.check().map_err(|error| format!("check: {error}"))
 }

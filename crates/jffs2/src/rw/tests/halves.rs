@@ -33,19 +33,19 @@ fn block_of(chip: &Chip, name: &[u8]) -> Option<u32> {
 
 fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
     for number in names {
-        let ino = fs.create(1, format!("file-{number:03}").as_bytes(), &FILE, at(1)).unwrap();
+        let ino = fs.create(1, format!("file-{number:03}").as_bytes(), &FILE, &by(1)).unwrap();
         let bytes: Vec<u8> =
             (0..400).map(|byte: u32| ((byte * byte * number) >> 5) as u8).collect();
-        fs.write(ino, 0, &bytes, at(2)).unwrap();
+        fs.write(ino, 0, &bytes, &by(2)).unwrap();
     }
 }
 
 /// Writes data that is dead at once.
 fn churn(fs: &Jffs2Rw) {
-    let ino = fs.create(1, b"churn", &FILE, at(4)).unwrap();
+    let ino = fs.create(1, b"churn", &FILE, &by(4)).unwrap();
     let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
-    fs.write(ino, 0, &bytes, at(4)).unwrap();
-    fs.unlink(1, b"churn", at(5)).unwrap();
+    fs.write(ino, 0, &bytes, &by(4)).unwrap();
+    fs.unlink(1, b"churn", &by(5)).unwrap();
 }
 
 // Garbage collection had copied the nodes of a block, and its erasure was cut in the middle. The
@@ -87,11 +87,11 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
         // Nothing in the first half of the block is live any more; the inodes have other names.
         for number in 0..17 {
             let ino = fs.lookup(1, format!("file-{number:03}").as_bytes()).unwrap();
-            fs.link(ino, 1, format!("other-{number}").as_bytes(), at(3)).unwrap();
-            fs.write(ino, 0, &[1; 400], at(3)).unwrap();
+            fs.link(ino, 1, format!("other-{number}").as_bytes(), &by(3)).unwrap();
+            fs.write(ino, 0, &[1; 400], &by(3)).unwrap();
         }
         for number in 0..17 {
-            fs.unlink(1, format!("file-{number:03}").as_bytes(), at(3)).unwrap();
+            fs.unlink(1, format!("file-{number:03}").as_bytes(), &by(3)).unwrap();
             churn(&fs);
         }
         fs.unmount().unwrap();
@@ -117,13 +117,13 @@ fn what_is_gone_stays_gone_when_a_block_is_erased_from_its_end() {
     let chip = nor();
     let fs = mount(&chip);
     churn(&fs);
-    let keep = fs.create(1, b"keep", &FILE, at(1)).unwrap();
+    let keep = fs.create(1, b"keep", &FILE, &by(1)).unwrap();
     for number in 0..20 {
         let name = format!("name-{number}").into_bytes();
-        fs.link(keep, 1, &name, at(1)).unwrap();
-        fs.set_xattr(keep, b"user.a", &[number], XattrMode::Either, at(1)).unwrap();
-        fs.remove_xattr(keep, b"user.a", at(1)).unwrap();
-        fs.unlink(1, &name, at(1)).unwrap();
+        fs.link(keep, 1, &name, &by(1)).unwrap();
+        fs.set_xattr(keep, b"user.a", &[number], XattrMode::Either, &by(1)).unwrap();
+        fs.remove_xattr(keep, b"user.a", &by(1)).unwrap();
+        fs.unlink(1, &name, &by(1)).unwrap();
     }
     chip.set_recording(true);
     for _ in 0..60 {

@@ -31,9 +31,9 @@ fn filled(options: &RwOptions) -> Vec<(bool, Option<u32>)> {
     let chip = unmarked();
     let (fs, report) = Jffs2Rw::mount(chip.clone(), options).unwrap();
     assert_eq!(report.findings.iter().count(), 0);
-    let ino = fs.create(1, b"large", &FILE, at(100)).unwrap();
+    let ino = fs.create(1, b"large", &FILE, &by(100)).unwrap();
     let bytes = noise(60_000);
-    fs.write(ino, 0, &bytes, at(200)).unwrap();
+    fs.write(ino, 0, &bytes, &by(200)).unwrap();
     fs.unmount().unwrap();
     let (again, report) = Jffs2Rw::mount(chip.clone(), options).unwrap();
     assert_eq!(report.findings.iter().count(), 0, "{:?}", report.findings);
@@ -91,8 +91,8 @@ fn continued() -> [Vec<u8>; 2] {
     bytes.resize(1024, 0xFF);
     chip.program(0, &bytes).unwrap();
     let (fs, _) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
-    let ino = fs.create(1, b"new", &FILE, at(100)).unwrap();
-    fs.write(ino, 0, &noise(3000), at(200)).unwrap();
+    let ino = fs.create(1, b"new", &FILE, &by(100)).unwrap();
+    fs.write(ino, 0, &noise(3000), &by(200)).unwrap();
     fs.unmount().unwrap();
     let again = mount(&chip);
     again.check().unwrap();

@@ -1,6 +1,6 @@
 //! Copies within the image, and the content of a file.
 
-use super::{Editor, now};
+use super::{Editor, caller};
 use crate::failure::{Context, Failure};
 use eraseblock::raw::vfs::{FileKind, Ino, NewInode, NewKind, SetAttr, XattrMode};
 use eraseblock::target::filesystem;
@@ -26,7 +26,7 @@ impl Editor<'_> {
             Ok(_) if is_directory => {
                 return Err(Failure::new("exists already").context(text::name(to)));
             }
-            Ok(_) => self.fs.unlink(dir, name, now()).context(text::name(to))?,
+            Ok(_) => self.fs.unlink(dir, name, &caller()).context(text::name(to))?,
         }
         let mut made = HashSet::new();
         let mut waiting = vec![(ino, dir, name.to_vec())];
@@ -63,20 +63,21 @@ impl Editor<'_> {
             FileKind::Socket => NewKind::Socket,
         };
         let (permissions, uid, gid) = (attr.permissions, attr.uid, attr.gid);
-        let copy = self.fs.create(dir, name, &NewInode { kind, permissions, uid, gid }, now())?;
+        let copy =
+            self.fs.create(dir, name, &NewInode { kind, permissions, uid, gid }, &caller())?;
         if attr.kind == FileKind::Regular {
             filesystem::copy(self.fs, &attr, &mut |offset, bytes| {
-                let written = self.fs.write(copy, offset, bytes, now());
+                let written = self.fs.write(copy, offset, bytes, &caller());
                 written.map_err(std::io::Error::other)
             })?;
         }
         for name in self.fs.list_xattrs(ino)? {
             let value = self.fs.xattr(ino, &name)?;
-            self.fs.set_xattr(copy, &name, &value, XattrMode::Either, now())?;
+            self.fs.set_xattr(copy, &name, &value, XattrMode::Either, &caller())?;
         }
         let times =
             SetAttr { atime: Some(attr.atime), mtime: Some(attr.mtime), ..SetAttr::default() };
-        self.fs.set_attr(copy, &times, now())?;
+        self.fs.set_attr(copy, &times, &caller())?;
         Ok(copy)
     }
 }

@@ -1,6 +1,6 @@
 //! Between the image and this machine: `put` and `get`.
 
-use super::{Editor, now};
+use super::{Editor, caller};
 use crate::failure::{Context, Failure};
 use crate::get::{GetReport, Getter};
 use eraseblock::raw::tree::dir::{self, ReadOptions};
@@ -24,12 +24,12 @@ impl Editor<'_> {
         let report = if meta.is_dir() {
             let (tree, findings) = dir::read(source, &options)?;
             self.findings.append(findings);
-            into_fs(self.fs, self.make_path(dest)?, &tree, now(), &|done| self.bar.inc(done))?
+            into_fs(self.fs, self.make_path(dest)?, &tree, &caller(), &|done| self.bar.inc(done))?
         } else {
             let (dir, name) = self.place_or_into(dest, source.as_os_str().as_bytes())?;
             let (node, findings) = dir::read_node(source, &options)?;
             self.findings.append(findings);
-            node_into_fs(self.fs, dir, name, node, now(), &|done| self.bar.inc(done))?
+            node_into_fs(self.fs, dir, name, node, &caller(), &|done| self.bar.inc(done))?
         };
         self.report(report.files, report.directories, report.bytes)?;
         Ok(report)
