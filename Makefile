@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: no-std help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
+.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -25,6 +25,7 @@ help:
 	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
+	@echo "make api     the library's public interface, against its list (BASELINE=revision: what breaks users)"
 
 define install
 	@missing=""; for package in $(1); do \
@@ -99,6 +100,18 @@ target/tools/bin/cargo-deny:
 
 deny: target/tools/bin/cargo-deny
 	target/tools/bin/cargo-deny --log-level error check licenses bans sources
+
+# The public interface of the library: any change of it must be listed.
+api: target/tools/bin/cargo-public-api target/tools/bin/cargo-semver-checks
+	@! command -v rustup >/dev/null || rustup run nightly rustc --version >/dev/null 2>&1 \
+	    || rustup --quiet toolchain install nightly --profile minimal
+	$(CARGO) xtask api $(if $(BASELINE),--baseline $(BASELINE))
+
+target/tools/bin/cargo-public-api:
+	$(CARGO) install --quiet --debug cargo-public-api@0.52.0 --locked --root target/tools
+
+target/tools/bin/cargo-semver-checks:
+	$(CARGO) install --quiet --debug cargo-semver-checks@0.51.0 --locked --root target/tools
 
 # Needs the network for the advisory database.
 advisories: target/tools/bin/cargo-deny

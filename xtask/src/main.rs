@@ -1,6 +1,7 @@
 //! Repository tasks: the kernel oracle, benches against peers, mutated images, tidiness.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
+mod api;
 mod bench;
 mod circles;
 mod command;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: cargo xtask TASK
+  api [--baseline REVISION]        the public interface of the library against its list
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
          [--rounds N] [--prepare]
                                    real Linux judges what is written and read here
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     }
     let outcome = match task.as_str() {
         "oracle" => oracle::run(rest),
+        "api" => api::run(rest),
         "bench" => bench::run(rest),
         "circles" => circles::run(rest),
         "consumer" => consumer::run(),

@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -146,6 +146,13 @@ const ROWS: [Row; 18] = [
         name: "consumer",
         short: "",
         full: "{xtask} consumer",
+        after: &["package"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "api",
+        short: "",
+        full: "make --no-print-directory api",
         after: &["package"],
         counts: counts::last_line,
     },
