@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const STEP: u32 = 6;
 /// One write in so many fails, or leaves bits that are soon corrected.
 const FAILURE: u32 = 40;
+/// One append in so many is preceded by an erase that fails for good, if one is pending.
+const ERASE_FAILURE: u32 = 2;
 /// Blocks that may go bad: fewer than the reserve of UBI.
 const MOST_BAD: usize = 2;
 /// Number of attempts of UBI to erase a block.
@@ -134,7 +136,7 @@ impl Beside {
         let is_bad = |peb: &_| self.chip.is_bad(*peb).unwrap_or(true);
         if !self.habit.fails
             || !geometry.can_have_bad_blocks()
-            || self.random().below(FAILURE) != 0
+            || self.random().below(ERASE_FAILURE) != 0
             || geometry.pebs().filter(is_bad).count() >= MOST_BAD
         {
             return Ok(());
@@ -227,5 +229,52 @@ impl LebDevice for Beside {
 
     fn sync(&self) -> Result<(), MtdError> {
         self.volume.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Habit, ubifs};
+    use crate::Shape;
+    use eraseblock_nandsim::Rng;
+    use eraseblock_vfs_testkit::ops::Op;
+    use std::collections::BTreeMap;
+
+    /// Performs operations on an old file system, none of which may fail, and returns the counts.
+    fn counts(shape: Shape, habit: Habit) -> BTreeMap<&'static str, u64> {
+        let target = ubifs(shape);
+        let start = super::super::live::Start::small(&target).unwrap();
+        let mut live = super::super::live::Live::new(&target, &start, habit).unwrap();
+        let mut rng = Rng::new(9, 9);
+        for _ in 0..2500 {
+            let op = live.random(&mut rng);
+            if !matches!(op, Op::Restart) {
+                let (_, problem) = live.step(&op);
+                assert_eq!(problem, None, "{op:?}");
+            }
+        }
+        assert_eq!(live.compare(), None);
+        live.happened()
+    }
+
+    /// At least a third of all programs that fail do so in appends to a mapped LEB.
+    #[test]
+    fn the_device_works_and_fails_beside_the_file_system() {
+        let habit = Habit { works_beside: true, fails: true, ..Habit::default() };
+        let counts = counts(Shape::Mini, habit);
+        println!("{counts:?}");
+        let [in_appends, at_starts, erases, _, moves, scrubs] =
+            super::RARE.map(|what| counts[what]);
+        assert!(in_appends * 2 >= at_starts && in_appends > 20);
+        assert!(erases > 0 && moves > 0 && scrubs > 0);
+    }
+
+    #[test]
+    fn blocks_are_erased_at_once_and_nothing_fails_on_nor() {
+        let habit = Habit { erases_at_once: true, fails: true, ..Habit::default() };
+        let counts = counts(Shape::Nor, habit);
+        let [in_appends, at_starts, erases, at_once, ..] = super::RARE.map(|what| counts[what]);
+        assert_eq!((in_appends, at_starts, erases), (0, 0, 0));
+        assert!(at_once > 100, "{counts:?}");
     }
 }

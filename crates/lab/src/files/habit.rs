@@ -1,8 +1,9 @@
 //! What a sequence does besides its operations: the device works and fails, and programs use the
 //! file system in other ways.
 
+use super::stack::Order;
 use crate::powercut::Plan;
-use eraseblock_vfs_testkit::ops::{Change, Op};
+use eraseblock_vfs_testkit::ops::{Change, Object, Op, Texture};
 
 /// What a sequence does besides its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,6 +13,9 @@ pub struct Habit {
     pub is_steady: bool,
     /// Directories and files get the flags S and D.
     pub sets_flags: bool,
+    /// Files are large and few are removed, so that the volume is full most of the time, and one
+    /// write-back is longer than the journal may grow.
+    pub fills: bool,
     /// A block that is no longer mapped is erased at once. Otherwise it is erased when a block is
     /// needed, and a cut in between brings its content back, which may hide a mistake.
     pub erases_at_once: bool,
@@ -27,13 +31,19 @@ pub struct Habit {
 impl Habit {
     /// Returns the habit of a sequence: sequences on an old file system have one of eight, by their
     /// seed; four of these, and all other sequences, do nothing but their operations.
-    pub(crate) fn of(plan: Plan) -> Self {
+    ///
+    /// Where a write that finds no space may be there in part, files are not large: the model knows
+    /// whole writes only.
+    pub(crate) fn of(plan: Plan, order: Order) -> Self {
         let none = Self::default();
+        let fills = order == Order::Names;
         let Plan::Aged(seed) = plan else { return none };
         match seed % 8 {
             5 => Self { is_steady: true, erases_at_once: true, ..none },
-            6 => Self { works_beside: true, fails: true, has_copies: true, ..none },
-            7 => Self { sets_flags: true, erases_at_once: true, fails: true, ..none },
+            6 => {
+                Self { sets_flags: true, works_beside: true, fails: true, has_copies: true, ..none }
+            }
+            7 => Self { fills, erases_at_once: true, fails: true, ..none },
             0 => Self {
                 is_steady: true,
                 sets_flags: true,
@@ -57,6 +67,12 @@ impl Habit {
             Op::Restart | Op::ReadOnlyAndBack | Op::Step if self.is_steady => Op::Sync,
             Op::Change(object, Change::Times(time, _)) if self.sets_flags => {
                 Op::Change(object, Change::Flags(FLAGS[time as usize % FLAGS.len()]))
+            }
+            Op::Write { object, offset, len, .. } if self.fills => {
+                Op::Write { object, offset, len: 8 * len.max(2000), texture: Texture::Random }
+            }
+            Op::Unlink(at) if self.fills && at.name % 2 == 0 => {
+                Op::Append(Object::At(at), 6000, Texture::Random)
             }
             op => op,
         }

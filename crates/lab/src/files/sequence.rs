@@ -52,7 +52,7 @@ impl<'a> Prepared<'a> for Small<'a> {
                 None => return Ok(None),
             },
         };
-        let habit = Habit::of(plan);
+        let habit = Habit::of(plan, self.stack.rules().order);
         let mut live = Live::new(self.stack, &self.start, habit)?;
         let mut rare = Vec::new();
         if let Plan::Aged(seed) = plan {
