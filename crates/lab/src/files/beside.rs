@@ -234,17 +234,16 @@ impl LebDevice for Beside {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Habit, ubifs};
+    use super::super::{Habit, OnUbi, tight_ubifs, ubifs};
     use crate::Shape;
     use eraseblock_nandsim::Rng;
     use eraseblock_vfs_testkit::ops::Op;
     use std::collections::BTreeMap;
 
     /// Performs operations on an old file system, none of which may fail, and returns the counts.
-    fn counts(shape: Shape, habit: Habit) -> BTreeMap<&'static str, u64> {
-        let target = ubifs(shape);
-        let start = super::super::live::Start::small(&target).unwrap();
-        let mut live = super::super::live::Live::new(&target, &start, habit).unwrap();
+    fn counts(target: &OnUbi, habit: Habit) -> BTreeMap<&'static str, u64> {
+        let start = super::super::live::Start::small(target).unwrap();
+        let mut live = super::super::live::Live::new(target, &start, habit).unwrap();
         let mut rng = Rng::new(9, 9);
         for _ in 0..2500 {
             let op = live.random(&mut rng);
@@ -261,7 +260,7 @@ mod tests {
     #[test]
     fn the_device_works_and_fails_beside_the_file_system() {
         let habit = Habit { works_beside: true, fails: true, ..Habit::default() };
-        let counts = counts(Shape::Mini, habit);
+        let counts = counts(&ubifs(Shape::Mini), habit);
         println!("{counts:?}");
         let [in_appends, at_starts, erases, _, moves, scrubs] =
             super::RARE.map(|what| counts[what]);
@@ -272,9 +271,20 @@ mod tests {
     #[test]
     fn blocks_are_erased_at_once_and_nothing_fails_on_nor() {
         let habit = Habit { erases_at_once: true, fails: true, ..Habit::default() };
-        let counts = counts(Shape::Nor, habit);
+        let counts = counts(&ubifs(Shape::Nor), habit);
         let [in_appends, at_starts, erases, at_once, ..] = super::RARE.map(|what| counts[what]);
         assert_eq!((in_appends, at_starts, erases), (0, 0, 0));
         assert!(at_once > 100, "{counts:?}");
+    }
+
+    #[test]
+    fn a_full_volume_is_collected_in_vain_and_committed_within_a_write_back() {
+        let habit = Habit { fills: true, ..Habit::default() };
+        let [mini, tight] =
+            [ubifs(Shape::Mini), tight_ubifs()].map(|target| counts(&target, habit));
+        println!("{mini:?}\n{tight:?}");
+        assert!(mini["commits between size and content"] > 0);
+        assert!(tight["victims kept before a commit"] > 0);
+        assert!(tight["victims kept before a full volume"] > 0);
     }
 }

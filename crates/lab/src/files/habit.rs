@@ -68,9 +68,10 @@ impl Habit {
             Op::Change(object, Change::Times(time, _)) if self.sets_flags => {
                 Op::Change(object, Change::Flags(FLAGS[time as usize % FLAGS.len()]))
             }
-            Op::Write { object, offset, len, .. } if self.fills => {
-                Op::Write { object, offset, len: 8 * len.max(2000), texture: Texture::Random }
-            }
+            Op::Write { object, offset, len, .. } if self.fills => match offset % 3 {
+                0 => Op::Change(object, Change::Size(0)),
+                _ => Op::Write { object, offset, len: 8 * len.max(2000), texture: Texture::Random },
+            },
             Op::Unlink(at) if self.fills && at.name % 2 == 0 => {
                 Op::Append(Object::At(at), 6000, Texture::Random)
             }

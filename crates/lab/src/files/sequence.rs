@@ -53,7 +53,8 @@ impl<'a> Prepared<'a> for Small<'a> {
             },
         };
         let habit = Habit::of(plan, self.stack.rules().order);
-        let mut live = Live::new(self.stack, &self.start, habit)?;
+        // Blocks that go bad while it ages cannot go bad while it is judged.
+        let mut live = Live::new(self.stack, &self.start, habit.of_recovery())?;
         let mut rare = Vec::new();
         if let Plan::Aged(seed) = plan {
             live.age(&mut Rng::new(seed, 1), AGE)?;
