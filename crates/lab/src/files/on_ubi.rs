@@ -48,7 +48,7 @@ pub(super) const MOST_LEBS: u32 = 64 - 8;
 
 /// The wear-levelling threshold of a device that works in the background: small enough that UBI
 /// often moves LEBs.
-const WL_THRESHOLD: u32 = 8;
+const WL_THRESHOLD: u32 = 4;
 
 fn open_options() -> OpenOptions {
     OpenOptions { image_seq: 0x1AB0_0002, ..OpenOptions::default() }
@@ -63,8 +63,8 @@ fn text(error: impl ToString) -> String {
 struct OnDevice {
     inner: Box<dyn Mounted>,
     ubi: UbiDevice,
-    /// What happens below it, in a sequence with a habit.
-    tally: Option<Arc<Tally>>,
+    /// What happens below it in a sequence with a habit, and what of that is counted.
+    tally: Option<(Arc<Tally>, &'static [&'static str])>,
 }
 
 impl Mounted for OnDevice {
@@ -79,7 +79,8 @@ impl Mounted for OnDevice {
 
     fn activity(&self) -> Vec<(&'static str, u64)> {
         let mut counts = self.inner.activity();
-        counts.extend(self.tally.iter().flat_map(|tally| tally.named(&self.ubi)));
+        let tally = self.tally.iter();
+        counts.extend(tally.flat_map(|(tally, listed)| tally.named(&self.ubi, listed)));
         counts
     }
 }
@@ -87,6 +88,13 @@ impl Mounted for OnDevice {
 impl OnUbi {
     fn volume(ubi: &UbiDevice) -> Result<Arc<dyn LebDevice>, String> {
         Ok(Arc::new(ubi.volume(VolumeId::new(0)).map_err(text)?))
+    }
+}
+
+impl OnUbi {
+    /// Returns what can happen on the chip: NOR neither corrects bits nor marks blocks bad.
+    fn listed(&self) -> &'static [&'static str] {
+        if matches!(self.shape, Shape::Nor | Shape::NorWide) { &RARE[..1] } else { &RARE }
     }
 }
 
@@ -154,11 +162,11 @@ impl Stack for OnUbi {
         let volume = Self::volume(&ubi)?;
         let beside = Beside::new(volume, ubi.clone(), chip.clone(), habit, tally.clone());
         let inner = (self.mount)(Arc::new(beside), false)?;
-        Ok(Box::new(OnDevice { inner, ubi, tally: Some(tally) }))
+        Ok(Box::new(OnDevice { inner, ubi, tally: Some((tally, self.listed())) }))
     }
 
     fn rare(&self) -> Vec<&'static str> {
-        RARE.to_vec()
+        self.listed().to_vec()
     }
 }
 
