@@ -9,8 +9,7 @@ use crate::powercut::{Broken, Judge, Trial, Verdict};
 use eraseblock_nandsim::{Chip, Snapshot};
 use eraseblock_vfs::{
     Background, Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, SetAttr,
-    Timestamp,
-    WritableFileSystem,
+    Timestamp, WritableFileSystem,
 };
 use std::sync::Arc;
 
