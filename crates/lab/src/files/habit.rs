@@ -6,6 +6,7 @@ use crate::powercut::Plan;
 use eraseblock_vfs_testkit::ops::{Change, Object, Op, Texture};
 
 /// What a sequence does besides its operations.
+#[allow(clippy::struct_excessive_bools)] // independent switches
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Habit {
     /// Nothing is mounted again, and `sync` takes the place of what would: the master area fills

@@ -273,13 +273,13 @@ fn tails(fs: &dyn WritableFileSystem, seen: &Tree) -> Result<(), Broken> {
             continue;
         }
         let old = inode.attr.size;
-        let new = (old / BLOCK + 2) * BLOCK;
+        let new = (old / BLOCK as u64 + 2) * BLOCK as u64;
         match fs.set_attr(*ino, &SetAttr { size: Some(new), ..SetAttr::default() }, by) {
             Ok(()) => {}
             Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
             Err(error) => return Err(("dead", format!("inode {ino} does not grow: {error}"))),
         }
-        let mut bytes = [0; 2 * BLOCK as usize];
+        let mut bytes = [0; 2 * BLOCK];
         let bytes = &mut bytes[..usize::try_from(new - old).unwrap_or(0)];
         let count = fs.read(*ino, old, bytes).map_err(|error| ("tail", error.to_string()))?;
         let first = bytes.iter().position(|byte| *byte != 0);
@@ -293,7 +293,7 @@ fn tails(fs: &dyn WritableFileSystem, seen: &Tree) -> Result<(), Broken> {
 }
 
 /// Size of a block of data, in bytes.
-const BLOCK: u64 = 4096;
+const BLOCK: usize = 4096;
 
 fn probe(fs: &dyn WritableFileSystem) -> Result<bool, FsError> {
     let by = &Caller::owner(Timestamp::from_seconds(2_000_000));
