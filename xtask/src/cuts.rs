@@ -37,11 +37,11 @@ const LAYERS: [Layer; 3] = [
             Campaign("--chip nor --sequences single --thorough", ["--every 5", ""]),
             Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nor --sequences pair", ["--states 1400", "--states 14000"]),
-            Campaign("--chip nand --sequences random", ["--states 400", "--states 3000"]),
+            Campaign("--chip nand --sequences random", ["--states 700", "--states 3000"]),
             // Media that another driver collected.
             Campaign(
-                "--chip nand --sequences aged --seed 5 --every 31 --nested 2003 --thorough",
-                ["--states 600", "--states 5000"],
+                "--chip nand --sequences aged --seed 6 --every 31 --nested 2003 --thorough",
+                ["--states 300", "--states 5000"],
             ),
             Campaign("--chip nor --sequences random", ["--states 1000", "--states 3000"]),
         ],
