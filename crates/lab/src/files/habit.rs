@@ -1,7 +1,6 @@
 //! What a sequence does besides its operations: the device works and fails, and programs use the
 //! file system in other ways.
 
-use super::stack::Order;
 use crate::powercut::Plan;
 use eraseblock_vfs_testkit::ops::{Change, Object, Op, Texture};
 
@@ -33,11 +32,10 @@ impl Habit {
     /// Returns the habit of a sequence: sequences on an old file system have one of eight, by their
     /// seed; four of these, and all other sequences, do nothing but their operations.
     ///
-    /// Where a write that finds no space may be there in part, files are not large: the model knows
-    /// whole writes only.
-    pub(crate) fn of(plan: Plan, order: Order) -> Self {
+    /// Only if it `fills` are files large: where a write that finds no space may be there in part,
+    /// the model, which knows whole writes only, does not apply.
+    pub(crate) fn of(plan: Plan, fills: bool) -> Self {
         let none = Self::default();
-        let fills = order == Order::Names;
         let Plan::Aged(seed) = plan else { return none };
         match seed % 8 {
             5 => Self { is_steady: true, erases_at_once: true, ..none },

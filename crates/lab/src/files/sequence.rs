@@ -3,7 +3,7 @@
 
 use super::habit::Habit;
 use super::live::{Live, Start};
-use super::stack::Stack;
+use super::stack::{Order, Stack};
 use super::workload::short;
 use crate::powercut::{Choice, Part, Plan, Prepared, Sequence, Target, Uncut};
 use eraseblock_nandsim::{Recorded, Rng};
@@ -52,7 +52,7 @@ impl<'a> Prepared<'a> for Small<'a> {
                 None => return Ok(None),
             },
         };
-        let habit = Habit::of(plan, self.stack.rules().order);
+        let habit = Habit::of(plan, self.stack.rules().order == Order::Names);
         // Blocks that go bad while it ages cannot go bad while it is judged.
         let mut live = Live::new(self.stack, &self.start, habit.of_recovery())?;
         let mut rare = Vec::new();
