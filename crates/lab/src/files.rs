@@ -5,7 +5,7 @@
 //! under test through `vfs` only, apart from its own structural check.
 
 mod allowed;
-mod beside;
+mod below;
 mod copies;
 mod habit;
 mod history;

@@ -20,7 +20,7 @@ pub struct Habit {
     /// needed, and a cut in between brings its content back, which may hide a mistake.
     pub erases_at_once: bool,
     /// The background work of the device runs between its calls, as it does below a real mount.
-    pub works_beside: bool,
+    pub works_below: bool,
     /// Programs and erases fail.
     pub fails: bool,
     /// The medium was collected by a driver that copies nodes with their versions, and the erases
@@ -30,7 +30,7 @@ pub struct Habit {
 
 impl Habit {
     /// Returns the habit of a sequence: sequences on an old file system have one of eight, by their
-    /// seed; four of these, and all other sequences, do nothing but their operations.
+    /// seed; four of these, and all other sequences, only perform their operations.
     ///
     /// Only if it `fills` are files large: where a write that finds no space may be there in part,
     /// the model, which knows whole writes only, does not apply.
@@ -40,13 +40,13 @@ impl Habit {
         match seed % 8 {
             5 => Self { is_steady: true, erases_at_once: true, ..none },
             6 => {
-                Self { sets_flags: true, works_beside: true, fails: true, has_copies: true, ..none }
+                Self { sets_flags: true, works_below: true, fails: true, has_copies: true, ..none }
             }
             7 => Self { fills, erases_at_once: true, fails: true, ..none },
             0 => Self {
                 is_steady: true,
                 sets_flags: true,
-                works_beside: true,
+                works_below: true,
                 has_copies: true,
                 ..none
             },

@@ -1,7 +1,7 @@
 //! Judges a file system on a volume of UBI on a small chip: chip, UBI and file system recover
 //! together.
 
-use super::beside::{Beside, RARE, Tally};
+use super::below::{Below, RARE, Tally};
 use super::habit::Habit;
 use super::stack::{Mounted, Rules, Stack};
 use crate::Shape;
@@ -153,15 +153,15 @@ impl Stack for OnUbi {
             return self.mount(chip, read_only);
         }
         let mut options = open_options();
-        if habit.works_beside {
+        if habit.works_below {
             options.wl_threshold = WL_THRESHOLD;
         }
         let layout = self.shape.layout();
         let ubi = UbiDevice::open(chip.clone(), &layout, &options).map_err(text)?;
         let tally = Arc::new(Tally::default());
         let volume = Self::volume(&ubi)?;
-        let beside = Beside::new(volume, ubi.clone(), chip.clone(), habit, tally.clone());
-        let inner = (self.mount)(Arc::new(beside), false)?;
+        let below = Below::new(volume, ubi.clone(), chip.clone(), habit, tally.clone());
+        let inner = (self.mount)(Arc::new(below), false)?;
         Ok(Box::new(OnDevice { inner, ubi, tally: Some((tally, self.listed())) }))
     }
 

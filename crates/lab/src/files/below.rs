@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const STEP: u32 = 6;
 /// One write in so many fails, or leaves bits that are soon corrected.
 const FAILURE: u32 = 40;
-/// One append in so many is preceded by an erase that fails for good, if one is pending.
+/// One append in so many is preceded by an erase that fails permanently, if one is pending.
 const ERASE_FAILURE: u32 = 2;
 /// Blocks that may go bad: fewer than the reserve of UBI.
 const MOST_BAD: usize = 2;
@@ -66,7 +66,7 @@ impl Tally {
 
 /// The volume.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct Below {
     volume: Arc<dyn LebDevice>,
     ubi: UbiDevice,
     chip: Arc<Chip>,
@@ -75,7 +75,7 @@ pub(super) struct Beside {
     tally: Arc<Tally>,
 }
 
-impl Beside {
+impl Below {
     /// Puts what happens between a file system and its volume.
     pub(super) fn new(
         volume: Arc<dyn LebDevice>,
@@ -94,7 +94,7 @@ impl Beside {
 
     /// Works in the background before a call, now and then.
     fn before(&self, leb: Leb) -> Result<(), MtdError> {
-        if self.habit.works_beside && self.random().below(STEP) == 0 {
+        if self.habit.works_below && self.random().below(STEP) == 0 {
             self.ubi.background_step().map_err(|error| failed(leb, &error))?;
         }
         Ok(())
@@ -167,7 +167,7 @@ fn failed(leb: Leb, error: &dyn std::fmt::Display) -> MtdError {
     }
 }
 
-impl LebDevice for Beside {
+impl LebDevice for Below {
     fn leb_size(&self) -> u32 {
         self.volume.leb_size()
     }
@@ -262,8 +262,8 @@ mod tests {
 
     /// At least a third of all programs that fail do so in appends to a mapped LEB.
     #[test]
-    fn the_device_works_and_fails_beside_the_file_system() {
-        let habit = Habit { works_beside: true, fails: true, ..Habit::default() };
+    fn the_device_works_and_fails_below_the_file_system() {
+        let habit = Habit { works_below: true, fails: true, ..Habit::default() };
         let counts = counts(&ubifs(Shape::Mini), habit);
         println!("{counts:?}");
         let [_, in_appends, at_starts, erases, moves, scrubs] =
