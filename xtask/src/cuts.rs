@@ -37,7 +37,12 @@ const LAYERS: [Layer; 3] = [
             Campaign("--chip nor --sequences single --thorough", ["--every 5", ""]),
             Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nor --sequences pair", ["--states 1400", "--states 14000"]),
-            Campaign("--chip nand --sequences random", ["--states 1000", "--states 3000"]),
+            Campaign("--chip nand --sequences random", ["--states 700", "--states 3000"]),
+            // Media that another driver collected.
+            Campaign(
+                "--chip nand --sequences aged --seed 6 --every 31 --nested 2003 --thorough",
+                ["--states 300", "--states 5000"],
+            ),
             Campaign("--chip nor --sequences random", ["--states 1000", "--states 3000"]),
         ],
     },
@@ -52,10 +57,11 @@ const LAYERS: [Layer; 3] = [
                 "--chip mini --sequences pair --nested 211",
                 ["--states 5000", "--states 50000"],
             ),
-            // Few states of each sequence, but many sequences, so that occasional activities occur.
+            // Few states of each sequence, so that those with habits all run, and every occasional
+            // activity occurs.
             Campaign(
-                "--chip mini-tight --sequences aged --thorough",
-                ["--every 31 --nested 2003 --states 6000", "--every 7 --nested 211 --states 50000"],
+                "--chip mini-tight --sequences aged --seed 5 --thorough",
+                ["--every 61 --nested 4003 --states 6000", "--every 7 --nested 211 --states 50000"],
             ),
             Campaign(
                 "--chip mini-tight --sequences aged --every 11 --nested 2003 --seed 11040",

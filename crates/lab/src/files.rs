@@ -5,6 +5,9 @@
 //! under test through `vfs` only, apart from its own structural check.
 
 mod allowed;
+mod below;
+mod copies;
+mod habit;
 mod history;
 mod jffs2;
 mod judge;
@@ -23,9 +26,10 @@ mod tests;
 #[cfg(test)]
 mod toy;
 
+pub use habit::Habit;
 pub use jffs2::Jffs2Stack;
 pub use on_ubi::{MountFn, OnUbi};
-pub use stack::{Mounted, Order, Rules, Stack};
+pub use stack::{Happened, Mounted, Order, Rules, Stack};
 pub use ubifs::{big_lpt_ubifs, tight_ubifs, ubifs};
 pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count, singles};

@@ -87,6 +87,8 @@ impl Allowed {
             let floor = self.history.inode_floors.get(model_ino).copied().unwrap_or(0);
             let first = floor.max(*range.start());
             let versions = &self.history.versions[first..=*range.end()];
+            let attr_floor = self.history.attr_floors.get(model_ino).copied().unwrap_or(0);
+            let versions = (versions, attr_floor.saturating_sub(first));
             let times = !(look.skip_root_times && *ino == seen.root);
             check_inode(inode, *model_ino, versions, rules, times, look)
                 .map_err(|(rule, message)| (rule, format!("inode {ino}: {message}")))?;
@@ -97,10 +99,11 @@ impl Allowed {
 
 type Versions = [std::sync::Arc<Version>];
 
+/// Checks an inode against versions; those before a position no longer count for its attributes.
 fn check_inode(
     inode: &Inode,
     ino: Ino,
-    versions: &Versions,
+    (versions, attrs_from): (&Versions, usize),
     rules: &Rules,
     times: bool,
     look: Look,
@@ -109,7 +112,9 @@ fn check_inode(
         .iter()
         .filter_map(|version| version.model.attr(ino).ok().map(|attr| (version.as_ref(), attr)))
         .collect();
-    if !attrs.iter().any(|(_, attr)| same_attr(&inode.attr, attr, rules, times)) {
+    let is_old = |version: &&std::sync::Arc<Version>| version.model.attr(ino).is_ok();
+    let old = versions.iter().take(attrs_from).filter(is_old).count();
+    if !attrs[old..].iter().any(|(_, attr)| same_attr(&inode.attr, attr, rules, times)) {
         let newest = attrs.last().map(|(_, attr)| words::attr(attr));
         let newest = newest.unwrap_or_else(|| "no such inode".to_owned());
         let message = format!("{}; in the newest version {newest}", words::attr(&inode.attr));

@@ -2,9 +2,9 @@
 
 use super::stack::{Order, Rules};
 use super::tree::Tree;
-use eraseblock_vfs::{FileSystem, Ino, RenameMode};
+use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino, RenameMode};
 use eraseblock_vfs_testkit::ModelFs;
-use eraseblock_vfs_testkit::ops::{Object, Op, Slots, find};
+use eraseblock_vfs_testkit::ops::{Object, Op, Place, Slots, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(crate) struct Version {
     pub(crate) tree: Tree,
     /// The operation that made it, if it was a rename, with the old path.
     pub(crate) renamed: Option<Vec<u8>>,
+    /// The blocks that were free.
+    free: u64,
     /// Inodes whose names, entries or extended attributes the operation changed.
     involved: Vec<Ino>,
 }
@@ -28,15 +30,22 @@ pub(crate) struct History {
     pub(crate) names_floor: usize,
     /// The earliest version that attributes and data of an inode may have, if above 0.
     pub(crate) inode_floors: BTreeMap<Ino, usize>,
+    /// The same for attributes without size and data.
+    pub(crate) attr_floors: BTreeMap<Ino, usize>,
 }
+
+/// The free space of a version of which it is not known.
+pub(crate) const ANY_SPACE: u64 = 0;
 
 impl History {
     /// Starts with a durable state.
-    pub(crate) fn new(model: &ModelFs) -> Result<Self, String> {
+    pub(crate) fn new(model: &ModelFs, free: u64) -> Result<Self, String> {
         let tree = Tree::read(model, false)?;
-        let version = Version { model: model.clone(), tree, renamed: None, involved: Vec::new() };
+        let (renamed, involved) = (None, Vec::new());
+        let version = Version { model: model.clone(), tree, renamed, free, involved };
         let versions = vec![Arc::new(version)];
-        Ok(Self { versions, names_floor: 0, inode_floors: BTreeMap::new() })
+        let (inode_floors, attr_floors) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { versions, names_floor: 0, inode_floors, attr_floors })
     }
 
     /// Returns the latest version.
@@ -44,8 +53,14 @@ impl History {
         self.versions.len() - 1
     }
 
-    /// Adds the state of the model after `op`.
-    pub(crate) fn push(&mut self, op: &Op, model: &ModelFs) -> Result<(), String> {
+    /// Returns the blocks that were free at the worst moment: what was pending may be lost, so that
+    /// any of the versions may be there again.
+    pub(crate) fn least_free(&self) -> u64 {
+        self.versions.iter().map(|version| version.free).min().unwrap_or(ANY_SPACE)
+    }
+
+    /// Adds the state of the model after `op`, with the number of free blocks.
+    pub(crate) fn push(&mut self, op: &Op, model: &ModelFs, free: u64) -> Result<(), String> {
         let tree = Tree::read(model, false)?;
         let before = &self.versions[self.last()].tree;
         let exchanged = matches!(op, Op::Rename(_, _, RenameMode::Exchange));
@@ -54,7 +69,8 @@ impl History {
             Op::Rename(from, _, _) => Some(from.path()),
             _ => None,
         };
-        self.versions.push(Arc::new(Version { model: model.clone(), tree, renamed, involved }));
+        let model = model.clone();
+        self.versions.push(Arc::new(Version { model, tree, renamed, free, involved }));
         Ok(())
     }
 
@@ -66,6 +82,7 @@ impl History {
                 self.versions = self.versions.split_off(self.last());
                 self.names_floor = 0;
                 self.inode_floors.clear();
+                self.attr_floors.clear();
             }
             (Op::SyncFile(object), Order::Names) => self.settle_file(*object, slots),
             (Op::Write { object, .. } | Op::Append(object, ..), Order::Names)
@@ -73,14 +90,52 @@ impl History {
             {
                 self.settle_file(*object, slots);
             }
+            (op, Order::Names) => self.settle_flags(op, slots),
             _ => {}
+        }
+    }
+
+    /// Makes a change of names durable if one of its directories is synchronous, and a change of
+    /// attributes if the inode is: with the attributes of the inodes that are written with it, but
+    /// not their data.
+    fn settle_flags(&mut self, op: &Op, slots: &Slots) {
+        let last = self.last();
+        let (dirs, object): (&[Place], _) = match op {
+            Op::Create(at, _) | Op::Unlink(at) | Op::RemoveDir(at) => (&[*at], None),
+            Op::Link(object, at) => (&[*at], Some(*object)),
+            Op::Rename(from, to, _) => (&[*from, *to], None),
+            Op::Change(object, _) => (&[], Some(*object)),
+            _ => return,
+        };
+        if let (Op::Change(..), Some(object)) = (op, object) {
+            if self.is_sync(object, slots)
+                && let Ok(ino) = find(&self.versions[last].model, slots, object)
+            {
+                self.attr_floors.insert(ino, last);
+            }
+            return;
+        }
+        let Some(before) = last.checked_sub(1).map(|before| self.versions[before].clone()) else {
+            return;
+        };
+        let dirs: Vec<Ino> =
+            dirs.iter().filter_map(|at| before.model.resolve(at.dir_path()).ok()).collect();
+        if !dirs.iter().any(|dir| is_sync(&before.model, *dir)) {
+            return;
+        }
+        self.names_floor = last;
+        self.attr_floors.extend(dirs.iter().map(|dir| (*dir, last)));
+        // A renamed inode keeps its node, with the ctime that it had.
+        if !matches!(op, Op::Rename(..)) {
+            let involved = self.versions[last].involved.clone();
+            self.attr_floors.extend(involved.iter().map(|ino| (*ino, last)));
         }
     }
 
     /// Returns whether writes to a file are durable at once.
     fn is_sync(&self, object: Object, slots: &Slots) -> bool {
         let model = &self.versions[self.last()].model;
-        find(model, slots, object).and_then(|ino| model.attr(ino)).is_ok_and(|attr| attr.flags.sync)
+        find(model, slots, object).is_ok_and(|ino| is_sync(model, ino))
     }
 
     /// Makes the inode durable, with every change of names it took part in and all before that.
@@ -91,6 +146,13 @@ impl History {
         let changed = self.versions.iter().rposition(|version| version.involved.contains(&ino));
         self.names_floor = self.names_floor.max(changed.unwrap_or(0));
     }
+}
+
+/// Returns whether changes of an inode are durable at once: the flag S, or D of a directory.
+fn is_sync(model: &ModelFs, ino: Ino) -> bool {
+    let is_set =
+        |attr: Attr| attr.flags.sync || attr.kind == FileKind::Directory && attr.flags.dirsync;
+    model.attr(ino).is_ok_and(is_set)
 }
 
 /// Returns inodes and directories of the names that differ, and inodes with different xattrs.

@@ -1,6 +1,8 @@
 //! JFFS2 on small chips, judged.
 
-use super::stack::{Mounted, Order, Rules, Stack};
+use super::copies;
+use super::habit::Habit;
+use super::stack::{Happened, Mounted, Order, Rules, Stack};
 use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
@@ -54,6 +56,8 @@ impl Stack for Jffs2Stack {
             // One erase block, the rest of a block that is not continued, and what the trial of
             // the mounted file system leaves: deletion entries, and pages filled up by `fsync`.
             slack_blocks: 5,
+            cut_blocks: 12,
+            probe_blocks: 8,
         }
     }
 
@@ -74,6 +78,15 @@ impl Stack for Jffs2Stack {
         let options = RwOptions { read_only, summary: self.summary, ..RwOptions::default() };
         let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs))
+    }
+
+    fn meddle(&self, chip: &Chip, habit: Habit) -> Result<Happened, String> {
+        if habit.has_copies { copies::leave(chip) } else { Ok(Happened::new()) }
+    }
+
+    fn rare(&self) -> Vec<&'static str> {
+        let all = copies::RARE.into_iter();
+        all.filter(|what| self.summary || *what != copies::RARE[1]).collect()
     }
 }
 

@@ -1,14 +1,15 @@
 //! The judge: evaluates a chip after a power cut.
 
 use super::allowed::{Allowed, Look};
+use super::habit::Habit;
 use super::stack::{Mounted, Rules, Stack};
 use super::tree::Tree;
 use super::words;
 use crate::powercut::{Broken, Judge, Trial, Verdict};
 use eraseblock_nandsim::{Chip, Snapshot};
 use eraseblock_vfs::{
-    Background, Caller, FileSystem, FsError, FsErrorKind, NewInode, NewKind, Timestamp,
-    WritableFileSystem,
+    Background, Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, SetAttr,
+    Timestamp, WritableFileSystem,
 };
 use std::sync::Arc;
 
@@ -17,13 +18,14 @@ use std::sync::Arc;
 pub(crate) struct FilesJudge<'a> {
     pub(crate) stack: &'a dyn Stack,
     pub(crate) rules: Rules,
+    pub(crate) habit: Habit,
     pub(crate) allowed: Allowed,
 }
 
 impl Judge for FilesJudge<'_> {
     fn judge<'s>(&'s self, chip: Chip, trial: &Trial<'_>) -> Verdict<'s> {
-        let Self { stack, rules, allowed } = self;
-        Case { stack: *stack, rules, allowed, trial }.judge(chip)
+        let Self { stack, rules, habit, allowed } = self;
+        Case { stack: *stack, rules, habit: *habit, allowed, trial }.judge(chip)
     }
 }
 
@@ -31,6 +33,7 @@ impl Judge for FilesJudge<'_> {
 struct Case<'a> {
     stack: &'a dyn Stack,
     rules: &'a Rules,
+    habit: Habit,
     allowed: &'a Allowed,
     trial: &'a Trial<'a>,
 }
@@ -74,13 +77,14 @@ impl Case<'_> {
     /// Decaying cells may cause any operation to fail with an error, until they have decayed
     /// completely: one of the next mounts must be right.
     fn excuse(&self, chip: &Arc<Chip>, broken: Broken) -> Result<(), Broken> {
-        const FAILURES: [&str; 9] = [
+        const FAILURES: [&str; 10] = [
             "background-failed",
             "structure",
             "tree-unreadable",
             "unreadable",
             "statfs",
             "dead",
+            "full",
             "unmount-failed",
             "second-mount-refused",
             "mount-refused",
@@ -111,7 +115,7 @@ impl Case<'_> {
         by: &str,
     ) -> Result<Box<dyn Mounted>, String> {
         let before = chip.next_event();
-        let mounted = self.stack.mount(chip, read_only);
+        let mounted = self.stack.mount_with(chip, read_only, self.habit);
         if let Some(diary) = self.trial.diary {
             let events = chip.next_event() - before;
             diary.begin(by);
@@ -144,7 +148,8 @@ impl Case<'_> {
         let seen = self.read(fs)?;
         self.allowed.permits(&seen, self.rules, look)?;
         let free = free_blocks(fs)?;
-        let is_clear = alive(fs)?;
+        self.no_space_lost(free, "after the recovery")?;
+        let is_clear = self.alive(fs, free)?;
         let before = match (look.unstable, is_clear) {
             (true, _) => None,
             (false, true) => Some(seen),
@@ -164,20 +169,50 @@ impl Case<'_> {
             check(mounted.as_ref())?;
         }
         let seen = self.read(mounted.fs())?;
+        let look_again = Look { skip_root_times: true, ..self.look() };
         if let Some(mut before) = before {
             before.take_root_times_of(&seen);
             if before != seen {
                 return Err(("second-mount-differs", explain(&before, &seen)));
             }
         } else {
-            let look = Look { skip_root_times: true, ..self.look() };
-            self.allowed.permits(&seen, self.rules, look)?;
+            self.allowed.permits(&seen, self.rules, look_again)?;
         }
         let now = free_blocks(mounted.fs())?;
         if now + self.rules.slack_blocks < free {
             return Err(("space-lost", format!("{now} free blocks, {free} after the recovery")));
         }
+        self.no_space_lost(now, "after the second mount")?;
+        // The last step, because it changes the files.
+        if look_again.unstable { Ok(()) } else { tails(mounted.fs(), &seen) }
+    }
+
+    /// Compares the free space with that before the cut.
+    fn no_space_lost(&self, now: u64, when: &str) -> Result<(), Broken> {
+        let least = self.allowed.history.least_free();
+        if now + self.rules.cut_blocks < least {
+            let message = format!("{now} free blocks {when}, at least {least} before the cut");
+            return Err(("space-gone", message));
+        }
         Ok(())
+    }
+
+    /// Checks that the file system can still be written to; one that says it is full may refuse.
+    /// Returns whether the probe file is certainly gone again.
+    fn alive(&self, fs: &dyn WritableFileSystem, free: u64) -> Result<bool, Broken> {
+        match probe(fs) {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(("dead", "what was written is not there".into())),
+            Err(error)
+                if error.kind() == FsErrorKind::NoSpace && free < self.rules.probe_blocks =>
+            {
+                Ok(false)
+            }
+            Err(error) if error.kind() == FsErrorKind::NoSpace => {
+                Err(("full", format!("{error}, with {free} free blocks")))
+            }
+            Err(error) => Err(("dead", error.to_string())),
+        }
     }
 
     /// Mounts read-only: it must show a permitted state, too, and write nothing.
@@ -229,16 +264,36 @@ fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Checks that the file system can still be written to; a full one may refuse. Returns whether the
-/// probe file is certainly gone again.
-fn alive(fs: &dyn WritableFileSystem) -> Result<bool, Broken> {
-    match probe(fs) {
-        Ok(true) => Ok(true),
-        Ok(false) => Err(("dead", "what was written is not there".into())),
-        Err(error) if error.kind() == FsErrorKind::NoSpace => Ok(false),
-        Err(error) => Err(("dead", error.to_string())),
+/// Grows every file by more than a block: what lies after the old end must read as zeros.
+fn tails(fs: &dyn WritableFileSystem, seen: &Tree) -> Result<(), Broken> {
+    let by = &Caller::owner(Timestamp::from_seconds(2_000_001));
+    for (ino, inode) in &seen.inodes {
+        let flags = inode.attr.flags;
+        if inode.attr.kind != FileKind::Regular || flags.immutable || flags.append {
+            continue;
+        }
+        let old = inode.attr.size;
+        let new = (old / BLOCK as u64 + 2) * BLOCK as u64;
+        match fs.set_attr(*ino, &SetAttr { size: Some(new), ..SetAttr::default() }, by) {
+            Ok(()) => {}
+            Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
+            Err(error) => return Err(("dead", format!("inode {ino} does not grow: {error}"))),
+        }
+        let mut bytes = [0; 2 * BLOCK];
+        let bytes = &mut bytes[..usize::try_from(new - old).unwrap_or(0)];
+        let count = fs.read(*ino, old, bytes).map_err(|error| ("tail", error.to_string()))?;
+        let first = bytes.iter().position(|byte| *byte != 0);
+        if let (Some(at), _) | (None, Some(at)) = (first, (count < bytes.len()).then_some(count)) {
+            let message =
+                format!("inode {ino} had {old} bytes; grown, byte {at} after them is not 0");
+            return Err(("tail", message));
+        }
     }
+    Ok(())
 }
+
+/// Size of a block of data, in bytes.
+const BLOCK: usize = 4096;
 
 fn probe(fs: &dyn WritableFileSystem) -> Result<bool, FsError> {
     let by = &Caller::owner(Timestamp::from_seconds(2_000_000));

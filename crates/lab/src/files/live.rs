@@ -1,22 +1,19 @@
 //! A sequence of operations on a file system and on the model, recorded.
 
 use super::allowed::Allowed;
+use super::habit::Habit;
 use super::history::History;
 use super::judge::FilesJudge;
-use super::stack::{Mounted, Rules, Stack};
+use super::stack::{Happened, Mounted, Rules, Stack};
 use super::words;
 use super::workload::{random, setup};
 use crate::powercut::{Broken, Expected, Step, recent};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Rng, Snapshot};
-use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Op, Slots, apply};
 use eraseblock_vfs_testkit::{ModelFs, same_tree};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Counts of activities.
-pub(crate) type Happened = BTreeMap<&'static str, u64>;
 
 fn add(sum: &mut Happened, mounted: &dyn Mounted) {
     for (what, count) in mounted.activity() {
@@ -36,6 +33,7 @@ pub(crate) struct Start {
 /// A file system in use.
 pub(crate) struct Live<'a> {
     stack: &'a dyn Stack,
+    habit: Habit,
     rules: Rules,
     chip: Arc<Chip>,
     mounted: Box<dyn Mounted>,
@@ -68,7 +66,7 @@ impl Start {
 
     /// Returns a file system with the small tree that short sequences begin with.
     pub(crate) fn small(stack: &dyn Stack) -> Result<Self, String> {
-        let mut live = Live::new(stack, &Self::empty(stack)?)?;
+        let mut live = Live::new(stack, &Self::empty(stack)?, Habit::default())?;
         for op in setup() {
             if let (_, Some((rule, message))) = live.step(&op) {
                 return Err(format!("{}: {rule}: {message}", words::op(&op)));
@@ -80,12 +78,14 @@ impl Start {
 
 impl<'a> Live<'a> {
     /// Mounts a start.
-    pub(crate) fn new(stack: &'a dyn Stack, start: &Start) -> Result<Self, String> {
+    pub(crate) fn new(stack: &'a dyn Stack, start: &Start, habit: Habit) -> Result<Self, String> {
         let chip = Arc::new(start.snapshot.to_chip());
-        let mounted = stack.mount(&chip, false)?;
-        let history = History::new(&start.model)?;
+        let happened = stack.meddle(&chip, habit)?;
+        let mounted = stack.mount_with(&chip, false, habit)?;
+        let history = History::new(&start.model, free_blocks(mounted.fs())?)?;
         Ok(Self {
             stack,
+            habit,
             rules: stack.rules(),
             chip,
             mounted,
@@ -94,7 +94,7 @@ impl<'a> Live<'a> {
             history,
             operations: Vec::new(),
             number: start.number,
-            happened: Happened::new(),
+            happened,
         })
     }
 
@@ -114,17 +114,19 @@ impl<'a> Live<'a> {
             wanted.drop_open();
             wanted_slots.clear();
         }
-        let mut during = self.history.clone();
-        let pushed = match expected {
-            Ok(()) => during.push(op, &wanted),
-            Err(_) => Ok(()),
-        };
         self.operations.push(format!("operation {}: {}", self.number, words::op(op)));
         self.chip.set_recording(true);
         let found = self.apply(op);
         let events = self.chip.take_recording();
         self.chip.set_recording(false);
         self.number += 1;
+        let mut during = self.history.clone();
+        let pushed = match expected {
+            Ok(()) => {
+                free_blocks(self.mounted.fs()).and_then(|free| during.push(op, &wanted, free))
+            }
+            Err(_) => Ok(()),
+        };
         let mut step =
             Step { kind: None, events, during: self.expected(during.clone()), after: None };
         let problem = match (&found, &expected) {
@@ -150,8 +152,8 @@ impl<'a> Live<'a> {
 
     /// Returns what may be found if a cut leaves some of this history.
     fn expected(&self, history: History) -> Expected<'a> {
-        let (stack, rules) = (self.stack, self.rules);
-        let judge = Box::new(FilesJudge { stack, rules, allowed: Allowed { history } });
+        let (stack, rules, habit) = (self.stack, self.rules, self.habit.of_recovery());
+        let judge = Box::new(FilesJudge { stack, rules, habit, allowed: Allowed { history } });
         Expected { operations: recent(&self.operations), judge }
     }
 
@@ -167,10 +169,13 @@ impl<'a> Live<'a> {
         self.mounted.fs().unmount()?;
         add(&mut self.happened, self.mounted.as_ref());
         self.slots.0.clear();
-        self.mounted = self
-            .stack
-            .mount(&self.chip, false)
-            .map_err(|message| FsError::new(FsErrorKind::Io, message))?;
+        let failed = |message| FsError::new(FsErrorKind::Io, message);
+        // What the other driver does is not cut.
+        let meddled = self.stack.meddle(&self.chip, self.habit).map_err(failed)?;
+        for (what, count) in meddled {
+            *self.happened.entry(what).or_default() += count;
+        }
+        self.mounted = self.stack.mount_with(&self.chip, false, self.habit).map_err(failed)?;
         Ok(())
     }
 
@@ -209,8 +214,12 @@ impl<'a> Live<'a> {
     /// Returns the next operation of a random sequence; files fit the chip.
     pub(crate) fn random(&self, rng: &mut Rng) -> Op {
         let room = (self.chip.geometry().size() / 128).clamp(2048, 24_000);
-        random(rng, &self.model, u32::try_from(room).unwrap_or(u32::MAX))
+        self.habit.apply(random(rng, &self.model, u32::try_from(room).unwrap_or(u32::MAX)))
     }
+}
+
+fn free_blocks(fs: &dyn WritableFileSystem) -> Result<u64, String> {
+    fs.stat_fs().map(|counts| counts.blocks_available).map_err(text)
 }
 
 fn answer(result: &Result<(), FsError>) -> String {

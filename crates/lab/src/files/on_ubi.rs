@@ -1,6 +1,8 @@
 //! Judges a file system on a volume of UBI on a small chip: chip, UBI and file system recover
 //! together.
 
+use super::below::{Below, RARE, Tally};
+use super::habit::Habit;
 use super::stack::{Mounted, Rules, Stack};
 use crate::Shape;
 use crate::story::flash;
@@ -44,6 +46,10 @@ impl fmt::Debug for OnUbi {
 /// LEBs of a volume that fills the chip except for the reserve of UBI.
 pub(super) const MOST_LEBS: u32 = 64 - 8;
 
+/// The wear-levelling threshold of a device that works in the background: small enough that UBI
+/// often moves LEBs.
+const WL_THRESHOLD: u32 = 4;
+
 fn open_options() -> OpenOptions {
     OpenOptions { image_seq: 0x1AB0_0002, ..OpenOptions::default() }
 }
@@ -57,6 +63,8 @@ fn text(error: impl ToString) -> String {
 struct OnDevice {
     inner: Box<dyn Mounted>,
     ubi: UbiDevice,
+    /// What happens below it in a sequence with a habit, and what of that is counted.
+    tally: Option<(Arc<Tally>, &'static [&'static str])>,
 }
 
 impl Mounted for OnDevice {
@@ -70,13 +78,23 @@ impl Mounted for OnDevice {
     }
 
     fn activity(&self) -> Vec<(&'static str, u64)> {
-        self.inner.activity()
+        let mut counts = self.inner.activity();
+        let tally = self.tally.iter();
+        counts.extend(tally.flat_map(|(tally, listed)| tally.named(&self.ubi, listed)));
+        counts
     }
 }
 
 impl OnUbi {
     fn volume(ubi: &UbiDevice) -> Result<Arc<dyn LebDevice>, String> {
         Ok(Arc::new(ubi.volume(VolumeId::new(0)).map_err(text)?))
+    }
+}
+
+impl OnUbi {
+    /// Returns what can happen on the chip: NOR neither corrects bits nor marks blocks bad.
+    fn listed(&self) -> &'static [&'static str] {
+        if matches!(self.shape, Shape::Nor | Shape::NorWide) { &RARE[..1] } else { &RARE }
     }
 }
 
@@ -122,7 +140,33 @@ impl Stack for OnUbi {
         }
         let ubi = UbiDevice::open(chip.clone(), &layout, &open_options()).map_err(text)?;
         let inner = (self.mount)(Self::volume(&ubi)?, false)?;
-        Ok(Box::new(OnDevice { inner, ubi }))
+        Ok(Box::new(OnDevice { inner, ubi, tally: None }))
+    }
+
+    fn mount_with(
+        &self,
+        chip: &Arc<Chip>,
+        read_only: bool,
+        habit: Habit,
+    ) -> Result<Box<dyn Mounted>, String> {
+        if read_only || habit == Habit::default() {
+            return self.mount(chip, read_only);
+        }
+        let mut options = open_options();
+        if habit.works_below {
+            options.wl_threshold = WL_THRESHOLD;
+        }
+        let layout = self.shape.layout();
+        let ubi = UbiDevice::open(chip.clone(), &layout, &options).map_err(text)?;
+        let tally = Arc::new(Tally::default());
+        let volume = Self::volume(&ubi)?;
+        let below = Below::new(volume, ubi.clone(), chip.clone(), habit, tally.clone());
+        let inner = (self.mount)(Arc::new(below), false)?;
+        Ok(Box::new(OnDevice { inner, ubi, tally: Some((tally, self.listed())) }))
+    }
+
+    fn rare(&self) -> Vec<&'static str> {
+        self.listed().to_vec()
     }
 }
 

@@ -1,8 +1,9 @@
 //! File systems as targets of the power-cut engine: one operation or two on a small tree, judged
 //! together, and long random sequences, judged in parts.
 
+use super::habit::Habit;
 use super::live::{Live, Start};
-use super::stack::Stack;
+use super::stack::{Order, Stack};
 use super::workload::short;
 use crate::powercut::{Choice, Part, Plan, Prepared, Sequence, Target, Uncut};
 use eraseblock_nandsim::{Recorded, Rng};
@@ -51,12 +52,16 @@ impl<'a> Prepared<'a> for Small<'a> {
                 None => return Ok(None),
             },
         };
-        let mut live = Live::new(self.stack, &self.start)?;
+        let habit = Habit::of(plan, self.stack.rules().order == Order::Names);
+        // Blocks that go bad while it ages cannot go bad while it is judged.
+        let mut live = Live::new(self.stack, &self.start, habit.of_recovery())?;
+        let mut rare = Vec::new();
         if let Plan::Aged(seed) = plan {
             live.age(&mut Rng::new(seed, 1), AGE)?;
-            live = Live::new(self.stack, &live.finish()?)?;
+            live = Live::new(self.stack, &live.finish()?, habit)?;
+            rare = self.stack.rare();
         }
-        Ok(Some(Box::new(Running { live, ops, failed: false })))
+        Ok(Some(Box::new(Running { live, ops, rare, failed: false })))
     }
 }
 
@@ -102,6 +107,8 @@ impl Ops {
 struct Running<'a> {
     live: Live<'a>,
     ops: Ops,
+    /// What a campaign of such sequences must contain, even if this one never does it.
+    rare: Vec<&'static str>,
     /// Whether an operation did something other than in the model, so that nothing more can be
     /// compared with it.
     failed: bool,
@@ -133,6 +140,10 @@ impl<'a> Sequence<'a> for Running<'a> {
     }
 
     fn happened(&self) -> BTreeMap<&'static str, u64> {
-        self.live.happened()
+        let mut happened = self.live.happened();
+        for what in &self.rare {
+            happened.entry(what).or_default();
+        }
+        happened
     }
 }

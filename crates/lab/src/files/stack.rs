@@ -1,9 +1,11 @@
 //! A file system on a simulated chip, and its promises.
 
+use super::habit::Habit;
 use crate::story::flash;
 use eraseblock_nandsim::{Chip, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -25,7 +27,30 @@ pub trait Stack: Sync + Debug {
 
     /// Mounts the file system on a chip that is powered on.
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;
+
+    /// Mounts it for a sequence with a habit, which a stack without such a device ignores.
+    fn mount_with(
+        &self,
+        chip: &Arc<Chip>,
+        read_only: bool,
+        _habit: Habit,
+    ) -> Result<Box<dyn Mounted>, String> {
+        self.mount(chip, read_only)
+    }
+
+    /// Does to an unmounted medium what another driver may have left on it; returns counts of that.
+    fn meddle(&self, _chip: &Chip, _habit: Habit) -> Result<Happened, String> {
+        Ok(Happened::new())
+    }
+
+    /// Returns the names of what happens in sequences with a habit only.
+    fn rare(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 }
+
+/// Counts of activities.
+pub type Happened = BTreeMap<&'static str, u64>;
 
 /// A file system mounted by a [`Stack`].
 pub trait Mounted {
@@ -67,6 +92,11 @@ pub struct Rules {
     pub decay_may_fail: bool,
     /// Number of blocks by which statfs may be lower after a recovery than after an earlier one.
     pub slack_blocks: u64,
+    /// Number of blocks by which it may be lower after a recovery than at the worst moment before
+    /// the cut since everything was durable.
+    pub cut_blocks: u64,
+    /// Number of free blocks with which a small file can be made.
+    pub probe_blocks: u64,
 }
 
 impl Rules {
@@ -78,5 +108,7 @@ impl Rules {
         rename_leaves_both: false,
         decay_may_fail: true,
         slack_blocks: 16,
+        cut_blocks: 16,
+        probe_blocks: 16,
     };
 }

@@ -74,6 +74,8 @@ impl Stack for ToyStack {
             rename_leaves_both: false,
             decay_may_fail: false,
             slack_blocks: 0,
+            cut_blocks: 0,
+            probe_blocks: 0,
         }
     }
 

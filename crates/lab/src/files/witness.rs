@@ -8,7 +8,8 @@
 //!    ([`eraseblock_vfs_testkit::ops::apply`]).
 
 use super::allowed::Allowed;
-use super::history::History;
+use super::habit::Habit;
+use super::history::{ANY_SPACE, History};
 use super::judge::FilesJudge;
 use super::live::Start;
 use super::stack::{Rules, Stack};
@@ -64,7 +65,7 @@ impl<'a> Witness<'a> {
     /// judged. Fails if the file system cannot be made.
     pub fn new(stack: &'a dyn Stack, seed: u64) -> Result<(Self, Snapshot), LabError> {
         let start = Start::small(stack).map_err(prepare)?;
-        let history = History::new(&start.model).map_err(prepare)?;
+        let history = History::new(&start.model, ANY_SPACE).map_err(prepare)?;
         let rules = stack.rules();
         let compare = CompareOptions { times: false, ctime: false, ..rules.compare };
         let witness = Self {
@@ -96,7 +97,7 @@ impl<'a> Witness<'a> {
         let expected = apply(&model, &mut Slots::default(), &op, self.number);
         let mut history = self.history.clone();
         if expected.is_ok() {
-            history.push(&op, &model).map_err(prepare)?;
+            history.push(&op, &model, ANY_SPACE).map_err(prepare)?;
         }
         self.pending = Some(Pending { op, expected, model, history });
         Ok((op, self.number))
@@ -125,7 +126,8 @@ impl<'a> Witness<'a> {
     pub fn judge(&self, chip: Chip) -> Option<Violation> {
         let history = self.pending.as_ref().map_or(&self.history, |pending| &pending.history);
         let allowed = Allowed { history: history.clone() };
-        let judge = FilesJudge { stack: self.stack, rules: self.rules, allowed };
+        let habit = Habit::default();
+        let judge = FilesJudge { stack: self.stack, rules: self.rules, habit, allowed };
         let trial = Trial { unstable: false, closely: true, keep_events: false, diary: None };
         let (rule, message) = judge.judge(chip, &trial).broken?;
         let operations = recent(&self.operations);

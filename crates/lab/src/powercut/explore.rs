@@ -4,11 +4,14 @@ use super::cut::{Cut, in_model};
 use super::hash::Marked;
 use super::id::{Plan, StateId};
 use super::report::{LabError, Options, Report, Violation};
-use super::state::{Made, Origin, State, chosen, distinct};
+use super::state::{Known, Made, Origin, State, chosen, distinct};
 use super::target::{Broken, Choice, Part, Prepared, Sequence, Target, Trial};
 use eraseblock_nandsim::Variant;
 use rayon::prelude::*;
 use std::collections::HashSet;
+
+/// Number of states that are made before they are judged.
+const AT_ONCE: usize = 256;
 
 /// Cuts all sequences of the options everywhere until a budget is used up. The result depends only
 /// on the target and the options. Fails if the target cannot be prepared, or if an operation fails
@@ -161,17 +164,29 @@ impl<'a> Lab<'a> {
         let Some(plan) = states.first().map(|state| state.id.plan) else { return };
         let (options, choice) = (self.options, self.choice);
         let seed = plan.seed_of_cuts(options.seed);
-        let (mut made, duplicates) = distinct(states, seed, choice);
-        report.duplicates += duplicates;
-        if let Some(limit) = options.budget_states {
-            let left = limit.saturating_sub(report.states);
-            made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        let (mut number, mut known) = (report.states, Known::new());
+        let end = options.budget_states.unwrap_or(u64::MAX);
+        let mut states = states.into_iter();
+        // Not all at once: the chips of many states take so much memory that the system has to
+        // clear new pages for each of them.
+        while number < end && states.len() > 0 {
+            let some = states.by_ref().take(AT_ONCE).collect();
+            let (mut made, duplicates) = distinct(some, seed, choice, &mut known);
+            report.duplicates += duplicates;
+            made.truncate(usize::try_from(end - number).unwrap_or(usize::MAX));
+            let numbered: Vec<(u64, Made<'_>)> = (number..).zip(made).collect();
+            number += numbered.len() as u64;
+            let outcomes = numbered
+                .into_par_iter()
+                .map(|(number, made)| judge_one(options, choice, seed, made, number))
+                .collect();
+            Self::count(outcomes, report, seen);
         }
-        let numbered: Vec<(u64, Made<'_>)> = (report.states..).zip(made).collect();
-        let outcomes: Vec<Outcome> = numbered
-            .into_par_iter()
-            .map(|(number, made)| judge_one(options, choice, seed, made, number))
-            .collect();
+        report.violations.truncate(options.max_violations);
+    }
+
+    /// Counts verdicts, in order.
+    fn count(outcomes: Vec<Outcome>, report: &mut Report, seen: &mut HashSet<u64>) {
         for outcome in outcomes {
             report.states += outcome.states.len() as u64;
             report.nested_states += (outcome.states.len() as u64).saturating_sub(1);
@@ -183,7 +198,6 @@ impl<'a> Lab<'a> {
             }
             report.violations.extend(outcome.violations);
         }
-        report.violations.truncate(options.max_violations);
     }
 }
 
@@ -215,7 +229,8 @@ fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, numbe
         let variants = in_model(&event.event).into_iter();
         variants.map(|variant| state.nested(event, variant, judge))
     });
-    let (nested, duplicates) = distinct(nested.collect(), seed, choice);
+    let nested = nested.collect();
+    let (nested, duplicates) = distinct(nested, seed, choice, &mut Known::new());
     outcome.duplicates += duplicates;
     outcome.states.extend(nested.iter().map(|made| (made.hash, made.state.cut())));
     let judge = |Made { state, chip, .. }: Made<'_>| {

@@ -104,12 +104,16 @@ pub(super) struct Made<'p> {
     pub(super) hash: u64,
 }
 
-/// Makes the states whose variants apply, and keeps one of those that are equal to the same judge.
-/// Also returns the number of the others.
+/// Hashes of states, each with the number of its judge.
+pub(super) type Known = HashSet<(u64, usize)>;
+
+/// Makes the states whose variants apply, and keeps one of those that are equal to the same judge;
+/// `known` are the earlier ones. Also returns the number of the others.
 pub(super) fn distinct<'p>(
     states: Vec<State<'p>>,
     seed: u64,
     choice: Choice,
+    known: &mut Known,
 ) -> (Vec<Made<'p>>, u64) {
     let make = |buffer: &mut Vec<u8>, state: State<'p>| {
         let chip = state.make(seed)?;
@@ -117,10 +121,9 @@ pub(super) fn distinct<'p>(
         Some(Made { state, chip, hash })
     };
     let made: Vec<_> = states.into_par_iter().map_init(Vec::new, make).collect();
-    let (mut seen, mut equal) = (HashSet::new(), 0);
-    let mut chosen = Vec::new();
+    let (mut chosen, mut equal) = (Vec::new(), 0);
     for made in made.into_iter().flatten() {
-        if seen.insert((made.hash, made.state.stage)) {
+        if known.insert((made.hash, made.state.stage)) {
             chosen.push(made);
         } else {
             equal += 1;

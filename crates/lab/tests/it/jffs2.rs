@@ -46,3 +46,19 @@ fn what_a_suspect_page_held_survives_the_cut_of_its_erasure() {
     }
     assert!(judged > 0);
 }
+
+/// A medium that holds two copies of nodes, one of them in a block that is half erased but still
+/// lists it in its summary.
+#[test]
+fn media_that_another_driver_collected_survive_cuts() {
+    for chip in Jffs2Stack::CHIPS {
+        let target = Jffs2Stack::find(chip).unwrap();
+        let plans = [6, 8, 14, 16].map(Plan::Aged).to_vec();
+        let options = Options { judge_every: 41, nested_every: 997, ..Options::of(plans) };
+        let report = explored(&target, &options);
+        assert!(report.violations.is_empty());
+        for (what, count) in &report.happened {
+            assert!(*count > 0, "no {what} on {chip}: {:?}", report.happened);
+        }
+    }
+}

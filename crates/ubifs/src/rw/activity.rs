@@ -21,6 +21,14 @@ pub struct Activity {
     pub gaps_filled: u64,
     /// Orphans written to flash.
     pub orphans_written: u64,
+    /// Rounds of the master area back to the start of its LEBs.
+    pub master_wraps: u64,
+    /// Collections that kept a victim in reserve and then ended with a request for a commit.
+    pub retained_before_commit: u64,
+    /// Collections that kept a victim in reserve and then found no more space.
+    pub retained_before_full: u64,
+    /// Commits after the size of a file was journalled and before all content up to it was.
+    pub commits_within_write_back: u64,
     /// Activities of a big LPT, if the volume has one.
     pub big_lpt: Option<BigLptActivity>,
 }
@@ -49,6 +57,10 @@ impl Activity {
             ("LPT LEBs freed", self.lpt_lebs_freed),
             ("gaps filled", self.gaps_filled),
             ("orphans written", self.orphans_written),
+            ("master wraps", self.master_wraps),
+            ("victims kept before a commit", self.retained_before_commit),
+            ("victims kept before a full volume", self.retained_before_full),
+            ("commits between size and content", self.commits_within_write_back),
         ];
         if let Some(big) = self.big_lpt {
             named.extend([

@@ -140,13 +140,18 @@ impl Gc {
     ) -> Step<u32> {
         nodes.flash.check_writable()?;
         nodes.sync_heads()?;
-        let result = match self.collect_rounds(nodes, min_idx_lebs, purpose) {
+        let mut retained = false;
+        let result = match self.collect_rounds(nodes, min_idx_lebs, purpose, &mut retained) {
             Err(fault) if fault.is_no_space() && !self.queued.is_empty() => Err(Fault::CommitFirst),
             other => other,
         };
+        let activity = &mut nodes.flash.activity;
         match &result {
-            Ok(_) | Err(Fault::CommitFirst) => {}
-            Err(fault) if fault.is_no_space() => {}
+            Ok(_) => {}
+            Err(Fault::CommitFirst) => activity.retained_before_commit += u64::from(retained),
+            Err(fault) if fault.is_no_space() => {
+                activity.retained_before_full += u64::from(retained);
+            }
             Err(fault) => {
                 let reason = format!("garbage collection: {}", fault.describe());
                 nodes.flash.turn_read_only(&reason);
@@ -162,11 +167,13 @@ impl Gc {
         result
     }
 
+    /// Collects LEBs until one is free; sets `retained` if a victim became the reserved LEB.
     fn collect_rounds(
         &mut self,
         nodes: &mut Nodes,
         min_idx_lebs: i64,
         purpose: Purpose,
+        retained: &mut bool,
     ) -> Step<u32> {
         let empties = match purpose {
             Purpose::Journal => Empties::Count,
@@ -191,6 +198,7 @@ impl Gc {
                 Collected::Freed(leb) => return Ok(leb),
                 Collected::IndexFreed => {}
                 Collected::Retained => {
+                    *retained = true;
                     if gc_room(nodes) > room_before {
                         min_space = (min_space / 2).max(nodes.flash.dead_wm);
                     } else if round > SOFT_LIMIT {

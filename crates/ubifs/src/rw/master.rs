@@ -62,6 +62,7 @@ impl MasterArea {
             // One LEB after the other: until the first copy in the new round is complete, the
             // second LEB keeps the last master.
             flash.unmap(MASTER_LEB)?;
+            flash.activity.master_wraps += 1;
             offset = 0;
         }
         self.node.highest_inum = self.highest_inum.into();

@@ -82,9 +82,11 @@ impl Core {
         let Some(last) = blocks.last() else { return Ok(()) };
         let inode = self.inode(ino)?;
         let size = inode.size;
-        if size > inode.synced_size && (u64::from(*last) + 1) * BLOCK > inode.synced_size {
+        let grows = size > inode.synced_size && (u64::from(*last) + 1) * BLOCK > inode.synced_size;
+        if grows {
             self.write_inode(ino, Durable::Later)?;
         }
+        let commits = self.store.nodes.flash.activity.commits;
         let inode = self.inode(ino)?;
         let is_compressed = inode.has(inode_flags::COMPRESS);
         let how = if is_compressed { inode.compr_type } else { Compression::None };
@@ -102,6 +104,8 @@ impl Core {
                 }
             }
         }
+        let activity = &mut self.store.nodes.flash.activity;
+        activity.commits_within_write_back += if grows { activity.commits - commits } else { 0 };
         Ok(())
     }
 
