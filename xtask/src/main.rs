@@ -5,10 +5,12 @@ mod bench;
 mod circles;
 mod command;
 mod consumer;
+mod copy;
 mod cuts;
 mod dist;
 mod guest;
 mod kernel;
+mod mutants;
 mod mutate;
 mod oracle;
 mod planted;
@@ -36,6 +38,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
+  mutants [--count N] [--shard I/N] [--only TEXT] [--again] [--list] [--report]
+                                   mistakes made by machine in the write paths must be caught
   mutate [--count N] [--seed S]    damaged images of every format
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
+        "mutants" => mutants::run(rest),
         "mutate" => mutate::run(rest),
         "planted" => planted::run(rest),
         "posix" => posix::run(rest),
