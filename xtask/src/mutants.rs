@@ -30,6 +30,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -96,7 +97,8 @@ impl Options {
 
     /// Returns the mutants to judge, in the order of their hashes.
     fn select<'a>(&self, mutants: impl Iterator<Item = Chosen<'a>>) -> Vec<Chosen<'a>> {
-        let is_wanted = |it: &Chosen<'_>| self.only.as_ref().is_none_or(|only| it.name.contains(only));
+        let is_wanted =
+            |it: &Chosen<'_>| self.only.as_ref().is_none_or(|only| it.name.contains(only));
         let mut chosen: Vec<Chosen<'a>> = mutants.filter(is_wanted).collect();
         chosen.sort_by_cached_key(|it| hash(&self.seed, it.name));
         chosen.truncate(self.count);
@@ -116,7 +118,9 @@ struct Chosen<'a> {
 fn shard(text: &str) -> Result<(usize, usize)> {
     let parsed = text.split_once('/').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let shard = parsed.filter(|(part, parts)| (1..=*parts).contains(part));
-    shard.with_context(|| format!("--shard takes a part and the number of parts, as 1/4, not {text}"))
+    shard.with_context(|| {
+        format!("--shard takes a part and the number of parts, as 1/4, not {text}")
+    })
 }
 
 fn hash(seed: &str, name: &str) -> [u8; 32] {
@@ -152,6 +156,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         };
         let open: Vec<Chosen<'_>> = chosen.iter().filter(is_open).copied().collect();
         judge_all(&open, &covered, &options, &folder)?;
+        fs::remove_dir_all(repository().join(coverage::SCRATCH)).ok();
     }
     let results = results::read(&folder)?;
     let judged: Vec<&Judged> = chosen.iter().filter_map(|it| results.get(it.name)).collect();
@@ -166,7 +171,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let faults = reasons.faults(&judged, &planted);
     faults.iter().for_each(|fault| println!("FAIL  {fault}"));
     let caught = judged.iter().filter(|it| it.is_caught()).count();
-    println!("{} mutants, {caught} caught; {} faults", judged.len(), faults.len());
+    println!("{caught} of {} mutants caught", judged.len());
+    println!("{} passed, {} failed", judged.len().saturating_sub(faults.len()), faults.len());
     Ok(faults.is_empty())
 }
 
@@ -175,9 +181,10 @@ fn judge_all(
     open: &[Chosen<'_>],
     covered: &[Covered],
     options: &Options,
-    folder: &std::path::Path,
+    folder: &Path,
 ) -> Result<()> {
-    let file = results::append(folder, &format!("{}-of-{}.jsonl", options.shard.0, options.shard.1))?;
+    let file =
+        results::append(folder, &format!("{}-of-{}.jsonl", options.shard.0, options.shard.1))?;
     let shared = Mutex::new((open.iter().enumerate(), file));
     let work = || -> Result<()> {
         loop {
@@ -186,9 +193,15 @@ fn judge_all(
             let begun = Instant::now();
             let (outcome, cuts) = judge::judge(it.number, covered, is_sampled(it.name))?;
             let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-            let judged =
-                Judged { name: it.name.to_owned(), line: it.line, outcome, cuts, seconds };
-            println!("{}/{} {seconds} s {:?} {:?} {}", index + 1, open.len(), judged.outcome, cuts, it.name);
+            let judged = Judged { name: it.name.to_owned(), line: it.line, outcome, cuts, seconds };
+            println!(
+                "{}/{} {seconds} s {:?} {:?} {}",
+                index + 1,
+                open.len(),
+                judged.outcome,
+                cuts,
+                it.name
+            );
             let line = serde_json::to_string(&judged)? + "\n";
             shared.lock().expect("no worker panics").1.write_all(line.as_bytes())?;
         }
@@ -206,9 +219,8 @@ mod tests {
     #[test]
     fn shards_share_the_mutants() {
         let names: Vec<String> = (0..50).map(|number| format!("ubi/{number}")).collect();
-        let all = || {
-            names.iter().enumerate().map(|(number, name)| Chosen { number, name, line: 1 })
-        };
+        let all =
+            || names.iter().enumerate().map(|(number, name)| Chosen { number, name, line: 1 });
         let select = |args: &[&str]| {
             let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
             Options::parse(&args).unwrap().select(all())

@@ -1,19 +1,32 @@
 //! Which mutants each test reaches, and how long it takes: recorded once for each build.
 
 use super::tree::{Program, Tree};
-use anyhow::{Context, Result, bail, ensure};
+use crate::command::repository;
+use crate::suite::ended;
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read, Seek};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
-/// The longest test that judges mutants, in seconds.
+/// The longest test that judges mutants, in seconds of processor time.
 const LONGEST: f64 = 20.0;
 
 /// Address space of a test in KiB: some mutants allocate without bound.
-const MEMORY: u32 = 6 << 20;
+const MEMORY: u32 = 3 << 20;
+
+/// A test is killed after this many times its limit of processor time.
+const WAITING: u64 = 10;
+
+const SIGKILL: i32 = 9;
+const SIGXCPU: i32 = 24;
+
+/// Where tests make their temporary files.
+pub(super) const SCRATCH: &str = "target/mutants/tmp";
 
 /// Who judges, cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -53,8 +66,10 @@ type Kept = BTreeMap<PathBuf, (u128, Vec<Test>)>;
 /// test fails without a mutant.
 pub(super) fn coverage(tree: &Tree) -> Result<Vec<Covered>> {
     let path = tree.root.join("coverage.json");
-    let mut kept: Kept =
-        fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let mut kept: Kept = fs::read(&path)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
     let mut covered = Vec::new();
     for program in &tree.programs {
         let built = built(&program.path)?;
@@ -93,28 +108,24 @@ fn group(program: &Program) -> Group {
 /// Runs each test of a program by itself.
 fn record(tree: &Tree, program: &Program) -> Result<Vec<Test>> {
     let listed = run(program, &["--list", "--format", "terse"], 60.0, &[])?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let names: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let names: Vec<&str> =
+        listed.text.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     let file = tree.root.join("record");
     let mut tests = Vec::new();
     for name in names {
         if file.exists() {
             fs::remove_file(&file)?;
         }
-        let begun = Instant::now();
         let path = file.to_str().context("the path of the repository is not UTF-8")?;
         let setting = [("ERASEBLOCK_MUTANT_RECORD", path)];
         let done = run(program, &["--exact", name], 600.0, &setting)?;
-        let seconds = begun.elapsed().as_secs_f64();
-        if !done.status.success() {
-            bail!("{name} fails without a mutant:\n{}", String::from_utf8_lossy(&done.stdout));
-        }
+        ensure!(done.is_good, "{name} fails without a mutant:\n{}", done.text);
         let text = if file.exists() { fs::read_to_string(&file)? } else { String::new() };
         let reached = text.lines().map(str::parse).collect::<Result<_, _>>()?;
-        if seconds > LONGEST {
-            println!("{name} takes {seconds:.0} s: it judges no mutants");
+        if done.seconds > LONGEST {
+            println!("{name} takes {:.0} s: it judges no mutants", done.seconds);
         }
-        tests.push(Test { name: name.to_owned(), seconds, reached });
+        tests.push(Test { name: name.to_owned(), seconds: done.seconds, reached });
     }
     ensure!(!tests.is_empty() || program.name != "cuts", "there is no campaign");
     println!(
@@ -127,21 +138,52 @@ fn record(tree: &Tree, program: &Program) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Runs a test program with limits of time and memory.
+/// A test program that ended.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) is_good: bool,
+    /// Whether a limit of time ended it.
+    pub(super) is_timeout: bool,
+    pub(super) text: String,
+    /// Processor time, which other programs on the machine do not change.
+    pub(super) seconds: f64,
+}
+
+/// Runs a test program with limits of time and memory. One that waits for ever uses no processor
+/// time, so that it is killed after a multiple of it.
 pub(super) fn run(
     program: &Program,
     args: &[&str],
     seconds: f64,
     settings: &[(&str, &str)],
-) -> Result<Output> {
-    let limits = format!("ulimit -v {MEMORY}; exec timeout -s KILL \"$@\"");
-    let time = Duration::from_secs_f64(seconds).as_secs().max(1).to_string();
+) -> Result<Ran> {
+    let seconds = Duration::from_secs_f64(seconds).as_secs() + 1;
+    let limits = format!(
+        "ulimit -v {MEMORY} -t {seconds}; exec timeout -s KILL {} \"$@\"",
+        seconds * WAITING
+    );
+    // Tests that are killed leave their files.
+    let scratch = repository().join(SCRATCH);
+    fs::create_dir_all(&scratch)?;
+    let mut out = tempfile::tempfile()?;
     let mut command = Command::new("sh");
-    command.args(["-c", &limits, "sh", &time]).arg(&program.path).args(args);
-    command.arg("--test-threads=1").current_dir(&program.folder).stdin(Stdio::null());
+    command.args(["-c", &limits, "sh"]).arg(&program.path).args(args).arg("--test-threads=1");
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.env("TMPDIR", scratch).env("RUST_BACKTRACE", "0").envs(settings.iter().copied());
     // One thread, so that two mutants can be judged at once; no seeds left in the copy.
     command.env("RAYON_NUM_THREADS", "1").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
-    command.env("RUST_BACKTRACE", "0").env("CARGO_MANIFEST_DIR", &program.folder);
-    command.envs(settings.iter().copied()).stderr(Stdio::null());
-    command.output().with_context(|| format!("cannot run {}", program.path.display()))
+    command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(out.try_clone()?);
+    let child = command.spawn();
+    let mut child = child.with_context(|| format!("cannot run {}", program.path.display()))?;
+    let (status, processor) = ended(&mut child)?;
+    let mut bytes = Vec::new();
+    out.rewind()?;
+    out.read_to_end(&mut bytes)?;
+    let signal = status.signal().or_else(|| status.code().map(|code| code - 128));
+    Ok(Ran {
+        is_good: status.success(),
+        is_timeout: matches!(signal, Some(SIGKILL | SIGXCPU)),
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        seconds: processor.as_secs_f64(),
+    })
 }

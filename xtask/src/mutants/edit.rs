@@ -72,7 +72,8 @@ pub(super) fn plant(
     first: usize,
     left_out: &BTreeSet<usize>,
 ) -> (String, Vec<Written>) {
-    let planted = edits.iter().enumerate().filter(|(index, _)| !left_out.contains(&(first + index)));
+    let planted =
+        edits.iter().enumerate().filter(|(index, _)| !left_out.contains(&(first + index)));
     let mut out = String::with_capacity(text.len() * 3);
     let mut written: Vec<Option<Written>> = vec![None; edits.len()];
     let mut at = 0;
@@ -137,7 +138,9 @@ mod tests {
         );
         assert_eq!(out, wanted);
         assert_eq!(written[1].number, 8);
-        assert!(out[written[1].whole.clone()].starts_with("(if ::eraseblock_base::mutant::active(8)"));
+        assert!(
+            out[written[1].whole.clone()].starts_with("(if ::eraseblock_base::mutant::active(8)")
+        );
         let (out, written) = plant(text, &edits.each_ref(), 7, &BTreeSet::from([7, 9]));
         assert_eq!(out, format!("x == (if {} {{ y - 1 }} else {{ y + 1 }})", on(8)));
         assert_eq!(written.len(), 1);

@@ -8,10 +8,10 @@ use anyhow::Result;
 const FIRST_BATCH: f64 = 0.5;
 /// The longest batch.
 const LAST_BATCH: f64 = 16.0;
-/// A batch is killed after this many times its usual time.
+/// A batch is killed after this many times its usual processor time.
 const PATIENCE: f64 = 5.0;
-/// More seconds for every batch, because other programs run at the same time.
-const GRACE: f64 = 10.0;
+/// More seconds for every batch.
+const GRACE: f64 = 2.0;
 
 /// Judges a mutant by all tests that reach it, cheapest first. With `with_cuts` the campaigns run
 /// even if a test catches it.
@@ -56,10 +56,9 @@ fn group(number: usize, covered: &Covered) -> Result<Option<Caught>> {
         let number = number.to_string();
         let setting = [("ERASEBLOCK_MUTANT", number.as_str())];
         let done = run(&covered.program, &args, usual * PATIENCE + GRACE, &setting)?;
-        if !done.status.success() {
-            let is_timeout = done.status.code() == Some(137);
-            let test = failed(&String::from_utf8_lossy(&done.stdout));
-            return Ok(Some(Caught { by: covered.group, test, is_timeout }));
+        if !done.is_good {
+            let test = failed(&done.text);
+            return Ok(Some(Caught { by: covered.group, test, is_timeout: done.is_timeout }));
         }
     }
     Ok(None)
@@ -93,11 +92,8 @@ mod tests {
     #[test]
     fn batches_have_every_test_once_and_grow() {
         let times = [0.1, 0.1, 0.2, 0.3, 0.4, 0.9, 1.0, 30.0, 40.0];
-        let tests = times.map(|seconds| Test {
-            name: seconds.to_string(),
-            seconds,
-            reached: [].into(),
-        });
+        let tests =
+            times.map(|seconds| Test { name: seconds.to_string(), seconds, reached: [].into() });
         let tests: Vec<&Test> = tests.iter().collect();
         let batches = batches(&tests);
         let lengths: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();

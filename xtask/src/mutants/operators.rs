@@ -79,11 +79,16 @@ impl Finder<'_> {
         for value in values::of(&signature.output) {
             if body != format!("{{ {value} }}") && !block.stmts.is_empty() {
                 let at = block.brace_token.span.open().byte_range().end;
-                let what = if value.is_empty() { "returns at once".to_owned() } else { format!("returns `{value}`") };
+                let what = if value.is_empty() {
+                    "returns at once".to_owned()
+                } else {
+                    format!("returns `{value}`")
+                };
                 self.push(signature.span(), Edit::returned(at, value), &what);
             }
         }
-        if let [_, .., Stmt::Expr(last @ (Expr::Call(_) | Expr::MethodCall(_)), None)] = &*block.stmts
+        if let [_, .., Stmt::Expr(last @ (Expr::Call(_) | Expr::MethodCall(_)), None)] =
+            &*block.stmts
             && values::is_unit_result(&signature.output)
             && !is_ok(last)
         {
@@ -117,8 +122,7 @@ impl Finder<'_> {
     fn statement(&mut self, expr: &Expr, stmt: &Stmt) {
         let call = if let Expr::Try(it) = expr { &*it.expr } else { expr };
         let is_effect = match call {
-            Expr::Call(_) | Expr::MethodCall(_) => true,
-            Expr::Assign(_) => true,
+            Expr::Call(_) | Expr::MethodCall(_) | Expr::Assign(_) => true,
             Expr::Binary(it) => is_assignment(&it.op),
             _ => false,
         };
@@ -130,7 +134,8 @@ impl Finder<'_> {
         if let Expr::Try(it) = expr {
             let inner = it.expr.to_token_stream();
             let range = expr.span().byte_range();
-            let what = format!("ignores the error of `{}`", self.shown(&it.expr.span().byte_range()));
+            let what =
+                format!("ignores the error of `{}`", self.shown(&it.expr.span().byte_range()));
             self.push(expr.span(), Edit::instead(range, &format!("let _ = {inner};")), &what);
         }
     }
@@ -157,12 +162,10 @@ impl Finder<'_> {
             Expr::Range(it) => {
                 if let (Some(_), Some(end)) = (&it.start, &it.end) {
                     let mut other = it.clone();
-                    let one: BinOp = match it.limits {
-                        RangeLimits::HalfOpen(_) => BinOp::Add(Default::default()),
-                        RangeLimits::Closed(_) => BinOp::Sub(Default::default()),
-                    };
-                    let moved = quote::quote!((#end) #one 1);
-                    other.end = syn::parse2(moved).ok();
+                    other.end = Some(Box::new(match it.limits {
+                        RangeLimits::HalfOpen(_) => syn::parse_quote!((#end) + 1),
+                        RangeLimits::Closed(_) => syn::parse_quote!((#end) - 1),
+                    }));
                     self.instead(expr, &other);
                 }
             }
@@ -311,13 +314,159 @@ fn has_attributes(expr: &Expr) -> bool {
 /// Returns tokens as people write them, roughly.
 fn tight(tokens: &str) -> String {
     let tight = [
-        (" . ", "."), (" :: ", "::"), (":: ", "::"), (" (", "("), ("( ", "("), (" )", ")"), (" ,", ","), (" ?", "?"),
-        ("& ", "&"), ("&&", "&& "), (" [", "["), (" ]", "]"), (" ;", ";"), (" < ", "<"), (" >", ">"), ("! ", "!"),
-        ("# [", "#["), ("# ", "#"),
+        (" . ", "."),
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+        (" ,", ","),
+        (" ?", "?"),
+        ("& ", "&"),
+        ("&&", "&& "),
+        (" [", "["),
+        (" ]", "]"),
+        (" ;", ";"),
+        (" < ", "<"),
+        (" >", ">"),
+        ("! ", "!"),
+        ("# [", "#["),
+        ("# ", "#"),
     ];
     tight.iter().fold(tokens.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 fn short(text: &str) -> String {
     if text.len() <= SHOWN { text.to_owned() } else { format!("{}...", &text[..SHOWN]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edit::plant;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Returns the names of the mutants of the body of a function, and the text with each of them.
+    fn of(source: &str) -> Vec<(String, String)> {
+        let found = mutants("a.rs", source).unwrap();
+        let with = |(number, mutant): (usize, &Mutant)| {
+            let (text, _) = plant(source, &[&mutant.edit], number, &BTreeSet::new());
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            let switch = format!("::eraseblock_base::mutant::active({number})");
+            (mutant.name.clone(), text.replace(&switch, "M"))
+        };
+        found.iter().enumerate().map(with).collect()
+    }
+
+    /// Returns what comes after the name of the function.
+    fn mistakes(source: &str) -> Vec<String> {
+        let found = of(source).into_iter();
+        found.map(|it| it.0.split_once(": f: ").unwrap().1.to_owned()).collect()
+    }
+
+    /// Asserts that this is a mutant of a function with this body.
+    fn becomes(body: &str, name: &str, with: &str) {
+        let source = format!("fn f() -> T {{ {body} }}");
+        let found = of(&source);
+        let wanted = (format!("a.rs: f: {name}"), format!("fn f() -> T {{ {with} }}"));
+        assert!(found.contains(&wanted), "{wanted:?} is not among {found:#?}");
+    }
+
+    #[test]
+    fn operators_are_swapped() {
+        becomes("a == b", "`a == b` becomes `a != b`", "(if M { a != b } else { a == b })");
+        becomes("a < b", "`a < b` becomes `a <= b`", "(if M { a <= b } else { a < b })");
+        becomes("a && b", "`a && b` becomes `a || b`", "(if M { a || b } else { a && b })");
+        becomes("a + b", "`a + b` becomes `a - b`", "(if M { a - b } else { a + b })");
+        becomes("!a.b", "`!a.b` becomes `a.b`", "(if M { a . b } else { !a.b })");
+    }
+
+    #[test]
+    fn numbers_ranges_and_methods_change() {
+        becomes("g(7u8)", "`7u8` becomes `8u8`", "g((if M { 8u8 } else { 7u8 }))");
+        becomes("a..b", "`a..b` becomes `a ..(b) + 1`", "(if M { a .. (b) + 1 } else { a..b })");
+        becomes(
+            "a.min(b)",
+            "`a.min(b)` becomes `a.max(b)`",
+            "(if M { a . max (b) } else { a.min(b) })",
+        );
+        becomes(
+            "a.is_empty()",
+            "`a.is_empty()` becomes `!a.is_empty()`",
+            "(if M { ! a . is_empty () } else { a.is_empty() })",
+        );
+    }
+
+    #[test]
+    fn statements_are_left_out_and_errors_ignored() {
+        becomes("a.b(c); d", "without `a.b(c)`", "if !M { a.b(c); } d");
+        becomes("a = c; d", "without `a = c`", "if !M { a = c; } d");
+        becomes("a.b()?; d", "without `a.b()?`", "if !M { a.b()?; } d");
+        becomes(
+            "a.b()?; d",
+            "ignores the error of `a.b()`",
+            "(if M { let _ = a . b (); } else { a.b()? }); d",
+        );
+    }
+
+    #[test]
+    fn conditions_always_and_never_hold() {
+        becomes("if a { b }", "`a` always holds", "if (if M { true } else { a }) { b }");
+        becomes("if a { b }", "`a` never holds", "if (if M { false } else { a }) { b }");
+        becomes("if let A = b { c }", "`let A = b` never holds", "if let A = b && !M  { c }");
+        becomes(
+            "match a { B => c, _ => d }",
+            "without the arm `B`",
+            "match a { B if !M  => c, _ => d }",
+        );
+        // A chain with `let` is not swapped, and a loop that never ends says nothing.
+        assert_eq!(mistakes("fn f() -> T { if let A = b && c { d } }").len(), 1);
+        assert_eq!(mistakes("fn f() -> T { while a { b } }"), ["`a` never holds"]);
+    }
+
+    #[test]
+    fn functions_return_at_once() {
+        let of = |output: &str| mistakes(&format!("fn f(){output} {{ a }}"));
+        assert_eq!(of(""), ["returns at once"]);
+        assert_eq!(of(" -> bool"), ["returns `true`", "returns `false`"]);
+        assert_eq!(of(" -> Result<(), E>"), ["returns `Ok(())`"]);
+        assert_eq!(of(" -> io::Result<Option<T>>"), ["returns `Ok(None)`"]);
+        assert_eq!(of(" -> Option<T>"), ["returns `None`"]);
+        assert_eq!(of(" -> u32"), ["returns `0`", "returns `1`"]);
+        assert_eq!(of(" -> &T"), [""; 0]);
+        let tail = "fn f() -> Result<()> { let a = b; c(a) }";
+        assert_eq!(mistakes(tail), ["returns `Ok(())`", "without `c(a)`"]);
+    }
+
+    #[test]
+    fn nothing_is_planted_in_constants_patterns_attributes_macros_and_tests() {
+        for source in [
+            "const A: u32 = 1 + 2;",
+            "static A: [u8; 2] = [1; 2];",
+            "enum A { B = 1 }",
+            "const fn f() -> u32 { 1 + 2 }",
+            "fn f(a: [u8; 4]) -> T { let b: [u8; 3] = [a; 7]; b }",
+            "fn f() -> T { match a { 1..=3 => b, 4 | 5 => c, d => e } }",
+            "fn f() -> T { a::<{ 1 + 2 }>() }",
+            "fn f() -> T { const { 1 + 2 } }",
+            "fn f() -> T { debug_assert!(a == 1); a }",
+            "fn f() -> T { #[allow(x = 1)] { a }; b }",
+            "#[test] fn f() { a(1) }",
+            "#[cfg(test)] mod tests { fn f() { a(1) } }",
+            "impl Debug for A { fn fmt(&self) -> bool { a == 1 } }",
+        ] {
+            assert_eq!(of(source).len(), 0, "{source}: {:?}", of(source));
+        }
+    }
+
+    #[test]
+    fn names_stay_when_lines_move_and_equal_ones_are_numbered() {
+        let source = "impl A { fn f(&self) -> T { a(1); a(1); b } }";
+        let names: Vec<String> = of(source).into_iter().map(|it| it.0).collect();
+        assert!(names.contains(&"a.rs: A::f: without `a(1)`".to_owned()), "{names:?}");
+        assert!(names.contains(&"a.rs: A::f: without `a(1)` (2)".to_owned()), "{names:?}");
+        let moved = format!("\n// why\n\n{source}");
+        let again: Vec<String> = of(&moved).into_iter().map(|it| it.0).collect();
+        assert_eq!(names, again);
+    }
 }

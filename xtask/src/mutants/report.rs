@@ -136,7 +136,11 @@ pub(super) fn table(
 fn row(title: &str, counts: &Counts) -> String {
     let by = |group| counts.by.get(&group).copied().unwrap_or(0);
     let share = |part: usize, whole: usize| {
-        if whole == 0 { "-".to_owned() } else { format!("{part} of {whole} ({} %)", part * 100 / whole) }
+        if whole == 0 {
+            "-".to_owned()
+        } else {
+            format!("{part} of {whole} ({} %)", part * 100 / whole)
+        }
     };
     format!(
         "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
@@ -155,12 +159,21 @@ fn row(title: &str, counts: &Counts) -> String {
 }
 
 /// Returns the page with the table, and every survivor with its reason.
-pub(super) fn page(head: &str, table: &str, judged: &[&Judged], reasons: &Reasons) -> Result<String> {
+pub(super) fn page(
+    head: &str,
+    table: &str,
+    judged: &[&Judged],
+    reasons: &Reasons,
+) -> Result<String> {
     let mut text = format!("{head}\n{table}");
     let survivors: BTreeMap<&str, &Judged> =
         judged.iter().filter(|it| !it.is_caught()).map(|it| (it.name.as_str(), *it)).collect();
     let parts = [
-        ("Equivalent", "These change nothing that a caller or a power cut could show.", &reasons.equivalent),
+        (
+            "Equivalent",
+            "These change nothing that a caller or a power cut could show.",
+            &reasons.equivalent,
+        ),
         ("Holes", "These should be caught, and are not yet.", &reasons.hole),
     ];
     for (title, intro, reasons) in parts {

@@ -15,8 +15,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// What is built of the copy.
-const CHECKED: [&str; 3] = ["eraseblock-ubi", "eraseblock-ubifs", "eraseblock-jffs2"];
+/// What is checked of the copy, and then built.
+const CHECKED: &str = "check --keep-going --package eraseblock-ubi --package eraseblock-ubifs \
+    --package eraseblock-jffs2";
 const TESTED: &str = "test --no-run --package eraseblock-ubi --package eraseblock-ubifs \
     --package eraseblock-jffs2 --package eraseblock-lab --lib --test it --test cuts";
 
@@ -85,17 +86,16 @@ impl Tree {
         let known = root.join("refused.json");
         let refused = remembered(&known, &sources).unwrap_or_default();
         let mut tree = Self { root, sources, refused, programs: Vec::new() };
-        let check: Vec<&str> =
-            ["check"].into_iter().chain(CHECKED.iter().flat_map(|name| ["--package", *name])).collect();
-        tree.settle(&clean, &check)?;
-        tree.programs = tree.settle(&clean, &TESTED.split_whitespace().collect::<Vec<_>>())?;
-        let memory = (digest(&tree.sources), &tree.refused);
-        fs::write(known, serde_json::to_vec(&memory)?)?;
+        let memory = digest(&tree.sources);
+        for command in [CHECKED, TESTED] {
+            tree.programs = tree.settle(&clean, command)?;
+            fs::write(&known, serde_json::to_vec(&(&memory, &tree.refused))?)?;
+        }
         Ok(tree)
     }
 
     /// Builds until nothing is refused; returns the test programs.
-    fn settle(&mut self, clean: &Path, command: &[&str]) -> Result<Vec<Program>> {
+    fn settle(&mut self, clean: &Path, command: &str) -> Result<Vec<Program>> {
         for _ in 0..ROUNDS {
             let written = self.write(clean)?;
             let (programs, errors) = self.compile(command)?;
@@ -135,11 +135,11 @@ impl Tree {
         Ok(places)
     }
 
-    fn compile(&self, command: &[&str]) -> Result<(Vec<Program>, Vec<Diagnostic>)> {
+    fn compile(&self, command: &str) -> Result<(Vec<Program>, Vec<Diagnostic>)> {
         let mut cargo = cargo();
         cargo.current_dir(self.root.join("tree"));
         cargo.env("CARGO_TARGET_DIR", repository().join("target"));
-        cargo.args(command).args(["--keep-going", "--message-format=json"]);
+        cargo.args(command.split_whitespace()).arg("--message-format=json");
         let done = cargo.stdin(Stdio::null()).output().context("cannot run cargo")?;
         let text = String::from_utf8_lossy(&done.stdout);
         let (mut programs, mut errors) = (Vec::new(), Vec::new());
@@ -184,7 +184,8 @@ fn prepare(clean: &Path) -> Result<()> {
 /// Returns the mutants to which an error belongs: the one in whose insertion it lies, otherwise all
 /// that it spans, otherwise the smallest one around it, otherwise those between its places.
 fn culprits(error: &Diagnostic, written: &BTreeMap<&str, Vec<Written>>) -> BTreeSet<usize> {
-    let (first, rest): (Vec<&Place>, Vec<&Place>) = error.spans.iter().partition(|it| it.is_primary);
+    let (first, rest): (Vec<&Place>, Vec<&Place>) =
+        error.spans.iter().partition(|it| it.is_primary);
     for places in [first, rest] {
         for place in places {
             let Some(mutants) = written.get(place.file_name.as_str()) else { continue };
@@ -207,8 +208,16 @@ fn between(places: &[Place], written: &BTreeMap<&str, Vec<Written>>) -> BTreeSet
     let here = || places.iter().filter(|it| it.file_name == *file.0);
     let start = here().map(|it| it.byte_start).min().unwrap_or(0);
     let end = here().map(|it| it.byte_end).max().unwrap_or(0);
-    let overlapping = file.1.iter().filter(|it| it.whole.start < end && start < it.whole.end);
-    overlapping.map(|it| it.number).collect()
+    // A borrow that a loop passes on ends in an assignment after the places.
+    let widened = [0, 200, 1000].map(|by| start.saturating_sub(by)..end + by);
+    let overlapping = widened.into_iter().map(|range| overlapping(&range, file.1));
+    overlapping.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+fn overlapping(range: &Range<usize>, mutants: &[Written]) -> BTreeSet<usize> {
+    let found =
+        mutants.iter().filter(|it| it.whole.start < range.end && range.start < it.whole.end);
+    found.map(|it| it.number).collect()
 }
 
 fn around(at: &Range<usize>, mutants: &[Written]) -> BTreeSet<usize> {

@@ -1,5 +1,6 @@
 //! Other operators, methods, numbers and return values.
 
+use quote::ToTokens;
 use syn::{BinOp, GenericArgument, LitInt, PathArguments, ReturnType, Type};
 
 const NUMBERS: [&str; 10] =
@@ -48,10 +49,12 @@ fn name(kind: &Type) -> Option<(String, Option<Type>)> {
     let Type::Path(path) = kind else { return None };
     let last = path.path.segments.last()?;
     let inner = match &last.arguments {
-        PathArguments::AngleBracketed(list) => list.args.iter().find_map(|argument| match argument {
-            GenericArgument::Type(kind) => Some(kind.clone()),
-            _ => None,
-        }),
+        PathArguments::AngleBracketed(list) => {
+            list.args.iter().find_map(|argument| match argument {
+                GenericArgument::Type(kind) => Some(kind.clone()),
+                _ => None,
+            })
+        }
         _ => None,
     };
     Some((last.ident.to_string(), inner))
@@ -63,26 +66,26 @@ fn is_unit(kind: &Type) -> bool {
 
 /// Returns the operator that is written by mistake.
 pub(super) fn other_operator(op: &BinOp) -> Option<BinOp> {
-    let other = match op {
-        BinOp::Eq(_) => BinOp::Ne(Default::default()),
-        BinOp::Ne(_) => BinOp::Eq(Default::default()),
-        BinOp::Lt(_) => BinOp::Le(Default::default()),
-        BinOp::Le(_) => BinOp::Lt(Default::default()),
-        BinOp::Gt(_) => BinOp::Ge(Default::default()),
-        BinOp::Ge(_) => BinOp::Gt(Default::default()),
-        BinOp::And(_) => BinOp::Or(Default::default()),
-        BinOp::Or(_) => BinOp::And(Default::default()),
-        BinOp::Add(_) => BinOp::Sub(Default::default()),
-        BinOp::Sub(_) => BinOp::Add(Default::default()),
-        BinOp::AddAssign(_) => BinOp::SubAssign(Default::default()),
-        BinOp::SubAssign(_) => BinOp::AddAssign(Default::default()),
-        BinOp::BitAnd(_) => BinOp::BitOr(Default::default()),
-        BinOp::BitOr(_) => BinOp::BitAnd(Default::default()),
-        BinOp::BitAndAssign(_) => BinOp::BitOrAssign(Default::default()),
-        BinOp::BitOrAssign(_) => BinOp::BitAndAssign(Default::default()),
+    let other = match op.to_token_stream().to_string().as_str() {
+        "==" => "!=",
+        "!=" => "==",
+        "<" => "<=",
+        "<=" => "<",
+        ">" => ">=",
+        ">=" => ">",
+        "&&" => "||",
+        "||" => "&&",
+        "+" => "-",
+        "-" => "+",
+        "+=" => "-=",
+        "-=" => "+=",
+        "&" => "|",
+        "|" => "&",
+        "&=" => "|=",
+        "|=" => "&=",
         _ => return None,
     };
-    Some(other)
+    syn::parse_str(other).ok()
 }
 
 /// Returns the method that is called by mistake.
