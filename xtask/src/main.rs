@@ -38,7 +38,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
-  mutants [--count N] [--shard I/N] [--only TEXT] [--again] [--list] [--report]
+  mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
+         [--list] [--report]
                                    mistakes made by machine in the write paths must be caught
   mutate [--count N] [--seed S]    damaged images of every format
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught

@@ -147,7 +147,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     let folder = tree.root.join("results");
     if !options.is_report {
-        let covered = coverage::coverage(&tree)?;
+        let rooms = chosen.iter().filter_map(|it| it.name.split('/').next()).collect();
+        let covered = coverage::coverage(&tree, &rooms)?;
         let known = results::read(&folder)?;
         let is_open = |it: &&Chosen<'_>| match (options.again, known.get(it.name)) {
             (Again::All, _) | (_, None) => true,

@@ -28,6 +28,9 @@ const SIGXCPU: i32 = 24;
 /// Where tests make their temporary files.
 pub(super) const SCRATCH: &str = "target/mutants/tmp";
 
+/// The crate whose tests may reach mutants of every other one.
+const LAB: &str = "lab";
+
 /// Who judges, cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,16 +65,17 @@ pub(super) struct Covered {
 /// Tests by program, kept with the time at which it was built.
 type Kept = BTreeMap<PathBuf, (u128, Vec<Test>)>;
 
-/// Returns the tests of every program, from the last record if the program is the same. Fails if a
-/// test fails without a mutant.
-pub(super) fn coverage(tree: &Tree) -> Result<Vec<Covered>> {
+/// Returns the tests of these crates and of the lab, from the last record if the program is the
+/// same. Fails if a test fails without a mutant.
+pub(super) fn coverage(tree: &Tree, rooms: &BTreeSet<&str>) -> Result<Vec<Covered>> {
     let path = tree.root.join("coverage.json");
     let mut kept: Kept = fs::read(&path)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
     let mut covered = Vec::new();
-    for program in &tree.programs {
+    let is_needed = |it: &&Program| it.room() == LAB || rooms.contains(it.room());
+    for program in tree.programs.iter().filter(is_needed) {
         let built = built(&program.path)?;
         let known = kept.remove(&program.path).filter(|(time, _)| *time == built);
         let tests = match known {
@@ -94,10 +98,9 @@ fn built(path: &Path) -> Result<u128> {
 }
 
 fn group(program: &Program) -> Group {
-    let is_lab = program.folder.ends_with("lab");
     match program.name.as_str() {
         "cuts" => Group::Cuts,
-        _ if is_lab => Group::Lab,
+        _ if program.room() == LAB => Group::Lab,
         "lib" => Group::Unit,
         _ => Group::Integration,
     }
@@ -129,7 +132,7 @@ fn record(tree: &Tree, program: &Program) -> Result<Vec<Test>> {
     ensure!(!tests.is_empty() || program.name != "cuts", "there is no campaign");
     println!(
         "{} {}: {} tests, {:.0} s",
-        program.folder.file_name().unwrap_or_default().to_string_lossy(),
+        program.room(),
         program.name,
         tests.len(),
         tests.iter().map(|test| test.seconds).sum::<f64>()

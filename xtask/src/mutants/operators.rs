@@ -55,11 +55,11 @@ impl Finder<'_> {
         self.found.push(Mutant { name, line: place.start().line, edit });
     }
 
-    /// Plants another expression.
-    fn instead(&mut self, expr: &Expr, other: &impl ToTokens) {
+    /// Plants another expression; `how` it differs is part of the name.
+    fn instead(&mut self, expr: &Expr, other: &impl ToTokens, how: &str) {
         let other = other.to_token_stream().to_string();
         let range = expr.span().byte_range();
-        let what = format!("`{}` becomes `{}`", self.shown(&range), short(&tight(&other)));
+        let what = format!("`{}` {how}", self.shown(&range));
         self.push(expr.span(), Edit::instead(range, &other), &what);
     }
 
@@ -148,25 +148,29 @@ impl Finder<'_> {
                 if let Some(op) = values::other_operator(&it.op).filter(|_| !is_chain) {
                     let mut other = it.clone();
                     other.op = op;
-                    self.instead(expr, &other);
+                    let how = format!("with `{}`", op.to_token_stream());
+                    self.instead(expr, &other, &how);
                 }
             }
-            Expr::Unary(it) if matches!(it.op, UnOp::Not(_)) => self.instead(expr, &it.expr),
+            Expr::Unary(it) if matches!(it.op, UnOp::Not(_)) => {
+                self.instead(expr, &it.expr, "without `!`");
+            }
             Expr::Lit(it) => {
                 if let Lit::Int(number) = &it.lit
                     && let Some(next) = values::next(number)
                 {
-                    self.instead(expr, &next);
+                    self.instead(expr, &next, &format!("becomes `{next}`"));
                 }
             }
             Expr::Range(it) => {
                 if let (Some(_), Some(end)) = (&it.start, &it.end) {
                     let mut other = it.clone();
-                    other.end = Some(Box::new(match it.limits {
-                        RangeLimits::HalfOpen(_) => syn::parse_quote!((#end) + 1),
-                        RangeLimits::Closed(_) => syn::parse_quote!((#end) - 1),
-                    }));
-                    self.instead(expr, &other);
+                    let (moved, how) = match it.limits {
+                        RangeLimits::HalfOpen(_) => (syn::parse_quote!((#end) + 1), "longer by 1"),
+                        RangeLimits::Closed(_) => (syn::parse_quote!((#end) - 1), "shorter by 1"),
+                    };
+                    other.end = Some(Box::new(moved));
+                    self.instead(expr, &other, how);
                 }
             }
             Expr::MethodCall(it) => {
@@ -174,9 +178,9 @@ impl Finder<'_> {
                 if let Some(other_name) = values::other_method(&name) {
                     let mut other = it.clone();
                     other.method = syn::Ident::new(other_name, it.method.span());
-                    self.instead(expr, &other);
+                    self.instead(expr, &other, &format!("with `{other_name}`"));
                 } else if values::is_question(&name) {
-                    self.instead(expr, &quote::quote!(!#it));
+                    self.instead(expr, &quote::quote!(!#it), "negated");
                 }
             }
             _ => {}
@@ -374,25 +378,21 @@ mod tests {
 
     #[test]
     fn operators_are_swapped() {
-        becomes("a == b", "`a == b` becomes `a != b`", "(if M { a != b } else { a == b })");
-        becomes("a < b", "`a < b` becomes `a <= b`", "(if M { a <= b } else { a < b })");
-        becomes("a && b", "`a && b` becomes `a || b`", "(if M { a || b } else { a && b })");
-        becomes("a + b", "`a + b` becomes `a - b`", "(if M { a - b } else { a + b })");
-        becomes("!a.b", "`!a.b` becomes `a.b`", "(if M { a . b } else { !a.b })");
+        becomes("a == b", "`a == b` with `!=`", "(if M { a != b } else { a == b })");
+        becomes("a < b", "`a < b` with `<=`", "(if M { a <= b } else { a < b })");
+        becomes("a && b", "`a && b` with `||`", "(if M { a || b } else { a && b })");
+        becomes("a + b", "`a + b` with `-`", "(if M { a - b } else { a + b })");
+        becomes("!a.b", "`!a.b` without `!`", "(if M { a . b } else { !a.b })");
     }
 
     #[test]
     fn numbers_ranges_and_methods_change() {
         becomes("g(7u8)", "`7u8` becomes `8u8`", "g((if M { 8u8 } else { 7u8 }))");
-        becomes("a..b", "`a..b` becomes `a ..(b) + 1`", "(if M { a .. (b) + 1 } else { a..b })");
-        becomes(
-            "a.min(b)",
-            "`a.min(b)` becomes `a.max(b)`",
-            "(if M { a . max (b) } else { a.min(b) })",
-        );
+        becomes("a..b", "`a..b` longer by 1", "(if M { a .. (b) + 1 } else { a..b })");
+        becomes("a.min(b)", "`a.min(b)` with `max`", "(if M { a . max (b) } else { a.min(b) })");
         becomes(
             "a.is_empty()",
-            "`a.is_empty()` becomes `!a.is_empty()`",
+            "`a.is_empty()` negated",
             "(if M { ! a . is_empty () } else { a.is_empty() })",
         );
     }

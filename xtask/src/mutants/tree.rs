@@ -46,6 +46,13 @@ pub(super) struct Program {
     pub(super) name: String,
 }
 
+impl Program {
+    /// Returns the name of the folder of its crate, with which the names of mutants begin.
+    pub(super) fn room(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+}
+
 #[derive(Deserialize)]
 struct Message {
     message: Option<Diagnostic>,
@@ -250,7 +257,7 @@ fn digest(sources: &[Source]) -> String {
     for source in sources {
         hash.update(&source.text);
         for mutant in &source.mutants {
-            hash.update(format!("{mutant:?}"));
+            hash.update(format!("{:?}", mutant.edit));
         }
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
