@@ -142,7 +142,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let all = tree.viable().map(|(number, it)| Chosen { number, name: &it.name, line: it.line });
     let chosen = options.select(all);
     if options.is_list {
-        chosen.iter().for_each(|it| println!("line {}: {}", it.line, it.name));
+        for it in &chosen {
+            println!("line {}: {}", it.line, it.name);
+        }
         return Ok(true);
     }
     let folder = tree.root.join("results");
@@ -170,7 +172,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     print!("{table}");
     let faults = reasons.faults(&judged, &planted);
-    faults.iter().for_each(|fault| println!("FAIL  {fault}"));
+    for fault in &faults {
+        println!("FAIL  {fault}");
+    }
     let caught = judged.iter().filter(|it| it.is_caught()).count();
     println!("{caught} of {} mutants caught", judged.len());
     println!("{} passed, {} failed", judged.len().saturating_sub(faults.len()), faults.len());

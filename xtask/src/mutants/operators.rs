@@ -35,7 +35,7 @@ pub(super) fn mutants(file: &str, text: &str) -> syn::Result<Vec<Mutant>> {
         let times: &mut u32 = times.entry(mutant.name.clone()).or_default();
         *times += 1;
         if *times > 1 {
-            mutant.name += &format!(" ({times})");
+            mutant.name = format!("{} ({times})", mutant.name);
         }
     }
     Ok(finder.found)

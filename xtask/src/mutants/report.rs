@@ -135,12 +135,9 @@ pub(super) fn table(
 
 fn row(title: &str, counts: &Counts) -> String {
     let by = |group| counts.by.get(&group).copied().unwrap_or(0);
-    let share = |part: usize, whole: usize| {
-        if whole == 0 {
-            "-".to_owned()
-        } else {
-            format!("{part} of {whole} ({} %)", part * 100 / whole)
-        }
+    let share = |part: usize, whole: usize| match (part * 100).checked_div(whole) {
+        None => "-".to_owned(),
+        Some(percent) => format!("{part} of {whole} ({percent} %)"),
     };
     format!(
         "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",

@@ -55,7 +55,8 @@ impl Program {
 
 #[derive(Deserialize)]
 struct Message {
-    message: Option<Diagnostic>,
+    #[serde(rename = "message")]
+    diagnostic: Option<Diagnostic>,
     executable: Option<PathBuf>,
     manifest_path: Option<PathBuf>,
     target: Option<Target>,
@@ -152,7 +153,8 @@ impl Tree {
         let (mut programs, mut errors) = (Vec::new(), Vec::new());
         for line in text.lines().filter(|line| line.starts_with('{')) {
             let Ok(found) = serde_json::from_str::<Message>(line) else { continue };
-            errors.extend(found.message.filter(|it| it.level == "error" && !it.spans.is_empty()));
+            errors
+                .extend(found.diagnostic.filter(|it| it.level == "error" && !it.spans.is_empty()));
             if let (Some(path), Some(manifest), Some(target)) =
                 (found.executable, found.manifest_path, found.target)
             {
@@ -260,5 +262,5 @@ fn digest(sources: &[Source]) -> String {
             hash.update(format!("{:?}", mutant.edit));
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x?}", hash.finalize().as_slice())
 }
