@@ -95,9 +95,9 @@ fn a_file_survives_on_both_media() {
 fn a_mount_notes_inodes_that_lost_their_last_name() {
     let chip = nand();
     let fs = mount(&chip);
-    let ino = fs.create(1, b"gone", &FILE, at(1)).unwrap();
-    fs.write(ino, 0, b"content", at(1)).unwrap();
-    fs.unlink(1, b"gone", at(2)).unwrap();
+    let ino = fs.create(1, b"gone", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, b"content", &by(1)).unwrap();
+    fs.unlink(1, b"gone", &by(2)).unwrap();
     fs.unmount().unwrap();
     let (_, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
     assert!(report.findings.iter().any(|it| it.code == "orphans"), "{:?}", report.findings);
