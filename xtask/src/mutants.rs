@@ -136,9 +136,12 @@ fn is_sampled(name: &str) -> bool {
 /// a reason.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
-    let tree = tree::Tree::build()?;
+    let mut tree = tree::Tree::open()?;
+    if !(options.is_list || options.is_report) {
+        tree.build()?;
+    }
     let planted: BTreeSet<&str> = tree.viable().map(|(_, it)| it.name.as_str()).collect();
-    println!("{} mutants compile, {} do not", planted.len(), tree.refused.len());
+    println!("{} mutants, {} more do not compile", planted.len(), tree.refused.len());
     let all = tree.viable().map(|(number, it)| Chosen { number, name: &it.name, line: it.line });
     let chosen = options.select(all);
     if options.is_list {

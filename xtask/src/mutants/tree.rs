@@ -21,6 +21,9 @@ const CHECKED: &str = "check --keep-going --package eraseblock-ubi --package era
 const TESTED: &str = "test --no-run --package eraseblock-ubi --package eraseblock-ubifs \
     --package eraseblock-jffs2 --package eraseblock-lab --lib --test it --test cuts";
 
+/// The file of mutants that do not compile.
+const REFUSED: &str = "refused.json";
+
 /// The most rounds until the copy must compile.
 const ROUNDS: usize = 60;
 
@@ -84,22 +87,28 @@ struct Place {
 }
 
 impl Tree {
-    /// Copies the sources, plants every mutant that compiles and builds the tests.
-    pub(super) fn build() -> Result<Self> {
+    /// Copies the sources and finds the mutants. Those that do not compile are known if the same
+    /// sources were built before.
+    pub(super) fn open() -> Result<Self> {
         let root = repository().join("target/mutants");
         let clean = root.join("clean");
         export(&clean)?;
         let sources = scope::sources(&clean)?;
+        let refused = remembered(&root.join(REFUSED), &sources).unwrap_or_default();
+        Ok(Self { root, sources, refused, programs: Vec::new() })
+    }
+
+    /// Plants every mutant that compiles and builds the tests.
+    pub(super) fn build(&mut self) -> Result<()> {
+        let clean = self.root.join("clean");
         prepare(&clean)?;
-        let known = root.join("refused.json");
-        let refused = remembered(&known, &sources).unwrap_or_default();
-        let mut tree = Self { root, sources, refused, programs: Vec::new() };
-        let memory = digest(&tree.sources);
+        let memory = digest(&self.sources);
         for command in [CHECKED, TESTED] {
-            tree.programs = tree.settle(&clean, command)?;
-            fs::write(&known, serde_json::to_vec(&(&memory, &tree.refused))?)?;
+            self.programs = self.settle(&clean, command)?;
+            let known = serde_json::to_vec(&(&memory, &self.refused))?;
+            fs::write(self.root.join(REFUSED), known)?;
         }
-        Ok(tree)
+        Ok(())
     }
 
     /// Builds until nothing is refused; returns the test programs.
