@@ -17,7 +17,7 @@ const ROOMS: [(&str, &str); 4] =
 /// Why mutants survive, as written by hand.
 #[derive(Deserialize, Default, Debug)]
 pub(super) struct Reasons {
-    /// Mutants that change nothing anybody can observe.
+    /// Mutants that change nothing a caller or a power cut could show.
     #[serde(default)]
     equivalent: Vec<Reason>,
     /// Mutants that a test should catch.
