@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts deny advisories
+.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -19,6 +19,7 @@ help:
 	@echo "make test    everything a change must pass, with times and counts (cargo xtask test --list)"
 	@echo "make test-full   the same with all repetitions and states, on the release build"
 	@echo "make cuts    power cuts of every layer, judged, with all states"
+	@echo "make mutants mistakes made by machine in the write paths; goes on where it stopped"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
@@ -57,6 +58,10 @@ tools: target/tools/bin/pjdfstest
 cuts:
 	$(CARGO) build --quiet --release --package eraseblock-cli
 	$(CARGO) xtask cuts --full
+
+# Mutants of the write paths; docs/mutants.md describes them.
+mutants:
+	$(TEST_BUILD) $(CARGO) xtask mutants --jobs 2
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest

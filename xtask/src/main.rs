@@ -6,10 +6,12 @@ mod bench;
 mod circles;
 mod command;
 mod consumer;
+mod copy;
 mod cuts;
 mod dist;
 mod guest;
 mod kernel;
+mod mutants;
 mod mutate;
 mod oracle;
 mod planted;
@@ -38,6 +40,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
+  mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
+         [--list] [--report]
+                                   mistakes made by machine in the write paths must be caught
   mutate [--count N] [--seed S]    damaged images of every format
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
@@ -65,6 +70,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
+        "mutants" => mutants::run(rest),
         "mutate" => mutate::run(rest),
         "planted" => planted::run(rest),
         "posix" => posix::run(rest),

@@ -12,8 +12,8 @@
 //!    out by mistake.
 
 use crate::command::{cargo, output, repository};
+use crate::copy::{export, mirror, names};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -216,48 +216,6 @@ fn missing(text: &str) -> Vec<&'static str> {
     TESTS.into_iter().filter(|name| !has_passed(name)).collect()
 }
 
-/// Copies every file of the sources, tracked or new, to an empty folder.
-fn export(to: &Path) -> Result<()> {
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let names = output(Command::new("git").current_dir(repository()).args(list))?;
-    for name in names.split('\0').filter(|name| !name.is_empty()) {
-        let (from, copy) = (repository().join(name), to.join(name));
-        // A file that is deleted and not committed yet is still listed.
-        if from.is_file() {
-            fs::create_dir_all(copy.parent().expect("a file lies in a folder"))?;
-            fs::copy(&from, &copy).with_context(|| format!("cannot copy {name}"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes `to` equal to `from`, leaving files alone that are equal already.
-fn mirror(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    let wanted = names(from)?;
-    for name in names(to)?.difference(&wanted) {
-        let path = to.join(name);
-        if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
-    }
-    for name in wanted {
-        let (source, copy) = (from.join(&name), to.join(&name));
-        if source.is_dir() {
-            mirror(&source, &copy)?;
-        } else if fs::read(&copy).ok() != Some(fs::read(&source)?) {
-            fs::copy(&source, &copy)?;
-        }
-    }
-    Ok(())
-}
-
-fn names(folder: &Path) -> Result<BTreeSet<std::ffi::OsString>> {
-    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
-    entries.collect()
-}
-
 /// The files with parts of patches that did not apply.
 fn rejected(folder: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
@@ -334,22 +292,5 @@ mod tests {
         fs::write(copies.tree.join("crates/ubifs/file"), "a\nrewritten and wrong\nb\n").unwrap();
         copies.renew(&patches).unwrap();
         copies.apply(&patches).unwrap();
-    }
-
-    #[test]
-    fn a_mirror_keeps_what_is_equal() {
-        let folder = tempfile::tempdir().unwrap();
-        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-        fs::create_dir_all(from.join("a")).unwrap();
-        fs::write(from.join("a/same"), "same").unwrap();
-        fs::write(from.join("new"), "new").unwrap();
-        fs::create_dir_all(to.join("a")).unwrap();
-        fs::write(to.join("a/same"), "same").unwrap();
-        fs::write(to.join("old"), "old").unwrap();
-        let before = fs::metadata(to.join("a/same")).unwrap().modified().unwrap();
-        mirror(&from, &to).unwrap();
-        assert_eq!(fs::metadata(to.join("a/same")).unwrap().modified().unwrap(), before);
-        assert_eq!(fs::read(to.join("new")).unwrap(), b"new");
-        assert!(!to.join("old").exists());
     }
 }

@@ -8,6 +8,8 @@ mod counts;
 mod plan;
 mod step;
 
+pub(crate) use step::ended;
+
 use crate::command::repository;
 use anyhow::{Context, Result, bail, ensure};
 use plan::Step;

@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -136,6 +136,13 @@ const ROWS: [Row; 19] = [
         counts: counts::last_line,
     },
     Row {
+        name: "mutants",
+        short: "",
+        full: "{xtask} mutants --count 60 --again --jobs 2",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
         name: "mutate",
         short: "{xtask} mutate --count 20000",
         full: "{xtask} mutate --count 100000",
@@ -218,7 +225,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 4);
+        assert_eq!(full.len() - short.len(), 5);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Clock ticks per second in `/proc`, on all supported architectures.
@@ -33,11 +33,17 @@ pub(super) fn run(command: &[String], log: &Path) -> Result<Ran> {
         .stderr(out)
         .spawn()
         .with_context(|| format!("cannot run {program}"))?;
+    let (status, processor) = ended(&mut child)?;
+    Ok(Ran { is_success: status.success(), wall: begin.elapsed(), processor })
+}
+
+/// Waits for the end of a process; returns its status, and the processor time of it and of all
+/// processes that it waited for.
+pub(crate) fn ended(child: &mut Child) -> Result<(ExitStatus, Duration)> {
     // /proc has its figures after its end, until it is waited for.
-    waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    waitid(WaitId::Pid(Pid::from_child(child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let is_success = child.wait()?.success();
-    Ok(Ran { is_success, wall: begin.elapsed(), processor: processor_time(&stat) })
+    Ok((child.wait()?, processor_time(&stat)))
 }
 
 /// Returns user and system time of a process and of the children it waited for, from

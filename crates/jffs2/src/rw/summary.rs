@@ -107,3 +107,23 @@ impl Collector {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every mount would have to hold the records of a longer one.
+    #[test]
+    fn a_summary_that_becomes_too_long_is_given_up() {
+        let mut collector = Collector::new(Summaries::Written);
+        collector.start();
+        let listed = Listed { node: RecordNode::Inode { ino: 2, version: 1 }, totlen: 68 };
+        let most = MAX_RECORDS / RecordNode::INODE_LEN;
+        for number in 0..most {
+            collector.add(number * 68, &listed);
+        }
+        assert!(collector.needed(0) > 0, "it fits so far");
+        collector.add(most * 68, &listed);
+        assert_eq!(collector.needed(0), 0, "no space is kept for it");
+    }
+}

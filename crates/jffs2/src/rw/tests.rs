@@ -90,6 +90,19 @@ fn a_file_survives_on_both_media() {
     }
 }
 
+/// The nodes of a deleted file stay on NAND until their blocks are erased.
+#[test]
+fn a_mount_notes_inodes_that_lost_their_last_name() {
+    let chip = nand();
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"gone", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, b"content", &by(1)).unwrap();
+    fs.unlink(1, b"gone", &by(2)).unwrap();
+    fs.unmount().unwrap();
+    let (_, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    assert!(report.findings.iter().any(|it| it.code == "orphans"), "{:?}", report.findings);
+}
+
 /// A root without a node of its own had the time of its newest name until it got one.
 #[test]
 fn a_root_without_a_node_has_no_times_until_they_are_written() {

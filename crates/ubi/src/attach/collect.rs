@@ -552,3 +552,20 @@ impl Collected {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_summed_up_in_any_order() {
+        for counts in [[3, 5, 9], [9, 5, 3], [5, 3, 9]] {
+            let mut counters = EraseCounters::default();
+            for count in counts {
+                counters.add(EraseCount::new(count).unwrap());
+            }
+            let found = (counters.known, counters.min, counters.max, counters.sum);
+            assert_eq!(found, (3, 3, 9, 17), "{counts:?}");
+        }
+    }
+}
