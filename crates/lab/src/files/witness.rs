@@ -126,7 +126,7 @@ impl<'a> Witness<'a> {
         let history = self.pending.as_ref().map_or(&self.history, |pending| &pending.history);
         let allowed = Allowed { history: history.clone() };
         let judge = FilesJudge { stack: self.stack, rules: self.rules, allowed };
-        let trial = Trial { unstable: false, closely: true, keep_events: false, diary: None };
+        let trial = Trial { closely: true, ..Trial::default() };
         let (rule, message) = judge.judge(chip, &trial).broken?;
         let operations = recent(&self.operations);
         Some(Violation { id: self.id.clone(), operations, rule, message })
