@@ -26,7 +26,11 @@ const LAYERS: [Layer; 3] = [
     Layer {
         target: "ubi",
         least: [20_000, 100_000],
-        campaigns: &[Campaign("--chip all --nested 512", ["--states 20000", "--states 100000"])],
+        // A sample of the states of many operations, so that rare events occur.
+        campaigns: &[Campaign(
+            "--chip all --nested 512",
+            ["--every 29 --states 20000", "--every 7 --states 100000"],
+        )],
     },
     Layer {
         target: "jffs2",

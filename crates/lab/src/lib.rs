@@ -8,4 +8,4 @@ mod shape;
 pub mod story;
 pub mod ubi;
 
-pub use shape::Shape;
+pub use shape::{Custom, Shape};

@@ -22,15 +22,17 @@
 //!    meet in `target` only.
 //! 6. A judge uses only its model and the results of public operations. What it may expect after a
 //!    cut during the recovery follows from the verdict on that recovery ([`Verdict::then`]).
-//! 7. Modules depend in one direction: `cut`, `id`, `target`, `hash`, `state`, `report`, `explore`,
-//!    `replay`.
+//! 7. Modules depend in one direction: `cut`, `kept`, `id`, `target`, `hash`, `state`, `report`,
+//!    `explore`, `replay`, `shrink`.
 
 mod cut;
 mod explore;
 mod hash;
 mod id;
+mod kept;
 mod replay;
 mod report;
+mod shrink;
 mod state;
 mod target;
 
@@ -38,8 +40,10 @@ pub use cut::Cut;
 pub(crate) use explore::explore_new;
 pub use explore::{explore, explore_until};
 pub use id::{IdError, Plan, StateId};
+pub use kept::Kept;
 pub use replay::{explain, replay};
 pub use report::{Explained, LabError, Options, Report, Violation};
+pub use shrink::{Progress, Shrunk, shrink};
 pub(crate) use target::recent;
 pub use target::{
     Broken, Choice, Expected, Judge, Part, Prepared, Sequence, Step, Target, Trial, Uncut, Verdict,

@@ -1,5 +1,8 @@
 //! The chips of the campaigns: small, so that everything happens often.
 
+mod custom;
+
+pub use custom::Custom;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi_format::HeaderLayout;
@@ -23,10 +26,12 @@ pub enum Shape {
     MiniFastmap,
     /// [`Self::Subpage`] with 80 blocks and fastmaps.
     SubpageFastmap,
+    /// Any other one.
+    Custom(&'static Custom),
 }
 
 impl Shape {
-    /// All chips.
+    /// All chips with a name of their own.
     pub const ALL: [Self; 8] = [
         Self::Mini,
         Self::Subpage,
@@ -39,8 +44,9 @@ impl Shape {
     ];
 
     /// Returns the name in replay ids.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
+            Self::Custom(custom) => &custom.name,
             Self::Mini => "mini",
             Self::Subpage => "subpage",
             Self::Large => "large",
@@ -54,11 +60,33 @@ impl Shape {
 
     /// Returns the chip of this name.
     pub fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shape| shape.name() == name)
+        Self::named(name).ok()
     }
 
-    const fn sizes(self) -> (MediumKind, u32, u32, u32, u32) {
+    /// Returns the chip of this name, which may be that of a part or of sizes, as described in
+    /// [`Custom`]. Fails if the text is no name, or if there can be no such chip.
+    pub fn named(name: &str) -> Result<Self, String> {
+        if let Some(shape) = Self::ALL.into_iter().find(|shape| shape.name() == name) {
+            return Ok(shape);
+        }
+        // A process uses one or two chips, until it ends.
+        Custom::of_name(name).map(|custom| Self::Custom(Box::leak(Box::new(custom))))
+    }
+
+    /// Checks that UBI fits the blocks of the chip.
+    pub fn check_ubi(self) -> Result<(), String> {
         match self {
+            Self::Custom(custom) => custom.layout().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn sizes(self) -> (MediumKind, u32, u32, u32, u32) {
+        match self {
+            Self::Custom(custom) => {
+                let [peb, page, subpage, oob] = custom.sizes;
+                (custom.kind(), peb, page, subpage, oob)
+            }
             Self::Mini | Self::MiniFastmap => (MediumKind::Nand, 16_384, 512, 512, 16),
             Self::Subpage | Self::SubpageFastmap => (MediumKind::Nand, 32_768, 2048, 512, 64),
             Self::Large => (MediumKind::Nand, 65_536, 4096, 4096, 128),
@@ -69,16 +97,42 @@ impl Shape {
 
     /// Returns whether the device is opened with fastmaps.
     pub const fn uses_fastmap(self) -> bool {
-        matches!(self, Self::MiniFastmap | Self::SubpageFastmap)
+        match self {
+            Self::Custom(custom) => custom.fastmap,
+            _ => matches!(self, Self::MiniFastmap | Self::SubpageFastmap),
+        }
+    }
+
+    /// Returns whether blocks of the chip can be marked bad.
+    pub fn can_have_bad_blocks(self) -> bool {
+        self.sizes().0 == MediumKind::Nand
     }
 
     /// Returns the number of eraseblocks of the chip.
     pub const fn pebs(self) -> u32 {
-        if self.uses_fastmap() { 80 } else { 64 }
+        match self {
+            Self::Custom(custom) => custom.blocks,
+            _ if self.uses_fastmap() => 80,
+            _ => 64,
+        }
+    }
+
+    /// Returns the LEBs of a volume that fills the chip except for the reserve of UBI.
+    pub(crate) fn most_lebs(self) -> u32 {
+        match self {
+            // The volume table, wear levelling, atomic changes, blocks that go bad; and a few more.
+            Self::Custom(custom) => {
+                custom.blocks.saturating_sub(6 + (20 * custom.blocks).div_ceil(1024))
+            }
+            _ => 64 - 8,
+        }
     }
 
     /// Returns a new chip.
     pub fn chip(self) -> Chip {
+        if let Self::Custom(custom) = self {
+            return Chip::new(custom.config().expect("a possible chip"));
+        }
         let (kind, peb, page, unit, oob) = self.sizes();
         let geometry =
             Geometry::new(kind, peb, self.pebs(), page, unit, oob).expect("a possible chip");
@@ -93,6 +147,7 @@ impl Shape {
         match self {
             Self::Nor => 256,
             Self::NorWide => 1024,
+            Self::Custom(custom) => custom.buffer,
             _ => page,
         }
     }

@@ -29,9 +29,21 @@ pub struct Story {
     pub operations: Vec<String>,
     /// The cuts, in their order.
     pub cuts: Vec<CutStory>,
-    /// The chip just before the last cut, and as the cut left it.
+    /// The chip around the last cut.
     #[serde(skip)]
-    pub chips: Option<(Snapshot, Snapshot)>,
+    pub chips: Option<Chips>,
+}
+
+/// The chip around a power cut.
+#[derive(Clone, Debug)]
+pub struct Chips {
+    /// Just before the cut.
+    pub before: Snapshot,
+    /// As the cut left it, before anything was read.
+    pub cut: Snapshot,
+    /// After the recovery: the first attach or mount, and the work in the background that follows,
+    /// as far as they succeeded.
+    pub recovered: Snapshot,
 }
 
 /// A power cut, and the observations afterwards.
@@ -117,24 +129,37 @@ impl Story {
     /// Records the observations since the last cut.
     pub(crate) fn tell_looks(&mut self, diary: Diary) {
         if let Some(cut) = self.cuts.last_mut() {
-            cut.looks = diary.0.into_inner();
+            cut.looks = diary.sights.into_inner();
         }
     }
 }
 
 /// The observations of the judge, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Diary(RefCell<Vec<Sight>>);
+pub(crate) struct Diary {
+    sights: RefCell<Vec<Sight>>,
+    recovered: RefCell<Option<Snapshot>>,
+}
 
 impl Diary {
     /// Starts with an attach or mount.
     pub(crate) fn begin(&self, by: impl Into<String>) {
-        self.0.borrow_mut().push(Sight { by: by.into(), lines: Vec::new() });
+        self.sights.borrow_mut().push(Sight { by: by.into(), lines: Vec::new() });
+    }
+
+    /// Keeps the chip after the recovery.
+    pub(crate) fn keep(&self, recovered: Snapshot) {
+        *self.recovered.borrow_mut() = Some(recovered);
+    }
+
+    /// Returns the chip after the recovery, if that succeeded.
+    pub(crate) fn recovered(&self) -> Option<Snapshot> {
+        self.recovered.borrow().clone()
     }
 
     /// Adds to its observations.
     pub(crate) fn note(&self, lines: impl IntoIterator<Item = String>) {
-        if let Some(sight) = self.0.borrow_mut().last_mut() {
+        if let Some(sight) = self.sights.borrow_mut().last_mut() {
             sight.lines.extend(lines);
             let more = sight.lines.len().saturating_sub(LINES);
             if more > 0 {

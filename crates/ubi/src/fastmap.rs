@@ -330,9 +330,9 @@ impl Core {
                     return Ok(());
                 }
             }
+            HeaderState::Erased => return self.reclaim(id, leb, peb),
             _ => {
-                let torture = state != HeaderState::Erased;
-                self.give_up(id, leb, peb, torture);
+                self.give_up(id, leb, peb, true);
                 return Ok(());
             }
         }
@@ -351,6 +351,23 @@ impl Core {
             doubtful.extend(lebs.map(|(leb, _)| (*id, Leb::new(leb))));
         }
         doubtful.into_iter().try_for_each(|(id, leb)| self.check_leb(id, leb))
+    }
+
+    /// Makes a block free that was erased since the fastmap was written. Its EC header was written
+    /// after that erase had completed. A second erase might be cut while this header still reads
+    /// well: a scan would find a free block that cannot be programmed.
+    fn reclaim(&mut self, id: VolumeId, leb: Leb, peb: Peb) -> Result<(), UbiError> {
+        let HeaderState::Ok(header) = self.io.read_ec(peb)? else {
+            self.give_up(id, leb, peb, false);
+            return Ok(());
+        };
+        if let Some(volume) = self.volumes.get_mut(&id) {
+            volume.forget(leb);
+        }
+        self.wl.take(peb);
+        self.wl.set_ec(peb, header.erase_count.get().max(self.wl.ec(peb)));
+        self.wl.put_free(peb);
+        Ok(())
     }
 
     fn give_up(&mut self, id: VolumeId, leb: Leb, peb: Peb, torture: bool) {

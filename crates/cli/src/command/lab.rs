@@ -1,12 +1,16 @@
 //! `eraseblock lab`: campaigns on simulated chips.
 
+mod chip;
 mod figures;
 mod filesystems;
+mod page;
+mod shrink;
 mod story;
 mod ubi;
 
 use crate::args::size64;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::session::Session;
 use clap::{Subcommand, ValueEnum};
 use eraseblock::raw::base::{Findings, Location};
@@ -28,6 +32,8 @@ enum LabCommand {
     Powercut(PowercutArgs),
     /// Judge one state again and explain it: operations, flash events, what was seen, the rule
     Replay(ReplayArgs),
+    /// Find the shortest sequence of operations and the simplest cut that still break the rule
+    Shrink(ShrinkArgs),
     /// Count what attaching, writing and wear cost on simulated chips
     Figures(FiguresArgs),
 }
@@ -69,6 +75,9 @@ pub(crate) struct PowercutArgs {
     /// The simulated chip; the first one when left out, `all` for a campaign of UBI on all of them
     #[arg(long, value_name = "NAME")]
     pub chip: Option<String>,
+    /// Which workloads UBI does
+    #[arg(long, value_name = "KIND", default_value = "all")]
+    pub workload: Workload,
     /// Stop after this time: a number and s, m or h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
@@ -90,10 +99,44 @@ pub(crate) struct PowercutArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Fail unless every occasional activity (commit, garbage collection) occurred, and every
-    /// sequence of one operation ran despite --states or --budget
+    /// Fail unless every occasional activity (commit, garbage collection) and every rare event of the
+    /// workloads (an erase that fails, an attach without a free block) occurred, and every sequence
+    /// of one operation ran despite --states or --budget
     #[arg(long)]
     pub thorough: bool,
+    /// Also write the counts as a page of HTML
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// A chip of any part or geometry.
+    #[command(flatten)]
+    pub other: chip::ChipArgs,
+}
+
+impl PowercutArgs {
+    /// Returns the name of the chip, if one was asked for.
+    fn chip(&self) -> Result<Option<String>, Failure> {
+        Ok(self.other.name()?.or_else(|| self.chip.clone()))
+    }
+
+    /// Begins the page, if there is to be one: a long run must not fail at its end.
+    fn page(&self, session: &mut Session) -> Result<Option<Output>, Failure> {
+        self.html.as_deref().map(|path| session.create(path)).transpose()
+    }
+}
+
+/// Workloads of UBI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Workload {
+    /// All of them in turn.
+    All,
+    /// Everything, in the proportions of ordinary use.
+    Mixed,
+    /// Many programs and erases fail, a third of them in appends to mapped LEBs.
+    Failing,
+    /// All LEBs are mapped, so that attaching has to erase before it can write.
+    Full,
+    /// Unmapped blocks are erased at once instead of as late as possible.
+    Eager,
 }
 
 /// Sequences of operations.
@@ -120,9 +163,26 @@ pub(crate) struct ReplayArgs {
     /// Random operations in a sequence
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub length: u32,
-    /// Save the chip just before the last cut as FILE.before, and as the cut left it as FILE.after
+    /// Save the chip as the last cut left it as FILE.before, and after the recovery as FILE.after
     #[arg(long, value_name = "FILE")]
     pub chip: Option<PathBuf>,
+}
+
+impl ReplayArgs {
+    fn options(&self, id: &StateId) -> Options {
+        Options { seed: self.seed, run_length: self.length, ..Options::of(vec![id.plan]) }
+    }
+}
+
+/// Arguments of `lab shrink`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShrinkArgs {
+    /// The state.
+    #[command(flatten)]
+    pub state: ReplayArgs,
+    /// Stop after judging this many states, with the smallest one until then
+    #[arg(long, value_name = "N", value_parser = size64, default_value = "200000")]
+    pub states: u64,
 }
 
 /// Does what was asked.
@@ -133,6 +193,7 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
             LabTarget::Ubifs | LabTarget::Jffs2 => filesystems::powercut(args, session),
         },
         LabCommand::Replay(args) => replay(args, session),
+        LabCommand::Shrink(args) => shrink::run(args, session),
         LabCommand::Figures(args) => match args.target {
             FiguresTarget::Ubi => figures::ubi(session),
             FiguresTarget::Fs => figures::fs(session),
@@ -140,20 +201,20 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
     }
 }
 
+/// Returns what an id names a state of.
+fn find(id: &StateId) -> Result<Box<dyn Target>, Failure> {
+    let (name, chip) = (id.target.0.as_str(), Some(id.target.1.as_str()));
+    match name {
+        "ubi" => Ok(Box::new(ubi::find(chip)?)),
+        _ => filesystems::find(name, chip),
+    }
+}
+
 /// Judges one state.
 fn replay(args: &ReplayArgs, session: &mut Session) -> Result<(), Failure> {
     let id: StateId = args.id.parse()?;
-    let (name, chip) = (id.target.0.as_str(), Some(id.target.1.as_str()));
-    let target: Box<dyn Target> = match name {
-        "ubi" => Box::new(ubi::find(chip)?),
-        _ => filesystems::find(name, chip)?,
-    };
-    let options =
-        Options { seed: args.seed, run_length: args.length, ..Options::of(vec![id.plan]) };
-    let explained = explain(target.as_ref(), &id, &options)?;
-    let found = explained.violation.as_ref();
-    let found = found.map(|found| (found.rule, found.message.as_str()));
-    story::print(args, session, &explained.story, found)
+    let explained = explain(find(&id)?.as_ref(), &id, &args.options(&id))?;
+    story::print(&args.id, args.chip.as_deref(), session, &explained, None)
 }
 
 /// Makes a finding of a violation, so that the run does not end with 0.

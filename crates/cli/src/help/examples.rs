@@ -163,9 +163,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "A minute of power cuts, judged",
             ),
             ("eraseblock lab powercut --target ubi --chip mini --states 5000", "On one chip"),
+            (
+                "eraseblock lab powercut --target ubi --part W25N01GV --html cuts.html",
+                "On a part of the database, with a page of the counts",
+            ),
         ],
     ),
     ("lab replay", &[("eraseblock lab replay ubi/mini/1@57.P3", "One state again")]),
+    (
+        "lab shrink",
+        &[("eraseblock lab shrink ubi/mini/full-3@5812.P3", "The smallest state with this fault")],
+    ),
     ("lab figures", &[("eraseblock lab figures --target fs", "UBIFS and JFFS2 side by side")]),
     (
         "personalities",

@@ -20,6 +20,7 @@ mod finding;
 mod frame;
 mod jffs2;
 mod jffs2_change;
+mod lab;
 mod manners;
 mod manners_json;
 mod manners_output;

@@ -3,6 +3,7 @@
 use super::copies;
 use super::habit::Habit;
 use super::stack::{Happened, Mounted, Order, Rules, Stack};
+use crate::Shape;
 use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
@@ -11,11 +12,12 @@ use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
 use std::sync::Arc;
 
-/// JFFS2 on a chip of 14 blocks of 16 KiB.
+/// JFFS2 on a chip of 14 blocks of 16 KiB, or on any other one.
 #[derive(Clone, Debug)]
 pub struct Jffs2Stack {
     kind: MediumKind,
     summary: bool,
+    other: Option<Shape>,
 }
 
 impl Jffs2Stack {
@@ -30,12 +32,22 @@ impl Jffs2Stack {
             "nor" => (MediumKind::Nor, true),
             _ => return None,
         };
-        Some(Self { kind, summary })
+        Some(Self { kind, summary, other: None })
+    }
+
+    /// On another chip, with summaries.
+    pub fn on(shape: Shape) -> Self {
+        let nor = !shape.can_have_bad_blocks();
+        let kind = if nor { MediumKind::Nor } else { MediumKind::Nand };
+        Self { kind, summary: true, other: Some(shape) }
     }
 }
 
 impl Stack for Jffs2Stack {
     fn name(&self) -> (&'static str, &'static str) {
+        if let Some(shape) = self.other {
+            return ("jffs2", shape.name());
+        }
         let chip = match (self.kind, self.summary) {
             (MediumKind::Nor, _) => "nor",
             (_, true) => "nand",
@@ -62,6 +74,9 @@ impl Stack for Jffs2Stack {
     }
 
     fn format(&self) -> Result<Chip, String> {
+        if let Some(shape) = self.other {
+            return Ok(shape.chip());
+        }
         let geometry = match self.kind {
             MediumKind::Nand => Geometry::new(self.kind, 16 << 10, 14, 512, 512, 16),
             MediumKind::Nor => Geometry::new(self.kind, 16 << 10, 14, 1, 1, 0),

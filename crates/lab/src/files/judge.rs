@@ -49,8 +49,12 @@ impl Case<'_> {
         let chip = Arc::new(chip);
         chip.power_on();
         chip.set_recording(self.trial.keep_events);
-        let verdict = self.mount(&chip, "first mount").and_then(|mounted| {
-            settle(mounted.fs())?;
+        let mounted = self.mount(&chip, "first mount");
+        let mounted = mounted.and_then(|mounted| settle(mounted.fs()).map(|()| mounted));
+        if let Some(diary) = self.trial.diary {
+            diary.keep(chip.snapshot());
+        }
+        let verdict = mounted.and_then(|mounted| {
             events = chip.take_recording();
             chip.set_recording(false);
             self.recovered(&chip, mounted, self.look())
@@ -114,12 +118,15 @@ impl Case<'_> {
         read_only: bool,
         by: &str,
     ) -> Result<Box<dyn Mounted>, String> {
-        let before = chip.next_event();
+        let (before, reads) = (chip.next_event(), chip.counters().page_reads);
         let mounted = self.stack.mount_with(chip, read_only, self.habit);
         if let Some(diary) = self.trial.diary {
             let events = chip.next_event() - before;
             diary.begin(by);
-            diary.note([format!("{events} flash events while mounting, from {before} on")]);
+            let pages = chip.counters().page_reads - reads;
+            diary.note([format!(
+                "{pages} page reads and {events} flash events while mounting, from {before} on"
+            )]);
             diary.note(mounted.as_ref().err().map(|message| format!("refused: {message}")));
         }
         mounted

@@ -5,7 +5,7 @@ use super::habit::Habit;
 use super::live::{Live, Start};
 use super::stack::{Order, Stack};
 use super::workload::short;
-use crate::powercut::{Choice, Part, Plan, Prepared, Sequence, Target, Uncut};
+use crate::powercut::{Choice, Kept, Part, Plan, Prepared, Sequence, Target, Uncut};
 use eraseblock_nandsim::{Recorded, Rng};
 use eraseblock_vfs_testkit::ops::Op;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +44,29 @@ struct Small<'a> {
 
 impl<'a> Prepared<'a> for Small<'a> {
     fn start(&self, plan: Plan) -> Result<Option<Box<dyn Sequence<'a> + 'a>>, String> {
+        Ok(self.begin(plan)?.map(|running| Box::new(running) as Box<dyn Sequence<'a> + 'a>))
+    }
+
+    fn start_kept(
+        &self,
+        plan: Plan,
+        kept: &Kept,
+    ) -> Result<Option<Box<dyn Sequence<'a> + 'a>>, String> {
+        let (Some(mut whole), Some(reduced)) = (self.begin(plan)?, self.begin(plan)?) else {
+            return Ok(None);
+        };
+        // The next operation depends on what all before it did.
+        while whole.done.len() < kept.last() as usize && whole.has_more() {
+            whole.next();
+        }
+        let numbered = (1..).zip(whole.done);
+        let left = numbered.filter(|(number, _)| kept.contains(*number)).map(|(_, op)| op);
+        Ok(Some(Box::new(Running { ops: Ops::Listed(left.collect()), ..reduced })))
+    }
+}
+
+impl<'a> Small<'a> {
+    fn begin(&self, plan: Plan) -> Result<Option<Running<'a>>, String> {
         let random = |seed| Ops::Random { rng: Rng::new(seed, 0), left: self.run_length };
         let ops = match plan {
             Plan::Run(seed) | Plan::Aged(seed) => random(seed),
@@ -61,7 +84,7 @@ impl<'a> Prepared<'a> for Small<'a> {
             live = Live::new(self.stack, &live.finish()?, habit)?;
             rare = self.stack.rare();
         }
-        Ok(Some(Box::new(Running { live, ops, rare, failed: false })))
+        Ok(Some(Running { live, ops, done: Vec::new(), rare, failed: false }))
     }
 }
 
@@ -87,7 +110,7 @@ impl Ops {
     /// which loads data: the same parts are needed to get the same states.
     fn batch(&self) -> usize {
         match self {
-            Self::Listed(ops) => ops.len(),
+            Self::Listed(ops) => ops.len().min(BATCH as usize),
             Self::Random { left, .. } => (*left).min(BATCH) as usize,
         }
     }
@@ -109,6 +132,8 @@ struct Running<'a> {
     ops: Ops,
     /// What a campaign of such sequences must contain, even if this one never does it.
     rare: Vec<&'static str>,
+    /// The operations so far.
+    done: Vec<Op>,
     /// Whether an operation did something other than in the model, so that nothing more can be
     /// compared with it.
     failed: bool,
@@ -124,6 +149,7 @@ impl<'a> Sequence<'a> for Running<'a> {
         for _ in 0..self.ops.batch() {
             let Some(op) = self.ops.next(&self.live) else { break };
             let (step, problem) = self.live.step(&op);
+            self.done.push(op);
             self.failed = problem.is_some();
             let operations = || step.during.operations.clone();
             uncut.extend(problem.map(|broken| Uncut { operations: operations(), broken }));

@@ -2,7 +2,7 @@
 
 use super::toy::{BUGS, Bug, ToyStack};
 use super::*;
-use crate::powercut::{Options, Plan, Report, explore, explore_until, replay};
+use crate::powercut::{Options, Plan, Report, explore, explore_until, replay, shrink};
 
 fn describe(report: &Report) -> String {
     let lines: Vec<String> = report
@@ -72,4 +72,52 @@ fn a_campaign_stops_between_parts() {
     let all = explore(&ToyStack(Bug::None), &options).unwrap();
     assert_eq!((all.operations, all.cut_short), (72, false));
     assert!(0 < report.states && report.states < all.states);
+}
+
+/// A long random sequence that shows a bug becomes a few operations and one cut, which break the
+/// same rule.
+#[test]
+fn violations_shrink() {
+    for bug in [Bug::LazyFsync, Bug::SplitRename, Bug::ForgetModes] {
+        let target = ToyStack(bug);
+        let options = Options {
+            max_violations: 1,
+            nested_every: 7,
+            budget_states: Some(50_000),
+            ..Options::of((0..40).map(Plan::Run).collect())
+        };
+        let report = explore(&target, &options).unwrap();
+        let found = report.violations.first().unwrap_or_else(|| panic!("{bug:?} is not caught"));
+        let mut steps = Vec::new();
+        let shrunk = shrink(&target, &found.id, &options, &mut |step| steps.push(step)).unwrap();
+        let shrunk = shrunk.unwrap();
+        println!(
+            "{bug:?}: {} -> {} {:?} {}",
+            found.id, shrunk.id, shrunk.operations, shrunk.states
+        );
+        println!("{:?}", shrunk.explained.story.operations);
+        let (before, after) = shrunk.operations;
+        assert!(after <= 4 && after < before, "{bug:?}: {before} operations, then {after}");
+        let violation = shrunk.explained.violation.unwrap();
+        assert_eq!(violation.rule, found.rule);
+        let again = replay(&target, &shrunk.id.to_string().parse().unwrap(), &options).unwrap();
+        assert_eq!(again, Some(violation));
+        assert!(!steps.is_empty() && !shrunk.cut_short);
+        let repeated = shrink(&target, &found.id, &options, &mut |_| {}).unwrap().unwrap();
+        assert_eq!((repeated.id, repeated.states), (shrunk.id, shrunk.states));
+    }
+}
+
+/// The search ends at its budget, with the shortest sequence until then.
+#[test]
+fn a_budget_ends_shrinking() {
+    let target = ToyStack(Bug::LazyFsync);
+    let options = Options { max_violations: 1, ..Options::of((0..40).map(Plan::Run).collect()) };
+    let report = explore(&target, &options).unwrap();
+    let few = Options { budget_states: Some(1), ..options };
+    let shrunk = shrink(&target, &report.violations[0].id, &few, &mut |_| {}).unwrap().unwrap();
+    assert!(shrunk.cut_short);
+    assert_eq!(shrunk.explained.violation.unwrap().rule, report.violations[0].rule);
+    let right = shrink(&ToyStack(Bug::None), &report.violations[0].id, &few, &mut |_| {});
+    assert!(right.unwrap().is_none());
 }

@@ -17,7 +17,7 @@ const FEW_LEBS: u32 = 30;
 
 /// UBIFS on a chip of this shape.
 pub fn ubifs(shape: Shape) -> OnUbi {
-    target(shape.name(), shape, MOST_LEBS, false)
+    target(shape.name(), shape, shape.most_lebs(), false)
 }
 
 /// UBIFS on a chip of the smallest shape, on a volume so small that garbage collection never

@@ -128,7 +128,7 @@ impl<'a> Witness<'a> {
         let allowed = Allowed { history: history.clone() };
         let habit = Habit::default();
         let judge = FilesJudge { stack: self.stack, rules: self.rules, habit, allowed };
-        let trial = Trial { unstable: false, closely: true, keep_events: false, diary: None };
+        let trial = Trial { closely: true, ..Trial::default() };
         let (rule, message) = judge.judge(chip, &trial).broken?;
         let operations = recent(&self.operations);
         Some(Violation { id: self.id.clone(), operations, rule, message })

@@ -245,7 +245,7 @@ pub(crate) fn short(plan: Plan) -> Option<Vec<Op>> {
             let (second, object, dir) = core(pair % count)?;
             Some([first.clone(), middle, second.clone(), end(ends, *object, *dir)].concat())
         }
-        Plan::Workload(_) | Plan::Run(_) | Plan::Aged(_) => None,
+        _ => None,
     }
 }
 

@@ -3,12 +3,13 @@
 use super::cut::{Cut, in_model};
 use super::hash::Marked;
 use super::id::{Plan, StateId};
-use super::report::{LabError, Options, Report, Violation};
-use super::state::{Known, Made, Origin, State, chosen, distinct};
-use super::target::{Broken, Choice, Part, Prepared, Sequence, Target, Trial};
+use super::kept::Kept;
+use super::report::{LabError, Options, Report, Violation, add_all};
+use super::state::{ERASE, Known, Made, Origin, PROGRAM, State, chosen, distinct};
+use super::target::{Broken, Choice, Part, Prepared, Sequence, Tally, Target, Trial};
 use eraseblock_nandsim::Variant;
 use rayon::prelude::*;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Number of states that are made before they are judged.
 const AT_ONCE: usize = 256;
@@ -39,19 +40,18 @@ pub(crate) fn explore_new(
 ) -> Result<Report, LabError> {
     let lab = Lab::new(target, options)?;
     let (name, known) = (target.name(), seen.len());
+    let plan = if let [plan] = options.plans[..] { Some(plan) } else { None };
     let mut report =
-        Report { target: name.0, chip: name.1, seed: options.seed, ..Report::default() };
+        Report { target: name.0, chip: name.1, seed: options.seed, plan, ..Report::default() };
     for plan in &options.plans {
         if lab.is_over(&report) || stop() {
             report.cut_short = true;
             break;
         }
         report.plans += 1;
-        let mut sequence = lab.start(*plan)?;
+        let mut sequence = lab.start(&lab.id(*plan))?;
         lab.run(*plan, sequence.as_mut(), stop, &mut report, seen);
-        for (what, count) in sequence.happened() {
-            *report.happened.entry(what).or_default() += count;
-        }
+        add_all(&mut report.happened, &sequence.happened());
     }
     report.distinct_states = (seen.len() - known) as u64;
     Ok(report)
@@ -60,10 +60,13 @@ pub(crate) fn explore_new(
 /// The result of judging a state and the cuts of its recovery.
 struct Outcome {
     violations: Vec<Violation>,
-    /// Hash and cut of each state, the state itself first.
-    states: Vec<(u64, Cut)>,
+    /// Hash, cut and kind of the event of each state, the state itself first.
+    states: Vec<(u64, Cut, &'static str)>,
+    /// The kind of the operation that was cut.
+    operation: String,
     duplicates: u64,
     came_later: u64,
+    happened: BTreeMap<&'static str, u64>,
 }
 
 /// The constant parts of a run.
@@ -81,10 +84,13 @@ impl<'a> Lab<'a> {
         Ok(Self { target, options, choice: target.choice(), prepared })
     }
 
-    /// Begins a sequence.
-    pub(super) fn start(&self, plan: Plan) -> Result<Box<dyn Sequence<'a> + 'a>, LabError> {
-        let sequence = self.prepared.start(plan).map_err(prepare)?;
-        sequence.ok_or_else(|| LabError::NoSuchEvent { id: self.id(plan) })
+    /// Begins the sequence of an id.
+    pub(super) fn start(&self, id: &StateId) -> Result<Box<dyn Sequence<'a> + 'a>, LabError> {
+        let sequence = match &id.kept {
+            Some(kept) => self.prepared.start_kept(id.plan, kept),
+            None => self.prepared.start(id.plan),
+        };
+        sequence.map_err(prepare)?.ok_or_else(|| LabError::NoSuchEvent { id: id.clone() })
     }
 
     fn id(&self, plan: Plan) -> StateId {
@@ -105,9 +111,13 @@ impl<'a> Lab<'a> {
         report: &mut Report,
         seen: &mut HashSet<u64>,
     ) {
+        let mut done = 0;
         while sequence.has_more() {
             let before = report.violations.len();
-            self.part(&self.id(plan), sequence.next(), report, seen);
+            let part = sequence.next();
+            done += u32::try_from(part.steps.len()).unwrap_or(0);
+            report.violations.extend(self.uncut(plan, &part, done));
+            self.part(&self.id(plan), part, report, seen);
             if report.violations.len() > before && !plan.is_endless() {
                 break;
             }
@@ -118,9 +128,20 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// Names what a part found without a cut, `done` operations after the start. An endless sequence
+    /// is named as far as it was run, so that a replay of it ends.
+    fn uncut(&self, plan: Plan, part: &Part<'_>, done: u32) -> Vec<Violation> {
+        let mut id = self.id(plan);
+        if plan.is_endless() {
+            id = id.keeping(Kept::until(done));
+        }
+        let named = part.uncut.iter();
+        named.map(|it| violation(&id, it.operations.clone(), it.broken.clone())).collect()
+    }
+
     /// Counts the operations of a part, and judges the cuts of all of them.
     fn part(&self, id: &StateId, part: Part<'a>, report: &mut Report, seen: &mut HashSet<u64>) {
-        let Part { mut steps, rest, uncut, is_judged } = part;
+        let Part { mut steps, rest, is_judged, .. } = part;
         let before = report.events;
         for step in &steps {
             report.operations += 1;
@@ -129,8 +150,6 @@ impl<'a> Lab<'a> {
                 *report.kinds.entry(kind).or_default() += 1;
             }
         }
-        let uncut = uncut.into_iter();
-        report.violations.extend(uncut.map(|it| violation(id, it.operations, it.broken)));
         if !is_judged {
             return;
         }
@@ -192,8 +211,12 @@ impl<'a> Lab<'a> {
             report.nested_states += (outcome.states.len() as u64).saturating_sub(1);
             report.duplicates += outcome.duplicates;
             report.came_later += outcome.came_later;
-            for (hash, cut) in outcome.states {
+            add_all(&mut report.happened, &outcome.happened);
+            *report.cut_operations.entry(outcome.operation).or_default() +=
+                outcome.states.len() as u64;
+            for (hash, cut, event) in outcome.states {
                 *report.variants.entry(cut.to_string()).or_default() += 1;
+                *report.cut_events.entry(event).or_default() += 1;
                 seen.insert(hash);
             }
             report.violations.extend(outcome.violations);
@@ -205,18 +228,22 @@ impl<'a> Lab<'a> {
 fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, number: u64) -> Outcome {
     let every = |n: u32| n != 0 && number.is_multiple_of(u64::from(n));
     let Made { state, chip, hash } = made;
+    let tally = Tally::default();
     let trial = Trial {
         unstable: state.id.is_unstable(),
         closely: every(options.closely_every),
         keep_events: every(options.nested_every),
-        diary: None,
+        tally: Some(&tally),
+        ..Trial::default()
     };
     let verdict = state.judge.judge(chip, &trial);
     let mut outcome = Outcome {
         violations: Vec::new(),
-        states: vec![(hash, state.cut())],
+        states: vec![(hash, state.cut(), state.event())],
+        operation: state.operation(),
         duplicates: 0,
         came_later: u64::from(verdict.came_later),
+        happened: BTreeMap::new(),
     };
     let broken =
         |state: &State<'_>, broken| violation(&state.id, state.operations.to_vec(), broken);
@@ -232,19 +259,31 @@ fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, numbe
     let nested = nested.collect();
     let (nested, duplicates) = distinct(nested, seed, choice, &mut Known::new());
     outcome.duplicates += duplicates;
-    outcome.states.extend(nested.iter().map(|made| (made.hash, made.state.cut())));
+    outcome.states.extend(nested.iter().map(of_recovery));
     let judge = |Made { state, chip, .. }: Made<'_>| {
         let unstable = state.id.is_unstable();
-        let trial = Trial { unstable, closely: false, keep_events: false, diary: None };
+        let tally = Tally::default();
+        let trial = Trial { unstable, tally: Some(&tally), ..Trial::default() };
         let verdict = state.judge.judge(chip, &trial);
-        (verdict.broken.map(|it| broken(&state, it)), verdict.came_later)
+        (verdict.broken.map(|it| broken(&state, it)), verdict.came_later, tally.into_counts())
     };
     let verdicts: Vec<_> = nested.into_par_iter().map(judge).collect();
-    for (violation, came_later) in verdicts {
+    outcome.happened = tally.into_counts();
+    for (violation, came_later, happened) in verdicts {
         outcome.violations.extend(violation);
         outcome.came_later += u64::from(came_later);
+        add_all(&mut outcome.happened, &happened);
     }
     outcome
+}
+
+fn of_recovery(made: &Made<'_>) -> (u64, Cut, &'static str) {
+    let event = match made.state.event() {
+        PROGRAM => "program of a recovery",
+        ERASE => "erase of a recovery",
+        _ => "bad-block mark of a recovery",
+    };
+    (made.hash, made.state.cut(), event)
 }
 
 /// Names a broken rule.

@@ -75,6 +75,11 @@ impl Marked {
         Self { others: hashes.sum().wrapping_sub(own), event }
     }
 
+    /// Does without the hash, for an event whose states are not compared.
+    pub(super) fn unhashed(event: Recorded) -> Self {
+        Self { event, others: 0 }
+    }
+
     /// Returns the hash of the chip after the event was cut.
     pub(super) fn after(
         &self,

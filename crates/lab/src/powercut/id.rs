@@ -1,8 +1,10 @@
 //! Names of states: `ubifs/mini/seq1-137@37.P3+41.E2` is sequence 137 of one operation on UBIFS on
 //! the mini chip, cut at event 37 with variant P3, its recovery cut at event 41 with variant E2.
 //! `37.off` means that the power went off before event 37 began, with no operation in progress.
+//! `ubi/mini/7:1-3,9@137.P3` is workload 7 without all operations other than 1, 2, 3 and 9.
 
 use super::cut::Cut;
+use super::kept::Kept;
 use eraseblock_nandsim::Variant;
 use std::error::Error;
 use std::fmt;
@@ -13,6 +15,12 @@ use std::str::FromStr;
 pub enum Plan {
     /// Random operations without an end: `SEED`.
     Workload(u64),
+    /// The same, where many programs and erases fail: `failing-SEED`.
+    Failing(u64),
+    /// The same on a device that is filled to the last block: `full-SEED`.
+    Full(u64),
+    /// The same where unmapped blocks are erased at once: `eager-SEED`.
+    Eager(u64),
     /// One operation on a small tree, and what makes it durable: `seq1-NUMBER`.
     Single(u32),
     /// Two operations: `seq2-NUMBER`.
@@ -27,12 +35,21 @@ impl Plan {
     /// Returns whether the sequence never ends by itself. It continues after a violation; the
     /// others end with the part that has one.
     pub(super) fn is_endless(self) -> bool {
-        matches!(self, Self::Workload(_))
+        self.seed_of_workload().is_some()
     }
 
     /// Returns the seed of the random parts of cuts; a workload has the same seed for both.
     pub(super) fn seed_of_cuts(self, seed: u64) -> u64 {
-        if let Self::Workload(own) = self { own } else { seed }
+        self.seed_of_workload().unwrap_or(seed)
+    }
+
+    fn seed_of_workload(self) -> Option<u64> {
+        match self {
+            Self::Workload(seed) | Self::Failing(seed) | Self::Full(seed) | Self::Eager(seed) => {
+                Some(seed)
+            }
+            Self::Single(_) | Self::Pair(_) | Self::Run(_) | Self::Aged(_) => None,
+        }
     }
 }
 
@@ -40,6 +57,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workload(seed) => write!(f, "{seed}"),
+            Self::Failing(seed) => write!(f, "failing-{seed}"),
+            Self::Full(seed) => write!(f, "full-{seed}"),
+            Self::Eager(seed) => write!(f, "eager-{seed}"),
             Self::Single(number) => write!(f, "seq1-{number}"),
             Self::Pair(number) => write!(f, "seq2-{number}"),
             Self::Run(seed) => write!(f, "run-{seed}"),
@@ -53,6 +73,9 @@ fn parse_plan(text: &str) -> Option<Plan> {
         return text.parse().ok().map(Plan::Workload);
     };
     match kind {
+        "failing" => number.parse().ok().map(Plan::Failing),
+        "full" => number.parse().ok().map(Plan::Full),
+        "eager" => number.parse().ok().map(Plan::Eager),
         "seq1" => number.parse().ok().map(Plan::Single),
         "seq2" => number.parse().ok().map(Plan::Pair),
         "run" => number.parse().ok().map(Plan::Run),
@@ -68,6 +91,8 @@ pub struct StateId {
     pub target: (String, String),
     /// The operations.
     pub plan: Plan,
+    /// The operations that happen, if not all of them do.
+    pub kept: Option<Kept>,
     /// The cuts: number of the event, and kind of cut. An empty list names the sequence itself.
     pub cuts: Vec<(u64, Cut)>,
 }
@@ -84,7 +109,7 @@ impl fmt::Display for IdError {
         let Self { text } = self;
         write!(
             f,
-            "`{text}` is no replay id: expected TARGET/CHIP/SEQUENCE@EVENT.VARIANT[+EVENT.VARIANT]"
+            "`{text}` is no replay id: expected TARGET/CHIP/SEQUENCE[:KEPT]@EVENT.VARIANT[+EVENT.VARIANT]"
         )
     }
 }
@@ -94,7 +119,19 @@ impl Error for IdError {}
 impl StateId {
     /// Names a sequence of a target.
     pub fn new(target: (&str, &str), plan: Plan) -> Self {
-        Self { target: (target.0.to_owned(), target.1.to_owned()), plan, cuts: Vec::new() }
+        let target = (target.0.to_owned(), target.1.to_owned());
+        Self { target, plan, kept: None, cuts: Vec::new() }
+    }
+
+    /// Names the same sequence without its cuts, where only these operations happen.
+    #[must_use]
+    pub fn keeping(&self, kept: Kept) -> Self {
+        Self { kept: Some(kept), cuts: Vec::new(), ..self.clone() }
+    }
+
+    /// Returns whether the sequence never ends by itself.
+    pub(super) fn is_endless(&self) -> bool {
+        self.kept.is_none() && self.plan.is_endless()
     }
 
     /// Returns the state after another cut.
@@ -120,6 +157,9 @@ impl StateId {
 impl fmt::Display for StateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.target.0, self.target.1, self.plan)?;
+        if let Some(kept) = &self.kept {
+            write!(f, ":{kept}")?;
+        }
         for (index, (event, cut)) in self.cuts.iter().enumerate() {
             write!(f, "{}{event}.{cut}", if index == 0 { '@' } else { '+' })?;
         }
@@ -147,7 +187,11 @@ fn parse(text: &str) -> Option<StateId> {
         Some((event.parse().ok()?, cut.parse().ok()?))
     };
     let cuts = cuts.split('+').filter(|cut| !cut.is_empty()).map(one).collect::<Option<_>>()?;
-    Some(StateId { cuts, ..StateId::new((target, chip), parse_plan(plan)?) })
+    let (plan, kept) = match plan.split_once(':') {
+        Some((plan, kept)) => (plan, Some(Kept::parse(kept)?)),
+        None => (plan, None),
+    };
+    Some(StateId { kept, cuts, ..StateId::new((target, chip), parse_plan(plan)?) })
 }
 
 impl serde::Serialize for StateId {
@@ -172,6 +216,10 @@ mod tests {
             "ubifs/mini-tight/aged-7@0.P2half",
             "a/b/seq2-9",
             "a/b/seq1-0@5.off",
+            "ubi/mini/failing-7@137.P3",
+            "ubi/nor/full-7:1-60,62",
+            "ubi/64x131072-2048-512-64/eager-9:3@4.E2+9.off",
+            "jffs2/nor/run-7:1,3,5-6@0.P2half",
         ] {
             assert_eq!(text.parse::<StateId>().unwrap().to_string(), text);
         }
@@ -187,6 +235,11 @@ mod tests {
             "a/b/seq1-1@3",
             "a/b/seq1-1@3.Q",
             "a/b/seq1-1/c",
+            "a/b/1:@3.P3",
+            "a/b/1:2-1@3.P3",
+            "a/b/1:2,2@3.P3",
+            "a/b/1:0@3.P3",
+            "a/b/sleepy-1",
             "//seq1-1",
         ] {
             assert!(text.parse::<StateId>().is_err(), "{text}");

@@ -7,7 +7,7 @@ use super::id::StateId;
 use super::report::{Explained, LabError, Options, Violation};
 use super::state::{Origin, State};
 use super::target::{Choice, Expected, Part, Step, Target, Trial};
-use crate::story::{Diary, Story};
+use crate::story::{Chips, Diary, Story};
 use eraseblock_nandsim::{Recorded, Snapshot};
 
 /// Judges one state again; returns the broken rule, if any. Fails if the target has no such
@@ -28,11 +28,11 @@ pub fn explain(
     options: &Options,
 ) -> Result<Explained, LabError> {
     let missing = || LabError::NoSuchEvent { id: id.clone() };
-    if id.cuts.is_empty() && id.plan.is_endless() {
+    if id.cuts.is_empty() && id.is_endless() {
         return Err(missing());
     }
     let lab = Lab::new(target, options)?;
-    let mut sequence = lab.start(id.plan)?;
+    let mut sequence = lab.start(id)?;
     let mut teller = Teller {
         target,
         choice: target.choice(),
@@ -65,7 +65,8 @@ impl Teller<'_> {
     /// Follows the cuts of the id where they occur in a part.
     fn part(&mut self, part: &Part<'_>) -> Result<Option<Violation>, LabError> {
         let Some(first) = self.id.cuts.first().copied() else {
-            if let Some((_, expected)) = &part.rest {
+            let last = part.steps.last().map(|step| &step.during);
+            if let Some(expected) = part.rest.as_ref().map(|(_, expected)| expected).or(last) {
                 self.story.tell_operations(&expected.operations);
             }
             let uncut = part.uncut.first();
@@ -139,7 +140,7 @@ impl Teller<'_> {
         let words = |event: &Recorded| self.target.describe(event);
         let number = state.id.cuts[depth - 1].0;
         self.story.tell_cut(state.id.to_string(), state.cut().left(), events, number, &words);
-        self.story.chips = Some((state.before().clone(), chip.snapshot()));
+        let cut = chip.snapshot();
         let deeper = self.id.cuts.get(depth).copied();
         let diary = Diary::default();
         let trial = Trial {
@@ -147,8 +148,11 @@ impl Teller<'_> {
             closely: true,
             keep_events: deeper.is_some(),
             diary: Some(&diary),
+            tally: None,
         };
         let verdict = state.judge.judge(chip, &trial);
+        let recovered = diary.recovered().unwrap_or_else(|| cut.clone());
+        self.story.chips = Some(Chips { before: state.before().clone(), cut, recovered });
         self.story.tell_looks(diary);
         let Some((number, cut)) = deeper else {
             let operations = state.operations.to_vec();

@@ -58,6 +58,8 @@ pub struct Report {
     pub chip: &'static str,
     /// The seed of the random parts of the cuts.
     pub seed: u64,
+    /// The sequence, if there was only one.
+    pub plan: Option<Plan>,
     /// Sequences of operations.
     pub plans: u64,
     /// Whether the run stopped early, at a budget or at the maximum number of violations.
@@ -80,10 +82,43 @@ pub struct Report {
     pub came_later: u64,
     /// States judged, by variant.
     pub variants: BTreeMap<String, u64>,
-    /// Counts of occasional activities (commits, garbage collection, blocks that go bad).
+    /// States judged, by the kind of flash event that was cut.
+    pub cut_events: BTreeMap<&'static str, u64>,
+    /// States judged, by the kind of operation that was cut.
+    pub cut_operations: BTreeMap<String, u64>,
+    /// Counts of occasional activities (commits, garbage collection, blocks that go bad), and of
+    /// what attaches and mounts after a cut do now and then.
     pub happened: BTreeMap<&'static str, u64>,
     /// Violations found.
     pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// Adds the counts and violations of another campaign.
+    pub fn add(&mut self, other: &Self) {
+        self.plans += other.plans;
+        self.cut_short |= other.cut_short;
+        self.operations += other.operations;
+        self.events += other.events;
+        self.states += other.states;
+        self.distinct_states += other.distinct_states;
+        self.duplicates += other.duplicates;
+        self.nested_states += other.nested_states;
+        self.came_later += other.came_later;
+        add_all(&mut self.kinds, &other.kinds);
+        add_all(&mut self.variants, &other.variants);
+        add_all(&mut self.cut_events, &other.cut_events);
+        add_all(&mut self.cut_operations, &other.cut_operations);
+        add_all(&mut self.happened, &other.happened);
+        self.violations.extend(other.violations.iter().cloned());
+    }
+}
+
+/// Adds counts by name.
+pub(super) fn add_all<K: Ord + Clone>(sum: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (what, count) in more {
+        *sum.entry(what.clone()).or_default() += count;
+    }
 }
 
 /// A state that breaks a rule.

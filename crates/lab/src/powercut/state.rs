@@ -4,9 +4,15 @@ use super::cut::{Cut, in_model};
 use super::hash::{Hashes, Marked};
 use super::id::StateId;
 use super::target::{Choice, Expected, Judge};
-use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
+use eraseblock_nandsim::{Chip, EventKind, Recorded, Snapshot, Variant};
 use rayon::prelude::*;
 use std::collections::HashSet;
+
+/// The kind of a program.
+pub(super) const PROGRAM: &str = "program";
+
+/// The kind of an erase.
+pub(super) const ERASE: &str = "erase";
 
 /// The origin of a state.
 #[derive(Clone, Copy)]
@@ -63,6 +69,27 @@ impl<'p> State<'p> {
             Origin::Event(_, variant) => Cut::During(variant),
             Origin::Idle(_) => Cut::Idle,
         }
+    }
+
+    /// Returns the kind of the event that was cut.
+    pub(super) fn event(&self) -> &'static str {
+        match self.origin {
+            Origin::Event(marked, _) => match marked.event.event.kind {
+                EventKind::Program { .. } => PROGRAM,
+                EventKind::Erase { .. } => ERASE,
+                EventKind::MarkBad { .. } => "bad-block mark",
+            },
+            Origin::Idle(_) => "no event",
+        }
+    }
+
+    /// Returns the kind of the operation that was cut: its description up to the first word that is
+    /// a number or a path.
+    pub(super) fn operation(&self) -> String {
+        let Some(last) = self.operations.last() else { return "no operation".to_owned() };
+        let words = last.split_once(": ").map_or(last.as_str(), |(_, words)| words);
+        let is_word = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        words.split(' ').take_while(is_word).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns the chip before the cut.

@@ -1,8 +1,10 @@
 //! The subject of a campaign, as the engine sees it.
 
 use super::id::Plan;
+use super::kept::Kept;
 use crate::story::Diary;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -13,6 +15,12 @@ pub type Broken = (&'static str, String);
 pub trait Target: Sync + Debug {
     /// Returns the first two words of replay ids: the target and the chip.
     fn name(&self) -> (&'static str, &'static str);
+
+    /// Returns the rare events that a thorough campaign of these sequences must have met, by the
+    /// names under which [`Sequence::happened`] and judges count them.
+    fn demanded(&self, _plans: &[Plan]) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// Returns how its states are chosen and distinguished.
     fn choice(&self) -> Choice;
@@ -29,6 +37,17 @@ pub trait Target: Sync + Debug {
 pub trait Prepared<'a> {
     /// Begins a sequence on a copy of the chip; `None` if the target has no such sequence.
     fn start(&self, plan: Plan) -> Result<Option<Box<dyn Sequence<'a> + 'a>>, String>;
+
+    /// Begins a sequence that ends, in which only some operations happen: those that [`Self::start`]
+    /// would choose, as far as they are possible without the others. `None` if the target has no
+    /// such sequence.
+    fn start_kept(
+        &self,
+        _plan: Plan,
+        _kept: &Kept,
+    ) -> Result<Option<Box<dyn Sequence<'a> + 'a>>, String> {
+        Ok(None)
+    }
 }
 
 /// A sequence of operations in progress.
@@ -95,7 +114,7 @@ pub trait Judge: Send + Sync + Debug {
 }
 
 /// How a state is judged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Trial<'a> {
     /// Whether cells may change while they are read: parts may be lost, but nothing may be wrong.
     pub unstable: bool,
@@ -105,6 +124,24 @@ pub struct Trial<'a> {
     pub keep_events: bool,
     /// Records the observations of every attach or mount, if requested.
     pub(crate) diary: Option<&'a Diary>,
+    /// Counts what attaches and mounts do now and then, if requested.
+    pub(crate) tally: Option<&'a Tally>,
+}
+
+/// Counts of what attaches and mounts do now and then, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(RefCell<BTreeMap<&'static str, u64>>);
+
+impl Tally {
+    /// Counts one more.
+    pub(crate) fn count(&self, what: &'static str) {
+        *self.0.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// Returns the counts.
+    pub(super) fn into_counts(self) -> BTreeMap<&'static str, u64> {
+        self.0.into_inner()
+    }
 }
 
 /// The verdict on a state.

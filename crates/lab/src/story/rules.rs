@@ -14,6 +14,7 @@ pub fn expected_by(rule: &str) -> &'static str {
         "background-failed" => "work in the background succeeds after every recovery",
         "second-attach-writes" => "a recovered device is attached again without a write",
         "update-marker" => "only the volume whose update was interrupted is marked as damaged",
+        "fastmap-refused" => "a device that was recovered or detached is attached by its fastmap",
         "volume-table" => "the volumes are those before the operation or those after it",
         "volume-lost" => "every volume in the table can be opened",
         "read-failed" | "unreadable" => "what was durable can be read",

@@ -2,11 +2,12 @@
 
 use super::device::UbiTarget;
 use super::model::{Allowed, Found, Model, VolumeModel};
+use super::workload::style::{BY_FASTMAP, ERASED_EARLY, WITHOUT_FREE};
 use crate::powercut::{Broken, Judge, Trial, Verdict};
 use eraseblock_base::{Leb, Peb};
 use eraseblock_mtd::{LebDevice, Mtd, MtdError};
 use eraseblock_nandsim::{Chip, Recorded};
-use eraseblock_ubi::{AttachOptions, Attachment, UbiDevice, Volume, VolumeInfo, attach};
+use eraseblock_ubi::{AttachOptions, Attachment, UbiDevice, Volume, VolumeInfo, attach, codes};
 use eraseblock_ubi_format::constants::LAYOUT_VOLUME;
 use eraseblock_ubi_format::{EraseCount, VolumeKind};
 use std::sync::Arc;
@@ -50,7 +51,11 @@ impl Case<'_> {
         chip.power_on();
         chip.set_recording(self.trial.keep_events);
         let mut events = Vec::new();
-        let verdict = self.recover(&chip).and_then(|()| {
+        let recovered = self.recover(&chip);
+        if let Some(diary) = self.trial.diary {
+            diary.keep(chip.snapshot());
+        }
+        let verdict = recovered.and_then(|()| {
             events = chip.take_recording();
             chip.set_recording(false);
             self.again(&chip)
@@ -61,18 +66,42 @@ impl Case<'_> {
     fn open(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
         let layout = self.target.shape.layout();
         let options = self.target.open_options();
-        let before = chip.next_event();
+        let (before, counters) = (chip.next_event(), chip.counters());
         let opened = UbiDevice::open_with_report(chip.clone(), &layout, &options)
             .map_err(|error| ("attach-refused", error.to_string()));
+        if let (Some(tally), Ok((_, attachment))) = (self.trial.tally, &opened) {
+            let has_erased = chip.counters().erases > counters.erases;
+            for what in self.kinds_of(attachment, has_erased) {
+                tally.count(what);
+            }
+        }
         if let Some(diary) = self.trial.diary {
             let events = chip.next_event() - before;
-            diary.note([format!("{events} flash events while attaching, from {before} on")]);
+            let pages = chip.counters().page_reads - counters.page_reads;
+            diary.note([format!(
+                "{pages} page reads and {events} flash events while attaching, from {before} on"
+            )]);
             match &opened {
                 Ok((ubi, attachment)) => diary.note(seen(ubi, attachment)),
                 Err((_, message)) => diary.note([format!("refused: {message}")]),
             }
         }
         opened
+    }
+
+    /// Returns what is rare in an attach.
+    fn kinds_of(
+        &self,
+        attachment: &Attachment,
+        has_erased: bool,
+    ) -> impl Iterator<Item = &'static str> {
+        let is_full = attachment.counts.free == 0;
+        let by_fastmap = attachment.is_by_fastmap();
+        let how = if by_fastmap { BY_FASTMAP } else { why_scanned(attachment).0 };
+        let how = self.target.shape.uses_fastmap().then_some(how);
+        let full = is_full.then_some(WITHOUT_FREE);
+        let early = (is_full && has_erased).then_some(ERASED_EARLY);
+        how.into_iter().chain(full).chain(early)
     }
 
     fn begin(&self, by: &str) {
@@ -114,13 +143,23 @@ impl Case<'_> {
     fn again(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let before = chip.next_event();
         self.begin("second attach, with all work in the background done");
-        let (ubi, _) = self.open(chip)?;
+        let (ubi, attachment) = self.open(chip)?;
+        self.check_fastmap(&attachment)?;
         if !self.trial.unstable && chip.next_event() != before {
             let events = chip.next_event() - before;
             return Err(("second-attach-writes", format!("{events} flash events")));
         }
         self.check_volumes(&ubi)?;
         check_alive(&ubi)
+    }
+
+    /// Checks that a recovered device has a fastmap that can be used, if it has one.
+    fn check_fastmap(&self, attachment: &Attachment) -> Result<(), Broken> {
+        let (what, why) = why_scanned(attachment);
+        if attachment.is_by_fastmap() || what == NO_FASTMAP || self.trial.unstable {
+            return Ok(());
+        }
+        Err(("fastmap-refused", why))
     }
 
     /// Checks that counters never fall; a lost one may become the mean.
@@ -243,6 +282,24 @@ impl Case<'_> {
     }
 }
 
+/// A device without a fastmap.
+const NO_FASTMAP: &str = "attaches that scanned: no fastmap";
+
+/// Returns why a device was scanned: the kind of reason, and the reason itself.
+pub(crate) fn why_scanned(attachment: &Attachment) -> (&'static str, String) {
+    const KINDS: [(&str, &str); 4] = [
+        ("VID header", "attaches that scanned: a VID header could not be read"),
+        ("EC header", "attaches that scanned: an EC header could not be read"),
+        ("newer than", "attaches that scanned: a block newer than the fastmap"),
+        ("CRC", "attaches that scanned: a fastmap with a wrong checksum"),
+    ];
+    let finding = attachment.findings.iter().find(|it| it.code == codes::FASTMAP_UNUSABLE);
+    let Some(finding) = finding else { return (NO_FASTMAP, "there is no fastmap".to_owned()) };
+    let kind = KINDS.iter().find(|(part, _)| finding.message.contains(part));
+    let kind = kind.map_or("attaches that scanned: another fault of the fastmap", |(_, kind)| kind);
+    (kind, finding.message.clone())
+}
+
 /// Checks that no counter on flash falls, even if a fastmap has a lower value than the block
 /// itself.
 fn check_rise(before: &[Option<EraseCount>], after: &[Option<EraseCount>]) -> Result<(), Broken> {
@@ -356,4 +413,43 @@ fn read_leb(
         start = end;
     }
     Ok(found.measure())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shape;
+    use eraseblock_ubi::PebState;
+
+    /// A scan finds everything that a fastmap lists, so a fastmap that is wrong was not noticed.
+    #[test]
+    fn a_fastmap_that_is_refused_breaks_a_rule() {
+        let target = UbiTarget::new(Shape::MiniFastmap);
+        let (chip, layout) = (Arc::new(target.shape.chip()), target.shape.layout());
+        let ubi = UbiDevice::open(chip.clone(), &layout, &target.open_options()).unwrap();
+        ubi.flush().unwrap();
+        ubi.detach().unwrap();
+        let by_fastmap =
+            AttachOptions { whole_device: true, fastmap: true, ..AttachOptions::default() };
+        let attach = || attach(chip.as_ref(), &layout, &by_fastmap).unwrap();
+        let model = Arc::new(Model::default());
+        let (before, after) = (model.clone(), model);
+        let allowed = Allowed { before, after, torn: None, updating: None, shrinking: None };
+        let check = |unstable| {
+            let trial = Trial { unstable, ..Trial::default() };
+            let case = Case { target, allowed: &allowed, floor: Arc::default(), trial: &trial };
+            case.check_fastmap(&attach())
+        };
+        assert!(attach().is_by_fastmap() && check(false).is_ok());
+        let is_free = |peb: &Peb| attach().peb(*peb).unwrap().state == PebState::Free;
+        let free = (0..32).map(Peb::new).find(is_free).unwrap();
+        let at = chip.geometry().address_of(free) + u64::from(layout.vid_hdr_offset());
+        chip.program(at, &[0x55; 512]).unwrap();
+        let (rule, message) = check(false).unwrap_err();
+        assert_eq!(rule, "fastmap-refused");
+        assert!(message.contains("VID header of peb"), "{message}");
+        assert!(check(true).is_ok(), "cells that decay excuse it");
+        let kind = why_scanned(&attach()).0;
+        assert_eq!(kind, "attaches that scanned: a VID header could not be read");
+    }
 }

@@ -45,6 +45,14 @@ pub(crate) struct Model {
     pub(crate) volumes: BTreeMap<u32, VolumeModel>,
 }
 
+impl Model {
+    /// All unmapped blocks have been erased: no earlier content can reappear.
+    pub(crate) fn forget_ghosts(&mut self) {
+        let lebs = self.volumes.values_mut().flat_map(|volume| &mut volume.lebs);
+        lebs.for_each(|leb| leb.ghosts.clear());
+    }
+}
+
 /// Data that was being written when the power went off.
 #[derive(Clone, Debug)]
 pub(crate) struct Torn {

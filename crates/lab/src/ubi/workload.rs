@@ -3,8 +3,11 @@
 
 mod apply;
 mod choose;
+mod faults;
 mod imagine;
 mod op;
+mod possible;
+pub(crate) mod style;
 
 use super::device::UbiTarget;
 use super::judge::UbiJudge;
@@ -14,18 +17,14 @@ use crate::powercut::{Broken, Expected, Step, recent};
 use eraseblock_base::Peb;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_mtd::Mtd;
-use eraseblock_nandsim::{Chip, Fault, FaultPlan};
-use eraseblock_ubi::{UbiDevice, UbiError};
+use eraseblock_nandsim::{Chip, FaultPlan};
+use eraseblock_ubi::{ReadOnlyReason, UbiDevice, UbiError};
 use eraseblock_ubi_format::HeaderLayout;
+use faults::Dice;
 use op::Op;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Blocks that may go bad in a workload: fewer than the reserve of UBI.
-const MOST_BAD: usize = 2;
-
-/// Number of attempts of UBI to erase a block.
-const ERASE_TRIES: u64 = 4;
+use style::Style;
 
 /// A chip, the device on it, and the model of the device.
 pub(crate) struct Bench {
@@ -35,6 +34,9 @@ pub(crate) struct Bench {
     model: Model,
     layout: HeaderLayout,
     random: SplitMix64,
+    style: Style,
+    /// Whether all LEBs were mapped at the start, if the style fills the device.
+    is_filled: bool,
     operations: u64,
     /// What they were.
     log: Vec<String>,
@@ -44,6 +46,18 @@ pub(crate) struct Bench {
     first: Vec<(u32, u32)>,
     /// Background work before the device was last opened.
     past: Counts,
+    /// Rare events.
+    rare: Counts,
+}
+
+/// An operation, and the random numbers that decide about its faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    number: u64,
+    op: Op,
+    dice: Dice,
+    /// Whether it is one of those that fill the device.
+    fills: bool,
 }
 
 /// Number of operations of each kind.
@@ -51,7 +65,7 @@ pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 impl Bench {
     /// A formatted chip.
-    pub(crate) fn new(target: UbiTarget, seed: u64) -> Result<Self, UbiError> {
+    pub(crate) fn new(target: UbiTarget, style: Style, seed: u64) -> Result<Self, UbiError> {
         let UbiTarget { shape, .. } = target;
         let chip = Arc::new(shape.chip());
         let layout = shape.layout();
@@ -66,11 +80,14 @@ impl Bench {
             model: Model::default(),
             layout,
             random: SplitMix64::new(seed ^ shape_salt(shape)),
+            style,
+            is_filled: !style.fills(),
             operations: 0,
             log: Vec::new(),
             start: Vec::new(),
             first: Vec::new(),
             past: Counts::new(),
+            rare: Counts::new(),
         };
         bench.start = bench.baseline();
         bench.first = bench.start.clone();
@@ -90,6 +107,7 @@ impl Bench {
             ("blocks erased", counters.erasures),
         ];
         let mut counts = self.past.clone();
+        counts.extend(self.rare.iter().map(|(what, count)| (*what, *count)));
         for (what, count) in now {
             *counts.entry(what).or_default() += count;
         }
@@ -101,39 +119,88 @@ impl Bench {
         recent(&self.log)
     }
 
-    /// Performs the next operation. Also returns a problem that occurred without a cut.
-    pub(crate) fn next(&mut self) -> (Step<'static>, Option<Broken>) {
+    /// Returns whether operations are judged from now on: those that fill the device only give it a
+    /// history.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_filled
+    }
+
+    /// Returns whether the workload cannot continue, because failures made the device read-only.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ubi.read_only().is_some()
+    }
+
+    /// Returns the LEBs that are left for volumes.
+    pub(crate) fn available(&self) -> u32 {
+        self.ubi.available_lebs()
+    }
+
+    /// Chooses the next operation.
+    pub(crate) fn plan(&mut self) -> Planned {
         let op = self.choose();
-        self.operations += 1;
-        self.log.push(format!("operation {}: {}", self.operations, op.describe()));
+        let dice = (self.below(24), self.below(6));
+        Planned { number: self.operations + 1, op, dice, fills: !self.is_filled }
+    }
+
+    /// Performs an operation. Also returns a problem that occurred without a cut.
+    pub(crate) fn perform(&mut self, planned: &Planned) -> (Step<'static>, Option<Broken>) {
+        let Planned { number, op, dice, fills } = planned;
+        self.operations = *number;
+        self.is_filled = !fills;
+        self.log.push(format!("operation {number}: {}", op.describe()));
         let before = Arc::new(self.model.clone());
         let floor = Arc::new(self.ubi.erase_counters());
-        let torn = self.torn(&op);
-        self.imagine(&op);
-        let kind = Some(op.kind());
-        let broken = self.break_something(&op);
+        let torn = self.torn(op);
+        let in_append = self.is_append_to_mapped(op);
+        self.imagine(op);
+        let failing = self.break_something(op, *dice);
         self.chip.set_recording(true);
-        let result = self.apply(&op);
+        let result = self.apply(op);
+        let result = self.erase_at_once(result);
         let events = self.chip.take_recording();
         self.chip.set_recording(false);
         self.chip.set_plan(FaultPlan::new(0));
-        if broken {
+        self.count_failed(&events, &failing, in_append);
+        if !failing.is_empty() {
             // The chip counts failed erases, UBI does not.
             self.start = self.baseline();
         }
-        let updating = if let Op::Update { volume, .. } = op { Some(volume) } else { None };
+        let updating = if let Op::Update { volume, .. } = op { Some(*volume) } else { None };
         let shrinking =
-            if let Op::Resize { volume, lebs } = op { Some((volume, lebs)) } else { None };
+            if let Op::Resize { volume, lebs } = op { Some((*volume, *lebs)) } else { None };
         let after = Arc::new(self.model.clone());
         let allowed = Arc::new(Allowed { before, after, torn, updating, shrinking });
         let judge = Box::new(UbiJudge { target: self.target, allowed, floor });
         let problem = match result {
+            // More blocks went bad than the device has in reserve.
+            Err(_) if self.ubi.read_only() == Some(ReadOnlyReason::NoReserve) => None,
+            Err(_) if !failing.is_empty() && self.is_over() => None,
             Err(error) => Some(("operation-failed", error.to_string())),
-            Ok(Some(problem)) => Some(("leb-content", problem)),
+            // A fastmap that cannot be written is given up.
+            Ok(Some(("fastmap-refused", _))) if !failing.is_empty() => self.check(),
+            Ok(Some(broken)) => Some(broken),
             Ok(None) => self.check(),
         };
         let during = Expected { operations: self.operations(), judge };
-        (Step { kind, events, during, after: None }, problem)
+        (Step { kind: Some(op.kind()), events, during, after: None }, problem)
+    }
+
+    /// Erases what an operation unmapped, in the style that does so at once.
+    fn erase_at_once(
+        &mut self,
+        result: Result<Option<Broken>, UbiError>,
+    ) -> Result<Option<Broken>, UbiError> {
+        let done = result?;
+        if self.style == Style::Eager {
+            let before = self.ubi.health().counters.erasures;
+            self.ubi.flush()?;
+            self.count(style::ERASED_AT_ONCE, self.ubi.health().counters.erasures - before);
+        }
+        Ok(done)
+    }
+
+    fn count(&mut self, what: &'static str, more: u64) {
+        *self.rare.entry(what).or_default() += more;
     }
 
     /// Checks the invariants after an operation that was not interrupted.
@@ -161,30 +228,6 @@ impl Bench {
             }
         }
         None
-    }
-
-    /// Occasionally makes a program fail once or leave bit flips, or an erase fail so often that
-    /// the block is given up. Returns whether anything may fail now.
-    fn break_something(&mut self, op: &Op) -> bool {
-        let (dice, first) = (self.below(24), self.below(6));
-        let geometry = self.chip.geometry();
-        if self.operations < 4 || !geometry.can_have_bad_blocks() {
-            return false;
-        }
-        let bad = geometry.pebs().filter(|peb| self.chip.is_bad(*peb).unwrap_or(true)).count();
-        let next = self.chip.next_event();
-        let plan = FaultPlan::new(1);
-        let at = next + u64::from(first);
-        let plan = match dice {
-            0 => plan.with(at, Fault::Fail),
-            1..4 => plan.with(at, Fault::Flips { bits: self.chip.config().ecc_bits() }),
-            4..7 if bad < MOST_BAD && matches!(op, Op::Step) => {
-                (next..next + ERASE_TRIES).fold(plan, |plan, event| plan.with(event, Fault::Fail))
-            }
-            _ => return false,
-        };
-        self.chip.set_plan(plan);
-        !matches!(dice, 1..4)
     }
 
     fn baseline(&self) -> Vec<(u32, u32)> {

@@ -1,9 +1,9 @@
 //! Stories of states, as `lab replay` prints them.
 
 use eraseblock_lab::Shape;
-use eraseblock_lab::files::Jffs2Stack;
+use eraseblock_lab::files::{Jffs2Stack, ubifs};
 use eraseblock_lab::powercut::{Options, Plan, StateId, Target, explain};
-use eraseblock_lab::story::{Fate, Story};
+use eraseblock_lab::story::{Chips, Fate, Story};
 use eraseblock_lab::ubi::UbiTarget;
 
 /// Returns the whole text of a story.
@@ -23,13 +23,14 @@ fn assert_is_prose(text: &str) {
     }
 }
 
-/// Checks that the chips are those before and after the last cut.
+/// Checks that the chips are those before and after the last cut, and after the recovery.
 fn assert_chips(story: &Story) {
-    let (before, after) = story.chips.as_ref().unwrap();
+    let Chips { before, cut: after, recovered } = story.chips.as_ref().unwrap();
     let cut = story.cuts.last().unwrap();
     let event = cut.events.iter().find(|event| event.fate == Fate::Cut).unwrap();
     assert_eq!(before.next_event(), event.number);
     assert_eq!(after.next_event(), event.number + 1);
+    assert!(recovered.next_event() >= after.next_event());
 }
 
 #[test]
@@ -80,4 +81,42 @@ fn states_of_jffs2_are_told() {
         assert!(chip == "nor" || text.contains("of its nodes begin"), "{text}");
         assert_chips(&story);
     }
+}
+
+#[test]
+fn states_of_ubifs_are_told() {
+    let story = tell(&ubifs(Shape::Mini), Plan::Single(4));
+    let text = text(&story);
+    assert_is_prose(&text);
+    for part in [
+        "page reads and",
+        "flash events while mounting",
+        "the root: a directory, mode 0755",
+        "of its nodes begin",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_chips(&story);
+}
+
+/// A sequence that only some operations are left of has their stories, and so has a workload that
+/// was not cut.
+#[test]
+fn kept_operations_are_told() {
+    let target = UbiTarget::new(Shape::Mini);
+    let options = Options::workload(1, None);
+    let id: StateId = "ubi/mini/1:1,3".parse().unwrap();
+    let explained = explain(&target, &id, &options).unwrap();
+    let whole: StateId = "ubi/mini/1:1-3".parse().unwrap();
+    let whole = explain(&target, &whole, &options).unwrap();
+    assert!(explained.violation.is_none() && whole.violation.is_none());
+    let [first, second, third] = &whole.story.operations[..] else {
+        panic!("{:?}", whole.story.operations)
+    };
+    assert_eq!(&explained.story.operations, &[first.clone(), third.clone()]);
+    assert!(second.starts_with("operation 2: "), "{second}");
+    // Nothing can happen to a volume that was not created.
+    let none = explain(&target, &"ubi/mini/1:3".parse().unwrap(), &options).unwrap();
+    assert!(none.story.operations.len() < 2, "{:?}", none.story.operations);
+    assert!(explain(&target, &"ubi/mini/1".parse().unwrap(), &options).is_err());
 }

@@ -1,5 +1,6 @@
 //! Power cuts of file systems.
 
+use super::page::Page;
 use super::{LabTarget, PowercutArgs, Sequences, Watch, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
@@ -19,13 +20,15 @@ pub(super) fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Fa
     let (target, chips): (Option<Box<dyn Target>>, &[&str]) = match name {
         "jffs2" => {
             let chips = &Jffs2Stack::CHIPS;
-            let target = Jffs2Stack::find(chip.unwrap_or(chips[0]));
+            let name = chip.unwrap_or(chips[0]);
+            let target = Jffs2Stack::find(name).or_else(|| other(name).map(Jffs2Stack::on));
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
         }
         "ubifs" if chip == Some(SHAPES[1]) => (Some(Box::new(tight_ubifs()) as _), &SHAPES),
         "ubifs" if chip == Some(SHAPES[2]) => (Some(Box::new(big_lpt_ubifs()) as _), &SHAPES),
         "ubifs" => {
             let shape = Shape::find(chip.unwrap_or(Shape::ALL[0].name()));
+            let shape = shape.filter(|shape| shape.check_ubi().is_ok());
             (shape.map(|shape| Box::new(ubifs(shape)) as Box<dyn Target>), &SHAPES)
         }
         _ => (None, &[]),
@@ -35,6 +38,11 @@ pub(super) fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Fa
         Failure::usage(format!("there is no `{name}` on a chip `{chip}`"))
             .hint(format!("its chips are {}", chips.join(", ")))
     })
+}
+
+/// Returns a chip without a name of its own.
+fn other(name: &str) -> Option<Shape> {
+    Shape::find(name).filter(|shape| matches!(shape, Shape::Custom(_)))
 }
 
 fn plans(args: &PowercutArgs) -> Vec<Plan> {
@@ -78,6 +86,8 @@ struct Document<'a> {
     nested_states: u64,
     came_later: u64,
     variants: &'a BTreeMap<String, u64>,
+    cut_events: &'a BTreeMap<&'static str, u64>,
+    cut_operations: &'a BTreeMap<String, u64>,
     happened: &'a BTreeMap<&'static str, u64>,
     seconds: f64,
     violations: &'a [Violation],
@@ -97,6 +107,8 @@ fn document<'a>(target: &'a str, report: &'a Report, times: (f64, f64)) -> Docum
         nested_states: report.nested_states,
         came_later: report.came_later,
         variants: &report.variants,
+        cut_events: &report.cut_events,
+        cut_operations: &report.cut_operations,
         happened: &report.happened,
         seconds,
         violations: &report.violations,
@@ -111,7 +123,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         LabTarget::Ubifs => "ubifs",
         LabTarget::Jffs2 => "jffs2",
     };
-    let target = find(name, args.chip.as_deref())?;
+    let target = find(name, args.chip()?.as_deref())?;
     let options = Options {
         seed: args.seed,
         run_length: args.length,
@@ -120,6 +132,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         judge_every: args.every,
         ..Options::of(plans(args))
     };
+    let page = args.page(session)?;
     let watch = Watch::start();
     let report = explore_until(target.as_ref(), &options, &|| watch.is_over(args.budget))?;
     let (seconds, busy) = watch.seconds();
@@ -141,6 +154,11 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         && args.thorough
     {
         violation(session, &place, "thorough", message);
+    }
+    if let Some(output) = page {
+        let demanded = report.happened.keys().copied().collect();
+        Page { title: &place, report: &report, demanded, seconds: (seconds, busy) }
+            .write(output)?;
     }
     if session.options.json {
         return session.json(&document(&place, &report, (seconds, busy)));

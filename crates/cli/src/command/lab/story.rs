@@ -1,32 +1,37 @@
 //! What `lab replay` prints: the story of a state.
 
-use super::{ReplayArgs, violation};
+use super::violation;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock::raw::lab::story::{CutStory, Fate, Story, expected_by};
+use eraseblock::raw::lab::powercut::Explained;
+use eraseblock::raw::lab::story::{Chips, CutStory, Fate, Story, expected_by};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// A broken rule, and what was found.
-pub(super) type Broken<'a> = (&'a str, &'a str);
-
 /// Prints how a state came about and what is wrong with it, and saves its chips if asked for.
+/// `shrinking` goes into the document.
 pub(super) fn print(
-    args: &ReplayArgs,
+    id: &str,
+    chip: Option<&Path>,
     session: &mut Session,
-    story: &Story,
-    found: Option<Broken<'_>>,
+    explained: &Explained,
+    shrinking: Option<serde_json::Value>,
 ) -> Result<(), Failure> {
-    let saved = args.chip.as_deref().map(|path| save(path, story)).transpose()?;
+    let Explained { violation: found, story } = explained;
+    let found = found.as_ref().map(|found| (found.rule, found.message.as_str()));
+    let saved = chip.map(|path| save(path, story)).transpose()?;
     if let Some((rule, message)) = found {
-        violation(session, &args.id, rule, message);
+        violation(session, id, rule, message);
     }
     if session.options.json {
         let found = found.map(|(rule, message)| {
             json!({ "rule": rule, "message": message, "expected": expected_by(rule) })
         });
         let saved = saved.map(|[before, after]| json!({ "before": before, "after": after }));
-        let document = json!({ "id": args.id, "violation": found, "story": story, "chips": saved });
+        let mut document = json!({ "id": id, "violation": found, "story": story, "chips": saved });
+        if let (Some(shrinking), Some(document)) = (shrinking, document.as_object_mut()) {
+            document.insert("shrunk".to_owned(), shrinking);
+        }
         return session.json(&document);
     }
     session.lines(["operations".to_owned()])?;
@@ -37,7 +42,7 @@ pub(super) fn print(
     session.lines([String::new()])?;
     if let Some([before, after]) = saved {
         let (before, after) = (before.display(), after.display());
-        session.lines([format!("chip before the last cut: {before}, after it: {after}")])?;
+        session.lines([format!("chip before the recovery: {before}, after it: {after}")])?;
     }
     match found {
         Some((rule, message)) => session.lines([
@@ -45,7 +50,7 @@ pub(super) fn print(
             format!("found     {message}"),
             format!("expected  {}", expected_by(rule)),
         ]),
-        None => session.lines([format!("{}: nothing wrong", args.id)]),
+        None => session.lines([format!("{id}: nothing wrong")]),
     }
 }
 
@@ -67,9 +72,9 @@ fn lines_of(number: usize, cut: &CutStory) -> Vec<String> {
     lines
 }
 
-/// Writes both chips into new files.
+/// Writes the chip before and after its recovery into new files.
 fn save(path: &Path, story: &Story) -> Result<[PathBuf; 2], Failure> {
-    let Some((before, after)) = &story.chips else {
+    let Some(Chips { cut, recovered, .. }) = &story.chips else {
         return Err(Failure::usage("--chip: no power is cut in this state")
             .hint("the id of a state ends with @EVENT.VARIANT"));
     };
@@ -83,7 +88,7 @@ fn save(path: &Path, story: &Story) -> Result<[PathBuf; 2], Failure> {
         return Err(Failure::new(format!("{}: exists already", there.display()))
             .hint("--chip FILE writes FILE.before and FILE.after, which must be new"));
     }
-    for (path, chip) in paths.iter().zip([before, after]) {
+    for (path, chip) in paths.iter().zip([cut, recovered]) {
         chip.save(path).context(path.display())?;
     }
     Ok(paths)

@@ -1,37 +1,41 @@
 //! Power cuts of UBI.
 
-use super::{PowercutArgs, Watch, speed, violation};
+use super::page::Page;
+use super::{PowercutArgs, Watch, Workload, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::lab::Shape;
-use eraseblock::raw::lab::powercut::{Options, Report, StateId, explore_until};
-use eraseblock::raw::lab::ubi::{Campaign, Summary, UbiTarget, campaign};
+use eraseblock::raw::lab::powercut::{Options, Plan, Report, StateId};
+use eraseblock::raw::lab::ubi::{Campaign, Summary, UbiTarget, WORKLOADS, campaign_until};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The name that stands for all chips.
 const ALL: &str = "all";
 
-/// States of one workload of a campaign over all chips.
-const STATES_PER_WORKLOAD: u64 = 10_000;
+/// The fewest and the most states of one workload, before the next one begins.
+const STATES_PER_WORKLOAD: (u64, u64) = (500, 10_000);
 
-/// States of a campaign on one chip, unless a budget is given.
-const STATES: u64 = 50_000;
+/// States of a campaign on one chip and on all of them, unless a budget is given.
+const STATES: (u64, u64) = (50_000, 100_000);
 
 /// UBI on the chip of this name.
 pub(super) fn find(chip: Option<&str>) -> Result<UbiTarget, Failure> {
     let Some(name) = chip else { return Ok(UbiTarget::new(Shape::Mini)) };
-    Shape::find(name).map(UbiTarget::new).ok_or_else(|| {
+    let found = Shape::named(name).and_then(|shape| shape.check_ubi().map(|()| shape));
+    found.map(UbiTarget::new).map_err(|message| {
         let names: Vec<&str> = Shape::ALL.iter().map(|shape| shape.name()).collect();
-        Failure::usage(format!("there is no chip `{name}`"))
-            .hint(format!("there are {} and {ALL}", names.join(", ")))
+        let names =
+            format!("there are {} and {ALL}; --part and --peb describe others", names.join(", "));
+        Failure::usage(format!("there is no chip `{name}`: {message}")).hint(names)
     })
 }
 
 /// The JSON document of one workload.
 #[derive(Serialize)]
-struct Workload {
+struct Done {
     shape: &'static str,
+    workload: String,
     seed: u64,
     operations: u64,
     kinds: BTreeMap<&'static str, u64>,
@@ -54,15 +58,16 @@ struct Found {
     message: String,
 }
 
-fn document(report: Report, seconds: f64) -> Workload {
+fn document(report: Report, seconds: f64) -> Done {
     let violations = report.violations.into_iter().map(|mut found| Found {
         id: found.id,
         operation: found.operations.pop().unwrap_or_default(),
         rule: found.rule,
         message: found.message,
     });
-    Workload {
+    Done {
         shape: report.chip,
+        workload: report.plan.map_or_else(String::new, |plan| plan.to_string()),
         seed: report.seed,
         operations: report.operations,
         kinds: report.kinds,
@@ -77,41 +82,13 @@ fn document(report: Report, seconds: f64) -> Workload {
     }
 }
 
-/// Runs a campaign.
-pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
-    let states = args.states.or(args.budget.is_none().then_some(STATES));
-    let options = Options {
-        nested_every: args.nested,
-        judge_every: args.every,
-        ..Options::workload(args.seed, states)
-    };
-    if args.chip.as_deref() == Some(ALL) {
-        return everywhere(args, options, session);
-    }
-    let target = find(args.chip.as_deref())?;
-    let watch = Watch::start();
-    let report = explore_until(&target, &options, &|| watch.is_over(args.budget))?;
-    let (seconds, busy) = watch.seconds();
-    print(&report, session);
-    if session.options.json {
-        return session.json(&document(report, seconds));
-    }
-    session.lines([line(&report), speed(report.states, seconds, busy)])
-}
-
-fn print(report: &Report, session: &mut Session) {
-    for found in &report.violations {
-        violation(session, &found.id.to_string(), found.rule, &found.message);
-    }
-}
-
 fn line(report: &Report) -> String {
     format!(
         "{}/{}/{}: {} operations, {} flash events, {} states judged, {} of them new, {} cut twice, \
          {} violations",
         report.target,
         report.chip,
-        report.seed,
+        report.plan.map_or_else(String::new, |plan| plan.to_string()),
         report.operations,
         report.events,
         report.states,
@@ -121,88 +98,143 @@ fn line(report: &Report) -> String {
     )
 }
 
-/// All chips in turn, until there are enough different states.
-fn everywhere(args: &PowercutArgs, options: Options, session: &mut Session) -> Result<(), Failure> {
-    #[derive(Serialize)]
-    struct Document {
-        workloads: u64,
-        states: u64,
-        distinct_states: u64,
-        nested_states: u64,
-        violations: u64,
-        seconds: f64,
-        processor_seconds: f64,
-        operations: BTreeMap<&'static str, u64>,
-        background: BTreeMap<&'static str, u64>,
-        variants: BTreeMap<String, u64>,
-        workloads_done: Vec<Workload>,
-    }
-    if args.budget.is_some() {
-        let text = "a campaign over all chips ends with a number of states, not with a time";
-        return Err(Failure::usage(text).hint("give --states N"));
-    }
-    let plan = Campaign {
-        shapes: Shape::ALL.to_vec(),
-        states: args.states.unwrap_or(100_000),
-        states_per_workload: STATES_PER_WORKLOAD,
-        options,
-    };
-    let watch = Watch::start();
-    let (mut reports, mut before, json) = (Vec::new(), 0.0, session.options.json);
-    let summary = campaign(&plan, &mut |report| {
-        if !json {
-            session.remark(&line(report));
+/// The JSON document of a campaign.
+#[derive(Serialize)]
+struct Document<'a> {
+    workloads: u64,
+    states: u64,
+    distinct_states: u64,
+    nested_states: u64,
+    violations: u64,
+    seconds: f64,
+    processor_seconds: f64,
+    operations: &'a BTreeMap<&'static str, u64>,
+    background: &'a BTreeMap<&'static str, u64>,
+    variants: &'a BTreeMap<String, u64>,
+    cut_events: &'a BTreeMap<&'static str, u64>,
+    cut_operations: &'a BTreeMap<String, u64>,
+    rare: BTreeMap<&'static str, u64>,
+    workloads_done: Vec<Done>,
+}
+
+impl Workload {
+    fn kinds(self) -> Vec<fn(u64) -> Plan> {
+        match self {
+            Self::All => WORKLOADS.to_vec(),
+            Self::Mixed => vec![Plan::Workload],
+            Self::Failing => vec![Plan::Failing],
+            Self::Full => vec![Plan::Full],
+            Self::Eager => vec![Plan::Eager],
         }
+    }
+}
+
+/// Returns the campaign that the arguments describe.
+fn plan(args: &PowercutArgs) -> Result<Campaign, Failure> {
+    let name = args.chip()?;
+    let (shapes, usual) = match name.as_deref() {
+        Some(ALL) => (Shape::ALL.to_vec(), STATES.1),
+        name => (vec![find(name)?.shape], STATES.0),
+    };
+    let workloads = args.workload.kinds();
+    let states = args.states.or(args.budget.is_none().then_some(usual));
+    let share = states.map_or(0, |states| states / (shapes.len() * workloads.len()) as u64);
+    Ok(Campaign {
+        shapes,
+        workloads,
+        states: states.unwrap_or(u64::MAX),
+        states_per_workload: share.clamp(STATES_PER_WORKLOAD.0, STATES_PER_WORKLOAD.1),
+        options: Options {
+            nested_every: args.nested,
+            judge_every: args.every,
+            ..Options::workload(args.seed, None)
+        },
+    })
+}
+
+/// Runs a campaign: workloads and chips in turn, until there are enough different states.
+pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    let page = args.page(session)?;
+    let watch = Watch::start();
+    let (mut done, mut total, mut before) = (Vec::new(), Report::default(), 0.0);
+    let stop = || watch.is_over(args.budget);
+    let summary = campaign_until(&plan, &stop, &mut |report| {
+        session.remark(&line(report));
         let (now, _) = watch.seconds();
-        reports.push((report.clone(), now - before));
+        total.add(report);
+        done.push(document(report.clone(), now - before));
         before = now;
     })?;
-    let (seconds, busy) = watch.seconds();
-    for (report, _) in &reports {
-        print(report, session);
+    let times = watch.seconds();
+    for found in &total.violations {
+        violation(session, &found.id.to_string(), found.rule, &found.message);
     }
-    let operations = sum(reports.iter().map(|(report, _)| &report.kinds));
-    let background = sum(reports.iter().map(|(report, _)| &report.happened));
-    let variants = sum(reports.iter().map(|(report, _)| &report.variants));
-    let Summary { workloads, states, distinct_states, nested_states, violations } = summary;
-    if json {
-        return session.json(&Document {
-            workloads,
-            states,
-            distinct_states,
-            nested_states,
-            violations,
-            seconds,
-            processor_seconds: busy,
-            operations,
-            background,
-            variants,
-            workloads_done: reports
-                .into_iter()
-                .map(|(it, seconds)| document(it, seconds))
-                .collect(),
-        });
+    let count = |what: &&'static str| (*what, total.happened.get(what).copied().unwrap_or(0));
+    let rare: BTreeMap<_, _> = summary.demanded.iter().map(count).collect();
+    if args.thorough {
+        for (what, _) in rare.iter().filter(|(_, count)| **count == 0) {
+            violation(session, "ubi", "thorough", &format!("no {what} in any workload"));
+        }
+    }
+    if let Some(output) = page {
+        let title = format!("ubi/{}", args.chip()?.as_deref().unwrap_or(plan.shapes[0].name()));
+        let demanded = summary.demanded.clone();
+        Page { title: &title, report: &total, demanded, seconds: times }.write(output)?;
+    }
+    if session.options.json {
+        return print_document(session, &summary, &total, rare, done, times);
+    }
+    print(session, &summary, &total, &rare, times)
+}
+
+fn print_document(
+    session: &mut Session,
+    summary: &Summary,
+    total: &Report,
+    rare: BTreeMap<&'static str, u64>,
+    workloads_done: Vec<Done>,
+    (seconds, processor_seconds): (f64, f64),
+) -> Result<(), Failure> {
+    session.json(&Document {
+        workloads: summary.workloads,
+        states: summary.states,
+        distinct_states: summary.distinct_states,
+        nested_states: summary.nested_states,
+        violations: summary.violations,
+        seconds,
+        processor_seconds,
+        operations: &total.kinds,
+        background: &total.happened,
+        variants: &total.variants,
+        cut_events: &total.cut_events,
+        cut_operations: &total.cut_operations,
+        rare,
+        workloads_done,
+    })
+}
+
+fn print(
+    session: &mut Session,
+    summary: &Summary,
+    total: &Report,
+    rare: &BTreeMap<&'static str, u64>,
+    (seconds, busy): (f64, f64),
+) -> Result<(), Failure> {
+    let Summary { workloads, states, distinct_states, nested_states, violations, .. } = summary;
+    if !rare.is_empty() {
+        session.lines([format!("rare events: {}", list(rare))])?;
     }
     session.lines([
-        format!("operations: {}", list(&operations)),
-        format!("background: {}", list(&background)),
-        format!("variants: {}", list(&variants)),
-        speed(states, seconds, busy),
+        format!("operations: {}", list(&total.kinds)),
+        format!("background: {}", list(&total.happened)),
+        format!("variants: {}", list(&total.variants)),
+        speed(*states, seconds, busy),
         format!(
             "ubi: {workloads} workloads, {states} states judged, {distinct_states} different ones, \
              {nested_states} cut twice, {violations} violations"
         ),
     ])
-}
-
-fn sum<'a, K: Ord + Clone + 'a>(
-    maps: impl Iterator<Item = &'a BTreeMap<K, u64>>,
-) -> BTreeMap<K, u64> {
-    let mut total = BTreeMap::new();
-    for (what, count) in maps.flatten() {
-        *total.entry(what.clone()).or_default() += count;
-    }
-    total
 }
 
 fn list<K: AsRef<str>>(counts: &BTreeMap<K, u64>) -> String {

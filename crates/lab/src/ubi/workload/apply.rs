@@ -1,6 +1,7 @@
 //! Performs operations on the device.
 
-use super::{Bench, Op};
+use super::{Bench, Op, style};
+use crate::powercut::Broken;
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::{NewVolume, UbiDevice, UbiError};
@@ -8,10 +9,12 @@ use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
 
 impl Bench {
     /// Performs the operation on the device; returns a problem with the result, if any.
-    pub(super) fn apply(&mut self, op: &Op) -> Result<Option<String>, UbiError> {
+    pub(super) fn apply(&mut self, op: &Op) -> Result<Option<Broken>, UbiError> {
         match op {
-            Op::Reattach { detach } => self.reattach(*detach).map(|()| None),
-            Op::Read { volume, leb } => self.compare(*volume, *leb),
+            Op::Reattach { detach } => self.reattach(*detach),
+            Op::Read { volume, leb } => {
+                Ok(self.compare(*volume, *leb)?.map(|problem| ("leb-content", problem)))
+            }
             _ => self.apply_to_lebs(op).map(|()| None),
         }
     }
@@ -26,7 +29,7 @@ impl Bench {
         Ok((!same).then(|| format!("volume {volume} LEB {leb} is not what was written")))
     }
 
-    fn apply_to_lebs(&self, op: &Op) -> Result<(), UbiError> {
+    fn apply_to_lebs(&mut self, op: &Op) -> Result<(), UbiError> {
         let open = |id: &u32| self.ubi.volume(VolumeId::new(*id));
         match op {
             Op::Append { volume, leb, data } => {
@@ -48,7 +51,7 @@ impl Bench {
         }
     }
 
-    fn apply_to_volumes(&self, op: &Op) -> Result<(), UbiError> {
+    fn apply_to_volumes(&mut self, op: &Op) -> Result<(), UbiError> {
         let name = |id: &u32| {
             let name = self.model.volumes[id].name.as_str();
             VolumeName::new(name).expect("a short name")
@@ -77,20 +80,29 @@ impl Bench {
             }
             Op::Update { volume, data } => {
                 let len = data.len() as u64;
+                match data.len() {
+                    0 => self.count(style::EMPTY_UPDATES, 1),
+                    len if len == self.unit() => self.count(style::UNIT_UPDATES, 1),
+                    _ => {}
+                }
                 self.ubi.update_volume(VolumeId::new(*volume), len, &mut &data[..])
             }
             _ => Ok(()),
         }
     }
 
-    fn reattach(&mut self, detach: bool) -> Result<(), UbiError> {
+    /// Attaches again. A device that was detached is attached by its fastmap, if it has fastmaps.
+    fn reattach(&mut self, detach: bool) -> Result<Option<Broken>, UbiError> {
         self.ubi.flush()?;
         if detach {
             self.ubi.detach()?;
         }
         self.past = self.background();
         let options = self.target.open_options();
-        self.ubi = UbiDevice::open(self.chip.clone(), &self.layout, &options)?;
-        Ok(())
+        let (ubi, attachment) =
+            UbiDevice::open_with_report(self.chip.clone(), &self.layout, &options)?;
+        self.ubi = ubi;
+        let fell_back = detach && options.fastmap && !attachment.is_by_fastmap();
+        Ok(fell_back.then(|| ("fastmap-refused", super::super::judge::why_scanned(&attachment).1)))
     }
 }

@@ -1,5 +1,6 @@
 //! Chooses the next operation: at random, but one that must succeed.
 
+use super::style::Style;
 use super::{Bench, Op};
 
 impl Bench {
@@ -9,12 +10,46 @@ impl Bench {
             1 => return Op::Create { id: 1, is_static: true, lebs: 3 },
             _ => {}
         }
+        if !self.is_filled {
+            if let Some(op) = self.propose_filling() {
+                return op;
+            }
+            self.is_filled = true;
+        }
         loop {
             let number = self.random.below(100);
+            let number = kind_at(self.style.weights(), number);
             if let Some(op) = self.propose(number) {
                 return op;
             }
         }
+    }
+
+    /// Returns the next operation that fills the device: a volume of all LEBs that are left, then
+    /// data in each LEB without any. `None` if it is full.
+    fn propose_filling(&mut self) -> Option<Op> {
+        let left = self.ubi.available_lebs().saturating_sub(self.style.spare_lebs());
+        if left > 0 {
+            let id = (0..8).find(|id| !self.model.volumes.contains_key(id))?;
+            return Some(Op::Create { id, is_static: false, lebs: left });
+        }
+        let size = self.layout.leb_size() as usize;
+        for (volume, model) in &self.model.volumes {
+            let (volume, lebs) = (*volume, model.lebs.len());
+            let empty = model.lebs.iter().position(|leb| leb.content.is_empty());
+            match empty.and_then(|leb| u32::try_from(leb).ok()) {
+                Some(_) if model.is_static => {
+                    let data = vec![0x5A; lebs * size];
+                    return Some(Op::Update { volume, data });
+                }
+                Some(leb) => {
+                    let data = self.data(size);
+                    return Some(Op::Change { volume, leb, data });
+                }
+                None => {}
+            }
+        }
+        None
     }
 
     fn propose(&mut self, number: u64) -> Option<Op> {
@@ -89,6 +124,16 @@ impl Bench {
     }
 
     fn propose_update(&mut self, volume: u32) -> Op {
+        if self.style != Style::Mixed {
+            let data = match self.below(3) {
+                0 => Some(Vec::new()),
+                1 => Some(vec![0x5A; self.unit()]),
+                _ => None,
+            };
+            if let Some(data) = data {
+                return Op::Update { volume, data };
+            }
+        }
         let lebs = self.model.volumes[&volume].lebs.len();
         let mut data = self.data(lebs.min(3) * self.layout.leb_size() as usize);
         let odd = self.below(40) as usize;
@@ -110,6 +155,11 @@ impl Bench {
         ids.get(index).copied()
     }
 
+    /// Returns the smallest number of bytes that can be programmed.
+    pub(super) fn unit(&self) -> usize {
+        self.layout.min_io() as usize
+    }
+
     /// Returns up to `room` bytes that occur nowhere else, in whole units; most often few.
     fn data(&mut self, room: usize) -> Vec<u8> {
         let unit = (self.layout.min_io() as usize).max(64);
@@ -124,4 +174,15 @@ impl Bench {
         }
         bytes
     }
+}
+
+/// Returns the kind that a number below 100 chooses.
+fn kind_at(weights: &[(u64, u64)], mut number: u64) -> u64 {
+    for (kind, weight) in weights {
+        match number.checked_sub(*weight) {
+            Some(rest) => number = rest,
+            None => return *kind,
+        }
+    }
+    number
 }

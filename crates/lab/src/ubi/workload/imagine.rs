@@ -1,6 +1,7 @@
 //! The effect of operations on the model.
 
 use super::super::model::{Content, LebModel, Model, Torn, VolumeModel};
+use super::style::Style;
 use super::{Bench, Op};
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_mtd::LebDevice;
@@ -22,7 +23,7 @@ impl Bench {
         }
     }
 
-    fn is_mapped(&self, volume: u32, leb: u32) -> bool {
+    pub(super) fn is_mapped(&self, volume: u32, leb: u32) -> bool {
         let volume = self.ubi.volume(VolumeId::new(volume));
         volume.is_ok_and(|volume| volume.is_mapped(Leb::new(leb)).unwrap_or(false))
     }
@@ -47,10 +48,7 @@ impl Bench {
             Op::Erase { volume, leb } => {
                 volume_mut(model, *volume).lebs[*leb as usize].set(Vec::new());
             }
-            Op::Flush | Op::Reattach { .. } => {
-                let lebs = model.volumes.values_mut().flat_map(|volume| &mut volume.lebs);
-                lebs.for_each(|leb| leb.ghosts.clear());
-            }
+            Op::Flush | Op::Reattach { .. } => model.forget_ghosts(),
             Op::Read { .. } | Op::Scrub { .. } | Op::Step => {}
             Op::Create { id, is_static, lebs } => {
                 let lebs = vec![LebModel::default(); *lebs as usize];
@@ -75,6 +73,9 @@ impl Bench {
                 }
             }
             Op::Update { volume, data } => self.imagine_update(*volume, data),
+        }
+        if self.style == Style::Eager {
+            self.model.forget_ghosts();
         }
     }
 
