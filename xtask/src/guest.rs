@@ -136,16 +136,15 @@ impl Guest {
         let begin = Instant::now();
         let console = File::create(job.path.join("console"))?;
         let mut child = Command::new("qemu-system-x86_64")
+            // Emulating the newest features of processors takes a fifth more time.
             .args(["-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", "2", "-m", "2048"])
             .args(["-nographic", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(&self.kernel.initrd)
-            // On a busy host the kernel's check of the timer may fail. Without protection from
-            // programs that it does not run, and without the newest features of processors, the
-            // guest takes half the time.
-            .args(["-append", "console=ttyS0 panic=-1 quiet no_timer_check mitigations=off"])
+            // On a busy host the kernel's check of the timer may fail.
+            .args(["-append", "console=ttyS0 panic=-1 quiet no_timer_check"])
             .arg("-virtfs")
             .arg(format!("local,path={},mount_tag=host,security_model=none", job.path.display()))
             .stdin(Stdio::null())
