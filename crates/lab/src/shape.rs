@@ -73,7 +73,7 @@ impl Shape {
         Custom::of_name(name).map(|custom| Self::Custom(Box::leak(Box::new(custom))))
     }
 
-    /// Checks that UBI fits the blocks of the chip.
+    /// Checks that UBI fits the blocks of the chip. Fails with the reason if it does not.
     pub fn check_ubi(self) -> Result<(), String> {
         match self {
             Self::Custom(custom) => custom.layout().map(drop),

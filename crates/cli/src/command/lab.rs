@@ -118,7 +118,7 @@ impl PowercutArgs {
         Ok(self.other.name()?.or_else(|| self.chip.clone()))
     }
 
-    /// Begins the page, if there is to be one: a long run must not fail at its end.
+    /// Begins the page, if one was asked for: a long run must not fail at its end.
     fn page(&self, session: &mut Session) -> Result<Option<Output>, Failure> {
         self.html.as_deref().map(|path| session.create(path)).transpose()
     }

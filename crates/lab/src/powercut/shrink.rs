@@ -197,7 +197,7 @@ impl Search<'_, '_> {
         let step = part.steps.last()?;
         let events: Vec<Marked> = step.events.iter().cloned().map(Marked::unhashed).collect();
         let mut states = Vec::new();
-        for variant in variants(step, wanted) {
+        for variant in simpler_cuts(step, wanted) {
             for event in events.iter().filter(|it| in_model(&it.event).contains(&variant)) {
                 states.push(State::new(id, Origin::Event(event, variant), &step.during, 0));
             }
@@ -224,7 +224,7 @@ impl Search<'_, '_> {
 }
 
 /// Returns the variants to be tried, the simplest first: that is their order in the fault model.
-fn variants(step: &Step<'_>, wanted: Wanted<'_>) -> Vec<Variant> {
+fn simpler_cuts(step: &Step<'_>, wanted: Wanted<'_>) -> Vec<Variant> {
     let mut variants = Vec::new();
     match wanted {
         Wanted::Like([Cut::During(variant), ..]) => variants.push(*variant),
