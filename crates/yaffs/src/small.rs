@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 struct Chunk {
     page: u32,
     serial: u8,
+    /// The most bytes that any version of it has: a truncation that was cut short does not count,
+    /// as in the reference.
     bytes: u32,
 }
 
@@ -87,7 +89,7 @@ pub(crate) fn scan(flash: &Flash, findings: &mut Findings) -> Result<(Objects, C
 /// Takes a chunk unless the one before it is newer. Serial numbers of some writers are garbage; if
 /// they do not decide, the later page of one block is newer.
 fn add(chunks: &mut BTreeMap<(u32, u32), Chunk>, flash: &Flash, tags: SmallTags, page: u32) {
-    let next = Chunk { page, serial: tags.serial, bytes: tags.bytes };
+    let mut next = Chunk { page, serial: tags.serial, bytes: tags.bytes };
     let block = |chunk: &Chunk| chunk.page / flash.layout.pages_per_block;
     let is_newer = |last: &Chunk| match next.serial.wrapping_sub(last.serial) & 3 {
         1 => true,
@@ -95,7 +97,13 @@ fn add(chunks: &mut BTreeMap<(u32, u32), Chunk>, flash: &Flash, tags: SmallTags,
         _ => block(last) == block(&next),
     };
     let key = (tags.object, tags.chunk);
-    if chunks.get(&key).is_none_or(is_newer) {
+    if let Some(last) = chunks.get_mut(&key) {
+        let bytes = last.bytes.max(next.bytes);
+        if !is_newer(last) {
+            next = *last;
+        }
+        *last = Chunk { bytes, ..next };
+    } else {
         chunks.insert(key, next);
     }
 }

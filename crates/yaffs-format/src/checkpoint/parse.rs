@@ -98,7 +98,8 @@ impl<'a> Stream<'a> {
         };
         let value = match kind {
             ObjectKind::File => u64::from(high) << 32 | u64::from(low),
-            // 32 bits at the same place; the others are not used.
+            // 32 bits; a writer that swaps swaps 64.
+            ObjectKind::HardLink if self.order == ByteOrder::Big && one == 0 => two.into(),
             _ => one.into(),
         };
         let map = if kind == ObjectKind::File { self.map(shape)? } else { Vec::new() };
