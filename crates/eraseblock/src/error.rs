@@ -219,6 +219,7 @@ from! {
     #[cfg(feature = "write")]
     eraseblock_ubifs::mkfs::MkfsError,
     eraseblock_vfs::FsError,
+    eraseblock_yaffs::YaffsError,
     MtdError,
     UbiError,
     UbifsError,

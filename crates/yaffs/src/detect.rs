@@ -24,6 +24,8 @@ pub struct Hints {
     pub block: Option<u32>,
     /// Byte order.
     pub order: Option<ByteOrder>,
+    /// Whether it is known to be a YAFFS: then dumps without spare bytes are tried, too.
+    pub is_certain: bool,
 }
 
 /// Usual sizes of a page and of its spare area, the first of several equal sums being the likelier.
@@ -98,6 +100,7 @@ fn sizes(source: &Source, size: u64, hints: &Hints) -> Vec<(u32, u32)> {
         size > 0
             && size.is_multiple_of(u64::from(page + spare))
             && hints.page.is_none_or(|wanted| wanted == *page)
+            && (*spare > 0 || hints.is_certain)
             // A simulated NOR has no pages.
             && *page >= 512
     };

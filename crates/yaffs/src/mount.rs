@@ -1,6 +1,5 @@
 //! Opens a file system without writing.
 
-use crate::codes;
 use crate::detect::{Hints, detect};
 use crate::error::YaffsError;
 use crate::layout::{Layout, TagsPlace, Version};
@@ -124,7 +123,7 @@ fn mount(
             Restored::None => {}
             Restored::Damaged(why) => {
                 let message = format!("{why}; all blocks are scanned");
-                findings.note(Location::Whole, codes::CHECKPOINT_DAMAGED, message);
+                findings.note(Location::Whole, "checkpoint-damaged", message);
             }
             Restored::Objects(objects, counts) => {
                 return Ok((objects, counts, Origin::Checkpoint));
@@ -176,7 +175,9 @@ fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
 }
 
 fn info(flash: &Flash, objects: &Objects, tree: &Tree, counts: Counts, origin: Origin) -> Info {
+    let has_name = |id: &u32| tree.links.get(id).is_some_and(|links| *links > 0);
     let headers = objects.all.values().filter(|object| object.header.is_some()).count() as u64;
+    let content = objects.chunks.keys().filter(|(id, _)| has_name(id)).count() as u64;
     Info {
         layout: flash.layout.clone(),
         blocks: flash.blocks,
@@ -187,6 +188,6 @@ fn info(flash: &Flash, objects: &Objects, tree: &Tree, counts: Counts, origin: O
         summaries: counts.summaries,
         sequence: counts.sequence,
         objects: tree.links.values().filter(|links| **links > 0).count() as u64,
-        live_chunks: headers + objects.chunks.len() as u64,
+        live_chunks: headers + content,
     }
 }

@@ -63,7 +63,7 @@ impl Scan<'_> {
     fn damaged(&mut self, page: u32, is_last: bool, message: &str) {
         let at = self.flash.location(page);
         if is_last {
-            self.findings.note(at, codes::PAGE_TORN, message);
+            self.findings.note(at, "page-torn", message);
         } else {
             self.findings.warn(at, codes::TAGS_DAMAGED, message);
         }

@@ -58,11 +58,11 @@ pub(crate) fn build(objects: &mut Objects, findings: &mut Findings) -> Tree {
         if other_target == target {
             // A removal cut short: one link took the place of the file, and is still there.
             let message = format!("a second name `{shown}` of object {target}: it is left out");
-            findings.note(at, codes::DUPLICATE_NAME, message);
+            findings.note(at, "duplicate-name", message);
             tree.links.entry(target).and_modify(|links| *links -= 1);
         } else {
             let message = format!("a newer object has the name `{shown}`: it is in lost+found");
-            findings.warn(at, codes::DUPLICATE_NAME, message);
+            findings.warn(at, "duplicate-name", message);
             lost.insert((older, older_target));
         }
     }
@@ -97,7 +97,7 @@ fn add_lost_found(tree: &mut Tree) {
 fn is_removed(id: u32, object: &Object, findings: &mut Findings) -> bool {
     if object.parent == object::UNLINKED && object.header.is_some() {
         let message = "removed while it was open: the next writable mount deletes it";
-        findings.note(Location::Inode(id.into()), codes::UNLINKED_FILE, message);
+        findings.note(Location::Inode(id.into()), "unlinked-file", message);
     }
     matches!(object.parent, object::UNLINKED | object::DELETED)
 }
@@ -143,10 +143,10 @@ fn find_lost(objects: &mut Objects, findings: &mut Findings) {
         if let Some(object) = objects.all.get_mut(&top) {
             let (at, parent) = (Location::Inode(top.into()), object.parent);
             if object.header.is_none() {
-                findings.warn(at, codes::NO_DIRECTORY, "no header: it is in lost+found");
+                findings.warn(at, "no-directory", "no header: it is in lost+found");
             } else {
                 let message = format!("directory {parent} does not exist: it is in lost+found");
-                findings.warn(at, codes::NO_DIRECTORY, message);
+                findings.warn(at, "no-directory", message);
             }
             object.parent = object::LOST_FOUND;
         }
@@ -154,7 +154,7 @@ fn find_lost(objects: &mut Objects, findings: &mut Findings) {
     for (id, object) in &objects.all {
         if object.parent == object::LOST_FOUND && object.header.is_none() && !object.is_settled {
             let message = "no header: it is in lost+found";
-            findings.warn(Location::Inode((*id).into()), codes::NO_DIRECTORY, message);
+            findings.warn(Location::Inode((*id).into()), "no-directory", message);
         }
     }
 }

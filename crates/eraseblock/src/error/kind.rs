@@ -14,6 +14,7 @@ use eraseblock_ubifs::UbifsError;
 #[cfg(feature = "write")]
 use eraseblock_ubifs::mkfs::MkfsError as UbifsMkfsError;
 use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_yaffs::YaffsError;
 use std::io;
 
 /// The kind of a failure.
@@ -95,7 +96,7 @@ fn own(error: &AnyError) -> Option<ErrorKind> {
             })*
         };
     }
-    classes!(UbifsError, UbiError, MtdError, Jffs2Error, Jffs2MkfsError);
+    classes!(UbifsError, UbiError, MtdError, Jffs2Error, Jffs2MkfsError, YaffsError);
     #[cfg(feature = "write")]
     classes!(UbifsMkfsError);
     #[cfg(any(feature = "build", feature = "extract"))]

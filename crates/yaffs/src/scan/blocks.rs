@@ -1,6 +1,5 @@
 //! The tags of all blocks, in one pass over the flash.
 
-use crate::codes;
 use crate::error::ReadError;
 use crate::medium::{Flash, Pages};
 use crate::mount::Counts;
@@ -66,7 +65,7 @@ fn note_half_erased(flash: &Flash, number: u32, used: u32, findings: &mut Findin
     if used > 0 {
         let at = flash.location(number * flash.layout.pages_per_block);
         let message = format!("erased in part: {used} pages of old data are ignored");
-        findings.note(at, codes::BLOCK_HALF_ERASED, message);
+        findings.note(at, "block-half-erased", message);
     }
 }
 

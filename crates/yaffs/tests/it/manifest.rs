@@ -53,7 +53,6 @@ fn content(fs: &dyn FileSystem, ino: Ino, size: u64) -> String {
 fn line(fs: &dyn FileSystem, path: &str, ino: Ino) -> Vec<String> {
     let attr = fs.attr(ino).unwrap();
     let kind = match attr.kind {
-        FileKind::Regular if attr.size == 0 => "regular file",
         FileKind::Regular => "regular file",
         FileKind::Directory => "directory",
         FileKind::Symlink => "symbolic link",
