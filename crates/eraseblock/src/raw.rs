@@ -25,6 +25,6 @@ pub use eraseblock_ubi_format as ubi_format;
 pub use eraseblock_ubifs as ubifs;
 pub use eraseblock_ubifs_format as ubifs_format;
 pub use eraseblock_vfs as vfs;
-pub use eraseblock_yaffs as yaffs;
 #[cfg(feature = "lab")]
 pub use eraseblock_vfs_testkit as vfs_testkit;
+pub use eraseblock_yaffs as yaffs;

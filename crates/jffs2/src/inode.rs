@@ -352,10 +352,8 @@ impl Jffs2 {
                     attr.size = if winner.isize == 0 { winner.dsize } else { winner.isize }.into();
                 } else {
                     let (_, payload) = self.payload(place)?;
-                    attr.rdev =
-                        device(self.info.shape.order, &payload).ok_or_else(|| {
-                            damaged(ino, "device number of neither 2 nor 4 bytes")
-                        })?;
+                    attr.rdev = device(self.info.shape.order, &payload)
+                        .ok_or_else(|| damaged(ino, "device number of neither 2 nor 4 bytes"))?;
                     attr.size = 0;
                 }
             }

@@ -7,9 +7,7 @@ use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Geometry, MediumKind};
 use eraseblock_codec::{rtime, zlib};
 use eraseblock_jffs2_format::constants::compression;
-use eraseblock_jffs2_format::{
-    ByteOrder, Dirent, Inode, Xattr, Xref, crc32, device_bytes, encode,
-};
+use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, crc32, device_bytes, encode};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::walk::{Descend, Visit, walk};

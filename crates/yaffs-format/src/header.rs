@@ -244,7 +244,11 @@ mod tests {
                 let bytes = header.encode(order);
                 let read = Header::decode(order, &bytes, Location::Whole).unwrap();
                 // An empty target and a missing one are not distinguished.
-                let target = if header.kind == ObjectKind::Symlink { read.target.clone() } else { Vec::new() };
+                let target = if header.kind == ObjectKind::Symlink {
+                    read.target.clone()
+                } else {
+                    Vec::new()
+                };
                 assert_eq!(Header { target, ..read }, header);
             }
         }
@@ -257,7 +261,10 @@ mod tests {
         // 32-bit times, no upper half of the size, no flags: what the image tool leaves.
         bytes[at::CTIME_64..].fill(0xFF);
         let read = Header::decode(order, &bytes, Location::Whole).unwrap();
-        assert_eq!((read.mtime, read.size, read.shadows, read.is_shrink), (1_700_000_000, 9, 0, false));
+        assert_eq!(
+            (read.mtime, read.size, read.shadows, read.is_shrink),
+            (1_700_000_000, 9, 0, false)
+        );
         // A name may use its whole field.
         bytes[at::NAME..at::MODE].fill(b'n');
         let read = Header::decode(order, &bytes, Location::Whole).unwrap();

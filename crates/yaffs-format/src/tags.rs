@@ -144,14 +144,10 @@ mod tests {
     #[test]
     fn tags_of_the_specification() {
         let header = tags([1, 0x10, 0, 0, 1, 1, 0, 0x10, 1, 0, 0, 0x80, 5, 0, 0, 0]);
-        let extra = Extra {
-            kind: ObjectKind::File,
-            parent: 1,
-            is_shrink: false,
-            shadows: false,
-            value: 5,
-        };
-        let of = |chunk, bytes, extra| Tags { sequence: 0x1001, object: 0x101, chunk, bytes, extra };
+        let extra =
+            Extra { kind: ObjectKind::File, parent: 1, is_shrink: false, shadows: false, value: 5 };
+        let of =
+            |chunk, bytes, extra| Tags { sequence: 0x1001, object: 0x101, chunk, bytes, extra };
         assert_eq!(header, of(0, 0, Some(extra)));
         let data = tags([1, 0x10, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0]);
         assert_eq!(data, of(1, 5, None));

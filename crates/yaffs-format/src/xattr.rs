@@ -30,7 +30,8 @@ impl<'a> Iterator for Records<'a> {
             return None;
         }
         let len = self.order.u32_at(self.rest, 0).cast_signed();
-        let len = usize::try_from(len).ok().filter(|len| *len > LENGTH && *len < self.rest.len())?;
+        let len =
+            usize::try_from(len).ok().filter(|len| *len > LENGTH && *len < self.rest.len())?;
         let (record, rest) = self.rest.split_at(len);
         let record = &record[LENGTH..];
         let end = record.iter().position(|byte| *byte == 0)?;

@@ -45,9 +45,7 @@ impl Yaffs {
         let (id, object) = self.object(ino)?;
         match object.kind {
             ObjectKind::File => Ok((id, object)),
-            ObjectKind::Directory => {
-                Err(error(FsErrorKind::IsADirectory, ino, "is a directory"))
-            }
+            ObjectKind::Directory => Err(error(FsErrorKind::IsADirectory, ino, "is a directory")),
             _ => Err(error(FsErrorKind::Invalid, ino, "not a regular file")),
         }
     }
@@ -61,9 +59,8 @@ impl Yaffs {
             let message = format!("inode {id}: content from byte {start}, at {at}: {why}");
             FsError::new(FsErrorKind::Corrupted, message)
         };
-        let pages = self.flash.page(page).map_err(|error| {
-            FsError::from_source(FsErrorKind::Io, error)
-        })?;
+        let pages =
+            self.flash.page(page).map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
         let raw = pages.get(0);
         let valid = match layout.version {
             Version::Yaffs1 => small::bytes_of(raw, id, chunk),
@@ -83,8 +80,7 @@ impl Yaffs {
     /// Returns the bytes of an object's header page after the header: its xattrs.
     fn xattr_area(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
         let (_, object) = self.object(ino)?;
-        let (Some((page, _)), Version::Yaffs2) = (&object.header, self.flash.layout.version)
-        else {
+        let (Some((page, _)), Version::Yaffs2) = (&object.header, self.flash.layout.version) else {
             return Ok(Vec::new());
         };
         let pages = self.flash.page(*page);

@@ -16,6 +16,7 @@ mod error;
 mod fs;
 mod layout;
 mod medium;
+pub mod mkfs;
 mod mount;
 mod objects;
 mod page;

@@ -135,7 +135,7 @@ fn mount(
 }
 
 /// Refuses layouts that no page can have.
-fn check(layout: &Layout) -> Result<(), YaffsError> {
+pub(crate) fn check(layout: &Layout) -> Result<(), YaffsError> {
     let fail = |option, found: u32, expected| {
         Err(YaffsError::Layout { option, found: found.into(), expected })
     };
@@ -165,11 +165,8 @@ fn check(layout: &Layout) -> Result<(), YaffsError> {
 fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
     let pages = bytes / u64::from(layout.raw());
     let blocks = pages.div_ceil(layout.pages_per_block.into());
-    let fail = YaffsError::Layout {
-        option: "number of pages",
-        found: pages,
-        expected: "1 to 2^31",
-    };
+    let fail =
+        YaffsError::Layout { option: "number of pages", found: pages, expected: "1 to 2^31" };
     let is_possible = (1..1 << 31).contains(&(blocks * u64::from(layout.pages_per_block)));
     u32::try_from(blocks).ok().filter(|_| is_possible).ok_or(fail)
 }

@@ -4,6 +4,7 @@ use crate::layout::{DataEcc, Layout, TagsPlace};
 use crate::medium::RawPage;
 use eraseblock_mtd::ecc::Hamming;
 use eraseblock_yaffs_format::constants::{TAGS_ECC_LEN, TAGS_LEN};
+use eraseblock_yaffs_format::ecc::TagsEcc;
 use eraseblock_yaffs_format::{PackedTags, Tags};
 use std::borrow::Cow;
 
@@ -73,5 +74,81 @@ impl Layout {
             }
         }
         Some(data)
+    }
+}
+
+impl Layout {
+    /// Returns a page as a dump has it: data, tags and ECC. What the data does not fill is erased.
+    pub(crate) fn raw_page(&self, tags: PackedTags, data: &[u8]) -> Vec<u8> {
+        let mut raw = vec![0xFF; self.raw() as usize];
+        let (page, spare) = raw.split_at_mut(self.page as usize);
+        page[..data.len()].copy_from_slice(data);
+        let tags = tags.encode(self.order);
+        match &self.place {
+            TagsPlace::InBand => page[self.data() as usize..].copy_from_slice(&tags),
+            TagsPlace::Spare(places) => {
+                let ecc = TagsEcc::of(&tags).encode(self.order);
+                let bytes = tags.iter().chain(&ecc);
+                places
+                    .iter()
+                    .zip(bytes)
+                    .for_each(|(place, byte)| spare[usize::from(*place)] = *byte);
+            }
+        }
+        if let (DataEcc::Hamming { places, is_swapped }, Some(code)) =
+            (&self.data_ecc, Hamming::new(DataEcc::STEP as usize))
+        {
+            let steps = places.chunks_exact(Hamming::ECC_BYTES);
+            for (places, step) in steps.zip(page.chunks_exact(code.step())) {
+                let mut ecc = code.encode(step);
+                if *is_swapped {
+                    ecc.swap(0, 1);
+                }
+                places.iter().zip(ecc).for_each(|(place, byte)| spare[usize::from(*place)] = byte);
+            }
+        }
+        raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Version;
+    use crate::medium::Source;
+    use eraseblock_yaffs_format::ByteOrder;
+    use std::sync::Arc;
+
+    #[test]
+    fn pages_are_read_as_they_are_written_with_one_wrong_bit_anywhere() {
+        let packed = PackedTags { sequence: 0x1001, object: 0x101, chunk: 7, bytes: 900 };
+        let data: Vec<u8> = (0..900).map(|byte| byte as u8).collect();
+        let spare = TagsPlace::spare(2, true);
+        for (place, tags_ecc) in [(spare, true), (TagsPlace::InBand, false)] {
+            for order in ByteOrder::ALL {
+                let places = DataEcc::usual_places(1024, 64).remove(1);
+                let layout = Layout {
+                    version: Version::Yaffs2,
+                    page: 1024,
+                    spare: 64,
+                    pages_per_block: 64,
+                    order,
+                    place: place.clone(),
+                    tags_ecc,
+                    data_ecc: DataEcc::Hamming { places, is_swapped: false },
+                };
+                let raw = layout.raw_page(packed, &data);
+                for bit in (0..raw.len() * 8).step_by(11).filter(|bit| *bit < 8200 || tags_ecc) {
+                    let mut raw = raw.clone();
+                    raw[bit / 8] ^= 1 << (bit % 8);
+                    let pages = Source::Image(Arc::new(raw)).pages(1024, 64, 0, 1).unwrap();
+                    assert_eq!(
+                        layout.tags(pages.get(0)),
+                        Tagged::Good(Tags::unpack(packed).unwrap())
+                    );
+                    assert_eq!(layout.data_of(pages.get(0)).unwrap()[..900], data, "{bit}");
+                }
+            }
+        }
     }
 }

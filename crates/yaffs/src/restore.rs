@@ -93,9 +93,8 @@ fn stream(flash: &Flash) -> Result<Option<(Vec<u8>, u32)>, ReadError> {
 /// Parses the stream of a writer with pointers of either size.
 fn parse(flash: &Flash, stream: &[u8]) -> Result<Checkpoint, CheckpointError> {
     let (blocks, chunks) = (flash.blocks, flash.layout.pages_per_block);
-    let of = |pointer| {
-        checkpoint::parse(flash.layout.order, Shape { blocks, chunks, pointer }, stream)
-    };
+    let of =
+        |pointer| checkpoint::parse(flash.layout.order, Shape { blocks, chunks, pointer }, stream);
     of(8).or_else(|error| of(4).map_err(|_| error))
 }
 
@@ -122,9 +121,8 @@ fn objects(flash: &Flash, checkpoint: Checkpoint) -> Result<Result<Objects, u32>
     let mut objects = Objects::new(flash.layout.data());
     let per_block = flash.layout.pages_per_block;
     // Blocks are counted from 1.
-    let place = |chunk: u32| {
-        chunk.checked_sub(per_block).filter(|page| *page < flash.blocks * per_block)
-    };
+    let place =
+        |chunk: u32| chunk.checked_sub(per_block).filter(|page| *page < flash.blocks * per_block);
     for (rank, stored) in (1..).zip(checkpoint.objects) {
         let mut object = Object::unknown(stored.kind);
         object.is_settled = true;

@@ -124,15 +124,17 @@ impl Scan<'_> {
         let header = read_header(self.flash, page)?;
         let agrees = |header: &Header| {
             header.parent <= object::MAX
-                && tags.extra.is_none_or(|extra| {
-                    (extra.kind, extra.parent) == (header.kind, header.parent)
-                })
+                && tags
+                    .extra
+                    .is_none_or(|extra| (extra.kind, extra.parent) == (header.kind, header.parent))
         };
         let header = header.filter(agrees);
         if header.is_none() && is_newest {
             let id = tags.object;
             let message = match tags.extra {
-                Some(_) => format!("damaged header of object {id}: an older name and owner is used"),
+                Some(_) => {
+                    format!("damaged header of object {id}: an older name and owner is used")
+                }
                 None => format!("damaged header of object {id}: it is ignored"),
             };
             self.findings.warn(self.flash.location(page), codes::HEADER_DAMAGED, message);

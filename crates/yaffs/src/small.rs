@@ -49,9 +49,7 @@ fn tags(page: RawPage<'_>) -> SmallTagged {
 /// Returns the number of valid bytes that the tags of a page state.
 pub(crate) fn bytes_of(page: RawPage<'_>, id: u32, chunk: u32) -> Option<u32> {
     match tags(page) {
-        SmallTagged::Good(tags) => {
-            ((tags.object, tags.chunk) == (id, chunk)).then_some(tags.bytes)
-        }
+        SmallTagged::Good(tags) => ((tags.object, tags.chunk) == (id, chunk)).then_some(tags.bytes),
         _ => Some(u32::MAX),
     }
 }

@@ -116,7 +116,8 @@ fn target(objects: &Objects, id: u32, object: &Object, findings: &mut Findings) 
         }
     }
     let shown = String::from_utf8_lossy(&name(id, object)).into_owned();
-    let message = format!("hard link `{shown}` to object {}, which does not exist", object.equivalent);
+    let message =
+        format!("hard link `{shown}` to object {}, which does not exist", object.equivalent);
     findings.error(Location::Inode(id.into()), codes::DANGLING_LINK, message);
     None
 }

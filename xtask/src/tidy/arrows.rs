@@ -70,7 +70,16 @@ const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("jffs2", &["ubi", "ubi-format", "ubifs", "ubifs-format", "mtd-host", "nandsim"]),
     (
         "yaffs",
-        &["codec", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2", "jffs2-format", "mtd-host"],
+        &[
+            "codec",
+            "ubi",
+            "ubi-format",
+            "ubifs",
+            "ubifs-format",
+            "jffs2",
+            "jffs2-format",
+            "mtd-host",
+        ],
     ),
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
     ("fuse", FRONT_END),

@@ -15,9 +15,7 @@ use eraseblock::target::filesystem::Opened;
 use eraseblock::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
 use eraseblock::target::span::{self, Meant};
 use eraseblock::target::{Place, filesystem, peek};
-use report::{
-    Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport, YaffsReport,
-};
+use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport, YaffsReport};
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! YAFFS: raw dumps of a NAND with their spare bytes, recognised by the tags of their pages.
 
 use super::filesystem::{self, Opened};
+use super::{Format, Shape};
 #[cfg(feature = "edit")]
 use super::{Place, span::Span};
-use super::{Format, Shape};
 use crate::error::Error;
 use eraseblock_mtd::{Mtd, ReadAt};
 use eraseblock_yaffs::{Hints, OpenOptions, Source, Yaffs, YaffsError};

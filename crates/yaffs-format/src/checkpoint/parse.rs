@@ -229,7 +229,10 @@ mod tests {
         assert_eq!(entry(ByteOrder::Little, &words, 16, 16), 0x1234);
         assert_eq!(entry(ByteOrder::Little, &words, 18, 18), 0x48D);
         let shape = |blocks| Shape { blocks, chunks: 64, pointer: 8 };
-        assert_eq!([1, 1022, 1023, 1024, 4096].map(|it| shape(it).map_bits()), [16, 16, 16, 18, 20]);
+        assert_eq!(
+            [1, 1022, 1023, 1024, 4096].map(|it| shape(it).map_bits()),
+            [16, 16, 16, 18, 20]
+        );
         assert_eq!((shape(1).map_len(), shape(1 << 20).map_len()), (64, 64));
     }
 }

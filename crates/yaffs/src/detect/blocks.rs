@@ -5,7 +5,7 @@ use crate::error::ReadError;
 use crate::layout::{Layout, Version};
 use crate::medium::Source;
 use crate::page::Tagged;
-use eraseblock_yaffs_format::constants::CHECKPOINT_SEQUENCE;
+use eraseblock_yaffs_format::constants::{CHECKPOINT_SEQUENCE, SEQUENCES};
 
 /// Pages in use after which the evidence is enough.
 const ENOUGH: u32 = 8192;
@@ -33,11 +33,9 @@ pub(super) fn pages_per_block(
     if layout.version == Version::Yaffs1 {
         return Ok(Layout::small().pages_per_block);
     }
-    let mut objections = USUAL.map(|pages| Objections {
-        sequences: 0,
-        gaps: u32::from(!count.is_multiple_of(pages)),
-    });
-    let (mut last, mut used, mut changes) = (None, 0, 0_u32);
+    let mut objections = USUAL
+        .map(|pages| Objections { sequences: 0, gaps: u32::from(!count.is_multiple_of(pages)) });
+    let (mut last, mut first_sequence, mut used, mut changes) = (None, None, 0, 0_u32);
     for first in (0..count).step_by(RUN as usize) {
         let len = RUN.min(count - first);
         let pages = source.pages(layout.page, layout.spare, first, len)?;
@@ -48,6 +46,7 @@ pub(super) fn pages_per_block(
                 // It may belong to either block.
                 _ => continue,
             };
+            first_sequence = first_sequence.or(sequence);
             used += u32::from(sequence.is_some());
             changes += u32::from(sequence.is_some() && last.is_some() && sequence != last);
             for (objection, pages) in objections.iter_mut().zip(USUAL) {
@@ -68,8 +67,9 @@ pub(super) fn pages_per_block(
             break;
         }
     }
-    // The image tool gives all blocks one number: then nothing depends on where they begin.
-    if changes == 0 && objections.iter().all(|objection| objection.sequences > 0) {
+    // The image tool gives all blocks the lowest number, which no mount gives to any: then nothing
+    // depends on where they begin.
+    if changes == 0 && first_sequence == Some(*SEQUENCES.start()) {
         return Ok(USUAL[0]);
     }
     let best = objections.iter().zip(USUAL).min_by_key(|(objection, _)| **objection);

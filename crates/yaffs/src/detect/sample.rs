@@ -136,9 +136,8 @@ pub(super) fn is_plausible(layout: &Layout, tags: &Tags) -> bool {
         && tags.chunk <= MAX_CHUNK
         && (tags.chunk == 0 || (1..=layout.data()).contains(&tags.bytes))
         && tags.extra.is_none_or(|extra| extra.parent <= object::MAX);
-    let is_checkpoint = tags.sequence == CHECKPOINT_SEQUENCE
-        && tags.extra.is_none()
-        && tags.bytes == layout.data();
+    let is_checkpoint =
+        tags.sequence == CHECKPOINT_SEQUENCE && tags.extra.is_none() && tags.bytes == layout.data();
     is_object || is_checkpoint
 }
 

@@ -66,10 +66,15 @@ fn is_quirk(store: &Store, name: &str, expected: &Manifest, shown: &Shown) -> bo
     let has = |code: &str| shown.codes.iter().any(|it| it == code);
     let without = |manifest: &Manifest, paths: &[&str]| -> Manifest {
         let keep = |path: &String| !paths.contains(&path.as_str());
-        manifest.iter().filter(|(path, _)| keep(path)).map(|(k, v)| (k.clone(), v.clone())).collect()
+        manifest
+            .iter()
+            .filter(|(path, _)| keep(path))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
     };
-    let same_but =
-        |paths: &[&str]| manifest::differences(&without(expected, paths), &without(found, paths)).is_empty();
+    let same_but = |paths: &[&str]| {
+        manifest::differences(&without(expected, paths), &without(found, paths)).is_empty()
+    };
     match name {
         // Only the checkpoint knows the size.
         "truncate-up" => {

@@ -64,9 +64,8 @@ fn line(fs: &dyn FileSystem, path: &str, ino: Ino) -> Vec<String> {
     let has_size = matches!(attr.kind, FileKind::Regular | FileKind::Symlink);
     let is_device = matches!(attr.kind, FileKind::BlockDevice | FileKind::CharDevice);
     let names = fs.list_xattrs(ino).unwrap();
-    let pair = |name: &Vec<u8>| {
-        format!("{}=0x{}", escape(name), hex(&fs.xattr(ino, name).unwrap()))
-    };
+    let pair =
+        |name: &Vec<u8>| format!("{}=0x{}", escape(name), hex(&fs.xattr(ino, name).unwrap()));
     let xattrs: Vec<String> = names.iter().map(pair).collect();
     let text = |is: bool, text: String| if is { text } else { String::new() };
     let target = match attr.kind {
@@ -99,7 +98,10 @@ pub(crate) fn of(fs: &dyn FileSystem) -> Manifest {
     lines.insert(".".to_owned(), line(fs, ".", fs.root()));
     walk::<eraseblock_vfs::FsError>(fs, fs.root(), &mut |visit| {
         if let Visit::Entry { path, entry } = visit {
-            let path = format!("./{}", path.split(|byte| *byte == b'/').map(escape).collect::<Vec<_>>().join("/"));
+            let path = format!(
+                "./{}",
+                path.split(|byte| *byte == b'/').map(escape).collect::<Vec<_>>().join("/")
+            );
             lines.insert(path.clone(), line(fs, &path, entry.ino));
         }
         Ok(Descend::Yes)
