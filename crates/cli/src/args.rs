@@ -4,6 +4,7 @@ pub(crate) mod flash;
 pub(crate) mod jffs2;
 pub(crate) mod source;
 pub(crate) mod ubifs;
+pub(crate) mod yaffs2;
 
 use clap::{Args, ValueEnum};
 use eraseblock::Kind;

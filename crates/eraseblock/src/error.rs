@@ -220,6 +220,7 @@ from! {
     eraseblock_ubifs::mkfs::MkfsError,
     eraseblock_vfs::FsError,
     eraseblock_yaffs::YaffsError,
+    eraseblock_yaffs::mkfs::MkfsError,
     MtdError,
     UbiError,
     UbifsError,

@@ -115,6 +115,16 @@ impl Layout {
         }
     }
 
+    /// Returns whether tags and the ECC of the data are at different bytes.
+    pub fn is_disjoint(&self) -> bool {
+        match (&self.place, &self.data_ecc) {
+            (TagsPlace::Spare(tags), DataEcc::Hamming { places, .. }) => {
+                !tags.iter().any(|place| places.contains(place))
+            }
+            _ => true,
+        }
+    }
+
     /// Returns the spare byte with the bad-block marker; `None` if tags use it.
     pub fn marker(&self) -> Option<usize> {
         let byte = match self.version {

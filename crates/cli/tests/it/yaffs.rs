@@ -73,6 +73,42 @@ fn data_that_ecc_cannot_correct_is_not_delivered() {
 }
 
 #[test]
+fn an_image_is_made_and_taken_apart_again() {
+    let sample = Sample::new();
+    let made = ["mkfs", "yaffs2", "src", "--json", "-o"];
+    let summary = sample.ok(&[&made[..], &["a.img"]].concat()).out;
+    assert!(summary.contains("\"objects\": 8") && summary.contains("\"blocks\": 1"), "{summary}");
+    sample.ok(&[&made[..], &["b.img"]].concat());
+    assert!(fs::read(sample.path("a.img")).unwrap() == fs::read(sample.path("b.img")).unwrap());
+    let chip = ["dump.img", "--tags-at", "2", "--data-ecc", "--flash", "W29N01HV"];
+    sample.ok(&[&made[..], &chip].concat());
+    sample.ok(&[&made[..], &["big.img", "--byte-order", "big", "--in-band"]].concat());
+    for image in ["a.img", "dump.img", "big.img"] {
+        sample.ok(&["check", image]);
+        assert_eq!(sample.ok(&["cat", image, "etc/hosts"]).out, "127.0.0.1 localhost\n");
+        sample.ok(&["extract", image, "out", "--force"]);
+        assert_eq!(fs::read(sample.path("out/bin/alias")).unwrap(), vec![0x5a; 70_000]);
+        let link = fs::read_link(sample.path("out/etc/link")).unwrap();
+        assert_eq!(link, Path::new("../bin/tool"));
+    }
+    assert!(sample.ok(&["info", "dump.img"]).out.contains("hamming"));
+    let run = sample.run(&["mkfs", "yaffs2", "src", "-o", "c.img", "--page", "512"]);
+    assert!(run.code != 0 && run.err.contains("at least 1024"), "{}", run.err);
+    assert!(!sample.path("c.img").exists());
+}
+
+#[test]
+fn other_programs_read_what_mkfs_made() {
+    let sample = Sample::new();
+    sample.ok(&["mkfs", "yaffs2", "src", "-o", "a.img"]);
+    let Some(run) = sample.classic("unyaffs", &["a.img", "theirs"]) else { return };
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    assert_eq!(fs::read(sample.path("theirs/bin/tool")).unwrap(), vec![0x5a; 70_000]);
+    let target = fs::read_link(sample.path("theirs/etc/link")).unwrap();
+    assert_eq!(target, Path::new("../bin/tool"));
+}
+
+#[test]
 fn a_dump_is_mounted_read_only() {
     let sample = Sample::new();
     let image = unpack(&sample, "links");

@@ -1,7 +1,7 @@
 //! Sampled pages of an image, and what a layout makes of them.
 
 use crate::error::ReadError;
-use crate::layout::{DataEcc, Layout, TagsPlace};
+use crate::layout::{DataEcc, Layout};
 use crate::medium::{Pages, RawPage, Source};
 use crate::page::Tagged;
 use eraseblock_base::Location;
@@ -111,21 +111,19 @@ impl Sample {
 
     /// Returns how the data of the pages is protected: by the code whose bytes fit most of them.
     pub(super) fn data_ecc(&self, layout: &Layout) -> DataEcc {
-        let is_taken = |byte: &u16| match &layout.place {
-            TagsPlace::Spare(places) => places.contains(byte),
-            TagsPlace::InBand => false,
-        };
-        let places = DataEcc::usual_places(self.page, self.spare);
-        let places = places.into_iter().filter(|places| !places.iter().any(is_taken));
+        let places = DataEcc::usual_places(self.page, self.spare).into_iter();
         let codes = places.flat_map(|places| {
             [false, true].map(|is_swapped| DataEcc::Hamming { places: places.clone(), is_swapped })
         });
-        let fitting = codes.filter(|code| {
+        let mut fitting = codes.filter(|code| {
             let layout = Layout { data_ecc: code.clone(), ..layout.clone() };
+            if !layout.is_disjoint() {
+                return false;
+            }
             let count = self.pages().filter(|page| layout.data_of(*page).is_some()).count();
             count * 2 > self.used.len()
         });
-        fitting.into_iter().next().unwrap_or(DataEcc::None)
+        fitting.next().unwrap_or(DataEcc::None)
     }
 }
 
