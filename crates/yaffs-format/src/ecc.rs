@@ -20,16 +20,18 @@ const COLUMNS: [u8; 6] = [0xF0, 0x0F, 0xCC, 0x33, 0xAA, 0x55];
 impl TagsEcc {
     /// Returns the ECC of tags as they are stored.
     pub fn of(tags: &[u8; TAGS_LEN]) -> Self {
-        let mut ecc = Self { column: 0, line: 0, complement: 0 };
+        let (mut line, mut complement) = (0, 0);
         for (index, byte) in (0_u32..).zip(tags) {
-            let parity = |mask: u8| (byte & mask).count_ones() as u8 & 1;
-            ecc.column ^= COLUMNS.iter().fold(0, |bits, mask| bits << 1 | parity(*mask));
-            if parity(0xFF) == 1 {
-                ecc.line ^= index;
-                ecc.complement ^= !index;
+            if byte.count_ones() & 1 == 1 {
+                line ^= index;
+                complement ^= !index;
             }
         }
-        ecc
+        // Parities are linear: those of all bytes are those of their sum.
+        let sum = tags.iter().fold(0, |sum, byte| sum ^ byte);
+        let parity = |mask: u8| (sum & mask).count_ones() as u8 & 1;
+        let column = COLUMNS.iter().fold(0, |bits, mask| bits << 1 | parity(*mask));
+        Self { column, line, complement }
     }
 
     /// Decodes the bytes that follow the tags. Three of them are padding with any content.

@@ -56,13 +56,15 @@ impl PackedTags {
         bytes: &[u8; TAGS_LEN],
         ecc: &[u8; TAGS_ECC_LEN],
     ) -> Option<(Self, u16)> {
-        let [first, second] = ByteOrder::ALL.map(|ecc_order| {
+        let computed = TagsEcc::of(bytes);
+        if ByteOrder::ALL.iter().any(|it| TagsEcc::decode(*it, ecc) == computed) {
+            return Some((Self::decode(order, bytes), 0));
+        }
+        ByteOrder::ALL.into_iter().find_map(|ecc_order| {
             let mut tags = *bytes;
             let wrong = TagsEcc::decode(ecc_order, ecc).correct(&mut tags)?;
             Some((Self::decode(order, &tags), wrong))
-        });
-        let wrong = |found: &(Self, u16)| found.1;
-        first.into_iter().chain(second).min_by_key(wrong)
+        })
     }
 }
 

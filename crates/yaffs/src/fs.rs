@@ -1,6 +1,7 @@
 //! The file-system interface.
 
-use crate::layout::Version;
+use crate::layout::{Layout, Version};
+use crate::medium::RawPage;
 use crate::mount::Yaffs;
 use crate::objects::Object;
 use crate::page::Tagged;
@@ -13,6 +14,7 @@ use eraseblock_vfs::{
 use eraseblock_yaffs_format::constants::{HEADER_LEN, MAX_NAME_LEN, object};
 use eraseblock_yaffs_format::xattr::Records;
 use eraseblock_yaffs_format::{Header, ObjectKind};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 /// Blocks that a writer keeps free for its garbage collection (spec: yaffs2 9).
@@ -20,6 +22,23 @@ const RESERVED_BLOCKS: u64 = 5;
 
 fn error(kind: FsErrorKind, ino: Ino, message: &str) -> FsError {
     FsError::new(kind, format!("inode {ino}: {message}"))
+}
+
+/// Pages that are read at once.
+const RUN: u32 = 64;
+
+/// Chunks of a file on pages that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    chunk: u32,
+    page: u32,
+    len: u32,
+}
+
+impl Run {
+    fn goes_on(&self, chunk: u32, page: u32) -> bool {
+        (chunk, page) == (self.chunk + self.len, self.page + self.len) && self.len < RUN
+    }
 }
 
 impl Yaffs {
@@ -51,17 +70,19 @@ impl Yaffs {
     }
 
     /// Returns the content of a chunk of a file, as far as it is valid.
-    fn chunk(&self, id: u32, chunk: u32, page: u32) -> Result<Vec<u8>, FsError> {
+    fn chunk<'p>(
+        &self,
+        (id, chunk): (u32, u32),
+        page: u32,
+        raw: RawPage<'p>,
+    ) -> Result<(Cow<'p, [u8]>, usize), FsError> {
         let layout = &self.flash.layout;
-        let at = self.flash.location(page);
         let fail = |why: &str| {
             let start = u64::from(chunk - 1) * u64::from(layout.data());
+            let at = self.flash.location(page);
             let message = format!("inode {id}: content from byte {start}, at {at}: {why}");
             FsError::new(FsErrorKind::Corrupted, message)
         };
-        let pages =
-            self.flash.page(page).map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
-        let raw = pages.get(0);
         let valid = match layout.version {
             Version::Yaffs1 => small::bytes_of(raw, id, chunk),
             Version::Yaffs2 => match layout.tags(raw) {
@@ -74,7 +95,29 @@ impl Yaffs {
         };
         let valid = valid.ok_or_else(|| fail("the tags are those of another chunk"))?;
         let data = layout.data_of(raw).ok_or_else(|| fail("ECC cannot correct the page"))?;
-        Ok(data[..valid.min(layout.data()) as usize].to_vec())
+        Ok((data, valid.min(layout.data()) as usize))
+    }
+
+    /// Reads a run of chunks of a file whose pages follow each other into `buf`, which begins at
+    /// `offset` of the file.
+    fn run(&self, id: u32, run: &Run, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
+        let Layout { page, spare, .. } = self.flash.layout;
+        let pages = self.flash.source.pages(page, spare, run.page, run.len);
+        let pages = pages.map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
+        let size = u64::from(self.flash.layout.data());
+        let end = offset + buf.len() as u64;
+        for index in 0..run.len {
+            let chunk = run.chunk + index;
+            let (data, valid) = self.chunk((id, chunk), run.page + index, pages.get(index))?;
+            let start = u64::from(chunk - 1) * size;
+            let first = start.max(offset);
+            let last = end.min(start + valid as u64);
+            if first < last {
+                let part = &data[(first - start) as usize..(last - start) as usize];
+                buf[(first - offset) as usize..][..part.len()].copy_from_slice(part);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the bytes of an object's header page after the header: its xattrs.
@@ -217,15 +260,19 @@ impl FileSystem for Yaffs {
         let end = offset.saturating_add(len as u64);
         let number = |offset: u64| u32::try_from(offset / data + 1).unwrap_or(u32::MAX);
         let range = (id, number(offset))..=(id, number(end - 1));
+        let mut run: Option<Run> = None;
         for ((_, chunk), page) in self.objects.chunks.range(range) {
-            let content = self.chunk(id, *chunk, *page)?;
-            let start = u64::from(*chunk - 1) * data;
-            let first = start.max(offset);
-            let last = end.min(start + content.len() as u64);
-            if first < last {
-                let part = &content[(first - start) as usize..(last - start) as usize];
-                buf[(first - offset) as usize..][..part.len()].copy_from_slice(part);
+            match &mut run {
+                Some(run) if run.goes_on(*chunk, *page) => run.len += 1,
+                _ => {
+                    if let Some(run) = run.replace(Run { chunk: *chunk, page: *page, len: 1 }) {
+                        self.run(id, &run, offset, buf)?;
+                    }
+                }
             }
+        }
+        if let Some(run) = run {
+            self.run(id, &run, offset, buf)?;
         }
         Ok(len)
     }

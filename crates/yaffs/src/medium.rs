@@ -47,11 +47,14 @@ impl Source {
         match self {
             Self::Image(image) => {
                 let start = u64::from(first) * raw as u64;
-                let rest = image.size().map_err(ReadError::Image)?.saturating_sub(start);
-                let len = usize::try_from(rest).unwrap_or(usize::MAX).min(pages.bytes.len());
-                let len = len - len % raw;
-                let bytes = &mut pages.bytes[..len];
-                image.read_exact_at(bytes, start).map_err(ReadError::Image)?;
+                if image.read_exact_at(&mut pages.bytes, start).is_err() {
+                    // The image may end before, which is no reason to ask for its size every time.
+                    pages.bytes.fill(0xFF);
+                    let rest = image.size().map_err(ReadError::Image)?.saturating_sub(start);
+                    let len = usize::try_from(rest).unwrap_or(usize::MAX).min(pages.bytes.len());
+                    let bytes = &mut pages.bytes[..len - len % raw];
+                    image.read_exact_at(bytes, start).map_err(ReadError::Image)?;
+                }
             }
             Self::Device(device) => {
                 for (index, bytes) in (0..).zip(pages.bytes.chunks_exact_mut(raw)) {

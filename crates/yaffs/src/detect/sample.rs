@@ -13,7 +13,7 @@ use eraseblock_yaffs_format::{ByteOrder, Header, Tags, checkpoint};
 /// Pages in use that are looked at.
 const ENOUGH: usize = 512;
 /// Pages read at a time.
-const RUN: u32 = 64;
+const RUN: u32 = 16;
 /// Runs spread over an image; if they hold less than [`FEW`] pages in use, all pages are looked at.
 const RUNS: u32 = 16;
 const FEW: usize = 32;
@@ -73,11 +73,14 @@ impl Sample {
     /// do not prove it.
     pub(super) fn tagged_pages(&self, layout: &Layout) -> Option<u64> {
         let (mut tagged, mut proofs, mut refuted) = (0, 0_u64, 0_u64);
-        for page in self.pages() {
+        // Tags with a wrong bit are few, and most bytes of most places are refused without their ECC.
+        let bare = Layout { tags_ecc: false, ..layout.clone() };
+        let may_be = |page: &RawPage<'_>| match bare.tags(*page) {
+            Tagged::Good(tags) => is_plausible(layout, &tags),
+            _ => false,
+        };
+        for page in self.pages().filter(may_be) {
             let Tagged::Good(tags) = layout.tags(page) else { continue };
-            if !is_plausible(layout, &tags) {
-                continue;
-            }
             tagged += 1;
             match proof(layout, &tags, page) {
                 Some(true) => proofs += 1,
