@@ -57,7 +57,8 @@ pub fn read_yaffs(image: Vec<u8>) {
     }
 }
 
-fn yaffs_layout(choice: u8) -> Layout {
+/// The layout that a byte stands for.
+pub fn yaffs_layout(choice: u8) -> Layout {
     if choice & 1 == 0 {
         return Layout::small();
     }

@@ -28,6 +28,9 @@ pub enum YaffsError {
     /// The image cannot be read at all.
     #[error("cannot read image: {0}")]
     Read(#[from] ReadError),
+    /// The repair of what a power cut left failed.
+    #[error("cannot mount: {0}")]
+    FileSystem(#[from] eraseblock_vfs::FsError),
     /// A layout is impossible.
     #[error("{option} is {found}, expected {expected}")]
     Layout {
@@ -45,7 +48,7 @@ impl YaffsError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NotYaffs { .. } => ErrorClass::Corruption,
-            Self::Read(_) => ErrorClass::Media,
+            Self::Read(_) | Self::FileSystem(_) => ErrorClass::Media,
             Self::Layout { .. } => ErrorClass::Caller,
         }
     }

@@ -46,8 +46,9 @@ impl Yaffs {
     fn object(&self, ino: Ino) -> Result<(u32, &Object), FsError> {
         let missing = || error(FsErrorKind::NotFound, ino, "does not exist");
         let id = u32::try_from(ino).map_err(|_| missing())?;
-        let is_known = self.tree.links.get(&id).is_some_and(|links| *links > 0)
-            || matches!(id, object::ROOT | object::LOST_FOUND);
+        // One without names may still be open.
+        let is_known =
+            self.tree.links.contains_key(&id) || matches!(id, object::ROOT | object::LOST_FOUND);
         let object = self.objects.all.get(&id).filter(|_| is_known).ok_or_else(missing)?;
         Ok((id, object))
     }
@@ -120,16 +121,34 @@ impl Yaffs {
         Ok(())
     }
 
+    /// Returns the whole data of a chunk of a file, and how much of it is valid.
+    pub(crate) fn whole_chunk(
+        &self,
+        id: u32,
+        chunk: u32,
+        page: u32,
+    ) -> Result<(Vec<u8>, u32), FsError> {
+        let pages = self.flash.page(page);
+        let pages = pages.map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
+        let (data, valid) = self.chunk((id, chunk), page, pages.get(0))?;
+        Ok((data[..self.flash.layout.data() as usize].to_vec(), valid as u32))
+    }
+
     /// Returns the bytes of an object's header page after the header: its xattrs.
-    fn xattr_area(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+    pub(crate) fn xattr_area(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
         let (_, object) = self.object(ino)?;
-        let (Some((page, _)), Version::Yaffs2) = (&object.header, self.flash.layout.version) else {
-            return Ok(Vec::new());
-        };
-        let pages = self.flash.page(*page);
+        match (&object.header, self.flash.layout.version) {
+            (Some((page, _)), Version::Yaffs2) => self.area_of(ino, *page),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the bytes of a page after an object's header.
+    pub(crate) fn area_of(&self, ino: Ino, page: u32) -> Result<Vec<u8>, FsError> {
+        let pages = self.flash.page(page);
         let pages = pages.map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
         let data = self.flash.layout.data_of(pages.get(0)).ok_or_else(|| {
-            let message = format!("{}: ECC cannot correct the header", self.flash.location(*page));
+            let message = format!("{}: ECC cannot correct the header", self.flash.location(page));
             error(FsErrorKind::Corrupted, ino, &message)
         })?;
         Ok(data[HEADER_LEN..self.flash.layout.data() as usize].to_vec())
@@ -205,7 +224,7 @@ impl FileSystem for Yaffs {
             ino,
             kind,
             permissions: header.map_or(default_permissions(id), |header| header.mode & 0o7777),
-            nlink: if kind == FileKind::Directory { 1 } else { links },
+            nlink: if kind == FileKind::Directory { links.min(1) } else { links },
             uid: header.map_or(0, |header| header.uid),
             gid: header.map_or(0, |header| header.gid),
             size,

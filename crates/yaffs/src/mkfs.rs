@@ -66,7 +66,7 @@ pub fn build(
     let plan = Plan::new(tree, &options.layout)?;
     let report = MkfsReport { objects: plan.objects(), ..MkfsReport::default() };
     let mut writer = Writer { tree, options, out, report };
-    writer.header(&plan.root())?;
+    writer.header(&Plan::root())?;
     for step in &plan.steps {
         writer.header(step)?;
         if let (false, SourceKind::Regular(content)) = (step.is_link(), &tree.node(step.node).kind)

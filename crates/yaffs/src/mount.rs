@@ -130,7 +130,7 @@ fn mount(
             }
         }
     }
-    let (objects, counts) = scan::scan(flash, findings)?;
+    let (objects, counts, _) = scan::scan(flash, findings)?;
     Ok((objects, counts, Origin::Scan))
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn check(layout: &Layout) -> Result<(), YaffsError> {
 }
 
 /// Returns the number of blocks of an image.
-fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
+pub(crate) fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
     let pages = bytes / u64::from(layout.raw());
     let blocks = pages.div_ceil(layout.pages_per_block.into());
     let fail =
@@ -171,7 +171,7 @@ fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
     u32::try_from(blocks).ok().filter(|_| is_possible).ok_or(fail)
 }
 
-fn info(flash: &Flash, objects: &Objects, tree: &Tree, counts: Counts, origin: Origin) -> Info {
+pub(crate) fn info(flash: &Flash, objects: &Objects, tree: &Tree, counts: Counts, origin: Origin) -> Info {
     let has_name = |id: &u32| tree.links.get(id).is_some_and(|links| *links > 0);
     let headers = objects.all.values().filter(|object| object.header.is_some()).count() as u64;
     let content = objects.chunks.keys().filter(|(id, _)| has_name(id)).count() as u64;

@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn pages_are_read_as_they_are_written_with_one_wrong_bit_anywhere() {
         let packed = PackedTags { sequence: 0x1001, object: 0x101, chunk: 7, bytes: 900 };
-        let data: Vec<u8> = (0..900).map(|byte| byte as u8).collect();
+        let data: Vec<u8> = (0..900_u32).map(|byte| byte as u8).collect();
         let spare = TagsPlace::spare(2, true);
         for (place, tags_ecc) in [(spare, true), (TagsPlace::InBand, false)] {
             for order in ByteOrder::ALL {

@@ -10,13 +10,17 @@ use crate::mount::Counts;
 use crate::objects::{Objects, Stated};
 use crate::page::Tagged;
 use blocks::Block;
+pub(crate) use blocks::Status;
 use eraseblock_base::{Findings, Location};
 use eraseblock_yaffs_format::constants::{MAX_CHUNK, object};
 use eraseblock_yaffs_format::{Header, ObjectKind, Tags};
 
 /// Scans all blocks.
-pub(crate) fn scan(flash: &Flash, findings: &mut Findings) -> Result<(Objects, Counts), ReadError> {
-    let (mut blocks, mut counts) = blocks::read(flash, findings)?;
+pub(crate) fn scan(
+    flash: &Flash,
+    findings: &mut Findings,
+) -> Result<(Objects, Counts, Vec<Status>), ReadError> {
+    let (mut blocks, mut counts, all) = blocks::read(flash, findings)?;
     blocks.sort_by_key(|block| (block.sequence, block.number));
     counts.sequence = blocks.last().map_or(0, |block| block.sequence);
     let objects = Objects::new(flash.layout.data());
@@ -24,7 +28,7 @@ pub(crate) fn scan(flash: &Flash, findings: &mut Findings) -> Result<(Objects, C
     for block in blocks.iter().rev() {
         scan.block(block)?;
     }
-    Ok((scan.objects, counts))
+    Ok((scan.objects, counts, all))
 }
 
 struct Scan<'a> {

@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     /// The object that the name leads to: of a hard link its target.
     pub(crate) id: u32,
+    /// The object with the name: of a hard link not its target.
+    pub(crate) entry: u32,
 }
 
 /// The directories.
@@ -69,8 +71,8 @@ pub(crate) fn build(objects: &mut Objects, findings: &mut Findings) -> Tree {
     for (id, target) in lost {
         names.insert((object::LOST_FOUND, number_name(id)), (id, target));
     }
-    for ((directory, name), (_, id)) in names {
-        tree.directories.entry(directory).or_default().push(Entry { name, id });
+    for ((directory, name), (entry, id)) in names {
+        tree.directories.entry(directory).or_default().push(Entry { name, id, entry });
     }
     add_lost_found(&mut tree);
     tree
@@ -89,7 +91,8 @@ fn add_lost_found(tree: &mut Tree) {
     let usual = b"lost+found".to_vec();
     let name = if find(&usual, root).is_ok() { number_name(object::LOST_FOUND) } else { usual };
     if let Err(index) = find(&name, root) {
-        root.insert(index, Entry { name, id: object::LOST_FOUND });
+        let id = object::LOST_FOUND;
+        root.insert(index, Entry { name, id, entry: id });
     }
 }
 

@@ -97,7 +97,15 @@ fn own(error: &AnyError) -> Option<ErrorKind> {
             })*
         };
     }
-    classes!(UbifsError, UbiError, MtdError, Jffs2Error, Jffs2MkfsError, YaffsError, YaffsMkfsError);
+    classes!(
+        UbifsError,
+        UbiError,
+        MtdError,
+        Jffs2Error,
+        Jffs2MkfsError,
+        YaffsError,
+        YaffsMkfsError
+    );
     #[cfg(feature = "write")]
     classes!(UbifsMkfsError);
     #[cfg(any(feature = "build", feature = "extract"))]

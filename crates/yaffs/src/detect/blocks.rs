@@ -53,12 +53,11 @@ pub(super) fn pages_per_block(
                 let is_start = (first + index).is_multiple_of(pages);
                 match (last, sequence) {
                     // All blocks of a checkpoint have one number.
-                    (Some(CHECKPOINT_SEQUENCE), Some(CHECKPOINT_SEQUENCE)) => {}
+                    (Some(CHECKPOINT_SEQUENCE), Some(CHECKPOINT_SEQUENCE)) | (_, None) => {}
                     (Some(last), Some(next)) => {
                         objection.sequences += u32::from((last == next) == is_start);
                     }
                     (None, Some(_)) => objection.gaps += u32::from(!is_start),
-                    (_, None) => {}
                 }
             }
             last = sequence;

@@ -69,7 +69,7 @@ impl<'t> Plan<'t> {
     }
 
     /// The root, whose parent is no object.
-    pub(super) fn root(&self) -> Step<'static> {
+    pub(super) fn root() -> Step<'static> {
         let id = object::ROOT;
         Step { node: NodeId::ROOT, id, parent: 0, name: b"", target: id }
     }

@@ -8,6 +8,26 @@ use eraseblock_base::Findings;
 use eraseblock_yaffs_format::constants::{CHECKPOINT_SEQUENCE, SEQUENCES};
 use eraseblock_yaffs_format::{PackedTags, Tags, summary};
 
+/// What the scan found in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Marked bad.
+    Bad,
+    /// No chunk of it counts.
+    Empty,
+    /// A part of a checkpoint.
+    Checkpoint,
+    /// Chunks of objects.
+    Objects {
+        /// Its sequence number.
+        sequence: u32,
+        /// Whether a header in it may void older data.
+        has_shrink: bool,
+    },
+    /// Tags with a sequence number of no known meaning.
+    Foreign,
+}
+
 /// A block with objects.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -20,32 +40,48 @@ pub(super) struct Block {
 pub(super) fn read(
     flash: &Flash,
     findings: &mut Findings,
-) -> Result<(Vec<Block>, Counts), ReadError> {
-    let (mut blocks, mut counts) = (Vec::new(), Counts::default());
+) -> Result<(Vec<Block>, Counts, Vec<Status>), ReadError> {
+    let (mut blocks, mut counts, mut all) = (Vec::new(), Counts::default(), Vec::new());
     for number in 0..flash.blocks {
         let pages = flash.block(number)?;
         if flash.is_bad(number, &pages)? {
             counts.bad_blocks += 1;
+            all.push(Status::Bad);
             continue;
         }
-        let all = 0..flash.layout.pages_per_block;
-        let tags: Vec<Tagged> = all.map(|page| flash.layout.tags(pages.get(page))).collect();
+        let pages_of = 0..flash.layout.pages_per_block;
+        let tags: Vec<Tagged> = pages_of.map(|page| flash.layout.tags(pages.get(page))).collect();
         let used = tags.iter().filter(|tagged| **tagged != Tagged::Unused).count() as u32;
         let Some(sequence) = sequence(&tags) else {
             note_half_erased(flash, number, used, findings);
             counts.free_blocks += 1;
+            all.push(Status::Empty);
             continue;
         };
         if sequence == CHECKPOINT_SEQUENCE {
             counts.checkpoint_blocks += 1;
+            all.push(Status::Checkpoint);
         } else if SEQUENCES.contains(&sequence) {
             counts.used_pages += used;
             let mut block = Block { number, sequence, tags };
             counts.summaries += u32::from(apply_summary(flash, &pages, &mut block));
+            let has_shrink = block.tags.iter().any(may_shrink);
+            all.push(Status::Objects { sequence, has_shrink });
             blocks.push(block);
+        } else {
+            all.push(Status::Foreign);
         }
     }
-    Ok((blocks, counts))
+    Ok((blocks, counts, all))
+}
+
+/// Returns whether a page may be a header that voids older data: one without extra information has to
+/// be taken for one.
+fn may_shrink(tagged: &Tagged) -> bool {
+    match tagged {
+        Tagged::Good(tags) => tags.chunk == 0 && tags.extra.is_none_or(|extra| extra.is_shrink),
+        _ => false,
+    }
 }
 
 /// The sequence number of a block: of the first page with good tags. A block whose first page is

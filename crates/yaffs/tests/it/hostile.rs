@@ -38,7 +38,7 @@ fn damage(image: &mut [u8], layout: &Layout, random: &mut SplitMix64) {
     let used: Vec<usize> = (0..image.len() / raw)
         .filter(|page| image[page * raw..][..raw].iter().any(|byte| *byte != 0xFF))
         .collect();
-    for _ in 0..1 + number(64) {
+    for _ in 0..=number(64) {
         let start = used[number(used.len())] * raw;
         let at = match number(3) {
             0 => page - 16 + number(raw - page + 16),
