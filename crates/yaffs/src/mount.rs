@@ -171,7 +171,13 @@ pub(crate) fn blocks(layout: &Layout, bytes: u64) -> Result<u32, YaffsError> {
     u32::try_from(blocks).ok().filter(|_| is_possible).ok_or(fail)
 }
 
-pub(crate) fn info(flash: &Flash, objects: &Objects, tree: &Tree, counts: Counts, origin: Origin) -> Info {
+pub(crate) fn info(
+    flash: &Flash,
+    objects: &Objects,
+    tree: &Tree,
+    counts: Counts,
+    origin: Origin,
+) -> Info {
     let has_name = |id: &u32| tree.links.get(id).is_some_and(|links| *links > 0);
     let headers = objects.all.values().filter(|object| object.header.is_some()).count() as u64;
     let content = objects.chunks.keys().filter(|(id, _)| has_name(id)).count() as u64;

@@ -7,9 +7,7 @@ use eraseblock_vfs::rules::{
     changed_attr, check_acl_value, check_changeable, check_set_attr, check_write, check_xattr_name,
     check_xattr_value,
 };
-use eraseblock_vfs::{
-    FileSystem, FsError, FsErrorKind, Ino, SetAttr, Timestamp, XattrMode,
-};
+use eraseblock_vfs::{FileSystem, FsError, FsErrorKind, Ino, SetAttr, Timestamp, XattrMode};
 use eraseblock_yaffs_format::constants::MAX_CHUNK;
 use eraseblock_yaffs_format::xattr::{Records, encode};
 

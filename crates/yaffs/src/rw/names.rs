@@ -210,7 +210,8 @@ impl Core {
     /// Moves an object to the place of its youngest hard link, which ends. A power cut between the
     /// two headers leaves both at one place, which a mount resolves.
     fn take_over(&mut self, id: u32, now: u64) -> Result<(), FsError> {
-        let is_link = |object: &Object| object.kind == ObjectKind::HardLink && object.equivalent == id;
+        let is_link =
+            |object: &Object| object.kind == ObjectKind::HardLink && object.equivalent == id;
         let links = self.fs.objects.all.iter().rev().filter(|(_, object)| is_link(object));
         let place = links.filter_map(|(link, object)| {
             let entries = self.fs.tree.directories.get(&object.parent)?;

@@ -4,4 +4,5 @@
 mod golden;
 mod hostile;
 mod manifest;
+mod script;
 mod store;

@@ -67,6 +67,11 @@ impl Store {
         std::fs::read_to_string(self.0.join(format!("{name}.manifest"))).unwrap()
     }
 
+    /// The operations that made an image.
+    pub(crate) fn script(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(format!("{name}.script"))).unwrap()
+    }
+
     /// The files of an archive of images.
     pub(crate) fn archive(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
         let packed = std::fs::read(self.0.join(format!("{name}.tar.zst"))).unwrap();
