@@ -24,6 +24,7 @@ pub use content::BLOCK;
 
 /// Properties in which file systems differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a property of its own
 pub struct ModelRules {
     /// Maximum name length in bytes.
     pub name_max: usize,

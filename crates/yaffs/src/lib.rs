@@ -1,5 +1,6 @@
 //! YAFFS1 and YAFFS2 in user space: finding the geometry of an image that does not state it, opening
-//! it without writing, and reading it as the reference does (spec: yaffs2 6 to 8, 10 to 12).
+//! it without writing, and reading it as the reference does (spec: yaffs2 6 to 8, 10 to 12); building
+//! YAFFS2 images; mounting YAFFS2 for writing.
 //!
 //! [`Yaffs::open`] restores a valid checkpoint or scans the tags of every page. It keeps 16 bytes
 //! for each chunk in use and the header of each object; contents are read on demand, and data whose

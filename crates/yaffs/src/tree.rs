@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// The object that the name leads to: of a hard link its target.
     pub(crate) id: u32,
     /// The object with the name: of a hard link not its target.
-    pub(crate) entry: u32,
+    pub(crate) own: u32,
 }
 
 /// The directories.
@@ -72,7 +72,7 @@ pub(crate) fn build(objects: &mut Objects, findings: &mut Findings) -> Tree {
         names.insert((object::LOST_FOUND, number_name(id)), (id, target));
     }
     for ((directory, name), (entry, id)) in names {
-        tree.directories.entry(directory).or_default().push(Entry { name, id, entry });
+        tree.directories.entry(directory).or_default().push(Entry { name, id, own: entry });
     }
     add_lost_found(&mut tree);
     tree
@@ -92,7 +92,7 @@ fn add_lost_found(tree: &mut Tree) {
     let name = if find(&usual, root).is_ok() { number_name(object::LOST_FOUND) } else { usual };
     if let Err(index) = find(&name, root) {
         let id = object::LOST_FOUND;
-        root.insert(index, Entry { name, id, entry: id });
+        root.insert(index, Entry { name, id, own: id });
     }
 }
 

@@ -264,7 +264,7 @@ impl Core {
         let numbers = self.fs.tree.directories.get(&(dir as u32)).map_or(&[][..], Vec::as_slice);
         let mut index = 0;
         self.fs.read_dir(dir, 0, &mut |mut entry| {
-            entry.cookie = numbers.get(index).map_or(0, |it| it.entry.into());
+            entry.cookie = numbers.get(index).map_or(0, |it| it.own.into());
             index += 1;
             if entry.cookie > cookie {
                 entries.push(entry);
@@ -288,7 +288,7 @@ impl Core {
     pub(crate) fn add_name(&mut self, dir: u32, name: &[u8], entry: u32, id: u32) {
         let entries = self.fs.tree.directories.entry(dir).or_default();
         if let Err(index) = entries.binary_search_by(|it| it.name.as_slice().cmp(name)) {
-            entries.insert(index, Entry { name: name.to_vec(), id, entry });
+            entries.insert(index, Entry { name: name.to_vec(), id, own: entry });
         }
     }
 

@@ -182,7 +182,7 @@ impl Core {
 
     /// Ends a name on flash and in memory.
     fn drop_entry(&mut self, dir: u32, entry: &Entry, now: u64) -> Result<(), FsError> {
-        let Entry { name, id, entry } = entry;
+        let Entry { name, id, own: entry } = entry;
         let links = self.fs.tree.links.get(id).copied().unwrap_or(1);
         if entry != id {
             self.put_deletion(*entry)?;
@@ -215,7 +215,7 @@ impl Core {
         let links = self.fs.objects.all.iter().rev().filter(|(_, object)| is_link(object));
         let place = links.filter_map(|(link, object)| {
             let entries = self.fs.tree.directories.get(&object.parent)?;
-            let entry = entries.iter().find(|it| it.entry == *link)?;
+            let entry = entries.iter().find(|it| it.own == *link)?;
             Some((object.parent, entry.clone()))
         });
         let (dir, place) = { place }.next().ok_or_else(|| {
@@ -228,7 +228,7 @@ impl Core {
             it.name.clone_from(&place.name);
             it.ctime = now;
         })?;
-        self.put_deletion(place.entry)?;
+        self.put_deletion(place.own)?;
         self.remove_name(dir, &place.name);
         self.add_name(dir, &place.name, id, id);
         Ok(())
@@ -269,27 +269,27 @@ impl Core {
         let (old, new) = (from.0 as u32, to.0 as u32);
         let target = target.map(|it| self.only_name(new, it, now)).transpose()?;
         // With the name of its victim in the same header, the rename happens at once.
-        let shadows = target.as_ref().map_or(0, |it| it.entry);
-        if let Some(object) = self.fs.objects.all.get_mut(&source.entry) {
+        let shadows = target.as_ref().map_or(0, |it| it.own);
+        if let Some(object) = self.fs.objects.all.get_mut(&source.own) {
             object.parent = new;
         }
-        let is_link = source.entry != source.id;
+        let is_link = source.own != source.id;
         let flags = Flags { shadows, ..Flags::default() };
         let renamed = |it: &mut Header| {
             it.name = to.1.to_vec();
             it.ctime = if is_link { it.ctime } else { now };
         };
-        self.change_header(source.entry, flags, None, &renamed)?;
+        self.change_header(source.own, flags, None, &renamed)?;
         if let Some(target) = target {
             self.drop_entry(new, &target, now)?;
             // Only now may the header lose the victim's name.
-            self.change_header(source.entry, Flags::default(), None, &|_| {})?;
+            self.change_header(source.own, Flags::default(), None, &|_| {})?;
         }
         if is_link {
             self.stamp(source.id, now)?;
         }
         self.remove_name(old, from.1);
-        self.add_name(new, to.1, source.entry, source.id);
+        self.add_name(new, to.1, source.own, source.id);
         self.touch(old, now)?;
         if old == new { Ok(()) } else { self.touch(new, now) }
     }
@@ -299,14 +299,14 @@ impl Core {
     /// object with other names leaves a link in its place first.
     fn only_name(&mut self, dir: u32, entry: Entry, now: u64) -> Result<Entry, FsError> {
         let links = self.fs.tree.links.get(&entry.id).copied().unwrap_or(1);
-        if entry.entry != entry.id || links < 2 {
+        if entry.own != entry.id || links < 2 {
             return Ok(entry);
         }
         let link = self.add_link(dir, &entry.name, entry.id)?;
         self.take_over(entry.id, now)?;
         self.remove_name(dir, &entry.name);
         self.add_name(dir, &entry.name, link, entry.id);
-        Ok(Entry { entry: link, ..entry })
+        Ok(Entry { own: link, ..entry })
     }
 
     /// Returns whether a directory is another one or lies in it.

@@ -54,7 +54,7 @@ impl Core {
         let mut log = Log {
             device,
             layout,
-            blocks: statuses.iter().map(block).collect(),
+            blocks: statuses.iter().copied().map(block).collect(),
             pages: BTreeMap::new(),
             current: None,
             sequence: counts.sequence.max(*SEQUENCES.start()),
@@ -72,7 +72,7 @@ impl Core {
         let all = &self.fs.objects.all;
         let is_linked = |id: &u32| self.fs.tree.links.get(id).is_some_and(|links| *links > 0);
         let shown: std::collections::BTreeSet<u32> =
-            self.fs.tree.directories.values().flatten().map(|entry| entry.entry).collect();
+            self.fs.tree.directories.values().flatten().map(|entry| entry.own).collect();
         let users = all.iter().filter(|(id, _)| **id > object::DELETED);
         let (mut dead, mut rewritten) = (Vec::new(), Vec::new());
         for (id, object) in users {
@@ -129,8 +129,8 @@ impl Core {
     }
 }
 
-fn block(status: &Status) -> Block {
-    match *status {
+fn block(status: Status) -> Block {
+    match status {
         Status::Bad | Status::Foreign => Block::new(Use::Unusable),
         Status::Empty | Status::Checkpoint => Block::new(Use::Empty),
         Status::Objects { sequence, has_shrink } => {
