@@ -1,13 +1,14 @@
 //! Errors of decoding.
 
+use core::error::Error;
+use core::fmt;
 use eraseblock_base::{ErrorClass, Location};
 
 /// Bytes that are not the expected structure.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FormatError {
     /// Fewer bytes than the structure needs.
-    #[error("{at}: {what}: {found} bytes, expected at least {expected}")]
     Short {
         /// The place.
         at: Location,
@@ -19,7 +20,6 @@ pub enum FormatError {
         expected: u64,
     },
     /// A field has a value it cannot have.
-    #[error("{at}: {what}: {field} is {found:#x}, expected {expected}")]
     Field {
         /// The place.
         at: Location,
@@ -33,6 +33,21 @@ pub enum FormatError {
         expected: &'static str,
     },
 }
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { at, what, found, expected } => {
+                write!(f, "{at}: {what}: {found} bytes, expected at least {expected}")
+            }
+            Self::Field { at, what, field, found, expected } => {
+                write!(f, "{at}: {what}: {field} is {found:#x}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for FormatError {}
 
 impl FormatError {
     /// Returns the class, which decides how to react.

@@ -2,11 +2,13 @@
 
 use eraseblock_base::ErrorClass;
 use eraseblock_mtd::MtdError;
+use eraseblock_vfs::FsError;
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 /// A failure to read an image, with the message of its source.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError {
     /// A file, or bytes in memory.
@@ -15,24 +17,41 @@ pub enum ReadError {
     Device(MtdError),
 }
 
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(error) => fmt::Display::fmt(error, f),
+            Self::Device(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl Error for ReadError {}
+
+impl ReadError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Image(error) => Some(error),
+            Self::Device(error) => Some(error),
+        }
+    }
+}
+
 /// An image that cannot be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum YaffsError {
     /// No tags of YAFFS were found.
-    #[error("no YAFFS in {bytes} bytes: no page size for which the pages have tags")]
     NotYaffs {
         /// Number of bytes searched.
         bytes: u64,
     },
     /// The image cannot be read at all.
-    #[error("cannot read image: {0}")]
-    Read(#[from] ReadError),
+    Read(ReadError),
     /// The repair of what a power cut left failed.
-    #[error("cannot mount: {0}")]
-    FileSystem(#[from] eraseblock_vfs::FsError),
+    FileSystem(FsError),
     /// A layout is impossible.
-    #[error("{option} is {found}, expected {expected}")]
     Layout {
         /// The invalid part.
         option: &'static str,
@@ -43,7 +62,45 @@ pub enum YaffsError {
     },
 }
 
+impl fmt::Display for YaffsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYaffs { bytes } => {
+                write!(f, "no YAFFS in {bytes} bytes: no page size for which the pages have tags")
+            }
+            Self::Read(error) => write!(f, "cannot read image: {error}"),
+            Self::FileSystem(error) => write!(f, "cannot mount: {error}"),
+            Self::Layout { option, found, expected } => {
+                write!(f, "{option} is {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl Error for YaffsError {}
+
+impl From<ReadError> for YaffsError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<FsError> for YaffsError {
+    fn from(error: FsError) -> Self {
+        Self::FileSystem(error)
+    }
+}
+
 impl YaffsError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Read(error) => error.get_ref(),
+            Self::FileSystem(error) => Some(error),
+            Self::NotYaffs { .. } | Self::Layout { .. } => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -20,8 +20,8 @@ use eraseblock_base::Findings;
 use eraseblock_mtd::Mtd;
 use eraseblock_vfs::rules::read_only;
 use eraseblock_vfs::{
-    Attr, Background, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode, RenameMode,
-    SetAttr, StatFs, Timestamp, WritableFileSystem, XattrMode,
+    Attr, Background, Caller, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode,
+    RenameMode, SetAttr, StatFs, WritableFileSystem, XattrMode,
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -137,26 +137,26 @@ impl WritableFileSystem for YaffsRw {
         dir: Ino,
         name: &[u8],
         inode: &NewInode<'_>,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<Ino, FsError> {
-        self.change(|core| core.create(dir, name, inode, seconds(now)))
+        self.change(|core| core.create(dir, name, inode, seconds(by.now)))
     }
 
-    fn create_unnamed(&self, dir: Ino, _: &NewInode<'_>, _: Timestamp) -> Result<Ino, FsError> {
+    fn create_unnamed(&self, dir: Ino, _: &NewInode<'_>, _: &Caller) -> Result<Ino, FsError> {
         self.attr(dir)?;
         Err(FsError::new(FsErrorKind::Unsupported, "YAFFS has no files without a name"))
     }
 
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.link(ino, dir, name, seconds(now)))
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.link(ino, dir, name, seconds(by.now)))
     }
 
-    fn unlink(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(now), false))
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.remove(dir, name, seconds(by.now), false))
     }
 
-    fn remove_dir(&self, dir: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(now), true))
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.remove(dir, name, seconds(by.now), true))
     }
 
     fn rename(
@@ -164,17 +164,17 @@ impl WritableFileSystem for YaffsRw {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|core| core.rename(from, to, mode, seconds(now)))
+        self.change(|core| core.rename(from, to, mode, seconds(by.now)))
     }
 
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.write(ino, offset, data, seconds(now)))
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.write(ino, offset, data, seconds(by.now)))
     }
 
-    fn set_attr(&self, ino: Ino, changes: &SetAttr, now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.set_attr(ino, changes, now))
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.set_attr(ino, changes, by.now))
     }
 
     fn set_xattr(
@@ -183,13 +183,13 @@ impl WritableFileSystem for YaffsRw {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-        now: Timestamp,
+        by: &Caller,
     ) -> Result<(), FsError> {
-        self.change(|core| core.set_xattr(ino, name, Some((value, mode)), seconds(now)))
+        self.change(|core| core.set_xattr(ino, name, Some((value, mode)), seconds(by.now)))
     }
 
-    fn remove_xattr(&self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
-        self.change(|core| core.set_xattr(ino, name, None, seconds(now)))
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.set_xattr(ino, name, None, seconds(by.now)))
     }
 
     fn open(&self, ino: Ino) -> Result<(), FsError> {

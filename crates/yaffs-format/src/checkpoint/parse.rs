@@ -4,6 +4,8 @@ use super::{BlockInfo, Checkpoint, Device, Object, Shape, Sums};
 use crate::constants::{MAGIC, MAX_CHUNK, object};
 use crate::header::ObjectKind;
 use alloc::vec::Vec;
+use core::error::Error;
+use core::fmt;
 use eraseblock_base::ByteOrder;
 
 const VALIDITY_LEN: u32 = 16;
@@ -16,14 +18,22 @@ const END: u32 = u32::MAX;
 const MAP_ENTRIES: u32 = 16;
 
 /// A stream that is not a checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("checkpoint: {what} is wrong at byte {offset} of the stream")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckpointError {
     /// The wrong part.
     pub what: &'static str,
     /// Where the reader was, in bytes.
     pub offset: usize,
 }
+
+impl fmt::Display for CheckpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, offset } = self;
+        write!(f, "checkpoint: {what} is wrong at byte {offset} of the stream")
+    }
+}
+
+impl Error for CheckpointError {}
 
 struct Stream<'a> {
     order: ByteOrder,

@@ -2,20 +2,17 @@
 
 use crate::error::YaffsError;
 use eraseblock_base::ErrorClass;
+use std::error::Error;
+use std::fmt;
 use std::io;
 
 /// An image that could not be built. Paths are those inside the image, without a leading slash.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum MkfsError {
     /// A layout that no page can have.
-    #[error(transparent)]
     Layout(YaffsError),
     /// Pages that YAFFS2 does not support.
-    #[error(
-        "pages of {page} and {spare} spare bytes, expected at least 1024 and, unless tags are in \
-         band, 32"
-    )]
     Small {
         /// Bytes of a page.
         page: u32,
@@ -23,7 +20,6 @@ pub enum MkfsError {
         spare: u32,
     },
     /// Something YAFFS2 cannot store.
-    #[error("`/{}`: {problem}", String::from_utf8_lossy(path))]
     Node {
         /// The file.
         path: Vec<u8>,
@@ -31,7 +27,6 @@ pub enum MkfsError {
         problem: NodeProblem,
     },
     /// A file could not be read.
-    #[error("`/{}`: cannot read: {error}", String::from_utf8_lossy(path))]
     Read {
         /// The file.
         path: Vec<u8>,
@@ -39,10 +34,6 @@ pub enum MkfsError {
         error: io::Error,
     },
     /// A file did not have the length it had when the tree was created.
-    #[error(
-        "`/{}`: changed while it was read, expected {expected} bytes",
-        String::from_utf8_lossy(path)
-    )]
     Changed {
         /// The file.
         path: Vec<u8>,
@@ -50,20 +41,52 @@ pub enum MkfsError {
         expected: u64,
     },
     /// More objects than numbers.
-    #[error("{0} objects, expected at most 261887")]
     TooManyObjects(usize),
     /// The image is too large for its destination.
-    #[error("image of more than {most} eraseblocks")]
     TooLarge {
         /// Blocks available.
         most: u32,
     },
     /// The output could not be written.
-    #[error("cannot write image: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
 }
 
+impl fmt::Display for MkfsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = String::from_utf8_lossy;
+        match self {
+            Self::Layout(error) => fmt::Display::fmt(error, f),
+            Self::Small { page, spare } => write!(
+                f,
+                "pages of {page} and {spare} spare bytes, expected at least 1024 and, unless tags \
+                 are in band, 32"
+            ),
+            Self::Node { path, problem } => write!(f, "`/{}`: {problem}", shown(path)),
+            Self::Read { path, error } => write!(f, "`/{}`: cannot read: {error}", shown(path)),
+            Self::Changed { path, expected } => write!(
+                f,
+                "`/{}`: changed while it was read, expected {expected} bytes",
+                shown(path)
+            ),
+            Self::TooManyObjects(count) => write!(f, "{count} objects, expected at most 261887"),
+            Self::TooLarge { most } => write!(f, "image of more than {most} eraseblocks"),
+            Self::Output(error) => write!(f, "cannot write image: {error}"),
+        }
+    }
+}
+
+impl Error for MkfsError {}
+
 impl MkfsError {
+    /// Returns the error that caused this one; the message of this one contains that of the cause.
+    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Read { error, .. } | Self::Output(error) => Some(error),
+            Self::Layout(error) => error.get_ref(),
+            _ => None,
+        }
+    }
+
     /// Returns the class, which decides how to react.
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -76,22 +99,35 @@ impl MkfsError {
 }
 
 /// A property of a node that YAFFS2 cannot store.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NodeProblem {
     /// A name of 255 bytes, which the reference cuts.
-    #[error("a name of {0} bytes, expected at most 254")]
     Name(usize),
     /// More chunks than numbers.
-    #[error("{0} bytes are more than the largest file has")]
     FileSize(u64),
     /// A link target of 0 or more than 159 bytes.
-    #[error("a link target of {0} bytes, expected 1 to 159")]
     Target(usize),
     /// A device number beyond 8 bits.
-    #[error("device {0}:{1}, expected at most 255:255")]
     Device(u32, u32),
     /// The xattrs do not fit into the header's page.
-    #[error("extended attributes that do not fit into {0} bytes")]
     Attributes(usize),
 }
+
+impl fmt::Display for NodeProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(len) => write!(f, "a name of {len} bytes, expected at most 254"),
+            Self::FileSize(size) => write!(f, "{size} bytes are more than the largest file has"),
+            Self::Target(len) => write!(f, "a link target of {len} bytes, expected 1 to 159"),
+            Self::Device(major, minor) => {
+                write!(f, "device {major}:{minor}, expected at most 255:255")
+            }
+            Self::Attributes(room) => {
+                write!(f, "extended attributes that do not fit into {room} bytes")
+            }
+        }
+    }
+}
+
+impl Error for NodeProblem {}

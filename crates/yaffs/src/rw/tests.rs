@@ -7,8 +7,8 @@ use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{ByteOrder, Geometry, MediumKind};
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Variant};
 use eraseblock_vfs::{
-    FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
-    WritableFileSystem,
+    Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr,
+    Timestamp, WritableFileSystem,
 };
 use eraseblock_vfs_testkit::drive::{DriveOptions, DriveReport, Subject, drive};
 use eraseblock_vfs_testkit::ops::{Make, Op, strategy};
@@ -43,8 +43,8 @@ fn mount(chip: &Arc<Chip>) -> YaffsRw {
     YaffsRw::mount(Arc::clone(chip) as _, &options()).unwrap().0
 }
 
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_seconds(seconds)
+fn by(seconds: i64) -> Caller {
+    Caller::owner(Timestamp::from_seconds(seconds))
 }
 
 /// Compares what memory refers to with what the blocks count, and both with a scan.
@@ -145,29 +145,29 @@ fn collection_loses_nothing_and_brings_nothing_back() {
         let root = fs.root();
         match random.next_u64() % 5 {
             0 if files.contains_key(&name) => {
-                fs.unlink(root, &name, at(1)).unwrap();
+                fs.unlink(root, &name, &by(1)).unwrap();
                 files.remove(&name);
             }
             1 if files.contains_key(&name) => {
                 let size = random.next_u64() % 9000;
                 let change = SetAttr { size: Some(size), ..SetAttr::default() };
-                fs.set_attr(fs.lookup(root, &name).unwrap(), &change, at(2)).unwrap();
+                fs.set_attr(fs.lookup(root, &name).unwrap(), &change, &by(2)).unwrap();
                 files.get_mut(&name).unwrap().resize(size as usize, 0);
             }
             2 if files.contains_key(&name) => {
                 let new = format!("f{}", random.next_u64() % 12).into_bytes();
-                fs.rename((root, &name), (root, &new), RenameMode::Replace, at(3)).unwrap();
+                fs.rename((root, &name), (root, &new), RenameMode::Replace, &by(3)).unwrap();
                 let data = files.remove(&name).unwrap();
                 files.insert(new, data);
             }
             _ => {
                 let ino = match fs.lookup(root, &name) {
                     Ok(ino) => ino,
-                    Err(_) => fs.create(root, &name, &FILE, at(4)).unwrap(),
+                    Err(_) => fs.create(root, &name, &FILE, &by(4)).unwrap(),
                 };
                 let offset = random.next_u64() % 8000;
                 let piece = vec![round as u8 | 1; 1 + (random.next_u64() % 3000) as usize];
-                fs.write(ino, offset, &piece, at(5)).unwrap();
+                fs.write(ino, offset, &piece, &by(5)).unwrap();
                 let data = files.entry(name).or_default();
                 let end = offset as usize + piece.len();
                 data.resize(data.len().max(end), 0);
@@ -201,8 +201,8 @@ fn a_full_medium_can_be_emptied_and_filled_again() {
         let mut names = Vec::new();
         let refused = loop {
             let name = format!("n{}", names.len()).into_bytes();
-            let made = fs.create(1, &name, &FILE, at(1));
-            match made.and_then(|ino| fs.write(ino, 0, &[7; 3000], at(1))) {
+            let made = fs.create(1, &name, &FILE, &by(1));
+            match made.and_then(|ino| fs.write(ino, 0, &[7; 3000], &by(1))) {
                 Ok(()) => names.push(name),
                 Err(error) => break error,
             }
@@ -211,7 +211,7 @@ fn a_full_medium_can_be_emptied_and_filled_again() {
         fs = mount(&chip);
         counts.push(names.len());
         for entry in fs.entries(1).unwrap() {
-            fs.unlink(1, &entry.name, at(2)).unwrap();
+            fs.unlink(1, &entry.name, &by(2)).unwrap();
         }
         check(&fs).unwrap();
     }
@@ -252,22 +252,22 @@ const VARIANTS: [(Variant, Variant); 4] = [
 /// Each is done or not done after a power cut, nothing between.
 const ATOMIC: [Operation; 7] = [
     ("rename over a file", |fs| {
-        fs.rename((1, b"a"), (ino(fs, "d"), b"x"), RenameMode::Replace, at(9))
+        fs.rename((1, b"a"), (ino(fs, "d"), b"x"), RenameMode::Replace, &by(9))
     }),
     ("rename over a file with a link", |fs| {
-        fs.rename((1, b"a"), (1, b"b"), RenameMode::Replace, at(9))
+        fs.rename((1, b"a"), (1, b"b"), RenameMode::Replace, &by(9))
     }),
     ("rename over a link", |fs| {
-        fs.rename((1, b"a"), (ino(fs, "d"), b"b2"), RenameMode::Replace, at(9))
+        fs.rename((1, b"a"), (ino(fs, "d"), b"b2"), RenameMode::Replace, &by(9))
     }),
     ("rename of a link", |fs| {
-        fs.rename((ino(fs, "d"), b"b2"), (1, b"a"), RenameMode::Replace, at(9))
+        fs.rename((ino(fs, "d"), b"b2"), (1, b"a"), RenameMode::Replace, &by(9))
     }),
-    ("removal", |fs| fs.unlink(1, b"a", at(9))),
-    ("removal of a name with a link", |fs| fs.unlink(1, b"b", at(9))),
+    ("removal", |fs| fs.unlink(1, b"a", &by(9))),
+    ("removal of a name with a link", |fs| fs.unlink(1, b"b", &by(9))),
     ("truncation", |fs| {
         let change = SetAttr { size: Some(1500), ..SetAttr::default() };
-        fs.set_attr(ino(fs, "a"), &change, at(9))
+        fs.set_attr(ino(fs, "a"), &change, &by(9))
     }),
 ];
 
@@ -275,12 +275,12 @@ fn prepared() -> Arc<Chip> {
     let chip = chip(24);
     let fs = mount(&chip);
     let dir = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
-    let d = fs.create(1, b"d", &dir, at(1)).unwrap();
+    let d = fs.create(1, b"d", &dir, &by(1)).unwrap();
     for (dir, name, len) in [(1, b"a", 5000), (1, b"b", 3000), (d, b"x", 2000)] {
-        let ino = fs.create(dir, name, &FILE, at(1)).unwrap();
-        fs.write(ino, 0, &vec![name[0]; len], at(1)).unwrap();
+        let ino = fs.create(dir, name, &FILE, &by(1)).unwrap();
+        fs.write(ino, 0, &vec![name[0]; len], &by(1)).unwrap();
     }
-    fs.link(ino(&fs, "b"), d, b"b2", at(1)).unwrap();
+    fs.link(ino(&fs, "b"), d, b"b2", &by(1)).unwrap();
     chip
 }
 

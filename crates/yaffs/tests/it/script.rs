@@ -6,7 +6,7 @@ use crate::store::Store;
 use eraseblock_base::{ByteOrder, Geometry, MediumKind};
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::{
-    FileSystem, FsError, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    Caller, FileSystem, FsError, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
 use eraseblock_yaffs::{DataEcc, Layout, OpenOptions, Source, TagsPlace, Version, Yaffs, YaffsRw};
@@ -72,15 +72,19 @@ impl Player {
         let owner = |index: usize| rest.get(index).map_or(0, |word| word.parse().unwrap());
         let permissions = rest.first().map_or(0o777, |mode| octal(mode));
         let inode = NewInode { kind, permissions, uid: owner(1), gid: owner(2) };
-        self.fs.create(dir, name, &inode, self.now).map(drop)
+        self.fs.create(dir, name, &inode, &self.by()).map(drop)
+    }
+
+    fn by(&self) -> Caller {
+        Caller::owner(self.now)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), FsError> {
-        self.fs.write(ino, offset, data, self.now)
+        self.fs.write(ino, offset, data, &self.by())
     }
 
     fn change(&self, path: &str, changes: SetAttr) -> Result<(), FsError> {
-        self.fs.set_attr(self.fs.resolve(path.as_bytes())?, &changes, self.now)
+        self.fs.set_attr(self.fs.resolve(path.as_bytes())?, &changes, &self.by())
     }
 
     fn run(&mut self, words: &[&str]) -> Result<(), FsError> {
@@ -114,7 +118,7 @@ impl Player {
             }
             ["link", old, new] => {
                 let (dir, name) = self.split(new)?;
-                self.fs.link(ino(&self.fs, old)?, dir, name, self.now)
+                self.fs.link(ino(&self.fs, old)?, dir, name, &self.by())
             }
             ["write" | "pwrite", path, offset, len, seed] => {
                 let offset = number(offset);
@@ -133,15 +137,15 @@ impl Player {
             }
             ["rename", old, new] => {
                 let (from, to) = (self.split(old)?, self.split(new)?);
-                self.fs.rename(from, to, RenameMode::Replace, self.now)
+                self.fs.rename(from, to, RenameMode::Replace, &self.by())
             }
             ["unlink", path] => {
                 let (dir, name) = self.split(path)?;
-                self.fs.unlink(dir, name, self.now)
+                self.fs.unlink(dir, name, &self.by())
             }
             ["rmdir", path] => {
                 let (dir, name) = self.split(path)?;
-                self.fs.remove_dir(dir, name, self.now)
+                self.fs.remove_dir(dir, name, &self.by())
             }
             ["chmod", path, mode] => {
                 self.change(path, SetAttr { permissions: Some(octal(mode)), ..SetAttr::default() })
@@ -157,10 +161,10 @@ impl Player {
             ["setxattr", path, name, value] => {
                 let ino = ino(&self.fs, path)?;
                 let value = value_of(value);
-                self.fs.set_xattr(ino, name.as_bytes(), &value, XattrMode::Either, self.now)
+                self.fs.set_xattr(ino, name.as_bytes(), &value, XattrMode::Either, &self.by())
             }
             ["rmxattr", path, name] => {
-                self.fs.remove_xattr(ino(&self.fs, path)?, name.as_bytes(), self.now)
+                self.fs.remove_xattr(ino(&self.fs, path)?, name.as_bytes(), &self.by())
             }
             ["open", handle, path] => {
                 let ino = ino(&self.fs, path)?;
