@@ -65,9 +65,10 @@ pub fn options(
         spare,
         pages_per_block: geometry.pages_per_peb(),
         order: choices.byte_order,
-        place: match choices.in_band {
-            true => TagsPlace::InBand,
-            false => TagsPlace::spare(choices.tags_at, tags_ecc),
+        place: if choices.in_band {
+            TagsPlace::InBand
+        } else {
+            TagsPlace::spare(choices.tags_at, tags_ecc)
         },
         tags_ecc,
         data_ecc,
