@@ -2,7 +2,7 @@
 //! plausible tags. Headers and checkpoints that agree with their tags prove it.
 //!
 //! # Invariants
-//! 1. Memory and time are bounded by the samples, whatever the size of the image.
+//! 1. Memory and time are bounded by the samples; the size of the image does not matter.
 //! 2. An image is recognised only if most of its pages in use have plausible tags.
 
 mod blocks;

@@ -71,7 +71,7 @@ pub struct Info {
 ///
 /// # Invariants
 /// 1. The ECC of a page is checked whenever its data is delivered, as far as the layout has one.
-/// 2. Opening and reading are bounded by the size of the image, whatever is in it.
+/// 2. Opening and reading are bounded by the size of the image; its content does not matter.
 #[derive(Debug)]
 pub struct Yaffs {
     pub(crate) flash: Flash,

@@ -1,3 +1,5 @@
+//! Images that are built, and read again.
+
 use super::*;
 use crate::layout::DataEcc;
 use crate::{OpenOptions, Source, Yaffs};

@@ -26,7 +26,7 @@ const FOR_COLLECTION: u32 = 2;
 pub(crate) enum Purpose {
     /// New content.
     Growth,
-    /// A deletion, which has to be possible on a full medium.
+    /// A deletion, which must be possible on a full medium.
     Deletion,
 }
 

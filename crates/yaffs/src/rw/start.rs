@@ -92,7 +92,7 @@ impl Core {
                 self.put_deletion(id)?;
             }
         }
-        // Their victims are gone for good only now.
+        // Their victims are gone only now.
         for id in rewritten {
             self.begin(1, Purpose::Deletion)?;
             self.change_header(id, Flags::default(), None, &|_| {})?;
