@@ -52,7 +52,7 @@ impl Shape {
 }
 
 /// Puts the tags together that the chunks of a summary list; `None` if it is damaged or that of
-/// another block. A chunk without an object in its entry has to be looked at itself.
+/// another block. For a chunk without an object in its entry, read its own tags.
 pub fn decode(
     order: ByteOrder,
     shape: Shape,
@@ -81,7 +81,7 @@ pub fn decode(
 }
 
 /// The sum that a header states, if the rest of it is right. Its byte order is that of the writer's
-/// processor, whatever that of the flash.
+/// processor, which may differ from that of the flash.
 fn sum_in(header: &[u8], sequence: u32) -> Option<u32> {
     ByteOrder::ALL.into_iter().find_map(|order| {
         let fits = (order.u32_at(header, 0), order.u32_at(header, 8)) == (VERSION, sequence);
