@@ -95,7 +95,7 @@ no-std:
 	@! command -v rustup >/dev/null || rustup --quiet target add thumbv7em-none-eabihf
 	$(CARGO) check --quiet --no-default-features --target thumbv7em-none-eabihf \
 	    --package eraseblock-base --package eraseblock-ubi-format \
-	    --package eraseblock-ubifs-format --package eraseblock-jffs2-format
+	    --package eraseblock-ubifs-format --package eraseblock-jffs2-format --package eraseblock-yaffs-format
 
 fuzz:
 	./fuzz/run.sh

@@ -52,6 +52,13 @@ fn main() -> Result<()> {
         eraseblock_jffs2::mkfs::build(&folder()?, &options, &mut image, &progress)?;
         put("jffs2_mount", &format!("{order}"), &image)?;
     }
+    for (index, in_band) in [false, true].into_iter().enumerate() {
+        let layout = eraseblock_fuzz::yaffs_layout(if in_band { 3 } else { 1 });
+        let options = eraseblock_yaffs::mkfs::MkfsOptions { layout, most_blocks: None };
+        let mut image = Vec::new();
+        eraseblock_yaffs::mkfs::build(&folder()?, &options, &mut image, &|_| {})?;
+        put("yaffs_mount", &format!("{index}"), &image)?;
+    }
     let image = ubi(&[7; 5000])?;
     put("ubi_headers", "ec", &image[..64])?;
     put("ubi_headers", "vid", &image[512..576])?;

@@ -1,9 +1,11 @@
 //! What fuzz targets share: the shapes of the small devices they read, and reading everything.
 
+use eraseblock_base::ByteOrder;
 use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
+use eraseblock_yaffs::{DataEcc, Layout, TagsPlace, Version, Yaffs};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{FileKind, FileSystem, SourceKind, SourceTree};
 use std::io::Read;
@@ -38,6 +40,38 @@ pub fn read_jffs2(image: Vec<u8>) {
     let options = eraseblock_jffs2::OpenOptions::default();
     if let Ok((fs, _)) = Jffs2::open(Source::Image(Arc::new(image)), &options) {
         read_tree(&fs);
+    }
+}
+
+/// Opens a YAFFS, as it is detected and as a layout says that the first byte chooses, and reads all
+/// there is.
+pub fn read_yaffs(image: Vec<u8>) {
+    let choice = image.first().copied().unwrap_or(0);
+    let image = Arc::new(image);
+    let source = || eraseblock_yaffs::Source::Image(image.clone());
+    for layout in [None, Some(yaffs_layout(choice))] {
+        let options = eraseblock_yaffs::OpenOptions { layout, ..Default::default() };
+        if let Ok((fs, _)) = Yaffs::open(source(), &options) {
+            read_tree(&fs);
+        }
+    }
+}
+
+/// The layout that a byte stands for.
+pub fn yaffs_layout(choice: u8) -> Layout {
+    if choice & 1 == 0 {
+        return Layout::small();
+    }
+    let place = if choice & 2 == 0 { TagsPlace::spare(2, false) } else { TagsPlace::InBand };
+    Layout {
+        version: Version::Yaffs2,
+        page: 1024,
+        spare: 32,
+        pages_per_block: 16,
+        order: ByteOrder::ALL[usize::from(choice >> 2 & 1)],
+        place,
+        tags_ecc: false,
+        data_ecc: DataEcc::None,
     }
 }
 

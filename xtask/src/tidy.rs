@@ -18,7 +18,7 @@ const FILE_MAX: usize = 1000;
 const FUNCTION_MAX: usize = 100;
 
 /// Folders whose files must not call each other in circles.
-const LAYERED: [&str; 7] = [
+const LAYERED: [&str; 8] = [
     "crates/base/src",
     "crates/jffs2-format/src",
     "crates/jffs2/src/rw",
@@ -26,6 +26,7 @@ const LAYERED: [&str; 7] = [
     "crates/mtd/src",
     "crates/ubi-format/src",
     "crates/ubifs/src/rw",
+    "crates/yaffs-format/src",
 ];
 
 /// A tracked text file.

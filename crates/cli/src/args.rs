@@ -4,6 +4,7 @@ pub(crate) mod flash;
 pub(crate) mod jffs2;
 pub(crate) mod source;
 pub(crate) mod ubifs;
+pub(crate) mod yaffs2;
 
 use clap::{Args, ValueEnum};
 use eraseblock::Kind;
@@ -68,7 +69,7 @@ pub(crate) struct ShapeArgs {
     /// Where the first eraseblock of a JFFS2 begins in the file
     #[arg(long, help_heading = "Instead of detection", value_name = "OFFSET", value_parser = size64)]
     pub start: Option<u64>,
-    /// Byte order of a JFFS2
+    /// Byte order of a JFFS2 or YAFFS
     #[arg(long, help_heading = "Instead of detection", value_name = "ORDER")]
     pub byte_order: Option<Endian>,
     /// The sizes of the flash.
@@ -99,6 +100,7 @@ impl ShapeArgs {
                 Format::Ubi => Kind::Ubi,
                 Format::Ubifs => Kind::Ubifs,
                 Format::Jffs2 => Kind::Jffs2,
+                Format::Yaffs => Kind::Yaffs,
             }),
             leb: self.leb,
             start: self.start,
@@ -159,6 +161,9 @@ pub(crate) enum Format {
     Ubifs,
     /// A JFFS2 image.
     Jffs2,
+    /// A raw dump of a YAFFS1 or YAFFS2.
+    #[value(alias = "yaffs1", alias = "yaffs2")]
+    Yaffs,
 }
 
 /// Parses a size below 4 GiB.

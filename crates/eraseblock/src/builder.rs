@@ -4,6 +4,7 @@ pub mod jffs2;
 pub mod jffs2_choices;
 pub mod source_choices;
 pub mod ubifs_choices;
+pub mod yaffs2;
 
 use crate::error::Error;
 use crate::observe::Meter;

@@ -219,6 +219,8 @@ from! {
     #[cfg(feature = "write")]
     eraseblock_ubifs::mkfs::MkfsError,
     eraseblock_vfs::FsError,
+    eraseblock_yaffs::YaffsError,
+    eraseblock_yaffs::mkfs::MkfsError,
     MtdError,
     UbiError,
     UbifsError,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Opens the image at `path` to be read; nothing is ever written to it.
 ///
 /// The format is detected: a UBI image, a bare UBIFS or JFFS2 image, a raw dump with out-of-band
-/// bytes, and with the features for them a simulated chip or a device. Until the [`Image`] and all
+/// bytes (also of a YAFFS), and with the features for them a simulated chip or a device. Until the [`Image`] and all
 /// that was made of it are dropped, writers that lock files are kept away. Fails if the file cannot
 /// be read, or if no format is recognised in it.
 pub fn open(path: impl AsRef<Path>) -> Result<Image> {
@@ -62,7 +62,7 @@ impl OpenOptions {
         vid_offset: u32 => shape.sizes.vid_offset;
         /// Sets the size of a logical eraseblock of a bare UBIFS image in bytes.
         leb: u32 => shape.leb;
-        /// Sets the byte order of a JFFS2.
+        /// Sets the byte order of a JFFS2 or YAFFS.
         byte_order: ByteOrder => shape.byte_order;
         /// Sets where in the file the image begins, in bytes.
         offset: u64 => offset;
@@ -179,7 +179,13 @@ enum Opening {
     Ubi(opened::UbiImage),
     Ubifs(Arc<dyn LebDevice>, OnceLock<FileSystem>),
     /// Was opened to find out what the image is.
-    Jffs2(Mutex<Option<Opened>>, OnceLock<FileSystem>),
+    Opened(Mutex<Option<Opened>>, OnceLock<FileSystem>),
+}
+
+impl Opening {
+    fn opened(opened: Opened) -> Self {
+        Self::Opened(Mutex::new(Some(opened)), OnceLock::new())
+    }
 }
 
 impl Inner {
@@ -187,10 +193,8 @@ impl Inner {
         let (kind, content) = match content {
             Content::Ubi(image) => (Kind::Ubi, Opening::Ubi(image)),
             Content::Ubifs(bare) => (Kind::Ubifs, Opening::Ubifs(bare.device, OnceLock::new())),
-            Content::Jffs2(image) => {
-                let opened = Mutex::new(Some(image.opened));
-                (Kind::Jffs2, Opening::Jffs2(opened, OnceLock::new()))
-            }
+            Content::Jffs2(image) => (Kind::Jffs2, Opening::opened(image.opened)),
+            Content::Yaffs(image) => (Kind::Yaffs, Opening::opened(image.opened)),
         };
         let locks = notes.take_locks();
         let Notes { findings, strict, .. } = notes;
@@ -262,7 +266,7 @@ impl Image {
             Opening::Ubifs(device, made) => {
                 self.once(made, |notes| filesystem::open(Arc::clone(device), None, notes))
             }
-            Opening::Jffs2(opened, made) => self.once(made, |_| {
+            Opening::Opened(opened, made) => self.once(made, |_| {
                 let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
                 opened.ok_or_else(|| Error::new("opened already"))
             }),

@@ -27,3 +27,4 @@ pub use eraseblock_ubifs_format as ubifs_format;
 pub use eraseblock_vfs as vfs;
 #[cfg(feature = "lab")]
 pub use eraseblock_vfs_testkit as vfs_testkit;
+pub use eraseblock_yaffs as yaffs;

@@ -23,6 +23,7 @@ pub mod survey;
 mod wanted;
 #[cfg(feature = "edit")]
 pub mod writable;
+pub mod yaffs;
 
 use crate::error::{Context, Error};
 use crate::observe::Observer;
@@ -134,6 +135,10 @@ pub fn open_volume(
             filesystem::open(image.device, None, observer).map(|opened| (opened, None))
         }
         Image::Jffs2(image) => {
+            place.refuse_volume()?;
+            Ok((image.opened, None))
+        }
+        Image::Yaffs(image) => {
             place.refuse_volume()?;
             Ok((image.opened, None))
         }

@@ -1,7 +1,7 @@
 //! ACLs: JFFS2's short form and the form of Linux's xattrs (spec: jffs2 10).
 
-use crate::order::ByteOrder;
 use alloc::vec::Vec;
+use eraseblock_base::ByteOrder;
 
 /// The version of the stored form.
 const STORED_VERSION: u32 = 1;

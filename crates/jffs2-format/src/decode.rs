@@ -6,8 +6,8 @@ use crate::constants::{
 };
 use crate::error::FormatError;
 use crate::node::{Dirent, Header, Inode, Xattr, Xref};
-use crate::order::{ByteOrder, crc32};
-use eraseblock_base::Location;
+use crate::order::crc32;
+use eraseblock_base::{ByteOrder, Location};
 
 fn need<'a>(
     bytes: &'a [u8],

@@ -3,8 +3,9 @@
 
 use crate::constants::{DIRENT_LEN, HEADER_LEN, INODE_LEN, MAGIC, XATTR_LEN, XREF_LEN, node_type};
 use crate::node::{Dirent, Inode, Xattr, Xref};
-use crate::order::{ByteOrder, crc32};
+use crate::order::crc32;
 use alloc::vec::Vec;
+use eraseblock_base::ByteOrder;
 
 struct Writer<'a> {
     order: ByteOrder,

@@ -23,6 +23,7 @@ mod order;
 pub mod scan;
 pub mod summary;
 
+pub use eraseblock_base::ByteOrder;
 pub use error::FormatError;
 pub use node::{Dirent, Header, Inode, NodeKind, UnknownClass, Xattr, Xref};
-pub use order::{ByteOrder, crc32};
+pub use order::{crc32, device, device_bytes};

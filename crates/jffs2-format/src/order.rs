@@ -1,7 +1,7 @@
-//! Byte order and checksum.
+//! Checksum and device numbers.
 
 use alloc::vec::Vec;
-use core::fmt;
+use eraseblock_base::ByteOrder;
 use eraseblock_base::crc::crc32_continue;
 
 /// Returns the CRC used by JFFS2: initial value 0, no inversion (spec: jffs2 3).
@@ -9,89 +9,31 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32_continue(0, bytes)
 }
 
-/// The byte order of an image (spec: jffs2 2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum ByteOrder {
-    /// Lowest byte first.
-    #[default]
-    Little,
-    /// Highest byte first.
-    Big,
-}
-
-impl ByteOrder {
-    /// Both, the more frequent one first.
-    pub const ALL: [Self; 2] = [Self::Little, Self::Big];
-
-    /// Returns the 16 bits at `offset`, 0 beyond the end.
-    pub(crate) fn u16_at(self, bytes: &[u8], offset: usize) -> u16 {
-        let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        match self {
-            Self::Little => u16::from_le_bytes(word),
-            Self::Big => u16::from_be_bytes(word),
+/// Returns the device number in the payload of a device node, 2 or 4 bytes (spec: jffs2 6).
+pub fn device(order: ByteOrder, payload: &[u8]) -> Option<(u32, u32)> {
+    match payload.len() {
+        2 => {
+            let word = u32::from(order.u16_at(payload, 0));
+            Some((word >> 8, word & 0xFF))
         }
-    }
-
-    /// Returns the 32 bits at `offset`, 0 beyond the end.
-    pub(crate) fn u32_at(self, bytes: &[u8], offset: usize) -> u32 {
-        let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        match self {
-            Self::Little => u32::from_le_bytes(word),
-            Self::Big => u32::from_be_bytes(word),
+        4 => {
+            let word = order.u32_at(payload, 0);
+            Some(((word >> 8) & 0xFFF, (word & 0xFF) | ((word >> 12) & 0xF_FF00)))
         }
-    }
-
-    /// Returns a 16-bit value as stored.
-    pub const fn u16_bytes(self, value: u16) -> [u8; 2] {
-        match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        }
-    }
-
-    /// Returns a 32-bit value as stored.
-    pub const fn u32_bytes(self, value: u32) -> [u8; 4] {
-        match self {
-            Self::Little => value.to_le_bytes(),
-            Self::Big => value.to_be_bytes(),
-        }
-    }
-
-    /// Returns the device number in the payload of a device node, 2 or 4 bytes (spec: jffs2 6).
-    pub fn device(self, payload: &[u8]) -> Option<(u32, u32)> {
-        match payload.len() {
-            2 => {
-                let word = u32::from(self.u16_at(payload, 0));
-                Some((word >> 8, word & 0xFF))
-            }
-            4 => {
-                let word = self.u32_at(payload, 0);
-                Some(((word >> 8) & 0xFFF, (word & 0xFF) | ((word >> 12) & 0xF_FF00)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the payload of a device node: 2 bytes if possible, otherwise 4; `None` for numbers
-    /// beyond 12 bits of major and 20 bits of minor.
-    pub fn device_bytes(self, major: u32, minor: u32) -> Option<Vec<u8>> {
-        match (major, minor) {
-            (0..=0xFF, 0..=0xFF) => Some(self.u16_bytes((major << 8 | minor) as u16).to_vec()),
-            (0..=0xFFF, 0..=0xF_FFFF) => {
-                let word = (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12);
-                Some(self.u32_bytes(word).to_vec())
-            }
-            _ => None,
-        }
+        _ => None,
     }
 }
 
-impl fmt::Display for ByteOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Little => "little-endian",
-            Self::Big => "big-endian",
-        })
+/// Returns the payload of a device node: 2 bytes if possible, otherwise 4; `None` for numbers
+/// beyond 12 bits of major and 20 bits of minor.
+pub fn device_bytes(order: ByteOrder, major: u32, minor: u32) -> Option<Vec<u8>> {
+    match (major, minor) {
+        (0..=0xFF, 0..=0xFF) => Some(order.u16_bytes((major << 8 | minor) as u16).to_vec()),
+        (0..=0xFFF, 0..=0xF_FFFF) => {
+            let word = (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12);
+            Some(order.u32_bytes(word).to_vec())
+        }
+        _ => None,
     }
 }
 
@@ -113,15 +55,15 @@ mod tests {
     #[test]
     fn device_numbers_of_the_specification() {
         let order = ByteOrder::Little;
-        assert_eq!(order.device_bytes(300, 70_000).unwrap(), [0x70, 0x2C, 0x11, 0x11]);
-        assert_eq!(order.device_bytes(1, 3).unwrap(), [3, 1]);
+        assert_eq!(device_bytes(order, 300, 70_000).unwrap(), [0x70, 0x2C, 0x11, 0x11]);
+        assert_eq!(device_bytes(order, 1, 3).unwrap(), [3, 1]);
         for order in ByteOrder::ALL {
             for (major, minor) in [(0, 0), (255, 255), (256, 0), (1, 256), (4095, 0xF_FFFF)] {
-                let bytes = order.device_bytes(major, minor).unwrap();
-                assert_eq!(order.device(&bytes), Some((major, minor)));
+                let bytes = device_bytes(order, major, minor).unwrap();
+                assert_eq!(device(order, &bytes), Some((major, minor)));
             }
-            assert_eq!(order.device_bytes(4096, 0), None);
-            assert_eq!(order.device(&[1, 2, 3]), None);
+            assert_eq!(device_bytes(order, 4096, 0), None);
+            assert_eq!(device(order, &[1, 2, 3]), None);
         }
     }
 }

@@ -8,9 +8,8 @@
 use crate::constants::{HEADER_LEN, MAGIC, pad};
 use crate::decode;
 use crate::node::{Header, NodeKind};
-use crate::order::ByteOrder;
 use eraseblock_base::align::is_erased;
-use eraseblock_base::{Location, Peb};
+use eraseblock_base::{ByteOrder, Location, Peb};
 
 /// The number of bytes that Linux checks before it treats a block as empty.
 const FIRST_LOOK: usize = 256;

@@ -6,9 +6,9 @@ use crate::constants::{
 use crate::decode;
 use crate::error::FormatError;
 use crate::node::NodeKind;
-use crate::order::{ByteOrder, crc32};
+use crate::order::crc32;
 use alloc::vec::Vec;
-use eraseblock_base::{Location, Peb};
+use eraseblock_base::{ByteOrder, Location, Peb};
 
 /// One node of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]

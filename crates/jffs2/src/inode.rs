@@ -6,7 +6,7 @@ use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
 use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression};
-use eraseblock_jffs2_format::{Inode, decode};
+use eraseblock_jffs2_format::{Inode, decode, device};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, Timestamp};
 use std::collections::{BTreeMap, HashMap};
@@ -352,10 +352,8 @@ impl Jffs2 {
                     attr.size = if winner.isize == 0 { winner.dsize } else { winner.isize }.into();
                 } else {
                     let (_, payload) = self.payload(place)?;
-                    attr.rdev =
-                        self.info.shape.order.device(&payload).ok_or_else(|| {
-                            damaged(ino, "device number of neither 2 nor 4 bytes")
-                        })?;
+                    attr.rdev = device(self.info.shape.order, &payload)
+                        .ok_or_else(|| damaged(ino, "device number of neither 2 nor 4 bytes"))?;
                     attr.size = 0;
                 }
             }

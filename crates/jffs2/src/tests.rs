@@ -7,7 +7,7 @@ use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Geometry, MediumKind};
 use eraseblock_codec::{rtime, zlib};
 use eraseblock_jffs2_format::constants::compression;
-use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, crc32, encode};
+use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, crc32, device_bytes, encode};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
@@ -125,7 +125,7 @@ fn sample(order: ByteOrder) -> Image {
         Inode { ino: 3, version: 1, mode: 0o120_777, isize: 4, dsize: 4, ..Inode::default() },
         b"file",
     );
-    let device = order.device_bytes(300, 70_000).unwrap();
+    let device = device_bytes(order, 300, 70_000).unwrap();
     image.inode(
         Inode { ino: 4, version: 1, mode: 0o020_600, dsize: 4, ..Inode::default() },
         &device,

@@ -24,6 +24,7 @@ pub use content::BLOCK;
 
 /// Properties in which file systems differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a property of its own
 pub struct ModelRules {
     /// Maximum name length in bytes.
     pub name_max: usize,
@@ -41,6 +42,8 @@ pub struct ModelRules {
     pub granularity_ns: u32,
     /// Link count of an empty root directory.
     pub root_links: u32,
+    /// Whether the link count of a directory includes its sub-directories; otherwise it is 1.
+    pub directory_links: bool,
     /// The reported size of directories.
     pub directory_size: DirectorySize,
     /// The reported size of device nodes, except whiteouts left by a rename.
@@ -74,6 +77,7 @@ impl ModelRules {
         links_max: u32::MAX,
         granularity_ns: 1_000_000_000,
         root_links: 2,
+        directory_links: true,
         directory_size: DirectorySize::Entries,
         device_size: 4,
         flags: true,
@@ -94,6 +98,17 @@ impl ModelRules {
         rename_forms: false,
         unnamed: false,
         ..Self::UBIFS
+    };
+
+    /// Rules of YAFFS2.
+    pub const YAFFS2: Self = Self {
+        name_max: 254,
+        target_max: 159,
+        xattr_value_max: 65_535,
+        size_max: ((1 << 28) - 1) * 1024,
+        root_links: 1,
+        directory_links: false,
+        ..Self::JFFS2
     };
 }
 

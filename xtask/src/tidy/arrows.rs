@@ -5,12 +5,13 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 24] = [
     "base",
     "codec",
     "ubi-format",
     "ubifs-format",
     "jffs2-format",
+    "yaffs-format",
     "mtd",
     "mtd-host",
     "nandsim",
@@ -20,6 +21,7 @@ const ROOMS: [&str; 22] = [
     "vfs-testkit",
     "ubifs",
     "jffs2",
+    "yaffs",
     "tree",
     "fuse",
     "nfs",
@@ -36,6 +38,7 @@ const FRONT_END: &[&str] = &[
     "ubi-format",
     "ubifs-format",
     "jffs2-format",
+    "yaffs-format",
     "mtd",
     "mtd-host",
     "nandsim",
@@ -43,17 +46,19 @@ const FRONT_END: &[&str] = &[
     "ubi-schedule",
     "ubifs",
     "jffs2",
+    "yaffs",
     "tree",
     "fuse",
 ];
 
 /// Dependencies that point down but are forbidden.
-const FORBIDDEN: [(&str, &[&str]); 15] = [
+const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
     ("ubifs-format", &["codec", "ubi-format"]),
     ("jffs2-format", &["codec", "ubi-format", "ubifs-format"]),
-    ("mtd", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
+    ("yaffs-format", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
+    ("mtd", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "yaffs-format"]),
     ("nandsim", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
     ("ubi", &["codec", "ubifs-format", "jffs2-format", "mtd-host", "nandsim"]),
     ("vfs", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "mtd", "nandsim", "ubi"]),
@@ -63,6 +68,19 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
     ),
     ("ubifs", &["ubi", "ubi-format", "jffs2-format", "mtd-host", "nandsim"]),
     ("jffs2", &["ubi", "ubi-format", "ubifs", "ubifs-format", "mtd-host", "nandsim"]),
+    (
+        "yaffs",
+        &[
+            "codec",
+            "ubi",
+            "ubi-format",
+            "ubifs",
+            "ubifs-format",
+            "jffs2",
+            "jffs2-format",
+            "mtd-host",
+        ],
+    ),
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
     ("fuse", FRONT_END),
     ("nfs", FRONT_END),

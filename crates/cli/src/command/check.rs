@@ -11,9 +11,10 @@ use eraseblock::raw::tree::scrub::scrub;
 use eraseblock::raw::vfs::FileSystem;
 use eraseblock::raw::vfs::walk::paths;
 use eraseblock::recovery;
-use eraseblock::target::image::{self, Image, UbiImage};
+use eraseblock::target::image::{self, Image, Jffs2Image, UbiImage};
 use eraseblock::target::span;
 use eraseblock::target::writable::{self, Mode};
+use eraseblock::target::yaffs::YaffsImage;
 use eraseblock::target::{Place, open_file_system};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -51,11 +52,13 @@ pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure
             Image::Ubifs(image) => {
                 refused().and_then(|()| volume::ubifs(image.device, None, session))
             }
-            Image::Jffs2(image) => refused().map(|()| {
-                let found = all_of(image.opened.fs(), session);
-                session.report(found);
-                image.opened.finish(session);
-            }),
+            Image::Jffs2(Jffs2Image { opened, .. }) | Image::Yaffs(YaffsImage { opened, .. }) => {
+                refused().map(|()| {
+                    let found = all_of(opened.fs(), session);
+                    session.report(found);
+                    opened.finish(session);
+                })
+            }
             Image::Ubi(image) => device(&image, place.volume.as_deref(), session),
         };
         checked.context(place.path.display())?;

@@ -13,7 +13,8 @@ use eraseblock::raw::tree::tar_out::{self, TarOptions};
 use eraseblock::raw::ubi::UbiVolume;
 use eraseblock::raw::vfs::FileSystem;
 use eraseblock::target::filesystem::{self, Opened};
-use eraseblock::target::image::{self, Image, UbiImage};
+use eraseblock::target::image::{self, Image, Jffs2Image, UbiImage};
+use eraseblock::target::yaffs::YaffsImage;
 use eraseblock::target::{Place, open_file_system, peek};
 use eraseblock::text;
 use serde::Serialize;
@@ -128,9 +129,9 @@ impl ExtractArgs {
                 summary.volumes.push(self.files(opened, dest, session)?);
                 return Ok(());
             }
-            Image::Jffs2(image) => {
+            Image::Jffs2(Jffs2Image { opened, .. }) | Image::Yaffs(YaffsImage { opened, .. }) => {
                 place.refuse_volume()?;
-                summary.volumes.push(self.files(image.opened, dest, session)?);
+                summary.volumes.push(self.files(opened, dest, session)?);
                 return Ok(());
             }
             Image::Ubi(image) => image,

@@ -15,7 +15,7 @@ use eraseblock::target::filesystem::Opened;
 use eraseblock::target::image::{self, BareUbifs, Image, Jffs2Image, UbiImage};
 use eraseblock::target::span::{self, Meant};
 use eraseblock::target::{Place, filesystem, peek};
-use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport};
+use report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, VolumeReport, YaffsReport};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -44,6 +44,12 @@ pub(crate) fn run(args: &InfoArgs, session: &mut Session) -> Result<(), Failure>
         Image::Jffs2(image) => {
             place.refuse_volume()?;
             of_jffs2(image, session)
+        }
+        Image::Yaffs(image) => {
+            place.refuse_volume()?;
+            let report = YaffsReport::of(&image);
+            image.opened.finish(session);
+            Report::Yaffs(report)
         }
     };
     let report = Located { offset: span.map_or(0, |span| span.offset), report };

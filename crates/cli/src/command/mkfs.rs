@@ -4,6 +4,7 @@ use crate::args::flash::FlashArgs;
 use crate::args::jffs2;
 use crate::args::size32;
 use crate::args::ubifs;
+use crate::args::yaffs2;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use clap::Subcommand;
@@ -38,6 +39,26 @@ enum Kind {
     /// A JFFS2 image, to be put onto a flash
     #[command(after_help = HEEDED)]
     Jffs2(Box<Jffs2Args>),
+    /// A YAFFS2 image, to be put onto a NAND: pages with their spare bytes
+    #[command(after_help = HEEDED)]
+    Yaffs2(Box<Yaffs2Args>),
+}
+
+/// Arguments of `mkfs yaffs2`.
+#[derive(Debug, clap::Args)]
+struct Yaffs2Args {
+    /// Folder, tar or cpio archive; `-` for an archive on standard input
+    source: PathBuf,
+    /// The image; `-` for standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Only say how large the image will be: it is made and thrown away
+    #[arg(long)]
+    preflight: bool,
+    #[command(flatten)]
+    flash: FlashArgs,
+    #[command(flatten)]
+    options: yaffs2::Yaffs2OptionArgs,
 }
 
 /// Arguments of `mkfs jffs2`.
@@ -85,6 +106,7 @@ pub(crate) fn run(args: &MkfsArgs, session: &mut Session) -> Result<(), Failure>
     match &args.kind {
         Kind::Ubifs(args) => make_ubifs(args, session),
         Kind::Jffs2(args) => make_jffs2(args, session),
+        Kind::Yaffs2(args) => make_yaffs2(args, session),
     }
 }
 
@@ -107,27 +129,65 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let adjustments = choices.adjustments();
     args.options.append_to.iter().for_each(|path| session.reads(path));
     let tree = source::load(&args.source, &adjustments, &args.output, session)?;
-    if args.preflight {
-        let report = builder::jffs2::build(&tree, &options, &mut std::io::sink(), session)?;
+    let build = |out: &mut (dyn Write + Send), session: &Session| {
+        let report = builder::jffs2::build(&tree, &options, out, session)?;
         let summary = builder::jffs2::Summary::of(&report);
-        session.remark(&format!("preflight: {}: fits", summary.line()));
+        Ok((summary.line(), summary))
+    };
+    put_out(&args.output, args.preflight, &build, session)
+}
+
+/// Pages of a YAFFS2 when neither a part nor a size is named: those of its usual image tool.
+const YAFFS2_PAGE: u32 = 2048;
+/// Pages in a block of it.
+const YAFFS2_PAGES: u32 = 64;
+
+fn make_yaffs2(args: &Yaffs2Args, session: &mut Session) -> Result<(), Failure> {
+    let choices = args.options.choices();
+    let mut flash = args.flash.clone();
+    if flash.flash.is_none() {
+        let page = *flash.page.get_or_insert(YAFFS2_PAGE);
+        flash.peb.get_or_insert(page.saturating_mul(YAFFS2_PAGES));
+    }
+    let flash = flash.choice().resolve(None)?;
+    let options = builder::yaffs2::options(&flash.geometry, flash.chip_blocks, &choices)?;
+    let tree = source::load(&args.source, &choices.adjustments(), &args.output, session)?;
+    let build = |out: &mut (dyn Write + Send), session: &Session| {
+        let report = builder::yaffs2::build(&tree, &options, out, session)?;
+        let summary = builder::yaffs2::Summary::of(&report);
+        Ok((summary.line(), summary))
+    };
+    put_out(&args.output, args.preflight, &build, session)
+}
+
+/// Makes an image in one pass: what was made, in one line and as a document.
+type Make<'a, S> = dyn Fn(&mut (dyn Write + Send), &Session) -> Result<(String, S), Failure> + 'a;
+
+/// Puts an image into a file or to standard output, or throws it away.
+fn put_out<S: Serialize>(
+    path: &Path,
+    preflight: bool,
+    make: &Make<'_, S>,
+    session: &mut Session,
+) -> Result<(), Failure> {
+    if preflight {
+        let (line, summary) = make(&mut std::io::sink(), session)?;
+        session.remark(&format!("preflight: {line}: fits"));
         return if session.options.json { session.json(&summary) } else { Ok(()) };
     }
-    if args.output == Path::new("-") {
+    if path == Path::new("-") {
         session.take_out()?;
-        let report = builder::jffs2::build(&tree, &options, &mut std::io::stdout(), session)?;
-        let summary = builder::jffs2::Summary::of(&report);
-        session.remark(&format!("-: {}", summary.line()));
+        let (line, _) = make(&mut std::io::stdout(), session)?;
+        session.remark(&format!("-: {line}"));
         return Ok(());
     }
-    let output = session.create(&args.output)?;
+    let output = session.create(path)?;
     let mut out = BufWriter::with_capacity(1 << 20, &output.file);
-    let report = builder::jffs2::build(&tree, &options, &mut out, session)?;
-    out.flush().context(args.output.display())?;
+    let (line, summary) = make(&mut out, session)?;
+    out.flush().context(path.display())?;
     drop(out);
     output.commit()?;
-    let summary = builder::jffs2::Summary::of(&report);
-    session.remark(&format!("{}: {}", args.output.display(), summary.line()));
+    session.remark(&format!("{}: {line}", path.display()));
     if session.options.json { session.json(&summary) } else { Ok(()) }
 }
 

@@ -86,6 +86,16 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mkfs yaffs2",
+        &[
+            ("eraseblock mkfs yaffs2 rootfs -o root.yaffs2", "For U-Boot's `nand write.yaffs`"),
+            (
+                "eraseblock mkfs yaffs2 rootfs -o dump.bin --flash W29N01HV --tags-at 2 --data-ecc",
+                "As a dump of the chip has it, ECC included",
+            ),
+        ],
+    ),
+    (
         "build",
         &[
             ("eraseblock build board.toml -o board.ubi", "An image as the layout file says"),

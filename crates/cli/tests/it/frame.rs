@@ -25,10 +25,10 @@ fn what_is_no_image_is_named() {
     for (target, message) in [
         ("squash", "squash: this is a SquashFS image"),
         ("empty", "empty: the file is empty"),
-        ("noise", "neither a UBI, a UBIFS nor a JFFS2 image"),
+        ("noise", "neither a UBI, a UBIFS, a JFFS2 nor a YAFFS image"),
         ("src", "is a folder"),
         ("missing", "missing: no such file"),
-        ("noise:root", "neither a UBI, a UBIFS nor a JFFS2 image"),
+        ("noise:root", "neither a UBI, a UBIFS, a JFFS2 nor a YAFFS image"),
     ] {
         for command in ["info", "ls"] {
             let run = sample.run(&[command, target]);

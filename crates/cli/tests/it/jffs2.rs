@@ -40,7 +40,7 @@ fn it_is_found_inside_other_files_and_in_either_byte_order() {
         assert!(sample.run(&[&forced[..], &["--byte-order", order]].concat()).out.contains("etc"));
     }
     fs::write(sample.path("noise"), vec![0x85; 10_000]).unwrap();
-    assert!(sample.run(&["info", "noise"]).err.contains("neither a UBI, a UBIFS nor a JFFS2"));
+    assert!(sample.run(&["info", "noise"]).err.contains("neither a UBI, a UBIFS, a JFFS2"));
 }
 
 #[test]

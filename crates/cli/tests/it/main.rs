@@ -35,3 +35,4 @@ mod recovery;
 mod sample;
 mod serve;
 mod ubi_image;
+mod yaffs;

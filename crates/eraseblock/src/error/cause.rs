@@ -10,6 +10,8 @@ use eraseblock_ubi::image::ImageError;
 use eraseblock_ubi::{DetectError, UbiError};
 use eraseblock_ubifs::UbifsError;
 use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_yaffs::mkfs::MkfsError as YaffsMkfsError;
+use eraseblock_yaffs::{ReadError as YaffsReadError, YaffsError};
 use std::error::Error;
 use std::io;
 use std::iter::successors;
@@ -43,6 +45,9 @@ fn cause(error: &AnyError) -> Option<&AnyError> {
         ReadError,
         UbiError,
         UbifsError,
+        YaffsError,
+        YaffsMkfsError,
+        YaffsReadError,
         #[cfg(feature = "write")]
         eraseblock_ubifs::mkfs::MkfsError,
         #[cfg(feature = "chips")]

@@ -14,6 +14,8 @@ use eraseblock_ubifs::UbifsError;
 #[cfg(feature = "write")]
 use eraseblock_ubifs::mkfs::MkfsError as UbifsMkfsError;
 use eraseblock_vfs::{FsError, FsErrorKind};
+use eraseblock_yaffs::YaffsError;
+use eraseblock_yaffs::mkfs::MkfsError as YaffsMkfsError;
 use std::io;
 
 /// The kind of a failure.
@@ -95,7 +97,15 @@ fn own(error: &AnyError) -> Option<ErrorKind> {
             })*
         };
     }
-    classes!(UbifsError, UbiError, MtdError, Jffs2Error, Jffs2MkfsError);
+    classes!(
+        UbifsError,
+        UbiError,
+        MtdError,
+        Jffs2Error,
+        Jffs2MkfsError,
+        YaffsError,
+        YaffsMkfsError
+    );
     #[cfg(feature = "write")]
     classes!(UbifsMkfsError);
     #[cfg(any(feature = "build", feature = "extract"))]

@@ -9,6 +9,7 @@ use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::{Attr, FileSystem, FsError, FsErrorKind};
+use eraseblock_yaffs::Yaffs;
 use std::sync::Arc;
 
 /// A file system of one of the kinds.
@@ -18,6 +19,8 @@ pub enum Kind {
     Ubifs(Box<Ubifs>),
     /// JFFS2.
     Jffs2(Box<Jffs2>),
+    /// YAFFS1 or YAFFS2.
+    Yaffs(Box<Yaffs>),
 }
 
 /// An opened file system.
@@ -36,6 +39,7 @@ impl Opened {
         match &self.kind {
             Kind::Ubifs(fs) => &**fs,
             Kind::Jffs2(fs) => &**fs,
+            Kind::Yaffs(fs) => &**fs,
         }
     }
 
@@ -54,6 +58,8 @@ impl Opened {
         match &self.kind {
             Kind::Ubifs(fs) => fs.late_findings(),
             Kind::Jffs2(fs) => fs.late_findings(),
+            // Damage that reading meets is an error of that read.
+            Kind::Yaffs(_) => Findings::new(),
         }
     }
 
@@ -63,6 +69,7 @@ impl Opened {
         match self.kind {
             Kind::Ubifs(fs) => Arc::new(*fs),
             Kind::Jffs2(fs) => Arc::new(*fs),
+            Kind::Yaffs(fs) => Arc::new(*fs),
         }
     }
 
@@ -107,6 +114,11 @@ pub fn of_ubifs(ubifs: Ubifs, findings: Findings, volume: Option<VolumeId>) -> O
 /// A JFFS2 that was opened, with what was found then.
 pub fn of_jffs2(jffs2: Jffs2, findings: Findings) -> Opened {
     Opened { kind: Kind::Jffs2(Box::new(jffs2)), volume: None, findings, late_seen: 0 }
+}
+
+/// A YAFFS that was opened, with what was found then.
+pub(super) fn of_yaffs(yaffs: Yaffs, findings: Findings) -> Opened {
+    Opened { kind: Kind::Yaffs(Box::new(yaffs)), volume: None, findings, late_seen: 0 }
 }
 
 /// Opens the file system of either kind in a UBI volume. `id` names it where there may be others.

@@ -1,7 +1,8 @@
-//! An image file, opened as the UBI device, the bare UBIFS volume or the JFFS2 that it is.
+//! An image file, opened as the UBI device, the bare UBIFS volume, the JFFS2 or the YAFFS that it is.
 
 use super::filesystem::{self, Opened};
 use super::span::{self, Span};
+use super::yaffs::{self, YaffsImage};
 use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
 use crate::codes;
 use crate::error::{Context, Error};
@@ -13,6 +14,7 @@ use eraseblock_mtd::{LebDevice, LebFile, Mtd, RawDump, ReadAt};
 use eraseblock_ubi::detect::{Hints, detect_layout};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume, VolumeInfo};
 use eraseblock_ubi_format::HeaderLayout;
+use eraseblock_yaffs::Source as PagesSource;
 use std::cmp::Reverse;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ pub enum Image {
     Ubifs(BareUbifs),
     /// A JFFS2.
     Jffs2(Jffs2Image),
+    /// A YAFFS.
+    Yaffs(YaffsImage),
 }
 
 /// A file with a UBI device in it.
@@ -270,11 +274,7 @@ pub(crate) fn open_bytes(
     let file_size = file.size()?;
     let part = span.of(Arc::clone(&file))?;
     let start = beginning(part.as_ref())?;
-    let format = shape.format.or_else(|| match () {
-        () if magic::is_ubifs(&start) || shape.leb.is_some() => Some(Format::Ubifs),
-        () if magic::is_jffs2(&start) => Some(Format::Jffs2),
-        () => None,
-    });
+    let format = format(&part, shape, &start)?;
     let unknown = || unknown(&start);
     let source = Source::Image(Arc::clone(&part));
     let image = match format {
@@ -282,6 +282,10 @@ pub(crate) fn open_bytes(
             open_bare(path, part, file_size, shape, &start).map(|bare| Some(Image::Ubifs(bare)))?
         }
         Some(Format::Jffs2) => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
+        Some(Format::Yaffs) => {
+            let pages = PagesSource::Image(Arc::clone(&part));
+            yaffs::open(path, pages, file_size, shape)?.map(Image::Yaffs)
+        }
         Some(Format::Ubi) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
         None => match open_ubi(path, &part, file_size, shape)? {
             Some(image) => Some(Image::Ubi(image)),
@@ -294,6 +298,22 @@ pub(crate) fn open_bytes(
         image.file = Some(file);
     }
     Ok(image)
+}
+
+/// The format that is stated, or that the first bytes or the pages show; `None` if headers have to be
+/// searched for. Fails if the image cannot be read.
+fn format(part: &Arc<dyn ReadAt>, shape: &Shape, start: &[u8]) -> Result<Option<Format>, Error> {
+    if shape.format.is_some() {
+        return Ok(shape.format);
+    }
+    if magic::is_ubifs(start) || shape.leb.is_some() {
+        return Ok(Some(Format::Ubifs));
+    }
+    if magic::is_jffs2(start) {
+        return Ok(Some(Format::Jffs2));
+    }
+    // Files in a YAFFS may contain headers of anything else.
+    Ok(yaffs::is_one(part, shape)?.then_some(Format::Yaffs))
 }
 
 /// A JFFS2, opened or only looked at.
@@ -388,15 +408,22 @@ pub fn open_jffs2(
     }))
 }
 
-/// Opens the UBI or the JFFS2 on a flash.
+/// Opens the UBI, the YAFFS or the JFFS2 on a flash.
 pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result<Image, Error> {
-    let (geometry, is_jffs2) = (*device.geometry(), shape.format == Some(Format::Jffs2));
-    let layout = if is_jffs2 { None } else { layout(device.as_ref(), &shape.sizes)? };
+    let geometry = *device.geometry();
+    let is_bare = matches!(shape.format, Some(Format::Jffs2 | Format::Yaffs));
+    let layout = if is_bare { None } else { layout(device.as_ref(), &shape.sizes)? };
     if let Some(layout) = layout {
         let ubi = Ubi::attach(device, &layout, &attach_options(&shape.sizes))?;
         let (path, file_size) = (path.to_owned(), geometry.size());
         let (start, dump, file) = (0, None, None);
         return Ok(Image::Ubi(UbiImage { path, file_size, start, ubi, dump, file }));
+    }
+    if yaffs::is_on(&device, shape)? {
+        let pages = PagesSource::Device(Arc::clone(&device));
+        if let Some(image) = yaffs::open(path, pages, geometry.size(), shape)? {
+            return Ok(Image::Yaffs(image));
+        }
     }
     let source = Source::Device(Arc::clone(&device));
     if let Some(image) = open_jffs2(path, source, geometry.size(), shape)? {
@@ -480,7 +507,7 @@ fn unknown(start: &[u8]) -> Error {
     match magic::recognise(start) {
         Some(known) => Error::new(format!("this is {}", known.name)).hint(known.hint),
         None if start.is_empty() => Error::new("the file is empty"),
-        None => Error::new("neither a UBI, a UBIFS nor a JFFS2 image").hint(
+        None => Error::new("neither a UBI, a UBIFS, a JFFS2 nor a YAFFS image").hint(
             "--format with --peb and --page, or --leb, say what it is when headers are missing",
         ),
     }

@@ -3,7 +3,7 @@
 
 use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, Survey, survey};
-use super::{Place, Shape, Sizes, magic, raw_dump};
+use super::{Place, Shape, Sizes, magic, raw_dump, yaffs};
 use crate::error::{Context, Error};
 use crate::text;
 use eraseblock_base::size::parse_size;
@@ -128,6 +128,8 @@ pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Re
     let found = survey(file.as_ref())?;
     match found.parts.as_slice() {
         [] => Ok(whole),
+        // What was found may be files in it.
+        _ if yaffs::is_one(file, shape)? => Ok(whole),
         [one] if is_found_anyway(one, file.as_ref())? => Ok(whole),
         [one] => {
             let (offset, length) = (one.offset, size - one.offset);

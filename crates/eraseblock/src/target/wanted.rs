@@ -21,7 +21,7 @@ pub struct Shape {
     pub leb: Option<u32>,
     /// Where the first eraseblock of a JFFS2 begins in the file.
     pub start: Option<u64>,
-    /// Byte order of a JFFS2.
+    /// Byte order of a JFFS2 or YAFFS.
     pub byte_order: Option<ByteOrder>,
     /// The sizes of the flash.
     pub sizes: Sizes,
@@ -52,6 +52,8 @@ pub enum Format {
     Ubifs,
     /// A JFFS2 image.
     Jffs2,
+    /// A raw dump of a YAFFS1 or YAFFS2.
+    Yaffs,
 }
 
 /// How a flash is opened.

@@ -6,7 +6,7 @@ use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
-use super::{FlashOptions, Format, Place, Wanted, bare, jffs2_image, magic, peek};
+use super::{FlashOptions, Format, Place, Wanted, bare, jffs2_image, magic, peek, yaffs};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
@@ -264,6 +264,9 @@ pub fn open_volumes(
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
     let span = span::one(&place, &args.shape)?;
+    if let Some(span) = span {
+        yaffs::refuse_writing(&place, span, &args.shape)?;
+    }
     if holds_jffs2(&place, span, args)? {
         no_ubi()?;
         let opened =
@@ -300,11 +303,17 @@ pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<b
         None => {}
         Some(Node::Mtd) => {
             let node = driver::mtd(&place.path, false)?;
+            if yaffs::is_on(&node.device, &args.shape)? {
+                return Ok(false);
+            }
             return jffs2_image::is_on(node.device.as_ref(), &args.shape);
         }
         Some(_) => return Ok(false),
     }
     if let Some(chip) = driver::chip(&place.path, false)? {
+        if yaffs::is_on(&chip.device, &args.shape)? {
+            return Ok(false);
+        }
         return jffs2_image::is_on(chip.device.as_ref(), &args.shape);
     }
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
@@ -314,6 +323,9 @@ pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<b
     let start = image::beginning(file.as_ref())?;
     if magic::is_jffs2(&start) {
         return Ok(true);
+    }
+    if yaffs::is_one(&file, &args.shape)? {
+        return Ok(false);
     }
     let is_other = magic::is_ubifs(&start) || magic::is_flash(&start) || args.shape.leb.is_some();
     if is_other || detect(file.as_ref(), &image::hints(&args.shape.sizes))?.is_some() {
@@ -402,6 +414,7 @@ fn read_ubifs(
             }
         }
         Image::Jffs2(_) => return Err(Error::new("JFFS2 inside another format: --format jffs2")),
+        Image::Yaffs(image) => return Err(yaffs::only_read(&image.path)),
     };
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;

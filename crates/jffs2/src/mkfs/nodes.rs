@@ -13,7 +13,7 @@ use super::plan::{Plan, StoredXattr, shape, xattrs};
 use super::report::{MkfsReport, Progress};
 use crate::mount::NodeCounts;
 use eraseblock_jffs2_format::constants::{INODE_LEN, compression, pad};
-use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, encode};
+use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, device_bytes, encode};
 use eraseblock_vfs::Timestamp;
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode};
 use std::collections::HashMap;
@@ -178,7 +178,7 @@ impl<'a, 't> Writer<'a, 't> {
                 target.clone()
             }
             SourceKind::BlockDevice(major, minor) | SourceKind::CharDevice(major, minor) => {
-                self.order.device_bytes(*major, *minor).expect("the plan has checked it")
+                device_bytes(self.order, *major, *minor).expect("the plan has checked it")
             }
             _ => Vec::new(),
         };

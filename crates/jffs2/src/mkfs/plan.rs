@@ -10,7 +10,7 @@ use super::error::{MkfsError, NodeProblem};
 use super::options::MkfsOptions;
 use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, MAX_TARGET_LEN, ROOT_INO};
 use eraseblock_jffs2_format::node::{PREFIX_ACL_ACCESS, PREFIX_ACL_DEFAULT, split_name};
-use eraseblock_jffs2_format::{ByteOrder, acl, encode};
+use eraseblock_jffs2_format::{ByteOrder, acl, device_bytes, encode};
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 
 /// Bytes of the summary record of an XATTR node.
@@ -174,7 +174,7 @@ fn check(node: &SourceNode, shape: &BlockShape) -> Result<(), NodeProblem> {
             return Err(NodeProblem::Target(target.len()));
         }
         SourceKind::BlockDevice(major, minor) | SourceKind::CharDevice(major, minor)
-            if shape.order.device_bytes(*major, *minor).is_none() =>
+            if device_bytes(shape.order, *major, *minor).is_none() =>
         {
             return Err(NodeProblem::Device(*major, *minor));
         }

@@ -17,7 +17,7 @@ use crate::codes;
 use crate::damage::{Broken, Placed, Range, gaps, is_torn, judge};
 use eraseblock_base::{Finding, Location};
 use eraseblock_jffs2_format::constants::{INODE_LEN, ROOT_INO, compression, pad};
-use eraseblock_jffs2_format::{FormatError, Inode, decode};
+use eraseblock_jffs2_format::{FormatError, Inode, decode, device};
 use eraseblock_vfs::{FileKind, FsError};
 
 /// Live nodes of an inode.
@@ -320,7 +320,7 @@ impl Loading<'_> {
         }
         let (_, payload) = self.store.payload(place)?;
         loaded.attributes.size = 0;
-        let rdev = self.store.flash.order.device(&payload);
+        let rdev = device(self.store.flash.order, &payload);
         loaded.rdev =
             rdev.ok_or_else(|| damaged(self.ino, "device number of neither 2 nor 4 bytes"))?;
         Ok(())

@@ -13,6 +13,7 @@ use super::space::Purpose;
 use super::state::State;
 use super::write::{NewName, Target};
 use eraseblock_jffs2_format::constants::MAX_TARGET_LEN;
+use eraseblock_jffs2_format::device_bytes;
 use eraseblock_vfs::rules::{
     RenameCheck, RenameStep, check_link, check_removal, check_rename, check_target, inherit, quoted,
 };
@@ -99,7 +100,7 @@ impl State {
     /// Returns the payload of the only node of a new inode.
     fn content_of(&self, new: &NewInode<'_>) -> Result<(FileKind, Vec<u8>), FsError> {
         let device = |major, minor| {
-            self.tree().store.flash.order.device_bytes(major, minor).ok_or_else(|| {
+            device_bytes(self.tree().store.flash.order, major, minor).ok_or_else(|| {
                 FsError::new(FsErrorKind::Invalid, "device number beyond 12 and 20 bits")
             })
         };

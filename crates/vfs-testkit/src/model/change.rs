@@ -51,7 +51,7 @@ impl State {
             ino,
             kind,
             permissions: inherited.permissions,
-            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            nlink: if kind == FileKind::Directory && self.rules.directory_links { 2 } else { 1 },
             uid: inode.uid,
             gid: inherited.gid,
             size: match kind {

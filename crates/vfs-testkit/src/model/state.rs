@@ -138,9 +138,15 @@ impl State {
         }
     }
 
+    /// Returns whether an inode counts as a link to its parent.
+    fn is_counted(&self, ino: Ino) -> Result<bool, FsError> {
+        let is_directory = self.inode(ino)?.attr.kind == FileKind::Directory;
+        Ok(is_directory && self.rules.directory_links)
+    }
+
     /// Makes `name` in `dir` refer to `ino`.
     pub(super) fn set_entry(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
-        let is_directory = self.inode(ino)?.attr.kind == FileKind::Directory;
+        let is_directory = self.is_counted(ino)?;
         if let Body::Directory { entries, .. } = &mut self.inode_mut(dir)?.body {
             entries.set(name, ino);
         }
@@ -155,7 +161,7 @@ impl State {
 
     /// Removes `name`, which refers to `ino`, from `dir`.
     pub(super) fn clear_entry(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
-        let is_directory = self.inode(ino)?.attr.kind == FileKind::Directory;
+        let is_directory = self.is_counted(ino)?;
         let parent = self.inode_mut(dir)?;
         if let Body::Directory { entries, .. } = &mut parent.body {
             entries.remove(name);

@@ -1,6 +1,8 @@
 //! The report for people: what it is in one line, a picture, the volumes, then the details.
 
-use super::report::{Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, UbifsState};
+use super::report::{
+    Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, UbifsState, YaffsReport,
+};
 use crate::map;
 use crate::style::{Ink, Style, terminal_width};
 use crate::table::{Align, Table};
@@ -15,6 +17,7 @@ pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
         Report::Ubi(report) => page.ubi(report),
         Report::Ubifs(report) => page.ubifs(report),
         Report::Jffs2(report) => page.jffs2(report),
+        Report::Yaffs(report) => page.yaffs(report),
     }
     page.lines
 }
@@ -232,6 +235,27 @@ impl Page {
             self.field("data nodes", list(&report.compressors));
         }
         self.field("in nodes", text::size(report.node_bytes));
+    }
+
+    fn yaffs(&mut self, report: &YaffsReport) {
+        let size = format_size(report.file_size);
+        let blocks = text::count(u64::from(report.peb_count), "eraseblock", "eraseblocks");
+        let (version, order) = (report.version, report.byte_order);
+        let title = format!("YAFFS{version} image, {order}-endian, {size}, {blocks}");
+        self.title(&report.path, &title);
+        self.lines.push(String::new());
+        self.field("file", text::size(report.file_size));
+        let (page, spare) = (report.page, report.spare);
+        self.field("eraseblock", text::size(u64::from(report.peb_size)));
+        self.field("page", format!("{page} bytes and {spare} spare bytes"));
+        let ecc = if report.tags_ecc { "with ECC" } else { "without ECC" };
+        self.field("tags", format!("{}, {ecc}", report.tags));
+        self.field("data ECC", report.data_ecc);
+        self.field("state from", report.state_from);
+        self.field("objects", text::grouped(report.objects));
+        self.field("in use", text::count(report.live_chunks, "chunk", "chunks"));
+        let (free, bad) = (report.free_pebs, report.bad_pebs);
+        self.field("eraseblocks", format!("{free} erased, {bad} bad"));
     }
 
     fn facts(&mut self, facts: &UbifsFacts) {

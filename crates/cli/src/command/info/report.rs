@@ -1,5 +1,7 @@
 //! What `info` knows about an image; as JSON this is its result (docs/json.md).
 
+mod yaffs;
+
 use crate::failure::Failure;
 use crate::map::Cell;
 use eraseblock::raw::base::Peb;
@@ -17,6 +19,7 @@ use eraseblock::target::peek::Content;
 use eraseblock::text;
 use serde::Serialize;
 use std::collections::BTreeMap;
+pub(super) use yaffs::YaffsReport;
 
 /// An image of one of the kinds.
 #[derive(Debug, Serialize)]
@@ -28,6 +31,8 @@ pub(super) enum Report {
     Ubifs(UbifsReport),
     /// A JFFS2.
     Jffs2(Jffs2Report),
+    /// A YAFFS.
+    Yaffs(YaffsReport),
 }
 
 /// A JFFS2.

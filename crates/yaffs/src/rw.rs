@@ -1,0 +1,237 @@
+//! YAFFS2 mounted for writing (spec: yaffs2 5 to 10).
+//!
+//! Every operation is on flash when it returns: data chunks first, then the header with the size.
+//! The layers, lowest first: `log` appends pages and picks blocks to collect, `core` keeps objects and
+//! blocks and moves chunks, `content` and `names` are the operations, `start` mounts.
+
+mod content;
+mod core;
+mod log;
+mod names;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use self::core::Core;
+use crate::error::YaffsError;
+use crate::mount::OpenOptions;
+use content::seconds;
+use eraseblock_base::Findings;
+use eraseblock_mtd::Mtd;
+use eraseblock_vfs::rules::read_only;
+use eraseblock_vfs::{
+    Attr, Background, Caller, DirEntry, FileSystem, FsError, FsErrorKind, Ino, NewInode,
+    RenameMode, SetAttr, StatFs, WritableFileSystem, XattrMode,
+};
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A YAFFS2 mounted for writing.
+#[derive(Debug)]
+pub struct YaffsRw {
+    core: RwLock<Core>,
+}
+
+impl YaffsRw {
+    /// Mounts the flash and finishes what a power cut left half done. A flash without any tags needs
+    /// a layout in the options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no YAFFS2 is found, if the layout is impossible, or if the device fails.
+    pub fn mount(
+        device: Arc<dyn Mtd>,
+        options: &OpenOptions,
+    ) -> Result<(Self, Findings), YaffsError> {
+        let (mut core, findings) = Core::open(device, options)?;
+        core.repair()?;
+        Ok((Self { core: RwLock::new(core) }, findings))
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, Core> {
+        self.core.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, Core> {
+        self.core.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a change. If the device fails in the middle of one, memory and flash may differ, so that
+    /// nothing is written any more.
+    fn change<T>(&self, run: impl FnOnce(&mut Core) -> Result<T, FsError>) -> Result<T, FsError> {
+        let mut core = self.exclusive();
+        if core.read_only || core.failed.is_some() {
+            return Err(read_only());
+        }
+        let done = run(&mut core);
+        if let Err(error) = &done
+            && error.kind() == FsErrorKind::Io
+        {
+            core.failed = Some(error.to_string());
+        }
+        done
+    }
+}
+
+impl FileSystem for YaffsRw {
+    fn root(&self) -> Ino {
+        self.shared().fs.root()
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, FsError> {
+        self.shared().fs.lookup(dir, name)
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        self.shared().fs.attr(ino)
+    }
+
+    /// The cookie of an entry is the number of its object, which it keeps until it is removed.
+    fn read_dir(
+        &self,
+        dir: Ino,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        let entries = self.shared().numbered(dir, cookie)?;
+        for entry in entries {
+            if sink(entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        self.shared().fs.read_link(ino)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize, FsError> {
+        self.shared().fs.read(ino, offset, buf)
+    }
+
+    fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError> {
+        self.shared().fs.seek_data(ino, offset)
+    }
+
+    fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError> {
+        self.shared().fs.seek_hole(ino, offset)
+    }
+
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
+        self.shared().fs.list_xattrs(ino)
+    }
+
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        self.shared().fs.xattr(ino, name)
+    }
+
+    fn stat_fs(&self) -> Result<StatFs, FsError> {
+        self.shared().stat_fs()
+    }
+}
+
+impl WritableFileSystem for YaffsRw {
+    fn create(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        inode: &NewInode<'_>,
+        by: &Caller,
+    ) -> Result<Ino, FsError> {
+        self.change(|core| core.create(dir, name, inode, seconds(by.now)))
+    }
+
+    fn create_unnamed(&self, dir: Ino, _: &NewInode<'_>, _: &Caller) -> Result<Ino, FsError> {
+        self.attr(dir)?;
+        Err(FsError::new(FsErrorKind::Unsupported, "YAFFS has no files without a name"))
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.link(ino, dir, name, seconds(by.now)))
+    }
+
+    fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.remove(dir, name, seconds(by.now), false))
+    }
+
+    fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.remove(dir, name, seconds(by.now), true))
+    }
+
+    fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+        by: &Caller,
+    ) -> Result<(), FsError> {
+        self.change(|core| core.rename(from, to, mode, seconds(by.now)))
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.write(ino, offset, data, seconds(by.now)))
+    }
+
+    fn set_attr(&self, ino: Ino, changes: &SetAttr, by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.set_attr(ino, changes, by.now))
+    }
+
+    fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        by: &Caller,
+    ) -> Result<(), FsError> {
+        self.change(|core| core.set_xattr(ino, name, Some((value, mode)), seconds(by.now)))
+    }
+
+    fn remove_xattr(&self, ino: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
+        self.change(|core| core.set_xattr(ino, name, None, seconds(by.now)))
+    }
+
+    fn open(&self, ino: Ino) -> Result<(), FsError> {
+        let mut core = self.exclusive();
+        core.fs.attr(ino)?;
+        *core.open.entry(ino as u32).or_default() += 1;
+        Ok(())
+    }
+
+    fn release(&self, ino: Ino) -> Result<(), FsError> {
+        self.exclusive().release(ino)
+    }
+
+    fn sync_file(&self, ino: Ino) -> Result<(), FsError> {
+        let core = self.shared();
+        core.fs.attr(ino)?;
+        core.sync()
+    }
+
+    fn sync(&self) -> Result<(), FsError> {
+        self.shared().sync()
+    }
+
+    fn background_step(&self) -> Result<Background, FsError> {
+        Ok(Background::Idle)
+    }
+
+    fn remount(&self, read_only: bool) -> Result<(), FsError> {
+        let mut core = self.exclusive();
+        core.sync()?;
+        core.read_only = read_only;
+        Ok(())
+    }
+
+    fn unmount(&self) -> Result<(), FsError> {
+        let mut core = self.exclusive();
+        let done = core.end();
+        core.read_only = true;
+        done
+    }
+
+    fn why_read_only(&self) -> Option<String> {
+        self.shared().failed.clone()
+    }
+}

@@ -1,0 +1,8 @@
+//! Images that the reference wrote, read by us.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // also in the helpers of tests
+
+mod golden;
+mod hostile;
+mod manifest;
+mod script;
+mod store;
