@@ -4,6 +4,7 @@ use crate::deflate::Deflate;
 use crate::lzo::{Dense, Fast};
 use crate::{Codec, CodecError, MAX_BLOCK};
 use std::fmt;
+use zstd_safe::{CCtx, CParameter};
 
 /// The lowest level of the dense LZO1X encoder; lower ones use the fast encoder.
 const LZO_DENSE: i32 = 5;
@@ -70,7 +71,7 @@ enum Engine {
     LzoDense(Box<Dense<false>>),
     LzoDeep(Box<Dense<true>>),
     Deflate(Box<Deflate>),
-    Zstd(zstd::bulk::Compressor<'static>),
+    Zstd(CCtx<'static>),
 }
 
 impl Compressor {
@@ -87,10 +88,7 @@ impl Compressor {
             Codec::Lzo if spec.level < LZO_DEEP => Engine::LzoDense(Box::new(Dense::new())),
             Codec::Lzo => Engine::LzoDeep(Box::new(Dense::new())),
             Codec::Zlib => Engine::Deflate(Box::new(Deflate::new(spec.level.unsigned_abs()))),
-            Codec::Zstd => Engine::Zstd(
-                zstd::bulk::Compressor::new(spec.level)
-                    .map_err(|_| CodecError::Zstd("no memory for a context"))?,
-            ),
+            Codec::Zstd => Engine::Zstd(zstd_context(spec.level)?),
         };
         Ok(Self { spec, engine })
     }
@@ -124,12 +122,20 @@ impl Compressor {
             Engine::Deflate(engine) => engine.compress(block, out),
             Engine::Zstd(engine) => {
                 engine
-                    .compress_to_buffer(block, out)
+                    .compress2(out, block)
                     .map_err(|_| CodecError::Zstd("the compressor failed"))?;
             }
         }
         Ok(())
     }
+}
+
+fn zstd_context(level: i32) -> Result<CCtx<'static>, CodecError> {
+    let mut context = CCtx::try_create().ok_or(CodecError::Zstd("no memory for a context"))?;
+    context
+        .set_parameter(CParameter::CompressionLevel(level))
+        .map_err(|_| CodecError::Zstd("the level cannot be set"))?;
+    Ok(context)
 }
 
 impl fmt::Debug for Compressor {

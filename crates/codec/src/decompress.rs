@@ -3,12 +3,13 @@
 use crate::{Codec, CodecError, lzo};
 use std::cell::RefCell;
 use std::fmt;
+use zstd_safe::DCtx;
 
 /// The contexts of the algorithms that need one; created on first use.
 #[derive(Default)]
 pub struct Decompressor {
     deflate: Option<libdeflater::Decompressor>,
-    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    zstd: Option<DCtx<'static>>,
 }
 
 impl Decompressor {
@@ -64,13 +65,12 @@ impl Decompressor {
         let context = match &mut self.zstd {
             Some(context) => context,
             empty => {
-                let made = zstd::bulk::Decompressor::new()
-                    .map_err(|_| CodecError::Zstd("no memory for a context"))?;
+                let made = DCtx::try_create().ok_or(CodecError::Zstd("no memory for a context"))?;
                 empty.insert(made)
             }
         };
         context
-            .decompress_to_buffer(input, out)
+            .decompress(out, input)
             .map_err(|_| CodecError::Zstd("not a zstd frame of this size"))
     }
 }

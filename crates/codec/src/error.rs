@@ -30,6 +30,11 @@ pub enum CodecError {
         /// The problem.
         problem: &'static str,
     },
+    /// The crate was built without the feature of this codec.
+    LeftOut {
+        /// The codec, and the name of its feature.
+        codec: &'static str,
+    },
     /// The stream ended before the data was complete.
     OutputShort {
         /// Bytes decompressed.
@@ -70,6 +75,10 @@ impl fmt::Display for CodecError {
             Self::Deflate(problem) => write!(f, "zlib: {problem}"),
             Self::Zstd(problem) => write!(f, "zstd: {problem}"),
             Self::Stream { codec, problem } => write!(f, "{codec}: {problem}"),
+            Self::LeftOut { codec } => write!(
+                f,
+                "{codec}: this program was built without it: expected the feature `{codec}`"
+            ),
             Self::OutputShort { produced, expected } => {
                 write!(f, "data ends after {produced} bytes, expected {expected}")
             }
@@ -97,6 +106,7 @@ impl CodecError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::BlockTooLarge { .. } | Self::Level { .. } => ErrorClass::Caller,
+            Self::LeftOut { .. } => ErrorClass::Unsupported,
             _ => ErrorClass::Corruption,
         }
     }

@@ -1,10 +1,13 @@
 //! Raw LZMA streams without a header, as OpenWrt's JFFS2 stores them (spec: jffs2 9.8).
 
 use crate::CodecError;
+#[cfg(feature = "lzma")]
 use lzma_rust2::LzmaReader;
+#[cfg(feature = "lzma")]
 use std::io::Read;
 
 /// The dictionary of OpenWrt's encoder in bytes.
+#[cfg(feature = "lzma")]
 const DICTIONARY: u32 = 8 << 10;
 
 /// Decodes the stream `input` into `out`, which it must fill exactly. Ignores an end marker and the
@@ -12,7 +15,21 @@ const DICTIONARY: u32 = 8 << 10;
 ///
 /// # Errors
 ///
-/// Fails if the stream is invalid or ends before `out` is full.
+/// Fails if the stream is invalid or ends before `out` is full, or if the crate was built without
+/// the feature `lzma`.
+#[cfg(not(feature = "lzma"))]
+pub fn decompress(_: &[u8], _: &mut [u8]) -> Result<(), CodecError> {
+    Err(CodecError::LeftOut { codec: "lzma" })
+}
+
+/// Decodes the stream `input` into `out`, which it must fill exactly. Ignores an end marker and the
+/// bytes after it: OpenWrt writes none.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid or ends before `out` is full, or if the crate was built without
+/// the feature `lzma`.
+#[cfg(feature = "lzma")]
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let stream = |problem| CodecError::Stream { codec: "lzma", problem };
     // No distance exceeds the output, so memory is bounded by the size that the caller requests.
@@ -25,7 +42,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     reader.read_exact(out).map_err(|_| stream("the stream is invalid or too short"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lzma"))]
 mod tests {
     use super::*;
 

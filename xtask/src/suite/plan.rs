@@ -225,7 +225,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 5);
+        assert_eq!(full.len() - short.len(), 6);
     }
 
     #[test]

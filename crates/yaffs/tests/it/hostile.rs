@@ -1,4 +1,4 @@
-//! Damaged images: opening and reading end with a result, whatever the bytes are.
+//! Damaged images: opening and reading end with a result, for any bytes.
 
 use crate::store::Store;
 use eraseblock_base::random::SplitMix64;
