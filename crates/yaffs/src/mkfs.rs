@@ -87,13 +87,12 @@ pub fn content_bytes(tree: &SourceTree) -> u64 {
 }
 
 fn check(layout: &Layout) -> Result<(), MkfsError> {
-    mount::check(layout).map_err(MkfsError::Layout)?;
     let is_small = layout.version == Version::Yaffs1;
     let is_in_spare = matches!(layout.place, TagsPlace::Spare(_));
     if is_small || layout.page < 1024 || is_in_spare && layout.spare < 32 {
         return Err(MkfsError::Small { page: layout.page, spare: layout.spare });
     }
-    Ok(())
+    mount::check(layout).map_err(MkfsError::Layout)
 }
 
 struct Writer<'a> {

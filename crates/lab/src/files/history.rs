@@ -118,6 +118,10 @@ impl History {
         let Some(before) = last.checked_sub(1).map(|before| self.versions[before].clone()) else {
             return;
         };
+        // Renaming a file to a name that it has writes nothing.
+        if self.versions[last].involved.is_empty() {
+            return;
+        }
         let dirs: Vec<Ino> =
             dirs.iter().filter_map(|at| before.model.resolve(at.dir_path()).ok()).collect();
         if !dirs.iter().any(|dir| is_sync(&before.model, *dir)) {
@@ -175,4 +179,39 @@ fn involved(before: &Tree, after: &Tree, exchanged: bool) -> Vec<Ino> {
         }
     }
     inodes.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eraseblock_vfs::attr::InodeFlags;
+    use eraseblock_vfs::{Caller, SetAttr, Timestamp, WritableFileSystem};
+    use eraseblock_vfs_testkit::ModelRules;
+    use eraseblock_vfs_testkit::ops::{Make, apply};
+
+    /// A rename of a file to itself, in a directory with the flag D, was taken as durable, and with
+    /// it a file created before in another directory (`ubifs/subpage/aged-21000@1822.P2half`).
+    #[test]
+    fn what_changes_nothing_makes_nothing_durable() {
+        let by = &Caller::owner(Timestamp::default());
+        let model = ModelFs::new(ModelRules::UBIFS, Timestamp::default());
+        let flags = InodeFlags { dirsync: true, ..InodeFlags::default() };
+        let synchronous = SetAttr { flags: Some(flags), ..SetAttr::default() };
+        let (slots, rules) = (&mut Slots::default(), Rules::UBIFS);
+        let mut history = History::new(&model, ANY_SPACE).unwrap();
+        let place = |dir, name| Place { dir, name };
+        let mut run = |op: Op| {
+            apply(&model, slots, &op, history.last() as u64).unwrap();
+            history.push(&op, &model, ANY_SPACE).unwrap();
+            history.settle(&op, slots, &rules);
+            history.names_floor
+        };
+        let file = place(0, 0);
+        assert_eq!(run(Op::Create(file, Make::Regular)), 0);
+        model.set_attr(ModelFs::ROOT, &synchronous, by).unwrap();
+        // The version before has no flag yet.
+        assert_eq!(run(Op::Create(place(0, 1), Make::Regular)), 0);
+        assert_eq!(run(Op::Rename(file, file, RenameMode::Replace)), 0);
+        assert_eq!(run(Op::Create(place(0, 2), Make::Regular)), 4);
+    }
 }

@@ -113,6 +113,9 @@ impl Sample {
     }
 
     /// Returns how the data of the pages is protected: by the code whose bytes fit most of them.
+    ///
+    /// The code of a page of equal bytes is FF, as blank spare bytes are: only other codes that fit
+    /// show that there are any, and they must outnumber those that do not.
     pub(super) fn data_ecc(&self, layout: &Layout) -> DataEcc {
         let places = DataEcc::usual_places(self.page, self.spare).into_iter();
         let codes = places.flat_map(|places| {
@@ -123,8 +126,16 @@ impl Sample {
             if !layout.is_disjoint() {
                 return false;
             }
-            let count = self.pages().filter(|page| layout.data_of(*page).is_some()).count();
-            count * 2 > self.used.len()
+            let DataEcc::Hamming { places, .. } = code else { return false };
+            let is_blank = |page: RawPage<'_>| {
+                places
+                    .iter()
+                    .all(|at| page.spare.get(usize::from(*at)).is_none_or(|it| *it == 0xFF))
+            };
+            let fits = |page: &RawPage<'_>| layout.data_of(*page).is_some();
+            let (fitting, others): (Vec<_>, Vec<_>) = self.pages().partition(fits);
+            let shown = fitting.iter().filter(|page| !is_blank(**page)).count();
+            fitting.len() * 2 > self.used.len() && shown > others.len()
         });
         fitting.next().unwrap_or(DataEcc::None)
     }
