@@ -33,6 +33,7 @@ use crate::guest::Guest;
 use crate::kernel::{Kernel, cache_dir, missing_packages};
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -97,6 +98,7 @@ struct Options {
     fresh: bool,
     prepare: bool,
     rounds: Option<u32>,
+    share: Option<NonZeroU32>,
     ours: Option<PathBuf>,
     builder: mounts_ours::Builder,
 }
@@ -115,6 +117,7 @@ fn options(args: &[String]) -> Result<Options> {
             "--fresh" => options.fresh = true,
             "--prepare" => options.prepare = true,
             "--rounds" => options.rounds = Some(value()?.parse()?),
+            "--share" => options.share = Some(value()?.parse()?),
             other => bail!("unknown argument {other}"),
         }
     }
@@ -122,7 +125,8 @@ fn options(args: &[String]) -> Result<Options> {
 }
 
 /// `cargo xtask oracle`: returns false if a check failed. `--prepare` only fetches and builds the
-/// parts of the guest; `--rounds N` limits the rounds of a file system that is written alternately.
+/// parts of the guest; `--rounds N` limits the rounds of a file system that is written alternately,
+/// and `--share N` lets Linux write its images by one Nth of the operations.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = options(args)?;
     let checks = Checks { only: options.only.clone(), ..Checks::default() };
@@ -167,10 +171,11 @@ const LANES: usize = 2;
 /// Returns all jobs, the longest ones first.
 fn jobs<'a>(guest: &'a Guest, paths: &'a Paths, options: &'a Options) -> Vec<Job<'a>> {
     let rounds = options.rounds.unwrap_or(u32::MAX);
+    let share = options.share.unwrap_or(NonZeroU32::MIN);
     vec![
         Box::new(move |checks| {
-            linux_writes::run(guest, paths, options.fresh, checks)?;
-            jffs2_writes::run(guest, paths, options.fresh, checks)?;
+            linux_writes::run(guest, paths, options.fresh, share, checks)?;
+            jffs2_writes::run(guest, paths, options.fresh, share, checks)?;
             // It reads the images that these wrote.
             we_read::run(paths, checks);
             Ok(())

@@ -9,6 +9,7 @@ use crate::oracle::{Checks, Paths};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 #[derive(Debug)]
@@ -54,9 +55,15 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// Creates the images of all requested cases, in one boot. Images are kept for the next run unless
-/// `fresh` is set or their inputs changed.
-pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks) -> Result<()> {
-    let stamp = stamp(guest, paths)?;
+/// `fresh` is set or their inputs changed. Linux performs one of `share` operations.
+pub(crate) fn run(
+    guest: &Guest,
+    paths: &Paths,
+    fresh: bool,
+    share: NonZeroU32,
+    checks: &mut Checks,
+) -> Result<()> {
+    let stamp = format!("{}one of {share}\n", stamp(guest, paths)?);
     let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
     let is_kept = |case: &&Case| {
         !fresh && fs::read_to_string(stamp_file(paths, case)).is_ok_and(|kept| kept == stamp)
@@ -68,12 +75,12 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks
     if made.is_empty() {
         return Ok(());
     }
-    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
+    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case, share)).collect();
     let batch = Batch::run(guest, paths, "jffs2-writes", &[], &cases)?;
     println!("      linux-writes, JFFS2: {:.1} s in the guest", batch.seconds());
     for case in made {
         let outcome = batch.case_dir(case.name).and_then(|dir| {
-            collect(guest, paths, &dir, case)?;
+            collect(guest, paths, &dir, case, share)?;
             Ok(fs::write(stamp_file(paths, case), &stamp)?)
         });
         checks.record(&check_name(case), outcome);
@@ -101,13 +108,13 @@ fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
 /// get theirs by the same option.
 pub(crate) const MARKERS: &str = "-j";
 
-fn batch_case(case: &Case) -> BatchCase {
+fn batch_case(case: &Case, share: NonZeroU32) -> BatchCase {
     let variables = vec![
         ("LOAD", case.chip.load.to_owned()),
         ("MARKERS", MARKERS.to_owned()),
         ("MOUNT", case.mount.to_owned()),
         ("SEED", case.seed.to_string()),
-        ("OPS", case.operations.to_string()),
+        ("OPS", (case.operations / share).to_string()),
         ("LIVE", "1500".to_owned()),
     ];
     let script = include_str!("../../guest/jffs2-writes.sh");
@@ -115,7 +122,13 @@ fn batch_case(case: &Case) -> BatchCase {
 }
 
 /// Moves the results of a case to the directory that readers use.
-fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()> {
+fn collect(
+    guest: &Guest,
+    paths: &Paths,
+    from: &Path,
+    case: &Case,
+    share: NonZeroU32,
+) -> Result<()> {
     for point in POINTS {
         let place = paths.images.join(format!("{}-{point}", case.name));
         let _ = fs::remove_dir_all(&place);
@@ -130,7 +143,7 @@ fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()>
             chip: case.chip,
             mount: case.mount,
             seed: case.seed,
-            operations: case.operations,
+            operations: case.operations / share,
             kernel: guest.release(),
         };
         fs::write(place.join("info.json"), serde_json::to_string_pretty(&info)? + "\n")?;

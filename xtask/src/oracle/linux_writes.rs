@@ -6,6 +6,7 @@ use crate::oracle::{Checks, Paths};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 /// A chip that the guest simulates.
@@ -152,9 +153,16 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// Creates the images of all requested cases, in one boot, and checks that Linux accepts its own
-/// images. Images are kept for the next run unless `fresh` is set or their inputs changed.
-pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks) -> Result<()> {
-    let stamp = stamp(guest, paths)?;
+/// images. Images are kept for the next run unless `fresh` is set or their inputs changed. Linux
+/// performs one of `share` operations.
+pub(crate) fn run(
+    guest: &Guest,
+    paths: &Paths,
+    fresh: bool,
+    share: NonZeroU32,
+    checks: &mut Checks,
+) -> Result<()> {
+    let stamp = format!("{}one of {share}\n", stamp(guest, paths)?);
     let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
     let is_kept = |case: &&Case| {
         !fresh && fs::read_to_string(stamp_file(paths, case)).is_ok_and(|kept| kept == stamp)
@@ -166,12 +174,12 @@ pub(crate) fn run(guest: &Guest, paths: &Paths, fresh: bool, checks: &mut Checks
     if made.is_empty() {
         return Ok(());
     }
-    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case)).collect();
+    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case, share)).collect();
     let batch = Batch::run(guest, paths, "linux-writes", &[], &cases)?;
     println!("      linux-writes: {:.1} s in the guest", batch.seconds());
     for case in made {
         let outcome = batch.case_dir(case.name).and_then(|dir| {
-            collect(guest, paths, &dir, case)?;
+            collect(guest, paths, &dir, case, share)?;
             Ok(fs::write(stamp_file(paths, case), &stamp)?)
         });
         checks.record(&check_name(case), outcome);
@@ -195,7 +203,7 @@ fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
     Ok(format!("{}\n{program}\n{CHIPS:?}\n{CASES:?}\n{scripts:?}\n", guest.release()))
 }
 
-fn batch_case(case: &Case) -> BatchCase {
+fn batch_case(case: &Case, share: NonZeroU32) -> BatchCase {
     let chip = CHIPS[case.chip];
     let variables = vec![
         ("LOAD", chip.load.to_owned()),
@@ -203,7 +211,7 @@ fn batch_case(case: &Case) -> BatchCase {
         ("ATTACH", chip.offset_args.1.to_owned()),
         ("MOUNT", case.mount.to_owned()),
         ("SEED", case.seed.to_string()),
-        ("OPS", case.operations.to_string()),
+        ("OPS", (case.operations / share).to_string()),
         ("LIVE", case.live_kib.to_string()),
         ("BIG", if case.big { "big" } else { "" }.to_owned()),
     ];
@@ -212,7 +220,13 @@ fn batch_case(case: &Case) -> BatchCase {
 }
 
 /// Moves the results of a case to the directory that readers use.
-fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()> {
+fn collect(
+    guest: &Guest,
+    paths: &Paths,
+    from: &Path,
+    case: &Case,
+    share: NonZeroU32,
+) -> Result<()> {
     for point in POINTS {
         let place = paths.images.join(format!("{}-{point}", case.name));
         let _ = fs::remove_dir_all(&place);
@@ -229,7 +243,7 @@ fn collect(guest: &Guest, paths: &Paths, from: &Path, case: &Case) -> Result<()>
             mount: case.mount,
             volumes: ["firmware", "data"],
             seed: case.seed,
-            operations: case.operations,
+            operations: case.operations / share,
             kernel: guest.release(),
         };
         fs::write(place.join("info.json"), serde_json::to_string_pretty(&info)? + "\n")?;

@@ -109,7 +109,7 @@ const ROWS: [Row; 20] = [
     },
     Row {
         name: "oracle",
-        short: "{xtask} oracle --bin {bin} --rounds 2",
+        short: "{xtask} oracle --bin {bin} --rounds 2 --share 3",
         full: "{xtask} oracle --bin {bin}",
         after: &["guest"],
         counts: counts::last_line,
