@@ -121,14 +121,14 @@ impl Default for ModelRules {
 /// The model file system.
 ///
 /// ```
-/// use eraseblock_vfs::{FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
+/// use eraseblock_vfs::{Caller, FileSystem, NewInode, NewKind, Timestamp, WritableFileSystem};
 /// use eraseblock_vfs_testkit::ModelFs;
 ///
 /// let fs = ModelFs::default();
 /// let inode = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
-/// let ino = fs.create(fs.root(), b"a", &inode, Timestamp::from_seconds(1)).unwrap();
+/// let ino = fs.create(fs.root(), b"a", &inode, &Caller::owner(Timestamp::from_seconds(1))).unwrap();
 /// let earlier = fs.clone();
-/// fs.write(ino, 0, b"text", Timestamp::from_seconds(2)).unwrap();
+/// fs.write(ino, 0, b"text", &Caller::owner(Timestamp::from_seconds(2))).unwrap();
 /// assert_eq!(fs.attr(ino).unwrap().size, 4);
 /// assert_eq!(earlier.attr(ino).unwrap().size, 0);
 /// ```
