@@ -108,8 +108,12 @@ impl History {
             _ => return,
         };
         if let (Op::Change(..), Some(object)) = (op, object) {
+            // An inode without a name is not written: a cut removes it, or its old name comes back
+            // with its old attributes.
+            let model = &self.versions[last].model;
             if self.is_sync(object, slots)
-                && let Ok(ino) = find(&self.versions[last].model, slots, object)
+                && let Ok(ino) = find(model, slots, object)
+                && model.attr(ino).is_ok_and(|attr| attr.nlink > 0)
             {
                 self.attr_floors.insert(ino, last);
             }
@@ -187,7 +191,7 @@ mod tests {
     use eraseblock_vfs::attr::InodeFlags;
     use eraseblock_vfs::{Caller, SetAttr, Timestamp, WritableFileSystem};
     use eraseblock_vfs_testkit::ModelRules;
-    use eraseblock_vfs_testkit::ops::{Make, apply};
+    use eraseblock_vfs_testkit::ops::{Change, Make, apply};
 
     /// A rename of a file to itself, in a directory with the flag D, was taken as durable, and with
     /// it a file created before in another directory (`ubifs/subpage/aged-21000@1822.P2half`).
@@ -213,5 +217,29 @@ mod tests {
         assert_eq!(run(Op::Create(place(0, 1), Make::Regular)), 0);
         assert_eq!(run(Op::Rename(file, file, RenameMode::Replace)), 0);
         assert_eq!(run(Op::Create(place(0, 2), Make::Regular)), 4);
+    }
+
+    /// The flag S of an inode without a name was taken as durable
+    /// (`ubifs/large/aged-102032@1848.off`).
+    #[test]
+    fn attributes_of_an_inode_without_a_name_are_not_durable() {
+        let model = ModelFs::new(ModelRules::UBIFS, Timestamp::default());
+        let (slots, rules) = (&mut Slots::default(), Rules::UBIFS);
+        let mut history = History::new(&model, ANY_SPACE).unwrap();
+        let (file, sync) = (Place { dir: 0, name: 0 }, Change::Flags(0b00010));
+        let mut floors = Vec::new();
+        for op in [
+            Op::Create(file, Make::Regular),
+            Op::Open(file, 0),
+            Op::Change(Object::Slot(0), sync),
+            Op::Unlink(file),
+            Op::Change(Object::Slot(0), sync),
+        ] {
+            apply(&model, slots, &op, history.last() as u64).unwrap();
+            history.push(&op, &model, ANY_SPACE).unwrap();
+            history.settle(&op, slots, &rules);
+            floors.push(history.attr_floors.values().copied().max());
+        }
+        assert_eq!(floors, [None, None, Some(3), Some(3), Some(3)]);
     }
 }
