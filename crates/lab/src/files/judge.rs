@@ -185,7 +185,13 @@ impl Case<'_> {
         } else {
             self.allowed.permits(&seen, self.rules, look_again)?;
         }
-        let now = free_blocks(mounted.fs())?;
+        let mut now = free_blocks(mounted.fs())?;
+        if now + self.rules.slack_blocks < free {
+            // The recovery, too, was settled before: JFFS2 finds the dead nodes of inodes without a
+            // name only in the background.
+            settle(mounted.fs())?;
+            now = free_blocks(mounted.fs())?;
+        }
         if now + self.rules.slack_blocks < free {
             return Err(("space-lost", format!("{now} free blocks, {free} after the recovery")));
         }
@@ -289,8 +295,10 @@ fn tails(fs: &dyn WritableFileSystem, seen: &Tree) -> Result<(), Broken> {
         let mut bytes = [0; 2 * BLOCK];
         let bytes = &mut bytes[..usize::try_from(new - old).unwrap_or(0)];
         let count = fs.read(*ino, old, bytes).map_err(|error| ("tail", error.to_string()))?;
-        let first = bytes.iter().position(|byte| *byte != 0);
-        if let (Some(at), _) | (None, Some(at)) = (first, (count < bytes.len()).then_some(count)) {
+        // Without the place first: that is many times as fast.
+        let is_blank = bytes.iter().fold(0, |all, byte| all | byte) == 0;
+        if !is_blank || count < bytes.len() {
+            let at = bytes.iter().position(|byte| *byte != 0).unwrap_or(count);
             let message =
                 format!("inode {ino} had {old} bytes; grown, byte {at} after them is not 0");
             return Err(("tail", message));

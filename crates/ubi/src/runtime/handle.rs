@@ -118,8 +118,14 @@ impl LebDevice for Volume {
 
     fn read(&self, leb: Leb, offset: u32, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
         let at = Location::VolumeLeb(self.id, leb, offset);
-        self.settle(leb).map_err(|error| to_mtd(error, at, "read"))?;
-        let read = self.shared().read_leb(self.id, leb, offset, buf);
+        let mut core = self.shared();
+        if core.is_unchecked(self.id, leb) {
+            drop(core);
+            self.settle(leb).map_err(|error| to_mtd(error, at, "read"))?;
+            core = self.shared();
+        }
+        let read = core.read_leb(self.id, leb, offset, buf);
+        drop(core);
         let read = read.map_err(|error| to_mtd(error, at, "read"))?;
         if let Some(peb) = read.scrub {
             self.ask_for_scrub(leb, peb);

@@ -115,6 +115,17 @@ impl Nodes {
         name: &[u8],
         unreadable: Unreadable,
     ) -> Step<Resolved> {
+        Ok(self.seek(key, name, unreadable, |_| ())?.0)
+    }
+
+    /// Like [`Self::resolve`]; also returns what `take` makes of the entry.
+    fn seek<T>(
+        &mut self,
+        key: Key,
+        name: &[u8],
+        unreadable: Unreadable,
+        take: impl FnOnce(&Dent<'_>) -> T,
+    ) -> Step<(Resolved, Option<T>)> {
         let mut place = None;
         let mut dangling = None;
         let mut next = self.tnc.first_from(&self.flash, key)?;
@@ -128,7 +139,9 @@ impl Nodes {
             match entry {
                 Ok(dent) => match dent.name.cmp(name) {
                     Ordering::Equal => {
-                        return Ok(Resolved { found: Some(position), place: position, dangling });
+                        let found = Some(position);
+                        let taken = take(&dent);
+                        return Ok((Resolved { found, place: position, dangling }, Some(taken)));
                     }
                     Ordering::Greater if place.is_none() => place = Some(position),
                     Ordering::Greater if unreadable == Unreadable::Fails => break,
@@ -148,7 +161,7 @@ impl Nodes {
             Some(place) => place,
             None => self.tnc.place_for(&self.flash, key)?,
         };
-        Ok(Resolved { found: None, place, dangling })
+        Ok((Resolved { found: None, place, dangling }, None))
     }
 
     /// Returns the entry of a name.
@@ -158,13 +171,7 @@ impl Nodes {
         name: &[u8],
         take: impl FnOnce(&Dent<'_>) -> T,
     ) -> Step<Option<T>> {
-        let Some(position) = self.resolve(key, name, Unreadable::Fails)?.found else {
-            return Ok(None);
-        };
-        let branch = self.tnc.at(position);
-        let mut buf = Vec::new();
-        let dent = self.leaf(&branch, &mut buf)?.dent()?;
-        Ok(Some(take(&dent)))
+        Ok(self.seek(key, name, Unreadable::Fails, take)?.1)
     }
 
     /// Calls `sink` for the branches with keys from `from` to `to` until it returns false.
