@@ -5,6 +5,7 @@
 
 use crate::command::{output, repository};
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -74,8 +75,10 @@ fn check_list(path: &Path, found: &str) -> Result<usize> {
 
 /// Returns the first differences, one a line.
 fn differences(listed: &str, found: &str) -> String {
-    let missing = listed.lines().filter(|item| !found.lines().any(|line| line == *item));
-    let new = found.lines().filter(|item| !listed.lines().any(|line| line == *item));
+    let lines = |text| str::lines(text).collect::<BTreeSet<&str>>();
+    let (before, after) = (lines(listed), lines(found));
+    let missing = listed.lines().filter(|item| !after.contains(item));
+    let new = found.lines().filter(|item| !before.contains(item));
     let all: Vec<String> = missing
         .map(|item| format!("- {item}"))
         .chain(new.map(|item| format!("+ {item}")))

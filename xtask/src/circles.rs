@@ -42,10 +42,18 @@ struct Call {
     name: String,
     /// The type in whose methods the call stands.
     owner: Option<String>,
-    is_method: bool,
-    on: Receiver,
-    /// The name before `::`.
-    before: Option<String>,
+    form: Form,
+}
+
+/// How a call is written.
+#[derive(Debug)]
+enum Form {
+    /// `Name::call()`, with the name.
+    Path(String),
+    /// `call()`.
+    Plain,
+    /// `it.call()`.
+    Method(Receiver),
 }
 
 /// What a method is called on.
@@ -172,24 +180,36 @@ impl Code {
     /// Returns the definition that a call means, or `None` for one outside or an ambiguous one.
     fn target(&self, call: &Call) -> Option<&Definition> {
         let all = self.definitions.get(&call.name)?;
-        if let Some(before) = &call.before {
-            let owner = if before == "Self" { call.owner.as_ref() } else { Some(before) };
-            return all.iter().find(|one| match &one.owner {
-                Some(_) => one.owner.as_ref() == owner,
-                None => one.file.rsplit('/').next() == Some(before),
-            });
-        }
-        if !call.is_method {
-            let own = all.iter().find(|one| one.owner.is_none() && one.file == call.file);
-            return own.or_else(|| only(all.iter().filter(|one| one.owner.is_none())));
-        }
-        let of = |owner: &String| all.iter().find(|one| one.owner.as_ref() == Some(owner));
-        match &call.on {
-            Receiver::Type(owner) => of(owner),
-            Receiver::Field(name) if self.fields.get(name).is_some_and(Option::is_some) => {
-                self.fields[name].as_ref().and_then(of)
+        match &call.form {
+            Form::Path(before) => {
+                let owner = if before == "Self" { call.owner.as_ref() } else { Some(before) };
+                all.iter().find(|one| match &one.owner {
+                    Some(_) => one.owner.as_ref() == owner,
+                    None => one.file.rsplit('/').next() == Some(before),
+                })
             }
-            _ if STANDARD.contains(&call.name.as_str()) => None,
+            Form::Plain => {
+                let own = all.iter().find(|one| one.owner.is_none() && one.file == call.file);
+                own.or_else(|| only(all.iter().filter(|one| one.owner.is_none())))
+            }
+            Form::Method(on) => self.method(all, &call.name, on),
+        }
+    }
+
+    /// Returns the one of the definitions of a name that a call as a method means.
+    fn method<'a>(
+        &self,
+        all: &'a [Definition],
+        name: &str,
+        on: &Receiver,
+    ) -> Option<&'a Definition> {
+        let of = |owner: &String| all.iter().find(|one| one.owner.as_ref() == Some(owner));
+        match on {
+            Receiver::Type(owner) => of(owner),
+            Receiver::Field(field) if self.fields.get(field).is_some_and(Option::is_some) => {
+                self.fields[field].as_ref().and_then(of)
+            }
+            _ if STANDARD.contains(&name) => None,
             _ => only(all.iter().filter(|one| one.owner.is_some())),
         }
     }
@@ -230,6 +250,11 @@ fn type_name(of: &syn::Type) -> Option<String> {
     }
 }
 
+/// Returns whether a module is not always compiled: tests, above all.
+pub(crate) fn is_conditional(module: &syn::ItemMod) -> bool {
+    module.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"))
+}
+
 /// Collects the definitions and calls of one file.
 struct Reader<'a> {
     code: &'a mut Code,
@@ -259,9 +284,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn call(&mut self, name: String, before: Option<String>, is_method: bool, on: Receiver) {
+    fn call(&mut self, name: String, form: Form) {
         let (file, owner) = (self.file.clone(), self.owner.clone());
-        self.code.calls.push(Call { file, name, owner, is_method, on, before });
+        self.code.calls.push(Call { file, name, owner, form });
     }
 
     fn receiver(&self, of: &syn::Expr) -> Receiver {
@@ -287,8 +312,7 @@ impl<'a> Reader<'a> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        let is_test = item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"));
-        if !is_test {
+        if !is_conditional(item) {
             visit::visit_item_mod(self, item);
         }
     }
@@ -321,7 +345,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let on = self.receiver(&call.receiver);
-        self.call(call.method.to_string(), None, true, on);
+        self.call(call.method.to_string(), Form::Method(on));
         visit::visit_expr_method_call(self, call);
     }
 
@@ -329,7 +353,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         let segments: Vec<String> =
             path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if let [rest @ .., name] = &segments[..] {
-            self.call(name.clone(), rest.last().cloned(), false, Receiver::Unknown);
+            self.call(name.clone(), rest.last().cloned().map_or(Form::Plain, Form::Path));
         }
         visit::visit_expr_path(self, path);
     }

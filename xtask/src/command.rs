@@ -26,7 +26,12 @@ pub(crate) fn run<S: AsRef<OsStr>>(
 
 /// Returns the cargo that runs this program, or that of PATH.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    Command::new(cargo_path())
+}
+
+/// Returns its path.
+pub(crate) fn cargo_path() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 /// Returns the path of a program, also searching the directories of the system administrator.

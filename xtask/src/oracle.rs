@@ -27,6 +27,7 @@ mod ubi_fastmap;
 mod views;
 mod we_read;
 mod we_write;
+mod written;
 
 use crate::command::{cargo, repository};
 use crate::guest::Guest;

@@ -1,10 +1,11 @@
 //! `linux-writes`: images made by real Linux, clean and cut off, with what Linux reads from them.
 
-use crate::guest::{Guest, complaints};
-use crate::oracle::batch::{Batch, BatchCase};
+use crate::guest::Guest;
+use crate::oracle::written::{self, Group};
 use crate::oracle::{Checks, Paths};
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use serde_json::json;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -125,36 +126,18 @@ const CASES: [Case; 7] = [
     case("nor-lzo", 4, "compr=lzo", 7, 4000, false),
 ];
 
-/// The points at which an image of each case is taken.
-pub(crate) const POINTS: [&str; 3] = ["cut1", "cut2", "clean"];
-
-/// The information about an image that a reader needs, stored next to it.
-#[derive(Debug, Serialize)]
-struct Info<'a> {
-    case: &'a str,
-    point: &'a str,
-    chip: Chip,
-    mount: &'a str,
-    volumes: [&'a str; 2],
-    seed: u64,
-    operations: u32,
-    kernel: &'a str,
-}
-
 /// Names of the images, as checks and as directories.
 pub(crate) fn image_names() -> Vec<String> {
-    let of_case = |case: &Case| POINTS.map(|point| format!("{}-{point}", case.name));
-    CASES.iter().flat_map(of_case).collect()
+    CASES.iter().flat_map(|case| written::image_names(case.name)).collect()
 }
 
 /// Names of all checks.
 pub(crate) fn names() -> Vec<String> {
-    CASES.iter().map(check_name).collect()
+    CASES.iter().map(|case| written::check_name(case.name)).collect()
 }
 
-/// Creates the images of all requested cases, in one boot, and checks that Linux accepts its own
-/// images. Images are kept for the next run unless `fresh` is set or their inputs changed. Linux
-/// performs one of `share` operations.
+/// Creates the images of all requested cases; see [`Group::run`]. Linux performs one of `share`
+/// operations.
 pub(crate) fn run(
     guest: &Guest,
     paths: &Paths,
@@ -162,97 +145,48 @@ pub(crate) fn run(
     share: NonZeroU32,
     checks: &mut Checks,
 ) -> Result<()> {
-    let stamp = format!("{}one of {share}\n", stamp(guest, paths)?);
-    let wanted: Vec<&Case> = CASES.iter().filter(|case| checks.wants(&check_name(case))).collect();
-    let is_kept = |case: &&Case| {
-        !fresh && fs::read_to_string(stamp_file(paths, case)).is_ok_and(|kept| kept == stamp)
+    let group = Group {
+        batch: "linux-writes",
+        title: "linux-writes",
+        script: include_str!("../../guest/writes.sh"),
+        allowed: &[],
+        inputs: format!("{CHIPS:?}\n{CASES:?}, one of {share}"),
+        complete,
     };
-    let (kept, made): (Vec<&Case>, Vec<&Case>) = wanted.into_iter().partition(is_kept);
-    for case in kept {
-        checks.record(&format!("{} (kept from an earlier run)", check_name(case)), Ok(()));
+    let cases = CASES.iter().map(|case| written_case(case, share)).collect();
+    group.run(guest, paths, fresh, cases, checks)
+}
+
+fn written_case(case: &Case, share: NonZeroU32) -> written::Case {
+    let (chip, operations) = (CHIPS[case.chip], case.operations / share);
+    written::Case {
+        name: case.name,
+        variables: vec![
+            ("LOAD", chip.load.to_owned()),
+            ("FORMAT", chip.offset_args.0.to_owned()),
+            ("ATTACH", chip.offset_args.1.to_owned()),
+            ("MOUNT", case.mount.to_owned()),
+            ("SEED", case.seed.to_string()),
+            ("OPS", operations.to_string()),
+            ("LIVE", case.live_kib.to_string()),
+            ("BIG", if case.big { "big" } else { "" }.to_owned()),
+        ],
+        info: json!({
+            "chip": chip, "mount": case.mount, "volumes": ["firmware", "data"],
+            "seed": case.seed, "operations": operations,
+        }),
     }
-    if made.is_empty() {
-        return Ok(());
-    }
-    let cases: Vec<BatchCase> = made.iter().map(|case| batch_case(case, share)).collect();
-    let batch = Batch::run(guest, paths, "linux-writes", &[], &cases)?;
-    println!("      linux-writes: {:.1} s in the guest", batch.seconds());
-    for case in made {
-        let outcome = batch.case_dir(case.name).and_then(|dir| {
-            collect(guest, paths, &dir, case, share)?;
-            Ok(fs::write(stamp_file(paths, case), &stamp)?)
-        });
-        checks.record(&check_name(case), outcome);
-    }
-    paths.finish(batch)
 }
 
-fn check_name(case: &Case) -> String {
-    format!("linux-writes/{}", case.name)
-}
-
-fn stamp_file(paths: &Paths, case: &Case) -> std::path::PathBuf {
-    paths.images.join(format!("{}.stamp", case.name))
-}
-
-/// Returns everything, except chance, that determines the images.
-fn stamp(guest: &Guest, paths: &Paths) -> Result<String> {
-    let program = crate::command::run("sha256sum", [&paths.manifest_program])?;
-    let program = program.split(' ').next().unwrap_or_default();
-    let scripts = [include_str!("../../guest/writes.sh"), include_str!("../../guest/lib.sh")];
-    Ok(format!("{}\n{program}\n{CHIPS:?}\n{CASES:?}\n{scripts:?}\n", guest.release()))
-}
-
-fn batch_case(case: &Case, share: NonZeroU32) -> BatchCase {
-    let chip = CHIPS[case.chip];
-    let variables = vec![
-        ("LOAD", chip.load.to_owned()),
-        ("FORMAT", chip.offset_args.0.to_owned()),
-        ("ATTACH", chip.offset_args.1.to_owned()),
-        ("MOUNT", case.mount.to_owned()),
-        ("SEED", case.seed.to_string()),
-        ("OPS", (case.operations / share).to_string()),
-        ("LIVE", case.live_kib.to_string()),
-        ("BIG", if case.big { "big" } else { "" }.to_owned()),
-    ];
-    let script = include_str!("../../guest/writes.sh");
-    BatchCase { name: case.name.to_owned(), script, variables, files: Vec::new() }
-}
-
-/// Moves the results of a case to the directory that readers use.
-fn collect(
-    guest: &Guest,
-    paths: &Paths,
-    from: &Path,
-    case: &Case,
-    share: NonZeroU32,
-) -> Result<()> {
-    for point in POINTS {
-        let place = paths.images.join(format!("{}-{point}", case.name));
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir_all(&paths.images)?;
-        fs::rename(from.join(point), &place)?;
-        fs::copy(from.join("firmware.bin"), place.join("firmware.bin"))?;
-        let log = String::from_utf8_lossy(&fs::read(place.join("dmesg"))?).into_owned();
-        let found = complaints(&log, &[]);
-        ensure!(found.is_empty(), "{point}: the kernel complains: {}", found.join("; "));
-        let info = Info {
-            case: case.name,
-            point,
-            chip: CHIPS[case.chip],
-            mount: case.mount,
-            volumes: ["firmware", "data"],
-            seed: case.seed,
-            operations: case.operations / share,
-            kernel: guest.release(),
-        };
-        fs::write(place.join("info.json"), serde_json::to_string_pretty(&info)? + "\n")?;
-        if let Ok(read_only) = fs::read(place.join("manifest-ro")) {
-            ensure!(
-                read_only == fs::read(place.join("manifest"))?,
-                "{point}: Linux lists something else before recovery is written back"
-            );
-        }
+/// Adds the content of the static volume, and compares Linux's view of the image before its
+/// recovery is written back with the one after.
+fn complete(case: &Path, image: &Path, point: &str) -> Result<()> {
+    fs::copy(case.join("firmware.bin"), image.join("firmware.bin"))?;
+    if let Ok(read_only) = fs::read(image.join("manifest-ro")) {
+        ensure!(
+            read_only == fs::read(image.join("manifest"))?,
+            "{point}: Linux lists something else before recovery is written back"
+        );
     }
     Ok(())
 }

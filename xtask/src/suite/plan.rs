@@ -2,7 +2,7 @@
 //! list.
 
 use super::counts;
-use crate::command::repository;
+use crate::command::{cargo_path, repository};
 use anyhow::{Context, Result};
 
 /// A step: a command that passes or fails.
@@ -182,9 +182,8 @@ pub(super) fn steps(is_full: bool) -> Result<Vec<Step>> {
     // The tidiness of the sources needs no release build.
     let this = std::env::current_exe()?.display().to_string();
     let (bin, built) = (text("eraseblock")?, text("xtask")?);
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let filled = |name: &str, word: &str| match word {
-        "{cargo}" => cargo.clone(),
+        "{cargo}" => cargo_path(),
         "{xtask}" if name == "rules" || !is_full => this.clone(),
         "{xtask}" => built.clone(),
         "{bin}" => bin.clone(),

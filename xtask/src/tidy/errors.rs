@@ -1,6 +1,7 @@
 //! Public functions that can fail say in their documentation when they do.
 
 use super::Tracked;
+use crate::circles::is_conditional;
 use syn::visit::{self, Visit};
 
 /// Words one of which names a failure.
@@ -53,7 +54,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
+        if !is_conditional(item) {
             visit::visit_item_mod(self, item);
         }
     }
