@@ -42,6 +42,34 @@ fn ubi_fastmap() {
     ubi(Shape::MiniFastmap);
 }
 
+/// Many failures, a full device, and blocks that are erased at once.
+fn ubi_in_need(shape: Shape) {
+    for plan in [Plan::Failing(3), Plan::Full(4), Plan::Eager(5)] {
+        let options = Options { plans: vec![plan], ..Options::workload(1, Some(500)) };
+        survives(&UbiTarget::new(shape), Options { judge_every: 13, ..options });
+    }
+}
+
+#[test]
+fn ubi_mini_in_need() {
+    ubi_in_need(Shape::Mini);
+}
+
+#[test]
+fn ubi_subpage_in_need() {
+    ubi_in_need(Shape::Subpage);
+}
+
+#[test]
+fn ubi_nor_in_need() {
+    ubi_in_need(Shape::Nor);
+}
+
+#[test]
+fn ubi_fastmap_in_need() {
+    ubi_in_need(Shape::MiniFastmap);
+}
+
 fn jffs2(chip: &str) {
     let target = Jffs2Stack::find(chip).unwrap();
     let plans = (0..single_count()).step_by(5).map(Plan::Single).collect();
@@ -63,6 +91,42 @@ fn jffs2_nosum() {
 #[test]
 fn jffs2_nor() {
     jffs2("nor");
+}
+
+/// Old file systems, with all their habits.
+fn aged(target: &dyn Target, judge_every: u32, plans: std::ops::Range<u64>) {
+    let plans = plans.map(Plan::Aged).collect();
+    survives(target, Options { judge_every, nested_every: 307, ..Options::of(plans) });
+}
+
+#[test]
+fn jffs2_nand_aged() {
+    aged(&Jffs2Stack::find("nand").unwrap(), 31, 6..14);
+}
+
+#[test]
+fn jffs2_nor_aged() {
+    aged(&Jffs2Stack::find("nor").unwrap(), 31, 6..14);
+}
+
+#[test]
+fn ubifs_habits() {
+    aged(&tight_ubifs(), 211, 5..17);
+}
+
+#[test]
+fn ubifs_habits_with_room() {
+    aged(&ubifs(Shape::Mini), 211, 17..29);
+}
+
+#[test]
+fn ubifs_habits_with_subpages() {
+    aged(&ubifs(Shape::Subpage), 307, 29..37);
+}
+
+#[test]
+fn ubifs_habits_on_nor() {
+    aged(&ubifs(Shape::Nor), 307, 37..45);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The longest test that judges mutants, in seconds of processor time.
-const LONGEST: f64 = 8.0;
+const LONGEST: f64 = 30.0;
 
 /// Address space of a test in KiB: some mutants allocate without bound.
 const MEMORY: u32 = 3 << 20;
