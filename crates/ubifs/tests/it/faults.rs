@@ -233,3 +233,31 @@ fn what_fails_for_good_is_told_and_keeps_what_was_durable() {
         }
     }
 }
+
+/// The operation in which the flash fails must fail, also if it fails in the commit that the
+/// operation makes due.
+#[test]
+fn an_operation_fails_if_its_commit_does() {
+    let base = empty(40);
+    let device = |after| {
+        let plan = Plan { kind: Kind::Program, after, for_good: true };
+        Faulty::new(Arc::new(base.with(base.lebs())), Some(plan))
+    };
+    let mut commits = 0;
+    for after in 20..140 {
+        let mounted = UbifsMount::mount(device(after) as _, MountOptions::default());
+        let (fs, _) = mounted.unwrap();
+        let failed = (0..200_u32).find_map(|number| {
+            let ino = fs.create(1, format!("file-{number}").as_bytes(), &file(), NOW);
+            let done = ino.and_then(|ino| {
+                fs.write(ino, 0, &content(number as u8), NOW)?;
+                fs.sync_file(ino)
+            });
+            done.err()
+        });
+        let error = failed.expect("the flash fails sooner or later");
+        assert_eq!(error.kind(), FsErrorKind::Io, "after {after}: {error}");
+        commits += fs.activity().commits;
+    }
+    assert!(commits > 120, "{commits} commits");
+}

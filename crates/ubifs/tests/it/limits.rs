@@ -231,3 +231,16 @@ fn a_big_directory_is_listed_searched_and_emptied() {
     checked(&fs).unwrap();
     assert!(fs.entries(1).unwrap().is_empty());
 }
+
+#[test]
+fn the_shortest_content_that_is_compressed_has_128_bytes() {
+    let volume = empty(64);
+    let fs = mount(&volume).unwrap();
+    for (name, byte, len) in [(b"just", b's', 128), (b"less", b't', 127)] {
+        let ino = fs.create(1, name, &file(), NOW).unwrap();
+        fs.write(ino, 0, &vec![byte; len], NOW).unwrap();
+    }
+    fs.unmount().unwrap();
+    assert!(!has_run(&volume, b's', 100));
+    assert!(has_run(&volume, b't', 127));
+}

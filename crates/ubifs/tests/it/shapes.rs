@@ -3,10 +3,11 @@
 
 use crate::rw::{checked, file, mount};
 use crate::strict_leb::StrictLeb;
-use eraseblock_base::Leb;
+use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
-use eraseblock_ubifs::{OpenOptions, Ubifs, UbifsMount};
+use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsError, UbifsMount};
 use eraseblock_ubifs_format::Reference;
+use eraseblock_ubifs_format::decode::{self, Limits};
 use eraseblock_ubifs_format::encode::{self, Seal};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{Caller, FileSystem, FsErrorKind, SourceTree, Timestamp, WritableFileSystem};
@@ -156,4 +157,60 @@ fn a_large_table_of_lebs_is_kept_and_collected() {
     }
     fs.unmount().unwrap();
     is_sound(&volume, 0..40);
+}
+
+/// Times are stored in multiples of the granularity that the superblock names.
+#[test]
+fn times_are_rounded_to_the_granularity() {
+    for (granularity, expected) in [(1, 1_234_567), (1000, 1_234_000), (1_000_000_000, 0)] {
+        let volume = made(48, |_| {});
+        let mut lebs = volume.lebs();
+        let mut first = lebs[0].as_ref().unwrap().to_vec();
+        let limits = Limits::unknown(LEB_SIZE);
+        let node = decode::node(&first, &limits, Location::Whole).unwrap();
+        let mut sb = node.superblock().unwrap();
+        sb.time_gran = granularity;
+        let mut changed = Vec::new();
+        encode::superblock(&mut changed, &sb);
+        first[..changed.len()].copy_from_slice(&changed);
+        lebs[0] = Some(Arc::new(first));
+        let volume = Arc::new(volume.with(lebs));
+        let at = Timestamp { seconds: 1_000_000, nanoseconds: 1_234_567 };
+        let fs = mount(&volume).unwrap();
+        let ino = fs.create(1, b"file", &file(), &Caller::owner(at)).unwrap();
+        fs.unmount().unwrap();
+        let attr = mount(&volume).unwrap().attr(ino).unwrap();
+        assert_eq!(attr.mtime, Timestamp { nanoseconds: expected, ..at });
+    }
+}
+
+/// An image file that ends before the last byte in use cannot be mounted for writing; one that
+/// leaves out erased flash alone can.
+#[test]
+fn an_image_is_cut_short_if_a_byte_in_use_is_missing() {
+    let volume = Arc::new(made(48, |_| {}));
+    let fs = mount(&volume).unwrap();
+    for number in 0..20 {
+        put(&fs, number).unwrap();
+    }
+    fs.unmount().unwrap();
+    let lebs = volume.lebs();
+    let (last, content) = lebs.iter().enumerate().rfind(|(_, leb)| leb.is_some()).unwrap();
+    let used = content.as_ref().unwrap().iter().rposition(|byte| *byte != 0xFF).unwrap() + 1;
+    // What a node takes ends at a page.
+    let end = last as u64 * u64::from(LEB_SIZE) + used.next_multiple_of(PAGE) as u64;
+    let with = |stored: u64| {
+        let copy = Arc::new(volume.with(volume.lebs()));
+        let options = MountOptions { stored_bytes: Some(stored), ..MountOptions::default() };
+        UbifsMount::mount(copy as _, options).map(drop)
+    };
+    with(end).unwrap();
+    with(end + u64::from(LEB_SIZE)).unwrap();
+    for missing in [PAGE as u64, u64::from(LEB_SIZE)] {
+        let error = with(end - missing).unwrap_err();
+        assert!(
+            matches!(error, UbifsError::Refused { code, .. } if code == "image-cut-short"),
+            "{error}"
+        );
+    }
 }
