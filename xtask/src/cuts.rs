@@ -28,7 +28,7 @@ const LAYERS: [Layer; 3] = [
         least: [20_000, 100_000],
         // A sample of the states of many operations, so that rare events occur.
         campaigns: &[Campaign(
-            "--chip all --nested 512",
+            "--chip all --nested 512 --thorough",
             ["--every 29 --states 20000", "--every 7 --states 100000"],
         )],
     },

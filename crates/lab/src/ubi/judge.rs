@@ -25,12 +25,12 @@ impl Judge for UbiJudge {
     fn judge<'s>(&'s self, chip: Chip, trial: &Trial<'_>) -> Verdict<'s> {
         let Self { target, allowed, floor } = self;
         let mut case = Case { target: *target, allowed, floor: floor.clone(), trial };
-        let (broken, events) = case.judge(chip);
+        let (broken, events, came_later) = case.judge(chip);
         let then = trial.keep_events.then(|| {
             let (allowed, floor) = (allowed.clone(), case.floor);
             Box::new(Self { target: *target, allowed, floor }) as Box<dyn Judge>
         });
-        Verdict { broken, events, came_later: false, then }
+        Verdict { broken, events, came_later, then }
     }
 }
 
@@ -45,13 +45,25 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// Switches the chip on and judges the result. Also returns the flash events of the recovery,
-    /// if requested.
-    fn judge(&mut self, chip: Chip) -> (Option<Broken>, Vec<Recorded>) {
+    /// if requested, and whether it took more than one attach.
+    fn judge(&mut self, chip: Chip) -> (Option<Broken>, Vec<Recorded>, bool) {
         let chip = Arc::new(chip);
         chip.power_on();
         chip.set_recording(self.trial.keep_events);
         let mut events = Vec::new();
-        let recovered = self.recover(&chip);
+        let mut recovered = self.recover(&chip);
+        let mut came_later = false;
+        // A full device cannot do without a block whose header is damaged and whose data is not: it
+        // is kept, as Linux keeps it, and the attach is refused. Cells that decay make it one of
+        // those that can be erased.
+        for _ in 0..DECAY {
+            if !(self.trial.unstable && matches!(recovered, Err((REFUSED, _)))) {
+                break;
+            }
+            came_later = true;
+            chip.power_on();
+            recovered = self.recover(&chip);
+        }
         if let Some(diary) = self.trial.diary {
             diary.keep(chip.snapshot());
         }
@@ -60,7 +72,8 @@ impl Case<'_> {
             chip.set_recording(false);
             self.again(&chip)
         });
-        (verdict.err(), events)
+        came_later &= verdict.is_ok();
+        (verdict.err(), events, came_later)
     }
 
     fn open(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
@@ -68,7 +81,7 @@ impl Case<'_> {
         let options = self.target.open_options();
         let (before, counters) = (chip.next_event(), chip.counters());
         let opened = UbiDevice::open_with_report(chip.clone(), &layout, &options)
-            .map_err(|error| ("attach-refused", error.to_string()));
+            .map_err(|error| (REFUSED, error.to_string()));
         if let (Some(tally), Ok((_, attachment))) = (self.trial.tally, &opened) {
             let has_erased = chip.counters().erases > counters.erases;
             for what in self.kinds_of(attachment, has_erased) {
@@ -281,6 +294,12 @@ impl Case<'_> {
         )
     }
 }
+
+/// The rule that every device can be attached.
+const REFUSED: &str = "attach-refused";
+
+/// The most attaches until decaying cells stay as they are.
+const DECAY: u32 = 4;
 
 /// A device without a fastmap.
 const NO_FASTMAP: &str = "attaches that scanned: no fastmap";

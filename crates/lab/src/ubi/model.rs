@@ -190,6 +190,22 @@ impl Allowed {
         found.is(&[])
             || known.any(|content| found.is_as_far_as_readable(content))
             || torn.is_some_and(|torn| found.is_torn(&torn.base, &torn.data))
+            || self.permits_torn_ghost(volume, leb, found)
+    }
+
+    /// Returns whether it is the beginning of what a LEB held that is unmapped. Decaying content of
+    /// an erased block comes back and is copied; if that is cut, and the original has decayed by
+    /// then, the torn copy is all that is left.
+    fn permits_torn_ghost(&self, volume: u32, leb: u32, found: &Found) -> bool {
+        let of = |model: &Model| {
+            model.volumes.get(&volume).and_then(|it| it.lebs.get(leb as usize)).cloned()
+        };
+        let Some(after) = of(&self.after).filter(|after| after.content.is_empty()) else {
+            return false;
+        };
+        let before = of(&self.before).unwrap_or_default();
+        let mut ghosts = before.ghosts.iter().chain([&before.content]).chain(&after.ghosts);
+        ghosts.any(|content| found.is_torn(&[], content))
     }
 }
 
@@ -200,6 +216,33 @@ mod tests {
     fn found(bytes: &[u8], bad: &[usize]) -> Found {
         let pieces = (1..=bytes.len() / 2).map(|n| (2 * n, !bad.contains(&(n - 1)))).collect();
         Found { bytes: bytes.to_vec(), used: 0, pieces }.measure()
+    }
+
+    /// Only part of the decaying content of an unmapped LEB came back
+    /// (`ubi/large/eager-103008@2298.E4+2300.P2half`).
+    #[test]
+    fn a_torn_copy_of_unmapped_content_is_allowed_and_one_of_mapped_content_is_not() {
+        let of = |leb: LebModel| {
+            let (name, is_static, used) = ("v".to_owned(), false, 0);
+            let volume = VolumeModel { name, is_static, lebs: vec![leb], used };
+            Arc::new(Model { volumes: BTreeMap::from([(4, volume)]) })
+        };
+        let mut leb = LebModel::default();
+        leb.set(vec![1, 2, 3, 4]);
+        let before = of(leb.clone());
+        let allowed = |after| Allowed {
+            before: before.clone(),
+            after,
+            torn: None,
+            updating: None,
+            shrinking: None,
+        };
+        let torn = found(&[1, 2, 0xFF, 0xFF], &[]);
+        assert!(!allowed(before.clone()).permits_lost(4, 0, &torn));
+        leb.unmap();
+        let unmapped = allowed(of(leb));
+        assert!(unmapped.permits_lost(4, 0, &torn) && !unmapped.permits(4, 0, &torn));
+        assert!(!unmapped.permits_lost(4, 0, &found(&[1, 9, 0xFF, 0xFF], &[])));
     }
 
     #[test]
