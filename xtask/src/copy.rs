@@ -1,7 +1,7 @@
 //! Scratch copies of the sources, in which something is planted.
 
 use crate::command::{output, repository};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -24,6 +24,17 @@ pub(crate) fn export(to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives the packages of a copy a version of their own. With the same one, cargo would take the
+/// builds of the copy and of the sources for each other, since they share a target folder.
+pub(crate) fn rename_version(copy: &Path, suffix: &str) -> Result<()> {
+    let manifest = copy.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest)?;
+    let version = concat!("version = \"", env!("CARGO_PKG_VERSION"));
+    let (old, new) = (format!("{version}\"\nedition"), format!("{version}+{suffix}\"\nedition"));
+    ensure!(text.contains(&old), "{}: no version of the workspace", manifest.display());
+    Ok(fs::write(manifest, text.replacen(&old, &new, 1))?)
 }
 
 /// Makes `to` equal to `from`, leaving files alone that are equal already.

@@ -12,7 +12,7 @@
 //!    out by mistake.
 
 use crate::command::{cargo, output, repository};
-use crate::copy::{export, mirror, names};
+use crate::copy::{export, mirror, names, rename_version};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,16 +65,6 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
 }
 
-/// Gives the packages of the copy a version of their own. With the same one, cargo would take the
-/// builds of the copy and of the sources for each other, since they share a target folder.
-fn rename_version(manifest: &Path) -> Result<()> {
-    let text = fs::read_to_string(manifest)?;
-    let version = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"\nedition");
-    ensure!(text.contains(version), "{}: no version of the workspace", manifest.display());
-    let own = concat!("version = \"", env!("CARGO_PKG_VERSION"), "+planted\"\nedition");
-    Ok(fs::write(manifest, text.replacen(version, own, 1))?)
-}
-
 /// The folders under `target/planted`.
 struct Copies {
     root: PathBuf,
@@ -95,7 +85,7 @@ impl Copies {
     /// Brings the copy up to date with the sources and the patches.
     fn plant(&self, patches: &Path) -> Result<()> {
         export(&self.clean)?;
-        rename_version(&self.clean.join("Cargo.toml"))?;
+        rename_version(&self.clean, "planted")?;
         self.apply(patches)
     }
 

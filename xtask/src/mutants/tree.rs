@@ -6,7 +6,7 @@
 use super::edit::{self, Edit, Written};
 use super::scope::{self, Source};
 use crate::command::{cargo, repository};
-use crate::copy::{export, mirror};
+use crate::copy::{export, mirror, rename_version};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +93,7 @@ impl Tree {
         let root = repository().join("target/mutants");
         let clean = root.join("clean");
         export(&clean)?;
+        rename_version(&clean, "mutants")?;
         let sources = scope::sources(&clean)?;
         let refused = remembered(&root.join(REFUSED), &sources).unwrap_or_default();
         Ok(Self { root, sources, refused, programs: Vec::new() })
