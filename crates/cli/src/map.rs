@@ -2,25 +2,7 @@
 //! something is.
 
 use crate::style::{Ink, Style};
-
-/// What an eraseblock holds. When several share one character, the greatest is shown.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Cell {
-    /// Erased, with an erase counter or entirely.
-    Free,
-    /// A block of the volume with this place in the list.
-    Volume(u8),
-    /// The volume table.
-    Layout,
-    /// A fastmap.
-    Fastmap,
-    /// Waiting for erasure, or outdated.
-    Stale,
-    /// Readable only in part.
-    Damaged,
-    /// Marked bad.
-    Bad,
-}
+use eraseblock::info::BlockUse as Cell;
 
 /// The letter of a volume by its place in the list.
 pub(crate) fn volume_letter(place: u8) -> char {
@@ -28,41 +10,39 @@ pub(crate) fn volume_letter(place: u8) -> char {
     LETTERS.get(usize::from(place)).map_or('*', |letter| char::from(*letter))
 }
 
-impl Cell {
-    fn letter(self) -> char {
-        match self {
-            Self::Free => '.',
-            Self::Volume(place) => volume_letter(place),
-            Self::Layout => '#',
-            Self::Fastmap => '%',
-            Self::Stale => '~',
-            Self::Damaged => '!',
-            Self::Bad => 'X',
-        }
+fn letter(cell: Cell) -> char {
+    match cell {
+        Cell::Free => '.',
+        Cell::Volume(place) => volume_letter(place),
+        Cell::Layout => '#',
+        Cell::Fastmap => '%',
+        Cell::Stale => '~',
+        Cell::Damaged => '!',
+        Cell::Bad => 'X',
     }
+}
 
-    fn ink(self) -> Ink {
-        const VOLUMES: [Ink; 4] = [Ink::Green, Ink::Cyan, Ink::Magenta, Ink::Blue];
-        match self {
-            Self::Free | Self::Stale => Ink::Faint,
-            Self::Volume(place) => VOLUMES[usize::from(place) % VOLUMES.len()],
-            Self::Layout | Self::Fastmap => Ink::Bold,
-            Self::Damaged => Ink::Yellow,
-            Self::Bad => Ink::Red,
-        }
+fn ink(cell: Cell) -> Ink {
+    const VOLUMES: [Ink; 4] = [Ink::Green, Ink::Cyan, Ink::Magenta, Ink::Blue];
+    match cell {
+        Cell::Free | Cell::Stale => Ink::Faint,
+        Cell::Volume(place) => VOLUMES[usize::from(place) % VOLUMES.len()],
+        Cell::Layout | Cell::Fastmap => Ink::Bold,
+        Cell::Damaged => Ink::Yellow,
+        Cell::Bad => Ink::Red,
     }
+}
 
-    /// What the letter means, for the legend; `None` for volumes, whose table says it.
-    fn meaning(self) -> Option<&'static str> {
-        match self {
-            Self::Free => Some("free"),
-            Self::Volume(_) => None,
-            Self::Layout => Some("volume table"),
-            Self::Fastmap => Some("fastmap"),
-            Self::Stale => Some("to be erased"),
-            Self::Damaged => Some("damaged"),
-            Self::Bad => Some("bad"),
-        }
+/// What the letter means, for the legend; `None` for volumes, whose table says it.
+fn meaning(cell: Cell) -> Option<&'static str> {
+    match cell {
+        Cell::Free => Some("free"),
+        Cell::Volume(_) => None,
+        Cell::Layout => Some("volume table"),
+        Cell::Fastmap => Some("fastmap"),
+        Cell::Stale => Some("to be erased"),
+        Cell::Damaged => Some("damaged"),
+        Cell::Bad => Some("bad"),
     }
 }
 
@@ -82,8 +62,8 @@ pub(crate) fn draw(cells: &[Cell], width: usize, style: Style) -> Vec<String> {
 /// A row of cells, with one colour sequence for each run of equal cells.
 fn paint(row: &[Cell], style: Style) -> String {
     let run = |run: &[Cell]| {
-        let text: String = run.iter().map(|cell| cell.letter()).collect();
-        style.paint(run[0].ink(), text)
+        let text: String = run.iter().map(|cell| letter(*cell)).collect();
+        style.paint(ink(run[0]), text)
     };
     row.chunk_by(|a, b| a == b).map(run).collect()
 }
@@ -92,7 +72,7 @@ fn legend(cells: &[Cell], per_character: usize) -> String {
     let mut kinds: Vec<Cell> = cells.to_vec();
     kinds.sort_unstable();
     kinds.dedup();
-    let words = kinds.iter().filter_map(|cell| Some((cell.letter(), cell.meaning()?)));
+    let words = kinds.iter().filter_map(|cell| Some((letter(*cell), meaning(*cell)?)));
     let mut parts: Vec<String> = words.map(|(letter, word)| format!("{letter} {word}")).collect();
     if kinds.iter().any(|cell| matches!(cell, Cell::Volume(_))) {
         parts.push("letters: volumes".to_owned());

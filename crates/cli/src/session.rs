@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::style::{ColorChoice, Ink, Style};
 use eraseblock::codes;
 use eraseblock::observe::{Meter, Observer};
-use eraseblock::raw::base::{Code, Finding, Findings, Location, Severity};
+use eraseblock::raw::base::{Finding, Findings, Location, Severity};
 use eraseblock::raw::vfs::{FsError, FsErrorKind, Ino};
 use eraseblock::target::lock;
 use eraseblock::text;
@@ -199,12 +199,6 @@ impl Session {
         }
     }
 
-    /// Returns the findings so far.
-    pub(crate) fn findings(&mut self) -> &Findings {
-        self.sort_findings();
-        &self.findings
-    }
-
     /// Remembers next steps, which are printed after the findings.
     pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
         self.steps.extend(steps);
@@ -222,17 +216,12 @@ impl Session {
 
     /// Records that a volume could not be opened, and continues.
     pub(crate) fn refused(&mut self, at: Location, message: &str) {
-        self.findings.error(at, "not-opened", message);
-    }
-
-    /// Records that no mount accepts a file system, and continues with its readable part.
-    pub(crate) fn not_mounted(&mut self, at: Location, message: &str) {
-        self.findings.error(at, codes::NOT_MOUNTABLE, message);
+        self.findings.error(at, codes::NOT_OPENED, message);
     }
 
     /// The same as [`Session::trouble`] with a message of the caller's.
     pub(crate) fn trouble_text(&mut self, at: Location, kind: FsErrorKind, message: String) {
-        self.findings.error(at, trouble_code(kind), message);
+        self.findings.error(at, codes::of_trouble(kind), message);
     }
 
     /// Prints one JSON document: the fields of `result`, then `findings` and how many more there
@@ -505,18 +494,6 @@ impl Meter for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
-    }
-}
-
-/// The code of a finding made of a file system's refusal.
-fn trouble_code(kind: FsErrorKind) -> Code {
-    match kind {
-        FsErrorKind::NotFound => codes::INODE_MISSING,
-        FsErrorKind::Corrupted => codes::DATA_CORRUPT,
-        FsErrorKind::Io => codes::READ_FAILED,
-        FsErrorKind::NoKey => "encrypted".into(),
-        FsErrorKind::Unsupported => "unsupported".into(),
-        _ => "not-delivered".into(),
     }
 }
 

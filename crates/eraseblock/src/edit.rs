@@ -60,10 +60,7 @@ impl Edit {
     /// Mounts the file system in the volume of this name or number for writing. Fails if there is
     /// no such volume, or if its file system cannot be mounted for writing.
     pub fn volume<'v>(&self, volume: impl Into<VolumeRef<'v>>) -> Result<EditVolume> {
-        self.open(Some(match volume.into() {
-            VolumeRef::Name(name) => name.to_vec(),
-            VolumeRef::Id(id) => id.to_string().into_bytes(),
-        }))
+        self.open(Some(volume.into().bytes()))
     }
 
     /// Mounts the only file system for writing. Fails if there is none or more than one, or if it

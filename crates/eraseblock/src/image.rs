@@ -1,8 +1,11 @@
 //! An image that was opened to be read, and its volumes.
 
+#[cfg(all(feature = "edit", feature = "extract"))]
+use crate::check::{CheckReport, check_place};
 use crate::error::{Context, Error, Result};
 use crate::file::VolumeContent;
 use crate::fs::{DirEntry, FileSystem, Metadata};
+use crate::info::Info;
 use crate::observe::{Notes, Observer};
 use crate::target::filesystem::{self, Opened};
 use crate::target::image::{self as opened, Image as Content};
@@ -82,18 +85,64 @@ impl OpenOptions {
     /// in it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
         let path = path.as_ref();
-        self.noting(path, |place, notes| {
-            path.metadata()?;
-            let place = resolve(place)?;
-            notes.keep_still(&place.path)?;
-            let span = span::one(&place, &self.shape)?;
-            opened::open_span(&place, span, &self.shape, notes)
-        })
+        self.noting(path, |notes| self.open_place(path, notes))
+    }
+
+    fn open_place(&self, path: &Path, notes: &mut Notes) -> Result<Content> {
+        path.metadata()?;
+        let place = resolve(self.place(path))?;
+        notes.keep_still(&place.path)?;
+        let span = span::one(&place, &self.shape)?;
+        opened::open_span(&place, span, &self.shape, notes)
+    }
+
+    /// Returns what the image at `path` is and what is in it, and what was found on the way. Fails if
+    /// the file cannot be read, or if no format is recognised in it.
+    pub fn info(&self, path: impl AsRef<Path>) -> Result<(Info, Findings)> {
+        let path = path.as_ref();
+        let mut notes = Notes::new(self.strict);
+        let info = self.open_place(path, &mut notes).and_then(|content| {
+            Info::of(content, &self.place(path), &mut notes).context(path.display())
+        });
+        match info {
+            Ok(info) => Ok((info, notes.findings)),
+            Err(error) => Err(error.with_findings(notes.findings)),
+        }
+    }
+
+    /// Checks everything in the image at `path`: the UBI device, static volumes, and every structure
+    /// and every byte of the file systems. What cannot be read is a finding. Fails if the file
+    /// cannot be read, or if no format is recognised in it.
+    #[cfg(all(feature = "edit", feature = "extract"))]
+    pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
+        self.check_in(path.as_ref(), None)
+    }
+
+    /// The same for the volume of a UBI image with this name or number, and the UBI device. Fails
+    /// also if there is no such volume.
+    #[cfg(all(feature = "edit", feature = "extract"))]
+    pub fn check_volume<'v>(
+        &self,
+        path: impl AsRef<Path>,
+        volume: impl Into<VolumeRef<'v>>,
+    ) -> Result<CheckReport> {
+        self.check_in(path.as_ref(), Some(volume.into().bytes()))
+    }
+
+    #[cfg(all(feature = "edit", feature = "extract"))]
+    fn check_in(&self, path: &Path, volume: Option<Vec<u8>>) -> Result<CheckReport> {
+        let mut notes = Notes::new(self.strict);
+        path.metadata().context(path.display())?;
+        let place = resolve(Place { volume, ..self.place(path) })?;
+        check_place(&place, &self.shape, &mut notes)
+            .map_err(|error| error.with_findings(notes.findings))
     }
 
     /// Opens an image that is no file of this machine; errors call it `image`.
     pub fn from_reader(&self, reader: Arc<dyn ReadAt>) -> Result<Image> {
-        self.noting(Path::new("image"), |place, notes| {
+        let path = Path::new("image");
+        self.noting(path, |notes| {
+            let place = self.place(path);
             let shape = opened::strictly(&self.shape, notes);
             let span = match span::within(&place, &reader, &shape)? {
                 Meant::Span(span) => span,
@@ -106,8 +155,9 @@ impl OpenOptions {
 
     /// Opens what is on a flash; offset and length do not count. Errors call it `flash`.
     pub fn from_flash(&self, flash: Arc<dyn Mtd>) -> Result<Image> {
-        self.noting(Path::new("flash"), |place, notes| {
-            opened::attach(&place.path, flash, &opened::strictly(&self.shape, notes))
+        let path = Path::new("flash");
+        self.noting(path, |notes| {
+            opened::attach(path, flash, &opened::strictly(&self.shape, notes))
         })
     }
 
@@ -116,17 +166,20 @@ impl OpenOptions {
         self.from_reader(Arc::new(Bytes(bytes.into())))
     }
 
+    fn place(&self, path: &Path) -> Place {
+        let at = self.offset.or(self.length.map(|_| 0));
+        let at = at.map(|offset| At { offset, length: self.length });
+        Place { path: path.to_owned(), at, volume: None }
+    }
+
     /// Runs `open` and puts together what it opened and what it found.
     fn noting(
         &self,
         path: &Path,
-        open: impl FnOnce(Place, &mut Notes) -> Result<Content>,
+        open: impl FnOnce(&mut Notes) -> Result<Content>,
     ) -> Result<Image> {
-        let at = self.offset.or(self.length.map(|_| 0));
-        let at = at.map(|offset| At { offset, length: self.length });
-        let place = Place { path: path.to_owned(), at, volume: None };
         let mut notes = Notes::new(self.strict);
-        let content = open(place, &mut notes).and_then(|content| {
+        let content = open(&mut notes).and_then(|content| {
             if let Content::Ubi(image) = &content {
                 image.report(&mut notes)?;
             }
@@ -248,10 +301,7 @@ impl Image {
             let message = format!("{path}: there are no volumes in it: it is no UBI image");
             return Err(Error::new(message).hint("`Image::file_system` opens what is in it"));
         };
-        let found = match volume.into() {
-            VolumeRef::Name(name) => image.named_volume(name)?,
-            VolumeRef::Id(id) => image.named_volume(id.to_string().as_bytes())?,
-        };
+        let found = image.named_volume(&volume.into().bytes())?;
         Ok(Volume::new(self, found.info().clone()))
     }
 
@@ -297,6 +347,16 @@ pub enum VolumeRef<'v> {
     Name(&'v [u8]),
     /// The number.
     Id(u32),
+}
+
+impl VolumeRef<'_> {
+    /// The same as text.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Name(name) => name.to_vec(),
+            Self::Id(id) => id.to_string().into_bytes(),
+        }
+    }
 }
 
 impl<'v> From<&'v str> for VolumeRef<'v> {

@@ -8,6 +8,8 @@ pub mod accounting;
 mod build;
 #[cfg(feature = "build")]
 pub mod builder;
+#[cfg(all(feature = "edit", feature = "extract"))]
+mod check;
 pub mod codes;
 #[cfg(feature = "edit")]
 mod edit;
@@ -15,6 +17,7 @@ pub mod error;
 mod file;
 mod fs;
 mod image;
+pub mod info;
 #[cfg(feature = "build")]
 pub mod medium;
 #[cfg(feature = "fuse")]
@@ -29,6 +32,8 @@ pub mod text;
 
 #[cfg(feature = "build")]
 pub use build::{Build, BuildReport, BuiltVolume, Prepared, Sum, build};
+#[cfg(all(feature = "edit", feature = "extract"))]
+pub use check::{CheckReport, check};
 #[cfg(feature = "edit")]
 pub use edit::{Edit, EditVolume, edit};
 pub use eraseblock_base::{Finding, Findings, Location, Severity};

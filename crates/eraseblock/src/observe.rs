@@ -1,13 +1,20 @@
 //! Reports of long work while it runs: findings, the files it reads, its progress.
 
 use crate::Result;
-use eraseblock_base::Findings;
+use eraseblock_base::{Code, Findings, Location};
 use std::path::Path;
 
 /// Takes reports of work on an image. The command prints them; [`Notes`] collects them.
 pub trait Observer {
     /// Takes findings about what was asked for.
     fn report(&mut self, findings: Findings);
+
+    /// Takes one finding about what was asked for: an error.
+    fn error(&mut self, at: Location, code: Code, message: &str) {
+        let mut findings = Findings::new();
+        findings.error(at, code, message);
+        self.report(findings);
+    }
 
     /// Takes findings of attaching and opening, which are about the whole image.
     fn report_aside(&mut self, findings: Findings) {

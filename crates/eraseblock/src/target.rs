@@ -25,6 +25,8 @@ mod wanted;
 pub mod writable;
 pub mod yaffs;
 
+#[cfg(all(feature = "edit", feature = "extract"))]
+pub use crate::check::check_place;
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::VolumeId;
@@ -127,9 +129,17 @@ pub fn open_volume(
     args: &Wanted,
     observer: &mut dyn Observer,
 ) -> Result<(Opened, Option<VolumeId>), Error> {
-    let place = Place::parse(&args.target)?;
+    open_place(&Place::parse(&args.target)?, &args.shape, observer)
+}
+
+/// The same for a target that is taken apart already. Fails like [`open_file_system`].
+pub(crate) fn open_place(
+    place: &Place,
+    shape: &Shape,
+    observer: &mut dyn Observer,
+) -> Result<(Opened, Option<VolumeId>), Error> {
     observer.keep_still(&place.path)?;
-    match image::open(&place, &args.shape, observer)? {
+    match image::open(place, shape, observer)? {
         Image::Ubifs(image) => {
             place.refuse_volume()?;
             filesystem::open(image.device, None, observer).map(|opened| (opened, None))

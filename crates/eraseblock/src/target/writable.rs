@@ -6,7 +6,7 @@ use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
-use super::{FlashOptions, Format, Place, Wanted, bare, jffs2_image, magic, peek, yaffs};
+use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek, yaffs};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
@@ -249,7 +249,30 @@ pub fn open_volumes(
     mode: Mode,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Writable>, Error> {
-    let place = Place::parse(&args.target)?;
+    open_at(&Place::parse(&args.target)?, args, volumes, mode, observer)
+}
+
+/// Opens the file system that `place` names without changing it: repairs stay in memory. Fails like
+/// [`open`].
+#[cfg(feature = "extract")]
+pub(crate) fn open_to_look(
+    place: &Place,
+    shape: &Shape,
+    observer: &mut dyn Observer,
+) -> Result<Writable, Error> {
+    let args = Wanted { target: place.target(), shape: shape.clone() };
+    let volume = place.volume.clone();
+    let mut opened = open_at(place, &args, &[volume], Mode::READ_ONLY, observer)?;
+    opened.pop().ok_or_else(|| Error::new("nothing was opened"))
+}
+
+fn open_at(
+    place: &Place,
+    args: &Wanted,
+    volumes: &[Option<Vec<u8>>],
+    mode: Mode,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Writable>, Error> {
     image::refuse_folder(&place.path)?;
     observer.reads(&place.path);
     if mode.read_only {
@@ -263,22 +286,21 @@ pub fn open_volumes(
         let message = format!("{}: --fastmap: there is no UBI in it", place.path.display());
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
-    let span = span::one(&place, &args.shape)?;
+    let span = span::one(place, &args.shape)?;
     if let Some(span) = span {
-        yaffs::refuse_writing(&place, span, &args.shape)?;
+        yaffs::refuse_writing(place, span, &args.shape)?;
     }
-    if holds_jffs2(&place, span, args)? {
+    if holds_jffs2(place, span, &args.shape)? {
         no_ubi()?;
-        let opened =
-            open_jffs2(&place, span, args, mode, observer).context(place.path.display())?;
+        let opened = open_jffs2(place, span, args, mode, observer).context(place.path.display())?;
         return alone(opened);
     }
     if mode.read_only {
-        return alone(read_ubifs(&place, span, args, observer)?);
+        return alone(read_ubifs(place, span, args, observer)?);
     }
     if driver::node(&place.path)? == Some(Node::UbiVolume) {
         no_ubi()?;
-        let opened = open_volume_node(&place, mode, observer).context(place.path.display())?;
+        let opened = open_volume_node(place, mode, observer).context(place.path.display())?;
         return alone(opened);
     }
     if let Some(part) = span.filter(|span| !span.is_whole)
@@ -288,33 +310,33 @@ pub fn open_volumes(
     }
     if place.at.is_none() && bare::is_one(&place.path, &args.shape)? {
         no_ubi()?;
-        return alone(open_bare(&place, args, mode, observer)?);
+        return alone(open_bare(place, args, mode, observer)?);
     }
     open_ubifs(args, volumes, mode, observer)
 }
 
 /// Returns whether there is a JFFS2, or an erased flash, on which one can be. Fails if it cannot be
 /// read.
-pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<bool, Error> {
-    if let Some(format) = args.shape.format {
+pub fn holds_jffs2(place: &Place, span: Option<Span>, shape: &Shape) -> Result<bool, Error> {
+    if let Some(format) = shape.format {
         return Ok(format == Format::Jffs2);
     }
     match driver::node(&place.path)? {
         None => {}
         Some(Node::Mtd) => {
             let node = driver::mtd(&place.path, false)?;
-            if yaffs::is_on(&node.device, &args.shape)? {
+            if yaffs::is_on(&node.device, shape)? {
                 return Ok(false);
             }
-            return jffs2_image::is_on(node.device.as_ref(), &args.shape);
+            return jffs2_image::is_on(node.device.as_ref(), shape);
         }
         Some(_) => return Ok(false),
     }
     if let Some(chip) = driver::chip(&place.path, false)? {
-        if yaffs::is_on(&chip.device, &args.shape)? {
+        if yaffs::is_on(&chip.device, shape)? {
             return Ok(false);
         }
-        return jffs2_image::is_on(chip.device.as_ref(), &args.shape);
+        return jffs2_image::is_on(chip.device.as_ref(), shape);
     }
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
     if let Some(span) = span {
@@ -324,14 +346,14 @@ pub fn holds_jffs2(place: &Place, span: Option<Span>, args: &Wanted) -> Result<b
     if magic::is_jffs2(&start) {
         return Ok(true);
     }
-    if yaffs::is_one(&file, &args.shape)? {
+    if yaffs::is_one(&file, shape)? {
         return Ok(false);
     }
-    let is_other = magic::is_ubifs(&start) || magic::is_flash(&start) || args.shape.leb.is_some();
-    if is_other || detect(file.as_ref(), &image::hints(&args.shape.sizes))?.is_some() {
+    let is_other = magic::is_ubifs(&start) || magic::is_flash(&start) || shape.leb.is_some();
+    if is_other || detect(file.as_ref(), &image::hints(&shape.sizes))?.is_some() {
         return Ok(false);
     }
-    jffs2_image::is_one(file, &args.shape)
+    jffs2_image::is_one(file, shape)
 }
 
 fn open_jffs2(

@@ -6,4 +6,5 @@ mod edit;
 mod examples;
 mod open;
 mod readme;
+mod report;
 mod sample;

@@ -1,23 +1,23 @@
 //! The report for people: what it is in one line, a picture, the volumes, then the details.
 
-use super::report::{
-    Jffs2Report, Report, UbiReport, UbifsFacts, UbifsReport, UbifsState, YaffsReport,
-};
 use crate::map;
 use crate::style::{Ink, Style, terminal_width};
 use crate::table::{Align, Table};
+use eraseblock::info::{
+    BareUbifsFacts, Info, Jffs2Facts, UbiInfo, UbifsFacts, UbifsState, YaffsFacts,
+};
 use eraseblock::raw::base::size::format_size;
 use eraseblock::raw::ubi::FastmapStatus;
 use eraseblock::text;
 
 /// All lines of a report.
-pub(super) fn lines(report: &Report, style: Style) -> Vec<String> {
+pub(super) fn lines(report: &Info, style: Style) -> Vec<String> {
     let mut page = Page { style, lines: Vec::new() };
     match report {
-        Report::Ubi(report) => page.ubi(report),
-        Report::Ubifs(report) => page.ubifs(report),
-        Report::Jffs2(report) => page.jffs2(report),
-        Report::Yaffs(report) => page.yaffs(report),
+        Info::Ubi(report) => page.ubi(report),
+        Info::Ubifs(report) => page.ubifs(report),
+        Info::Jffs2(report) => page.jffs2(report),
+        Info::Yaffs(report) => page.yaffs(report),
     }
     page.lines
 }
@@ -57,7 +57,7 @@ impl Page {
         self.lines.push(format!("  {label} {}", value.as_ref()));
     }
 
-    fn ubi(&mut self, ubi: &UbiReport) {
+    fn ubi(&mut self, ubi: &UbiInfo) {
         let size = u64::from(ubi.peb_size) * u64::from(ubi.peb_count);
         let blocks = text::count(u64::from(ubi.peb_count), "eraseblock", "eraseblocks");
         let volumes = text::count(ubi.volumes.len() as u64, "volume", "volumes");
@@ -82,7 +82,7 @@ impl Page {
         }
     }
 
-    fn volumes(&mut self, ubi: &UbiReport) {
+    fn volumes(&mut self, ubi: &UbiInfo) {
         if ubi.volumes.is_empty() {
             return;
         }
@@ -127,7 +127,7 @@ impl Page {
         self.lines.extend(table.lines(2, self.style));
     }
 
-    fn geometry(&mut self, ubi: &UbiReport) {
+    fn geometry(&mut self, ubi: &UbiInfo) {
         self.heading("geometry");
         self.field("eraseblock", text::size(u64::from(ubi.peb_size)));
         self.field("logical", text::size(u64::from(ubi.leb_size)));
@@ -144,7 +144,7 @@ impl Page {
         self.field("last sequence", text::grouped(ubi.max_sqnum));
     }
 
-    fn health(&mut self, ubi: &UbiReport) {
+    fn health(&mut self, ubi: &UbiInfo) {
         self.heading("health");
         let counters = &ubi.erase_counters;
         let known = match ubi.peb_count.saturating_sub(ubi.blocks.bad) {
@@ -191,7 +191,7 @@ impl Page {
         }
     }
 
-    fn ubifs(&mut self, report: &UbifsReport) {
+    fn ubifs(&mut self, report: &BareUbifsFacts) {
         let lebs = report.file_size.div_ceil(u64::from(report.leb_size.max(1)));
         let lebs = text::count(lebs, "LEB", "LEBs");
         let size = format_size(report.file_size);
@@ -204,7 +204,7 @@ impl Page {
         }
     }
 
-    fn jffs2(&mut self, report: &Jffs2Report) {
+    fn jffs2(&mut self, report: &Jffs2Facts) {
         let size = format_size(report.file_size - report.start.min(report.file_size));
         let blocks = text::count(u64::from(report.peb_count), "eraseblock", "eraseblocks");
         let title = format!("JFFS2 image, {}-endian, {size}, {blocks}", report.byte_order);
@@ -237,7 +237,7 @@ impl Page {
         self.field("in nodes", text::size(report.node_bytes));
     }
 
-    fn yaffs(&mut self, report: &YaffsReport) {
+    fn yaffs(&mut self, report: &YaffsFacts) {
         let size = format_size(report.file_size);
         let blocks = text::count(u64::from(report.peb_count), "eraseblock", "eraseblocks");
         let (version, order) = (report.version, report.byte_order);

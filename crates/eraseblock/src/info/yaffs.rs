@@ -1,20 +1,26 @@
 //! A YAFFS.
 
-use eraseblock::raw::base::ByteOrder;
-use eraseblock::raw::yaffs::{DataEcc, Origin, TagsPlace, Version};
-use eraseblock::target::filesystem::Kind;
-use eraseblock::target::yaffs::YaffsImage;
-use serde::Serialize;
+use crate::target::filesystem::Kind;
+use crate::target::yaffs::YaffsImage;
+use eraseblock_base::ByteOrder;
+use eraseblock_yaffs::{DataEcc, Origin, TagsPlace, Version};
 
 /// A YAFFS.
-#[derive(Debug, Default, Serialize)]
-pub(in super::super) struct YaffsReport {
+#[derive(Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct YaffsFacts {
+    /// The file.
     pub path: String,
+    /// Its length in bytes.
     pub file_size: u64,
     /// 1 or 2.
     pub version: u32,
+    /// Size of a physical eraseblock in bytes.
     pub peb_size: u32,
+    /// Number of physical eraseblocks.
     pub peb_count: u32,
+    /// Size of a page in bytes.
     pub page: u32,
     /// Spare bytes after each page.
     pub spare: u32,
@@ -22,6 +28,7 @@ pub(in super::super) struct YaffsReport {
     pub byte_order: &'static str,
     /// Where the tags of a page are.
     pub tags: String,
+    /// Whether tags have an ECC.
     pub tags_ecc: bool,
     /// `hamming` or `none`.
     pub data_ecc: &'static str,
@@ -31,21 +38,25 @@ pub(in super::super) struct YaffsReport {
     pub objects: u64,
     /// Chunks with content or an object's header that is needed.
     pub live_chunks: u64,
+    /// Erased eraseblocks.
     pub free_pebs: u32,
+    /// Bad eraseblocks.
     pub bad_pebs: u32,
+    /// Eraseblocks of the checkpoint.
     pub checkpoint_pebs: u32,
     /// Full blocks with a summary.
     pub summaries: u32,
     /// The highest sequence number.
     pub sequence: u32,
-    /// Bytes that files can take, all and still free.
+    /// Bytes that files can take.
     pub bytes_total: u64,
+    /// Bytes of these that are free.
     pub bytes_free: u64,
 }
 
-impl YaffsReport {
+impl YaffsFacts {
     /// Returns the result of opening.
-    pub(in super::super) fn of(image: &YaffsImage) -> Self {
+    pub(super) fn of(image: &YaffsImage) -> Self {
         let space = image.opened.fs().stat_fs().unwrap_or_default();
         let block = u64::from(space.block_size);
         let report = Self {

@@ -1,44 +1,44 @@
 //! Checks one volume with any content.
 
 use super::all_of;
-use crate::failure::Failure;
-use crate::session::Session;
-use eraseblock::codes;
-use eraseblock::raw::base::{Findings, Location, VolumeId};
-use eraseblock::raw::mtd::LebDevice;
-use eraseblock::raw::ubi::UbiVolume;
-use eraseblock::raw::ubi_format::VolumeKind;
-use eraseblock::raw::ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
-use eraseblock::target::filesystem::{self, Opened};
-use eraseblock::target::image::check_static;
-use eraseblock::target::peek;
-use eraseblock::target::writable::Mode;
+use crate::codes;
+use crate::error::Result;
+use crate::observe::Observer;
+use crate::target::filesystem::{self, Opened};
+use crate::target::image::check_static;
+use crate::target::peek;
+use crate::target::writable::Mode;
+use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_mtd::LebDevice;
+use eraseblock_ubi::UbiVolume;
+use eraseblock_ubi_format::VolumeKind;
+use eraseblock_ubifs::{CHECK_INCOMPLETE, OpenOptions, Ubifs, UbifsError, UbifsMount};
 use std::sync::Arc;
 
 /// Checks a volume of a UBI device. `id` names it where there are others.
 pub(super) fn check(
     volume: UbiVolume,
     id: Option<VolumeId>,
-    session: &mut Session,
-) -> Result<(), Failure> {
+    observer: &mut dyn Observer,
+) -> Result<()> {
     let is_static = volume.info().kind == VolumeKind::Static;
     if is_static {
-        check_static(&volume, session);
+        check_static(&volume, observer);
     }
     let content = peek::content(&volume);
     if content.is_ubifs() {
-        return ubifs(filesystem::grown(volume, &content), id, session);
+        return ubifs(filesystem::grown(volume, &content), id, observer);
     }
     if content.is_jffs2() {
-        scrubbed(filesystem::open_volume(volume, id, session)?, id, session);
+        scrubbed(filesystem::open_volume(volume, id, observer)?, id, observer);
     } else if !is_static {
-        data(&volume, session);
+        data(&volume, observer);
     }
     Ok(())
 }
 
 /// Reads all of a volume without a file system: only the device can say that it is damaged.
-fn data(volume: &UbiVolume, session: &mut Session) {
+fn data(volume: &UbiVolume, observer: &mut dyn Observer) {
     let id = volume.info().id;
     let mut findings = Findings::new();
     let mut buf = vec![0; volume.leb_size() as usize];
@@ -52,7 +52,7 @@ fn data(volume: &UbiVolume, session: &mut Session) {
             Err(error) => findings.error(at, codes::UNREADABLE, error.to_string()),
         }
     }
-    session.report(findings);
+    observer.report(findings);
 }
 
 /// Checks a UBIFS as a mount sees it. One that no mount takes, or whose index cannot be followed, is
@@ -60,12 +60,12 @@ fn data(volume: &UbiVolume, session: &mut Session) {
 pub(super) fn ubifs(
     device: Arc<dyn LebDevice>,
     id: Option<VolumeId>,
-    session: &mut Session,
-) -> Result<(), Failure> {
+    observer: &mut dyn Observer,
+) -> Result<()> {
     let at = id.map_or(Location::Whole, Location::Volume);
     match UbifsMount::mount(Arc::clone(&device), Mode::READ_ONLY.ubifs()) {
         Ok((fs, findings)) => {
-            session.report(filesystem::placed(findings, id));
+            observer.report(filesystem::placed(findings, id));
             let found = match fs.check() {
                 Ok(found) => found,
                 Err(error) => {
@@ -75,16 +75,16 @@ pub(super) fn ubifs(
                 }
             };
             let is_whole = !found.iter().any(|finding| finding.code == CHECK_INCOMPLETE);
-            session.report(filesystem::placed(found, id));
+            observer.report(filesystem::placed(found, id));
             if !is_whole && let Ok(opened) = salvaged(device, id) {
-                scrubbed(opened, id, session);
+                scrubbed(opened, id, observer);
             }
             Ok(())
         }
         Err(refusal) => {
             let Ok(opened) = salvaged(device, id) else { return Err(refusal.into()) };
-            session.not_mounted(at, &refusal.to_string());
-            scrubbed(opened, id, session);
+            observer.error(at, codes::NOT_MOUNTABLE, &refusal.to_string());
+            scrubbed(opened, id, observer);
             Ok(())
         }
     }
@@ -97,8 +97,8 @@ fn salvaged(device: Arc<dyn LebDevice>, id: Option<VolumeId>) -> Result<Opened, 
 }
 
 /// Reads everything, and hands over what was found.
-fn scrubbed(opened: Opened, id: Option<VolumeId>, session: &mut Session) {
-    let found = all_of(opened.fs(), session);
-    session.report(filesystem::placed(found, id));
-    opened.finish(session);
+pub(super) fn scrubbed(opened: Opened, id: Option<VolumeId>, observer: &mut dyn Observer) {
+    let found = all_of(opened.fs(), observer);
+    observer.report(filesystem::placed(found, id));
+    opened.finish(observer);
 }
