@@ -11,7 +11,6 @@ mod protocol;
 mod xattrs;
 
 use crate::acl::{self, Acl};
-use crate::background::Activity;
 use crate::convert::{file_attr, inode_number, node_number, now, timestamp};
 use crate::errno::Fault;
 use crate::flags::{self, Request};
@@ -19,6 +18,7 @@ use crate::ids::{IdMap, IdMaps, NOBODY};
 use crate::lookups::Lookups;
 use crate::mount::Report;
 use crate::status::{Status, Traffic};
+use eraseblock_vfs::background::Activity;
 use eraseblock_vfs::walk;
 use eraseblock_vfs::{
     Caller, FsErrorKind, Ino, RenameMode, Served, SetAttr, WritableFileSystem, XattrMode,

@@ -10,7 +10,6 @@
 
 mod acl;
 mod adapter;
-mod background;
 mod convert;
 mod errno;
 mod flags;
@@ -20,8 +19,8 @@ mod mount;
 mod source;
 mod status;
 
-pub use background::BackgroundWork;
 pub use eraseblock_vfs::Served;
+pub use eraseblock_vfs::background::BackgroundWork;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};
 pub use source::{decoded, source_name, source_path};

@@ -1,10 +1,10 @@
 //! Mounting and unmounting.
 
 use crate::adapter::{Adapter, Settings};
-use crate::background::{Activity, BackgroundWork, Worker};
 use crate::ids::IdMaps;
 use crate::lookups::Lookups;
 use crate::status::{Status, Traffic};
+use eraseblock_vfs::background::{Activity, BackgroundWork, Worker};
 use eraseblock_vfs::{FsError, Served};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::{FileType, Mode, OFlags};

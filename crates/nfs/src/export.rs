@@ -2,6 +2,7 @@
 
 use crate::convert::{attributes, changes, handle_status, owner, status};
 use crate::listing::Listing;
+use eraseblock_vfs::background::Activity;
 use eraseblock_vfs::{
     FsErrorKind, NewInode, NewKind, RenameMode, Served, SetAttr, WritableFileSystem, walk,
 };
@@ -12,7 +13,6 @@ use nfs3_server::vfs::{
     FileHandleU64, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator, VFSCapabilities,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A handle is an inode number.
 pub(crate) type Handle = FileHandleU64;
@@ -32,33 +32,18 @@ pub(crate) struct Export {
     exported: Served,
     /// Owner and group of new files.
     owner: (u32, u32),
-    changes: Changes,
-}
-
-/// Counts calls that may change the file system; clones share the number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Changes(Arc<AtomicU64>);
-
-impl Changes {
-    /// Returns the number so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
+    activity: Arc<Activity>,
 }
 
 impl Export {
-    pub(crate) fn new(exported: Served, owner: (u32, u32), changes: Changes) -> Self {
-        Self { exported, owner, changes }
+    pub(crate) fn new(exported: Served, owner: (u32, u32), activity: Arc<Activity>) -> Self {
+        Self { exported, owner, activity }
     }
 
-    /// Returns the file system for a change, which is counted.
+    /// Returns the file system for a change, after which background work is due.
     fn writing(&self) -> Result<&dyn WritableFileSystem, nfsstat3> {
         let fs = self.exported.writing().map_err(|error| status(&error))?;
-        self.changes.add();
+        self.activity.changed();
         Ok(fs)
     }
 

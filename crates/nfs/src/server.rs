@@ -1,7 +1,8 @@
 //! The server: one listening socket, until it is stopped.
 
-use crate::export::{Changes, Export};
-use eraseblock_vfs::{Background, FsError, Served, WritableFileSystem};
+use crate::export::Export;
+use eraseblock_vfs::background::{Activity, BackgroundWork, Worker};
+use eraseblock_vfs::{FsError, Served};
 use nfs3_server::tcp::{NFSTcp, NFSTcpListener};
 use std::error::Error;
 use std::fmt;
@@ -11,16 +12,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-/// Pause between pieces of background work.
+/// Time that calls in progress get when the server ends.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Number of pauses without a change after which the file system frees space that waits for a
-/// commit. This costs writes that the next changes would cause anyway, so a short pause between two
-/// changes does not start it.
-const IDLE_PAUSES: u32 = 3;
-
-/// Pieces of work below the file system between two pauses.
-const STEPS: u32 = 16;
 
 /// Options of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,14 +74,11 @@ pub struct Server {
     runtime: Runtime,
     listener: NFSTcpListener<Export>,
     exported: Served,
-    changes: Changes,
+    activity: Arc<Activity>,
     address: SocketAddr,
     stop: Arc<Notify>,
-    background_work: Option<Box<BackgroundWork>>,
+    background_work: Option<BackgroundWork>,
 }
-
-/// One bounded piece of work below the file system; returns whether there is more.
-type BackgroundWork = dyn Fn() -> Result<bool, FsError> + Send + Sync;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -106,23 +96,23 @@ impl Server {
         let socket = |source| ServerError::Socket { address: options.address, source };
         let runtime =
             Builder::new_multi_thread().worker_threads(4).enable_all().build().map_err(socket)?;
-        let changes = Changes::default();
-        let export = Export::new(exported.clone(), options.owner, changes.clone());
+        let activity = Arc::new(Activity::default());
+        let export = Export::new(exported.clone(), options.owner, Arc::clone(&activity));
         let address = options.address.to_string();
         let bound = NFSTcpListener::bind_with_generation(&address, export, options.generation);
         let listener = runtime.block_on(bound).map_err(socket)?;
         let address = SocketAddr::new(listener.get_listen_ip(), listener.get_listen_port());
         let stop = Arc::new(Notify::new());
-        Ok(Self { runtime, listener, exported, changes, address, stop, background_work: None })
+        Ok(Self { runtime, listener, exported, activity, address, stop, background_work: None })
     }
 
-    /// Repeatedly runs `work` in the background, too, until it returns false.
+    /// Runs `work` in the background, too, after the file system's own, until it returns false.
     #[must_use]
     pub fn with_background_work(
         mut self,
         work: impl Fn() -> Result<bool, FsError> + Send + Sync + 'static,
     ) -> Self {
-        self.background_work = Some(Box::new(work));
+        self.background_work = Some(BackgroundWork::new(work));
         self
     }
 
@@ -143,50 +133,29 @@ impl Server {
     ///
     /// Fails if a thread cannot be started or the file system could not be flushed.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, exported, changes, address, stop, background_work } = self;
+        let Self { runtime, listener, exported, activity, address, stop, background_work } = self;
+        let failed = |source| ServerError::Socket { address, source };
+        let worker = match &exported {
+            // A failed step fails again in the call that needs it, which reports the error.
+            Served::ReadWrite(fs) => {
+                let started = Worker::start(Arc::clone(fs), background_work, activity, |_| {});
+                Some(started.map_err(failed)?)
+            }
+            Served::ReadOnly(_) => None,
+        };
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = listener.handle_forever() => ended,
                 () = stop.notified() => Ok(()),
-                () = background(&exported, &changes, background_work.as_deref()) => Ok(()),
             }
         });
         // Calls in progress are dropped: none has been answered.
         drop(listener);
         runtime.shutdown_timeout(PAUSE);
+        drop(worker);
         if let Served::ReadWrite(fs) = &exported {
             fs.unmount()?;
         }
-        ended.map_err(|source| ServerError::Socket { address, source })
+        ended.map_err(failed)
     }
-}
-
-/// Steps background work until the server stops. A failed step fails again in the call that needs
-/// it, which reports the error.
-async fn background(
-    exported: &Served,
-    changes: &Changes,
-    background_work: Option<&BackgroundWork>,
-) {
-    let (mut seen, mut quiet) = (changes.count(), 0_u32);
-    loop {
-        tokio::time::sleep(PAUSE).await;
-        let Served::ReadWrite(fs) = exported else { continue };
-        step(fs.as_ref());
-        let count = changes.count();
-        quiet = if count == seen { quiet.saturating_add(1) } else { 0 };
-        seen = count;
-        if quiet == IDLE_PAUSES {
-            let _ = fs.free_waiting_space();
-        }
-        for _ in 0..STEPS {
-            if !background_work.is_some_and(|work| matches!(work(), Ok(true))) {
-                break;
-            }
-        }
-    }
-}
-
-fn step(fs: &dyn WritableFileSystem) {
-    while matches!(fs.background_step(), Ok(Background::More)) {}
 }

@@ -2,6 +2,7 @@
 //! source trees for builders.
 
 pub mod attr;
+pub mod background;
 mod caller;
 pub mod error;
 pub mod fs;

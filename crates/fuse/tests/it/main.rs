@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod background;
 mod cache;
 mod helper;
 mod model;

@@ -13,6 +13,7 @@ use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 fn options(port: u16) -> ServerOptions {
     let address = ([127, 0, 0, 1], port).into();
@@ -242,4 +243,27 @@ fn the_directory_above_is_found() {
         let file = found(&mut client, &path[1], "f7").await.unwrap();
         assert_eq!(found(&mut client, &file, "..").await, Err(nfsstat3::NFS3ERR_NOTDIR));
     });
+}
+
+/// A change wakes the background work within seconds; without one, it would wait for half a minute.
+#[test]
+fn background_work_follows_a_change() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let server = Server::new(Served::ReadWrite(sample()), &options(0)).unwrap();
+    let server = server.with_background_work(move || {
+        let _ = sender.send(());
+        Ok(false)
+    });
+    let (port, stop) = (server.address().port(), server.stopper());
+    let thread: JoinHandle<()> = std::thread::spawn(move || server.run().unwrap());
+    assert!(receiver.recv_timeout(Duration::from_secs(2)).is_err(), "nothing has changed");
+    visited(port, async |mut client| {
+        let root = client.root_nfs_fh3();
+        let how = createhow3::UNCHECKED(sattr3::default());
+        let create = CREATE3args { where_: in_dir(&root, "f"), how };
+        assert!(matches!(client.create(&create).await.unwrap(), CREATE3res::Ok(_)));
+    });
+    receiver.recv_timeout(Duration::from_secs(15)).unwrap();
+    stop();
+    thread.join().unwrap();
 }
