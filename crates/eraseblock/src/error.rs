@@ -3,11 +3,9 @@
 
 mod cause;
 mod kind;
+mod layers;
 
 use eraseblock_base::Findings;
-use eraseblock_mtd::MtdError;
-use eraseblock_ubi::UbiError;
-use eraseblock_ubifs::UbifsError;
 pub use kind::ErrorKind;
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -195,43 +193,6 @@ impl From<Error> for io::Error {
         });
         Self::new(kind, error)
     }
-}
-
-macro_rules! from {
-    ($($(#[$cfg:meta])* $type:ty),* $(,)?) => {$(
-        $(#[$cfg])*
-        impl From<$type> for Error {
-            fn from(error: $type) -> Self {
-                Self::of(&error)
-            }
-        }
-    )*};
-}
-from! {
-    io::Error,
-    eraseblock_base::GeometryError,
-    eraseblock_jffs2::Jffs2Error,
-    eraseblock_jffs2::mkfs::MkfsError,
-    eraseblock_mtd::OpenError,
-    eraseblock_ubi::DetectError,
-    eraseblock_ubi::image::ImageError,
-    eraseblock_ubi_format::LayoutError,
-    #[cfg(feature = "write")]
-    eraseblock_ubifs::mkfs::MkfsError,
-    eraseblock_vfs::FsError,
-    eraseblock_yaffs::YaffsError,
-    eraseblock_yaffs::mkfs::MkfsError,
-    MtdError,
-    UbiError,
-    UbifsError,
-    #[cfg(feature = "chips")]
-    eraseblock_nandsim::ChipFileError,
-    #[cfg(any(feature = "build", feature = "extract"))]
-    eraseblock_tree::TreeError,
-    #[cfg(feature = "host")]
-    eraseblock_mtd_host::BlockError,
-    #[cfg(feature = "host")]
-    eraseblock_mtd_host::HostError,
 }
 
 /// Names what was being done when an error arose.

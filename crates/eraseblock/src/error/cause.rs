@@ -3,15 +3,9 @@
 //! The message of an error of ours contains those of its causes, so `source` returns nothing and
 //! `get_ref` the cause, as with [`io::Error::get_ref`].
 
-use eraseblock_jffs2::mkfs::MkfsError as Jffs2MkfsError;
-use eraseblock_jffs2::{Jffs2Error, ReadError};
-use eraseblock_mtd::{MtdError, OpenError};
-use eraseblock_ubi::image::ImageError;
-use eraseblock_ubi::{DetectError, UbiError};
-use eraseblock_ubifs::UbifsError;
+use super::layers::facts;
+use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
-use eraseblock_yaffs::mkfs::MkfsError as YaffsMkfsError;
-use eraseblock_yaffs::{ReadError as YaffsReadError, YaffsError};
 use std::error::Error;
 use std::io;
 use std::iter::successors;
@@ -26,51 +20,7 @@ pub(super) fn causes(error: &AnyError) -> impl Iterator<Item = &AnyError> {
 
 /// Returns the cause of an error, whether its message contains that of the cause or not.
 fn cause(error: &AnyError) -> Option<&AnyError> {
-    macro_rules! of {
-        ($($(#[$cfg:meta])* $type:ty),* $(,)?) => {$(
-            $(#[$cfg])*
-            if let Some(error) = error.downcast_ref::<$type>() {
-                return error.get_ref();
-            }
-        )*};
-    }
-    of!(
-        DetectError,
-        FsError,
-        ImageError,
-        Jffs2Error,
-        Jffs2MkfsError,
-        MtdError,
-        OpenError,
-        ReadError,
-        UbiError,
-        UbifsError,
-        YaffsError,
-        YaffsMkfsError,
-        YaffsReadError,
-        #[cfg(feature = "write")]
-        eraseblock_ubifs::mkfs::MkfsError,
-        #[cfg(feature = "chips")]
-        eraseblock_nandsim::ChipFileError,
-        #[cfg(any(feature = "build", feature = "extract"))]
-        eraseblock_tree::TreeError,
-        #[cfg(feature = "host")]
-        eraseblock_mtd_host::BlockError,
-        #[cfg(feature = "host")]
-        eraseblock_mtd_host::HostError,
-        #[cfg(feature = "fuse")]
-        eraseblock_fuse::MountError,
-        #[cfg(feature = "nfs")]
-        eraseblock_nfs::ServerError,
-        #[cfg(feature = "lab")]
-        eraseblock_lab::figures::FigureError,
-        #[cfg(feature = "lab")]
-        eraseblock_lab::figures::side_by_side::SideError,
-    );
-    match error.downcast_ref::<io::Error>() {
-        Some(error) => error.get_ref().map(|cause| cause as &AnyError),
-        None => error.source(),
-    }
+    facts(error).cause.or_else(|| error.source())
 }
 
 /// Returns the message of an error with those of its causes.
@@ -115,6 +65,8 @@ fn host_kinds(error: &AnyError) -> impl Iterator<Item = io::ErrorKind> {
 mod tests {
     use super::*;
     use eraseblock_base::Location;
+    use eraseblock_ubi::UbiError;
+    use eraseblock_ubifs::UbifsError;
 
     /// A full disk below a device, below UBI, below a file system.
     fn deep(kind: io::ErrorKind) -> FsError {

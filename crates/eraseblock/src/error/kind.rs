@@ -1,21 +1,9 @@
 //! What kind of failure an error is.
 
 use super::cause::{AnyError, causes, is_host_full};
+use super::layers::facts;
 use eraseblock_base::ErrorClass;
-use eraseblock_jffs2::Jffs2Error;
-use eraseblock_jffs2::mkfs::MkfsError as Jffs2MkfsError;
-use eraseblock_mtd::MtdError;
-#[cfg(feature = "chips")]
-use eraseblock_nandsim::ChipFileError;
-#[cfg(any(feature = "build", feature = "extract"))]
-use eraseblock_tree::TreeError;
-use eraseblock_ubi::UbiError;
-use eraseblock_ubifs::UbifsError;
-#[cfg(feature = "write")]
-use eraseblock_ubifs::mkfs::MkfsError as UbifsMkfsError;
 use eraseblock_vfs::{FsError, FsErrorKind};
-use eraseblock_yaffs::YaffsError;
-use eraseblock_yaffs::mkfs::MkfsError as YaffsMkfsError;
 use std::io;
 
 /// The kind of a failure.
@@ -90,28 +78,9 @@ impl ErrorKind {
 
 /// The class of an error by its type alone.
 fn own(error: &AnyError) -> Option<ErrorKind> {
-    macro_rules! classes {
-        ($($type:ty),*) => {
-            $(if let Some(error) = error.downcast_ref::<$type>() {
-                return Some(ErrorKind::of_class(error.class()));
-            })*
-        };
+    if let Some(class) = facts(error).class {
+        return Some(ErrorKind::of_class(class));
     }
-    classes!(
-        UbifsError,
-        UbiError,
-        MtdError,
-        Jffs2Error,
-        Jffs2MkfsError,
-        YaffsError,
-        YaffsMkfsError
-    );
-    #[cfg(feature = "write")]
-    classes!(UbifsMkfsError);
-    #[cfg(any(feature = "build", feature = "extract"))]
-    classes!(TreeError);
-    #[cfg(feature = "chips")]
-    classes!(ChipFileError);
     if let Some(error) = error.downcast_ref::<FsError>() {
         return Some(ErrorKind::of_kind(error.kind()));
     }
