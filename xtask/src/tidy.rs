@@ -4,6 +4,7 @@ mod arrows;
 mod errors;
 mod footprint;
 mod licences;
+mod options;
 mod source;
 mod words;
 
@@ -55,6 +56,14 @@ impl Tracked {
     }
 }
 
+/// Returns whether an item is compiled for tests only.
+fn is_for_tests(attrs: &[syn::Attribute]) -> bool {
+    attrs.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        _ => false,
+    })
+}
+
 fn has_extension(path: &str, extension: &str) -> bool {
     path.strip_suffix(extension).is_some_and(|rest| rest.ends_with('.'))
 }
@@ -62,7 +71,7 @@ fn has_extension(path: &str, extension: &str) -> bool {
 type Rule = fn(&Tracked) -> Vec<String>;
 
 /// Rules about single files.
-const RULES: [(&str, Rule); 12] = [
+const RULES: [(&str, Rule); 13] = [
     ("unsafe code is in mtd-host only", unsafe_code),
     ("source is ASCII", ascii),
     ("Rust files open with //!", opening_docs),
@@ -75,6 +84,7 @@ const RULES: [(&str, Rule); 12] = [
     ("no ignored tests", ignored_tests),
     ("words: prose names who acts", words::check),
     ("public functions document their errors", errors::check),
+    ("the library names no options of the command", options::check),
 ];
 
 /// Runs all checks; false when one failed.

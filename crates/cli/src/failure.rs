@@ -1,6 +1,8 @@
 //! Why a command could not do what was asked, ready to be shown: an error of the library, and how the
 //! run ends.
 
+use crate::spelling;
+use eraseblock::error::Words;
 use eraseblock::{Error, ErrorKind};
 use std::any::Any;
 use std::error::Error as StdError;
@@ -30,21 +32,21 @@ pub(crate) struct Failure {
 
 impl Failure {
     fn of(error: Error) -> Self {
-        Self { error, is_finding: false }
+        Self { error: error.spelled(spelling::of), is_finding: false }
     }
 
     /// Something could not be done.
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<Words>) -> Self {
         Self::of(Error::new(message))
     }
 
     /// The command line asks for something impossible.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<Words>) -> Self {
         Self::of(Error::usage(message))
     }
 
     /// It is done, and something went wrong with what it was done to.
-    pub(crate) fn finding(message: impl Into<String>) -> Self {
+    pub(crate) fn finding(message: impl Into<Words>) -> Self {
         Self { is_finding: true, ..Self::new(message) }
     }
 
@@ -55,18 +57,18 @@ impl Failure {
 
     /// Applies `change` to the error.
     pub(crate) fn map(self, change: impl FnOnce(Error) -> Error) -> Self {
-        Self { error: change(self.error), ..self }
+        Self { error: change(self.error).spelled(spelling::of), ..self }
     }
 
     /// Adds the next step.
     #[must_use]
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(self, hint: impl Into<Words>) -> Self {
         self.map(|error| error.hint(hint))
     }
 
     /// Adds another step after the existing one.
     #[must_use]
-    pub(crate) fn also(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn also(self, hint: impl Into<Words>) -> Self {
         self.map(|error| error.also(hint))
     }
 

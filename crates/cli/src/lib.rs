@@ -22,6 +22,7 @@ mod output;
 mod personality;
 mod preload;
 mod session;
+mod spelling;
 mod style;
 mod table;
 

@@ -176,7 +176,10 @@ impl Session {
 
     /// Remembers findings of attaching and opening, which are about the whole image.
     pub(crate) fn report_aside(&mut self, findings: Findings) {
-        self.elsewhere.append(findings);
+        self.elsewhere.append(findings.reword(|_, finding| {
+            let is_end = finding.code == codes::AFTER_END_MARK;
+            is_end.then(|| format!("{}, as --strict does", finding.message))
+        }));
     }
 
     /// Sorts the findings about the whole image into what was asked for and the rest.

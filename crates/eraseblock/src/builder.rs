@@ -6,7 +6,7 @@ pub mod source_choices;
 pub mod ubifs_choices;
 pub mod yaffs2;
 
-use crate::error::Error;
+use crate::error::{Error, Setting, Words};
 use crate::observe::Meter;
 use crate::observe::Observer;
 use crate::text;
@@ -161,9 +161,9 @@ fn explain(error: MkfsError) -> Error {
 }
 
 fn too_small(needed: u32, available: u32) -> Error {
+    let larger = "a larger volume or another compressor; if the volume is larger, a higher limit: ";
     Error::new(format!("the content needs {needed} LEBs, the volume has {available}")).hint(
-        "a larger volume or another compressor; if the volume is larger, a higher limit: \
-             --max-lebs, `max-lebs` in a layout file, -c of mkfs.ubifs",
+        Words::from(larger) + Setting::MaxLebs + ", `max-lebs` in a layout file, -c of mkfs.ubifs",
     )
 }
 

@@ -5,7 +5,7 @@ mod overheard;
 mod volume;
 
 use crate::codes;
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, Words};
 use crate::observe::{Notes, Observer};
 use crate::recovery;
 use crate::target::image::{self, Image, Jffs2Image, UbiImage};
@@ -54,10 +54,12 @@ impl CheckReport {
         self.why_read_only.as_deref()
     }
 
-    /// Returns what could be done about the findings, in words of the `eraseblock` command.
-    pub fn next_steps(&self) -> Vec<String> {
+    /// Returns what could be done about the findings: runs of the `eraseblock` command.
+    pub fn next_steps(&self) -> Vec<Words> {
         let mut steps = recovery::steps(&self.findings, &self.target);
-        steps.extend(self.why_read_only().map(|reason| format!("it can only be read: {reason}")));
+        steps.extend(
+            self.why_read_only().map(|reason| format!("it can only be read: {reason}").into()),
+        );
         steps
     }
 }

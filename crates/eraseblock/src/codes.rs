@@ -2,7 +2,7 @@
 
 use eraseblock_base::{Code, Remedy};
 pub use eraseblock_jffs2::codes::{NO_NODE, NODE_DAMAGED, UNREADABLE};
-pub use eraseblock_ubi::codes::STATIC_DATA_CORRUPT;
+pub use eraseblock_ubi::codes::{AFTER_END_MARK, STATIC_DATA_CORRUPT};
 pub use eraseblock_ubifs::codes::{DATA_CORRUPT, IMAGE_CUT_SHORT};
 use eraseblock_vfs::FsErrorKind;
 

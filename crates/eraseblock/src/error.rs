@@ -4,12 +4,14 @@
 mod cause;
 mod kind;
 mod layers;
+mod words;
 
 use eraseblock_base::Findings;
 pub use kind::ErrorKind;
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
 use std::io;
+pub use words::{Setting, Words};
 
 /// What the functions of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,8 +23,8 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
-    message: String,
-    hint: Option<String>,
+    message: Words,
+    hint: Option<Words>,
     broken_pipe: bool,
     io: Option<io::ErrorKind>,
     /// What was being done or looked at, outermost first.
@@ -32,7 +34,7 @@ struct Inner {
 
 impl Error {
     /// Something could not be done.
-    pub fn new(message: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<Words>) -> Self {
         Self(Box::new(Inner {
             kind: ErrorKind::Refused,
             message: message.into(),
@@ -45,7 +47,7 @@ impl Error {
     }
 
     /// The caller asks for something impossible.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<Words>) -> Self {
         Self::new(message).with_kind(ErrorKind::Usage)
     }
 
@@ -72,25 +74,26 @@ impl Error {
 
     /// Adds the next step.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Words>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
     /// Adds another step after the one that is there.
     #[must_use]
-    pub fn also(mut self, hint: impl Into<String>) -> Self {
-        let hint = hint.into();
-        let first = self.0.hint.take();
-        self.0.hint = Some(first.map_or(hint.clone(), |first| format!("{first}; {hint}")));
+    pub fn also(mut self, hint: impl Into<Words>) -> Self {
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(first) => first + "; " + hint,
+            None => hint.into(),
+        });
         self
     }
 
     /// Adds the reason, unless the message says it.
     #[must_use]
     pub fn because(mut self, reason: &str) -> Self {
-        if !self.0.message.contains(reason) {
-            self.0.message = format!("{}: {reason}", self.0.message);
+        if !self.message().contains(reason) {
+            self.0.message = std::mem::take(&mut self.0.message) + ": " + reason;
         }
         self
     }
@@ -99,8 +102,8 @@ impl Error {
     #[must_use]
     pub fn context(mut self, what: impl Display) -> Self {
         let begin = format!("{what}: ");
-        if !self.0.message.starts_with(&begin) {
-            self.0.message.insert_str(0, &begin);
+        if !self.message().starts_with(&begin) {
+            self.0.message = Words::from(begin) + std::mem::take(&mut self.0.message);
         }
         let place = what.to_string();
         if self.0.places.first() != Some(&place) {
@@ -122,6 +125,15 @@ impl Error {
         self.context(format_args!("volume `{name}`"))
     }
 
+    /// Returns the same error with the names that `spell` has for the settings in its message and
+    /// next step: a command names its options.
+    #[must_use]
+    pub fn spelled(mut self, spell: impl Fn(Setting, Option<&str>) -> String) -> Self {
+        self.0.message = self.0.message.spelled(&spell);
+        self.0.hint = self.0.hint.map(|hint| hint.spelled(&spell));
+        self
+    }
+
     /// Returns what kind of failure it is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -139,12 +151,13 @@ impl Error {
 
     /// Returns what went wrong, in one line.
     pub fn message(&self) -> &str {
-        &self.0.message
+        self.0.message.as_str()
     }
 
-    /// Returns what could be done about it, in words of the `eraseblock` command.
+    /// Returns what could be done about it: a setting by the name of its setter, or a run of the
+    /// `eraseblock` command.
     pub fn next_step(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+        self.0.hint.as_ref().map(Words::as_str)
     }
 
     /// Returns what was found in the image before the failure.

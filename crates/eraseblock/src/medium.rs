@@ -1,10 +1,10 @@
 //! Which flash an image is made for: a part of the database, or its sizes.
 
-use crate::error::Error;
+use crate::error::{Error, Setting};
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_nandsim::parts::{self, Part};
 
-/// A flash; `--flash` alone is enough, single sizes may differ from the part's.
+/// A flash; [`Self::flash`] alone is enough, single sizes may differ from the part's.
 #[derive(Clone, Debug, Default)]
 pub struct FlashChoice {
     /// A part of the database: `eraseblock chip parts` lists them
@@ -13,7 +13,7 @@ pub struct FlashChoice {
     pub peb: Option<u32>,
     /// Size of a page: the smallest unit that can be programmed
     pub page: Option<u32>,
-    /// Size of a sub-page: the unit of UBI headers; as --page when left out
+    /// Size of a sub-page: the unit of UBI headers; as [`Self::page`] when left out
     pub subpage: Option<u32>,
 }
 
@@ -36,15 +36,15 @@ impl FlashChoice {
             })?),
             None => None,
         };
-        let missing = |what: &str, option: &str| {
+        let missing = |what: &str, setting: Setting| {
             Error::usage(format!("the flash is not known: {what} is missing"))
-                .hint(format!("--flash PART names a chip, {option} states the size"))
+                .hint(Setting::Flash.to("PART") + " names a chip, " + setting + " states the size")
         };
         let peb = self.peb.or(part.map(|p| p.peb_size));
-        let peb = peb.ok_or_else(|| missing("the size of an eraseblock", "--peb"))?;
+        let peb = peb.ok_or_else(|| missing("the size of an eraseblock", Setting::Peb))?;
         let shape = part.map(Part::geometry);
         let page = self.page.or(shape.map(|g| g.min_io()));
-        let page = page.ok_or_else(|| missing("the size of a page", "--page"))?;
+        let page = page.ok_or_else(|| missing("the size of a page", Setting::Page))?;
         let part_subpage = if self.page.is_none() { shape.map(|g| g.subpage()) } else { None };
         let subpage = self.subpage.or(part_subpage).unwrap_or(page);
         let kind = match part {

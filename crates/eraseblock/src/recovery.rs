@@ -1,6 +1,7 @@
 //! Next steps after a file system turned read-only, or a check found something. Each kind of
 //! problem has one.
 
+use crate::error::{Setting, Words};
 use eraseblock_base::{Finding, Findings, Remedy, Severity};
 use std::ffi::OsStr;
 
@@ -17,7 +18,7 @@ pub fn after_read_only(target: &OsStr) -> String {
 }
 
 /// Returns the next steps for the findings of a check, one for each kind.
-pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
+pub fn steps(findings: &Findings, target: &OsStr) -> Vec<Words> {
     let target = target.display();
     let worse = |finding: &&Finding| finding.severity > Severity::Note;
     let has = |remedy| findings.iter().any(|finding| finding.code.remedy() == remedy);
@@ -27,31 +28,32 @@ pub fn steps(findings: &Findings, target: &OsStr) -> Vec<String> {
         steps.push(format!(
             "what a power cut left is repaired by the next mount for writing, also by `eraseblock \
              edit {target} -c sync`"
-        ));
+        ).into());
     }
     if has(Remedy::Lost) {
-        steps.push(format!(
+        let lost = format!(
             "what was at the damaged places is lost: `eraseblock extract {target} DIR` copies out \
-             everything else and names what lacks something, with --keep-damaged also that"
-        ));
+             everything else and names what lacks something, with "
+        );
+        steps.push(Words::from(lost) + Setting::KeepDamaged + " also that");
     }
     if has(Remedy::Device) {
         steps.push(
             "`eraseblock info` and `eraseblock ubi wear` describe the UBI device; `eraseblock ubi \
              update TARGET:VOLUME FILE` rewrites a damaged volume"
-                .to_owned(),
+                .into(),
         );
     }
     if has(Remedy::Read) {
         steps.push(format!(
             "no mount takes it, but it can still be read: `eraseblock extract {target} DIR` copies \
              out what is left, `eraseblock mkfs` makes a file system of that"
-        ));
+        ).into());
     } else if contradicts {
         steps.push(format!(
             "a mount for writing may turn read-only over this: `eraseblock extract {target} DIR` \
              copies everything out, `eraseblock mkfs` makes a new file system of it"
-        ));
+        ).into());
     }
     steps
 }
@@ -69,7 +71,7 @@ mod tests {
         for code in codes {
             findings.error(Location::Whole, *code, "x");
         }
-        steps(&findings, OsStr::new("a.ubi:root"))
+        steps(&findings, OsStr::new("a.ubi:root")).iter().map(ToString::to_string).collect()
     }
 
     /// JFFS2 keeps what was deleted until its block is collected: no cut is needed for that.

@@ -107,15 +107,6 @@ impl BlockError {
             Self::NotEmpty => ErrorClass::Caller,
         }
     }
-
-    /// Suggests what to do about the error.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NoSuperblock => Some("`eraseblock ubi format --block-device` creates one"),
-            Self::NotEmpty => Some("--force overwrites it"),
-            _ => None,
-        }
-    }
 }
 
 /// The sizes of a new flash on a disk.

@@ -125,9 +125,11 @@ impl HostError {
                 Errno::ROFS => Some("the driver does not allow writing to this device"),
                 _ => None,
             },
-            Self::Block { source, .. } => source.hint(),
             Self::Busy { .. } => Some("unmount or `ubidetach` it first"),
-            Self::WrongKind { .. } | Self::Unexpected { .. } | Self::Geometry { .. } => None,
+            Self::Block { .. }
+            | Self::WrongKind { .. }
+            | Self::Unexpected { .. }
+            | Self::Geometry { .. } => None,
         }
     }
 }

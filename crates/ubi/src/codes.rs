@@ -2,6 +2,8 @@
 
 use eraseblock_base::{Code, Remedy};
 
+/// Blocks after the end of the image have UBI headers.
+pub const AFTER_END_MARK: Code = Code::new("after-end-mark", Remedy::Rescue);
 /// The copy of a moved LEB is incomplete; the original is used.
 pub const COPY_INCOMPLETE: Code = Code::new("copy-incomplete", Remedy::Mount);
 /// The erase counter of an eraseblock is lost.

@@ -4,6 +4,8 @@
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
+use crate::spelling;
+use eraseblock::error::Words;
 use eraseblock::target::{Place, check_place};
 use serde::Serialize;
 
@@ -27,7 +29,9 @@ struct Verdict {
 pub(crate) fn run(args: &CheckArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
     let report = check_place(&place, &args.target.shape.shape(), session)?;
-    let (consistent, next_steps) = (report.is_consistent(), report.next_steps());
+    let spelled = |step: &Words| step.spelled(spelling::of).to_string();
+    let next_steps: Vec<String> = report.next_steps().iter().map(spelled).collect();
+    let consistent = report.is_consistent();
     if session.options.json {
         return session.json(&Verdict { consistent, next_steps });
     }

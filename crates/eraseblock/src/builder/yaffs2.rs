@@ -1,7 +1,7 @@
 //! Making a YAFFS2.
 
 use super::source_choices::SourceOptions;
-use crate::error::Error;
+use crate::error::{Error, Setting};
 use crate::observe::Observer;
 use crate::source::{Adjustments, Xattrs};
 use crate::text;
@@ -75,7 +75,7 @@ pub fn options(
     };
     if !layout.is_disjoint() {
         return Err(Error::usage("tags and the ECC of the data are at the same spare bytes")
-            .hint("--tags-at 2 is where Linux has them"));
+            .hint(Setting::TagsAt.to(2) + " is where Linux has them"));
     }
     Ok(MkfsOptions { layout, most_blocks: blocks })
 }

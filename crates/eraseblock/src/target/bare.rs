@@ -2,7 +2,7 @@
 
 use super::span::Span;
 use super::{Format, Shape, image, magic, peek};
-use crate::error::Error;
+use crate::error::{Error, Setting, Words};
 use eraseblock_base::align::is_erased;
 use eraseblock_mtd::{LebImage, ReadAt};
 use eraseblock_ubifs_format::Superblock;
@@ -47,12 +47,17 @@ pub(super) fn can_only_be_read(path: &Path, part: Span) -> Error {
 pub(super) fn open(path: &Path, shape: &Shape, size: Option<u64>) -> Result<Bare, Error> {
     let peek::Content::Ubifs(sb) = peek::of_bytes(&beginning(path)?, shape.leb.unwrap_or(1 << 20))
     else {
-        return Err(Error::new("the UBIFS superblock cannot be read")
-            .hint("such an image can only be read: --leb and --page say what it is"));
+        return Err(Error::new("the UBIFS superblock cannot be read").hint(
+            Words::from("such an image can only be read: ")
+                + Setting::Leb
+                + " and "
+                + Setting::Page
+                + " say what it is",
+        ));
     };
     if shape.leb.is_some_and(|leb| leb != sb.leb_size) {
         let leb_size = sb.leb_size;
-        return Err(Error::usage(format!("--leb: its LEBs have {leb_size} bytes")));
+        return Err(Error::usage(Setting::Leb + format!(": its LEBs have {leb_size} bytes")));
     }
     let leb_count = leb_count(&sb, size)?;
     let device = LebImage::open(path, sb.leb_size, sb.min_io_size, leb_count)?;
@@ -68,10 +73,13 @@ fn leb_count(sb: &Superblock, size: Option<u64>) -> Result<u32, Error> {
     let Some(size) = size else { return Ok(most) };
     let lebs = size / u64::from(sb.leb_size.max(1));
     match u32::try_from(lebs).unwrap_or(u32::MAX).min(most) {
-        few if few < sb.leb_cnt => Err(Error::usage(format!(
-            "--size: the file system has {} LEBs, more than the {few} of that volume",
-            sb.leb_cnt
-        ))),
+        few if few < sb.leb_cnt => {
+            let message = format!(
+                ": the file system has {} LEBs, more than the {few} of that volume",
+                sb.leb_cnt
+            );
+            Err(Error::usage(Setting::FlashSize + message))
+        }
         enough => Ok(enough),
     }
 }

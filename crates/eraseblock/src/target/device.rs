@@ -2,9 +2,11 @@
 
 use super::image::{self, BareUbifs, Image};
 use super::{Place, Shape};
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Setting, Words};
 use eraseblock_mtd::LebDevice;
-use eraseblock_mtd_host::{HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node};
+use eraseblock_mtd_host::{
+    BlockError, HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,7 +50,15 @@ fn open_volume(path: &Path) -> Result<BareUbifs, Error> {
 
 /// Such an error names its path, and may know the next step.
 pub(super) fn failure(error: HostError) -> Error {
-    let hint = error.hint();
+    let hint = match &error {
+        HostError::Block { source: BlockError::NoSuperblock, .. } => {
+            Some(Setting::MakeFlash + " creates one")
+        }
+        HostError::Block { source: BlockError::NotEmpty, .. } => {
+            Some(Setting::Force + " overwrites it")
+        }
+        other => other.hint().map(Words::from),
+    };
     let failure = Error::from(error);
     match hint {
         Some(hint) => failure.hint(hint),

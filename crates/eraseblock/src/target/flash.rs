@@ -6,7 +6,7 @@ use super::lock::lock;
 use super::span::{self, At, Span};
 use super::{FlashOptions, Place, Shape, Sizes, image, raw_dump};
 use crate::accounting;
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Setting, Words};
 use eraseblock_base::align::is_erased;
 use eraseblock_mtd::{CountedMtd, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_ubi::image::fastmap_blocks;
@@ -20,15 +20,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What helps where an image file lacks blocks.
-pub const SIZE_HINT: &str = "--size SIZE says how large the flash is that the image is made for";
+pub(super) fn size_in_bytes() -> Words {
+    Setting::FlashSize.to("SIZE") + " says how large the flash is that the image is made for"
+}
 
-/// The same for commands that have `--blocks`.
-fn size_hint(args: &FlashOptions) -> &'static str {
+/// The same for callers that count blocks.
+fn size_hint(args: &FlashOptions) -> Words {
     if args.size_in_bytes {
-        SIZE_HINT
-    } else {
-        "--blocks NUMBER says how many eraseblocks the flash has that the image is made for"
+        return size_in_bytes();
     }
+    Setting::Blocks.to("NUMBER")
+        + " says how many eraseblocks the flash has that the image is made for"
 }
 
 /// An opened flash, and the volume that was named after it.
@@ -137,7 +139,7 @@ impl Flash {
     }
 
     /// What helps if an image file lacks blocks and its flash may have more.
-    pub fn size_hint(&self, args: &FlashOptions) -> Option<&'static str> {
+    pub fn size_hint(&self, args: &FlashOptions) -> Option<Words> {
         let is_known = args.blocks.is_some() || args.flash_size.is_some();
         (self.image.is_some() && !is_known).then(|| size_hint(args))
     }
@@ -178,8 +180,9 @@ impl Flash {
         if fastmap_blocks(layout, blocks).is_some() {
             return Ok(());
         }
-        let path = self.path.display();
-        Err(Error::usage(format!("{path}: --fastmap: Linux uses none on {blocks} eraseblocks"))
+        let path = format!("{}: ", self.path.display());
+        let message = format!(": Linux uses none on {blocks} eraseblocks");
+        Err(Error::usage(Words::from(path) + Setting::Fastmap + message)
             .hint("more than 64 are needed; such a flash is scanned quickly"))
     }
 
@@ -210,7 +213,8 @@ impl Flash {
         match reason {
             ReadOnlyReason::NotEnoughBlocks => failure.hint(size_hint(args)),
             ReadOnlyReason::InternalVolume => failure.hint(
-                "--force-rw writes to the other volumes, if everything on flash is as it should be",
+                Setting::ForceRw
+                    + " writes to the other volumes, if everything on flash is as it should be",
             ),
             _ => failure,
         }
@@ -323,8 +327,14 @@ fn open_image(
             ImageShape { start: 0, peb_size, min_io, subpage, peb_count: None }
         }
         (None, ..) => {
-            return Err(Error::new("neither a simulated chip nor a UBI image")
-                .hint("--peb and --page state the sizes of a flash without headers; `ubi format --block-device` makes a flash of a disk"));
+            return Err(Error::new("neither a simulated chip nor a UBI image").hint(
+                Setting::Peb
+                    + " and "
+                    + Setting::Page
+                    + " state the sizes of a flash without headers; "
+                    + Setting::MakeFlash
+                    + " makes a flash of a disk",
+            ));
         }
     };
     if !write {
@@ -336,7 +346,7 @@ fn open_image(
     let lock = lock(path, true)?;
     let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
     let wanted = wanted.map(u32::try_from).transpose();
-    let wanted = wanted.map_err(|_| Error::usage("--size: too large"))?;
+    let wanted = wanted.map_err(|_| Error::usage(Setting::FlashSize + ": too large"))?;
     let is_last = part.is_none_or(|part| part.offset.saturating_add(part.length) >= file_size);
     let wanted = args.blocks.or(wanted);
     let is_asked = wanted.is_some();
@@ -346,8 +356,12 @@ fn open_image(
         wanted => wanted,
     };
     if args.fastmap && wanted.is_none() {
-        return Err(Error::usage("--fastmap: how many eraseblocks the flash has is not known: a fastmap lists all of them, an image file may have fewer")
-            .hint(size_hint(args)));
+        return Err(Error::usage(
+            Setting::Fastmap
+                + ": how many eraseblocks the flash has is not known: a fastmap lists all of \
+                   them, an image file may have fewer",
+        )
+        .hint(size_hint(args)));
     }
     shape.peb_count = wanted.or(shape.peb_count);
     if let Some(part) = part {

@@ -5,7 +5,7 @@ use super::span::{self, Span};
 use super::yaffs::{self, YaffsImage};
 use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
 use crate::codes;
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Setting};
 use crate::observe::Observer;
 use crate::text;
 use eraseblock_base::{Findings, Location, VolumeId};
@@ -465,13 +465,14 @@ fn open_bare(
     let stated = |pick: fn(&eraseblock_ubifs_format::node::Superblock) -> u32| {
         superblock.as_deref().map(pick)
     };
-    let unreadable = |option: &str| {
+    let unreadable = |setting: Setting| {
         Error::new("the UBIFS superblock cannot be read")
-            .hint(format!("{option} replaces its missing value"))
+            .hint(setting + " replaces its missing value")
     };
-    let leb_size = shape.leb.or(stated(|sb| sb.leb_size)).ok_or_else(|| unreadable("--leb"))?;
+    let leb_size =
+        shape.leb.or(stated(|sb| sb.leb_size)).ok_or_else(|| unreadable(Setting::Leb))?;
     let page = shape.sizes.page.or(stated(|sb| sb.min_io_size));
-    let min_io = page.ok_or_else(|| unreadable("--page"))?;
+    let min_io = page.ok_or_else(|| unreadable(Setting::Page))?;
     // The image is meant for a volume in which the file system can grow.
     let leb_count = stated(|sb| sb.max_leb_cnt.max(sb.leb_cnt));
     let device = Arc::new(LebFile::new(file, leb_size, min_io, leb_count)?);
@@ -505,10 +506,17 @@ fn open_ubi(
 /// Why a file is nothing we open.
 fn unknown(start: &[u8]) -> Error {
     match magic::recognise(start) {
-        Some(known) => Error::new(format!("this is {}", known.name)).hint(known.hint),
+        Some(known) => Error::new(format!("this is {}", known.name)).hint(known.hint()),
         None if start.is_empty() => Error::new("the file is empty"),
         None => Error::new("neither a UBI, a UBIFS, a JFFS2 nor a YAFFS image").hint(
-            "--format with --peb and --page, or --leb, say what it is when headers are missing",
+            Setting::Format
+                + " with "
+                + Setting::Peb
+                + " and "
+                + Setting::Page
+                + ", or "
+                + Setting::Leb
+                + ", say what it is when headers are missing",
         ),
     }
 }

@@ -4,10 +4,10 @@
 //! 1. Nothing is written to a file whose eraseblocks are only guessed, or that holds more than the
 //!    file system, unless the caller states which part belongs to the file system.
 
-use super::flash::SIZE_HINT;
+use super::flash::size_in_bytes;
 use super::span::Span;
 use super::{Shape as Wanted, image, raw_dump};
-use crate::error::Error;
+use crate::error::{Error, Setting};
 use crate::text;
 use eraseblock_base::Peb;
 use eraseblock_base::align::is_erased;
@@ -65,8 +65,12 @@ pub(super) fn is_on(device: &dyn Mtd, shape: &Wanted) -> Result<bool, Error> {
 /// Why nothing is written to a part of a file that was only named by an offset.
 pub(super) fn is_a_part(path: &Path, part: Span) -> Error {
     let (path, Span { offset, length, .. }) = (path.display(), part);
-    Error::new(format!("{path}: a JFFS2 named by its offset can only be read"))
-        .hint(format!("--start {offset} --size {length} without the offset write to its blocks"))
+    Error::new(format!("{path}: a JFFS2 named by its offset can only be read")).hint(
+        Setting::Start.to(offset)
+            + " "
+            + Setting::FlashSize.to(length)
+            + " without the offset write to its blocks",
+    )
 }
 
 /// Opens the file, or a part of it; for writing, with `size` bytes of flash from its start, if
@@ -136,11 +140,14 @@ fn require_certain(
             "a JFFS2 ({}) begins at byte {start}, after other data: it can only be read",
             shape.order
         );
-        return Err(Error::new(message).hint(format!(
-            "--start {start} --size SIZE say which bytes of the file are its flash; or cut it \
-             out: `tail -c +{} {path} >part.jffs2`",
-            start.saturating_add(1)
-        )));
+        let cut = format!("`tail -c +{} {path} >part.jffs2`", start.saturating_add(1));
+        return Err(Error::new(message).hint(
+            Setting::Start.to(start)
+                + " "
+                + Setting::FlashSize.to("SIZE")
+                + " say which bytes of the file are its flash; or cut it out: "
+                + cut,
+        ));
     }
     if !shape.is_certain {
         let message = format!(
@@ -148,8 +155,9 @@ fn require_certain(
             text::size(shape.erase_size.into())
         );
         return Err(Error::usage(message).hint(
-            "--peb SIZE states it (as `mkfs.jffs2 -e` did); a write with a wrong size would \
-            damage the image",
+            Setting::Peb.to("SIZE")
+                + " states it (as `mkfs.jffs2 -e` did); a write with a wrong size would damage \
+                   the image",
         ));
     }
     Ok(())
@@ -168,10 +176,9 @@ fn require_agreement(given: u32, found: &Shape) -> Result<(), Error> {
         return Ok(());
     }
     let least = if is_proof { "" } else { "at least " };
-    Err(Error::usage(format!(
-        "--peb {given}: the nodes of the image lie in eraseblocks of {least}{}",
-        text::size(size.into())
-    )))
+    let size = text::size(size.into());
+    let message = format!(": the nodes of the image lie in eraseblocks of {least}{size}");
+    Err(Error::usage(Setting::Peb.to(given) + message))
 }
 
 /// Blocks that the file has. It may end inside the last one, whose rest is erased; what follows the
@@ -196,12 +203,14 @@ fn blocks(shape: &Shape, stored: u64, size: Option<u64>) -> Result<u32, Error> {
     };
     if count < MIN_BLOCKS.into() {
         let message = format!("the image has {}, expected at least {MIN_BLOCKS}", are(count));
-        return Err(Error::new(message).hint(SIZE_HINT));
+        return Err(Error::new(message).hint(size_in_bytes()));
     }
     if stored > count && shape.start == 0 {
-        return Err(Error::usage(format!("--size: the image has {} already", are(stored))));
+        return Err(Error::usage(
+            Setting::FlashSize + format!(": the image has {} already", are(stored)),
+        ));
     }
-    u32::try_from(count).map_err(|_| Error::usage("--size: too large for JFFS2"))
+    u32::try_from(count).map_err(|_| Error::usage(Setting::FlashSize + ": too large for JFFS2"))
 }
 
 /// A file that reads as erased flash after its end.

@@ -1,5 +1,6 @@
 //! What a file is by its first bytes: the formats we open, and the ones we can only name.
 
+use crate::error::{Setting, Words};
 use eraseblock_base::align::is_erased;
 
 /// Something recognised by its magic number.
@@ -7,8 +8,26 @@ use eraseblock_base::align::is_erased;
 pub struct Known {
     /// What it is, for people.
     pub name: &'static str,
-    /// What to do with it instead.
-    pub hint: &'static str,
+    advice: Advice,
+}
+
+impl Known {
+    /// Returns what to do with it instead.
+    pub fn hint(&self) -> Words {
+        match self.advice {
+            Advice::Do(hint) => hint.into(),
+            Advice::StateGeometry => {
+                Setting::Peb + " and " + Setting::VidOffset + " state its geometry"
+            }
+        }
+    }
+}
+
+/// What to do with something that is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Advice {
+    Do(&'static str),
+    StateGeometry,
 }
 
 /// One row: where the magic lies, its bytes, what it means.
@@ -19,7 +38,7 @@ const DAMAGED: &str = "no node of it is whole";
 const OTHER: &str = "not a raw-flash format: other tools open it";
 
 const fn known(name: &'static str, hint: &'static str) -> Known {
-    Known { name, hint }
+    Known { name, advice: Advice::Do(hint) }
 }
 
 const TABLE: &[Row] = &[
@@ -49,7 +68,7 @@ const TABLE: &[Row] = &[
     (
         0,
         b"UBI!",
-        known("a UBI image whose headers are damaged", "--peb and --vid-offset state its geometry"),
+        Known { name: "a UBI image whose headers are damaged", advice: Advice::StateGeometry },
     ),
     (257, b"ustar", known("a tar archive", "mkfs and build take it as a source")),
     (0, b"070701", known("a cpio archive", "mkfs and build take it as a source")),

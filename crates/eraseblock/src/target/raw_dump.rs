@@ -4,6 +4,8 @@
 use super::Sizes;
 use super::image::{attach_options, hints};
 use crate::error::Error;
+#[cfg(feature = "edit")]
+use crate::error::Setting;
 use eraseblock_base::{Findings, Location};
 use eraseblock_mtd::{ImageFile, RawDump, ReadAt};
 use eraseblock_ubi::Ubi;
@@ -98,5 +100,5 @@ pub(super) fn note(dump: &RawDump, findings: &mut Findings) {
 #[cfg(feature = "edit")]
 pub(super) fn only_read() -> Error {
     Error::new("a raw dump with out-of-band bytes can only be read")
-        .hint("`eraseblock chip import CHIP DUMP --oob` makes a chip of it")
+        .hint(Setting::ImportDump + " makes a chip of it")
 }

@@ -4,7 +4,7 @@
 use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, Survey, survey};
 use super::{Place, Shape, Sizes, magic, raw_dump, yaffs};
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Setting};
 use crate::text;
 use eraseblock_base::size::parse_size;
 use eraseblock_mtd::{ReadAt, Slice};
@@ -212,7 +212,10 @@ const MOST_NAMED: usize = 16;
 fn nothing_at(place: &Place, at: At, survey: &Survey) -> Error {
     let failure = Error::new(format!("{at}: nothing that is known begins there"));
     let targets = lines(place, survey);
-    let forced = "--format with --peb, or @OFFSET+LENGTH, takes what is there for an image";
+    let forced = Setting::Format
+        + " with "
+        + Setting::Peb
+        + ", or @OFFSET+LENGTH, takes what is there for an image";
     if targets.is_empty() {
         failure.hint(forced)
     } else {

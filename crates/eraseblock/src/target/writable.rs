@@ -7,7 +7,7 @@ use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
 use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek, yaffs};
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Setting, Words};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
 use eraseblock_base::{Findings, VolumeId};
@@ -283,7 +283,8 @@ fn open_at(
         _ => Err(Error::usage(format!("{}: there are no volumes in it", place.path.display()))),
     };
     let no_ubi = || {
-        let message = format!("{}: --fastmap: there is no UBI in it", place.path.display());
+        let path = format!("{}: ", place.path.display());
+        let message = Words::from(path) + Setting::Fastmap + ": there is no UBI in it";
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
     let span = span::one(place, &args.shape)?;
@@ -435,7 +436,11 @@ fn read_ubifs(
                 _ => Arc::new(volume),
             }
         }
-        Image::Jffs2(_) => return Err(Error::new("JFFS2 inside another format: --format jffs2")),
+        Image::Jffs2(_) => {
+            return Err(Error::new(
+                Words::from("JFFS2 inside another format: ") + Setting::Format.to("jffs2"),
+            ));
+        }
         Image::Yaffs(image) => return Err(yaffs::only_read(&image.path)),
     };
     let (fs, findings) =

@@ -25,7 +25,7 @@ fn a_whole_image_is_checked() {
     assert!(!report.is_consistent());
     let codes: Vec<&str> = report.findings().iter().map(|it| it.code.name()).collect();
     assert_eq!(codes, ["static-data-corrupt"]);
-    assert!(report.next_steps()[0].contains("is lost: `eraseblock extract"), "{report:?}");
+    assert!(report.next_steps()[0].as_str().contains("is lost: `eraseblock extract"), "{report:?}");
 }
 
 #[test]

@@ -529,10 +529,10 @@ impl Collected {
         }
         let message = format!(
             "the image ends here; {} eraseblocks after it have older UBI headers and count as \
-             erased. Linux without OpenWrt's end marks reads them, as --strict does",
+             erased. Linux without OpenWrt's end marks reads them",
             hidden.len()
         );
-        report.findings.warn(Location::peb(*first), "after-end-mark", message);
+        report.findings.warn(Location::peb(*first), codes::AFTER_END_MARK, message);
     }
 
     /// Returns the blocks to erase; the ones put at the head of the list come last, in reverse
