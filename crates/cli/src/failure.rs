@@ -66,12 +66,6 @@ impl Failure {
         self.map(|error| error.hint(hint))
     }
 
-    /// Adds another step after the existing one.
-    #[must_use]
-    pub(crate) fn also(self, hint: impl Into<Words>) -> Self {
-        self.map(|error| error.also(hint))
-    }
-
     /// Begins the message with the current activity, unless it already does.
     #[must_use]
     pub(crate) fn context(self, what: impl Display) -> Self {

@@ -20,6 +20,8 @@ pub mod peek;
 mod raw_dump;
 pub mod span;
 pub mod survey;
+#[cfg(feature = "edit")]
+pub mod volumes;
 mod wanted;
 #[cfg(feature = "edit")]
 pub mod writable;

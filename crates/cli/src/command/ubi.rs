@@ -6,12 +6,12 @@ mod update;
 mod wear;
 
 use crate::args::FlashTargetArgs;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::session::{Session, say};
 use clap::Subcommand;
-use eraseblock::raw::ubi::{UbiDevice, VolumeInfo};
+use eraseblock::raw::ubi::VolumeInfo;
 use eraseblock::raw::ubi_format::VolumeKind;
-use eraseblock::target::flash::Flash;
+use eraseblock::target::volumes::VolumeChange;
 use serde::Serialize;
 
 /// Arguments of `ubi`.
@@ -94,19 +94,10 @@ struct Changed {
     available_lebs: u32,
 }
 
-/// Performs the background work after a change, makes it durable and prints the new state.
-fn settle(
-    args: &FlashTargetArgs,
-    flash: &Flash,
-    ubi: &UbiDevice,
-    session: &mut Session,
-) -> Result<(), Failure> {
-    ubi.flush().context(flash.path.display())?;
-    if args.fastmap {
-        ubi.detach().context(flash.path.display())?;
-    }
-    ubi.sync().context(flash.path.display())?;
-    flash.keep();
+/// Completes a change and prints the new state.
+fn settle(change: &VolumeChange, session: &mut Session) -> Result<(), Failure> {
+    change.finish()?;
+    let ubi = change.ubi();
     let volumes = ubi.volumes().iter().map(VolumeReport::of).collect();
     let changed = Changed { volumes, available_lebs: ubi.available_lebs() };
     if session.options.json {
@@ -121,12 +112,6 @@ fn settle(
 }
 
 /// Opens the device that `args` point at for a change.
-fn open(args: &FlashTargetArgs) -> Result<(Flash, UbiDevice), Failure> {
-    let options = args.options();
-    let mut flash = Flash::open(&options, true)?;
-    flash.on_trouble = say;
-    // A fastmap says that free blocks have their headers.
-    flash.cut_at_end &= !args.fastmap;
-    let ubi = flash.ubi(&options, true)?;
-    Ok((flash, ubi))
+fn open(args: &FlashTargetArgs) -> Result<VolumeChange, Failure> {
+    Ok(VolumeChange::begin(args.options(), say)?)
 }

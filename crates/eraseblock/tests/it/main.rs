@@ -8,3 +8,4 @@ mod open;
 mod readme;
 mod report;
 mod sample;
+mod volumes;

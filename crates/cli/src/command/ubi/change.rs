@@ -2,16 +2,12 @@
 
 use super::{open, settle};
 use crate::args::{FlashTargetArgs, size32, size64};
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::session::Session;
 use clap::ValueEnum;
-use eraseblock::raw::base::VolumeId;
-use eraseblock::raw::ubi::{NewVolume, UbiDevice, UbiError, VolumeInfo};
-use eraseblock::raw::ubi_format::{VolumeFlags, VolumeKind, VolumeName};
-use eraseblock::target::flash::{self, Flash};
-use eraseblock::target::peek;
-use eraseblock::text;
-use std::ffi::{OsStr, OsString};
+use eraseblock::raw::ubi_format::VolumeKind;
+use eraseblock::target::volumes::{VolumeOptions, VolumeSize};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 /// What a volume is for.
@@ -39,13 +35,11 @@ struct Size {
 }
 
 impl Size {
-    /// In LEBs of `leb_size` usable bytes, where `all` would be this many.
-    fn lebs(&self, leb_size: u32, all: u32) -> Result<u32, Failure> {
+    fn wanted(&self) -> VolumeSize {
         match (self.bytes, self.lebs) {
-            (Some(size), _) => u32::try_from(size.div_ceil(u64::from(leb_size.max(1))))
-                .map_err(|_| Failure::usage(format!("--size {size}: larger than any volume"))),
-            (None, Some(lebs)) => Ok(lebs),
-            (None, None) => Ok(all),
+            (Some(size), _) => VolumeSize::Bytes(size),
+            (None, Some(lebs)) => VolumeSize::Lebs(lebs),
+            (None, None) => VolumeSize::Available,
         }
     }
 }
@@ -75,49 +69,18 @@ pub(super) struct MkvolArgs {
 
 /// Makes a volume.
 pub(super) fn mkvol(args: &MkvolArgs, session: &mut Session) -> Result<(), Failure> {
-    let (flash, ubi) = open(&args.flash)?;
-    flash.refuse_volume()?;
-    let leb_size = flash.layout.map_or(0, |layout| layout.leb_size());
-    let usable = leb_size - leb_size % args.alignment.max(1);
-    let volume = NewVolume {
-        id: args.id.map(VolumeId::new),
-        name: name(&args.name)?,
-        kind: match args.kind {
+    let change = open(&args.flash)?;
+    change.flash().refuse_volume()?;
+    let volume = VolumeOptions::new(args.name.as_bytes(), args.size.wanted())
+        .kind(match args.kind {
             Kind::Dynamic => VolumeKind::Dynamic,
             Kind::Static => VolumeKind::Static,
-        },
-        lebs: args.size.lebs(usable, ubi.available_lebs())?,
-        alignment: args.alignment,
-        flags: if args.skip_check { VolumeFlags::SKIP_CHECK } else { VolumeFlags::default() },
-    };
-    ubi.create_volume(&volume).map_err(|error| no_room(&flash, &ubi, error, &args.flash))?;
-    settle(&args.flash, &flash, &ubi, session)
-}
-
-/// An error with the next step, if there are too few LEBs.
-fn no_room(flash: &Flash, ubi: &UbiDevice, error: UbiError, args: &FlashTargetArgs) -> Failure {
-    let is_full = matches!(error, UbiError::NoSpace { .. });
-    let failure = Failure::from(error).context(flash.path.display());
-    if !is_full {
-        return failure;
-    }
-    let volumes = ubi.volumes();
-    let largest = volumes.iter().max_by_key(|volume| volume.reserved_lebs);
-    let failure = match largest {
-        Some(volume) => {
-            let name = text::name(volume.name.as_bytes());
-            let lebs = text::count(u64::from(volume.reserved_lebs), "LEB", "LEBs");
-            failure.hint(format!(
-                "`{name}` has {lebs} (with the flag autoresize a volume takes all free LEBs at the \
-                 first attach); `eraseblock ubi rsvol` makes it smaller"
-            ))
-        }
-        None => failure,
-    };
-    match flash.size_hint(&args.options()) {
-        Some(hint) => failure.also(hint),
-        None => failure,
-    }
+        })
+        .id(args.id)
+        .alignment(args.alignment)
+        .skip_check(args.skip_check);
+    change.create(&volume)?;
+    settle(&change, session)
 }
 
 /// Arguments of `ubi rmvol`.
@@ -132,13 +95,12 @@ pub(super) struct RmvolArgs {
 
 /// Removes volumes.
 pub(super) fn rmvol(args: &RmvolArgs, session: &mut Session) -> Result<(), Failure> {
-    let (flash, ubi) = open(&args.flash)?;
-    flash.refuse_volume()?;
+    let change = open(&args.flash)?;
+    change.flash().refuse_volume()?;
     for volume in &args.volume {
-        let id = find(&flash, &ubi, volume)?;
-        ubi.remove_volume(id).context(flash.path.display())?;
+        change.remove(volume.as_bytes())?;
     }
-    settle(&args.flash, &flash, &ubi, session)
+    settle(&change, session)
 }
 
 /// Arguments of `ubi rsvol`.
@@ -154,44 +116,10 @@ pub(super) struct RsvolArgs {
 
 /// Changes the size of a volume.
 pub(super) fn rsvol(args: &RsvolArgs, session: &mut Session) -> Result<(), Failure> {
-    let (flash, ubi) = open(&args.flash)?;
-    flash.refuse_volume()?;
-    let path = flash.path.display();
-    let info = flash::find(&ubi, args.volume.as_bytes()).context(&path)?;
-    let all = info.reserved_lebs + ubi.available_lebs();
-    let lebs = args.size.lebs(info.usable_leb_size, all)?;
-    if !args.flash.force {
-        keeps_content(&ubi, &info, lebs).context(&path)?;
-    }
-    ubi.resize_volume(info.id, lebs).map_err(|error| no_room(&flash, &ubi, error, &args.flash))?;
-    settle(&args.flash, &flash, &ubi, session)
-}
-
-/// Refuses a size below what is in the volume.
-fn keeps_content(ubi: &UbiDevice, info: &VolumeInfo, lebs: u32) -> Result<(), Failure> {
-    if lebs >= info.reserved_lebs {
-        return Ok(());
-    }
-    let content = peek::content(&ubi.volume(info.id)?);
-    let (what, needed) = match &content {
-        peek::Content::Ubifs(sb) => ("a UBIFS", sb.leb_cnt),
-        _ if info.kind == VolumeKind::Static => ("data", info.used_lebs),
-        _ => ("data", info.highest_leb.map_or(0, |highest| highest + 1)),
-    };
-    if needed <= lebs {
-        return Ok(());
-    }
-    let size = |lebs: u32| {
-        let count = text::count(u64::from(lebs), "LEB", "LEBs");
-        format!("{count}, {}", text::size(u64::from(lebs) * u64::from(info.usable_leb_size)))
-    };
-    let name = text::name(info.name.as_bytes());
-    Err(Failure::new(format!(
-        "volume `{name}` holds {what} of {}; the new size is {}",
-        size(needed),
-        size(lebs)
-    ))
-    .hint("--force shrinks the volume all the same, and what lies after its new end is lost"))
+    let change = open(&args.flash)?;
+    change.flash().refuse_volume()?;
+    change.resize(args.volume.as_bytes(), args.size.wanted())?;
+    settle(&change, session)
 }
 
 /// Arguments of `ubi rename`.
@@ -206,27 +134,12 @@ pub(super) struct RenameArgs {
 
 /// Renames volumes.
 pub(super) fn rename(args: &RenameArgs, session: &mut Session) -> Result<(), Failure> {
-    let (flash, ubi) = open(&args.flash)?;
-    flash.refuse_volume()?;
-    let mut renames = Vec::new();
-    for pair in args.names.chunks(2) {
-        let [old, new] = pair else {
-            return Err(Failure::usage("rename: expected pairs of an old and a new name"));
-        };
-        renames.push((find(&flash, &ubi, old)?, name(new)?));
-    }
-    ubi.rename_volumes(&renames).context(flash.path.display())?;
-    settle(&args.flash, &flash, &ubi, session)
-}
-
-fn find(flash: &Flash, ubi: &UbiDevice, volume: &OsStr) -> Result<VolumeId, Failure> {
-    let found = flash::find(ubi, volume.as_bytes());
-    Ok(found.context(flash.path.display())?.id)
-}
-
-fn name(name: &OsStr) -> Result<VolumeName, Failure> {
-    VolumeName::new(name.as_bytes()).ok_or_else(|| {
-        Failure::usage(format!("`{}`: no name for a volume", name.display()))
-            .hint("1 to 127 bytes, none of them NUL")
-    })
+    let change = open(&args.flash)?;
+    change.flash().refuse_volume()?;
+    let (pairs, []) = args.names.as_chunks::<2>() else {
+        return Err(Failure::usage("rename: expected pairs of an old and a new name"));
+    };
+    let pairs: Vec<_> = pairs.iter().map(|[old, new]| (old.as_bytes(), new.as_bytes())).collect();
+    change.rename(&pairs)?;
+    settle(&change, session)
 }

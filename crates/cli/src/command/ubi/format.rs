@@ -1,12 +1,9 @@
 //! `eraseblock ubi format`.
 
 use crate::args::FlashTargetArgs;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::session::{Session, say};
-use eraseblock::raw::ubi::{AttachOptions, FormatOptions, attach, format};
-use eraseblock::raw::ubi_format::EraseCount;
-use eraseblock::target::FlashOptions;
-use eraseblock::target::flash::Flash;
+use eraseblock::target::volumes::{UbiOptions, format_flash};
 use eraseblock::text;
 
 /// Arguments of `ubi format`.
@@ -27,36 +24,11 @@ pub(super) struct FormatArgs {
 
 /// Formats.
 pub(super) fn run(args: &FormatArgs, session: &mut Session) -> Result<(), Failure> {
-    // What is on it goes: it says nothing about the size either.
-    let target = FlashOptions { as_it_is: true, ..args.flash.options() };
-    let mut flash =
-        if args.block_device { Flash::make(&target) } else { Flash::open(&target, true) }?;
-    flash.on_trouble = say;
-    flash.refuse_volume()?;
-    let layout = flash.layout_or_usual(&target.sizes)?;
-    let path = flash.path.display();
-    if args.flash.fastmap {
-        flash.check_fastmap(&layout)?;
-    }
-    let image_seq = match (args.image_seq, flash.layout) {
-        (Some(number), _) => number,
-        (None, Some(layout)) => {
-            let old = attach(flash.device.as_ref(), &layout, &AttachOptions::default());
-            old.context(&path)?.image_seq.wrapping_add(1)
-        }
-        (None, None) => 1,
-    };
-    let erase_count = match args.erase_counter {
-        Some(count) => Some(EraseCount::new(u64::from(count)).ok_or_else(|| {
-            Failure::usage(format!("--erase-counter {count}: expected below 2^31"))
-        })?),
-        None => None,
-    };
-    let fastmap = args.flash.fastmap;
-    let options = FormatOptions { image_seq, erase_count, fastmap };
-    let report = format(&flash.device, &layout, &options).context(&path)?;
-    flash.device.sync().context(&path)?;
-    flash.keep();
+    let how = UbiOptions::default()
+        .image_seq(args.image_seq)
+        .erase_counter(args.erase_counter)
+        .make_flash(args.block_device);
+    let report = format_flash(&args.flash.options(), &how, say)?;
     if session.options.json {
         return session.json(&report);
     }

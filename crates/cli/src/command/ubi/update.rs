@@ -28,8 +28,8 @@ pub(super) fn run(args: &UpdateArgs, session: &mut Session) -> Result<(), Failur
         session.reads(content);
         session.inputs().refuse(&Place::parse(&args.flash.target)?.path)?;
     }
-    let (flash, ubi) = open(&args.flash)?;
-    let info = flash.named_volume(&ubi)?;
+    let change = open(&args.flash)?;
+    let volume = change.named_volume()?;
     let (len, content) = match &args.content {
         None => (0, None),
         Some(path) => {
@@ -37,23 +37,15 @@ pub(super) fn run(args: &UpdateArgs, session: &mut Session) -> Result<(), Failur
             (len, Some(file))
         }
     };
-    let room = u64::from(info.reserved_lebs) * u64::from(info.usable_leb_size);
-    if len > room {
-        let path = flash.path.display();
-        return Err(Failure::new(format!(
-            "{path}: {len} bytes do not fit the volume, which has {room}"
-        ))
-        .hint("`eraseblock ubi rsvol` makes it larger"));
-    }
     let bar = session.progress(len, "updating");
     let mut reader: Box<dyn Read> = match content {
         Some(file) => Box::new(bar.wrap_read(BufReader::with_capacity(1 << 20, file))),
         None => Box::new(io::empty()),
     };
-    let updated = ubi.update_volume(info.id, len, &mut *reader);
+    let updated = change.update(&volume, len, &mut *reader);
     bar.finish_and_clear();
-    updated.context(flash.path.display())?;
-    settle(&args.flash, &flash, &ubi, session)
+    updated?;
+    settle(&change, session)
 }
 
 /// The content with its length, which an update must know beforehand: what comes through a pipe is
