@@ -1,9 +1,12 @@
 //! Errors of opening a volume.
 
+#[cfg(feature = "write")]
+use crate::mkfs::MkfsError;
 use eraseblock_base::{Code, ErrorClass, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
 use eraseblock_ubifs_format::lpt::LptError;
+use eraseblock_vfs::FsError;
 use std::error::Error;
 use std::fmt;
 
@@ -24,7 +27,13 @@ pub enum UbifsError {
         /// The reason.
         reason: String,
     },
-    /// Linux would refuse the volume here (strict opening only).
+    /// Linux would refuse the volume here (strict opening only), or a structure on flash or in memory
+    /// is impossible.
+    ///
+    /// This is a finding that ends the work: salvaging reports the same place, code and text as an
+    /// [`eraseblock_base::Finding`] and goes on. `code` says what it is, never changes, and carries
+    /// the remedy; `message` says it for people, with the values found. A variant for each of the
+    /// texts would repeat the codes, and nothing decides by more than the code.
     Refused {
         /// The place.
         at: Location,
@@ -33,6 +42,11 @@ pub enum UbifsError {
         /// What was found and expected.
         message: String,
     },
+    /// An empty volume cannot get a file system.
+    #[cfg(feature = "write")]
+    Make(Box<MkfsError>),
+    /// An operation of the file system failed while it was mounted.
+    Operation(FsError),
     /// The volume contains nothing of a UBIFS file system.
     NotUbifs {
         /// Number of LEBs examined.
@@ -51,6 +65,9 @@ impl fmt::Display for UbifsError {
             Self::NoSpace => f.write_str("no space left on the volume"),
             Self::ReadOnly { reason } => write!(f, "the file system is read-only: {reason}"),
             Self::Refused { at, message, .. } => write!(f, "{at}: {message}"),
+            #[cfg(feature = "write")]
+            Self::Make(error) => write!(f, "{}: {error}", Location::Whole),
+            Self::Operation(error) => write!(f, "{}: {error}", Location::Whole),
             Self::NotUbifs { lebs, leb_size } => {
                 write!(f, "no UBIFS node on a volume of {lebs} LEBs of {leb_size} bytes")
             }
@@ -83,6 +100,9 @@ impl UbifsError {
     pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Device(error) => Some(error),
+            #[cfg(feature = "write")]
+            Self::Make(error) => Some(&**error),
+            Self::Operation(error) => Some(error),
             _ => None,
         }
     }
@@ -95,7 +115,11 @@ impl UbifsError {
             Self::Lpt(error) => error.class(),
             Self::NoSpace => ErrorClass::NoSpace,
             Self::ReadOnly { .. } => ErrorClass::Caller,
-            Self::Refused { .. } | Self::NotUbifs { .. } => ErrorClass::Corruption,
+            #[cfg(feature = "write")]
+            Self::Make(_) => ErrorClass::Corruption,
+            Self::Refused { .. } | Self::Operation(_) | Self::NotUbifs { .. } => {
+                ErrorClass::Corruption
+            }
         }
     }
 }

@@ -55,11 +55,7 @@ impl Fault {
         match self {
             Self::Ubifs(error) => error,
             Self::CommitFirst => UbifsError::NoSpace,
-            Self::Fs(error) => UbifsError::Refused {
-                at: Location::Whole,
-                code: "operation-refused".into(),
-                message: error.to_string(),
-            },
+            Self::Fs(error) => UbifsError::Operation(error),
         }
     }
 

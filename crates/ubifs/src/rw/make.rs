@@ -41,10 +41,6 @@ pub(super) fn make(device: &dyn LebDevice, options: &MountOptions) -> Result<(),
             operation: "making a file system",
             source,
         }),
-        error => UbifsError::Refused {
-            at: Location::Whole,
-            code: "volume-unsuitable".into(),
-            message: error.to_string(),
-        },
+        error => UbifsError::Make(Box::new(error)),
     })
 }
