@@ -42,6 +42,15 @@ impl Edit {
         self
     }
 
+    /// Leaves a fastmap on the flash of a UBI image, so that the next attach need not scan it; without
+    /// this, one that is found is removed. Which eraseblocks the flash has must be known: by
+    /// [`Self::flash_size`], or from a fastmap.
+    #[must_use]
+    pub fn fastmap(mut self, fastmap: bool) -> Self {
+        self.mode.fastmap = fastmap;
+        self
+    }
+
     /// Sets the size of a physical eraseblock, which the nodes of a JFFS2 do not always prove.
     #[must_use]
     pub fn peb(mut self, bytes: u32) -> Self {

@@ -2,6 +2,8 @@
 
 #[cfg(all(feature = "edit", feature = "extract"))]
 use crate::check::{CheckReport, check_place};
+#[cfg(feature = "parallel")]
+use crate::error::ErrorKind;
 use crate::error::{Context, Error, Result};
 use crate::file::VolumeContent;
 use crate::fs::{DirEntry, FileSystem, Metadata};
@@ -18,6 +20,7 @@ use eraseblock_ubi::VolumeInfo;
 use eraseblock_ubi_format::VolumeKind;
 use std::borrow::Cow;
 use std::fs::File as HostFile;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -37,6 +40,7 @@ pub struct OpenOptions {
     shape: Shape,
     offset: Option<u64>,
     length: Option<u64>,
+    threads: Option<NonZeroUsize>,
     strict: bool,
 }
 
@@ -72,6 +76,10 @@ impl OpenOptions {
         /// Sets the length of the image in bytes; with an offset, that stretch is not looked
         /// through for images.
         length: u64 => length;
+        /// Sets how many threads an image is opened with, with the feature `parallel`: they are
+        /// started for that and end with it. Without this, the threads that all work of the process
+        /// shares open it, which hang in a process that was forked after they were first used.
+        threads: NonZeroUsize => threads;
     }
 
     /// Refuses what Linux would refuse, instead of reading it with findings.
@@ -101,7 +109,8 @@ impl OpenOptions {
     pub fn info(&self, path: impl AsRef<Path>) -> Result<(Info, Findings)> {
         let path = path.as_ref();
         let mut notes = Notes::new(self.strict);
-        let info = self.open_place(path, &mut notes).and_then(|content| {
+        let opened = self.in_threads(|| self.open_place(path, &mut notes));
+        let info = opened.and_then(|content| {
             Info::of(content, &self.place(path), &mut notes).context(path.display())
         });
         match info {
@@ -134,7 +143,7 @@ impl OpenOptions {
         let mut notes = Notes::new(self.strict);
         path.metadata().context(path.display())?;
         let place = resolve(Place { volume, ..self.place(path) })?;
-        check_place(&place, &self.shape, &mut notes)
+        self.in_threads(|| check_place(&place, &self.shape, &mut notes))
             .map_err(|error| error.with_findings(notes.findings))
     }
 
@@ -172,14 +181,29 @@ impl OpenOptions {
         Place { path: path.to_owned(), at, volume: None }
     }
 
+    /// Runs the work on as many threads as were asked for.
+    #[cfg(feature = "parallel")]
+    fn in_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let Some(threads) = self.threads else { return work() };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build();
+        pool.map_err(|error| Error::of(&error).with_kind(ErrorKind::Host))?.install(work)
+    }
+
+    /// Runs the work on this thread.
+    #[cfg(not(feature = "parallel"))]
+    fn in_threads<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _ = self.threads;
+        work()
+    }
+
     /// Runs `open` and puts together what it opened and what it found.
     fn noting(
         &self,
         path: &Path,
-        open: impl FnOnce(&mut Notes) -> Result<Content>,
+        open: impl FnOnce(&mut Notes) -> Result<Content> + Send,
     ) -> Result<Image> {
         let mut notes = Notes::new(self.strict);
-        let content = open(&mut notes).and_then(|content| {
+        let content = self.in_threads(|| open(&mut notes)).and_then(|content| {
             if let Content::Ubi(image) = &content {
                 image.report(&mut notes)?;
             }

@@ -1,7 +1,9 @@
 //! Images changed in place, and built.
 
 use crate::sample::{Sample, noise};
-use eraseblock::{Build, ErrorKind, build, edit, open};
+use eraseblock::info::Info;
+use eraseblock::raw::ubi::FastmapStatus;
+use eraseblock::{Build, Edit, ErrorKind, Image, build, edit, open};
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -121,4 +123,26 @@ fn a_build_that_fails_leaves_everything_as_it_was() {
     fails(&format!("{flash}content = {{ file = 'board.ubi' }}"), "it is read");
     assert!(build(sample.path("none.toml")).unwrap_err().is_missing());
     assert!(fs::read(sample.image()).unwrap() == before && names() == count);
+}
+
+#[test]
+fn a_change_leaves_a_fastmap_if_asked_to() {
+    let sample = Sample::new();
+    let is_usable = || {
+        let (info, _) = Image::options().info(sample.image()).unwrap();
+        let Info::Ubi(ubi) = info else { panic!("{info:?}") };
+        matches!(ubi.fastmap, FastmapStatus::Usable { .. })
+    };
+    let change = |edit: Edit| {
+        let volume = edit.volume("rootfs")?;
+        volume.write("/etc/motd", "changed\n")?;
+        volume.close()
+    };
+    let error = change(edit(sample.image()).unwrap().fastmap(true)).unwrap_err();
+    assert!(error.message().contains("`fastmap`: how many eraseblocks"), "{error}");
+    assert!(!is_usable());
+    change(edit(sample.image()).unwrap().flash_size(128 << 20).fastmap(true)).unwrap();
+    assert!(is_usable());
+    change(edit(sample.image()).unwrap()).unwrap();
+    assert!(!is_usable());
 }

@@ -6,9 +6,12 @@ use eraseblock::raw::vfs::Attr;
 use eraseblock::target::filesystem::copy;
 use eraseblock::target::{Shape, Wanted, open_file_system};
 use eraseblock::{ErrorKind, FileKind, Image, Kind, ReadAt, Severity, VolumeKind, open};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 #[test]
 fn volumes_are_found_by_name_and_number() {
@@ -264,4 +267,36 @@ fn content_that_ends_early_is_an_error() {
     assert_eq!(copy(fs, &attr, &mut |_, _| Ok(())).unwrap(), 8);
     let error = copy(fs, &Attr { size: 9, ..attr }, &mut |_, _| Ok(())).unwrap_err();
     assert!(error.message().contains("content ends at byte 8, its size is 9"), "{error}");
+}
+
+/// Notes on which threads it is read.
+#[derive(Debug)]
+struct Watched(Vec<u8>, Mutex<HashSet<ThreadId>>);
+
+impl ReadAt for Watched {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.1.lock().unwrap().insert(std::thread::current().id());
+        let start = usize::try_from(offset).unwrap();
+        buf.copy_from_slice(&self.0[start..start + buf.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_image_is_opened_with_as_many_threads_as_asked_for() {
+    let sample = Sample::new();
+    for threads in 1..=2 {
+        let seen = Mutex::default();
+        let reader = Arc::new(Watched(fs::read(sample.image()).unwrap(), seen));
+        let options = Image::options().threads(NonZeroUsize::new(threads).unwrap());
+        let image = options.from_reader(reader.clone()).unwrap();
+        assert_eq!(image.volumes().count(), 3);
+        let seen = reader.1.lock().unwrap();
+        assert!((1..=threads).contains(&seen.len()), "{threads}: {seen:?}");
+        assert!(!seen.contains(&std::thread::current().id()));
+    }
 }
