@@ -136,8 +136,8 @@ impl UbiOptions {
     }
 }
 
-/// Erases a flash and makes it an empty UBI device; erase counters are kept. Fails if it is no flash
-/// and none is to be made, if sizes are impossible or contradict the headers, or if the flash does.
+/// Erases a flash and makes it an empty UBI device; erase counters are kept. Fails if it is no flash,
+/// unless one is made, if sizes are impossible or contradict the headers, or if the flash does.
 pub fn format_flash(
     target: &FlashOptions,
     how: &UbiOptions,
