@@ -79,7 +79,7 @@ pub fn check_place(
     let why_read_only = if writable::holds_jffs2(place, span, shape)? {
         flash_jffs2(place, shape, &mut heard)?
     } else {
-        let image = image::open_span(place, span, shape, &mut heard)?;
+        let image = image::open_span(place, span, shape, &heard)?;
         opened(image, place, &mut heard).context(place.path.display())?;
         None
     };

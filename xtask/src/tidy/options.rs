@@ -10,7 +10,7 @@ const OF_TAR: [&str; 2] = ["--format=pax", "--xattrs"];
 
 /// Returns the places of string literals with an option in a file of a library crate.
 pub(super) fn check(file: &Tracked) -> Vec<String> {
-    if !is_library(&file.path) {
+    if !file.is_rust() || !is_library(&file.path) {
         return Vec::new();
     }
     let Ok(tree) = syn::parse_file(&file.text) else {
@@ -22,7 +22,7 @@ pub(super) fn check(file: &Tracked) -> Vec<String> {
 }
 
 fn is_library(path: &str) -> bool {
-    let is_product = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    let is_product = path.starts_with("crates/") && path.contains("/src/");
     is_product && !path.starts_with("crates/cli/") && !path.contains("/tests")
 }
 
