@@ -10,6 +10,7 @@
 //! `Circle: a, b: why`.
 
 use crate::command::repository;
+use crate::tidy::is_for_tests;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -250,11 +251,6 @@ fn type_name(of: &syn::Type) -> Option<String> {
     }
 }
 
-/// Returns whether a module is not always compiled: tests, above all.
-pub(crate) fn is_conditional(module: &syn::ItemMod) -> bool {
-    module.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"))
-}
-
 /// Collects the definitions and calls of one file.
 struct Reader<'a> {
     code: &'a mut Code,
@@ -312,7 +308,7 @@ impl<'a> Reader<'a> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !is_conditional(item) {
+        if !is_for_tests(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
     }

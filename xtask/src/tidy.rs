@@ -57,7 +57,7 @@ impl Tracked {
 }
 
 /// Returns whether an item is compiled for tests only.
-fn is_for_tests(attrs: &[syn::Attribute]) -> bool {
+pub(crate) fn is_for_tests(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
         _ => false,

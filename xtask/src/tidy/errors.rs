@@ -1,7 +1,6 @@
 //! Public functions that can fail say in their documentation when they do.
 
-use super::Tracked;
-use crate::circles::is_conditional;
+use super::{Tracked, is_for_tests};
 use syn::visit::{self, Visit};
 
 /// Words one of which names a failure.
@@ -54,7 +53,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !is_conditional(item) {
+        if !is_for_tests(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
     }

@@ -1,7 +1,7 @@
 //! Text of the library names its settings, never options of the command: a program that uses the
 //! library has none.
 
-use super::Tracked;
+use super::{Tracked, is_for_tests};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
@@ -66,7 +66,7 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !super::is_for_tests(&item.attrs) {
+        if !is_for_tests(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
     }

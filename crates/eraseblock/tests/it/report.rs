@@ -47,7 +47,7 @@ fn facts_say_what_an_image_is() {
     assert!(findings.is_empty(), "{findings:?}");
     let Info::Ubi(ubi) = info else { panic!("{info:?}") };
     assert_eq!(
-        (ubi.peb_size, ubi.leb_size, ubi.map.len() as u32),
+        (ubi.peb_size, ubi.leb_size, u32::try_from(ubi.map.len()).unwrap()),
         (131_072, 126_976, ubi.peb_count)
     );
     let rows: Vec<_> = ubi.volumes.iter().map(|it| (it.name.as_str(), it.kind)).collect();
