@@ -45,7 +45,7 @@ fn ubi_fastmap() {
 /// Many failures, a full device, and blocks that are erased at once.
 fn ubi_in_need(shape: Shape) {
     for plan in [Plan::Failing(3), Plan::Full(4), Plan::Eager(5)] {
-        let options = Options { plans: vec![plan], ..Options::workload(1, Some(500)) };
+        let options = Options { plans: vec![plan], ..Options::workload(1, Some(250)) };
         survives(&UbiTarget::new(shape), Options { judge_every: 13, ..options });
     }
 }
@@ -106,17 +106,27 @@ fn jffs2_nand_aged() {
 
 #[test]
 fn jffs2_nor_aged() {
-    aged(&Jffs2Stack::find("nor").unwrap(), 31, 6..14);
+    aged(&Jffs2Stack::find("nor").unwrap(), 31, 6..11);
 }
 
 #[test]
 fn ubifs_habits() {
-    aged(&tight_ubifs(), 211, 5..17);
+    aged(&tight_ubifs(), 211, 5..7);
+}
+
+#[test]
+fn ubifs_more_habits() {
+    aged(&tight_ubifs(), 211, 7..9);
+}
+
+#[test]
+fn ubifs_other_habits() {
+    aged(&tight_ubifs(), 211, 9..11);
 }
 
 #[test]
 fn ubifs_habits_with_room() {
-    aged(&ubifs(Shape::Mini), 211, 17..29);
+    aged(&ubifs(Shape::Mini), 211, 17..20);
 }
 
 #[test]
@@ -126,7 +136,7 @@ fn ubifs_habits_with_subpages() {
 
 #[test]
 fn ubifs_habits_on_nor() {
-    aged(&ubifs(Shape::Nor), 307, 37..45);
+    aged(&ubifs(Shape::Nor), 307, 37..40);
 }
 
 #[test]

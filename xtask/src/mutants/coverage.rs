@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The longest test that judges mutants, in seconds of processor time.
-const LONGEST: f64 = 30.0;
+const LONGEST: f64 = 10.0;
 
 /// Address space of a test in KiB: some mutants allocate without bound.
 const MEMORY: u32 = 3 << 20;
@@ -161,7 +161,7 @@ pub(super) fn run(
 ) -> Result<Ran> {
     let seconds = Duration::from_secs_f64(seconds).as_secs() + 1;
     let limits = format!(
-        "ulimit -v {MEMORY} -t {seconds}; exec timeout -s KILL {} \"$@\"",
+        "ulimit -v {MEMORY} && ulimit -t {seconds} && exec timeout -s KILL {} \"$@\"",
         seconds * WAITING
     );
     // Tests that are killed leave their files.
