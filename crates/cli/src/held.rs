@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::fuse::Served;
+use eraseblock::raw::mtd::Access;
 use eraseblock::target::lock::lock;
 use eraseblock::target::span::At;
 use eraseblock::target::writable::{self, Below, Mode, Writable};
@@ -87,7 +88,7 @@ pub(crate) fn open(
     let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
     let names = std::iter::once(volume).chain(others.iter().cloned().map(Some));
     let Some(mode) = mode else {
-        let lock = Some(lock(&canonical, false)?);
+        let lock = Some(lock(&canonical, Access::Read)?);
         let open = |name: Option<Vec<u8>>| {
             let target = Place { path: path.clone(), at, volume: name.clone() }.target();
             let args = Wanted { target: target.clone(), shape: args.shape.clone() };

@@ -174,6 +174,7 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eraseblock::raw::mtd::Access;
     use std::fs;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn an_image_that_is_written_to_is_not_replaced() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let writer = lock::lock(file.path(), true).unwrap();
+        let writer = lock::lock(file.path(), Access::Write).unwrap();
         let refused = Output::create(file.path()).unwrap_err();
         assert!(refused.message().contains("being written to"), "{}", refused.message());
         drop(writer);

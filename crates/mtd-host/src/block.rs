@@ -25,7 +25,7 @@ pub use volume::BlockVolume;
 use crate::error::HostError;
 use eraseblock_base::{ErrorClass, Geometry, GeometryError, Location, Peb};
 use eraseblock_mtd::file::{check_range, locate};
-use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{Access, Mtd, MtdError, ReadOutcome};
 use journal::Position;
 use layout::{Layout, META};
 use map::Map;
@@ -154,10 +154,10 @@ impl BlockDevice<HostDisk> {
     ///
     /// Fails as [`HostDisk::open`] does, and with [`HostError::Block`] if there is no flash or it
     /// is damaged.
-    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
-        let disk = HostDisk::open(path, writable)?;
+    pub fn open(path: &Path, access: Access) -> Result<Self, HostError> {
+        let disk = HostDisk::open(path, access)?;
         let sector = disk.sector();
-        let device = Self::new(disk, writable).and_then(|device| device.check_sector(sector));
+        let device = Self::new(disk, access).and_then(|device| device.check_sector(sector));
         device.map_err(|source| HostError::Block { path: path.to_owned(), source })
     }
 
@@ -168,7 +168,7 @@ impl BlockDevice<HostDisk> {
     /// Fails as [`HostDisk::open`] does, if the disk contains other data, if the sizes are
     /// impossible, or if the disk fails.
     pub fn create(path: &Path, shape: &BlockShape, force: bool) -> Result<Self, HostError> {
-        let disk = HostDisk::open(path, true)?;
+        let disk = HostDisk::open(path, Access::Write)?;
         let sector = disk.sector();
         let made = is_empty(&disk).and_then(|empty| {
             if !empty && !force {
@@ -201,7 +201,7 @@ impl<B: Backing> BlockDevice<B> {
     /// # Errors
     ///
     /// Fails if the disk fails, contains no flash or damaged metadata.
-    pub fn new(disk: B, writable: bool) -> Result<Self, BlockError> {
+    pub fn new(disk: B, access: Access) -> Result<Self, BlockError> {
         let size = disk.size()?;
         if size < 2 * META as u64 {
             return Err(BlockError::NoSuperblock);
@@ -214,7 +214,7 @@ impl<B: Backing> BlockDevice<B> {
         let geometry = layout.geometry()?;
         let (map, position) = journal::load(&disk, &layout)?;
         let state = RwLock::new(State { map, position, is_broken: false });
-        Ok(Self { disk, layout, geometry, writable, state })
+        Ok(Self { disk, layout, geometry, writable: access.is_write(), state })
     }
 
     /// Creates an erased flash, regardless of the content of the disk.
@@ -236,7 +236,7 @@ impl<B: Backing> BlockDevice<B> {
         disk.write(META as u64, &layout.encode())?;
         disk.write(0, &layout.encode())?;
         disk.flush()?;
-        Self::new(disk, true)
+        Self::new(disk, Access::Write)
     }
 
     /// Returns the underlying disk.

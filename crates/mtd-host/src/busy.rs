@@ -1,6 +1,7 @@
 //! Detects other users of a device.
 
 use crate::error::HostError;
+use eraseblock_mtd::Access;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -8,11 +9,10 @@ use std::path::Path;
 
 /// Locks an open node while it is open: against all others for writing, against writers for
 /// reading.
-pub(crate) fn lock(file: &File, path: &Path, writable: bool) -> Result<(), HostError> {
-    let operation = if writable {
-        FlockOperation::NonBlockingLockExclusive
-    } else {
-        FlockOperation::NonBlockingLockShared
+pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), HostError> {
+    let operation = match access {
+        Access::Write => FlockOperation::NonBlockingLockExclusive,
+        Access::Read => FlockOperation::NonBlockingLockShared,
     };
     flock(file, operation).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {

@@ -13,7 +13,7 @@ use crate::node::{NodeKind, Sysfs};
 use crate::sys;
 use eraseblock_base::{Geometry, Location, MediumKind, Peb};
 use eraseblock_mtd::file::{check_range, locate};
-use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{Access, Mtd, MtdError, ReadOutcome};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -84,7 +84,8 @@ impl MtdChar {
         if options.writable {
             busy::refuse_used_mtd(path, &facts.device, &facts.label)?;
         }
-        busy::lock(&file, path, options.writable)?;
+        let access = if options.writable { Access::Write } else { Access::Read };
+        busy::lock(&file, path, access)?;
         let geometry = geometry(&sysfs, path, &file, &facts)?;
         if options.raw {
             sys::set_raw(&file).map_err(|e| HostError::refused(path, "MTDFILEMODE", e))?;

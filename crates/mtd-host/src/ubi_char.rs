@@ -12,7 +12,7 @@ use crate::error::HostError;
 use crate::node::{NodeKind, Sysfs};
 use crate::sys;
 use eraseblock_base::{Geometry, Leb, Location, MediumKind};
-use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome, usual_max_write};
+use eraseblock_mtd::{Access, LebDevice, MtdError, ReadOutcome, usual_max_write};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
@@ -58,11 +58,11 @@ impl UbiChar {
     ///
     /// Fails with [`HostError::Busy`] if the volume has another writer, or with the error of the
     /// kernel.
-    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
+    pub fn open(path: &Path, access: Access) -> Result<Self, HostError> {
         if NodeKind::of(path)? != Some(NodeKind::UbiVolume) {
             return Err(HostError::WrongKind { path: path.to_owned(), expected: "a UBI volume" });
         }
-        let opened = File::options().read(true).write(writable).open(path);
+        let opened = File::options().read(true).write(access.is_write()).open(path);
         let file = opened.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => HostError::Busy {
                 path: path.to_owned(),
@@ -70,7 +70,7 @@ impl UbiChar {
             },
             _ => HostError::refused(path, "open", error),
         })?;
-        busy::lock(&file, path, writable)?;
+        busy::lock(&file, path, access)?;
         let sysfs = Sysfs::of(path)?;
         let volume = Self {
             leb_size: sysfs.number("usable_eb_size")?,
@@ -78,14 +78,14 @@ impl UbiChar {
             min_io: sysfs.parent().number("min_io_size")?,
             facts: facts(&sysfs)?,
             changing: Mutex::new(()),
-            writable,
+            writable: access.is_write(),
             file,
         };
         // LEBs follow the same size rules as eraseblocks.
         let unit = volume.min_io;
         Geometry::new(MediumKind::Nand, volume.leb_size, 1, unit, unit, 0)
             .map_err(|source| HostError::Geometry { path: path.to_owned(), source })?;
-        if writable && !volume.facts.is_static {
+        if access.is_write() && !volume.facts.is_static {
             let mut direct =
                 VolumeProperty { property: DIRECT_WRITE, value: 1, ..VolumeProperty::default() };
             sys::call::<UbiSetProperty>(&volume.file, &mut direct)
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_no_volume_is_refused() {
-        let error = UbiChar::open(Path::new("/dev/null"), false).unwrap_err();
+        let error = UbiChar::open(Path::new("/dev/null"), Access::Read).unwrap_err();
         assert_eq!(error.to_string(), "/dev/null: this is not a UBI volume");
     }
 

@@ -1,6 +1,7 @@
 //! The device interfaces: [`Mtd`], a flash device addressed by byte and eraseblock, and
 //! [`LebDevice`], the logical eraseblocks that UBIFS uses; and devices that are plain image files.
 
+pub mod access;
 pub mod bbt;
 pub mod counted;
 pub mod device;
@@ -20,6 +21,7 @@ pub mod slice;
 pub mod verify;
 pub mod writable;
 
+pub use access::Access;
 pub use counted::{CountedMtd, Counts};
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;

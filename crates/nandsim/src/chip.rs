@@ -19,7 +19,7 @@ use crate::plan::{ArmedCut, FaultPlan, Retention};
 use crate::snapshot::Snapshot;
 use crate::state::{PageWrite, State};
 use eraseblock_base::{Findings, Location, Peb};
-use eraseblock_mtd::MtdError;
+use eraseblock_mtd::{Access, MtdError};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -92,7 +92,7 @@ impl Chip {
     ///
     /// Fails if the file cannot be opened, is in use, is not a chip file or is damaged.
     pub fn open(path: &Path) -> Result<Self, ChipFileError> {
-        let (file, config) = ChipFile::open(path, true)?;
+        let (file, config) = ChipFile::open(path, Access::Write)?;
         Self::from_file(file, config)
     }
 
@@ -104,7 +104,7 @@ impl Chip {
     ///
     /// Fails if the file cannot be opened, is not a chip file or is damaged.
     pub fn open_read_only(path: &Path) -> Result<Self, ChipFileError> {
-        let (file, config) = ChipFile::open(path, false)?;
+        let (file, config) = ChipFile::open(path, Access::Read)?;
         Self::from_file(file, config)
     }
 
@@ -114,7 +114,7 @@ impl Chip {
     ///
     /// Fails as [`Chip::open_read_only`] does, or if the cells cannot be read.
     pub fn load(path: &Path) -> Result<Self, ChipFileError> {
-        let (file, config) = ChipFile::open(path, false)?;
+        let (file, config) = ChipFile::open(path, Access::Read)?;
         let chip = Self::from_file(file, config)?;
         let snapshot = chip.try_snapshot();
         let snapshot = snapshot.map_err(|source| ChipFileError::Cells { source })?;

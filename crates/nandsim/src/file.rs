@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::state::State;
 use crate::store::Slot;
 use eraseblock_base::{ErrorClass, GeometryError, Location, Peb};
-use eraseblock_mtd::MtdError;
+use eraseblock_mtd::{Access, MtdError};
 use layout::Layout;
 use std::error::Error;
 use std::fmt;
@@ -165,14 +165,14 @@ impl ChipFile {
         file.set_len(0).map_err(fail)?;
         file.set_len(layout.file_size()).map_err(fail)?;
         file.write_all_at(&layout::encode_header(config), 0).map_err(fail)?;
-        Ok(Self::with(file, path, layout, config, true))
+        Ok(Self::with(file, path, layout, config, Access::Write))
     }
 
     /// Opens a chip file, for writing or only for reading; returns it with its configuration.
-    pub(crate) fn open(path: &Path, write: bool) -> Result<(Self, ChipConfig), ChipFileError> {
-        let file = OpenOptions::new().read(true).write(write).open(path);
+    pub(crate) fn open(path: &Path, access: Access) -> Result<(Self, ChipConfig), ChipFileError> {
+        let file = OpenOptions::new().read(true).write(access.is_write()).open(path);
         let file = file.map_err(|source| ChipFileError::io(path, "open", source))?;
-        if write {
+        if access.is_write() {
             lock(&file, path)?;
         }
         let mut header = vec![0; layout::HEADER_SIZE];
@@ -183,13 +183,13 @@ impl ChipFile {
         })?;
         let config = layout::decode_header(&header)?;
         let layout = Layout::of(&config)?;
-        Ok((Self::with(file, path, layout, &config, write), config))
+        Ok((Self::with(file, path, layout, &config, access), config))
     }
 
-    fn with(file: File, path: &Path, layout: Layout, config: &ChipConfig, writable: bool) -> Self {
+    fn with(file: File, path: &Path, layout: Layout, config: &ChipConfig, access: Access) -> Self {
         let slots = vec![1; config.geometry.peb_count() as usize];
         let copies = Mutex::new(Copies { sequence: 1, state: 1, slots });
-        Self { file, path: path.to_owned(), layout, writable, copies }
+        Self { file, path: path.to_owned(), layout, writable: access.is_write(), copies }
     }
 
     /// Returns whether the file was opened for writing.

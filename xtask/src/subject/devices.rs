@@ -3,7 +3,7 @@
 use super::{leb_line, pattern};
 use anyhow::{Context, Result, ensure};
 use eraseblock_base::{Leb, MediumKind, Peb};
-use eraseblock_mtd::{LebDevice, Mtd, MtdError};
+use eraseblock_mtd::{Access, LebDevice, Mtd, MtdError};
 use eraseblock_mtd_host::{HostError, MtdChar, MtdOptions, UbiChar};
 use std::fs;
 use std::path::Path;
@@ -144,8 +144,8 @@ fn raw_reads(path: &Path, device: MtdChar) -> Result<()> {
 
 /// Performs every call of a UBI volume; prints the lines of the LEBs that it must contain then.
 pub(super) fn drive_ubi(path: &Path) -> Result<()> {
-    let volume = UbiChar::open(path, true)?;
-    let busy = UbiChar::open(path, true);
+    let volume = UbiChar::open(path, Access::Write)?;
+    let busy = UbiChar::open(path, Access::Write);
     ensure!(matches!(busy, Err(HostError::Busy { .. })), "a second writer: {busy:?}");
     let (unit, whole) = (volume.min_io().max(512) as usize, volume.leb_size() as usize);
     let leb = Leb::new;
@@ -183,7 +183,7 @@ pub(super) fn drive_ubi(path: &Path) -> Result<()> {
     one[..2 * unit].copy_from_slice(&pattern(2 * unit, 1));
     one[2 * unit..3 * unit].copy_from_slice(&pattern(unit, 2));
     print!("{}{}", leb_line(id, 1, &one), leb_line(id, 2, &pattern(whole, 4)));
-    let second = UbiChar::open(path, false);
+    let second = UbiChar::open(path, Access::Read);
     ensure!(matches!(second, Err(HostError::Busy { .. })), "a reader beside us: {second:?}");
     Ok(())
 }

@@ -10,6 +10,7 @@ mod transfer;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use clap::Subcommand;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::Chip;
 use eraseblock::target::driver;
 use std::path::Path;
@@ -54,12 +55,12 @@ pub(crate) fn run(args: &ChipArgs, session: &mut Session) -> Result<(), Failure>
 }
 
 /// The chip in a file.
-fn open(path: &Path, write: bool) -> Result<Chip, Failure> {
+fn open(path: &Path, access: Access) -> Result<Chip, Failure> {
     let shown = path.display();
     if !driver::is_chip(path).context(&shown)? {
         return Err(Failure::new(format!("{shown}: not a simulated chip")).hint(
             "`eraseblock chip new` makes one, `eraseblock chip import` fills it from an image",
         ));
     }
-    Ok(driver::open_chip(path, write)?)
+    Ok(driver::open_chip(path, access)?)
 }

@@ -3,7 +3,7 @@
 use super::image::{self, BareUbifs, Image};
 use super::{Place, Shape};
 use crate::error::{Context, Error, Setting, Words};
-use eraseblock_mtd::LebDevice;
+use eraseblock_mtd::{Access, LebDevice};
 use eraseblock_mtd_host::{
     BlockError, HostError, MtdChar, MtdOptions, NodeKind, UbiChar, ubi_volume_node,
 };
@@ -39,7 +39,7 @@ fn open_mtd(path: &Path, shape: &Shape) -> Result<Image, Error> {
 }
 
 fn open_volume(path: &Path) -> Result<BareUbifs, Error> {
-    let device = UbiChar::open(path, false).map_err(failure)?;
+    let device = UbiChar::open(path, Access::Read).map_err(failure)?;
     if device.facts().update_unfinished {
         return Err(Error::new(format!("{}: an update was interrupted", path.display()))
             .hint("only a new update makes the volume usable"));

@@ -5,7 +5,7 @@
 #![allow(clippy::unnecessary_wraps)]
 
 use crate::Result;
-use eraseblock_mtd::{LebDevice, Mtd};
+use eraseblock_mtd::{Access, LebDevice, Mtd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,9 +58,9 @@ pub(super) struct Driven {
 
 /// Opens `/dev/mtdX`.
 #[cfg(feature = "host")]
-pub(super) fn mtd(path: &Path, write: bool) -> Result<Driven> {
+pub(super) fn mtd(path: &Path, access: Access) -> Result<Driven> {
     use eraseblock_mtd_host::{MtdChar, MtdOptions};
-    let options = MtdOptions { writable: write, ..MtdOptions::default() };
+    let options = MtdOptions { writable: access.is_write(), ..MtdOptions::default() };
     let node = MtdChar::open(path, options).map_err(super::device::failure)?;
     let threshold = u16::try_from(node.facts().bitflip_threshold).unwrap_or(1);
     Ok(Driven { device: Arc::new(node), chip: None, threshold })
@@ -68,7 +68,7 @@ pub(super) fn mtd(path: &Path, write: bool) -> Result<Driven> {
 
 /// Opens `/dev/mtdX`.
 #[cfg(not(feature = "host"))]
-pub(super) fn mtd(path: &Path, _: bool) -> Result<Driven> {
+pub(super) fn mtd(path: &Path, _: Access) -> Result<Driven> {
     Err(crate::Error::new(format!("{}: only the feature `host` opens devices", path.display())))
 }
 
@@ -76,7 +76,7 @@ pub(super) fn mtd(path: &Path, _: bool) -> Result<Driven> {
 #[cfg(feature = "host")]
 pub(super) fn ubi_volume(path: &Path) -> Result<Arc<dyn LebDevice>> {
     use eraseblock_mtd_host::UbiChar;
-    Ok(Arc::new(UbiChar::open(path, true).map_err(super::device::failure)?))
+    Ok(Arc::new(UbiChar::open(path, Access::Write).map_err(super::device::failure)?))
 }
 
 /// Opens `/dev/ubiX_Y` for writing.
@@ -87,18 +87,18 @@ pub(super) fn ubi_volume(path: &Path) -> Result<Arc<dyn LebDevice>> {
 
 /// Opens the flash that a disk was made, if it begins like one.
 #[cfg(feature = "host")]
-pub(super) fn disk(path: &Path, write: bool) -> Result<Option<Driven>> {
+pub(super) fn disk(path: &Path, access: Access) -> Result<Option<Driven>> {
     use eraseblock_mtd_host::{BlockDevice, is_block_flash};
     if !is_block_flash(&first_bytes(path)?) {
         return Ok(None);
     }
-    let device = BlockDevice::open(path, write).map_err(super::device::failure)?;
+    let device = BlockDevice::open(path, access).map_err(super::device::failure)?;
     Ok(Some(Driven { device: Arc::new(device), chip: None, threshold: 1 }))
 }
 
 /// Opens the flash that a disk was made, if it begins like one.
 #[cfg(not(feature = "host"))]
-pub(super) fn disk(_: &Path, _: bool) -> Result<Option<Driven>> {
+pub(super) fn disk(_: &Path, _: Access) -> Result<Option<Driven>> {
     Ok(None)
 }
 
@@ -116,9 +116,12 @@ pub fn is_chip(_: &Path) -> Result<bool> {
 
 /// Opens the simulated chip in a file. Fails if it is none, or if it is damaged.
 #[cfg(feature = "chips")]
-pub fn open_chip(path: &Path, write: bool) -> Result<Chip> {
+pub fn open_chip(path: &Path, access: Access) -> Result<Chip> {
     use eraseblock_nandsim::ChipFileError;
-    let opened = if write { Chip::open(path) } else { Chip::open_read_only(path) };
+    let opened = match access {
+        Access::Write => Chip::open(path),
+        Access::Read => Chip::open_read_only(path),
+    };
     opened.map_err(|error| match error {
         ChipFileError::InUse { .. } => super::lock::in_use(path),
         error => crate::Error::from(error).context(path.display()),
@@ -127,18 +130,18 @@ pub fn open_chip(path: &Path, write: bool) -> Result<Chip> {
 
 /// Opens a simulated chip as a flash, if the file holds one.
 #[cfg(feature = "chips")]
-pub(super) fn chip(path: &Path, write: bool) -> Result<Option<Driven>> {
+pub(super) fn chip(path: &Path, access: Access) -> Result<Option<Driven>> {
     if !is_chip(path)? {
         return Ok(None);
     }
-    let chip = Arc::new(open_chip(path, write)?);
+    let chip = Arc::new(open_chip(path, access)?);
     let threshold = (chip.config().ecc_bits() * 3).div_ceil(4);
     Ok(Some(Driven { device: chip.clone(), chip: Some(chip), threshold }))
 }
 
 /// Opens a simulated chip as a flash, if the file holds one.
 #[cfg(not(feature = "chips"))]
-pub(super) fn chip(_: &Path, _: bool) -> Result<Option<Driven>> {
+pub(super) fn chip(_: &Path, _: Access) -> Result<Option<Driven>> {
     Ok(None)
 }
 

@@ -8,7 +8,7 @@ use super::{FlashOptions, Place, Shape, Sizes, image, raw_dump};
 use crate::accounting;
 use crate::error::{Context, Error, Setting, Words};
 use eraseblock_base::align::is_erased;
-use eraseblock_mtd::{CountedMtd, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
+use eraseblock_mtd::{Access, CountedMtd, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_ubi::image::fastmap_blocks;
 use eraseblock_ubi::{
     AttachOptions, OpenOptions, ReadOnlyReason, UbiDevice, UbiError, VolumeInfo, attach,
@@ -83,12 +83,12 @@ impl Drop for Flash {
 }
 
 impl Flash {
-    /// Opens what the arguments point at, for writing if `write`. Fails if it is no flash, or if
+    /// Opens what the arguments point at, for writing or only for reading. Fails if it is no flash, or if
     /// another process writes to it.
-    pub fn open(args: &FlashOptions, write: bool) -> Result<Self, Error> {
+    pub fn open(args: &FlashOptions, access: Access) -> Result<Self, Error> {
         let place = Place::parse(&args.target)?;
         let path = place.path.clone();
-        Self::open_place(place, args, write).context(path.display())
+        Self::open_place(place, args, access).context(path.display())
     }
 
     /// Makes an erased flash of the block device or plain file that the arguments point at. Fails
@@ -107,8 +107,8 @@ impl Flash {
         Ok(Self::of(place, Found::plain(Arc::new(device)), None))
     }
 
-    fn open_place(place: Place, args: &FlashOptions, write: bool) -> Result<Self, Error> {
-        let opened = open_device(&place, args, write)?;
+    fn open_place(place: Place, args: &FlashOptions, access: Access) -> Result<Self, Error> {
+        let opened = open_device(&place, args, access)?;
         let layout = image::layout(opened.device.as_ref(), &args.sizes)?;
         Ok(Self::of(place, opened, layout))
     }
@@ -145,7 +145,7 @@ impl Flash {
     }
 
     /// Attaches the UBI on it. Fails if Linux would refuse it, unless forced.
-    pub fn ubi(&self, args: &FlashOptions, write: bool) -> Result<UbiDevice, Error> {
+    pub fn ubi(&self, args: &FlashOptions, access: Access) -> Result<UbiDevice, Error> {
         let path = self.path.display();
         let layout = self.layout.ok_or_else(|| {
             Error::new(format!("{path}: no UBI on it")).hint(format!(
@@ -153,7 +153,7 @@ impl Flash {
             ))
         })?;
         let options = OpenOptions {
-            read_only: !write,
+            read_only: !access.is_write(),
             force: args.force,
             force_rw: args.force_rw,
             bitflip_threshold: self.bitflip_threshold,
@@ -164,12 +164,12 @@ impl Flash {
             self.check_fastmap(&layout)?;
         }
         let device = UbiDevice::open(Arc::clone(&self.device), &layout, &options);
-        let device = device.map_err(|error| self.cannot_be_attached(error, args, write))?;
-        if write && args.force_rw {
+        let device = device.map_err(|error| self.cannot_be_attached(error, args, access))?;
+        if access.is_write() && args.force_rw {
             device.verify_flash().context(self.path.display())?;
         }
         match device.read_only() {
-            Some(reason) if write => Err(self.can_only_be_read(reason, args)),
+            Some(reason) if access.is_write() => Err(self.can_only_be_read(reason, args)),
             _ => Ok(device),
         }
     }
@@ -187,7 +187,7 @@ impl Flash {
     }
 
     /// A file without the blocks that its volumes want: it may be shorter than its flash.
-    fn cannot_be_attached(&self, error: UbiError, args: &FlashOptions, write: bool) -> Error {
+    fn cannot_be_attached(&self, error: UbiError, args: &FlashOptions, access: Access) -> Error {
         let is_short = match &error {
             UbiError::Refused(refusal) => {
                 ["volume-table-unusable", "not-enough-pebs"].contains(&refusal.code.name())
@@ -196,7 +196,7 @@ impl Flash {
             _ => false,
         };
         let path = self.path.display();
-        if !(write && is_short && self.image.is_some()) {
+        if !(access.is_write() && is_short && self.image.is_some()) {
             return Error::from(error).context(path);
         }
         let blocks = self.device.geometry().peb_count();
@@ -286,27 +286,27 @@ impl Found {
     }
 }
 
-fn open_device(place: &Place, args: &FlashOptions, write: bool) -> Result<Found, Error> {
+fn open_device(place: &Place, args: &FlashOptions, access: Access) -> Result<Found, Error> {
     let path = place.path.as_path();
     let shape = Shape { sizes: args.sizes.clone(), ..Shape::default() };
     let span = span::one(place, &shape)?;
     if driver::node(path)? == Some(Node::Mtd) {
-        return Ok(Found::driven(driver::mtd(path, write)?));
+        return Ok(Found::driven(driver::mtd(path, access)?));
     }
-    if let Some(chip) = driver::chip(path, write)? {
+    if let Some(chip) = driver::chip(path, access)? {
         return Ok(Found::driven(chip));
     }
-    if let Some(disk) = driver::disk(path, write)? {
+    if let Some(disk) = driver::disk(path, access)? {
         return Ok(Found::driven(disk));
     }
-    open_image(path, span.filter(|span| !span.is_whole), args, write)
+    open_image(path, span.filter(|span| !span.is_whole), args, access)
 }
 
 fn open_image(
     path: &Path,
     part: Option<Span>,
     args: &FlashOptions,
-    write: bool,
+    access: Access,
 ) -> Result<Found, Error> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     let file_size = file.size()?;
@@ -315,7 +315,7 @@ fn open_image(
     }
     let sizes = &args.sizes;
     if let Some(dump) = raw_dump::dump_of(&file, sizes)? {
-        if write {
+        if access.is_write() {
             return Err(raw_dump::only_read());
         }
         file = Arc::new(dump);
@@ -337,13 +337,13 @@ fn open_image(
             ));
         }
     };
-    if !write {
+    if !access.is_write() {
         return Ok(Found::plain(Arc::new(ImageFile::new(file, &shape)?)));
     }
     if let Some(part) = part.filter(|part| !part.is_certain) {
         return Err(is_guessed(path, part));
     }
-    let lock = lock(path, true)?;
+    let lock = lock(path, access)?;
     let wanted = args.flash_size.map(|size| size / u64::from(shape.peb_size));
     let wanted = wanted.map(u32::try_from).transpose();
     let wanted = wanted.map_err(|_| Error::usage(Setting::FlashSize + ": too large"))?;

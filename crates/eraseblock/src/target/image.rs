@@ -242,7 +242,7 @@ fn open_flash(path: &Path, shape: &Shape) -> Result<Image, Error> {
     }
     #[cfg(feature = "host")]
     if eraseblock_mtd_host::is_block_flash(&start) {
-        let device = eraseblock_mtd_host::BlockDevice::open(path, false);
+        let device = eraseblock_mtd_host::BlockDevice::open(path, eraseblock_mtd::Access::Read);
         return attach(path, Arc::new(device.map_err(super::device::failure)?), shape);
     }
     if let Some(what) = magic::other_flash(&start) {

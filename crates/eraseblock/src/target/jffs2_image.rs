@@ -15,7 +15,7 @@ use eraseblock_jffs2::rw::MIN_BLOCKS;
 use eraseblock_jffs2::{OpenOptions, Shape, Source, Survey};
 use eraseblock_jffs2_format::constants::MAGIC;
 use eraseblock_jffs2_format::{ByteOrder, scan};
-use eraseblock_mtd::{ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
+use eraseblock_mtd::{Access, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -80,7 +80,7 @@ pub(super) fn open(
     part: Option<Span>,
     args: &Wanted,
     size: Option<u64>,
-    write: bool,
+    access: Access,
 ) -> Result<Jffs2Flash, Error> {
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
     if let Some(part) = part {
@@ -95,7 +95,7 @@ pub(super) fn open(
         return Err(raw_dump::only_read());
     }
     let stored = stored_blocks(file.as_ref(), &shape)?;
-    let device: Arc<dyn Mtd> = if write {
+    let device: Arc<dyn Mtd> = if access.is_write() {
         require_certain(path, args, size, &shape)?;
         if let Some(given) = args.sizes.peb {
             let unforced = OpenOptions { erase_size: None, ..options(args, false) };

@@ -2,6 +2,7 @@
 //! because half of a change looks like damage. The kernel releases a lock when its process ends.
 
 use crate::error::Error;
+use eraseblock_mtd::Access;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,15 +10,18 @@ use std::time::{Duration, Instant};
 /// How long a reader waits for a writer that may be about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Locks the file until the result is dropped; `alone` keeps everybody else away. Fails if another
-/// process holds it.
-pub fn lock(path: &Path, alone: bool) -> Result<File, Error> {
+/// Locks the file until the result is dropped: for writing, as its only user. Fails if another process
+/// holds it.
+pub fn lock(path: &Path, access: Access) -> Result<File, Error> {
     let in_the_way = |why: &str| Error::new(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| in_the_way(&error.to_string()))?;
-    let locked = if alone { file.try_lock() } else { shared(&file, PATIENCE) };
+    let locked = match access {
+        Access::Write => file.try_lock(),
+        Access::Read => shared(&file, PATIENCE),
+    };
     match locked {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) if alone => Err(in_use(path)),
+        Err(TryLockError::WouldBlock) if access.is_write() => Err(in_use(path)),
         Err(TryLockError::WouldBlock) => Err(written_to(path)),
         Err(TryLockError::Error(error)) => Err(in_the_way(&format!("cannot be locked: {error}"))),
     }

@@ -7,6 +7,7 @@ use super::peek;
 use crate::error::{Context, Error, Result, Setting};
 use crate::text;
 use eraseblock_base::VolumeId;
+use eraseblock_mtd::Access;
 use eraseblock_ubi::{
     AttachOptions, FormatOptions, FormatReport, NewVolume, UbiDevice, UbiError, VolumeInfo, attach,
     format,
@@ -145,7 +146,8 @@ pub fn format_flash(
 ) -> Result<FormatReport> {
     // What is on it goes: it says nothing about the size either.
     let target = FlashOptions { as_it_is: true, ..target.clone() };
-    let mut flash = if how.make_flash { make(&target) } else { Flash::open(&target, true) }?;
+    let mut flash =
+        if how.make_flash { make(&target) } else { Flash::open(&target, Access::Write) }?;
     flash.on_trouble = on_trouble;
     flash.refuse_volume()?;
     let layout = flash.layout_or_usual(&target.sizes)?;
@@ -193,11 +195,11 @@ impl VolumeChange {
     /// an image file right fails at the end. Fails if there is no UBI, if Linux would refuse it, or
     /// if it cannot be written to.
     pub fn begin(options: FlashOptions, on_trouble: fn(&str)) -> Result<Self> {
-        let mut flash = Flash::open(&options, true)?;
+        let mut flash = Flash::open(&options, Access::Write)?;
         flash.on_trouble = on_trouble;
         // A fastmap says that free blocks have their headers.
         flash.cut_at_end &= !options.fastmap;
-        let ubi = flash.ubi(&options, true)?;
+        let ubi = flash.ubi(&options, Access::Write)?;
         Ok(Self { flash, ubi, options })
     }
 

@@ -12,7 +12,7 @@ use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
-use eraseblock_mtd::{CountedMtd, LebDevice, Mtd, ReadAt};
+use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, ReadAt};
 use eraseblock_ubi::detect::detect;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
@@ -66,6 +66,10 @@ impl Mode {
             index_bytes: self.cache.map_or(usual.index_bytes, |bytes| bytes / 2),
             ..usual
         }
+    }
+
+    fn access(self) -> Access {
+        if self.read_only { Access::Read } else { Access::Write }
     }
 
     fn jffs2(self) -> Result<RwOptions, Error> {
@@ -325,7 +329,7 @@ pub fn holds_jffs2(place: &Place, span: Option<Span>, shape: &Shape) -> Result<b
     match driver::node(&place.path)? {
         None => {}
         Some(Node::Mtd) => {
-            let node = driver::mtd(&place.path, false)?;
+            let node = driver::mtd(&place.path, Access::Read)?;
             if yaffs::is_on(&node.device, shape)? {
                 return Ok(false);
             }
@@ -333,7 +337,7 @@ pub fn holds_jffs2(place: &Place, span: Option<Span>, shape: &Shape) -> Result<b
         }
         Some(_) => return Ok(false),
     }
-    if let Some(chip) = driver::chip(&place.path, false)? {
+    if let Some(chip) = driver::chip(&place.path, Access::Read)? {
         if yaffs::is_on(&chip.device, shape)? {
             return Ok(false);
         }
@@ -387,21 +391,22 @@ fn below_jffs2(
     options: &mut RwOptions,
 ) -> Result<Below, Error> {
     let path = place.path.as_path();
-    let write = !mode.read_only;
+    let access = mode.access();
+    let write = access.is_write();
     let mut below = Below::default();
-    let chip = || if write { driver::chip(path, true) } else { driver::chip_in_memory(path) };
+    let chip = || if write { driver::chip(path, access) } else { driver::chip_in_memory(path) };
     let device = if driver::node(path)? == Some(Node::Mtd) {
-        driver::mtd(path, write)?.device
+        driver::mtd(path, access)?.device
     } else if let Some(chip) = chip()? {
         below.chip = chip.chip;
         chip.device
     } else {
-        below.lock = if write { Some(lock(path, true)?) } else { None };
+        below.lock = if write { Some(lock(path, access)?) } else { None };
         let part = span.filter(|span| !span.is_whole);
         if write && let Some(part) = part {
             return Err(jffs2_image::is_a_part(path, part));
         }
-        let image = jffs2_image::open(path, part, &args.shape, mode.size, write)?;
+        let image = jffs2_image::open(path, part, &args.shape, mode.size, access)?;
         options.order = Some(image.order);
         options.cleanmarker = image.cleanmarker;
         image.device
@@ -471,7 +476,7 @@ fn open_bare(
     observer: &mut dyn Observer,
 ) -> Result<Writable, Error> {
     place.refuse_volume()?;
-    let lock = Some(lock(&place.path, true)?);
+    let lock = Some(lock(&place.path, Access::Write)?);
     let image = bare::open(&place.path, &args.shape, mode.size).context(place.path.display())?;
     let stored_bytes = image.cut_at;
     let device: Arc<dyn LebDevice> = Arc::new(image.device);
@@ -506,9 +511,9 @@ fn open_ubifs(
         force_rw: false,
         sizes: args.shape.sizes.clone(),
     };
-    let mut flash = Flash::open(&args, true)?;
+    let mut flash = Flash::open(&args, Access::Write)?;
     flash.on_trouble = observer.late_remark();
-    let ubi = flash.ubi(&args, true)?;
+    let ubi = flash.ubi(&args, Access::Write)?;
     let mut mounts: Vec<(VolumeId, Mounted, OsString)> = Vec::new();
     for name in volumes {
         let volume = volume_of(&flash, name.as_deref(), &ubi)?;

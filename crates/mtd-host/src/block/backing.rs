@@ -3,7 +3,7 @@
 
 use crate::busy;
 use crate::error::HostError;
-use eraseblock_mtd::ReadAt;
+use eraseblock_mtd::{Access, ReadAt};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -61,7 +61,7 @@ impl HostDisk {
     ///
     /// Fails with [`HostError::Busy`] if the disk is in use, with [`HostError::WrongKind`] if it is
     /// neither a file nor a block device, or with the error of the kernel.
-    pub fn open(path: &Path, writable: bool) -> Result<Self, HostError> {
+    pub fn open(path: &Path, access: Access) -> Result<Self, HostError> {
         let metadata = fs::metadata(path).map_err(|e| HostError::refused(path, "stat", e))?;
         let is_block = metadata.file_type().is_block_device();
         if !is_block && !metadata.is_file() {
@@ -69,8 +69,8 @@ impl HostDisk {
             return Err(HostError::WrongKind { path: path.to_owned(), expected });
         }
         let mut options = File::options();
-        options.read(true).write(writable);
-        if is_block && writable {
+        options.read(true).write(access.is_write());
+        if is_block && access.is_write() {
             // On a block device this claims exclusive use; a mount holds the same claim.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
@@ -81,7 +81,7 @@ impl HostDisk {
             }
             HostError::refused(path, "open", e)
         })?;
-        busy::lock(&file, path, writable)?;
+        busy::lock(&file, path, access)?;
         Ok(Self { file, discards: AtomicBool::new(true) })
     }
 

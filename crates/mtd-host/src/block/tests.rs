@@ -5,7 +5,7 @@ use super::*;
 use crate::block::volume::BlockVolume;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, MediumKind};
-use eraseblock_mtd::{LebDevice, MemoryMtd};
+use eraseblock_mtd::{Access, LebDevice, MemoryMtd};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ fn content(device: &dyn Mtd) -> Vec<u8> {
 }
 
 fn reopened(disk: &Disk) -> BlockDevice<Disk> {
-    BlockDevice::new(Disk::of(disk.after_cut(Keep::Nothing)), true).unwrap()
+    BlockDevice::new(Disk::of(disk.after_cut(Keep::Nothing)), Access::Write).unwrap()
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn read_only_means_that() {
     device.program(0, &[9; 512]).unwrap();
     drop(device);
     let writes = disk.lock().writes;
-    let device = BlockDevice::new(disk.clone(), false).unwrap();
+    let device = BlockDevice::new(disk.clone(), Access::Read).unwrap();
     assert_eq!(content(&device)[..512], [9; 512]);
     for refused in
         [device.program(512, &[1; 512]), device.erase(Peb::new(0)), device.mark_bad(Peb::new(0))]
@@ -291,7 +291,7 @@ fn a_damaged_superblock_has_a_copy_and_a_damaged_map_is_refused() {
     device.sync().unwrap();
     let mut bytes = disk.after_cut(Keep::Nothing);
     bytes[20] ^= 1;
-    let open = |bytes: &[u8]| BlockDevice::new(Disk::of(bytes.to_vec()), false);
+    let open = |bytes: &[u8]| BlockDevice::new(Disk::of(bytes.to_vec()), Access::Read);
     assert_eq!(content(&open(&bytes).unwrap()), content(&device));
     bytes[META + 20] ^= 1;
     assert!(matches!(open(&bytes), Err(BlockError::Damaged { .. })));
@@ -341,11 +341,11 @@ fn lebs_are_changed_atomically() {
     let before = disk.lock().clone();
     for budget in 0.. {
         let disk = Disk::of(before.durable.clone());
-        let device = Arc::new(BlockDevice::new(disk.clone(), true).unwrap());
+        let device = Arc::new(BlockDevice::new(disk.clone(), Access::Write).unwrap());
         disk.lock().budget = Some(budget);
         let done = BlockVolume::new(Arc::clone(&device)).change(leb, &[2; 1024]).is_ok();
         for keep in [Keep::Nothing, Keep::Everything, Keep::Some(1), Keep::Some(2)] {
-            let again = BlockDevice::new(Disk::of(disk.after_cut(keep)), true).unwrap();
+            let again = BlockDevice::new(Disk::of(disk.after_cut(keep)), Access::Write).unwrap();
             let mut found = [0; 2048];
             again.read(4 * 2048, &mut found).unwrap();
             let is = |first: u8, len: usize| {
@@ -446,10 +446,10 @@ proptest! {
             prop_assert_eq!(content(&device), model.memory.to_bytes());
             device.sync().unwrap();
             drop(device);
-            device = BlockDevice::new(Disk::of(disk.after_cut(Keep::Nothing)), true).unwrap();
+            device = BlockDevice::new(Disk::of(disk.after_cut(Keep::Nothing)), Access::Write).unwrap();
             prop_assert_eq!(content(&device), model.memory.to_bytes());
             drop(device);
-            device = BlockDevice::new(disk.clone(), true).unwrap();
+            device = BlockDevice::new(disk.clone(), Access::Write).unwrap();
         }
     }
 }
@@ -502,11 +502,11 @@ fn a_power_cut_leaves_a_moment_after_the_last_sync() {
         let steps = workload(seed, 160);
         for budget in 0.. {
             let disk = Disk::of(base.clone());
-            let device = BlockDevice::new(disk.clone(), true).unwrap();
+            let device = BlockDevice::new(disk.clone(), Access::Write).unwrap();
             let (allowed, was_cut) = run(&disk, &device, &steps, budget);
             for keep in [Keep::Nothing, Keep::Everything, Keep::Some(seed), Keep::Some(!seed)] {
                 let after = Disk::of(disk.after_cut(keep));
-                let found = BlockDevice::new(after.clone(), true).unwrap();
+                let found = BlockDevice::new(after.clone(), Access::Write).unwrap();
                 let bytes = content(&found);
                 assert!(allowed.contains(&crc32(&bytes)), "seed {seed}, cut {budget}, {keep:?}");
                 second_life(&found, &after, &bytes);
@@ -534,13 +534,13 @@ fn a_commit_of_many_blocks_is_whole_or_not_there() {
     let mut both = [false; 2];
     for budget in 695..=750 {
         let disk = Disk::of(base.clone());
-        let device = BlockDevice::new(disk.clone(), true).unwrap();
+        let device = BlockDevice::new(disk.clone(), Access::Write).unwrap();
         // From here on the map is in the journal, not in a checkpoint.
         device.mark_bad(Peb::new(901)).unwrap();
         disk.lock().budget = Some(budget);
         let _ = device.program(0, &data).and_then(|()| device.sync());
         for keep in [Keep::Nothing, Keep::Everything, Keep::Some(1), Keep::Some(2)] {
-            let found = BlockDevice::new(Disk::of(disk.after_cut(keep)), false).unwrap();
+            let found = BlockDevice::new(Disk::of(disk.after_cut(keep)), Access::Read).unwrap();
             let (mut written, bytes) = (vec![0xFF; size], content(&found));
             let is_old = bytes == written;
             written[..data.len()].copy_from_slice(&data);
@@ -566,21 +566,26 @@ fn a_plain_file_is_a_disk() {
     file.as_file().set_len(4 << 20).unwrap();
     let shape = BlockShape { peb_size: 16 << 10, unit: 4096 };
     let device = BlockDevice::create(file.path(), &shape, false).unwrap();
-    assert!(matches!(BlockDevice::open(file.path(), true), Err(HostError::Busy { .. })));
+    assert!(matches!(BlockDevice::open(file.path(), Access::Write), Err(HostError::Busy { .. })));
     device.program(4096, &[3; 8192]).unwrap();
     device.program_batch(&[(1 << 16, &[4; 4096]), (1 << 17, &[5; 4096])]).unwrap();
     let wanted = content(&device);
     drop(device);
-    let device = BlockDevice::open(file.path(), false).unwrap();
+    let device = BlockDevice::open(file.path(), Access::Read).unwrap();
     assert_eq!(content(&device), wanted);
     drop(device);
     let mut start = [0; 8];
-    Backing::read(&HostDisk::open(file.path(), false).unwrap(), 0, &mut start).unwrap();
+    Backing::read(&HostDisk::open(file.path(), Access::Read).unwrap(), 0, &mut start).unwrap();
     assert!(is_block_flash(&start));
     let error = BlockDevice::create(file.path(), &shape, false).unwrap_err();
     assert!(matches!(&error, HostError::Block { source: BlockError::NotEmpty, .. }));
     BlockDevice::create(file.path(), &shape, true).unwrap();
-    assert!(content(&BlockDevice::open(file.path(), false).unwrap()).iter().all(|b| *b == 0xFF));
+    assert!(
+        content(&BlockDevice::open(file.path(), Access::Read).unwrap()).iter().all(|b| *b == 0xFF)
+    );
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(BlockDevice::open(folder.path(), false), Err(HostError::WrongKind { .. })));
+    assert!(matches!(
+        BlockDevice::open(folder.path(), Access::Read),
+        Err(HostError::WrongKind { .. })
+    ));
 }

@@ -3,6 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::Retention;
 use std::path::PathBuf;
 
@@ -28,7 +29,7 @@ pub(super) struct AgeArgs {
 
 /// Lets it age.
 pub(super) fn run(args: &AgeArgs, session: &mut Session) -> Result<(), Failure> {
-    let chip = super::open(&args.file, true)?;
+    let chip = super::open(&args.file, Access::Write)?;
     if args.leak.is_some() || args.off {
         let leaks = |per_billion| Retention { per_billion, seed: args.seed };
         chip.set_retention(args.leak.map(leaks)).context(args.file.display())?;

@@ -3,6 +3,7 @@
 use super::stats::Report;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::{ArmedCut, Variant};
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ pub(super) struct CutArgs {
 pub(super) fn run(args: &CutArgs, session: &mut Session) -> Result<(), Failure> {
     check("--program", args.program, 'P')?;
     check("--erase", args.erase, 'E')?;
-    let chip = super::open(&args.file, true)?;
+    let chip = super::open(&args.file, Access::Write)?;
     let cut = args.after.map(|after| ArmedCut {
         event: chip.next_event().saturating_add(after),
         program: args.program,

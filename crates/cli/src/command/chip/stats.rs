@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::style::Ink;
 use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::{Chip, Counters, WearReport};
 use eraseblock::text;
 use serde::Serialize;
@@ -56,7 +57,7 @@ struct Cut {
 /// Shows it.
 pub(super) fn run(args: &StatsArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
-    let chip = super::open(&args.file, false)?;
+    let chip = super::open(&args.file, Access::Read)?;
     Report::of(&args.file, &chip).print(session)
 }
 

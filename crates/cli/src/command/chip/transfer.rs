@@ -2,7 +2,7 @@
 
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock::raw::mtd::ReadAt;
+use eraseblock::raw::mtd::{Access, ReadAt};
 use eraseblock::raw::nandsim::Chip;
 use eraseblock::text;
 use serde::Serialize;
@@ -45,7 +45,7 @@ struct Transferred {
 /// Writes the image.
 pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
-    let chip = super::open(&args.file, false)?;
+    let chip = super::open(&args.file, Access::Read)?;
     let bar = session.progress(room(&chip, args.oob), "export");
     if args.out.as_os_str() == "-" {
         session.take_out()?;
@@ -68,7 +68,7 @@ pub(super) fn export(args: &ExportArgs, session: &mut Session) -> Result<(), Fai
 pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Failure> {
     session.reads(&args.image);
     session.inputs().refuse(&args.file)?;
-    let chip = super::open(&args.file, true)?;
+    let chip = super::open(&args.file, Access::Write)?;
     let bar = session.progress(room(&chip, args.oob), "import");
     let mut image: Box<dyn Read> = if args.image.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())

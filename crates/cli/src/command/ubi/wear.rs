@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::map;
 use crate::session::Session;
 use crate::style::Ink;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::ubi::Health;
 use eraseblock::target::Place;
 use eraseblock::target::flash::Flash;
@@ -36,9 +37,9 @@ struct Report {
 pub(super) fn run(args: &WearArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&Place::parse(&args.flash.target)?.path)?;
     let options = args.flash.options();
-    let flash = Flash::open(&options, false)?;
+    let flash = Flash::open(&options, Access::Read)?;
     flash.refuse_volume()?;
-    let ubi = flash.ubi(&options, false)?;
+    let ubi = flash.ubi(&options, Access::Read)?;
     let health = ubi.health();
     if session.options.json {
         let erase_counters = args.each.then(|| ubi.erase_counters());
