@@ -2,6 +2,7 @@
 
 mod arrows;
 mod errors;
+mod flags;
 mod footprint;
 mod licences;
 mod options;
@@ -56,6 +57,11 @@ impl Tracked {
     }
 }
 
+/// Returns whether a file is code of tests.
+fn is_of_tests(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("/tests.rs")
+}
+
 /// Returns whether an item is compiled for tests only.
 pub(crate) fn is_for_tests(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|attribute| match &attribute.meta {
@@ -94,6 +100,7 @@ pub(crate) fn run() -> Result<bool> {
     outcomes.push(("reading alone needs few crates", footprint::check()?));
     outcomes.push(("dependencies have allowed licences and sources", licences::check()?));
     outcomes.push(("the oracle does not use what it judges", oracle_is_independent(&files)));
+    outcomes.push(("no argument is a literal true or false", flags::check(&files)));
     let layered = LAYERED.iter().map(|folder| circles::faults(&repository().join(folder)));
     let layered: Vec<Vec<String>> = layered.collect::<Result<_>>()?;
     outcomes.push(("calls between files go down only", layered.concat()));

@@ -219,20 +219,15 @@ impl Adapter {
         }
     }
 
-    fn remove(
-        &self,
-        by: &Caller,
-        dir: INodeNo,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<(), Fault> {
+    fn remove_file(&self, by: &Caller, dir: INodeNo, name: &[u8]) -> Result<(), Fault> {
         let fs = self.served.writing()?;
-        let dir = self.ino(dir);
-        if is_directory {
-            fs.remove_dir(dir, name, by)?;
-        } else {
-            fs.unlink(dir, name, by)?;
-        }
+        fs.unlink(self.ino(dir), name, by)?;
+        self.changed(fs)
+    }
+
+    fn remove_dir(&self, by: &Caller, dir: INodeNo, name: &[u8]) -> Result<(), Fault> {
+        let fs = self.served.writing()?;
+        fs.remove_dir(self.ino(dir), name, by)?;
         self.changed(fs)
     }
 

@@ -79,11 +79,23 @@ impl<'a> Scanner<'a> {
         Self { peb, block, rules, offset: 0 }
     }
 
-    fn dirt(&mut self, len: usize, expected: bool) -> Item<'a> {
+    /// Passes bytes that no node explains.
+    fn dirt(&mut self, len: usize) -> Item<'a> {
+        let (offset, len) = self.pass(len);
+        Item::Dirt { offset, len, expected: false }
+    }
+
+    /// Passes bytes that hold nothing, as they may.
+    fn padding(&mut self, len: usize) -> Item<'a> {
+        let (offset, len) = self.pass(len);
+        Item::Dirt { offset, len, expected: true }
+    }
+
+    fn pass(&mut self, len: usize) -> (u32, u32) {
         let offset = self.offset as u32;
         let len = len.min(self.block.len() - self.offset);
         self.offset += len;
-        Item::Dirt { offset, len: len as u32, expected }
+        (offset, len as u32)
     }
 
     fn free(&mut self) -> Item<'a> {
@@ -98,7 +110,7 @@ impl<'a> Scanner<'a> {
             return self.free();
         }
         let run = erased_run(rest);
-        if run == rest.len() { self.free() } else { self.dirt(run, true) }
+        if run == rest.len() { self.free() } else { self.padding(run) }
     }
 
     /// Returns whether Linux would treat the block as empty here (spec: jffs2 12.2, steps 3 and
@@ -124,21 +136,21 @@ impl<'a> Scanner<'a> {
     fn step(&mut self) -> Item<'a> {
         let rest = &self.block[self.offset..];
         if rest.len() < HEADER_LEN as usize {
-            return if is_erased(rest) { self.free() } else { self.dirt(rest.len(), false) };
+            return if is_erased(rest) { self.free() } else { self.dirt(rest.len()) };
         }
         if is_erased(&rest[..4]) {
             return self.erased();
         }
         if rest[..4] == [0; 4] {
             let words = rest.chunks_exact(4).take_while(|word| **word == [0; 4]).count();
-            return self.dirt(words * 4, true);
+            return self.padding(words * 4);
         }
         let at = Location::Peb(self.peb, self.offset as u32);
         let Ok(header) = decode::header(self.rules.order, rest, at) else {
-            return self.dirt(4, false);
+            return self.dirt(4);
         };
         let Some(bytes) = rest.get(..header.totlen as usize) else {
-            return self.dirt(4, false);
+            return self.dirt(4);
         };
         self.node(header, bytes)
     }
@@ -149,10 +161,10 @@ impl<'a> Scanner<'a> {
         let is_marker = header.kind() == NodeKind::Cleanmarker && header.is_accurate();
         let is_right = self.rules.cleanmarker.is_none_or(|length| length == header.totlen);
         if is_marker && !(is_right && offset == 0) {
-            return self.dirt(HEADER_LEN as usize, false);
+            return self.dirt(HEADER_LEN as usize);
         }
         if header.is_accurate() && header.kind() == NodeKind::Padding {
-            return self.dirt(padded, true);
+            return self.padding(padded);
         }
         self.offset += padded;
         if header.is_accurate() {

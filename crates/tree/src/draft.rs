@@ -117,7 +117,7 @@ impl Draft {
 
     /// Adds a node to a directory; the name must be free and legal.
     pub(crate) fn add(&mut self, dir: DraftId, name: Vec<u8>, node: SourceNode) -> DraftId {
-        let id = self.push(node, false);
+        let id = self.push(node);
         self.nodes[dir.0].children.insert(name, id);
         id
     }
@@ -158,7 +158,7 @@ impl Draft {
             slot.node = node;
             return Ok((id, if was_implied { Placed::New } else { Placed::Replaced }));
         }
-        let id = self.push(node, false);
+        let id = self.push(node);
         Ok((id, self.name(dir, name, id)))
     }
 
@@ -215,7 +215,8 @@ impl Draft {
                 None => {
                     let mut node = directory(0o755);
                     (node.atime, node.mtime, node.ctime) = (like.mtime, like.mtime, like.mtime);
-                    let id = self.push(node, true);
+                    let id = self.push(node);
+                    self.nodes[id.0].implied = true;
                     self.nodes[at.0].children.insert(part.to_vec(), id);
                     id
                 }
@@ -232,8 +233,8 @@ impl Draft {
         }
     }
 
-    fn push(&mut self, node: SourceNode, implied: bool) -> DraftId {
-        self.nodes.push(DraftNode { node, children: BTreeMap::new(), implied });
+    fn push(&mut self, node: SourceNode) -> DraftId {
+        self.nodes.push(DraftNode { node, children: BTreeMap::new(), implied: false });
         DraftId(self.nodes.len() - 1)
     }
 

@@ -132,6 +132,13 @@ impl Compression {
     }
 }
 
+/// Whether passed bytes of a stream are kept to be read later.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spooling {
+    No,
+    Yes,
+}
+
 impl Input {
     /// Reads a file from its current position: in place if it is a plain, uncompressed, seekable
     /// file, otherwise as a stream.
@@ -253,7 +260,7 @@ impl Input {
 
     /// Skips `count` bytes.
     pub(crate) fn skip(&mut self, count: u64, what: &'static str) -> Result<(), TreeError> {
-        self.pass(count, what, false, None)
+        self.pass(count, what, Spooling::No, None)
     }
 
     /// Skips `count` bytes that can be read later. `look` gets all of them, which for a plain file
@@ -274,7 +281,7 @@ impl Input {
                 spool.insert(Spool::new().map_err(TreeError::Spool)?).next_extent(count)
             }
         };
-        self.pass(count, what, true, look)?;
+        self.pass(count, what, Spooling::Yes, look)?;
         Ok(extent)
     }
 
@@ -282,7 +289,7 @@ impl Input {
         &mut self,
         count: u64,
         what: &'static str,
-        keep: bool,
+        spooling: Spooling,
         mut look: Option<Look<'_>>,
     ) -> Result<(), TreeError> {
         let at = self.here();
@@ -297,7 +304,9 @@ impl Input {
                 return Err(TreeError::Truncated { at, what });
             }
             let bytes = &self.buffer[self.start..self.start + got];
-            if keep && let Source::Stream { spool: Some(spool), .. } = &mut self.source {
+            if spooling == Spooling::Yes
+                && let Source::Stream { spool: Some(spool), .. } = &mut self.source
+            {
                 spool.write(bytes).map_err(TreeError::Spool)?;
             }
             if let Some(look) = &mut look {

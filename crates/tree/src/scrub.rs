@@ -103,7 +103,7 @@ impl Scrub<'_> {
     }
 
     fn content(&mut self, ino: Ino, path: &[u8], size: u64) {
-        let mut reader = DataReader::new(self.fs, ino, size, true);
+        let mut reader = DataReader::new(self.fs, ino, size).keep_damaged(true);
         // Skipping damage, the reader returns no error.
         while let Ok(Some(_)) = reader.next(&mut self.buf) {}
         let damage = reader.damage;

@@ -313,7 +313,7 @@ impl Writer<'_> {
     /// Reads a file without keeping its content.
     fn check(&self, attr: &Attr) -> Result<(), FsError> {
         let mut buf = vec![0; CHUNK];
-        let mut reader = DataReader::new(self.fs, attr.ino, attr.size, false);
+        let mut reader = DataReader::new(self.fs, attr.ino, attr.size);
         while reader.next(&mut buf)?.is_some() {}
         Ok(())
     }
@@ -446,7 +446,7 @@ fn load(fs: &dyn FileSystem, attr: &Attr, keep_damaged: bool) -> Loaded {
     let size = usize::try_from(attr.size).expect("a small file");
     let mut content = vec![0; size];
     let mut buf = vec![0; size.min(CHUNK)];
-    let mut reader = DataReader::new(fs, attr.ino, attr.size, keep_damaged);
+    let mut reader = DataReader::new(fs, attr.ino, attr.size).keep_damaged(keep_damaged);
     while let Some((offset, len)) = reader.next(&mut buf)? {
         let start = usize::try_from(offset).expect("within a small file");
         content[start..start + len].copy_from_slice(&buf[..len]);

@@ -284,8 +284,12 @@ impl Reader<'_> {
         found: u32,
         expected: Expected,
     ) -> Result<(), FormatError> {
+        if holds { Ok(()) } else { Err(self.broken(field, found, expected)) }
+    }
+
+    fn broken(&self, field: &'static str, found: u32, expected: Expected) -> FormatError {
         let (at, what, found) = (self.at, WHAT, u64::from(found));
-        if holds { Ok(()) } else { Err(FormatError::Field { at, what, field, found, expected }) }
+        FormatError::Field { at, what, field, found, expected }
     }
 
     fn counter(&self, word: u32) -> Result<EraseCount, FormatError> {
@@ -333,10 +337,7 @@ fn read_volume(reader: &mut Reader<'_>) -> Result<FastmapVolume, FormatError> {
     let kind = match kind {
         3 => VolumeKind::Dynamic,
         4 => VolumeKind::Static,
-        found => {
-            reader.rule(false, "volume type", found, Expected::Words("3 or 4"))?;
-            VolumeKind::Dynamic
-        }
+        found => return Err(reader.broken("volume type", found, Expected::Words("3 or 4"))),
     };
     let (used_lebs, last_leb_bytes) = (reader.word()?, reader.word()?);
     reader.pos += 8;

@@ -8,6 +8,7 @@ use crate::core::{Core, Volume};
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
+use crate::wl::Erasing;
 use crate::wl::mover::used_len;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -156,7 +157,7 @@ impl Core {
         self.range(self.volume(id)?, leb, 0, 0)?;
         let old = self.volume_mut(id)?.forget(leb);
         if let Some(peb) = old {
-            self.put_peb(peb, false, Some((id, leb)));
+            self.put_peb(peb, Erasing::Plain, Some((id, leb)));
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl Core {
         let new = self.place_leb(header, 0, data)?;
         let old = self.volume_mut(id)?.map[leb.index()].replace(new);
         if let Some(old) = old {
-            self.put_peb(old, false, Some((id, leb)));
+            self.put_peb(old, Erasing::Plain, Some((id, leb)));
         }
         Ok(())
     }
@@ -261,7 +262,7 @@ impl Core {
             let peb = self.get_peb()?;
             let Err(error) = self.fill_peb(peb, &header, offset, data) else { return Ok(peb) };
             self.counters.write_errors += 1;
-            self.put_peb(peb, true, Some((header.volume, header.leb)));
+            self.put_peb(peb, Erasing::Tortured, Some((header.volume, header.leb)));
             let again = is_eio(&error) && self.io.can_have_bad_blocks() && attempt < ATTEMPTS;
             if !again {
                 return self.fail(ReadOnlyReason::WriteFailed, error);
@@ -287,7 +288,7 @@ impl Core {
         match self.copy_and_append(id, leb, offset, data) {
             Ok((old, new)) => {
                 self.volume_mut(id)?.map[leb.index()] = Some(new);
-                self.put_peb(old, true, Some((id, leb)));
+                self.put_peb(old, Erasing::Tortured, Some((id, leb)));
                 Ok(())
             }
             Err(error) => self.fail(ReadOnlyReason::WriteFailed, error),

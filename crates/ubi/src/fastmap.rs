@@ -11,7 +11,7 @@ use crate::core::{Core, Volume};
 use crate::error::UbiError;
 use crate::io::is_eio;
 use crate::runtime::ReadOnlyReason;
-use crate::wl::{Place, Shares, Work};
+use crate::wl::{Erasing, Place, Shares, Work};
 use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, FASTMAP_DATA_VOLUME, LAYOUT_VOLUME};
@@ -139,7 +139,7 @@ impl Core {
         new.insert(0, anchor);
         for peb in old {
             self.wl.take(peb);
-            self.wl.queue_erase(peb, false, None);
+            self.wl.queue_erase(peb, Erasing::Plain, None);
         }
         if let Some(state) = &mut self.fastmap {
             state.anchors.push(anchor);
@@ -154,7 +154,7 @@ impl Core {
             }
             Err(error) => {
                 for peb in new {
-                    self.wl.queue_erase(peb, true, None);
+                    self.wl.queue_erase(peb, Erasing::Tortured, None);
                 }
                 Err(error.into())
             }
@@ -186,7 +186,7 @@ impl Core {
     fn reuse(&mut self, old: &mut Vec<Peb>, index: usize) -> Result<Option<Peb>, UbiError> {
         let peb = old.remove(index);
         self.wl.take(peb);
-        match self.try_erase(peb, false) {
+        match self.try_erase(peb, Erasing::Plain) {
             Ok(()) => Ok(Some(peb)),
             Err(UbiError::Device(error)) if is_eio(&error) => {
                 self.retire(peb, error.into()).map(|()| None)
@@ -265,7 +265,7 @@ impl Core {
     fn drop_fastmap(&mut self) -> Result<(), UbiError> {
         for peb in self.wl.line(Place::Fastmap).clone() {
             self.wl.take(peb);
-            self.wl.queue_erase(peb, false, None);
+            self.wl.queue_erase(peb, Erasing::Plain, None);
         }
         let Some(state) = &mut self.fastmap else { return Ok(()) };
         state.volumes.clear();
@@ -326,13 +326,13 @@ impl Core {
                 }
                 let ec = self.io.read_ec(peb)?;
                 if matches!(ec, HeaderState::Erased | HeaderState::ErasedBitflips) {
-                    self.give_up(id, leb, peb, true);
+                    self.give_up(id, leb, peb, Erasing::Tortured);
                     return Ok(());
                 }
             }
             HeaderState::Erased => return self.reclaim(id, leb, peb),
             _ => {
-                self.give_up(id, leb, peb, true);
+                self.give_up(id, leb, peb, Erasing::Tortured);
                 return Ok(());
             }
         }
@@ -358,7 +358,7 @@ impl Core {
     /// well: a scan would find a free block that cannot be programmed.
     fn reclaim(&mut self, id: VolumeId, leb: Leb, peb: Peb) -> Result<(), UbiError> {
         let HeaderState::Ok(header) = self.io.read_ec(peb)? else {
-            self.give_up(id, leb, peb, false);
+            self.give_up(id, leb, peb, Erasing::Plain);
             return Ok(());
         };
         if let Some(volume) = self.volumes.get_mut(&id) {
@@ -370,12 +370,12 @@ impl Core {
         Ok(())
     }
 
-    fn give_up(&mut self, id: VolumeId, leb: Leb, peb: Peb, torture: bool) {
+    fn give_up(&mut self, id: VolumeId, leb: Leb, peb: Peb, how: Erasing) {
         if let Some(volume) = self.volumes.get_mut(&id) {
             volume.forget(leb);
         }
         self.wl.take(peb);
-        self.wl.queue_erase(peb, torture, Some((id, leb)));
+        self.wl.queue_erase(peb, how, Some((id, leb)));
     }
 
     /// Handles a block without a header that was chosen for a move. If only a fastmap listed a LEB
@@ -387,7 +387,7 @@ impl Core {
             self.is_unchecked(*id, leb).then_some((*id, leb))
         });
         if let Some((id, leb)) = owner {
-            self.give_up(id, leb, peb, true);
+            self.give_up(id, leb, peb, Erasing::Tortured);
         }
         owner.is_some()
     }

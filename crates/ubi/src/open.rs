@@ -11,7 +11,7 @@ use crate::error::UbiError;
 use crate::fastmap::FastmapState;
 use crate::io::{Io, is_eio};
 use crate::runtime::{OpenOptions, ReadOnlyReason};
-use crate::wl::{Place, Wl};
+use crate::wl::{Erasing, Place, Wl};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -361,7 +361,7 @@ impl Early {
             core.wl.put(peb, place);
         }
         for peb in erase {
-            core.wl.queue_erase(peb, false, None);
+            core.wl.queue_erase(peb, Erasing::Plain, None);
         }
         let lebs: u64 = core.volumes.values().map(|volume| volume.map.len() as u64).sum();
         let blocks = core

@@ -11,6 +11,13 @@ use eraseblock_base::{Leb, VolumeId};
 use eraseblock_ubi_format::VolumeRecord;
 use std::io::Read;
 
+/// The mark of a volume whose update is not complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marker {
+    Set,
+    Clear,
+}
+
 impl Core {
     /// Replaces the content of the volume by `len` bytes of `content`.
     pub(crate) fn update_volume(
@@ -30,7 +37,7 @@ impl Core {
         if volume.openers > 0 {
             return Err(UbiError::Busy { id });
         }
-        self.mark_update(id, true)?;
+        self.mark_update(id, Marker::Set)?;
         self.unmap_from(id, 0)?;
         self.flush_erasures(id, None)?;
         let lebs = u32::try_from(len.div_ceil(u64::from(usable))).expect("within the volume");
@@ -89,13 +96,14 @@ impl Core {
             self.refresh_fastmap()?;
         }
         if self.volume(id)?.record.upd_marker {
-            self.mark_update(id, false)?;
+            self.mark_update(id, Marker::Clear)?;
         }
         if dynamic { Ok(()) } else { self.check_static(id).map(|_| ()) }
     }
 
-    fn mark_update(&mut self, id: VolumeId, marker: bool) -> Result<(), UbiError> {
-        let record = VolumeRecord { upd_marker: marker, ..self.volume(id)?.record.clone() };
+    fn mark_update(&mut self, id: VolumeId, marker: Marker) -> Result<(), UbiError> {
+        let upd_marker = marker == Marker::Set;
+        let record = VolumeRecord { upd_marker, ..self.volume(id)?.record.clone() };
         self.write_record(id, Some(record.clone()))?;
         self.volume_mut(id)?.record = record;
         Ok(())

@@ -50,13 +50,22 @@ pub(crate) enum Place {
     Bad,
 }
 
+/// How a block is erased.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Erasing {
+    /// At once.
+    Plain,
+    /// After a torture test, because an operation on it has failed.
+    Tortured,
+}
+
 /// Background work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// Erase a block.
     Erase {
         peb: Peb,
-        torture: bool,
+        erasing: Erasing,
         /// The LEB it held, if known.
         owner: Option<(VolumeId, Leb)>,
     },
@@ -205,9 +214,14 @@ impl Wl {
     }
 
     /// Queues the erase of a block that was taken out.
-    pub(crate) fn queue_erase(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
+    pub(crate) fn queue_erase(
+        &mut self,
+        peb: Peb,
+        erasing: Erasing,
+        owner: Option<(VolumeId, Leb)>,
+    ) {
         self.put(peb, Place::Erase);
-        self.works.push_back(Work::Erase { peb, torture, owner });
+        self.works.push_back(Work::Erase { peb, erasing, owner });
     }
 
     /// Takes the first work that matches, or the first erase of the given LEBs.

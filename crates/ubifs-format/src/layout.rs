@@ -10,7 +10,7 @@ use crate::constants::{
     LOG_FIRST, MAX_NODE_SIZE, MIN_FANOUT, MIN_LEB_COUNT, MIN_LEB_SIZE, MIN_MAIN_LEBS,
     MIN_WRITE_SIZE,
 };
-use crate::lpt::{LebProps, LptGeometry, LptInputs};
+use crate::lpt::{LebProps, LptGeometry, LptInputs, Lsave};
 use crate::raw;
 use alloc::format;
 use alloc::string::String;
@@ -222,7 +222,7 @@ impl Layout {
         if layout.rp_size >= u64::from(max_leb_cnt) * u64::from(leb_size) / 2 {
             return Err(parameter("reserved pool", options.reserved, "under half of the volume"));
         }
-        layout.choose_lpt(true)?;
+        layout.choose_lpt(Lsave::Always)?;
         layout.check_journal()?;
         Ok(layout)
     }
@@ -263,7 +263,7 @@ impl Layout {
             big_lpt: false,
             rp_size: 0,
         };
-        layout.choose_lpt(false)?;
+        layout.choose_lpt(Lsave::IfBig)?;
         layout.check_journal()?;
         let main_bytes = u64::from(layout.max_main_lebs) * size;
         layout.rp_size = (main_bytes * 5 / 100).min(MAX_LINUX_RESERVE);
@@ -280,7 +280,7 @@ impl Layout {
     }
 
     /// Chooses size and model of the LPT area and assigns the rest to the main area (17.2 step 3).
-    fn choose_lpt(&mut self, count_lsave: bool) -> Result<(), LayoutError> {
+    fn choose_lpt(&mut self, lsave: Lsave) -> Result<(), LayoutError> {
         let too_small = |reason| LayoutError::TooSmall { max_leb_cnt: self.max_leb_cnt, reason };
         let no_room = too_small("superblock, log, LPT and orphan areas leave no main area");
         let fixed = u64::from(LOG_FIRST) + u64::from(self.log_lebs) + u64::from(self.orph_lebs);
@@ -290,10 +290,10 @@ impl Layout {
         loop {
             let main = available.checked_sub(u64::from(self.lpt_lebs)).filter(|main| *main > 0);
             self.max_main_lebs = main.ok_or(no_room.clone())? as u32;
-            let mut size = self.lpt(self.max_main_lebs).total_size(count_lsave);
+            let mut size = self.lpt(self.max_main_lebs).total_size(lsave);
             if first_round && size > leb_size {
                 self.big_lpt = true;
-                size = self.lpt(self.max_main_lebs).total_size(count_lsave);
+                size = self.lpt(self.max_main_lebs).total_size(lsave);
             }
             first_round = false;
             if self.lpt(self.max_main_lebs).ltab_size > leb_size {

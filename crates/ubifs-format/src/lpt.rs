@@ -23,6 +23,15 @@ use eraseblock_base::{Leb, align};
 /// No tree of 32-bit LEB numbers is higher.
 pub const MAX_HEIGHT: u32 = 16;
 
+/// Whether the table of LEBs to save is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lsave {
+    /// Also for the small model, which has none: Linux plans with it.
+    Always,
+    /// For the big model alone, which has one.
+    IfBig,
+}
+
 /// The inputs of the geometry of a tree, all from the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LptInputs {
@@ -132,9 +141,10 @@ impl LptGeometry {
     /// Returns the size in bytes of the whole tree with its tables and the waste at LEB ends, for
     /// planning. The format counts the save table only in the big model; `mkfs` always counts it,
     /// and so does `count_lsave` (spec: ubifs-format 11.7).
-    pub fn total_size(&self, count_lsave: bool) -> u64 {
+    pub fn total_size(&self, lsave: Lsave) -> u64 {
         let leb_size = u64::from(self.inputs.leb_size);
-        let lsave = if count_lsave || self.inputs.big { self.lsave_size } else { 0 };
+        let counts = lsave == Lsave::Always || self.inputs.big;
+        let lsave = if counts { self.lsave_size } else { 0 };
         let size = u64::from(self.pnode_cnt) * u64::from(self.pnode_size)
             + u64::from(self.nnode_cnt) * u64::from(self.nnode_size)
             + self.ltab_size

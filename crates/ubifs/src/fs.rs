@@ -103,7 +103,7 @@ impl Ubifs {
         {
             return;
         }
-        let (stored, shown) = (dent.name.escape_ascii(), names::shown(dent, false));
+        let (stored, shown) = (dent.name.escape_ascii(), names::coded(dent));
         let message = format!(
             "directory {dir}: `{stored}`, a name of inode {}, cannot be that of a file: shown as \
              `{}`",

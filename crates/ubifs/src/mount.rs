@@ -154,7 +154,11 @@ impl Ubifs {
             replay::read_buds(volume, &log, need_recovery, report)?
         };
         let journal_bytes = journal.bytes;
-        let outcome = journal.apply(&mut tnc, need_recovery || log.is_lost, report);
+        let outcome = if need_recovery || log.is_lost {
+            journal.apply_and_fix(&mut tnc, report)
+        } else {
+            journal.apply(&mut tnc, report)
+        };
         let mut killed = orphan::Killed::default();
         if need_recovery && !master.has(master_flags::NO_ORPHANS) {
             killed = orphan::kill(&mut tnc, report)?;

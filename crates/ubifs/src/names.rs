@@ -33,9 +33,11 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 
 /// Returns the name to show for an entry.
 pub(crate) fn shown(dent: &OwnedDent, is_encrypted: bool) -> Vec<u8> {
-    if !is_encrypted && is_plain(&dent.name) {
-        return dent.name.clone();
-    }
+    if is_encrypted || !is_plain(&dent.name) { coded(dent) } else { dent.name.clone() }
+}
+
+/// Returns characters in place of a name that cannot be shown.
+pub(crate) fn coded(dent: &OwnedDent) -> Vec<u8> {
     if dent.name.len() <= MAX_SHORT {
         return [SHORT, &encode(&dent.name)].concat();
     }

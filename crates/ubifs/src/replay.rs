@@ -130,12 +130,23 @@ impl Journal {
         self.entries.push(Entry { sqnum: node.header.sqnum, branch, change });
     }
 
-    /// Applies all changes in the order in which they were written. With `fix_sizes`, raises sizes
-    /// that are smaller than the data and removes data without an inode (17.9).
-    pub(crate) fn apply(mut self, tnc: &mut Tnc, fix_sizes: bool, report: &mut Report) -> Outcome {
+    /// Applies all changes in the order in which they were written.
+    pub(crate) fn apply(self, tnc: &mut Tnc, report: &mut Report) -> Outcome {
+        self.apply_all(tnc, report).0
+    }
+
+    /// The same; then raises sizes that are smaller than the data and removes data without an inode
+    /// (17.9).
+    pub(crate) fn apply_and_fix(self, tnc: &mut Tnc, report: &mut Report) -> Outcome {
+        let (mut outcome, sizes) = self.apply_all(tnc, report);
+        outcome.sizes = sizes.fix(tnc, report);
+        outcome
+    }
+
+    fn apply_all(mut self, tnc: &mut Tnc, report: &mut Report) -> (Outcome, Sizes) {
         let kept = self.put_in_order(report);
         let mut sizes = Sizes::default();
-        let mut outcome = Outcome { nodes: self.entries.len() as u64, ..Outcome::default() };
+        let outcome = Outcome { nodes: self.entries.len() as u64, ..Outcome::default() };
         let mut dead = Vec::new();
         for (index, entry) in self.entries.into_iter().enumerate() {
             sizes.take(&entry);
@@ -145,10 +156,7 @@ impl Journal {
         for ino in dead {
             tnc.remove_inode(ino);
         }
-        if fix_sizes {
-            outcome.sizes = sizes.fix(tnc, report);
-        }
-        outcome
+        (outcome, sizes)
     }
 
     /// Sorts the entries into the order in which they were written. Returns for each inode the

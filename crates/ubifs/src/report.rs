@@ -19,6 +19,16 @@ impl Report {
         Self { strict, findings: Findings::new() }
     }
 
+    /// Linux's refusals are errors.
+    pub(crate) fn strict() -> Self {
+        Self { strict: true, findings: Findings::new() }
+    }
+
+    /// Linux's refusals are findings.
+    pub(crate) fn salvaging() -> Self {
+        Self { strict: false, findings: Findings::new() }
+    }
+
     pub(crate) fn is_strict(&self) -> bool {
         self.strict
     }

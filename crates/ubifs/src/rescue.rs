@@ -40,8 +40,8 @@ pub(crate) fn collect(volume: &Arc<Volume>) -> Rescued {
         }
     }
     let mut tnc = Tnc::new(Arc::clone(volume), None);
-    let mut report = Report::new(false);
-    let outcome = journal.apply(&mut tnc, true, &mut report);
+    let mut report = Report::salvaging();
+    let outcome = journal.apply_and_fix(&mut tnc, &mut report);
     let message = format!(
         "{} nodes of {} LEBs looked at in place of the index: deleted files may be back",
         outcome.nodes,

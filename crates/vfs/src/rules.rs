@@ -9,7 +9,9 @@ mod names;
 mod rename;
 
 pub use acl::{check_acl_value, is_acl, is_acl_name};
-pub use names::{XATTR_NAME_MAX, check_name, check_xattr_name, check_xattr_value, quoted};
+pub use names::{
+    XATTR_NAME_MAX, XattrUse, check_name, check_xattr_name, check_xattr_value, quoted,
+};
 pub use rename::{RenameCheck, RenameStep, check_rename};
 
 use crate::attr::{Attr, FileKind, InodeFlags, Timestamp};
@@ -59,6 +61,17 @@ pub fn check_new_entry(dir: &Attr, name: &[u8], is_taken: bool) -> Result<(), Fs
     if is_taken {
         return refuse(FsErrorKind::Exists, format!("{} exists already", quoted(name)));
     }
+    check_growth(dir)
+}
+
+/// Checks that a directory can get another entry: it has not been removed (ENOENT) and may change
+/// (EPERM).
+///
+/// # Errors
+///
+/// Fails with the error given for the first condition that does not hold.
+pub fn check_growth(dir: &Attr) -> Result<(), FsError> {
+    check_directory(dir)?;
     if dir.nlink == 0 {
         return refuse(
             FsErrorKind::NotFound,
@@ -106,22 +119,30 @@ pub fn check_changeable(attr: &Attr) -> Result<(), FsError> {
     Ok(())
 }
 
+/// Whether an inode that gets a name has had one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkOrigin {
+    /// It was created with a name.
+    Named,
+    /// It was created by [`crate::WritableFileSystem::create_unnamed`] and never had a name.
+    Unnamed,
+}
+
 /// Checks that `inode` may get one more name, after the new entry has been checked: neither
 /// immutable nor append-only nor a directory (EPERM), it has a name or was created without one
-/// (ENOENT), fewer than `max_links` names (EMLINK). `is_unnamed_file` means that it was created by
-/// [`crate::WritableFileSystem::create_unnamed`] and never had a name.
+/// (ENOENT), fewer than `max_links` names (EMLINK).
 ///
 /// # Errors
 ///
 /// Fails with the error given for the first condition that does not hold.
-pub fn check_link(inode: &Attr, is_unnamed_file: bool, max_links: u32) -> Result<(), FsError> {
+pub fn check_link(inode: &Attr, origin: LinkOrigin, max_links: u32) -> Result<(), FsError> {
     let ino = inode.ino;
     check_changeable(inode)?;
     if inode.kind == FileKind::Directory {
         let message = format!("inode {ino}: a directory cannot have a second name");
         return refuse(FsErrorKind::NotPermitted, message);
     }
-    if inode.nlink == 0 && !is_unnamed_file {
+    if inode.nlink == 0 && origin == LinkOrigin::Named {
         return refuse(FsErrorKind::NotFound, format!("inode {ino}: its last name is gone"));
     }
     if inode.nlink >= max_links {

@@ -23,7 +23,7 @@ pub(super) fn check(file: &Tracked) -> Vec<String> {
 
 fn is_library(path: &str) -> bool {
     let is_product = path.starts_with("crates/") && path.contains("/src/");
-    is_product && !path.starts_with("crates/cli/") && !path.contains("/tests")
+    is_product && !path.starts_with("crates/cli/") && !super::is_of_tests(path)
 }
 
 struct Reader {

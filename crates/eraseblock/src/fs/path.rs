@@ -12,12 +12,12 @@ const MOST_BYTES: usize = 1 << 16;
 
 /// The inode at a path.
 pub(crate) fn resolve(fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
-    follow(fs, path, true).context(text::name(path))
+    follow(fs, path, Last::Follow).context(text::name(path))
 }
 
 /// The inode at a path; the last component is not followed if it is a link.
 pub(crate) fn resolve_link(fs: &dyn FileSystem, path: &[u8]) -> Result<Ino> {
-    follow(fs, path, false).context(text::name(path))
+    follow(fs, path, Last::Keep).context(text::name(path))
 }
 
 /// The inode of the directory of a path's last component, and that component.
@@ -36,7 +36,14 @@ pub(crate) fn resolve_parent<'p>(fs: &dyn FileSystem, path: &'p [u8]) -> Result<
     Ok((resolve(fs, dir)?, name))
 }
 
-fn follow(fs: &dyn FileSystem, path: &[u8], follow_last: bool) -> Result<Ino, FsError> {
+/// What is done with a link at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Follow,
+    Keep,
+}
+
+fn follow(fs: &dyn FileSystem, path: &[u8], last: Last) -> Result<Ino, FsError> {
     // Components that are still to come, the next one last.
     let mut rest: Vec<Vec<u8>> = Vec::new();
     push(&mut rest, path);
@@ -55,7 +62,7 @@ fn follow(fs: &dyn FileSystem, path: &[u8], follow_last: bool) -> Result<Ino, Fs
         let dir = *way.last().expect("the root stays");
         let ino = fs.lookup(dir, &name)?;
         let is_last = rest.iter().all(Vec::is_empty);
-        if is_last && !follow_last || fs.attr(ino)?.kind != FileKind::Symlink {
+        if is_last && last == Last::Keep || fs.attr(ino)?.kind != FileKind::Symlink {
             way.push(ino);
             continue;
         }

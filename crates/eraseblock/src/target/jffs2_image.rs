@@ -33,7 +33,7 @@ pub(super) struct Jffs2Flash {
 
 /// Returns whether there is a JFFS2 in a file that is nothing else we know.
 pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Error> {
-    Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape, false), None)?.is_some())
+    Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape), None)?.is_some())
 }
 
 /// Bytes at the start of a block that are looked at.
@@ -87,7 +87,8 @@ pub(super) fn open(
         file = part.of(file)?;
     }
     let found = Source::Image(Arc::clone(&file));
-    let found = image::find_jffs2::<Survey>(found, &options(args, true), None)?;
+    let found =
+        image::find_jffs2::<Survey>(found, &OpenOptions { empty: true, ..options(args) }, None)?;
     let Some((Survey { shape, node_bytes }, _, dump)) = found else {
         return Err(Error::new("there is no JFFS2 in it"));
     };
@@ -98,7 +99,7 @@ pub(super) fn open(
     let device: Arc<dyn Mtd> = if access.is_write() {
         require_certain(path, args, size, &shape)?;
         if let Some(given) = args.sizes.peb {
-            let unforced = OpenOptions { erase_size: None, ..options(args, false) };
+            let unforced = OpenOptions { erase_size: None, ..options(args) };
             let found = Source::Image(Arc::clone(&file));
             if let Some((survey, ..)) = image::find_jffs2::<Survey>(found, &unforced, None)? {
                 require_agreement(given, &survey.shape)?;
@@ -117,9 +118,9 @@ pub(super) fn open(
     Ok(Jffs2Flash { device, order: shape.order, cleanmarker })
 }
 
-fn options(shape: &Wanted, empty: bool) -> OpenOptions {
+fn options(shape: &Wanted) -> OpenOptions {
     let (start, erase_size) = (shape.start, shape.sizes.peb);
-    OpenOptions { start, erase_size, order: shape.byte_order, empty }
+    OpenOptions { start, erase_size, order: shape.byte_order, empty: false }
 }
 
 fn image_shape(shape: &Shape, peb_count: Option<u32>) -> ImageShape {

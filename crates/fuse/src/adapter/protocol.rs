@@ -221,12 +221,12 @@ impl Filesystem for Adapter {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.remove(&self.caller(req), parent, name.as_bytes(), false);
+        let removed = self.remove_file(&self.caller(req), parent, name.as_bytes());
         self.answer_empty(reply, removed);
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.remove(&self.caller(req), parent, name.as_bytes(), true);
+        let removed = self.remove_dir(&self.caller(req), parent, name.as_bytes());
         self.answer_empty(reply, removed);
     }
 

@@ -49,9 +49,9 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn new(id: NodeId, offset: u64, len: usize, is_last: bool) -> Self {
+    fn new(id: NodeId, offset: u64, len: usize) -> Self {
         let (content, pages, stored) = (Vec::new(), Vec::new(), Vec::new());
-        Self { id, offset, len, is_last, content, pages, stored }
+        Self { id, offset, len, is_last: false, content, pages, stored }
     }
 }
 
@@ -117,14 +117,15 @@ impl<'a, 't> Feeder<'a, 't> {
             self.next_file += 1;
             let size = content(self.plan, id).size();
             if let Some(len) = usize::try_from(size).ok().filter(|len| *len <= PIECE) {
-                return Ok(Some(Piece::new(id, 0, len, true)));
+                return Ok(Some(Piece { is_last: true, ..Piece::new(id, 0, len) }));
             }
             self.large = Some(Large { id, reader: open(self.plan, id)?, offset: 0, size });
         }
         let Some(large) = &mut self.large else { return Ok(None) };
         let rest = large.size - large.offset;
         let len = rest.min(PIECE as u64) as usize;
-        let mut piece = Piece::new(large.id, large.offset, len, rest == len as u64);
+        let piece = Piece::new(large.id, large.offset, len);
+        let mut piece = Piece { is_last: rest == len as u64, ..piece };
         read(self.plan, &mut piece, &mut *large.reader)?;
         large.offset += len as u64;
         if piece.is_last {

@@ -15,7 +15,8 @@ use super::write::{NewName, Target};
 use eraseblock_jffs2_format::constants::MAX_TARGET_LEN;
 use eraseblock_jffs2_format::device_bytes;
 use eraseblock_vfs::rules::{
-    RenameCheck, RenameStep, check_link, check_removal, check_rename, check_target, inherit, quoted,
+    LinkOrigin, RenameCheck, RenameStep, check_link, check_removal, check_rename, check_target,
+    inherit, quoted,
 };
 use eraseblock_vfs::{Attr, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode};
 use std::num::NonZeroU32;
@@ -162,7 +163,7 @@ impl State {
     ) -> Result<(), FsError> {
         let inode = self.tree_mut().attr(ino)?;
         let dir = self.tree_mut().place_for(dir, name)?.ino;
-        check_link(&inode, false, u32::MAX)?;
+        check_link(&inode, LinkOrigin::Named, u32::MAX)?;
         let ino = self.tree_mut().existing(ino)?;
         let file_type = self.tree().inode(ino).attributes.file_type();
         self.set_name(&NameIn { dir, name }.to(ino, file_type, now), Purpose::Write)?;

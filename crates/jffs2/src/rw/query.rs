@@ -11,7 +11,7 @@ use eraseblock_jffs2_format::constants::{MAX_NAME_LEN, ROOT_INO};
 use eraseblock_jffs2_format::node::{PREFIX_ACL_ACCESS, PREFIX_ACL_DEFAULT, full_name};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::rules::{
-    check_directory, check_name, check_new_entry, check_regular, check_xattr_name, quoted,
+    XattrUse, check_directory, check_name, check_new_entry, check_regular, check_xattr_name, quoted,
 };
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FsError, FsErrorKind, Ino, Timestamp};
 
@@ -207,7 +207,7 @@ impl Tree {
 
     /// Returns the value of an extended attribute.
     pub(crate) fn xattr_value(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        check_xattr_name(self.attr(ino)?.kind, name, false)?;
+        check_xattr_name(self.attr(ino)?.kind, name, XattrUse::Read)?;
         let entries = self.xattr_entries(ino)?;
         entries.into_iter().find(|entry| entry.name == name).map(|entry| entry.value).ok_or_else(
             || {

@@ -14,7 +14,7 @@ use super::state::State;
 use eraseblock_jffs2_format::acl;
 use eraseblock_jffs2_format::encode::xattr_len;
 use eraseblock_jffs2_format::node::{PREFIX_ACL_ACCESS, PREFIX_ACL_DEFAULT, split_name};
-use eraseblock_vfs::rules::{check_acl_value, check_xattr_name, check_xattr_value};
+use eraseblock_vfs::rules::{XattrUse, check_acl_value, check_xattr_name, check_xattr_value};
 use eraseblock_vfs::{FsError, FsErrorKind, Ino, XattrMode};
 
 /// Maximum number of bytes of a value.
@@ -34,7 +34,7 @@ impl State {
     ) -> Result<(), FsError> {
         let kind = self.tree_mut().attr(ino)?.kind;
         let ino = self.tree_mut().existing(ino)?;
-        check_xattr_name(kind, name, true)?;
+        check_xattr_name(kind, name, XattrUse::Change)?;
         check_acl_value(name, value)?;
         check_xattr_value(value, MAX_VALUE)?;
         let (prefix, stored) = split_name(name).ok_or_else(|| {
@@ -64,7 +64,7 @@ impl State {
     pub(crate) fn remove_xattr(&mut self, ino: Ino, name: &[u8], now: u32) -> Result<(), FsError> {
         let kind = self.tree_mut().attr(ino)?.kind;
         let ino = self.tree_mut().existing(ino)?;
-        check_xattr_name(kind, name, true)?;
+        check_xattr_name(kind, name, XattrUse::Change)?;
         let missing = || refuse(FsErrorKind::NoAttribute, ino, "no such attribute");
         let (prefix, stored) = split_name(name).ok_or_else(missing)?;
         self.delete_xattr(ino, prefix, stored)?;

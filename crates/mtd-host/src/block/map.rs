@@ -29,16 +29,12 @@ impl Entry {
         word & (1 << (unit % 32)) != 0
     }
 
-    pub(super) fn set_written(&mut self, unit: u32, written: bool) {
+    pub(super) fn set_written(&mut self, unit: u32) {
         let place = (unit / 32) as usize;
         if self.written.len() <= place {
             self.written.resize(place + 1, 0);
         }
-        if written {
-            self.written[place] |= 1 << (unit % 32);
-        } else {
-            self.written[place] &= !(1 << (unit % 32));
-        }
+        self.written[place] |= 1 << (unit % 32);
     }
 
     /// Makes the block erased; a bad block stays bad.

@@ -116,7 +116,7 @@ impl<B: Backing> BlockDevice<B> {
 
     fn mark(state: &mut State, piece: &Piece<'_>) {
         if let Some(entry) = state.map.get_mut(piece.peb) {
-            piece.units.clone().for_each(|unit| entry.set_written(unit, true));
+            piece.units.clone().for_each(|unit| entry.set_written(unit));
         }
     }
 

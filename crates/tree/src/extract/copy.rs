@@ -42,7 +42,7 @@ pub(crate) fn copy(
     keep_damaged: bool,
     buf: &mut [u8],
 ) -> Result<Damage, CopyError> {
-    let mut reader = DataReader::new(fs, ino, size, keep_damaged);
+    let mut reader = DataReader::new(fs, ino, size).keep_damaged(keep_damaged);
     let mut end = 0;
     while let Some((offset, len)) = reader.next(buf).map_err(CopyError::Read)? {
         file.write_all_at(&buf[..len], offset)?;
@@ -69,9 +69,17 @@ pub(crate) struct DataReader<'a> {
 }
 
 impl<'a> DataReader<'a> {
-    pub(crate) fn new(fs: &'a dyn FileSystem, ino: Ino, size: u64, keep_damaged: bool) -> Self {
+    /// Reads a whole file; the first damage is an error.
+    pub(crate) fn new(fs: &'a dyn FileSystem, ino: Ino, size: u64) -> Self {
         let (at, data_end, careful_until) = (0, 0, 0);
-        Self { fs, ino, size, at, data_end, keep_damaged, careful_until, damage: Vec::new() }
+        let (keep_damaged, damage) = (false, Vec::new());
+        Self { fs, ino, size, at, data_end, keep_damaged, careful_until, damage }
+    }
+
+    /// Skips damage, which is noted, instead of failing.
+    pub(crate) fn keep_damaged(mut self, keep_damaged: bool) -> Self {
+        self.keep_damaged = keep_damaged;
+        self
     }
 
     /// Reads only the range from `start` to `end`.
@@ -81,7 +89,7 @@ impl<'a> DataReader<'a> {
         (start, end): (u64, u64),
         keep_damaged: bool,
     ) -> Self {
-        Self { at: start, data_end: start, ..Self::new(fs, ino, end, keep_damaged) }
+        Self { at: start, data_end: start, keep_damaged, ..Self::new(fs, ino, end) }
     }
 
     /// Reads the next piece of data into the front of `buf`; returns its offset and length, or

@@ -325,7 +325,7 @@ fn contents_shorter_than_told_are_damaged() {
 #[test]
 fn endless_damage_ends() {
     let fs = Damaged { longer: 1 << 60, blind: true, bad: 0..u64::MAX, ..one_big_file() };
-    let mut reader = copy::DataReader::new(&fs, 2, 1 << 60, true);
+    let mut reader = copy::DataReader::new(&fs, 2, 1 << 60).keep_damaged(true);
     assert!(reader.next(&mut vec![0; CHUNK]).unwrap().is_none());
     assert_eq!(reader.damage, [(0, 1 << 60)]);
 }

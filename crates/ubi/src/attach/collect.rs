@@ -173,6 +173,22 @@ struct Sorter<'a> {
     heeded: bool,
 }
 
+/// Whether a block with a LEB must be renewed, because its VID header has bit flips.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scrub {
+    No,
+    Yes,
+}
+
+/// When a block is erased, compared with the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// Before them.
+    First,
+    /// After them.
+    Last,
+}
+
 /// The content of the erase-counter header.
 #[derive(Clone, Copy, Default)]
 struct EcSummary {
@@ -193,7 +209,8 @@ impl Sorter<'_> {
             }
             PebReading::Empty { bitflips } => {
                 self.all.empty += 1;
-                self.erase(bitflips, EcSummary::default());
+                let order = if bitflips { Order::First } else { Order::Last };
+                self.erase(order, EcSummary::default());
             }
             PebReading::Headers { ec, vid, .. } if self.is_after_end(&ec, &vid) => {
                 self.erase_after_end(&ec);
@@ -226,7 +243,7 @@ impl Sorter<'_> {
             _ => None,
         };
         let header = header.map(|header| EcHeader { image_seq: 0, ..header });
-        self.erase(false, EcSummary { header, ..EcSummary::default() });
+        self.erase(Order::Last, EcSummary { header, ..EcSummary::default() });
     }
 
     fn summarise_ec(&mut self, state: HeaderState<EcHeader>) -> EcSummary {
@@ -256,12 +273,13 @@ impl Sorter<'_> {
     ) {
         self.all.hides_header |= vid == HeaderState::BadUncorrectable;
         match vid {
-            HeaderState::Ok(header) => self.sort_leb(ec, &header, false),
-            HeaderState::Bitflips(header) => self.sort_leb(ec, &header, true),
+            HeaderState::Ok(header) => self.sort_leb(ec, &header, Scrub::No),
+            HeaderState::Bitflips(header) => self.sort_leb(ec, &header, Scrub::Yes),
             HeaderState::Illegal { error, salvage, clean } => {
                 self.report.refuse(error.location(), "vid-header-illegal", error.to_string());
                 match salvage {
-                    Some(header) => self.sort_leb(ec, &header, !clean),
+                    Some(header) if clean => self.sort_leb(ec, &header, Scrub::No),
+                    Some(header) => self.sort_leb(ec, &header, Scrub::Yes),
                     None => self.put(PebState::Foreign, ec),
                 }
             }
@@ -269,11 +287,11 @@ impl Sorter<'_> {
             HeaderState::Erased if ec.header.is_some() && !ec.bitflips => {
                 self.put(PebState::Free, ec);
             }
-            HeaderState::Erased | HeaderState::ErasedBitflips => self.erase(true, ec),
+            HeaderState::Erased | HeaderState::ErasedBitflips => self.erase(Order::First, ec),
             HeaderState::Bad | HeaderState::BadUncorrectable if ec.header.is_none() => {
                 let both = ec.uncorrectable && vid == HeaderState::BadUncorrectable;
                 self.all.maybe_bad += u32::from(both);
-                self.erase(true, ec);
+                self.erase(Order::First, ec);
                 self.mark_garbage();
             }
             HeaderState::Bad | HeaderState::BadUncorrectable => self.sort_torn(ec, data),
@@ -296,19 +314,19 @@ impl Sorter<'_> {
         } else {
             let message = "the VID header was being written or erased when the power was cut";
             self.report.findings.note(at, codes::VID_HEADER_TORN, message);
-            self.erase(true, ec);
+            self.erase(Order::First, ec);
         }
     }
 
-    fn sort_leb(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+    fn sort_leb(&mut self, ec: EcSummary, header: &VidHeader, scrub: Scrub) {
         if is_internal_volume(header.volume) && header.volume != LAYOUT_VOLUME {
-            return self.sort_internal(ec, header, bitflips);
+            return self.sort_internal(ec, header, scrub);
         }
-        self.add(ec, header, bitflips);
+        self.add(ec, header, scrub);
     }
 
     /// Spec: ubi 6.2; fastmap volumes are unknown ones here.
-    fn sort_internal(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+    fn sort_internal(&mut self, ec: EcSummary, header: &VidHeader, scrub: Scrub) {
         let at = Location::peb(self.peb);
         let volume = header.volume;
         let unknown = format!("unknown internal volume {volume}, compat {}", header.compat.code());
@@ -328,13 +346,13 @@ impl Sorter<'_> {
                 if volume != GUARD_VOLUME {
                     self.report.findings.note(at, codes::INTERNAL_VOLUME, unknown);
                 }
-                self.erase(true, uncounted);
+                self.erase(Order::First, uncounted);
                 self.remember_ec(ec);
             }
             Compat::ReadOnly => {
                 self.report.findings.warn(at, codes::INTERNAL_VOLUME, unknown);
                 self.all.read_only = true;
-                self.add(ec, header, bitflips);
+                self.add(ec, header, scrub);
             }
             Compat::Preserve => {
                 self.report.findings.note(at, codes::INTERNAL_VOLUME, unknown);
@@ -354,22 +372,21 @@ impl Sorter<'_> {
         }
     }
 
-    fn add(&mut self, ec: EcSummary, header: &VidHeader, bitflips: bool) {
+    fn add(&mut self, ec: EcSummary, header: &VidHeader, scrub: Scrub) {
         if ec.header.is_none() {
             let message = "the EC header is damaged: the erase counter is lost";
             self.report.findings.warn(Location::peb(self.peb), codes::EC_HEADER_DAMAGED, message);
         }
         self.put(PebState::Used, ec);
         if let Some(record) = self.all.pebs.last_mut() {
-            record.scrub = ec.bitflips || bitflips;
+            record.scrub = ec.bitflips || scrub == Scrub::Yes;
         }
         self.all.candidates.push(Candidate::new(self.peb, header));
     }
 
-    fn erase(&mut self, first: bool, ec: EcSummary) {
+    fn erase(&mut self, order: Order, ec: EcSummary) {
         self.put(PebState::Erase, ec);
-        let list = if first { &mut self.all.erase_first } else { &mut self.all.erase_last };
-        list.push(self.peb);
+        self.all.to_erase(order).push(self.peb);
     }
 
     fn put(&mut self, state: PebState, ec: EcSummary) {
@@ -460,10 +477,16 @@ impl Collected {
     }
 
     /// Adds a block that was assumed to hold a LEB to the erase list.
-    pub(super) fn discard(&mut self, peb: Peb, first: bool) {
+    fn to_erase(&mut self, order: Order) -> &mut Vec<Peb> {
+        match order {
+            Order::First => &mut self.erase_first,
+            Order::Last => &mut self.erase_last,
+        }
+    }
+
+    pub(super) fn discard(&mut self, peb: Peb, order: Order) {
         self.pebs[peb.index()].state = PebState::Erase;
-        let list = if first { &mut self.erase_first } else { &mut self.erase_last };
-        list.push(peb);
+        self.to_erase(order).push(peb);
     }
 
     /// Ignores a block that breaks a rule.

@@ -5,7 +5,7 @@
 //!    scanned.
 //! 2. The number of reads depends on the size of the fastmap and of its pools, not on the device.
 
-use super::collect::{Candidate, Collected, PebRecord};
+use super::collect::{Candidate, Collected, Order, PebRecord};
 use super::scan::{PebReading, Scanner};
 use super::{PebState, is_fastmap};
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
@@ -232,7 +232,8 @@ impl<'a> Builder<'a> {
         ];
         for (list, state, scrub) in lists {
             for entry in list {
-                self.list(entry, state, scrub)?;
+                self.list(entry, state)?;
+                self.all.pebs[entry.0.index()].scrub = scrub;
             }
         }
         let mapped = self.map_lebs()?;
@@ -245,7 +246,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A block that holds a LEB is `Foreign` until its LEB is known.
-    fn list(&mut self, entry: CountedPeb, state: PebState, scrub: bool) -> Result<(), String> {
+    fn list(&mut self, entry: CountedPeb, state: PebState) -> Result<(), String> {
         let (peb, mut ec) = entry;
         // It may have been erased since.
         if let Some((now, _)) = self.stage.readings.get(peb.index()).and_then(self::ec) {
@@ -258,7 +259,6 @@ impl<'a> Builder<'a> {
         }
         let record = &mut self.all.pebs[peb.index()];
         *record = PebRecord::known(state, Some(ec));
-        record.scrub = scrub;
         self.all.erase_counters.add(ec);
         self.in_use.unsure[peb.index()] = matches!(state, PebState::Foreign | PebState::Erase);
         Ok(())
@@ -322,11 +322,11 @@ impl<'a> Builder<'a> {
         if !fits(ec.image_seq, self.image_seq) {
             return Err(format!("{peb:?} of a pool belongs to image {}", ec.image_seq));
         }
-        self.list((peb, ec.erase_count), PebState::Free, false)?;
+        self.list((peb, ec.erase_count), PebState::Free)?;
         match vid {
             HeaderState::Erased => Ok(true),
             HeaderState::ErasedBitflips => {
-                self.all.discard(peb, true);
+                self.all.discard(peb, Order::First);
                 Ok(false)
             }
             HeaderState::Ok(header) | HeaderState::Bitflips(header) => {
@@ -365,7 +365,7 @@ impl<'a> Builder<'a> {
                 match reading {
                     PebReading::Headers { ec, vid: HeaderState::Erased, .. } if !ec.is_bad() => {}
                     _ if header.is_some() => return Err(format!("{peb:?} is not free")),
-                    _ => self.all.discard(peb, true),
+                    _ => self.all.discard(peb, Order::First),
                 }
             }
         }
@@ -412,7 +412,7 @@ impl<'a> Builder<'a> {
             })
             .collect();
         for peb in waiting {
-            self.all.discard(peb, false);
+            self.all.discard(peb, Order::Last);
         }
     }
 }

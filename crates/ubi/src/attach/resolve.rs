@@ -1,6 +1,6 @@
 //! Selects one eraseblock for each LEB (spec: ubi 9.2, 9.3).
 
-use super::collect::{Candidate, Collected, NewestCopy, VolumeTraits};
+use super::collect::{Candidate, Collected, NewestCopy, Order, VolumeTraits};
 use super::report::Report;
 use super::scan::Scanner;
 use crate::codes;
@@ -55,7 +55,8 @@ struct Loser {
     sqnum: SqNum,
     peb: Peb,
     /// A copy that is not complete.
-    is_torn: bool,
+    /// A torn copy is erased before all others.
+    order: Order,
 }
 
 impl Resolver<'_, '_> {
@@ -85,7 +86,7 @@ impl Resolver<'_, '_> {
     /// outdated.
     fn set_aside(&mut self, one: &Candidate, before: &[Candidate], usual: VolumeTraits) {
         if before.iter().any(|other| other.sqnum > one.sqnum) {
-            self.collected.discard(one.peb, false);
+            self.collected.discard(one.peb, Order::Last);
         } else {
             self.report_disagreement(one, usual);
             self.collected.ignore(one.peb);
@@ -128,12 +129,12 @@ impl Resolver<'_, '_> {
     fn discard_losers(&mut self) {
         self.losers.sort_unstable_by_key(|loser| loser.sqnum);
         for loser in self.losers.drain(..) {
-            self.collected.discard(loser.peb, loser.is_torn);
+            self.collected.discard(loser.peb, loser.order);
         }
     }
 
-    fn give_up(&mut self, loser: &Candidate, is_torn: bool) {
-        self.losers.push(Loser { sqnum: loser.sqnum, peb: loser.peb, is_torn });
+    fn give_up(&mut self, loser: &Candidate, order: Order) {
+        self.losers.push(Loser { sqnum: loser.sqnum, peb: loser.peb, order });
     }
 
     /// Decides which of two blocks is newer; the other one is given up (spec: ubi 9.3).
@@ -149,7 +150,7 @@ impl Resolver<'_, '_> {
         }
         let (old, new) = if current.sqnum < next.sqnum { (current, next) } else { (next, current) };
         if !new.copy_flag() {
-            self.give_up(&old, false);
+            self.give_up(&old, Order::Last);
             return new;
         }
         if self.proved == Some(new.peb) {
@@ -164,7 +165,7 @@ impl Resolver<'_, '_> {
             new.leb, new.volume, old.peb
         );
         self.report.findings.note(Location::peb(new.peb), codes::COPY_INCOMPLETE, message);
-        self.give_up(&new, true);
+        self.give_up(&new, Order::First);
         old
     }
 
@@ -180,7 +181,7 @@ impl Resolver<'_, '_> {
         if let Some(newest) = newest {
             newest.rivals.push(old.peb);
         }
-        self.give_up(old, false);
+        self.give_up(old, Order::Last);
         new
     }
 

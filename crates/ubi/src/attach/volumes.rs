@@ -1,6 +1,6 @@
 //! Derives volumes from records and LEBs, checks them and counts eraseblocks (spec: ubi 11).
 
-use super::collect::Collected;
+use super::collect::{Collected, Order};
 use super::report::Report;
 use super::resolve::ResolvedVolume;
 use super::scan::Scanner;
@@ -70,7 +70,7 @@ fn drop_removed(stage: &mut Stage<'_>, id: VolumeId) {
     let message = format!("{} LEBs of a removed volume are to be erased", found.map.len());
     stage.report.findings.note(Location::Volume(id), codes::VOLUME_WITHOUT_RECORD, message);
     for (_, peb) in found.map.iter() {
-        stage.collected.discard(peb, false);
+        stage.collected.discard(peb, Order::Last);
     }
 }
 

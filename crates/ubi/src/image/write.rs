@@ -99,7 +99,7 @@ impl ImagePlan {
 
     fn extra_peb(&self, extra: &Extra) -> Vec<u8> {
         let mut peb = self.empty_peb();
-        self.put_ec(&mut peb, false);
+        self.put_ec(&mut peb, &self.ec_header());
         if let Some(header) = &extra.header {
             self.put_headers(&mut peb, header);
         }
@@ -137,29 +137,32 @@ impl ImagePlan {
     }
 
     fn put_headers(&self, peb: &mut [u8], vid: &VidHeader) {
-        self.put_ec(peb, false);
+        self.put_ec(peb, &self.ec_header());
         let vid = with_version(encode_vid(vid), self.spec.version);
         let start = self.spec.layout.vid_hdr_offset() as usize;
         peb[start..start + vid.len()].copy_from_slice(&vid);
     }
 
-    fn put_ec(&self, peb: &mut [u8], end_mark: bool) {
+    fn ec_header(&self) -> EcHeader {
         let layout = &self.spec.layout;
-        let ec = EcHeader {
+        EcHeader {
             erase_count: self.spec.erase_count,
             vid_hdr_offset: layout.vid_hdr_offset(),
             data_offset: layout.data_offset(),
             image_seq: self.spec.image_seq,
-            end_mark,
-        };
-        let ec = with_version(encode_ec(&ec), self.spec.version);
+            end_mark: false,
+        }
+    }
+
+    fn put_ec(&self, peb: &mut [u8], ec: &EcHeader) {
+        let ec = with_version(encode_ec(ec), self.spec.version);
         peb[..ec.len()].copy_from_slice(&ec);
     }
 
     /// Returns an eraseblock with an end mark.
     fn end_mark_peb(&self) -> Vec<u8> {
         let mut peb = self.empty_peb();
-        self.put_ec(&mut peb, true);
+        self.put_ec(&mut peb, &EcHeader { end_mark: true, ..self.ec_header() });
         peb
     }
 

@@ -1,6 +1,6 @@
 //! Moving LEBs, to level wear or away from bit-flips (spec: ubi 13.7, 14.6).
 
-use super::Place;
+use super::{Erasing, Place};
 use crate::core::Core;
 use crate::error::UbiError;
 use crate::io::is_eio;
@@ -63,7 +63,7 @@ impl Core {
             Ok(Copy::Done) => {
                 self.counters.moves += 1;
                 self.wl.put(target, Place::Used);
-                self.erase_now(source, false)
+                self.erase_now(source, Erasing::Plain)
             }
             Ok(Copy::Cancelled) => {
                 self.wl.put(source, Place::Protected);
@@ -73,7 +73,7 @@ impl Core {
             Ok(Copy::TargetFailed) => {
                 self.counters.write_errors += 1;
                 self.wl.put(source, back);
-                self.wl.queue_erase(target, true, owner);
+                self.wl.queue_erase(target, Erasing::Tortured, owner);
                 self.wl.schedule_move();
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! Takes, returns and erases eraseblocks (spec: ubi 14.3 to 14.10).
 
-use super::{Place, Work};
+use super::{Erasing, Place, Work};
 use crate::core::Core;
 use crate::error::UbiError;
 use crate::io::is_eio;
@@ -34,9 +34,13 @@ impl Core {
     }
 
     /// Returns a block that no longer holds a LEB; it is erased in the background.
-    pub(crate) fn put_peb(&mut self, peb: Peb, torture: bool, owner: Option<(VolumeId, Leb)>) {
+    pub(crate) fn put_peb(&mut self, peb: Peb, how: Erasing, owner: Option<(VolumeId, Leb)>) {
         let place = self.wl.take(peb);
-        self.wl.queue_erase(peb, torture || place == Place::Erroneous, owner);
+        self.wl.queue_erase(
+            peb,
+            if place == Place::Erroneous { Erasing::Tortured } else { how },
+            owner,
+        );
     }
 
     /// Performs the next work in the queue; returns `false` if there is none.
@@ -70,17 +74,17 @@ impl Core {
 
     pub(crate) fn run(&mut self, work: Work) -> Result<(), UbiError> {
         match work {
-            Work::Erase { peb, torture, .. } => {
+            Work::Erase { peb, erasing, .. } => {
                 self.wl.take(peb);
-                self.erase_now(peb, torture)
+                self.erase_now(peb, erasing)
             }
             Work::Move => self.move_leb(),
         }
     }
 
     /// Erases a block that is in no set, and makes it free (spec: ubi 14.8).
-    pub(crate) fn erase_now(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
-        match self.try_erase(peb, torture) {
+    pub(crate) fn erase_now(&mut self, peb: Peb, how: Erasing) -> Result<(), UbiError> {
+        match self.try_erase(peb, how) {
             Ok(()) => {
                 self.wl.put_free(peb);
                 self.wl.serve_queue();
@@ -95,12 +99,12 @@ impl Core {
         }
     }
 
-    pub(crate) fn try_erase(&mut self, peb: Peb, torture: bool) -> Result<(), UbiError> {
+    pub(crate) fn try_erase(&mut self, peb: Peb, how: Erasing) -> Result<(), UbiError> {
         self.erase_older_anchors(peb)?;
         let mut erasures = 1;
         self.confirm_ec(peb)?;
         self.io.invalidate_headers(peb)?;
-        if torture {
+        if how == Erasing::Tortured {
             self.counters.tortures += 1;
             self.io.torture(peb)?;
             erasures += 3;

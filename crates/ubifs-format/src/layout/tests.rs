@@ -14,7 +14,7 @@ fn the_worked_examples_come_out() {
     let lpt = a.lpt(a.max_main_lebs);
     assert_eq!((lpt.pnode_cnt, lpt.nnode_cnt), (5, 3));
     assert_eq!((lpt.pnode_size, lpt.nnode_size), (14, 11));
-    assert_eq!((lpt.ltab_size, lpt.lsave_size, lpt.total_size(true)), (10, 163, 512));
+    assert_eq!((lpt.ltab_size, lpt.lsave_size, lpt.total_size(Lsave::Always)), (10, 163, 512));
     assert_eq!((lpt.height, lpt.pcnt_bits, lpt.lnum_bits), (2, 3, 5));
     assert_eq!(a.main_first(), Leb::new(10));
 
@@ -23,7 +23,7 @@ fn the_worked_examples_come_out() {
     let lpt = b.lpt(b.max_main_lebs);
     assert_eq!((lpt.pnode_cnt, lpt.nnode_cnt), (509, 171));
     assert_eq!((lpt.pnode_size, lpt.nnode_size), (17, 12));
-    assert_eq!((lpt.ltab_size, lpt.lsave_size, lpt.total_size(true)), (11, 355, 12288));
+    assert_eq!((lpt.ltab_size, lpt.lsave_size, lpt.total_size(Lsave::Always)), (11, 355, 12288));
     assert_eq!((lpt.height, lpt.pcnt_bits, lpt.lnum_bits), (5, 9, 11));
     assert_eq!(b.main_first(), Leb::new(11));
 
@@ -31,7 +31,7 @@ fn the_worked_examples_come_out() {
     assert_eq!((c.max_bud_bytes, c.log_lebs, c.lpt_lebs, c.big_lpt), (8_388_608, 21, 8, true));
     let lpt = c.lpt(c.max_main_lebs);
     assert_eq!((lpt.pnode_size, lpt.nnode_size, lpt.ltab_size), (16, 13, 31));
-    assert_eq!((lpt.total_size(true), lpt.lsave_size), (31232, 419));
+    assert_eq!((lpt.total_size(Lsave::Always), lpt.lsave_size), (31232, 419));
     assert_eq!((lpt.height, lpt.pcnt_bits, lpt.lnum_bits), (6, 11, 13));
     assert_eq!(c.main_first(), Leb::new(33));
 }
@@ -146,7 +146,7 @@ proptest! {
         if let Ok(layout) = Layout::for_image(&options) {
             let lpt = layout.lpt(layout.max_main_lebs);
             prop_assert!(lpt.fits());
-            prop_assert!(lpt.total_size(true) * 2 <= u64::from(layout.lpt_lebs) * u64::from(leb_size));
+            prop_assert!(lpt.total_size(Lsave::Always) * 2 <= u64::from(layout.lpt_lebs) * u64::from(leb_size));
             prop_assert_eq!(layout.main_first().get() + layout.max_main_lebs, max_leb_cnt);
         }
         let _ = Layout::for_empty_volume(leb_size, min_io, max_leb_cnt);

@@ -115,18 +115,25 @@ fn path_of(plan: &Plan<'_>, wanted: NodeId) -> Vec<u8> {
     found.err().unwrap_or_default()
 }
 
-/// Reads exactly `wanted` bytes after the content of `out`; with `at_end`, nothing may follow.
+/// What may follow the bytes that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    More,
+}
+
+/// Reads exactly `wanted` bytes after the content of `out`.
 fn read_exactly(
     plan: &Plan<'_>,
     id: NodeId,
     reader: &mut dyn Read,
     out: &mut Vec<u8>,
     wanted: usize,
-    at_end: bool,
+    rest: Rest,
 ) -> Result<(), MkfsError> {
     let start = out.len();
     out.resize(start + wanted, 0);
-    match read_part(reader, &mut out[start..], at_end) {
+    match read_part(reader, &mut out[start..], rest == Rest::Nothing) {
         Ok(true) => Ok(()),
         Ok(false) => {
             Err(MkfsError::Changed { path: path_of(plan, id), expected: content(plan, id).size() })
@@ -154,7 +161,8 @@ impl<'t> Feeder<'t> {
             let len = rest.min(BATCH_BYTES as u64) as usize;
             let is_last = rest == len as u64;
             let reader = &mut *large.reader;
-            read_exactly(self.plan, large.id, reader, &mut batch.content, len, is_last)?;
+            let after = if is_last { Rest::Nothing } else { Rest::More };
+            read_exactly(self.plan, large.id, reader, &mut batch.content, len, after)?;
             let offset = large.offset;
             batch.pieces.push(Piece { id: large.id, offset, len, blocks: 0, is_last });
             batch.is_read = true;
@@ -259,7 +267,7 @@ impl<'t> Pipeline<'t> {
                     path: path_of(self.plan, piece.id),
                     error,
                 })?;
-                read_exactly(self.plan, piece.id, &mut *reader, bytes, piece.len, true)?;
+                read_exactly(self.plan, piece.id, &mut *reader, bytes, piece.len, Rest::Nothing)?;
             }
         }
         let mut rest = &bytes[..];

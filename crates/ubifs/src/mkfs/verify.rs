@@ -10,7 +10,7 @@ use eraseblock_codec::Codec;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType, inode_flags};
 use eraseblock_ubifs_format::decode::{self, Limits, Node};
 use eraseblock_ubifs_format::lpt::{
-    LebProps, LptGeometry, LptInputs, LptPlace, Nnode, Pnode, SaveTable, SpaceTable,
+    LebProps, LptGeometry, LptInputs, LptPlace, Lsave, Nnode, Pnode, SaveTable, SpaceTable,
 };
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::verify::{self, VolumeShape};
@@ -151,7 +151,9 @@ fn lpt(image: &Image<'_>, master: &Master, strictness: Strictness) -> Vec<LebPro
         lsave_cnt: sb.lsave_cnt,
         big: sb.flags & 2 != 0,
     });
-    assert!(geometry.total_size(false) * 2 <= u64::from(sb.lpt_lebs) * u64::from(sb.leb_size));
+    assert!(
+        geometry.total_size(Lsave::IfBig) * 2 <= u64::from(sb.lpt_lebs) * u64::from(sb.leb_size)
+    );
     let at = Location::Whole;
     let bytes = |place: LptPlace| &image.leb(place.leb.get())[place.offset as usize..];
     let place = |leb, offset| LptPlace { leb: Leb::new(leb), offset };

@@ -260,7 +260,7 @@ impl Core {
         if new.kind != NewKind::Regular {
             return Err(refused(FsErrorKind::Invalid, dir, "only regular files have no name"));
         }
-        rules::check_new_entry(&attr, NO_NAME, false)?;
+        rules::check_growth(&attr)?;
         let request =
             Request { new_inodes: 1, new_dents: 1, dirtied_inodes: 2, ..Request::default() };
         self.budget(&request)?;
@@ -297,7 +297,9 @@ impl Core {
         let inline = inode.data.len() as u32;
         let (dir, attr) = self.checked_dir(dir, name)?;
         self.check_new(dir, &attr, name)?;
-        rules::check_link(&linked, never_named, u32::MAX)?;
+        let origin =
+            if never_named { rules::LinkOrigin::Unnamed } else { rules::LinkOrigin::Named };
+        rules::check_link(&linked, origin, u32::MAX)?;
         let request = Request {
             new_dents: 1,
             dirtied_inodes: 2,

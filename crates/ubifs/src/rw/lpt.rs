@@ -18,7 +18,7 @@ use super::place::Place;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::Master;
 use eraseblock_ubifs_format::constants::sb_flags;
-use eraseblock_ubifs_format::lpt::{LebProps, Nnode, Pnode, SaveTable, SpaceTable};
+use eraseblock_ubifs_format::lpt::{LebProps, Lsave, Nnode, Pnode, SaveTable, SpaceTable};
 
 /// A node of the tree; the content of leaves is in `lprops`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +76,7 @@ impl Lpt {
             lsave_at: Place { leb: master.lsave_lnum, offset: master.lsave_offs },
             tables_dirty: false,
             lsave: Vec::new(),
-            whole: geometry.total_size(false),
+            whole: geometry.total_size(Lsave::IfBig),
         };
         lpt.load_tables(flash)?;
         Ok(lpt)

@@ -51,7 +51,7 @@ pub(super) fn mount(device: Arc<dyn LebDevice>, options: MountOptions) -> Result
     if !options.read_only && make::is_empty(&*device)? {
         make::make(&*device, &options)?;
     }
-    let mut report = Report::new(true);
+    let mut report = Report::strict();
     let found = sb::load(device, &mut report)?;
     let is_writable_format = found.sb.fmt_version <= 5 && found.sb.ro_compat_version == 0;
     if found.is_guess || !is_writable_format {

@@ -44,7 +44,7 @@ impl Core {
         let inode = self.visible(ino)?;
         let host = inode.ino;
         rules::check_changeable(&inode.attr())?;
-        rules::check_xattr_name(inode.kind(), name, true)?;
+        rules::check_xattr_name(inode.kind(), name, rules::XattrUse::Change)?;
         Ok(host)
     }
 
@@ -56,7 +56,7 @@ impl Core {
     pub(super) fn xattr(&mut self, ino: Ino, name: &[u8]) -> Step<Vec<u8>> {
         let inode = self.visible(ino)?;
         let host = inode.ino;
-        rules::check_xattr_name(inode.kind(), name, false)?;
+        rules::check_xattr_name(inode.kind(), name, rules::XattrUse::Read)?;
         match self.xattr_ino(host, name)? {
             Some(value) => Ok(self.inode(value)?.data.clone()),
             None => Err(absent(host, name)),

@@ -8,9 +8,9 @@ use eraseblock_vfs::attr::{Attr, FileKind, InodeFlags, Timestamp};
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::Ino;
 use eraseblock_vfs::rules::{
-    RenameCheck, RenameStep, changed_attr, check_acl_value, check_directory, check_link,
-    check_new_entry, check_removal, check_rename, check_set_attr, check_target, check_write,
-    check_xattr_name, check_xattr_value, inherit, quoted, round_time,
+    LinkOrigin, RenameCheck, RenameStep, XattrUse, changed_attr, check_acl_value, check_directory,
+    check_growth, check_link, check_new_entry, check_removal, check_rename, check_set_attr,
+    check_target, check_write, check_xattr_name, check_xattr_value, inherit, quoted, round_time,
 };
 use eraseblock_vfs::write::{
     Background, NewInode, NewKind, RenameMode, SetAttr, WritableFileSystem, XattrMode,
@@ -100,7 +100,7 @@ impl State {
             let message = "only a regular file can be without a name";
             return Err(FsError::new(FsErrorKind::Invalid, message));
         }
-        check_new_entry(&attr, b"", false)?;
+        check_growth(&attr)?;
         let ino = self.make(&attr, inode, now)?;
         let made = self.inode_mut(ino)?;
         (made.attr.nlink, made.opens, made.never_named) = (0, 1, true);
@@ -111,7 +111,9 @@ impl State {
         let inode = self.attr(ino)?;
         let attr = self.checked_dir(dir, name)?;
         check_new_entry(&attr, name, self.lookup(dir, name).is_ok())?;
-        check_link(&inode, self.inode(ino)?.never_named, self.rules.links_max)?;
+        let never_named = self.inode(ino)?.never_named;
+        let origin = if never_named { LinkOrigin::Unnamed } else { LinkOrigin::Named };
+        check_link(&inode, origin, self.rules.links_max)?;
         self.set_entry(dir, name, ino)?;
         let inode = self.inode_mut(ino)?;
         inode.attr.nlink += 1;
@@ -234,7 +236,7 @@ impl State {
         now: Timestamp,
     ) -> Result<(), FsError> {
         let kind = self.changeable(ino)?;
-        check_xattr_name(kind, name, true)?;
+        check_xattr_name(kind, name, XattrUse::Change)?;
         check_acl_value(name, value)?;
         check_xattr_value(value, self.rules.xattr_value_max)?;
         let list_max = self.rules.xattr_list_max;
@@ -258,7 +260,7 @@ impl State {
 
     fn remove_xattr(&mut self, ino: Ino, name: &[u8], now: Timestamp) -> Result<(), FsError> {
         let kind = self.changeable(ino)?;
-        check_xattr_name(kind, name, true)?;
+        check_xattr_name(kind, name, XattrUse::Change)?;
         let inode = self.inode_mut(ino)?;
         if inode.xattrs.remove(name).is_none() {
             let message = format!("inode {ino}: no attribute {}", quoted(name));

@@ -6,7 +6,7 @@ use super::{ModelFs, content};
 use eraseblock_vfs::attr::{Attr, StatFs};
 use eraseblock_vfs::error::{FsError, FsErrorKind};
 use eraseblock_vfs::fs::{DirEntry, FileSystem, Ino};
-use eraseblock_vfs::rules::{check_name, check_regular, check_xattr_name, quoted};
+use eraseblock_vfs::rules::{XattrUse, check_name, check_regular, check_xattr_name, quoted};
 use std::ops::ControlFlow;
 
 /// The reported capacity of the model in blocks.
@@ -98,7 +98,7 @@ impl FileSystem for ModelFs {
     fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
         let state = self.shared();
         let inode = state.inode(ino)?;
-        check_xattr_name(inode.attr.kind, name, false)?;
+        check_xattr_name(inode.attr.kind, name, XattrUse::Read)?;
         inode.xattrs.get(name).map(|value| value.to_vec()).ok_or_else(|| {
             let message = format!("inode {ino}: no attribute {}", quoted(name));
             FsError::new(FsErrorKind::NoAttribute, message)

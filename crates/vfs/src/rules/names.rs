@@ -36,14 +36,33 @@ pub const XATTR_NAME_MAX: usize = 255;
 const NAMESPACES: [(&[u8], bool); 3] =
     [(b"user.", true), (b"trusted.", false), (b"security.", false)];
 
+/// What an attribute is named for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrUse {
+    /// Its value is read.
+    Read,
+    /// It is set or removed.
+    Change,
+}
+
+impl XattrUse {
+    /// Returns the refusal of a name that files of this kind cannot have.
+    fn refusal(self) -> FsErrorKind {
+        match self {
+            Self::Read => FsErrorKind::NoAttribute,
+            Self::Change => FsErrorKind::NotPermitted,
+        }
+    }
+}
+
 /// Refuses invalid xattr names: empty or over 255 bytes (ERANGE), in an unsupported namespace
 /// (EOPNOTSUPP), with nothing after the prefix or with a NUL byte (EINVAL). `user.` names exist on
-/// regular files and directories only: elsewhere EPERM if `writing`, otherwise ENODATA.
+/// regular files and directories only: elsewhere EPERM for a change, otherwise ENODATA.
 ///
 /// # Errors
 ///
 /// Fails with the error given for the rule that the name breaks.
-pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
+pub fn check_xattr_name(kind: FileKind, name: &[u8], xattr: XattrUse) -> Result<(), FsError> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         let message = format!("an attribute name of {} bytes: expected 1 to 255", name.len());
         return refuse(FsErrorKind::OutOfRange, message);
@@ -52,14 +71,14 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
         return refuse(FsErrorKind::Invalid, format!("{} has a NUL byte", quoted(name)));
     }
     if acl::is_acl_name(name) {
-        return check_acl(kind, name, writing);
+        return check_acl(kind, name, xattr);
     }
     let Some((prefix, limited)) = NAMESPACES.iter().find(|row| name.starts_with(row.0)) else {
         let message = format!("{} is in no namespace that is stored", quoted(name));
         return refuse(FsErrorKind::Unsupported, message);
     };
     if *limited && !matches!(kind, FileKind::Regular | FileKind::Directory) {
-        let refusal = if writing { FsErrorKind::NotPermitted } else { FsErrorKind::NoAttribute };
+        let refusal = xattr.refusal();
         return refuse(refusal, "only regular files and directories have `user.` attributes");
     }
     if name.len() == prefix.len() {
@@ -69,13 +88,13 @@ pub fn check_xattr_name(kind: FileKind, name: &[u8], writing: bool) -> Result<()
 }
 
 /// Checks that the inode can have the ACL: symbolic links have none, and only directories have
-/// default ones: elsewhere EPERM if `writing`, otherwise ENODATA.
-fn check_acl(kind: FileKind, name: &[u8], writing: bool) -> Result<(), FsError> {
+/// default ones: elsewhere EPERM for a change, otherwise ENODATA.
+fn check_acl(kind: FileKind, name: &[u8], xattr: XattrUse) -> Result<(), FsError> {
     if kind == FileKind::Symlink {
         return refuse(FsErrorKind::Unsupported, "a symbolic link has no access control list");
     }
     if name == acl::DEFAULT && kind != FileKind::Directory {
-        let refusal = if writing { FsErrorKind::NotPermitted } else { FsErrorKind::NoAttribute };
+        let refusal = xattr.refusal();
         return refuse(refusal, "only directories have default access lists");
     }
     Ok(())
@@ -111,25 +130,34 @@ mod tests {
 
     #[test]
     fn attribute_names_are_refused_by_kind() {
-        let kind = |file, name: &[u8], writing| {
-            check_xattr_name(file, name, writing).map_err(|error| error.kind())
+        let kind = |file, name: &[u8], xattr| {
+            check_xattr_name(file, name, xattr).map_err(|error| error.kind())
         };
         let regular = FileKind::Regular;
-        assert_eq!(kind(regular, b"user.a", true), Ok(()));
-        assert_eq!(kind(FileKind::Symlink, b"trusted.a", true), Ok(()));
-        assert_eq!(kind(FileKind::Fifo, b"security.a", true), Ok(()));
-        assert_eq!(kind(regular, b"user.", true), Err(FsErrorKind::Invalid));
-        assert_eq!(kind(regular, b"user.a\0", true), Err(FsErrorKind::Invalid));
-        assert_eq!(kind(regular, b"", true), Err(FsErrorKind::OutOfRange));
-        assert_eq!(kind(regular, &[b'u'; 256], true), Err(FsErrorKind::OutOfRange));
-        assert_eq!(kind(regular, b"other.a", true), Err(FsErrorKind::Unsupported));
-        assert_eq!(kind(regular, b"system.x", true), Err(FsErrorKind::Unsupported));
-        assert_eq!(kind(FileKind::Symlink, b"user.a", true), Err(FsErrorKind::NotPermitted));
-        assert_eq!(kind(FileKind::Symlink, b"user.a", false), Err(FsErrorKind::NoAttribute));
-        assert_eq!(kind(regular, acl::ACCESS, true), Ok(()));
-        assert_eq!(kind(FileKind::Symlink, acl::ACCESS, true), Err(FsErrorKind::Unsupported));
-        assert_eq!(kind(regular, acl::DEFAULT, true), Err(FsErrorKind::NotPermitted));
-        assert_eq!(kind(regular, acl::DEFAULT, false), Err(FsErrorKind::NoAttribute));
-        assert_eq!(kind(FileKind::Directory, acl::DEFAULT, true), Ok(()));
+        assert_eq!(kind(regular, b"user.a", XattrUse::Change), Ok(()));
+        assert_eq!(kind(FileKind::Symlink, b"trusted.a", XattrUse::Change), Ok(()));
+        assert_eq!(kind(FileKind::Fifo, b"security.a", XattrUse::Change), Ok(()));
+        assert_eq!(kind(regular, b"user.", XattrUse::Change), Err(FsErrorKind::Invalid));
+        assert_eq!(kind(regular, b"user.a\0", XattrUse::Change), Err(FsErrorKind::Invalid));
+        assert_eq!(kind(regular, b"", XattrUse::Change), Err(FsErrorKind::OutOfRange));
+        assert_eq!(kind(regular, &[b'u'; 256], XattrUse::Change), Err(FsErrorKind::OutOfRange));
+        assert_eq!(kind(regular, b"other.a", XattrUse::Change), Err(FsErrorKind::Unsupported));
+        assert_eq!(kind(regular, b"system.x", XattrUse::Change), Err(FsErrorKind::Unsupported));
+        assert_eq!(
+            kind(FileKind::Symlink, b"user.a", XattrUse::Change),
+            Err(FsErrorKind::NotPermitted)
+        );
+        assert_eq!(
+            kind(FileKind::Symlink, b"user.a", XattrUse::Read),
+            Err(FsErrorKind::NoAttribute)
+        );
+        assert_eq!(kind(regular, acl::ACCESS, XattrUse::Change), Ok(()));
+        assert_eq!(
+            kind(FileKind::Symlink, acl::ACCESS, XattrUse::Change),
+            Err(FsErrorKind::Unsupported)
+        );
+        assert_eq!(kind(regular, acl::DEFAULT, XattrUse::Change), Err(FsErrorKind::NotPermitted));
+        assert_eq!(kind(regular, acl::DEFAULT, XattrUse::Read), Err(FsErrorKind::NoAttribute));
+        assert_eq!(kind(FileKind::Directory, acl::DEFAULT, XattrUse::Change), Ok(()));
     }
 }

@@ -1,6 +1,6 @@
 //! Decides whether a rename is allowed.
 
-use super::{check_new_entry, check_removal, quoted, refuse};
+use super::{check_growth, check_removal, quoted, refuse};
 use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, FsErrorKind};
 use crate::write::RenameMode;
@@ -69,7 +69,7 @@ pub fn check_rename(check: &RenameCheck<'_>) -> Result<RenameStep, FsError> {
     let is_directory = check.source.kind == FileKind::Directory;
     check_removal(check.old_dir, check.source, is_directory)?;
     match check.target {
-        None => check_new_entry(check.new_dir, check.new_name, false)?,
+        None => check_growth(check.new_dir)?,
         Some(target) => {
             let wants = if exchange { target.kind == FileKind::Directory } else { is_directory };
             check_removal(check.new_dir, target, wants)?;

@@ -4,8 +4,8 @@
 
 use super::core::{Core, Flags, Purpose, area_len};
 use eraseblock_vfs::rules::{
-    changed_attr, check_acl_value, check_changeable, check_set_attr, check_write, check_xattr_name,
-    check_xattr_value,
+    XattrUse, changed_attr, check_acl_value, check_changeable, check_set_attr, check_write,
+    check_xattr_name, check_xattr_value,
 };
 use eraseblock_vfs::{FileSystem, FsError, FsErrorKind, Ino, SetAttr, Timestamp, XattrMode};
 use eraseblock_yaffs_format::constants::MAX_CHUNK;
@@ -148,7 +148,7 @@ impl Core {
     ) -> Result<(), FsError> {
         let attr = self.fs.attr(ino)?;
         check_changeable(&attr)?;
-        check_xattr_name(attr.kind, name, true)?;
+        check_xattr_name(attr.kind, name, XattrUse::Change)?;
         let exists = self.fs.list_xattrs(ino)?.iter().any(|it| it == name);
         let mode = value.map(|(_, mode)| mode);
         if let Some((value, _)) = value {

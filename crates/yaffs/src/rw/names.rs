@@ -6,8 +6,8 @@ use super::core::{Core, Flags, Purpose, nameless};
 use crate::objects::Object;
 use crate::tree::Entry;
 use eraseblock_vfs::rules::{
-    RenameCheck, RenameStep, check_link, check_name, check_new_entry, check_removal, check_rename,
-    check_target, inherit,
+    LinkOrigin, RenameCheck, RenameStep, check_link, check_name, check_new_entry, check_removal,
+    check_rename, check_target, inherit,
 };
 use eraseblock_vfs::{
     Attr, FileKind, FileSystem, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode,
@@ -135,7 +135,7 @@ impl Core {
         let inode = self.fs.attr(ino)?;
         let (dir, id) = (dir as u32, ino as u32);
         check_new_entry(&parent, name, self.entry(dir, name).is_some())?;
-        check_link(&inode, false, u32::MAX)?;
+        check_link(&inode, LinkOrigin::Named, u32::MAX)?;
         self.begin(3, Purpose::Growth)?;
         let link = self.add_link(dir, name, id)?;
         self.add_name(dir, name, link, id);

@@ -43,7 +43,7 @@ impl Core {
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
         let volume = Volume::new(Arc::clone(&self.as_found), self.store.nodes.flash.sb.clone());
         check_superblock(&volume, breaches);
-        let mut report = Report::new(false);
+        let mut report = Report::salvaging();
         let selected = master::select(&volume, &mut report)?;
         breaches.take(&report.findings, "M1, M3");
         let Some(selected) = selected else { return Ok(None) };
@@ -167,7 +167,7 @@ impl Core {
             let message = "the last orphan node is not said to be the last of its commit";
             breaches.add(place, "orphan-area", "O3", message);
         }
-        let mut report = Report::new(false);
+        let mut report = Report::salvaging();
         let listed = orphan::read(volume, &mut report)?;
         let inos: BTreeSet<u32> = listed.inos.into_iter().collect();
         let most = most_orphans(&self.store.nodes.flash);
@@ -260,7 +260,7 @@ fn check_log(
     breaches: &mut Breaches,
 ) -> Step<()> {
     let master = &committed.master;
-    let mut report = Report::new(false);
+    let mut report = Report::salvaging();
     let log = log_walk::walk(volume, master, committed.may_be_torn, &mut report)?;
     let is_told = breaches.take(&report.findings, "L1, L2, L3, M9");
     let mut ring = Ring { before: 0, is_live: true, head: log.head, start: log.cs_sqnum };

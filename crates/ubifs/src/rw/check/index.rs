@@ -16,6 +16,13 @@ use eraseblock_ubifs_format::constants::{MASTER_LEB, NodeType, master_flags};
 use eraseblock_ubifs_format::{Branch, IndexNode, Key, KeyKind, decode};
 use std::collections::BTreeSet;
 
+/// What a LEB of the main area holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Index,
+    Leaf,
+}
+
 /// A node to which the index in memory refers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
@@ -162,7 +169,7 @@ impl Walk<'_> {
                 self.add(branch, "I3", format!("{message} do not belong under its parent"));
             }
         }
-        self.place(branch, true);
+        self.place(branch, Kind::Index);
         self.below(&node, *most);
     }
 
@@ -182,12 +189,12 @@ impl Walk<'_> {
             if branch.key.kind() == Some(KeyKind::Inode) {
                 self.inodes.push((branch.key.ino(), Place::of(branch)));
             }
-            self.place(branch, false);
+            self.place(branch, Kind::Leaf);
         }
     }
 
     /// I8, I10: a node is in a LEB of its kind, before the free space.
-    fn place(&mut self, branch: &Branch, is_index: bool) {
+    fn place(&mut self, branch: &Branch, kind: Kind) {
         let flash = &self.core.store.nodes.flash;
         let leb = branch.leb.get();
         let index = leb.wrapping_sub(flash.main_first) as usize;
@@ -195,6 +202,7 @@ impl Walk<'_> {
             return;
         };
         let is_kept = self.committed.master.has(master_flags::DIRTY);
+        let is_index = kind == Kind::Index;
         if props.index != is_index {
             let what = if is_index { "an index node in a LEB" } else { "a leaf in an index LEB" };
             let message = format!("{what} of the other kind");

@@ -40,7 +40,7 @@ fn image() -> Vec<u8> {
 
 fn load(image: Vec<u8>) -> (Arc<dyn LebDevice>, Superblock) {
     let file = LebFile::new(image, LEB, 512, Some(40)).unwrap();
-    let found = sb::load(Arc::new(Shadow::new(Arc::new(file))), &mut Report::new(true)).unwrap();
+    let found = sb::load(Arc::new(Shadow::new(Arc::new(file))), &mut Report::strict()).unwrap();
     (found.device, found.sb)
 }
 
