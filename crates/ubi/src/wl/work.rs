@@ -36,11 +36,8 @@ impl Core {
     /// Returns a block that no longer holds a LEB; it is erased in the background.
     pub(crate) fn put_peb(&mut self, peb: Peb, how: Erasing, owner: Option<(VolumeId, Leb)>) {
         let place = self.wl.take(peb);
-        self.wl.queue_erase(
-            peb,
-            if place == Place::Erroneous { Erasing::Tortured } else { how },
-            owner,
-        );
+        let how = if place == Place::Erroneous { Erasing::Tortured } else { how };
+        self.wl.queue_erase(peb, how, owner);
     }
 
     /// Performs the next work in the queue; returns `false` if there is none.
