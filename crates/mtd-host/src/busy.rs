@@ -62,14 +62,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || File::open(file.path()).unwrap();
         let (first, second) = (open(), open());
-        lock(&first, file.path(), false).unwrap();
-        lock(&second, file.path(), false).unwrap();
-        let error = lock(&open(), file.path(), true).unwrap_err();
+        lock(&first, file.path(), Access::Read).unwrap();
+        lock(&second, file.path(), Access::Read).unwrap();
+        let error = lock(&open(), file.path(), Access::Write).unwrap_err();
         assert!(matches!(error, HostError::Busy { .. }), "{error}");
         drop((first, second));
         let writer = open();
-        lock(&writer, file.path(), true).unwrap();
-        assert!(lock(&open(), file.path(), false).is_err());
+        lock(&writer, file.path(), Access::Write).unwrap();
+        assert!(lock(&open(), file.path(), Access::Read).is_err());
     }
 
     #[test]

@@ -97,13 +97,15 @@ mod tests {
     #[test]
     fn writers_are_alone() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let reader = lock(file.path(), false).unwrap();
-        let second = lock(file.path(), false).unwrap();
-        assert!(lock(file.path(), true).unwrap_err().message().contains("is in use"));
+        let reader = lock(file.path(), Access::Read).unwrap();
+        let second = lock(file.path(), Access::Read).unwrap();
+        assert!(lock(file.path(), Access::Write).unwrap_err().message().contains("is in use"));
         drop((reader, second));
-        let writer = lock(file.path(), true).unwrap();
+        let writer = lock(file.path(), Access::Write).unwrap();
         assert!(reading(file.path()).unwrap_err().message().contains("being written to"));
-        assert!(lock(file.path(), false).unwrap_err().message().contains("being written to"));
+        assert!(
+            lock(file.path(), Access::Read).unwrap_err().message().contains("being written to")
+        );
         // A writer that ends soon is waited for.
         let ending = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));

@@ -386,7 +386,7 @@ impl Sorter<'_> {
 
     fn erase(&mut self, order: Order, ec: EcSummary) {
         self.put(PebState::Erase, ec);
-        self.all.to_erase(order).push(self.peb);
+        self.all.erase_list(order).push(self.peb);
     }
 
     fn put(&mut self, state: PebState, ec: EcSummary) {
@@ -476,17 +476,17 @@ impl Collected {
             .unwrap_or(0)
     }
 
-    /// Adds a block that was assumed to hold a LEB to the erase list.
-    fn to_erase(&mut self, order: Order) -> &mut Vec<Peb> {
+    fn erase_list(&mut self, order: Order) -> &mut Vec<Peb> {
         match order {
             Order::First => &mut self.erase_first,
             Order::Last => &mut self.erase_last,
         }
     }
 
+    /// Adds a block that was assumed to hold a LEB to the erase list.
     pub(super) fn discard(&mut self, peb: Peb, order: Order) {
         self.pebs[peb.index()].state = PebState::Erase;
-        self.to_erase(order).push(peb);
+        self.erase_list(order).push(peb);
     }
 
     /// Ignores a block that breaks a rule.
