@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 24] = [
+const ROOMS: [&str; 26] = [
     "base",
     "codec",
     "ubi-format",
@@ -15,6 +15,7 @@ const ROOMS: [&str; 24] = [
     "mtd",
     "mtd-host",
     "nandsim",
+    "card",
     "ubi",
     "ubi-schedule",
     "vfs",
@@ -25,6 +26,7 @@ const ROOMS: [&str; 24] = [
     "tree",
     "fuse",
     "nfs",
+    "nbd",
     "lab",
     "eraseblock",
     "cli",
@@ -42,6 +44,7 @@ const FRONT_END: &[&str] = &[
     "mtd",
     "mtd-host",
     "nandsim",
+    "card",
     "ubi",
     "ubi-schedule",
     "ubifs",
@@ -51,8 +54,11 @@ const FRONT_END: &[&str] = &[
     "fuse",
 ];
 
+/// The crates below a protocol that serves any disk.
+const EVERYTHING: &[&str] = &["base", "vfs", "card", "mtd", "mtd-host", "nandsim", "ubi", "ubifs"];
+
 /// Dependencies that point down but are forbidden.
-const FORBIDDEN: [(&str, &[&str]); 17] = [
+const FORBIDDEN: [(&str, &[&str]); 19] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
     ("ubifs-format", &["codec", "ubi-format"]),
@@ -60,6 +66,7 @@ const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("yaffs-format", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
     ("mtd", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "yaffs-format"]),
     ("nandsim", &["codec", "ubi-format", "ubifs-format", "jffs2-format"]),
+    ("card", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "mtd", "nandsim"]),
     ("ubi", &["codec", "ubifs-format", "jffs2-format", "mtd-host", "nandsim"]),
     ("vfs", &["codec", "ubi-format", "ubifs-format", "jffs2-format", "mtd", "nandsim", "ubi"]),
     (
@@ -84,6 +91,7 @@ const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
     ("fuse", FRONT_END),
     ("nfs", FRONT_END),
+    ("nbd", EVERYTHING),
     ("oracle-manifest", &["codec", "mtd", "ubi", "ubi-format", "ubifs", "ubifs-format", "cli"]),
 ];
 
