@@ -176,8 +176,7 @@ impl Card {
         inner.model.flush();
         inner.changed = true;
         inner.cached.clear();
-        inner.save()?;
-        inner.file.as_ref().filter(|_| inner.writable).map_or(Ok(()), CardFile::sync)
+        inner.sync()
     }
 
     /// Hints that a range is no longer needed: whole units in it may read as erased.
@@ -216,13 +215,19 @@ impl Card {
         inner.model.power_on();
     }
 
-    /// Writes the state to the card's file.
+    /// Returns whether the power is off.
+    pub fn is_off(&self) -> bool {
+        self.inner().off
+    }
+
+    /// Writes the state to the card's file and makes the file durable. For the card this is nothing:
+    /// its cache keeps what was not flushed.
     ///
     /// # Errors
     ///
     /// Fails with the error of the host.
-    pub fn save(&self) -> Result<(), CardError> {
-        self.inner().save()
+    pub fn sync(&self) -> Result<(), CardError> {
+        self.inner().sync()
     }
 
     fn check_range(&self, offset: u64, length: u64) -> Result<(), CardError> {
@@ -313,6 +318,11 @@ impl Inner {
         }
         self.model.power_on();
         self.save()
+    }
+
+    fn sync(&mut self) -> Result<(), CardError> {
+        self.save()?;
+        self.file.as_ref().filter(|_| self.writable).map_or(Ok(()), CardFile::sync)
     }
 
     fn save(&mut self) -> Result<(), CardError> {

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Simulated SD cards, served to virtual machines
+    Card(command::card::CardArgs),
     /// Change what is in an image or on a chip, without mounting it
     Edit(command::edit::EditArgs),
     /// Copy a file or a whole folder into an image
@@ -101,6 +103,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => command::mkfs::run(args, session),
         Command::Build(args) => command::build::run(args, session),
         Command::Chip(args) => command::chip::run(args, session),
+        Command::Card(args) => command::card::run(args, session),
         Command::Edit(args) => command::edit::run(args, session),
         Command::Put(args) => command::put::put(args, session),
         Command::Get(args) => command::put::get(args, session),

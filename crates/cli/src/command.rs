@@ -1,6 +1,7 @@
 //! The sub-commands, one file each.
 
 pub(crate) mod build;
+pub(crate) mod card;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod chip;

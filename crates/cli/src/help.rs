@@ -12,7 +12,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 5] = [
     ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi"]),
-    ("Use them as on a board", &["mount", "umount", "serve", "chip", "lab"]),
+    ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),
     ("The command itself", &["personalities", "completions", "man"]),
 ];
 

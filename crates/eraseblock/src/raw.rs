@@ -4,6 +4,8 @@
 //! only one layer can use its crate, `eraseblock-<layer>`.
 
 pub use eraseblock_base as base;
+#[cfg(feature = "cards")]
+pub use eraseblock_card as card;
 pub use eraseblock_codec as codec;
 #[cfg(feature = "fuse")]
 pub use eraseblock_fuse as fuse;
@@ -16,6 +18,8 @@ pub use eraseblock_mtd as mtd;
 pub use eraseblock_mtd_host as mtd_host;
 #[cfg(any(feature = "build", feature = "chips"))]
 pub use eraseblock_nandsim as nandsim;
+#[cfg(feature = "cards")]
+pub use eraseblock_nbd as nbd;
 #[cfg(feature = "nfs")]
 pub use eraseblock_nfs as nfs;
 #[cfg(any(feature = "build", feature = "extract"))]

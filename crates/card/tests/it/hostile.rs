@@ -29,7 +29,6 @@ fn exercise(card: &Card) {
     }
     let _ = card.read(0, &mut data);
     let _ = card.trim(0, 1 << 20);
-    let _ = card.save();
     let _ = (card.counters().total_ns(), card.counters().erases(), card.wear());
 }
 

@@ -129,6 +129,33 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
     ("chip parts", &[("eraseblock chip parts winbond", "The parts of one vendor")]),
     (
+        "card new",
+        &[
+            (
+                "eraseblock card new sd.card --preset sd-2012-c10",
+                "A card of 16 GiB in a sparse file",
+            ),
+            (
+                "eraseblock card new sd.card --preset sd-sandisk-2014 --size 1GiB --open 4",
+                "A smaller one that keeps four units open",
+            ),
+        ],
+    ),
+    ("card stats", &[("eraseblock card stats sd.card", "Its parameters, commands, wear and time")]),
+    (
+        "card serve",
+        &[
+            (
+                "eraseblock card serve sd.card --nbd sd.sock --pace 1",
+                "At the speed of the card, until Ctrl-C",
+            ),
+            (
+                "eraseblock card serve sd.card --nbd sd.sock --log sd.csv",
+                "As fast as possible, with a line for each request",
+            ),
+        ],
+    ),
+    (
         "chip new",
         &[
             ("eraseblock chip new board.chip --part W25N01GV", "A part of the database"),

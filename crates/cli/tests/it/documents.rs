@@ -181,6 +181,11 @@ fn the_guide_to_analysis_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_cards_does_what_it_says() {
+    check("docs/guide-card.md", 6);
+}
+
+#[test]
 fn the_guide_to_chips_does_what_it_says() {
     check("docs/guide-chips.md", 25);
 }
@@ -218,7 +223,7 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known = ["analysis", "chips", "devices", "jffs2", "lab", "mount"]
+    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount"]
         .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }

@@ -8,6 +8,7 @@ mod acl;
 mod bare;
 mod build;
 mod builders;
+mod card;
 mod chip;
 mod classic;
 mod classic_options;

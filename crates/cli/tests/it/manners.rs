@@ -75,6 +75,7 @@ fn quiet_is_quiet() {
         "chip cut c --after 100000",
         "chip cut c --disarm",
         "chip age c --pass 1",
+        "card new d --preset sd-2012-c10 --size 64MiB",
         "ubi format c",
         "ubi mkvol c v --size 2MiB",
         "ubi rsvol c v --size 3MiB",

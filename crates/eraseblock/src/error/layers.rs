@@ -72,6 +72,8 @@ layers! {
     None eraseblock_yaffs::ReadError: cause;
     #[cfg(feature = "write")]
     From eraseblock_ubifs::mkfs::MkfsError: class cause;
+    #[cfg(feature = "cards")]
+    From eraseblock_card::CardError: class cause;
     #[cfg(feature = "chips")]
     From eraseblock_nandsim::ChipFileError: class cause;
     #[cfg(any(feature = "build", feature = "extract"))]
