@@ -133,6 +133,11 @@ impl Guest {
 
     /// Boots, runs the job and powers off.
     pub(crate) fn run(&self, job: &JobDir) -> Result<GuestReport> {
+        self.run_with(job, &[])
+    }
+
+    /// The same on a machine with more devices: `devices` are arguments of QEMU.
+    pub(crate) fn run_with(&self, job: &JobDir, devices: &[String]) -> Result<GuestReport> {
         let begin = Instant::now();
         let console = File::create(job.path.join("console"))?;
         let mut child = Command::new("qemu-system-x86_64")
@@ -147,6 +152,7 @@ impl Guest {
             .args(["-append", "console=ttyS0 panic=-1 quiet no_timer_check"])
             .arg("-virtfs")
             .arg(format!("local,path={},mount_tag=host,security_model=none", job.path.display()))
+            .args(devices)
             .stdin(Stdio::null())
             .stdout(console.try_clone()?)
             .stderr(console)

@@ -134,6 +134,33 @@ impl Kernel {
     }
 }
 
+/// Fetches a Debian package and unpacks it into a folder of the cache without installing it; returns
+/// the folder.
+pub(crate) fn unpacked_package(package: &str) -> Result<PathBuf> {
+    let tree = cache_dir().join(package);
+    if tree.exists() {
+        return Ok(tree);
+    }
+    let partial = cache_dir().join(format!("{package}.partial"));
+    let _ = fs::remove_dir_all(&partial);
+    fs::create_dir_all(&partial)?;
+    fetch(package, &partial)?;
+    fs::rename(partial, &tree)?;
+    Ok(tree)
+}
+
+/// Fetches a Debian package and unpacks it into an existing folder.
+fn fetch(package: &str, into: &Path) -> Result<()> {
+    output(Command::new("apt-get").args(["download", package]).current_dir(into))
+        .with_context(|| format!("cannot fetch {package} (hint: apt-get update)"))?;
+    let deb = fs::read_dir(into)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .context("apt-get download left no package")?;
+    output(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(into))?;
+    Ok(fs::remove_file(deb)?)
+}
+
 /// Returns the unpacked kernel package and its release; an existing older one is kept.
 fn unpacked(cache: &Path) -> Result<(PathBuf, String)> {
     let tree = cache.join("kernel");
@@ -146,20 +173,11 @@ fn unpacked(cache: &Path) -> Result<(PathBuf, String)> {
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| name.starts_with("linux-image-"))
         .context("apt-cache knows no linux-image-amd64 (hint: apt-get update)")?;
-    output(Command::new("apt-get").args(["download", package]).current_dir(cache))
-        .context("cannot fetch the kernel package")?;
-    let deb = fs::read_dir(cache)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| {
-            path.extension().is_some_and(|extension| extension == "deb")
-                && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(package))
-        })
-        .context("apt-get download left no package")?;
     let partial = cache.join("kernel.partial");
     let _ = fs::remove_dir_all(&partial);
-    output(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&partial))?;
+    fs::create_dir_all(&partial)?;
+    fetch(package, &partial)?;
     fs::rename(&partial, &tree)?;
-    fs::remove_file(deb)?;
     let release = release_of(&tree).context("the kernel package has no boot/vmlinuz-*")?;
     Ok((tree, release))
 }
@@ -223,7 +241,7 @@ fn copy_tools(root: &Path, mut libraries: BTreeSet<PathBuf>) -> Result<()> {
 }
 
 /// Returns the shared libraries a program is linked to.
-fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let listed = run("ldd", [program])?;
     let words = listed.split_whitespace().filter(|word| word.starts_with('/'));
     Ok(words.map(PathBuf::from).collect())

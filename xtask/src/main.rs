@@ -9,6 +9,7 @@ mod consumer;
 mod copy;
 mod cuts;
 mod dist;
+mod evaluate;
 mod guest;
 mod kernel;
 mod mutants;
@@ -40,6 +41,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
+  evaluate card [--tables] [--bin FILE]
+                                   measurements of cards against the model, and a stranger's
+                                   measurements of our card in real Linux; --tables without Linux
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
+        "evaluate" => evaluate::run(rest),
         "mutants" => mutants::run(rest),
         "mutate" => mutate::run(rest),
         "planted" => planted::run(rest),

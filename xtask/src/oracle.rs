@@ -75,6 +75,12 @@ impl Checks {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
+    /// Prints the counts, and returns whether no check failed.
+    pub(crate) fn finish(&self) -> bool {
+        println!("{} passed, {} failed", self.passed, self.failed);
+        self.failed == 0
+    }
+
     /// Prints and counts the outcome of a check.
     pub(crate) fn record(&mut self, name: &str, outcome: Result<()>) {
         match outcome {
@@ -159,8 +165,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         return Ok(true);
     }
     let checks = in_lanes(jobs(&guest, &paths, &options), &checks)?;
-    println!("{} passed, {} failed", checks.passed, checks.failed);
-    Ok(checks.failed == 0)
+    Ok(checks.finish())
 }
 
 /// Checks that share guests.
@@ -259,7 +264,7 @@ fn left_out(names: &[String]) -> Option<bool> {
 }
 
 /// Returns our command: the given one, or the release build, built now if a check needs it.
-fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
+pub(crate) fn our_command(given: Option<&Path>, names: &[String]) -> Result<PathBuf> {
     if let Some(path) = given {
         return path.canonicalize().with_context(|| format!("no {}", path.display()));
     }

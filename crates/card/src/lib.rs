@@ -1,4 +1,4 @@
-//! Simulated SD cards: flash behind a translation layer, as a disk with virtual time.
+//! Simulated SD cards: flash with a translation layer, a disk with virtual time.
 //!
 //! A card maps whole allocation units. It keeps the new pages of a few units in a log each; a write
 //! to one unit more closes the unit that was not written for the longest time, and closing copies
@@ -26,7 +26,7 @@
 //!
 //! # Invariants
 //! 1. The same operations take the same times and leave the same card.
-//! 2. Reading returns what was written, whatever the model does.
+//! 2. Reading returns what was written; the model only decides about times and wear.
 //! 3. The bytes of a card file are input: nothing in them causes a panic or unbounded memory.
 
 pub mod card;
