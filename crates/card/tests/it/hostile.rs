@@ -167,3 +167,54 @@ fn impossible_cards_are_named() {
         "erase time: 18446744073709551615, expected at most a minute"
     );
 }
+
+/// Changes the newest state of a card file and corrects its checksum.
+fn with_state(good: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let copies = [4096, 4096 + area(good)];
+    let sequence = |at: usize| u64::from_le_bytes(good[at..at + 8].try_into().unwrap());
+    let at = copies.into_iter().max_by_key(|at| sequence(*at)).unwrap();
+    let length = u32::from_le_bytes(good[at + 8..at + 12].try_into().unwrap()) as usize;
+    let mut payload = good[at + 16..at + 16 + length].to_vec();
+    change(&mut payload);
+    let mut bytes = good.to_vec();
+    bytes[at + 8..at + 12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    let crc = sum(&[&bytes[at..at + 12], &payload].concat());
+    bytes[at + 12..at + 16].copy_from_slice(&crc);
+    bytes[at + 16..at + 16 + payload.len()].copy_from_slice(&payload);
+    bytes
+}
+
+/// States that are impossible although their checksum is right.
+#[test]
+fn impossible_states_are_refused() {
+    // After 20 counters: two numbers, five open units, the FAT's pages, then lists.
+    const NUMBERS: usize = 160;
+    const OPEN: usize = NUMBERS + 8;
+    const FAT: usize = OPEN + 5 * 16;
+    const CONTENT: usize = FAT + 4 + 4 * 23;
+    type Change = fn(&mut Vec<u8>);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card");
+    let good = used(&path);
+    let changes: [(&str, Change); 10] = [
+        ("a counter that overflows", |state| state[..8].fill(0xFF)),
+        ("a free unit less", |state| {
+            state[NUMBERS + 4] -= 1;
+            state.truncate(state.len() - 4);
+        }),
+        ("more open units than the card keeps", |state| state[NUMBERS] += 1),
+        ("a full log", |state| state[OPEN + 4] = 4),
+        ("the FAT with a log", |state| state[OPEN] = 0),
+        ("a log of no unit", |state| state[OPEN] = 16),
+        ("two logs of a unit", |state| state[OPEN] = state[OPEN + 16]),
+        ("more pages than a unit has", |state| state[FAT] = 4),
+        ("two units in one place", |state| state[CONTENT] = state[CONTENT + 4]),
+        ("more than a state", |state| state.extend([0; 4])),
+    ];
+    fs::write(&path, with_state(&good, |_| {})).unwrap();
+    exercise(&Card::open(&path, true).unwrap());
+    for (what, change) in changes {
+        fs::write(&path, with_state(&good, change)).unwrap();
+        assert!(matches!(Card::open(&path, true), Err(CardError::State)), "{what}");
+    }
+}
