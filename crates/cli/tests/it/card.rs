@@ -95,6 +95,8 @@ fn a_card_is_served_logged_and_keeps_its_state() {
     assert_eq!(ask(&mut stream, 4, 0, 3 << 20, 1 << 20, &[]).0, 0);
     assert_eq!(ask(&mut stream, 0, 0, 64 << 20, 512, &[]).0, 22);
     // A second server is refused while the first one has the card, and so is a reader.
+    let reader = sample.run(&["card", "stats", "c"]);
+    assert_eq!(reader.code, 3, "{}", reader.out);
     let second = sample.run(&["card", "serve", "c", "--nbd", "other"]);
     assert_eq!(second.code, 3);
     assert!(second.err.contains("in use by another process"), "{}", second.err);

@@ -1,6 +1,7 @@
 //! Clients that break the protocol lose their connection, and nothing else happens.
 
 use crate::client::{GREETING, Memory, go, option, replies, request, talk};
+use proptest::prelude::*;
 use std::io::ErrorKind;
 
 #[test]
@@ -118,4 +119,28 @@ fn answers(mut output: &[u8]) -> Vec<u32> {
         output = &output[20 + length as usize..];
     }
     kinds
+}
+
+proptest! {
+    /// Any bytes, and a session with any damage, end without a panic and in bounded time.
+    #[test]
+    fn any_bytes_end_a_session(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let disk = Memory::new(64 << 10);
+        let _ = talk(&disk, &bytes);
+        let _ = talk(&disk, &[&3_u32.to_be_bytes()[..], b"IHAVEOPT", &bytes].concat());
+        let _ = talk(&disk, &[&go()[..], &bytes].concat());
+    }
+
+    #[test]
+    fn a_damaged_session_does_nothing_outside_the_disk(place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let disk = Memory::new(64 << 10);
+        let mut session = [go(), request(1, 0, 1, 63 << 10, 1024), vec![0x5A; 1024]].concat();
+        session.extend(request(0, 0, 2, 0, 1024));
+        session.extend(request(4, 1, 3, 4096, 8192));
+        session.extend(request(3, 0, 4, 0, 0));
+        let place = place.index(session.len());
+        session[place] = byte;
+        let (_, output) = talk(&disk, &session);
+        prop_assert!(output.len() < 64 << 10);
+    }
 }
