@@ -29,14 +29,15 @@ pub(super) fn section<'a>(output: &'a str, name: &str) -> Result<&'a str> {
 }
 
 /// Parses the rows of `flashbench -a`.
-pub(super) fn boundaries(text: &str) -> Vec<Boundary> {
+pub(super) fn boundaries(text: &str) -> Result<Vec<Boundary>> {
     let row = |line: &str| {
-        let mut words = line.strip_prefix("align ")?.split_whitespace();
+        let mut words = line.split_whitespace().skip(1);
         let alignment = words.next()?.parse().ok()?;
         let longer = duration(words.last()?)?;
         Some(Boundary { alignment, longer })
     };
-    text.lines().filter_map(row).collect()
+    let rows = text.lines().filter(|line| line.starts_with("align "));
+    rows.map(|line| row(line).with_context(|| format!("not understood: {line}"))).collect()
 }
 
 /// Parses the rows of `flashbench -O`; a row of `-f` has a number for each unit.
@@ -60,10 +61,19 @@ fn bytes(size: &str) -> Option<u64> {
     number.parse::<u64>().ok().map(|number| number * unit)
 }
 
-/// Parses `1.5ms`, `267us` with either letter mu, `-2705ns` into nanoseconds.
+/// Parses `1.5ms`, `267us` with either letter mu, `-2705ns` into nanoseconds. A number below 0 is
+/// in nanoseconds, and its unit is cut off after eight characters: `-22572n`.
 fn duration(text: &str) -> Option<f64> {
-    let units =
-        [("ns", 1.0), ("\u{b5}s", 1e3), ("\u{3bc}s", 1e3), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let units = [
+        ("ns", 1.0),
+        ("n", 1.0),
+        ("\u{b5}s", 1e3),
+        ("\u{3bc}s", 1e3),
+        ("us", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("", 1.0),
+    ];
     let (number, unit) =
         units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     number.parse::<f64>().ok().map(|number| number * unit)
@@ -77,10 +87,14 @@ mod tests {
     fn the_output_of_flashbench_is_understood() {
         let output = "== a\nalign 8388608\tpre 1.03ms\ton 1.5ms\tpost 1.04ms\tdiff 463\u{b5}s\n\
                       align 8192\tpre 1.02ms\ton 1.02ms\tpost 1.02ms\tdiff -2705ns\n\
+                      align 4096\tpre 3.85ms\ton 3.8ms\tpost 3.8ms\tdiff -22572n\n\
+                      align 2048\tpre 3.85ms\ton 3.8ms\tpost 3.8ms\tdiff -1225725\n\
                       == open 5\n8MiB    9.15M/s \n512KiB  1.05M/s \n== fat\n4MiB    9.1M/s  4.2M/s \n";
-        let rows = boundaries(section(output, "a").unwrap());
+        let rows = boundaries(section(output, "a").unwrap()).unwrap();
         assert_eq!(rows[0], Boundary { alignment: 8 << 20, longer: 463_000.0 });
         assert_eq!(rows[1], Boundary { alignment: 8192, longer: -2705.0 });
+        assert_eq!((rows[2].longer, rows[3].longer), (-22572.0, -1_225_725.0));
+        assert!(boundaries("align 4096 pre 1ms on 1ms post 1ms diff x").is_err());
         let rows = rates(section(output, "open 5").unwrap());
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[1], [Rate { block: 512 << 10, megabytes: 1.05 }]);

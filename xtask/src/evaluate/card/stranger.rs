@@ -30,7 +30,7 @@ const STEP: f64 = 150_000.0;
 pub(super) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
     let output = measure(guest, paths)?;
     println!("{output}");
-    let boundaries = boundaries(section(&output, "boundaries")?);
+    let boundaries = boundaries(section(&output, "boundaries")?)?;
     checks.record("flashbench/unit-and-page", judge_sizes(&boundaries));
     for (card, expected) in [("preset", OPEN), ("hidden", HIDDEN_OPEN)] {
         checks
