@@ -10,7 +10,7 @@ mod side_by_side;
 mod ubi;
 mod ubifs_large;
 mod ubifs_linux;
-mod ubifs_rw;
+pub(crate) mod ubifs_rw;
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};

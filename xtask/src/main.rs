@@ -42,8 +42,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
   evaluate card [--tables] [--bin FILE]
-                                   measurements of cards against the model, and a stranger's
-                                   measurements of our card in real Linux; --tables without Linux
+                                   measurements of cards against the model, UBIFS on a card, and a
+                                   stranger's measurements in real Linux; --tables without Linux
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught

@@ -36,7 +36,8 @@ const LZO: Limits = [
 const NONE: Limits = [("unpack", 1.2), LZO[1], LZO[2], LZO[3], LZO[4], LZO[5]];
 
 /// An entry to unpack.
-pub(super) enum Entry {
+#[derive(Debug)]
+pub(crate) enum Entry {
     Dir(Vec<u8>),
     File(Vec<u8>, Vec<u8>),
     Link(Vec<u8>, Vec<u8>),
@@ -162,13 +163,13 @@ impl Run {
 }
 
 impl Entry {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         if let Self::File(_, content) = self { content.len() } else { 0 }
     }
 }
 
 /// Writes entries below the root.
-pub(super) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
+pub(crate) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
     let now = Timestamp::from_seconds(1_700_000_000);
     let by = &Caller::owner(now);
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
@@ -198,7 +199,8 @@ pub(super) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsEr
     Ok(())
 }
 
-fn read_all(mounted: &UbifsMount, dir: Ino) -> Result<usize, FsError> {
+/// Reads all files below a directory; returns the number of bytes.
+pub(crate) fn read_all(mounted: &UbifsMount, dir: Ino) -> Result<usize, FsError> {
     let mut total = 0;
     let mut buf = vec![0; CHUNK];
     for entry in mounted.entries(dir)? {
@@ -233,7 +235,7 @@ fn count(mounted: &UbifsMount, dir: Ino) -> Result<u64, FsError> {
 }
 
 /// Removes everything in a directory.
-pub(super) fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
+pub(crate) fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
     let by = &Caller::owner(Timestamp::from_seconds(1_700_000_001));
     for entry in mounted.entries(dir)? {
         if entry.kind == FileKind::Directory {

@@ -1,8 +1,9 @@
-//! Simulated SD cards: tables of measured cards against the model, and flashbench, which must find
-//! the sizes of our cards by itself.
+//! Simulated SD cards: tables of measured cards against the model, our own flash on a block device
+//! on a card, and flashbench, which must find the sizes of our cards by itself.
 
 mod flashbench;
 mod measured;
+mod ours;
 mod served;
 mod stranger;
 
@@ -25,6 +26,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     for table in measured::tables() {
         println!("{}", table.text());
         checks.record(&format!("measured/{}", table.name), table.judge());
+    }
+    for peb_size in ours::PEB_SIZES {
+        let name = format!("ours/ubifs-{}k", peb_size >> 10);
+        checks.record(&name, ours::run(peb_size));
     }
     if !only_tables {
         let ours = our_command(ours.as_deref(), &["flashbench".to_owned()])?;

@@ -1,0 +1,203 @@
+//! UBIFS on flash made of a card, in process: what each step costs the card, in virtual time.
+
+use crate::bench::ubifs_rw::{Entry, read_all, remove, unpack};
+use anyhow::{Context, Result, ensure};
+use eraseblock_base::VolumeId;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_card::{Card, CardError, Counters, presets};
+use eraseblock_mtd_host::block::{Backing, BlockDevice, BlockShape};
+use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
+use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_ubifs_format::Compression;
+use eraseblock_vfs::{FileSystem, WritableFileSystem};
+use std::io;
+use std::sync::Arc;
+
+/// Eraseblocks of the flash: the usual size, and the largest for UBIFS.
+pub(super) const PEB_SIZES: [u32; 2] = [128 << 10, 2 << 20];
+
+const CAPACITY: u64 = 1 << 30;
+const UNIT: u32 = 4096;
+/// Files of the tree, in directories of 100, and their mean size.
+const FILES: u64 = 3000;
+const MEAN: u64 = 12 << 10;
+/// Bytes of the large file.
+const LARGE: usize = 64 << 20;
+
+/// A card as the disk of block flash.
+#[derive(Debug)]
+struct CardDisk(Arc<Card>);
+
+fn failed(error: CardError) -> io::Error {
+    io::Error::other(error)
+}
+
+impl Backing for CardDisk {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.parameters().capacity)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, buf).map_err(failed)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data, false).map_err(failed)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush().map_err(failed)
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) {
+        // The published runs mounted without discard.
+    }
+}
+
+/// Prints the costs of both workloads on a new card; fails if a second run has others, or if what
+/// is read back is not what was written.
+pub(super) fn run(peb_size: u32) -> Result<()> {
+    let name = eraseblock_base::size::format_size(peb_size.into());
+    println!("UBIFS without compression, eraseblocks of {name}, on sd-2012-c10 of 1 GiB");
+    println!(
+        "  {:<26} {:>8} {:>9} {:>9} {:>9} {:>7}",
+        "", "card s", "written", "copied", "read", "erases"
+    );
+    for (what, entries) in [("tree", tree()), ("large file", large())] {
+        let steps = measure(peb_size, &entries)?;
+        for (step, cost) in &steps {
+            print_cost(&format!("{what}: {step}"), cost);
+        }
+        ensure!(steps == measure(peb_size, &entries)?, "{what}: a second run costs something else");
+    }
+    println!();
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss)] // figures for people
+fn print_cost(what: &str, cost: &Cost) {
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!(
+        "  {what:<26} {:>8.3} {:>9.2} {:>9.2} {:>9.2} {:>7}",
+        cost.nanoseconds as f64 / 1e9,
+        mebibytes(cost.written),
+        mebibytes(cost.copied),
+        mebibytes(cost.read),
+        cost.erases
+    );
+}
+
+/// What a step costs the card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cost {
+    nanoseconds: u64,
+    written: u64,
+    copied: u64,
+    read: u64,
+    erases: u64,
+}
+
+impl Cost {
+    fn between(before: &Counters, after: &Counters) -> Self {
+        Self {
+            nanoseconds: after.total_ns() - before.total_ns(),
+            written: after.host_bytes() - before.host_bytes(),
+            copied: after.copied_bytes - before.copied_bytes,
+            read: after.read_bytes - before.read_bytes,
+            erases: after.erases() - before.erases(),
+        }
+    }
+}
+
+/// Runs a workload on a new card.
+fn measure(peb_size: u32, entries: &[Entry]) -> Result<Vec<(&'static str, Cost)>> {
+    let preset = presets::find("sd-2012-c10")?;
+    let card = Arc::new(Card::in_memory(preset.parameters.with_capacity(CAPACITY))?);
+    let mut steps = Vec::new();
+    let mut last = card.counters();
+    let mut done = |step| {
+        let now = card.counters();
+        steps.push((step, Cost::between(&last, &now)));
+        last = now;
+    };
+    let ubi = device(&card, peb_size)?;
+    mount(&ubi)?.unmount()?;
+    done("format");
+    let mounted = mount(&ubi)?;
+    unpack(&mounted, entries)?;
+    mounted.sync()?;
+    done("write and sync");
+    mounted.unmount()?;
+    let mounted = mount(&ubi)?;
+    done("mount again");
+    let read = read_all(&mounted, mounted.root())?;
+    let content: usize = entries.iter().map(Entry::len).sum();
+    ensure!(read == content, "{read} bytes read back of {content}");
+    done("read all");
+    remove(&mounted, mounted.root())?;
+    mounted.sync()?;
+    done("remove all and sync");
+    Ok(steps)
+}
+
+/// Returns the only volume's device on block flash on the card.
+fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
+    let shape = BlockShape { peb_size, unit: UNIT };
+    let flash = Arc::new(BlockDevice::make(CardDisk(Arc::clone(card)), &shape)?);
+    let layout = HeaderLayout::new(peb_size, UNIT, UNIT, None)?;
+    let ubi = UbiDevice::open(flash, &layout, &OpenOptions::default())?;
+    ubi.create_volume(&NewVolume {
+        id: Some(VolumeId::new(0)),
+        name: VolumeName::new("data").context("a name")?,
+        kind: VolumeKind::Dynamic,
+        lebs: ubi.available_lebs(),
+        alignment: 1,
+        flags: VolumeFlags::default(),
+    })?;
+    Ok(ubi)
+}
+
+fn mount(ubi: &UbiDevice) -> Result<UbifsMount> {
+    let options = MountOptions { compression: Some(Compression::None), ..MountOptions::default() };
+    Ok(UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), options)?.0)
+}
+
+/// Small files, always the same ones.
+fn tree() -> Vec<Entry> {
+    let mut chance = SplitMix64::new(1);
+    let mut entries = Vec::new();
+    for number in 0..FILES {
+        if number % 100 == 0 {
+            entries.extend((number > 0).then_some(Entry::End));
+            entries.push(Entry::Dir(format!("d{}", number / 100).into_bytes()));
+        }
+        let len = usize::try_from(chance.below(2 * MEAN)).unwrap_or(0);
+        entries.push(Entry::File(format!("f{number}").into_bytes(), noise(&mut chance, len)));
+    }
+    entries.push(Entry::End);
+    entries
+}
+
+fn large() -> Vec<Entry> {
+    vec![Entry::File(b"large".to_vec(), noise(&mut SplitMix64::new(2), LARGE))]
+}
+
+fn noise(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(chance.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_flash_on_a_card_costs_the_same_in_every_run() {
+        run(PEB_SIZES[1]).unwrap();
+    }
+}
