@@ -119,14 +119,6 @@ impl CardError {
         }
     }
 
-    /// Suggests what to do about the error.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Preset { .. } => Some("`eraseblock card new --help` lists them"),
-            _ => None,
-        }
-    }
-
     pub(crate) fn io(path: &Path, operation: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), operation, source }
     }
