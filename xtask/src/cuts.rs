@@ -22,7 +22,7 @@ struct Layer {
 /// Arguments of a campaign: the common ones, and those for few and for all states.
 struct Campaign(&'static str, [&'static str; 2]);
 
-const LAYERS: [Layer; 3] = [
+const LAYERS: [Layer; 4] = [
     Layer {
         target: "ubi",
         least: [20_000, 100_000],
@@ -48,6 +48,30 @@ const LAYERS: [Layer; 3] = [
                 ["--states 300", "--states 5000"],
             ),
             Campaign("--chip nor --sequences random", ["--states 1000", "--states 3000"]),
+        ],
+    },
+    Layer {
+        target: "yaffs2",
+        least: [12_000, 60_000],
+        campaigns: &[
+            Campaign("--chip nand --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip inband --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip large --sequences single --thorough", ["--every 7", ""]),
+            Campaign("--chip failing --sequences single --thorough", ["--every 9", ""]),
+            Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
+            Campaign("--chip inband --sequences random", ["--states 1000", "--states 6000"]),
+            Campaign(
+                "--chip nand --sequences aged --every 11 --nested 197",
+                ["--states 700", "--states 6000"],
+            ),
+            Campaign(
+                "--chip inband --sequences aged --every 11 --nested 197",
+                ["--states 700", "--states 6000"],
+            ),
+            Campaign(
+                "--chip failing --sequences aged --every 11 --nested 197",
+                ["--states 700", "--states 6000"],
+            ),
         ],
     },
     // Every cut of every single operation, a sample of those of pairs, and of old file systems with
@@ -123,7 +147,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     ensure!(program.is_file(), "{} is not there: build it first", program.display());
     let layers: Vec<&Layer> =
         LAYERS.iter().filter(|layer| only.is_none_or(|only| only == layer.target)).collect();
-    ensure!(!layers.is_empty(), "--only takes ubi, jffs2 or ubifs");
+    ensure!(!layers.is_empty(), "--only takes ubi, jffs2, yaffs2 or ubifs");
     let mut judged_in_all = 0;
     let (mut passed, mut failed) = (0, 0);
     for layer in layers {

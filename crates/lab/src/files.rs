@@ -20,6 +20,7 @@ mod ubifs;
 mod witness;
 mod words;
 mod workload;
+mod yaffs2;
 
 #[cfg(test)]
 mod tests;
@@ -33,3 +34,4 @@ pub use stack::{Happened, Mounted, Order, Rules, Stack};
 pub use ubifs::{big_lpt_ubifs, tight_ubifs, ubifs};
 pub use witness::{Returned, Witness};
 pub use workload::{pair_count, single_count, singles};
+pub use yaffs2::Yaffs2Stack;

@@ -48,6 +48,8 @@ pub struct ModelRules {
     pub directory_size: DirectorySize,
     /// The reported size of device nodes, except whiteouts left by a rename.
     pub device_size: u64,
+    /// The highest major and minor number of a device node.
+    pub device_max: u32,
     /// Whether flags of chattr are stored.
     pub flags: bool,
     /// Whether names can be exchanged and whiteouts created by a rename.
@@ -80,6 +82,7 @@ impl ModelRules {
         directory_links: true,
         directory_size: DirectorySize::Entries,
         device_size: 4,
+        device_max: u32::MAX,
         flags: true,
         rename_forms: true,
         unnamed: true,
@@ -108,6 +111,7 @@ impl ModelRules {
         size_max: ((1 << 28) - 1) * 1024,
         root_links: 1,
         directory_links: false,
+        device_max: 0xFF,
         ..Self::JFFS2
     };
 }

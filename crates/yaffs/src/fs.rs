@@ -1,6 +1,6 @@
 //! The file-system interface.
 
-use crate::layout::{Layout, Version};
+use crate::layout::Version;
 use crate::medium::RawPage;
 use crate::mount::Yaffs;
 use crate::objects::Object;
@@ -102,8 +102,7 @@ impl Yaffs {
     /// Reads a run of chunks of a file whose pages follow each other into `buf`, which begins at
     /// `offset` of the file.
     fn run(&self, id: u32, run: &Run, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
-        let Layout { page, spare, .. } = self.flash.layout;
-        let pages = self.flash.source.pages(page, spare, run.page, run.len);
+        let pages = self.flash.pages(run.page, run.len);
         let pages = pages.map_err(|error| FsError::from_source(FsErrorKind::Io, error))?;
         let size = u64::from(self.flash.layout.data());
         let end = offset + buf.len() as u64;

@@ -32,4 +32,4 @@ pub use error::{ReadError, YaffsError};
 pub use layout::{DataEcc, Layout, TagsPlace, Version};
 pub use medium::Source;
 pub use mount::{Info, OpenOptions, Origin, Yaffs};
-pub use rw::YaffsRw;
+pub use rw::{RwOptions, YaffsRw};

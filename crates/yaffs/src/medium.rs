@@ -71,7 +71,7 @@ impl Source {
 }
 
 /// Consecutive raw pages.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pages {
     bytes: Vec<u8>,
     page: usize,
@@ -100,6 +100,17 @@ impl Pages {
         }
     }
 
+    /// Replaces one page by a page that was read before.
+    fn put(&mut self, index: u32, other: &Self) {
+        let at = index as usize;
+        self.bytes[at * self.raw..][..self.raw].copy_from_slice(&other.bytes);
+        if let (Some(ours), Some(theirs)) =
+            (self.uncorrectable.get_mut(at), other.uncorrectable.first())
+        {
+            *ours = *theirs;
+        }
+    }
+
     pub(crate) fn get(&self, index: u32) -> RawPage<'_> {
         let index = index as usize;
         let (data, spare) = self.bytes[index * self.raw..][..self.raw].split_at(self.page);
@@ -114,18 +125,35 @@ pub(crate) struct Flash {
     pub(crate) source: Source,
     pub(crate) layout: Layout,
     pub(crate) blocks: u32,
+    /// The page that was written last, and its number: after a power cut it may be readable for the
+    /// last time.
+    pub(crate) held: Option<(u32, Pages)>,
 }
 
 impl Flash {
     /// Reads all pages of a block.
     pub(crate) fn block(&self, block: u32) -> Result<Pages, ReadError> {
-        let Layout { page, spare, pages_per_block, .. } = self.layout;
-        self.source.pages(page, spare, block * pages_per_block, pages_per_block)
+        let count = self.layout.pages_per_block;
+        self.pages(block * count, count)
     }
 
     /// Reads one page.
     pub(crate) fn page(&self, page: u32) -> Result<Pages, ReadError> {
-        self.source.pages(self.layout.page, self.layout.spare, page, 1)
+        match &self.held {
+            Some((number, held)) if *number == page => Ok(held.clone()),
+            _ => self.pages(page, 1),
+        }
+    }
+
+    /// Reads consecutive pages.
+    pub(crate) fn pages(&self, first: u32, count: u32) -> Result<Pages, ReadError> {
+        let mut pages = self.source.pages(self.layout.page, self.layout.spare, first, count)?;
+        if let Some((number, held)) = &self.held
+            && (first..first + count).contains(number)
+        {
+            pages.put(number - first, held);
+        }
+        Ok(pages)
     }
 
     /// Returns whether the first two pages of a block carry a bad-block marker, of which one wrong

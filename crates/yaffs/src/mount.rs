@@ -6,8 +6,9 @@ use crate::layout::{Layout, TagsPlace, Version};
 use crate::medium::{Flash, Source};
 use crate::objects::Objects;
 use crate::restore::{Restored, restore};
+use crate::scan::{Ending, Scanned, scan};
+use crate::small;
 use crate::tree::{self, Tree};
-use crate::{scan, small};
 use eraseblock_base::{Findings, Location};
 use eraseblock_yaffs_format::constants::HEADER_LEN;
 
@@ -95,9 +96,9 @@ impl Yaffs {
         };
         check(&layout)?;
         let blocks = blocks(&layout, bytes)?;
-        let flash = Flash { source, layout, blocks };
+        let mut flash = Flash { source, layout, blocks, held: None };
         let mut findings = Findings::new();
-        let (mut objects, counts, origin) = mount(&flash, options, &mut findings)?;
+        let (mut objects, counts, origin) = mount(&mut flash, options, &mut findings)?;
         let tree = tree::build(&mut objects, &mut findings);
         let info = info(&flash, &objects, &tree, counts, origin);
         Ok((Self { flash, info, objects, tree }, findings))
@@ -110,7 +111,7 @@ impl Yaffs {
 }
 
 fn mount(
-    flash: &Flash,
+    flash: &mut Flash,
     options: &OpenOptions,
     findings: &mut Findings,
 ) -> Result<(Objects, Counts, Origin), YaffsError> {
@@ -118,19 +119,19 @@ fn mount(
         let (objects, counts) = small::scan(flash, findings)?;
         return Ok((objects, counts, Origin::Scan));
     }
-    if !options.ignore_checkpoint {
-        match restore(flash)? {
-            Restored::None => {}
-            Restored::Damaged(why) => {
-                let message = format!("{why}; all blocks are scanned");
-                findings.note(Location::Whole, "checkpoint-damaged", message);
-            }
-            Restored::Objects(objects, counts) => {
-                return Ok((objects, counts, Origin::Checkpoint));
-            }
+    let ending = match restore(flash)? {
+        Restored::None => Ending::Cut,
+        Restored::Objects(objects, counts) if !options.ignore_checkpoint => {
+            return Ok((objects, counts, Origin::Checkpoint));
         }
-    }
-    let (objects, counts, _) = scan::scan(flash, findings)?;
+        Restored::Objects(..) => Ending::Clean,
+        Restored::Damaged(why) => {
+            let message = format!("{why}; all blocks are scanned");
+            findings.note(Location::Whole, "checkpoint-damaged", message);
+            Ending::Cut
+        }
+    };
+    let Scanned { objects, counts, .. } = scan(flash, ending, findings)?;
     Ok((objects, counts, Origin::Scan))
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Object {
     pub(crate) size: u64,
     /// Older data from here on is void.
     limit: u64,
+    /// Whether an older object of the same number ended: what is older belongs to that one.
+    has_ended: bool,
     /// The object that a hard link names.
     pub(crate) equivalent: u32,
     /// Position of the newest header in the scan: lower is newer.
@@ -32,6 +34,7 @@ impl Object {
             is_settled: false,
             size: 0,
             limit: u64::MAX,
+            has_ended: false,
             equivalent: 0,
             rank: u32::MAX,
         }
@@ -149,16 +152,15 @@ impl Objects {
 
     fn void_header(&mut self, id: u32, stated: &Stated, header: Option<(u32, Header)>) {
         let Some(object) = self.all.get_mut(&id) else { return };
+        object.has_ended |= stated.is_removed();
         if object.kind == ObjectKind::File {
-            if stated.is_removed() {
+            if object.has_ended {
                 object.limit = 0;
             } else if stated.is_shrink {
                 object.limit = object.limit.min(stated.size);
             }
         }
-        // The number may have belonged to an object that was deleted.
-        let is_same = object.limit > 0 && object.kind == stated.kind && !stated.is_removed();
-        if is_same && object.header.is_none() {
+        if !object.has_ended && object.kind == stated.kind && object.header.is_none() {
             object.header = header;
         }
     }
@@ -172,6 +174,7 @@ impl Objects {
             parent: object::UNLINKED,
             is_settled: true,
             limit: 0,
+            has_ended: true,
             ..Object::unknown(ObjectKind::File)
         };
         self.all.insert(id, deleted);

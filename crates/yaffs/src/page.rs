@@ -19,6 +19,13 @@ pub(crate) enum Tagged {
 }
 
 impl Layout {
+    /// Returns the tags of a page, if it has some that can be read.
+    pub fn tags_of(&self, data: &[u8], spare: &[u8]) -> Option<Tags> {
+        let is_whole = data.len() == self.page as usize;
+        let tagged = self.tags(RawPage { data, spare, is_uncorrectable: !is_whole });
+        if let Tagged::Good(tags) = tagged { Some(tags) } else { None }
+    }
+
     /// Reads the tags of a page. In-band tags have the ECC of the data.
     pub(crate) fn tags(&self, page: RawPage<'_>) -> Tagged {
         let mut bytes = [0xFF; TAGS_LEN + TAGS_ECC_LEN];

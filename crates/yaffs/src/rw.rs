@@ -2,12 +2,15 @@
 //!
 //! Every operation is on flash when it returns: data chunks first, then the header with the size.
 //! The layers, lowest first: `log` appends pages and picks blocks to collect, `core` keeps objects and
-//! blocks and moves chunks, `content` and `names` are the operations, `start` mounts.
+//! blocks and moves chunks, `content` and `names` are the operations, `start` mounts, `settle` makes
+//! durable what a mount decided on torn pages, `check` compares all of it with the flash.
 
+mod check;
 mod content;
 mod core;
 mod log;
 mod names;
+mod settle;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -26,6 +29,15 @@ use eraseblock_vfs::{
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// How a YAFFS2 is mounted for writing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RwOptions {
+    /// How it is opened.
+    pub open: OpenOptions,
+    /// Show what a writable mount would show, and write nothing.
+    pub read_only: bool,
+}
+
 /// A YAFFS2 mounted for writing.
 #[derive(Debug)]
 pub struct YaffsRw {
@@ -41,11 +53,22 @@ impl YaffsRw {
     /// Fails if no YAFFS2 is found, if the layout is impossible, or if the device fails.
     pub fn mount(
         device: Arc<dyn Mtd>,
-        options: &OpenOptions,
+        options: &RwOptions,
     ) -> Result<(Self, Findings), YaffsError> {
         let (mut core, findings) = Core::open(device, options)?;
-        core.repair()?;
+        if !options.read_only {
+            core.repair()?;
+        }
         Ok((Self { core: RwLock::new(core) }, findings))
+    }
+
+    /// Compares what is in memory with the flash, without writing.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first difference, or if the flash cannot be read.
+    pub fn check(&self) -> Result<(), FsError> {
+        self.shared().check()
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, Core> {
@@ -220,8 +243,7 @@ impl WritableFileSystem for YaffsRw {
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         let mut core = self.exclusive();
         core.sync()?;
-        core.read_only = read_only;
-        Ok(())
+        core.remount(read_only)
     }
 
     fn unmount(&self) -> Result<(), FsError> {

@@ -2,6 +2,7 @@
 //! (spec: yaffs2 6).
 
 mod blocks;
+mod tail;
 
 use crate::codes;
 use crate::error::ReadError;
@@ -14,21 +15,39 @@ pub(crate) use blocks::Status;
 use eraseblock_base::{Findings, Location};
 use eraseblock_yaffs_format::constants::{MAX_CHUNK, object};
 use eraseblock_yaffs_format::{Header, ObjectKind, Tags};
+pub(crate) use tail::{Ending, Torn};
 
-/// Scans all blocks.
+/// What a scan found.
+pub(crate) struct Scanned {
+    pub(crate) objects: Objects,
+    pub(crate) counts: Counts,
+    /// What is in each block.
+    pub(crate) statuses: Vec<Status>,
+    /// Pages that a power cut tore.
+    pub(crate) torn: Vec<Torn>,
+}
+
+/// Scans all blocks. The page that was written last is held in memory if the writer may have been
+/// cut off.
 pub(crate) fn scan(
-    flash: &Flash,
+    flash: &mut Flash,
+    ending: Ending,
     findings: &mut Findings,
-) -> Result<(Objects, Counts, Vec<Status>), ReadError> {
-    let (mut blocks, mut counts, all) = blocks::read(flash, findings)?;
+) -> Result<Scanned, ReadError> {
+    let (mut blocks, mut counts, statuses) = blocks::read(flash, findings)?;
     blocks.sort_by_key(|block| (block.sequence, block.number));
     counts.sequence = blocks.last().map_or(0, |block| block.sequence);
+    let torn = match ending {
+        Ending::Clean => Vec::new(),
+        Ending::Cut => tail::find(flash, &mut blocks, findings)?,
+    };
+    let flash = &*flash;
     let objects = Objects::new(flash.layout.data());
     let mut scan = Scan { flash, objects, findings };
     for block in blocks.iter().rev() {
         scan.block(block)?;
     }
-    Ok((scan.objects, counts, all))
+    Ok(Scanned { objects: scan.objects, counts, statuses, torn })
 }
 
 struct Scan<'a> {

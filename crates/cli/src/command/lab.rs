@@ -64,6 +64,8 @@ pub(crate) enum LabTarget {
     Ubifs,
     /// JFFS2.
     Jffs2,
+    /// YAFFS2.
+    Yaffs2,
 }
 
 /// Arguments of `lab powercut`.
@@ -190,7 +192,9 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
     match &args.command {
         LabCommand::Powercut(args) => match args.target {
             LabTarget::Ubi => ubi::powercut(args, session),
-            LabTarget::Ubifs | LabTarget::Jffs2 => filesystems::powercut(args, session),
+            LabTarget::Ubifs | LabTarget::Jffs2 | LabTarget::Yaffs2 => {
+                filesystems::powercut(args, session)
+            }
         },
         LabCommand::Replay(args) => replay(args, session),
         LabCommand::Shrink(args) => shrink::run(args, session),

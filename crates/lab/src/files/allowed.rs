@@ -31,7 +31,7 @@ const BLOCK: usize = 4096;
 impl Allowed {
     /// Refuses a tree that does not result from any permitted selection of the operations.
     pub(crate) fn permits(&self, seen: &Tree, rules: &Rules, look: Look) -> Result<(), Broken> {
-        seen.check_links(rules.model.root_links).map_err(|message| ("links", message))?;
+        seen.check_links(&rules.model).map_err(|message| ("links", message))?;
         let last = self.history.last();
         let mut nearest: Option<Broken> = None;
         for point in (self.history.names_floor..=last).rev() {
@@ -45,7 +45,7 @@ impl Allowed {
                 };
                 let range = match rules.order {
                     Order::Names => 0..=last,
-                    Order::Total => first..=last.min(first + 1),
+                    Order::Total | Order::Returned => first..=last.min(first + 1),
                 };
                 match self.inodes(seen, &pairs, &range, rules, look) {
                     Ok(()) => return Ok(()),
@@ -162,7 +162,7 @@ fn check_size(size: u64, attrs: &[(&Version, Attr)], rules: &Rules) -> Result<()
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
     let end_of_piece = match rules.order {
         Order::Names => size.is_multiple_of(BLOCK as u64),
-        Order::Total => true,
+        Order::Total | Order::Returned => true,
     };
     if sizes().any(|other| other == size) || (end_of_piece && least < size && size < most) {
         return Ok(());
@@ -188,7 +188,7 @@ fn check_content(
         contents.push(content);
     }
     let broken = open.into_iter().find(|number| {
-        rules.order != Order::Total || !is_mixed(block(bytes, *number), number * BLOCK, &contents)
+        rules.order == Order::Names || !is_mixed(block(bytes, *number), number * BLOCK, &contents)
     });
     let Some(number) = broken else { return Ok(()) };
     let block = block(bytes, number);

@@ -77,7 +77,8 @@ impl History {
     /// Records that an operation that makes something durable has returned.
     pub(crate) fn settle(&mut self, op: &Op, slots: &Slots, rules: &Rules) {
         match (op, rules.order) {
-            (Op::SyncFile(_) | Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Total)
+            (_, Order::Returned)
+            | (Op::SyncFile(_) | Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Total)
             | (Op::Sync | Op::ReadOnlyAndBack | Op::Restart, Order::Names) => {
                 self.versions = self.versions.split_off(self.last());
                 self.names_floor = 0;

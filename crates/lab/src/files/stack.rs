@@ -74,6 +74,8 @@ pub enum Order {
     Names,
     /// Everything: all operations up to some point, and a part of the next one (JFFS2).
     Total,
+    /// Everything: all operations that have returned, and a part of the next one (YAFFS2).
+    Returned,
 }
 
 /// The promises of a file system, as far as they differ.

@@ -3,6 +3,7 @@
 use super::words;
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{Attr, FileKind, FileSystem, FsError, Ino};
+use eraseblock_vfs_testkit::ModelRules;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,7 +100,7 @@ impl Tree {
     }
 
     /// Checks that link counts agree with the names.
-    pub(crate) fn check_links(&self, root_links: u32) -> Result<(), String> {
+    pub(crate) fn check_links(&self, rules: &ModelRules) -> Result<(), String> {
         let entries: BTreeSet<(Ino, &[u8], Ino)> =
             self.names.iter().map(|name| (name.dir, name.last.as_slice(), name.ino)).collect();
         let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
@@ -108,12 +109,13 @@ impl Tree {
             *links.entry(if is_dir { dir } else { ino }).or_default() += 1;
         }
         for (ino, inode) in &self.inodes {
-            let base = match (is_directory(inode), *ino == self.root) {
-                (true, true) => root_links,
-                (true, false) => 2,
-                _ => 0,
+            let own = links.get(ino).copied().unwrap_or(0);
+            let expected = match (is_directory(inode), *ino == self.root) {
+                (true, _) if !rules.directory_links => 1,
+                (true, true) => rules.root_links + own,
+                (true, false) => 2 + own,
+                _ => own,
             };
-            let expected = base + links.get(ino).copied().unwrap_or(0);
             if inode.attr.nlink != expected {
                 let found = inode.attr.nlink;
                 return Err(format!("inode {ino} says {found} links, its names make {expected}"));

@@ -9,6 +9,8 @@ use eraseblock_ubi_format::decode::{decode_ec, decode_vid};
 use eraseblock_ubi_format::{HeaderLayout, VidHeader};
 use eraseblock_ubifs_format::decode::Limits;
 use eraseblock_ubifs_format::scan::Scanner;
+use eraseblock_yaffs::Layout;
+use eraseblock_yaffs_format::{Extra, Tags};
 use std::collections::BTreeMap;
 
 /// Describes an event of any device.
@@ -133,6 +135,32 @@ fn jffs2_nodes(bytes: &[u8]) -> Option<String> {
         rest = &rest[len..];
     }
     listed(names.into_iter().map(str::to_owned))
+}
+
+/// Describes an event of a device with YAFFS2.
+pub(crate) fn on_yaffs2(event: &Recorded, layout: &Layout) -> String {
+    let words = plain(event);
+    match &event.event.kind {
+        EventKind::Program { data, oob, .. } => match layout.tags_of(data, oob) {
+            Some(tags) => format!("{words}: {}", of_tags(&tags)),
+            None => words,
+        },
+        _ => words,
+    }
+}
+
+fn of_tags(tags: &Tags) -> String {
+    let Tags { sequence, object, chunk, bytes, extra } = tags;
+    let what = match extra {
+        Some(Extra { parent: 4, .. }) => format!("the deletion of object {object}"),
+        Some(extra) => {
+            let shrink = if extra.is_shrink { ", older data after its size is void" } else { "" };
+            let shadows = if extra.shadows { ", it replaces another object" } else { "" };
+            format!("the header of object {object} in {}{shrink}{shadows}", extra.parent)
+        }
+        None => format!("chunk {chunk} of object {object}, {bytes} bytes"),
+    };
+    format!("{what}, sequence number {sequence:#x}")
 }
 
 /// Returns text such as `2 inode, 1 dirent nodes`, or nothing if no node begins there.

@@ -11,3 +11,4 @@ mod side_by_side;
 mod story;
 mod ubi;
 mod ubifs;
+mod yaffs2;

@@ -1,7 +1,7 @@
 //! Stories of states, as `lab replay` prints them.
 
 use eraseblock_lab::Shape;
-use eraseblock_lab::files::{Jffs2Stack, ubifs};
+use eraseblock_lab::files::{Jffs2Stack, Yaffs2Stack, ubifs};
 use eraseblock_lab::powercut::{Options, Plan, StateId, Target, explain};
 use eraseblock_lab::story::{Chips, Fate, Story};
 use eraseblock_lab::ubi::UbiTarget;
@@ -79,6 +79,19 @@ fn states_of_jffs2_are_told() {
         assert_is_prose(&text);
         assert!(text.contains("the root: a directory, mode 0755"), "{text}");
         assert!(chip == "nor" || text.contains("of its nodes begin"), "{text}");
+        assert_chips(&story);
+    }
+}
+
+#[test]
+fn states_of_yaffs2_are_told() {
+    for chip in ["nand", "inband"] {
+        let story = tell(&Yaffs2Stack::find(chip).unwrap(), Plan::Single(4));
+        let text = text(&story);
+        assert_is_prose(&text);
+        for part in ["the root: a directory, mode 0755", "the header of object 1 in 0, sequence"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         assert_chips(&story);
     }
 }

@@ -35,6 +35,12 @@ impl State {
                 check_target(target, self.rules.target_max)?;
                 (FileKind::Symlink, Body::Symlink(target.to_vec()), (0, 0))
             }
+            NewKind::BlockDevice(major, minor) | NewKind::CharDevice(major, minor)
+                if major.max(minor) > self.rules.device_max =>
+            {
+                let message = format!("device {major}:{minor}: the numbers cannot be stored");
+                return Err(FsError::new(FsErrorKind::Invalid, message));
+            }
             NewKind::BlockDevice(major, minor) => {
                 (FileKind::BlockDevice, Body::Other, (major, minor))
             }

@@ -6,8 +6,10 @@
 //! 3. Space for all pages of an operation is there before its first one is appended.
 
 use super::log::Log;
+use crate::error::ReadError;
 use crate::mount::Yaffs;
 use crate::objects::Object;
+use crate::scan::Torn;
 use crate::tree::Entry;
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{DirEntry, FileSystem, FsError, FsErrorKind, Ino, StatFs};
@@ -18,8 +20,9 @@ use std::ops::ControlFlow;
 
 /// Blocks that only deletions and garbage collection may fill.
 const RESERVE: u32 = 5;
-/// Blocks that only garbage collection may fill.
-const FOR_COLLECTION: u32 = 2;
+/// Blocks that only garbage collection may fill: it needs one, and each mount that is cut leaves one
+/// that it cannot continue.
+const FOR_COLLECTION: u32 = 3;
 
 /// What space is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,18 +51,24 @@ pub(crate) struct Core {
     pub(crate) open: BTreeMap<u32, u32>,
     /// Blocks of a checkpoint, which describes the state before the first change.
     pub(crate) checkpoint: Vec<u32>,
+    /// Pages that a power cut tore, until something newer voids them.
+    pub(crate) torn: Vec<Torn>,
     pub(crate) read_only: bool,
+    /// Whether what a power cut left half done was finished.
+    pub(crate) is_repaired: bool,
     /// Why no change is possible any more.
     pub(crate) failed: Option<String>,
 }
 
-/// Returns the error of a failed device.
+/// Returns the error of a failed device. Space that is missing in the middle of an operation is one,
+/// too: so many programs failed that the reserve is used up.
 pub(crate) fn medium(error: MtdError) -> FsError {
-    let kind = match error {
-        MtdError::NoSpace { .. } => FsErrorKind::NoSpace,
-        _ => FsErrorKind::Io,
-    };
-    FsError::from_source(kind, error)
+    FsError::from_source(FsErrorKind::Io, error)
+}
+
+/// Returns the error of a flash that cannot be read.
+pub(crate) fn medium_read(error: ReadError) -> FsError {
+    FsError::from_source(FsErrorKind::Io, error)
 }
 
 fn full() -> FsError {
@@ -158,6 +167,21 @@ impl Core {
         Ok(())
     }
 
+    /// Appends a copy of a page.
+    pub(crate) fn append_copy(&mut self, tags: &Tags, data: &[u8]) -> Result<u32, FsError> {
+        let page = self.log.append(tags.pack(), data).map_err(medium)?;
+        if tags.chunk == 0 && tags.extra.is_none_or(|extra| extra.is_shrink) {
+            self.mark_shrink(page);
+        }
+        Ok(page)
+    }
+
+    /// Records that the block of a page voids older data.
+    fn mark_shrink(&mut self, page: u32) {
+        let block = page / self.fs.flash.layout.pages_per_block;
+        self.log.blocks[block as usize].has_shrink = true;
+    }
+
     /// Drops a data chunk from memory; a header with a size voids it on flash.
     pub(crate) fn drop_data(&mut self, id: u32, from: u32) {
         let range = (id, from)..=(id, MAX_CHUNK);
@@ -210,18 +234,11 @@ impl Core {
     pub(crate) fn put_deletion(&mut self, id: u32) -> Result<(), FsError> {
         let object = self.object(id)?;
         let old = object.header.as_ref().map(|(page, _)| *page);
-        let header = Header {
-            parent: object::DELETED,
-            name: b"deleted".to_vec(),
-            size: 0,
-            is_shrink: true,
-            shadows: 0,
-            ..match &object.header {
-                Some((_, header)) => header.clone(),
-                None => nameless(id, object),
-            }
+        let header = match &object.header {
+            Some((_, header)) => header.clone(),
+            None => nameless(id, object),
         };
-        self.append_header(id, &header, &[])?;
+        self.append_deletion(id, header)?;
         if let Some(old) = old {
             self.log.free(old);
         }
@@ -230,6 +247,13 @@ impl Core {
         self.fs.tree.links.remove(&id);
         self.fs.tree.directories.remove(&id);
         Ok(())
+    }
+
+    /// Appends the deletion of an object that had this header.
+    pub(crate) fn append_deletion(&mut self, id: u32, header: Header) -> Result<(), FsError> {
+        let (parent, name) = (object::DELETED, b"deleted".to_vec());
+        let deletion = Header { parent, name, size: 0, is_shrink: true, shadows: 0, ..header };
+        self.append_header(id, &deletion, &[]).map(drop)
     }
 
     fn append_header(&mut self, id: u32, header: &Header, area: &[u8]) -> Result<u32, FsError> {
@@ -252,8 +276,7 @@ impl Core {
         data.resize(self.data_len() as usize, 0xFF);
         let page = self.log.append(tags.pack(), &data).map_err(medium)?;
         if header.is_shrink {
-            let block = page / self.fs.flash.layout.pages_per_block;
-            self.log.blocks[block as usize].has_shrink = true;
+            self.mark_shrink(page);
         }
         Ok(page)
     }

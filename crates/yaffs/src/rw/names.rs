@@ -1,5 +1,9 @@
 //! Names: creation, links, removal, renames (spec: yaffs2 5, 5.1).
 //!
+//! One header decides whether a name is there. What else changes, such as the times of the directory,
+//! is written before it: a power cut leaves the old names or the new ones with all that belongs to
+//! them.
+//!
 //! Layer: above `core`.
 
 use super::core::{Core, Flags, Purpose, nameless};
@@ -105,6 +109,7 @@ impl Core {
         let (kind, file_kind, target, rdev) = parts(inode.kind)?;
         let inherited = inherit(&parent, inode);
         self.begin(2, Purpose::Growth)?;
+        self.touch(dir, now)?;
         let id = self.add_object(&Header {
             name: name.to_vec(),
             parent: dir,
@@ -120,7 +125,6 @@ impl Core {
         })?;
         self.fs.tree.links.insert(id, 1);
         self.add_name(dir, name, id, id);
-        self.touch(dir, now)?;
         Ok(id.into())
     }
 
@@ -137,11 +141,12 @@ impl Core {
         check_new_entry(&parent, name, self.entry(dir, name).is_some())?;
         check_link(&inode, LinkOrigin::Named, u32::MAX)?;
         self.begin(3, Purpose::Growth)?;
+        self.touch(dir, now)?;
+        self.stamp(id, now)?;
         let link = self.add_link(dir, name, id)?;
         self.add_name(dir, name, link, id);
         self.fs.tree.links.entry(id).and_modify(|links| *links += 1);
-        self.stamp(id, now)?;
-        self.touch(dir, now)
+        Ok(())
     }
 
     /// Adds an object that links to another one.
@@ -185,9 +190,9 @@ impl Core {
         let Entry { name, id, own: entry } = entry;
         let links = self.fs.tree.links.get(id).copied().unwrap_or(1);
         if entry != id {
+            self.stamp(*id, now)?;
             self.put_deletion(*entry)?;
             self.fs.tree.links.insert(*id, links - 1);
-            self.stamp(*id, now)?;
         } else if links > 1 {
             self.take_over(*id, now)?;
             self.fs.tree.links.insert(*id, links - 1);
@@ -265,15 +270,25 @@ impl Core {
         if check_rename(&check)? == RenameStep::Nothing {
             return Ok(());
         }
-        self.begin(10, Purpose::Growth)?;
+        self.begin(12, Purpose::Growth)?;
         let (old, new) = (from.0 as u32, to.0 as u32);
+        let is_link = source.own != source.id;
+        self.touch(old, now)?;
+        if old != new {
+            self.touch(new, now)?;
+        }
+        if is_link {
+            self.stamp(source.id, now)?;
+        }
+        if let Some(target) = target.as_ref().filter(|target| target.own != target.id) {
+            self.stamp(target.id, now)?;
+        }
         let target = target.map(|it| self.only_name(new, it, now)).transpose()?;
         // With the name of its victim in the same header, the rename happens at once.
         let shadows = target.as_ref().map_or(0, |it| it.own);
         if let Some(object) = self.fs.objects.all.get_mut(&source.own) {
             object.parent = new;
         }
-        let is_link = source.own != source.id;
         let flags = Flags { shadows, ..Flags::default() };
         let renamed = |it: &mut Header| {
             it.name = to.1.to_vec();
@@ -285,13 +300,9 @@ impl Core {
             // Only now may the header lose the victim's name.
             self.change_header(source.own, Flags::default(), None, &|_| {})?;
         }
-        if is_link {
-            self.stamp(source.id, now)?;
-        }
         self.remove_name(old, from.1);
         self.add_name(new, to.1, source.own, source.id);
-        self.touch(old, now)?;
-        if old == new { Ok(()) } else { self.touch(new, now) }
+        Ok(())
     }
 
     /// Returns the entry for a name that is about to be replaced, as one that no other name depends

@@ -1,15 +1,16 @@
 //! Mounts for writing: a scan, and the repairs that a power cut calls for (spec: yaffs2 6, 10).
 
+use super::RwOptions;
 use super::core::{Core, Flags, Purpose, medium};
 use super::log::{Block, Log, Use};
 use crate::detect::detect;
 use crate::error::YaffsError;
 use crate::layout::Version;
 use crate::medium::{Flash, Source};
-use crate::mount::{self, OpenOptions, Origin, Yaffs};
+use crate::mount::{self, Origin, Yaffs};
 use crate::objects::Objects;
 use crate::restore::{Restored, restore};
-use crate::scan::{Status, scan};
+use crate::scan::{Ending, Scanned, Status, scan};
 use crate::tree;
 use eraseblock_base::Findings;
 use eraseblock_mtd::Mtd;
@@ -23,7 +24,7 @@ impl Core {
     /// Scans the flash; with repairs still to be made.
     pub(crate) fn open(
         device: Arc<dyn Mtd>,
-        options: &OpenOptions,
+        RwOptions { open: options, read_only }: &RwOptions,
     ) -> Result<(Self, Findings), YaffsError> {
         let source = Source::Device(Arc::clone(&device));
         let bytes = source.size()?;
@@ -41,10 +42,16 @@ impl Core {
             });
         }
         let blocks = mount::blocks(&layout, bytes)?;
-        let flash = Flash { source, layout: layout.clone(), blocks };
+        let mut flash = Flash { source, layout: layout.clone(), blocks, held: None };
         let mut findings = Findings::new();
-        let (mut objects, counts, statuses) = scan(&flash, &mut findings)?;
-        if let Restored::Objects(restored, _) = restore(&flash)? {
+        let restored = match restore(&flash)? {
+            Restored::Objects(restored, _) => Some(restored),
+            Restored::None | Restored::Damaged(_) => None,
+        };
+        let ending = if restored.is_some() { Ending::Clean } else { Ending::Cut };
+        let Scanned { mut objects, counts, statuses, torn } =
+            scan(&mut flash, ending, &mut findings)?;
+        if let Some(restored) = restored {
             take_sizes(&mut objects, &restored);
         }
         let tree = tree::build(&mut objects, &mut findings);
@@ -62,13 +69,23 @@ impl Core {
         };
         count_pages(&mut log, &objects);
         let fs = Yaffs { flash, info, objects, tree };
-        let (open, read_only, failed) = (BTreeMap::new(), false, None);
-        Ok((Self { fs, log, open, checkpoint, read_only, failed }, findings))
+        let (open, failed, read_only) = (BTreeMap::new(), None, *read_only);
+        let is_repaired = false;
+        let core = Self { fs, log, open, checkpoint, torn, read_only, failed, is_repaired };
+        Ok((core, findings))
+    }
+
+    /// Makes the file system writable, or not.
+    pub(crate) fn remount(&mut self, read_only: bool) -> Result<(), FsError> {
+        self.read_only = read_only;
+        if read_only || self.is_repaired { Ok(()) } else { self.repair() }
     }
 
     /// Makes the state on flash the one in memory: what a cut left half done is finished before
     /// anything is collected.
     pub(crate) fn repair(&mut self) -> Result<(), FsError> {
+        self.is_repaired = true;
+        self.settle()?;
         let all = &self.fs.objects.all;
         let is_linked = |id: &u32| self.fs.tree.links.get(id).is_some_and(|links| *links > 0);
         let shown: std::collections::BTreeSet<u32> =

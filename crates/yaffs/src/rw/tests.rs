@@ -1,6 +1,6 @@
 //! The run time on simulated chips.
 
-use super::YaffsRw;
+use super::{RwOptions, YaffsRw};
 use crate::layout::{DataEcc, Layout, TagsPlace, Version};
 use crate::{OpenOptions, Source, Yaffs};
 use eraseblock_base::random::SplitMix64;
@@ -11,7 +11,7 @@ use eraseblock_vfs::{
     Timestamp, WritableFileSystem,
 };
 use eraseblock_vfs_testkit::drive::{DriveOptions, DriveReport, Subject, drive};
-use eraseblock_vfs_testkit::ops::{Make, Op, strategy};
+use eraseblock_vfs_testkit::ops::{Op, strategy};
 use eraseblock_vfs_testkit::{CompareOptions, ModelFs, ModelRules};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const FILE: NewInode<'static> =
     NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
 
-fn options() -> OpenOptions {
+fn options() -> RwOptions {
     let layout = Layout {
         version: Version::Yaffs2,
         page: 1024,
@@ -31,7 +31,8 @@ fn options() -> OpenOptions {
         tags_ecc: true,
         data_ecc: DataEcc::None,
     };
-    OpenOptions { layout: Some(layout), ..OpenOptions::default() }
+    let open = OpenOptions { layout: Some(layout), ..OpenOptions::default() };
+    RwOptions { open, ..RwOptions::default() }
 }
 
 fn chip(blocks: u32) -> Arc<Chip> {
@@ -45,27 +46,6 @@ fn mount(chip: &Arc<Chip>) -> YaffsRw {
 
 fn by(seconds: i64) -> Caller {
     Caller::owner(Timestamp::from_seconds(seconds))
-}
-
-/// Compares what memory refers to with what the blocks count, and both with a scan.
-fn check(fs: &YaffsRw) -> Result<(), String> {
-    let core = fs.shared();
-    let (log, objects) = (&core.log, &core.fs.objects);
-    let headers = objects.all.iter().filter_map(|(id, it)| Some((it.header.as_ref()?.0, (*id, 0))));
-    let chunks = objects.chunks.iter().map(|(owner, page)| (*page, *owner));
-    let pages: BTreeMap<u32, (u32, u32)> = headers.chain(chunks).collect();
-    if pages != log.pages {
-        return Err("pages in use differ from those that objects have".to_owned());
-    }
-    let per_block = log.layout.pages_per_block;
-    for (number, block) in (0..).zip(&log.blocks) {
-        let first = number * per_block;
-        let live = pages.range(first..first + per_block).count();
-        if live != block.live as usize {
-            return Err(format!("block {number}: {live} pages in use, {} counted", block.live));
-        }
-    }
-    Ok(())
 }
 
 struct OnChip {
@@ -90,20 +70,18 @@ impl Subject for OnChip {
     }
 
     fn check(&self) -> Result<(), String> {
-        check(&self.fs)
+        self.fs.check().map_err(|error| error.to_string())
     }
 }
 
-/// Runs operations, but for block devices, whose minor number needs more than 8 bits.
+/// Runs operations on the chip and on the model.
 fn run(blocks: u32, ops: &[Op]) -> DriveReport {
-    let can_be_stored = |op: &&Op| !matches!(op, Op::Create(_, Make::Block));
-    let ops: Vec<Op> = ops.iter().filter(can_be_stored).copied().collect();
     let chip = chip(blocks);
     let mut subject = OnChip { fs: mount(&chip), chip: Arc::clone(&chip) };
     let compare = CompareOptions { holes: false, ..CompareOptions::ALL };
     let options = DriveOptions { compare, compare_every: 7, may_be_full: true };
     let model = ModelFs::new(ModelRules::YAFFS2, Timestamp::default());
-    let report = drive(&mut subject, &model, &ops, &options).unwrap_or_else(|error| {
+    let report = drive(&mut subject, &model, ops, &options).unwrap_or_else(|error| {
         panic!("{error}");
     });
     assert!(chip.violations().is_empty(), "{:?}", chip.violations());
@@ -175,11 +153,11 @@ fn collection_loses_nothing_and_brings_nothing_back() {
             }
         }
         if round % 250 == 249 {
-            check(&fs).unwrap();
+            fs.check().unwrap();
             fs = mount(&chip);
-            check(&fs).unwrap();
+            fs.check().unwrap();
             let source = Source::Device(Arc::clone(&chip) as _);
-            let reader = Yaffs::open(source, &options()).unwrap().0;
+            let reader = Yaffs::open(source, &options().open).unwrap().0;
             for (name, data) in &files {
                 assert!(content(&fs, name) == *data, "round {round}");
                 assert!(content(&reader, name) == *data, "round {round}");
@@ -213,7 +191,7 @@ fn a_full_medium_can_be_emptied_and_filled_again() {
         for entry in fs.entries(1).unwrap() {
             fs.unlink(1, &entry.name, &by(2)).unwrap();
         }
-        check(&fs).unwrap();
+        fs.check().unwrap();
     }
     assert!(counts[0] > 20 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
@@ -313,7 +291,7 @@ fn names_and_sizes_change_at_once_whatever_a_power_cut_leaves() {
             assert!(found == before || found == after, "{what}, event {seed}: {program:?}");
             seen[usize::from(found == after)] = true;
             // The repairs hold.
-            check(&fs).unwrap();
+            fs.check().unwrap();
             assert!(shown(&mount(&chip)) == found, "{what}, event {seed}, second mount");
         }
         assert_eq!(seen, [true, true], "{what}");

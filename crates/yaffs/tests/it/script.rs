@@ -9,14 +9,16 @@ use eraseblock_vfs::{
     Caller, FileSystem, FsError, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
-use eraseblock_yaffs::{DataEcc, Layout, OpenOptions, Source, TagsPlace, Version, Yaffs, YaffsRw};
+use eraseblock_yaffs::{
+    DataEcc, Layout, OpenOptions, RwOptions, Source, TagsPlace, Version, Yaffs, YaffsRw,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// When the first line runs.
 const START: i64 = 1_700_000_000;
 
-fn options() -> OpenOptions {
+fn options() -> RwOptions {
     let places = DataEcc::usual_places(2048, 64).remove(0);
     let layout = Layout {
         version: Version::Yaffs2,
@@ -28,7 +30,8 @@ fn options() -> OpenOptions {
         tags_ecc: true,
         data_ecc: DataEcc::Hamming { places, is_swapped: false },
     };
-    OpenOptions { layout: Some(layout), ..OpenOptions::default() }
+    let open = OpenOptions { layout: Some(layout), ..OpenOptions::default() };
+    RwOptions { open, ..RwOptions::default() }
 }
 
 struct Player {

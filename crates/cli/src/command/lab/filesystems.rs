@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::lab::Shape;
 use eraseblock::raw::lab::files::{
-    Jffs2Stack, big_lpt_ubifs, pair_count, singles, tight_ubifs, ubifs,
+    Jffs2Stack, Yaffs2Stack, big_lpt_ubifs, pair_count, singles, tight_ubifs, ubifs,
 };
 use eraseblock::raw::lab::powercut::{Options, Plan, Report, Target, Violation, explore_until};
 use serde::Serialize;
@@ -22,6 +22,12 @@ pub(super) fn find(name: &str, chip: Option<&str>) -> Result<Box<dyn Target>, Fa
             let chips = &Jffs2Stack::CHIPS;
             let name = chip.unwrap_or(chips[0]);
             let target = Jffs2Stack::find(name).or_else(|| other(name).map(Jffs2Stack::on));
+            (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
+        }
+        "yaffs2" => {
+            let chips = &Yaffs2Stack::CHIPS;
+            let name = chip.unwrap_or(chips[0]);
+            let target = Yaffs2Stack::find(name).or_else(|| other(name).and_then(Yaffs2Stack::on));
             (target.map(|target| Box::new(target) as Box<dyn Target>), chips)
         }
         "ubifs" if chip == Some(SHAPES[1]) => (Some(Box::new(tight_ubifs()) as _), &SHAPES),
@@ -122,6 +128,7 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         LabTarget::Ubi => "ubi",
         LabTarget::Ubifs => "ubifs",
         LabTarget::Jffs2 => "jffs2",
+        LabTarget::Yaffs2 => "yaffs2",
     };
     let target = find(name, args.chip()?.as_deref())?;
     let options = Options {
