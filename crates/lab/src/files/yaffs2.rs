@@ -9,6 +9,7 @@ use eraseblock_nandsim::{Chip, ChipConfig, FaultPlan, ReadFlips, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
 use eraseblock_yaffs::{DataEcc, Layout, OpenOptions, RwOptions, TagsPlace, Version, YaffsRw};
+use eraseblock_yaffs_format::constants::MAX_CHUNK;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -95,9 +96,10 @@ impl Stack for Yaffs2Stack {
     }
 
     fn rules(&self) -> Rules {
+        let size_max = u64::from(MAX_CHUNK) * u64::from(self.layout().data());
         let gone_bad = if self.is_failing { u64::from(3 * PAGES) } else { 0 };
         Rules {
-            model: ModelRules::YAFFS2,
+            model: ModelRules { size_max, ..ModelRules::YAFFS2 },
             compare: CompareOptions { holes: false, ..CompareOptions::ALL },
             order: Order::Returned,
             rename_leaves_both: false,

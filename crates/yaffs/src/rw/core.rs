@@ -20,9 +20,9 @@ use std::ops::ControlFlow;
 
 /// Blocks that only deletions and garbage collection may fill.
 const RESERVE: u32 = 5;
-/// Blocks that only garbage collection may fill: it needs one, and each mount that is cut leaves one
-/// that it cannot continue.
-const FOR_COLLECTION: u32 = 3;
+/// Blocks that only garbage collection may fill: it needs one, and each mount that is cut and each
+/// program that fails leaves one that cannot be continued.
+const FOR_COLLECTION: u32 = 4;
 
 /// What space is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -27,12 +27,12 @@ impl Core {
         let torn = std::mem::take(&mut self.torn);
         // Without a free page nothing can follow, either.
         if self.log.free_pages() > 0 {
-            let held = self.fs.flash.held.clone();
+            let held = self.fs.flash.held.clone().filter(|_| torn.is_empty());
             let last = held.as_ref().and_then(|(page, pages)| self.chunk_on(*page, pages));
-            // What voids a torn copy of the last page is a copy itself.
-            if let Some(last) = last.filter(|last| !torn.iter().any(|it| it.is_of(&last.tags))) {
+            if let Some(last) = last {
                 self.repeat(&last)?;
             }
+            // The page before a torn one is complete, or the torn one is a copy of it.
             for torn in torn {
                 self.void(&torn.tags)?;
             }

@@ -71,7 +71,7 @@ impl Core {
         let fs = Yaffs { flash, info, objects, tree };
         let (open, failed, read_only) = (BTreeMap::new(), None, *read_only);
         let is_repaired = false;
-        let core = Self { fs, log, open, checkpoint, torn, read_only, failed, is_repaired };
+        let core = Self { fs, log, open, checkpoint, torn, read_only, is_repaired, failed };
         Ok((core, findings))
     }
 
@@ -91,23 +91,23 @@ impl Core {
         let shown: std::collections::BTreeSet<u32> =
             self.fs.tree.directories.values().flatten().map(|entry| entry.own).collect();
         let users = all.iter().filter(|(id, _)| **id > object::DELETED);
-        let (mut dead, mut rewritten) = (Vec::new(), Vec::new());
+        let (mut gone, mut dead, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
         for (id, object) in users {
             let is_removed = matches!(object.parent, object::UNLINKED | object::DELETED);
             let is_spare_link = object.kind == ObjectKind::HardLink && !shown.contains(id);
             if is_removed && !is_linked(id) || is_spare_link {
-                dead.push((*id, object.parent == object::DELETED));
+                (if object.parent == object::DELETED { &mut gone } else { &mut dead }).push(*id);
             } else if object.header.as_ref().is_some_and(|(_, header)| header.shadows > 0) {
                 rewritten.push(*id);
             }
         }
-        for (id, has_deletion) in dead {
-            if has_deletion {
-                self.forget(id);
-            } else {
-                self.begin(1, Purpose::Deletion)?;
-                self.put_deletion(id)?;
-            }
+        // Before anything is collected: what these have left may be in a block that was half erased.
+        for id in gone {
+            self.forget(id);
+        }
+        for id in dead {
+            self.begin(1, Purpose::Deletion)?;
+            self.put_deletion(id)?;
         }
         // Their victims are gone only now.
         for id in rewritten {

@@ -27,13 +27,6 @@ pub(crate) struct Torn {
     pub(crate) tags: Tags,
 }
 
-impl Torn {
-    /// Returns whether it is the same chunk of the same object.
-    pub(crate) fn is_of(&self, other: &Tags) -> bool {
-        (self.tags.object, self.tags.chunk) == (other.object, other.chunk)
-    }
-}
-
 /// Returns whether a page is a header whose tags void older data, even if a newer header follows: only
 /// all data after it could undo that. So the operation counts as done, with the older attributes.
 fn voids_data(tags: &Tags) -> bool {
