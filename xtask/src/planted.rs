@@ -19,16 +19,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The patches and the crates each of them changes.
-const PATCHES: [(&str, &[&str]); 4] = [
+const PATCHES: [(&str, &[&str]); 5] = [
     ("ubi", &["crates/ubi", "crates/ubi-schedule"]),
     ("ubifs", &["crates/ubifs"]),
     ("jffs2", &["crates/jffs2"]),
+    ("yaffs2", &["crates/yaffs"]),
     ("lab", &["crates/lab"]),
 ];
 
 /// The tests that the patches add or extend, by the end of their paths; each must run and pass.
-const TESTS: [&str; 14] = [
+const TESTS: [&str; 15] = [
     "jffs2::planted_bugs_are_caught_and_replayed",
+    "yaffs2::planted_bugs_are_caught_and_replayed",
     "ubifs::planted_bugs_are_caught",
     "ubifs::some_bugs_break_one_rule_only",
     "ubi::known_bugs_are_caught_and_replayed",

@@ -20,6 +20,7 @@ mod redo;
 pub mod slice;
 pub mod verify;
 pub mod writable;
+pub mod writable_dump;
 
 pub use access::Access;
 pub use counted::{CountedMtd, Counts};
@@ -33,3 +34,4 @@ pub use raw_dump::RawDump;
 pub use read_at::ReadAt;
 pub use slice::Slice;
 pub use writable::WritableImage;
+pub use writable_dump::{DumpShape, WritableDump};

@@ -10,7 +10,7 @@ use crate::scan::{Ending, Scanned, scan};
 use crate::small;
 use crate::tree::{self, Tree};
 use eraseblock_base::{Findings, Location};
-use eraseblock_yaffs_format::constants::HEADER_LEN;
+use eraseblock_yaffs_format::constants::{HEADER_LEN, SEQUENCES};
 
 /// How an image is opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -66,6 +66,13 @@ pub struct Info {
     pub objects: u64,
     /// Chunks with content or an object's header that is needed.
     pub live_chunks: u64,
+}
+
+impl Info {
+    /// Returns whether all blocks have the lowest sequence number, as in an image that was built.
+    pub fn is_built(&self) -> bool {
+        self.layout.version == Version::Yaffs2 && self.sequence == *SEQUENCES.start()
+    }
 }
 
 /// An open file system. It is never written to.

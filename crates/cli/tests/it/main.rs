@@ -37,3 +37,4 @@ mod sample;
 mod serve;
 mod ubi_image;
 mod yaffs;
+mod yaffs_change;

@@ -12,12 +12,13 @@ use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
-use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, ReadAt};
+use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, ReadAt, WritableDump};
 use eraseblock_ubi::detect::detect;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
+use eraseblock_yaffs::YaffsRw;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::sync::Arc;
@@ -90,6 +91,7 @@ impl Mode {
 enum Mounted {
     Ubifs(Arc<UbifsMount>),
     Jffs2(Arc<Jffs2Rw>),
+    Yaffs(Arc<YaffsRw>),
 }
 
 /// The layers below writable file systems, which are closed after them.
@@ -108,6 +110,8 @@ pub struct Below {
     fastmap: bool,
     /// Keeps other writers away where nothing else does.
     lock: Option<File>,
+    /// A raw dump, whose changes are undone unless they are kept.
+    dump: Option<Arc<WritableDump>>,
 }
 
 impl Below {
@@ -139,6 +143,9 @@ impl Below {
         if let Some(flash) = &self.flash {
             flash.keep();
         }
+        if let Some(dump) = &self.dump {
+            dump.keep();
+        }
     }
 }
 
@@ -159,6 +166,7 @@ impl Writable {
         match &self.fs {
             Mounted::Ubifs(fs) => &**fs,
             Mounted::Jffs2(fs) => &**fs,
+            Mounted::Yaffs(fs) => &**fs,
         }
     }
 
@@ -167,6 +175,7 @@ impl Writable {
         match self.fs.clone() {
             Mounted::Ubifs(fs) => fs,
             Mounted::Jffs2(fs) => fs,
+            Mounted::Yaffs(fs) => fs,
         }
     }
 
@@ -204,13 +213,14 @@ impl Writable {
                 fs.check().map_err(|error| FsError::from_source(FsErrorKind::Corrupted, error))
             }
             Mounted::Jffs2(fs) => fs.check().map(|()| Findings::new()),
+            Mounted::Yaffs(fs) => fs.check().map(|()| Findings::new()),
         }
     }
 
     /// What was found since the mount.
     pub fn late_findings(&self) -> Findings {
         match &self.fs {
-            Mounted::Ubifs(_) => Findings::new(),
+            Mounted::Ubifs(_) | Mounted::Yaffs(_) => Findings::new(),
             Mounted::Jffs2(fs) => fs.late_findings(),
         }
     }
@@ -292,8 +302,13 @@ fn open_at(
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
     let span = span::one(place, &args.shape)?;
-    if let Some(span) = span {
-        yaffs::refuse_writing(place, span, &args.shape)?;
+    if yaffs::is_at(place, span, &args.shape)? {
+        no_ubi()?;
+        if mode.read_only {
+            return Err(yaffs::only_read(&place.path));
+        }
+        let opened = open_yaffs(place, span, args, mode, observer).context(place.path.display())?;
+        return alone(opened);
     }
     if holds_jffs2(place, span, &args.shape)? {
         no_ubi()?;
@@ -417,6 +432,39 @@ fn below_jffs2(
     Ok(below)
 }
 
+fn open_yaffs(
+    place: &Place,
+    span: Option<Span>,
+    args: &Wanted,
+    mode: Mode,
+    observer: &mut dyn Observer,
+) -> Result<Writable, Error> {
+    place.refuse_volume()?;
+    if mode.compression.is_some_and(|compression| compression != Compression::None) {
+        return Err(Error::usage("compressor: YAFFS2 stores everything uncompressed"));
+    }
+    let (path, mut below, mut layout) = (place.path.as_path(), Below::default(), None);
+    let device = if driver::node(path)? == Some(Node::Mtd) {
+        driver::mtd(path, true)?.device
+    } else if let Some(chip) = driver::chip(path, true)? {
+        below.chip = chip.chip;
+        chip.device
+    } else {
+        below.lock = Some(lock(path, true)?);
+        let (dump, found) = yaffs::dump(path, span, &args.shape, mode.size)?;
+        layout = Some(found);
+        below.dump = Some(Arc::clone(&dump));
+        dump
+    };
+    let counted = Arc::new(CountedMtd::new(device));
+    below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
+    below.counted = Some(Arc::clone(&counted));
+    let (fs, findings) = yaffs::mount(path, counted, layout, &args.shape)?;
+    observer.report(findings);
+    let (fs, below) = (Mounted::Yaffs(Arc::new(fs)), Arc::new(below));
+    Ok(Writable { fs, below, volume: None, read_only: false, target: place.target() })
+}
+
 /// A UBIFS that is only read: repairs stay in memory.
 fn read_ubifs(
     place: &Place,
@@ -538,6 +586,7 @@ fn open_ubifs(
         flash: Some(flash),
         fastmap: mode.fastmap,
         lock: None,
+        dump: None,
     });
     let writable = |(id, fs, target)| {
         let below = Arc::clone(&below);

@@ -184,11 +184,12 @@ fn check_content(
             return Ok(());
         }
         let Ok(content) = read_content(&version.model, ino, attr.size) else { continue };
-        open.retain(|number| !is_block_of(bytes, *number, &content));
+        open.retain(|number| !is_block_of(bytes, *number, &content, rules));
         contents.push(content);
     }
     let broken = open.into_iter().find(|number| {
-        rules.order == Order::Names || !is_mixed(block(bytes, *number), number * BLOCK, &contents)
+        rules.order == Order::Names
+            || !is_mixed(block(bytes, *number), number * BLOCK, &contents, rules)
     });
     let Some(number) = broken else { return Ok(()) };
     let block = block(bytes, number);
@@ -205,17 +206,26 @@ fn block(bytes: &[u8], number: usize) -> &[u8] {
     &bytes[start..bytes.len().min(start + BLOCK)]
 }
 
+/// Returns whether a byte after the end of a version may be seen as 0: where a size can be durable
+/// before the data is.
+fn reads_on(rules: &Rules) -> bool {
+    rules.order != Order::Returned
+}
+
 /// Returns whether a block is that of a version, which may end inside it.
-fn is_block_of(bytes: &[u8], number: usize, content: &[u8]) -> bool {
+fn is_block_of(bytes: &[u8], number: usize, content: &[u8], rules: &Rules) -> bool {
     let (block, old) = (block(bytes, number), block(content, number));
     let (have, beyond) = block.split_at(block.len().min(old.len()));
-    *have == old[..have.len()] && beyond.iter().all(|byte| *byte == 0)
+    let may_end = beyond.is_empty() || reads_on(rules);
+    *have == old[..have.len()] && may_end && beyond.iter().all(|byte| *byte == 0)
 }
 
 /// Returns whether every byte of a block belongs to one version or another: a write that was cut
 /// between the nodes of one block.
-fn is_mixed(block: &[u8], start: usize, contents: &[Vec<u8>]) -> bool {
+fn is_mixed(block: &[u8], start: usize, contents: &[Vec<u8>], rules: &Rules) -> bool {
+    let after_end = reads_on(rules).then_some(0);
     block.iter().enumerate().all(|(index, byte)| {
-        contents.iter().any(|content| content.get(start + index).copied().unwrap_or(0) == *byte)
+        let of = |content: &Vec<u8>| content.get(start + index).copied().or(after_end);
+        contents.iter().any(|content| of(content) == Some(*byte))
     })
 }
