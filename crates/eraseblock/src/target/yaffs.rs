@@ -10,6 +10,8 @@ use super::span::Span;
 use super::{Format, Shape};
 use crate::error::Error;
 #[cfg(feature = "edit")]
+use crate::error::Setting;
+#[cfg(feature = "edit")]
 use crate::text;
 #[cfg(feature = "edit")]
 use eraseblock_base::Findings;
@@ -152,21 +154,21 @@ pub(super) fn dump(
     // All blocks of an image that was built have the same number.
     if info.is_built() && shape.sizes.peb.is_none() {
         return Err(Error::usage("nothing in the image proves the size of an eraseblock")
-            .hint("--peb SIZE states it, without the spare bytes"));
+            .hint(Setting::Peb.to("SIZE") + " states it, without the spare bytes"));
     }
     let peb = layout.page * layout.pages_per_block;
     let asked = size.map_or(Ok(0), |size| u32::try_from(size / u64::from(peb)));
-    let asked = asked.map_err(|_| Error::usage("--size: too large for YAFFS2"))?;
+    let asked = asked.map_err(|_| Error::usage(Setting::FlashSize + ": too large for YAFFS2"))?;
     if asked > 0 && asked < info.blocks {
         let stored = text::count(info.blocks.into(), "eraseblock", "eraseblocks");
-        return Err(Error::usage(format!("--size: the image has {stored} already")));
+        return Err(Error::usage(Setting::FlashSize + format!(": the image has {stored} already")));
     }
     let dump = DumpShape {
         page: layout.page,
         oob: layout.spare,
         pages: layout.pages_per_block,
         blocks: info.blocks.max(asked),
-        marker: layout.marker().map(|byte| byte as u32),
+        marker: layout.marker().and_then(|byte| u32::try_from(byte).ok()),
     };
     let dump = WritableDump::open_undoable(path, dump, tempfile::tempfile()?)?;
     Ok((Arc::new(dump), layout))
