@@ -67,7 +67,8 @@ fn data_that_ecc_cannot_correct_is_not_delivered() {
     let is_data = |page: &&mut [u8]| {
         word(page, 2050) & 0xFFFF_F000 == 0x1000 && (1..1 << 28).contains(&word(page, 2058))
     };
-    for page in bytes.chunks_exact_mut(2112).filter(is_data) {
+    // So few that the ECC is still recognised.
+    for page in bytes.chunks_exact_mut(2112).filter(is_data).step_by(5) {
         (page[3], page[77]) = (page[3] ^ 1, page[77] ^ 1);
     }
     fs::write(sample.path(image), bytes).unwrap();
