@@ -114,6 +114,7 @@ pub fn range(least: u64, most: u64) -> String {
 }
 
 /// The size of content, and how much of a medium it takes.
+#[cfg(feature = "build")]
 pub(crate) fn content(bytes: u64, stored_bytes: u64) -> String {
     let size = format_size(bytes);
     if bytes == 0 {

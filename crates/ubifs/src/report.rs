@@ -20,6 +20,7 @@ impl Report {
     }
 
     /// Linux's refusals are errors.
+    #[cfg(feature = "write")]
     pub(crate) fn strict() -> Self {
         Self { strict: true, findings: Findings::new() }
     }

@@ -445,12 +445,12 @@ fn open_yaffs(
     }
     let (path, mut below, mut layout) = (place.path.as_path(), Below::default(), None);
     let device = if driver::node(path)? == Some(Node::Mtd) {
-        driver::mtd(path, true)?.device
-    } else if let Some(chip) = driver::chip(path, true)? {
+        driver::mtd(path, Access::Write)?.device
+    } else if let Some(chip) = driver::chip(path, Access::Write)? {
         below.chip = chip.chip;
         chip.device
     } else {
-        below.lock = Some(lock(path, true)?);
+        below.lock = Some(lock(path, Access::Write)?);
         let (dump, found) = yaffs::dump(path, span, &args.shape, mode.size)?;
         layout = Some(found);
         below.dump = Some(Arc::clone(&dump));

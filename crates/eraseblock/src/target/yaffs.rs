@@ -16,7 +16,7 @@ use crate::text;
 #[cfg(feature = "edit")]
 use eraseblock_base::Findings;
 #[cfg(feature = "edit")]
-use eraseblock_mtd::{DumpShape, WritableDump};
+use eraseblock_mtd::{Access, DumpShape, WritableDump};
 use eraseblock_mtd::{Mtd, ReadAt};
 use eraseblock_yaffs::{Hints, OpenOptions, Source, Yaffs, YaffsError};
 #[cfg(feature = "edit")]
@@ -84,16 +84,18 @@ pub(super) fn open(
     }
 }
 
-/// Returns whether there is a YAFFS on the flash or in the file that is to be written to. Fails if it
-/// cannot be read.
+/// Returns whether a flash or file, before it is opened for writing, holds a YAFFS. Fails if it cannot
+/// be read.
 #[cfg(feature = "edit")]
 pub(super) fn is_at(place: &Place, span: Option<Span>, shape: &Shape) -> Result<bool, Error> {
     match driver::node(&place.path)? {
-        Some(Node::Mtd) => return is_on(&driver::mtd(&place.path, false)?.device, shape),
+        Some(Node::Mtd) => {
+            return is_on(&driver::mtd(&place.path, Access::Read)?.device, shape);
+        }
         Some(_) => return Ok(false),
         None => {}
     }
-    if let Some(chip) = driver::chip(&place.path, false)? {
+    if let Some(chip) = driver::chip(&place.path, Access::Read)? {
         return is_on(&chip.device, shape);
     }
     let Some(span) = span else { return Ok(false) };

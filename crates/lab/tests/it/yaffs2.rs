@@ -35,9 +35,8 @@ fn random_operations_survive_cuts() {
     }
 }
 
-/// Every block was collected many times. In 803, a mount collected before it had forgotten the objects
-/// whose deletion it found, and could not move what an erase that was cut had left of one: the block
-/// was kept for good.
+/// Every block was collected many times. In 803, a mount collected a block before it had forgotten
+/// deleted objects: what a cut erase had left of one could not be moved, and its block stayed in use.
 #[test]
 fn old_file_systems_survive_cuts() {
     for target in targets() {
