@@ -25,6 +25,7 @@ pub use yaffs::YaffsFacts;
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(tag = "format", rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum Info {
     /// A UBI device.
     Ubi(UbiInfo),

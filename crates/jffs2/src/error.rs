@@ -1,41 +1,9 @@
 //! Errors of opening and mounting.
 
 use eraseblock_base::{ErrorClass, Location};
-use eraseblock_mtd::MtdError;
+use eraseblock_mtd::{MtdError, ReadError};
 use std::error::Error;
 use std::fmt;
-use std::io;
-
-/// A failure to read an image, with the message of its source.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// A file, or bytes in memory.
-    Image(io::Error),
-    /// A flash device.
-    Device(MtdError),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(error) => fmt::Display::fmt(error, f),
-            Self::Device(error) => fmt::Display::fmt(error, f),
-        }
-    }
-}
-
-impl Error for ReadError {}
-
-impl ReadError {
-    /// Returns the error that caused this one; the message of this one contains that of the cause.
-    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Image(error) => Some(error),
-            Self::Device(error) => Some(error),
-        }
-    }
-}
 
 /// An image that cannot be opened, or a medium that cannot be mounted.
 #[derive(Debug)]

@@ -27,7 +27,8 @@ mod tests;
 mod xattr;
 
 pub use detect::Shape;
-pub use error::{Jffs2Error, ReadError};
+pub use eraseblock_mtd::ReadError;
+pub use error::Jffs2Error;
 pub use medium::Source;
 pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, Survey, compressor_name};
 pub use rw::{Compression, Jffs2Rw, MountReport, RwOptions};

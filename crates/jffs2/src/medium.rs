@@ -1,6 +1,6 @@
 //! The source of the bytes.
 
-use crate::error::ReadError;
+use eraseblock_mtd::ReadError;
 use eraseblock_mtd::{Mtd, ReadAt};
 use std::sync::Arc;
 

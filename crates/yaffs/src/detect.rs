@@ -8,10 +8,10 @@
 mod blocks;
 mod sample;
 
-use crate::error::ReadError;
 use crate::layout::{DataEcc, Layout, TagsPlace, Version};
 use crate::medium::Source;
 use eraseblock_base::ByteOrder;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{TAGS_ECC_LEN, TAGS_LEN};
 use sample::Sample;
 

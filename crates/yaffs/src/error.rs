@@ -1,42 +1,10 @@
 //! Errors of detection and opening.
 
 use eraseblock_base::ErrorClass;
-use eraseblock_mtd::MtdError;
+use eraseblock_mtd::ReadError;
 use eraseblock_vfs::FsError;
 use std::error::Error;
 use std::fmt;
-use std::io;
-
-/// A failure to read an image, with the message of its source.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// A file, or bytes in memory.
-    Image(io::Error),
-    /// A flash device.
-    Device(MtdError),
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(error) => fmt::Display::fmt(error, f),
-            Self::Device(error) => fmt::Display::fmt(error, f),
-        }
-    }
-}
-
-impl Error for ReadError {}
-
-impl ReadError {
-    /// Returns the error that caused this one; the message of this one contains that of the cause.
-    pub fn get_ref(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Image(error) => Some(error),
-            Self::Device(error) => Some(error),
-        }
-    }
-}
 
 /// An image that cannot be opened.
 #[derive(Debug)]

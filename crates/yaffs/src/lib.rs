@@ -28,7 +28,8 @@ mod small;
 mod tree;
 
 pub use detect::{Hints, detect};
-pub use error::{ReadError, YaffsError};
+pub use eraseblock_mtd::ReadError;
+pub use error::YaffsError;
 pub use layout::{DataEcc, Layout, TagsPlace, Version};
 pub use medium::Source;
 pub use mount::{Info, OpenOptions, Origin, Yaffs};

@@ -1,8 +1,8 @@
 //! The source of the pages.
 
-use crate::error::ReadError;
 use crate::layout::Layout;
 use eraseblock_base::{Location, Peb};
+use eraseblock_mtd::ReadError;
 use eraseblock_mtd::{Mtd, ReadAt};
 use eraseblock_yaffs_format::small::is_programmed;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 //! Nothing on flash says that a checkpoint is still valid, so the header of every object is compared
 //! with it: one that does not match voids it, and the blocks are scanned.
 
-use crate::error::ReadError;
 use crate::medium::Flash;
 use crate::mount::Counts;
 use crate::objects::{Object, Objects};
 use crate::page::Tagged;
 use crate::scan::read_header;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::Tags;
 use eraseblock_yaffs_format::checkpoint::{
     self, Checkpoint, CheckpointError, PAGE_HEADER_LEN, Shape, Sums,

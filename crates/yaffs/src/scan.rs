@@ -5,7 +5,6 @@ mod blocks;
 mod tail;
 
 use crate::codes;
-use crate::error::ReadError;
 use crate::medium::Flash;
 use crate::mount::Counts;
 use crate::objects::{Objects, Stated};
@@ -13,6 +12,7 @@ use crate::page::Tagged;
 use blocks::Block;
 pub(crate) use blocks::Status;
 use eraseblock_base::{Findings, Location};
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{MAX_CHUNK, object};
 use eraseblock_yaffs_format::{Header, ObjectKind, Tags};
 pub(crate) use tail::{Ending, Torn};

@@ -2,13 +2,13 @@
 //! yaffs2 11).
 
 use crate::codes;
-use crate::error::ReadError;
 use crate::medium::{Flash, RawPage};
 use crate::mount::Counts;
 use crate::objects::{Objects, Stated};
 use crate::scan::read_header;
 use eraseblock_base::Findings;
 use eraseblock_base::align::is_erased;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::object;
 use eraseblock_yaffs_format::small::{PAGE_STATUS, SPARE, SmallTags, is_programmed};
 use std::collections::BTreeMap;

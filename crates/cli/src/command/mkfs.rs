@@ -44,43 +44,9 @@ enum Kind {
     Yaffs2(Box<Yaffs2Args>),
 }
 
-/// Arguments of `mkfs yaffs2`.
+/// Arguments of all file systems.
 #[derive(Debug, clap::Args)]
-struct Yaffs2Args {
-    /// Folder, tar or cpio archive; `-` for an archive on standard input
-    source: PathBuf,
-    /// The image; `-` for standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    /// Only say how large the image will be: it is made and thrown away
-    #[arg(long)]
-    preflight: bool,
-    #[command(flatten)]
-    flash: FlashArgs,
-    #[command(flatten)]
-    options: yaffs2::Yaffs2OptionArgs,
-}
-
-/// Arguments of `mkfs jffs2`.
-#[derive(Debug, clap::Args)]
-struct Jffs2Args {
-    /// Folder, tar or cpio archive; `-` for an archive on standard input
-    source: PathBuf,
-    /// The image; `-` for standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    /// Only say how large the image will be: it is made and thrown away
-    #[arg(long)]
-    preflight: bool,
-    #[command(flatten)]
-    flash: FlashArgs,
-    #[command(flatten)]
-    options: jffs2::Jffs2OptionArgs,
-}
-
-/// Arguments of `mkfs ubifs`.
-#[derive(Debug, clap::Args)]
-struct UbifsArgs {
+struct ImageArgs {
     /// Folder, tar or cpio archive; `-` for an archive on standard input
     source: PathBuf,
     /// The image; `-` for standard output
@@ -91,6 +57,31 @@ struct UbifsArgs {
     preflight: bool,
     #[command(flatten)]
     flash: FlashArgs,
+}
+
+/// Arguments of `mkfs yaffs2`.
+#[derive(Debug, clap::Args)]
+struct Yaffs2Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    #[command(flatten)]
+    options: yaffs2::Yaffs2OptionArgs,
+}
+
+/// Arguments of `mkfs jffs2`.
+#[derive(Debug, clap::Args)]
+struct Jffs2Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    #[command(flatten)]
+    options: jffs2::Jffs2OptionArgs,
+}
+
+/// Arguments of `mkfs ubifs`.
+#[derive(Debug, clap::Args)]
+struct UbifsArgs {
+    #[command(flatten)]
+    image: ImageArgs,
     /// Size of a logical eraseblock, instead of the flash's sizes
     #[arg(long, value_name = "SIZE", value_parser = size32, help_heading = "Flash")]
     leb: Option<u32>,
@@ -115,7 +106,7 @@ const NOR_MARKER: u32 = 12;
 
 fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let choices = args.options.choices();
-    let mut flash = args.flash.clone();
+    let mut flash = args.image.flash.clone();
     if flash.flash.is_none() && flash.page.is_none() {
         // Bytes are programmed one by one: NOR.
         flash.page = Some(1);
@@ -128,13 +119,13 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let options = builder::jffs2::options(block_size, marker, limit, &choices)?;
     let adjustments = choices.adjustments();
     args.options.append_to.iter().for_each(|path| session.reads(path));
-    let tree = source::load(&args.source, &adjustments, &args.output, session)?;
+    let tree = source::load(&args.image.source, &adjustments, &args.image.output, session)?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::jffs2::build(&tree, &options, out, session)?;
         let summary = builder::jffs2::Summary::of(&report);
         Ok((summary.line(), summary))
     };
-    put_out(&args.output, args.preflight, &build, session)
+    put_out(&args.image.output, args.image.preflight, &build, session)
 }
 
 /// Pages of a YAFFS2 when neither a part nor a size is named: those of its usual image tool.
@@ -144,20 +135,21 @@ const YAFFS2_PAGES: u32 = 64;
 
 fn make_yaffs2(args: &Yaffs2Args, session: &mut Session) -> Result<(), Failure> {
     let choices = args.options.choices();
-    let mut flash = args.flash.clone();
+    let mut flash = args.image.flash.clone();
     if flash.flash.is_none() {
         let page = *flash.page.get_or_insert(YAFFS2_PAGE);
         flash.peb.get_or_insert(page.saturating_mul(YAFFS2_PAGES));
     }
     let flash = flash.choice().resolve(None)?;
     let options = builder::yaffs2::options(&flash.geometry, flash.chip_blocks, &choices)?;
-    let tree = source::load(&args.source, &choices.adjustments(), &args.output, session)?;
+    let tree =
+        source::load(&args.image.source, &choices.adjustments(), &args.image.output, session)?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::yaffs2::build(&tree, &options, out, session)?;
         let summary = builder::yaffs2::Summary::of(&report);
         Ok((summary.line(), summary))
     };
-    put_out(&args.output, args.preflight, &build, session)
+    put_out(&args.image.output, args.image.preflight, &build, session)
 }
 
 /// Makes an image in one pass: what was made, in one line and as a document.
@@ -194,15 +186,16 @@ fn put_out<S: Serialize>(
 fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
     let choices = args.options.choices();
-    let tree = source::load(&args.source, &choices.adjustments(), &args.output, session)?;
+    let tree =
+        source::load(&args.image.source, &choices.adjustments(), &args.image.output, session)?;
     let options = builder::options(shape, &choices);
-    let bounds = if args.preflight {
+    let bounds = if args.image.preflight {
         builder::settled_preflight(&tree, &options, session)?
     } else {
         builder::preflight(&tree, &options)?
     };
     session.remark(&builder::preflight_line(&bounds));
-    if args.preflight {
+    if args.image.preflight {
         #[derive(Serialize)]
         struct Bounds {
             lebs_least: u32,
@@ -213,12 +206,12 @@ fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
         let bounds = Bounds { lebs_least, lebs_most, max_lebs: bounds.layout.max_leb_cnt };
         return if session.options.json { session.json(&bounds) } else { Ok(()) };
     }
-    let output = session.create(&args.output)?;
+    let output = session.create(&args.image.output)?;
     let mut sink = FileSink::new(&output.file, shape.leb_size);
     let report = builder::build(&tree, &options, &mut sink, session)?;
     output.commit()?;
     let summary = Summary::of(&report);
-    session.remark(&format!("{}: {}", args.output.display(), summary.line()));
+    session.remark(&format!("{}: {}", args.image.output.display(), summary.line()));
     if session.options.json { session.json(&summary) } else { Ok(()) }
 }
 
@@ -226,12 +219,12 @@ impl UbifsArgs {
     /// The volume the image is for: stated, or computed from the flash.
     fn shape(&self) -> Result<VolumeShape, Failure> {
         if let Some(leb_size) = self.leb {
-            let min_io = self.min_io.or(self.flash.page).ok_or_else(|| {
+            let min_io = self.min_io.or(self.image.flash.page).ok_or_else(|| {
                 Failure::usage("the smallest unit that can be written is missing").hint("--min-io")
             })?;
             return Ok(VolumeShape { leb_size, min_io, max_lebs: self.max_lebs(None)? });
         }
-        let flash = self.flash.choice().resolve(None)?;
+        let flash = self.image.flash.choice().resolve(None)?;
         let geometry = &flash.geometry;
         let layout =
             HeaderLayout::new(geometry.peb_size(), geometry.min_io(), geometry.subpage(), None)?;

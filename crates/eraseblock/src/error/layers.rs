@@ -68,8 +68,7 @@ layers! {
     From eraseblock_yaffs::YaffsError: class cause;
     From eraseblock_yaffs::mkfs::MkfsError: class cause;
     From std::io::Error: cause;
-    None eraseblock_jffs2::ReadError: cause;
-    None eraseblock_yaffs::ReadError: cause;
+    None eraseblock_mtd::ReadError: cause;
     #[cfg(feature = "write")]
     From eraseblock_ubifs::mkfs::MkfsError: class cause;
     #[cfg(feature = "cards")]

@@ -1,7 +1,8 @@
 //! Errors of building an image.
 
-use crate::error::{Jffs2Error, ReadError};
+use crate::error::Jffs2Error;
 use eraseblock_base::ErrorClass;
+use eraseblock_mtd::ReadError;
 use std::error::Error;
 use std::fmt;
 use std::io;

@@ -1,10 +1,10 @@
 //! The number of pages in a block: sequence numbers change where blocks begin.
 
 use super::sample::is_plausible;
-use crate::error::ReadError;
 use crate::layout::{Layout, Version};
 use crate::medium::Source;
 use crate::page::Tagged;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{CHECKPOINT_SEQUENCE, SEQUENCES};
 
 /// Pages in use after which the evidence is enough.

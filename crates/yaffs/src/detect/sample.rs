@@ -1,11 +1,11 @@
 //! Sampled pages of an image, and what a layout makes of them.
 
-use crate::error::ReadError;
 use crate::layout::{DataEcc, Layout};
 use crate::medium::{Pages, RawPage, Source};
 use crate::page::Tagged;
 use eraseblock_base::Location;
 use eraseblock_base::align::is_erased;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{CHECKPOINT_SEQUENCE, MAX_CHUNK, SEQUENCES, object};
 use eraseblock_yaffs_format::small::{PAGE_STATUS, SPARE, SmallTags, is_programmed};
 use eraseblock_yaffs_format::{ByteOrder, Header, Tags, checkpoint};

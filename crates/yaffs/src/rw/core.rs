@@ -6,12 +6,12 @@
 //! 3. Space for all pages of an operation is there before its first one is appended.
 
 use super::log::Log;
-use crate::error::ReadError;
 use crate::mount::Yaffs;
 use crate::objects::Object;
 use crate::scan::Torn;
 use crate::tree::Entry;
 use eraseblock_mtd::MtdError;
+use eraseblock_mtd::ReadError;
 use eraseblock_vfs::{DirEntry, FileSystem, FsError, FsErrorKind, Ino, StatFs};
 use eraseblock_yaffs_format::constants::{HEADER_LEN, MAX_CHUNK, object};
 use eraseblock_yaffs_format::{Extra, Header, ObjectKind, Tags};

@@ -1,10 +1,10 @@
 //! The tags of all blocks, in one pass over the flash.
 
-use crate::error::ReadError;
 use crate::medium::{Flash, Pages};
 use crate::mount::Counts;
 use crate::page::Tagged;
 use eraseblock_base::Findings;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{CHECKPOINT_SEQUENCE, SEQUENCES};
 use eraseblock_yaffs_format::{PackedTags, Tags, summary};
 

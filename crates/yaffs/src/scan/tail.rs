@@ -5,10 +5,10 @@
 //! that was cut leaves what was there before it.
 
 use super::blocks::Block;
-use crate::error::ReadError;
 use crate::medium::Flash;
 use crate::page::Tagged;
 use eraseblock_base::Findings;
+use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::Tags;
 use eraseblock_yaffs_format::constants::object;
 

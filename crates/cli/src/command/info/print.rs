@@ -18,6 +18,8 @@ pub(super) fn lines(report: &Info, style: Style) -> Vec<String> {
         Info::Ubifs(report) => page.ubifs(report),
         Info::Jffs2(report) => page.jffs2(report),
         Info::Yaffs(report) => page.yaffs(report),
+        // A format that the library knows and this page does not yet.
+        other => page.lines.push(format!("{other:?}")),
     }
     page.lines
 }
