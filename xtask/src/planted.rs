@@ -54,16 +54,21 @@ const BUILDS: [&str; 2] = [
      --package eraseblock-ubi-schedule --test it --test schedule",
 ];
 
-/// Makes the copy and runs its tests; `--table` prints how each bug showed, `--renew` writes the
-/// patches from an edited copy instead.
+/// Makes the copy and runs its tests; `--table` prints how each bug showed, `--share N` looks for one
+/// of N bugs, `--renew` writes the patches from an edited copy instead.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let copies = Copies::new(repository().join("target/planted"));
     let patches = repository().join("planted");
     match args {
-        [] => copies.plant(&patches).and_then(|()| copies.test(false)),
-        [option] if option == "--table" => copies.plant(&patches).and_then(|()| copies.test(true)),
+        [] => copies.plant(&patches).and_then(|()| copies.test("1", false)),
+        [option] if option == "--table" => {
+            copies.plant(&patches).and_then(|()| copies.test("1", true))
+        }
+        [option, share] if option == "--share" => {
+            copies.plant(&patches).and_then(|()| copies.test(share, false))
+        }
         [option] if option == "--renew" => copies.renew(&patches).map(|()| true),
-        _ => bail!("expected nothing, --table or --renew"),
+        _ => bail!("expected nothing, --table, --share N or --renew"),
     }
 }
 
@@ -157,11 +162,12 @@ impl Copies {
     }
 
     /// Runs the tests of the copy. The build shares the crates of others with that of the sources.
-    fn test(&self, table: bool) -> Result<bool> {
+    fn test(&self, share: &str, table: bool) -> Result<bool> {
         let (mut text, mut is_good) = (String::new(), true);
         for build in BUILDS {
             let mut tests = cargo();
             tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
+            tests.env("ERASEBLOCK_PLANTED_SHARE", share);
             tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
             // Not --nocapture: the panics of bugs would tear the lines of the results apart.
             let done = tests.arg("--show-output").stdin(Stdio::null()).output()?;
