@@ -26,6 +26,8 @@ mod wanted;
 #[cfg(feature = "edit")]
 pub mod writable;
 pub mod yaffs;
+#[cfg(feature = "edit")]
+mod yaffs_writable;
 
 #[cfg(all(feature = "edit", feature = "extract"))]
 pub use crate::check::check_place;

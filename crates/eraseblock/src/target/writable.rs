@@ -6,6 +6,7 @@ use super::flash::{self, Flash};
 use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
+use super::yaffs_writable;
 use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek, yaffs};
 use crate::error::{Context, Error, Setting, Words};
 use crate::observe::Observer;
@@ -302,10 +303,10 @@ fn open_at(
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
     let span = span::one(place, &args.shape)?;
-    if yaffs::is_at(place, span, &args.shape)? {
+    if yaffs_writable::is_at(place, span, &args.shape)? {
         no_ubi()?;
         if mode.read_only {
-            return Err(yaffs::only_read(&place.path));
+            return Err(yaffs_writable::only_read(&place.path));
         }
         let opened = open_yaffs(place, span, args, mode, observer).context(place.path.display())?;
         return alone(opened);
@@ -451,7 +452,7 @@ fn open_yaffs(
         chip.device
     } else {
         below.lock = Some(lock(path, Access::Write)?);
-        let (dump, found) = yaffs::dump(path, span, &args.shape, mode.size)?;
+        let (dump, found) = yaffs_writable::dump(path, span, &args.shape, mode.size)?;
         layout = Some(found);
         below.dump = Some(Arc::clone(&dump));
         dump
@@ -459,7 +460,7 @@ fn open_yaffs(
     let counted = Arc::new(CountedMtd::new(device));
     below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
     below.counted = Some(Arc::clone(&counted));
-    let (fs, findings) = yaffs::mount(path, counted, layout, &args.shape)?;
+    let (fs, findings) = yaffs_writable::mount(path, counted, layout, &args.shape)?;
     observer.report(findings);
     let (fs, below) = (Mounted::Yaffs(Arc::new(fs)), Arc::new(below));
     Ok(Writable { fs, below, volume: None, read_only: false, target: place.target() })
@@ -494,7 +495,7 @@ fn read_ubifs(
                 Words::from("JFFS2 inside another format: ") + Setting::Format.to("jffs2"),
             ));
         }
-        Image::Yaffs(image) => return Err(yaffs::only_read(&image.path)),
+        Image::Yaffs(image) => return Err(yaffs_writable::only_read(&image.path)),
     };
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
