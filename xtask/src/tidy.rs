@@ -12,6 +12,7 @@ mod words;
 use crate::circles;
 use crate::command::{repository, run as run_program};
 use anyhow::{Context, Result};
+use std::cell::OnceCell;
 use std::fs;
 
 /// The longest file, in lines.
@@ -32,16 +33,26 @@ const LAYERED: [&str; 8] = [
 ];
 
 /// A tracked text file.
-#[derive(Debug)]
 struct Tracked {
     path: String,
     text: String,
     /// Rust source without comments and without the contents of literals; the text itself for
     /// anything else.
     code: String,
+    tree: OnceCell<Option<syn::File>>,
 }
 
 impl Tracked {
+    fn new(path: &str, text: String) -> Self {
+        let code = if has_extension(path, "rs") { source::code(&text) } else { text.clone() };
+        Self { path: path.to_owned(), text, code, tree: OnceCell::new() }
+    }
+
+    /// Returns the file parsed as Rust, which is done once; `None` if it is not Rust.
+    fn tree(&self) -> Option<&syn::File> {
+        self.tree.get_or_init(|| syn::parse_file(&self.text).ok()).as_ref()
+    }
+
     fn is_rust(&self) -> bool {
         has_extension(&self.path, "rs")
     }
@@ -128,8 +139,7 @@ fn tracked() -> Result<Vec<Tracked>> {
     for path in listed.split('\0').filter(is_ours) {
         let Ok(bytes) = fs::read(root.join(path)) else { continue };
         let Ok(text) = String::from_utf8(bytes) else { continue };
-        let code = if has_extension(path, "rs") { source::code(&text) } else { text.clone() };
-        files.push(Tracked { path: path.to_owned(), text, code });
+        files.push(Tracked::new(path, text));
     }
     Ok(files)
 }
@@ -220,7 +230,7 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> Tracked {
-        Tracked { path: path.to_owned(), text: text.to_owned(), code: source::code(text) }
+        Tracked::new(path, text.to_owned())
     }
 
     #[test]

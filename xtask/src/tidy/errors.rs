@@ -12,11 +12,11 @@ pub(super) fn check(file: &Tracked) -> Vec<String> {
     if !is_product || !file.is_rust() || file.path.contains("/tests") {
         return Vec::new();
     }
-    let Ok(tree) = syn::parse_file(&file.text) else {
+    let Some(tree) = file.tree() else {
         return vec![format!("{}: cannot be parsed", file.path)];
     };
     let mut reader = Reader { silent: Vec::new() };
-    reader.visit_file(&tree);
+    reader.visit_file(tree);
     reader.silent.iter().map(|name| format!("{}: {name}", file.path)).collect()
 }
 
@@ -85,8 +85,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        let (path, text) = ("crates/a/src/b.rs".to_owned(), text.to_owned());
-        check(&Tracked { path, code: text.clone(), text })
+        check(&Tracked::new("crates/a/src/b.rs", text.to_owned()))
     }
 
     #[test]

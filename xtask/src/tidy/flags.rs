@@ -35,9 +35,9 @@ type Flags = BTreeMap<(Option<String>, String), BTreeSet<usize>>;
 /// Returns the calls with a literal `bool` for a function of our crates that takes one. Setters are
 /// left out: their name says what the value is.
 pub(super) fn check(files: &[Tracked]) -> Vec<String> {
-    let parsed = files.iter().filter(|file| is_product(file));
-    let parsed = parsed.filter_map(|file| Some((file, syn::parse_file(&file.text).ok()?)));
-    let trees: Vec<(&Tracked, syn::File)> = parsed.collect();
+    let product = files.iter().filter(|file| is_product(file));
+    let trees: Vec<(&Tracked, &syn::File)> =
+        product.filter_map(|file| Some((file, file.tree()?))).collect();
     let tests: BTreeSet<String> =
         trees.iter().flat_map(|(file, tree)| test_files(&file.path, tree)).collect();
     let mut definitions = Definitions { owner: None, flags: Flags::new() };
@@ -214,12 +214,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        let file = |path: &str, text: &str| Tracked {
-            path: path.to_owned(),
-            code: text.to_owned(),
-            text: text.to_owned(),
-        };
-        check(&[file("crates/vfs/src/a.rs", text)])
+        check(&[Tracked::new("crates/vfs/src/a.rs", text.to_owned())])
     }
 
     #[test]

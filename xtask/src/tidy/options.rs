@@ -13,11 +13,11 @@ pub(super) fn check(file: &Tracked) -> Vec<String> {
     if !file.is_rust() || !is_library(&file.path) {
         return Vec::new();
     }
-    let Ok(tree) = syn::parse_file(&file.text) else {
+    let Some(tree) = file.tree() else {
         return vec![format!("{}: cannot be parsed", file.path)];
     };
     let mut reader = Reader { found: Vec::new() };
-    reader.visit_file(&tree);
+    reader.visit_file(tree);
     reader.found.iter().map(|line| format!("{}:{line}", file.path)).collect()
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        check(&Tracked { path: path.to_owned(), code: text.to_owned(), text: text.to_owned() })
+        check(&Tracked::new(path, text.to_owned()))
     }
 
     #[test]

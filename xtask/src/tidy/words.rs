@@ -60,8 +60,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let text = text.to_owned();
-        check(&Tracked { path: path.to_owned(), code: text.clone(), text })
+        check(&Tracked::new(path, text.to_owned()))
     }
 
     #[test]
