@@ -24,8 +24,10 @@ pub(crate) struct UbiJudge {
 impl Judge for UbiJudge {
     fn judge<'s>(&'s self, chip: Chip, trial: &Trial<'_>) -> Verdict<'s> {
         let Self { target, allowed, floor } = self;
-        let mut case = Case { target: *target, allowed, floor: floor.clone(), trial };
-        let (broken, events, came_later) = case.judge(chip);
+        let floor = floor.clone();
+        let mut case = Case { target: *target, allowed, floor, trial, came_later: false };
+        let (broken, events) = case.judge(chip);
+        let came_later = case.came_later && broken.is_none();
         let then = trial.keep_events.then(|| {
             let (allowed, floor) = (allowed.clone(), case.floor);
             Box::new(Self { target: *target, allowed, floor }) as Box<dyn Judge>
@@ -41,29 +43,19 @@ struct Case<'a> {
     /// The minimum of each erase counter; after the verdict, that after another cut.
     floor: Arc<Vec<u32>>,
     trial: &'a Trial<'a>,
+    /// Whether a device was refused at first.
+    came_later: bool,
 }
 
 impl Case<'_> {
     /// Switches the chip on and judges the result. Also returns the flash events of the recovery,
-    /// if requested, and whether it took more than one attach.
-    fn judge(&mut self, chip: Chip) -> (Option<Broken>, Vec<Recorded>, bool) {
+    /// if requested.
+    fn judge(&mut self, chip: Chip) -> (Option<Broken>, Vec<Recorded>) {
         let chip = Arc::new(chip);
         chip.power_on();
         chip.set_recording(self.trial.keep_events);
         let mut events = Vec::new();
-        let mut recovered = self.recover(&chip);
-        let mut came_later = false;
-        // A full device cannot do without a block whose header is damaged and whose data is not: it
-        // is kept, as Linux keeps it, and the attach is refused. Cells that decay make it one of
-        // those that can be erased.
-        for _ in 0..DECAY {
-            if !(self.trial.unstable && matches!(recovered, Err((REFUSED, _)))) {
-                break;
-            }
-            came_later = true;
-            chip.power_on();
-            recovered = self.recover(&chip);
-        }
+        let recovered = self.recover(&chip);
         if let Some(diary) = self.trial.diary {
             diary.keep(chip.snapshot());
         }
@@ -72,16 +64,31 @@ impl Case<'_> {
             chip.set_recording(false);
             self.again(&chip)
         });
-        came_later &= verdict.is_ok();
-        (verdict.err(), events, came_later)
+        (verdict.err(), events)
     }
 
-    fn open(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
+    /// Attaches. A full device cannot do without a block whose header is damaged and whose data is
+    /// not: it is kept, as Linux keeps it, and the attach is refused. Cells that decay make it one
+    /// of those that can be erased.
+    fn open(&mut self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
+        let mut opened = self.open_once(chip);
+        for _ in 0..DECAY {
+            if opened.is_ok() || !self.trial.unstable {
+                break;
+            }
+            self.came_later = true;
+            chip.power_on();
+            opened = self.open_once(chip);
+        }
+        opened
+    }
+
+    fn open_once(&self, chip: &Arc<Chip>) -> Result<(UbiDevice, Attachment), Broken> {
         let layout = self.target.shape.layout();
         let options = self.target.open_options();
         let (before, counters) = (chip.next_event(), chip.counters());
         let opened = UbiDevice::open_with_report(chip.clone(), &layout, &options)
-            .map_err(|error| (REFUSED, error.to_string()));
+            .map_err(|error| ("attach-refused", error.to_string()));
         if let (Some(tally), Ok((_, attachment))) = (self.trial.tally, &opened) {
             let has_erased = chip.counters().erases > counters.erases;
             for what in self.kinds_of(attachment, has_erased) {
@@ -153,7 +160,7 @@ impl Case<'_> {
     }
 
     /// Attaches once more: the result must be the same, and nothing written.
-    fn again(&self, chip: &Arc<Chip>) -> Result<(), Broken> {
+    fn again(&mut self, chip: &Arc<Chip>) -> Result<(), Broken> {
         let before = chip.next_event();
         self.begin("second attach, with all work in the background done");
         let (ubi, attachment) = self.open(chip)?;
@@ -294,9 +301,6 @@ impl Case<'_> {
         )
     }
 }
-
-/// The rule that every device can be attached.
-const REFUSED: &str = "attach-refused";
 
 /// The most attaches until decaying cells stay as they are.
 const DECAY: u32 = 4;
@@ -456,7 +460,8 @@ mod tests {
         let allowed = Allowed { before, after, torn: None, updating: None, shrinking: None };
         let check = |unstable| {
             let trial = Trial { unstable, ..Trial::default() };
-            let case = Case { target, allowed: &allowed, floor: Arc::default(), trial: &trial };
+            let floor = Arc::default();
+            let case = Case { target, allowed: &allowed, floor, trial: &trial, came_later: false };
             case.check_fastmap(&attach())
         };
         assert!(attach().is_by_fastmap() && check(false).is_ok());
