@@ -4,6 +4,7 @@
 use super::{Bench, Row};
 use anyhow::{Context, Result, ensure};
 use eraseblock_base::{Geometry, MediumKind, VolumeId};
+use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -95,7 +96,12 @@ fn device() -> Result<UbiDevice> {
     let geometry = Geometry::new(MediumKind::Nand, 128 << 10, BLOCKS, 2048, 512, 64)?;
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?));
     let layout = HeaderLayout::new(128 << 10, 2048, 512, None)?;
-    let ubi = UbiDevice::open(chip, &layout, &OpenOptions::default())?;
+    one_volume(chip, &layout)
+}
+
+/// Returns a device on erased flash whose only volume, number 0, takes all of it.
+pub(crate) fn one_volume(flash: Arc<dyn Mtd>, layout: &HeaderLayout) -> Result<UbiDevice> {
+    let ubi = UbiDevice::open(flash, layout, &OpenOptions::default())?;
     ubi.create_volume(&NewVolume {
         id: Some(VolumeId::new(0)),
         name: VolumeName::new("data").context("a name")?,

@@ -1,13 +1,13 @@
 //! UBIFS on flash made of a card, in process: what each step costs the card, in virtual time.
 
-use crate::bench::ubifs_rw::{Entry, read_all, remove, unpack};
-use anyhow::{Context, Result, ensure};
+use crate::bench::ubifs_rw::{Entry, one_volume, read_all, remove, unpack};
+use anyhow::{Result, ensure};
 use eraseblock_base::VolumeId;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_card::{Card, CardError, Counters, presets};
 use eraseblock_mtd_host::block::{Backing, BlockDevice, BlockShape};
-use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
-use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi::UbiDevice;
+use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
@@ -146,16 +146,7 @@ fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
     let shape = BlockShape { peb_size, unit: UNIT };
     let flash = Arc::new(BlockDevice::make(CardDisk(Arc::clone(card)), &shape)?);
     let layout = HeaderLayout::new(peb_size, UNIT, UNIT, None)?;
-    let ubi = UbiDevice::open(flash, &layout, &OpenOptions::default())?;
-    ubi.create_volume(&NewVolume {
-        id: Some(VolumeId::new(0)),
-        name: VolumeName::new("data").context("a name")?,
-        kind: VolumeKind::Dynamic,
-        lebs: ubi.available_lebs(),
-        alignment: 1,
-        flags: VolumeFlags::default(),
-    })?;
-    Ok(ubi)
+    one_volume(flash, &layout)
 }
 
 fn mount(ubi: &UbiDevice) -> Result<UbifsMount> {
