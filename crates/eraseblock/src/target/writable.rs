@@ -22,6 +22,7 @@ use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 use eraseblock_yaffs::YaffsRw;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How to open.
@@ -398,6 +399,32 @@ fn open_jffs2(
     Ok(Writable { fs, below, volume: None, read_only: mode.read_only, target })
 }
 
+impl Below {
+    /// Opens a flash device or a chip; returns `None` for a file that is an image.
+    fn open_flash(&mut self, path: &Path, access: Access) -> Result<Option<Arc<dyn Mtd>>, Error> {
+        if driver::node(path)? == Some(Node::Mtd) {
+            return Ok(Some(driver::mtd(path, access)?.device));
+        }
+        let found = if access.is_write() {
+            driver::chip(path, access)?
+        } else {
+            driver::chip_in_memory(path)?
+        };
+        Ok(found.map(|found| {
+            self.chip = found.chip;
+            found.device
+        }))
+    }
+
+    /// Counts what is done to the flash from now on.
+    fn count(&mut self, device: Arc<dyn Mtd>) -> Arc<CountedMtd> {
+        let counted = Arc::new(CountedMtd::new(device));
+        self.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
+        self.counted = Some(Arc::clone(&counted));
+        counted
+    }
+}
+
 /// The flash under a JFFS2. An image has no flash to ask: `options` gets what the image shows of it.
 fn below_jffs2(
     place: &Place,
@@ -410,12 +437,8 @@ fn below_jffs2(
     let access = mode.access();
     let write = access.is_write();
     let mut below = Below::default();
-    let chip = || if write { driver::chip(path, access) } else { driver::chip_in_memory(path) };
-    let device = if driver::node(path)? == Some(Node::Mtd) {
-        driver::mtd(path, access)?.device
-    } else if let Some(chip) = chip()? {
-        below.chip = chip.chip;
-        chip.device
+    let device = if let Some(device) = below.open_flash(path, access)? {
+        device
     } else {
         below.lock = if write { Some(lock(path, access)?) } else { None };
         let part = span.filter(|span| !span.is_whole);
@@ -427,9 +450,7 @@ fn below_jffs2(
         options.cleanmarker = image.cleanmarker;
         image.device
     };
-    let counted = Arc::new(CountedMtd::new(device));
-    below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
-    below.counted = Some(counted);
+    below.count(device);
     Ok(below)
 }
 
@@ -445,11 +466,8 @@ fn open_yaffs(
         return Err(Error::usage("compressor: YAFFS2 stores everything uncompressed"));
     }
     let (path, mut below, mut layout) = (place.path.as_path(), Below::default(), None);
-    let device = if driver::node(path)? == Some(Node::Mtd) {
-        driver::mtd(path, Access::Write)?.device
-    } else if let Some(chip) = driver::chip(path, Access::Write)? {
-        below.chip = chip.chip;
-        chip.device
+    let device = if let Some(device) = below.open_flash(path, Access::Write)? {
+        device
     } else {
         below.lock = Some(lock(path, Access::Write)?);
         let (dump, found) = yaffs_writable::dump(path, span, &args.shape, mode.size)?;
@@ -457,9 +475,7 @@ fn open_yaffs(
         below.dump = Some(Arc::clone(&dump));
         dump
     };
-    let counted = Arc::new(CountedMtd::new(device));
-    below.device = Some(Arc::clone(&counted) as Arc<dyn Mtd>);
-    below.counted = Some(Arc::clone(&counted));
+    let counted = below.count(device);
     let (fs, findings) = yaffs_writable::mount(path, counted, layout, &args.shape)?;
     observer.report(findings);
     let (fs, below) = (Mounted::Yaffs(Arc::new(fs)), Arc::new(below));
