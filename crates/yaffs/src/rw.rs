@@ -2,10 +2,12 @@
 //!
 //! Every operation is on flash when it returns: data chunks first, then the header with the size.
 //! The layers, lowest first: `log` appends pages and picks blocks to collect, `core` keeps objects and
-//! blocks and moves chunks, `content` and `names` are the operations, `start` mounts, `settle` makes
-//! durable what a mount decided on torn pages, `check` compares all of it with the flash.
+//! blocks and moves chunks, `checkpoint` writes the state for the next mount, `content` and `names`
+//! are the operations, `start` mounts, `settle` makes durable what a mount decided on torn pages,
+//! `check` compares all of it with the flash.
 
 mod check;
+mod checkpoint;
 mod content;
 mod core;
 mod log;
@@ -30,12 +32,34 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How a YAFFS2 is mounted for writing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RwOptions {
     /// How it is opened.
     pub open: OpenOptions,
     /// Show what a writable mount would show, and write nothing.
     pub read_only: bool,
+    /// Whether full blocks get a summary. Existing ones are always used.
+    pub summaries: bool,
+    /// The least number of blocks of a flash on which `sync` and an unmount write a checkpoint; `None`
+    /// to write none. Existing ones are used unless `open` says otherwise.
+    pub checkpoint_from: Option<u32>,
+}
+
+impl RwOptions {
+    /// Blocks from which on the reference writes checkpoints.
+    pub const CHECKPOINT_FROM: u32 = 60;
+}
+
+/// As the reference: with summaries, and checkpoints on all but the smallest flashes.
+impl Default for RwOptions {
+    fn default() -> Self {
+        Self {
+            open: OpenOptions::default(),
+            read_only: false,
+            summaries: true,
+            checkpoint_from: Some(Self::CHECKPOINT_FROM),
+        }
+    }
 }
 
 /// A YAFFS2 mounted for writing.
@@ -79,20 +103,14 @@ impl YaffsRw {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a change. If the device fails in the middle of one, memory and flash may differ, so that
-    /// nothing is written any more.
+    /// Runs a change.
     fn change<T>(&self, run: impl FnOnce(&mut Core) -> Result<T, FsError>) -> Result<T, FsError> {
         let mut core = self.exclusive();
         if core.read_only || core.failed.is_some() {
             return Err(read_only());
         }
         let done = run(&mut core);
-        if let Err(error) = &done
-            && error.kind() == FsErrorKind::Io
-        {
-            core.failed = Some(error.to_string());
-        }
-        done
+        core.judge(done)
     }
 }
 
@@ -223,17 +241,22 @@ impl WritableFileSystem for YaffsRw {
     }
 
     fn release(&self, ino: Ino) -> Result<(), FsError> {
-        self.exclusive().release(ino)
+        let mut core = self.exclusive();
+        let done = core.release(ino);
+        core.judge(done)
     }
 
     fn sync_file(&self, ino: Ino) -> Result<(), FsError> {
         let core = self.shared();
         core.fs.attr(ino)?;
-        core.sync()
+        core.flush()
     }
 
+    /// Writes a checkpoint as well, if none describes the current state.
     fn sync(&self) -> Result<(), FsError> {
-        self.shared().sync()
+        let mut core = self.exclusive();
+        let done = core.sync();
+        core.judge(done)
     }
 
     fn background_step(&self) -> Result<Background, FsError> {
@@ -242,7 +265,8 @@ impl WritableFileSystem for YaffsRw {
 
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         let mut core = self.exclusive();
-        core.sync()?;
+        let done = core.sync();
+        core.judge(done)?;
         core.remount(read_only)
     }
 

@@ -132,7 +132,7 @@ impl Stack for Yaffs2Stack {
 
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
         let open = OpenOptions { layout: Some(self.layout()), ..OpenOptions::default() };
-        let options = RwOptions { open, read_only };
+        let options = RwOptions { open, read_only, ..RwOptions::default() };
         let (fs, _) = YaffsRw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs))
     }
