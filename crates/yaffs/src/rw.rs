@@ -19,7 +19,7 @@ mod tests;
 
 use self::core::Core;
 use crate::error::YaffsError;
-use crate::mount::OpenOptions;
+use crate::mount::{Info, OpenOptions};
 use content::seconds;
 use eraseblock_base::Findings;
 use eraseblock_mtd::Mtd;
@@ -84,6 +84,11 @@ impl YaffsRw {
             core.repair()?;
         }
         Ok((Self { core: RwLock::new(core) }, findings))
+    }
+
+    /// Returns the properties of the file system as they were when it was mounted.
+    pub fn info(&self) -> Info {
+        self.shared().fs.info.clone()
     }
 
     /// Compares what is in memory with the flash, without writing.

@@ -1,7 +1,8 @@
 //! A checkpoint to its stream.
 
 use super::{
-    Checkpoint, DEVICE_LEN, END, MAP_ENTRIES, OBJECT_LEN, Object, Shape, Sums, VALIDITY_LEN, VERSION,
+    Checkpoint, DEVICE_LEN, END, MAP_ENTRIES, OBJECT_LEN, Object, Shape, Sums, VALIDITY_LEN,
+    VERSION,
 };
 use crate::constants::{MAGIC, object};
 use crate::header::ObjectKind;
@@ -119,7 +120,8 @@ mod tests {
     use super::*;
 
     fn checkpoint(blocks: u32) -> Checkpoint {
-        let full = BlockInfo { in_use: 9, state: state::FULL, sequence: 0x1001, ..BlockInfo::default() };
+        let full =
+            BlockInfo { in_use: 9, state: state::FULL, sequence: 0x1001, ..BlockInfo::default() };
         let current = BlockInfo { state: state::ALLOCATING, has_shrink: true, ..full };
         let mut infos = alloc::vec![BlockInfo { has_summary: true, ..full }, current];
         infos.resize(blocks as usize, BlockInfo { state: state::DEAD, is_failing: true, ..full });
@@ -133,7 +135,8 @@ mod tests {
             map: [(1, 18), (15, 19), (16, 33), (47, 34), (5000, blocks * 16 + 15)].to_vec(),
         };
         let kind = ObjectKind::HardLink;
-        let link = Object { id: 0x102, header: 20, kind, value: 0x101, map: Vec::new(), ..file.clone() };
+        let link =
+            Object { id: 0x102, header: 20, kind, value: 0x101, map: Vec::new(), ..file.clone() };
         let kind = ObjectKind::Directory;
         let root = Object { id: 1, parent: 0, kind, is_fake: true, value: 0, ..link.clone() };
         let device = Device {

@@ -211,7 +211,10 @@ mod tests {
         for order in ByteOrder::ALL {
             let read = parse(order, SHAPE, &stream(order)).unwrap();
             assert_eq!((read.device.allocation_block, read.device.allocation_page), (2, 5));
-            assert_eq!(read.blocks[0], BlockInfo { in_use: 2, state: 5, sequence: 0x1001, ..Default::default() });
+            assert_eq!(
+                read.blocks[0],
+                BlockInfo { in_use: 2, state: 5, sequence: 0x1001, ..Default::default() }
+            );
             let [file, root] = &read.objects[..] else { panic!("two objects") };
             assert_eq!((file.id, file.header, file.value), (0x101, 17, 3 << 32 | 4096));
             assert_eq!(file.map, [(1, 18), (2, 19)]);

@@ -139,11 +139,7 @@ impl Core {
         Checkpoint { device, blocks, objects }
     }
 
-    fn block_info(
-        &self,
-        (number, block): (u32, &Block),
-        current: Option<(u32, u32)>,
-    ) -> BlockInfo {
+    fn block_info(&self, (number, block): (u32, &Block), current: Option<(u32, u32)>) -> BlockInfo {
         let per_block = self.log.layout.pages_per_block;
         let is_current = current.is_some_and(|(current, _)| current == number);
         let of_summary = if block.has_summary { per_block - self.log.capacity() } else { 0 };

@@ -107,9 +107,10 @@ impl Log {
     /// free.
     pub(crate) fn usage(&self) -> (u32, u32) {
         let usable = self.blocks.iter().filter(|block| block.state != Use::Unusable);
+        let capacity = self.capacity();
         usable.fold((0, 0), |(all, taken), block| {
             // Without a summary, a block has room for more.
-            let room = self.capacity().max(block.live);
+            let room = capacity.max(block.live);
             let kept = if block.is_pinned { room } else { block.live };
             (all + room, taken + kept)
         })
