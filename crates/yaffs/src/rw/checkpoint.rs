@@ -14,7 +14,7 @@
 //!
 //! Layer: above `core`.
 
-use super::core::{Core, RESERVE, medium};
+use super::core::{Core, medium};
 use super::log::{Block, Use};
 use crate::objects::Object;
 use eraseblock_vfs::FsError;
@@ -57,7 +57,8 @@ impl Core {
         );
         let payload = self.data_len() as usize - PAGE_HEADER_LEN;
         let count = (stream.len().div_ceil(payload) as u32).div_ceil(pages);
-        if count > blocks / 16 + 2 || self.log.free_blocks() <= RESERVE + count {
+        // The blocks kept for garbage collection will do: they are free again before it runs.
+        if count > blocks / 16 + 2 || count > self.log.free_blocks() {
             return Ok(());
         }
         let Some(taken) = self.erased_blocks(count)? else { return Ok(()) };

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// Blocks that only deletions and garbage collection may fill.
-pub(crate) const RESERVE: u32 = 5;
+const RESERVE: u32 = 5;
 /// Blocks that only garbage collection may fill: it needs one, and each mount that is cut and each
 /// program that fails leaves one that cannot be continued.
 const FOR_COLLECTION: u32 = 4;
