@@ -135,7 +135,7 @@ pub struct BlockInfo {
     pub state: u32,
     /// Sequence number.
     pub sequence: u32,
-    /// Whether a program failed, so that it is to be marked bad.
+    /// Whether a program failed: it will be marked bad.
     pub is_failing: bool,
     /// Whether its last chunks describe the others.
     pub has_summary: bool,

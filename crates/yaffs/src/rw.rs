@@ -18,6 +18,7 @@ mod start;
 mod tests;
 
 use self::core::Core;
+use self::names::Removal;
 use crate::error::YaffsError;
 use crate::mount::{Info, OpenOptions};
 use content::seconds;
@@ -198,11 +199,11 @@ impl WritableFileSystem for YaffsRw {
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(by.now), false))
+        self.change(|core| core.remove(dir, name, seconds(by.now), Removal::NoDirectory))
     }
 
     fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(by.now), true))
+        self.change(|core| core.remove(dir, name, seconds(by.now), Removal::Directory))
     }
 
     fn rename(

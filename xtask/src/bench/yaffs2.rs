@@ -20,7 +20,9 @@ impl Bench {
         let reader = python_tool(root, "unblob", "unblob")?;
         // Only this image, not what is in its files, and no statistics.
         let options = ["-d", "1", "-n", "0", "-e"].map(String::from);
-        let theirs = [&[text(&reader)][..], &options, &[text(&peer_out), text(&image)]].concat();
+        let log = ["--log".into(), text(&self.path("unblob.log"))];
+        let from_to = [text(&peer_out), text(&image)];
+        let theirs = [&[text(&reader)][..], &log, &options, &from_to].concat();
         let (ours, theirs) = self.compare(&mine, &theirs, &[&out, &peer_out])?;
         let (found, wanted) = (measure_tree(&peer_out)?.0, measure_tree(&self.tree)?.0);
         ensure!(found >= wanted, "unblob has extracted {found} files only");

@@ -20,29 +20,29 @@ const MAY_BE_RENAMED_AND_REMOVED: u32 = 3 << 7;
 /// The blocks must be as many as the shape states, and the chunks of a block at most
 /// [`BlockInfo::MOST_CHUNKS`](super::BlockInfo::MOST_CHUNKS).
 pub fn encode(order: ByteOrder, shape: Shape, described: u32, it: &Checkpoint) -> Vec<u8> {
-    let mut stream = Stream { order, bytes: Vec::new() };
-    stream.words(&[VALIDITY_LEN, MAGIC, VERSION, 1]);
+    let mut writer = Writer { order, bytes: Vec::new() };
+    writer.put_words(&[VALIDITY_LEN, MAGIC, VERSION, 1]);
     let device = &it.device;
     let block = device.allocation_block.cast_unsigned();
-    stream.words(&[DEVICE_LEN, device.erased_blocks, block, device.allocation_page]);
-    stream.words(&[device.free_chunks, 0, device.unlinked_files, 0, device.sequence]);
+    writer.put_words(&[DEVICE_LEN, device.erased_blocks, block, device.allocation_page]);
+    writer.put_words(&[device.free_chunks, 0, device.unlinked_files, 0, device.sequence]);
     for block in &it.blocks {
-        stream.words(&block.pack());
+        writer.put_words(&block.pack());
     }
-    stream.bytes.extend(bitmap(shape, described, it));
+    writer.bytes.extend(chunks_in_use(shape, described, it));
     for object in &it.objects {
-        stream.object(shape, object);
+        writer.put_object(shape, object);
     }
-    stream.words(&[OBJECT_LEN, END, END, END, END, END, END, END]);
-    stream.words(&[VALIDITY_LEN, MAGIC, VERSION, 0]);
+    writer.put_words(&[OBJECT_LEN, END, END, END, END, END, END, END]);
+    writer.put_words(&[VALIDITY_LEN, MAGIC, VERSION, 0]);
     let mut sums = Sums::default();
-    sums.add(&stream.bytes);
-    stream.words(&[sums.word()]);
-    stream.bytes
+    sums.add(&writer.bytes);
+    writer.put_words(&[sums.word()]);
+    writer.bytes
 }
 
 /// Returns a bit for each chunk, those of a block in whole bytes.
-fn bitmap(shape: Shape, described: u32, it: &Checkpoint) -> Vec<u8> {
+fn chunks_in_use(shape: Shape, described: u32, it: &Checkpoint) -> Vec<u8> {
     let per_block = shape.chunks.div_ceil(8) as usize;
     let mut bits = alloc::vec![0; per_block * shape.blocks as usize];
     let mut set = |block: u32, index: u32| {
@@ -62,35 +62,35 @@ fn bitmap(shape: Shape, described: u32, it: &Checkpoint) -> Vec<u8> {
     bits
 }
 
-struct Stream {
+struct Writer {
     order: ByteOrder,
     bytes: Vec<u8>,
 }
 
-impl Stream {
-    fn words(&mut self, words: &[u32]) {
+impl Writer {
+    fn put_words(&mut self, words: &[u32]) {
         let order = self.order;
         self.bytes.extend(words.iter().flat_map(|word| order.u32_bytes(*word)));
     }
 
-    fn object(&mut self, shape: Shape, it: &Object) {
+    fn put_object(&mut self, shape: Shape, it: &Object) {
         let is_removed = it.parent == object::UNLINKED;
         let bits = it.kind.number()
             | if is_removed { UNLINKED } else { 0 }
             | if it.is_fake { FAKE } else { MAY_BE_RENAMED_AND_REMOVED };
-        self.words(&[OBJECT_LEN, it.id, it.parent, it.header, bits, it.map.len() as u32]);
+        self.put_words(&[OBJECT_LEN, it.id, it.parent, it.header, bits, it.map.len() as u32]);
         let (low, high) = (it.value as u32, (it.value >> 32) as u32);
-        self.words(&match self.order {
+        self.put_words(&match self.order {
             ByteOrder::Little => [low, high],
             ByteOrder::Big => [high, low],
         });
         if it.kind == ObjectKind::File {
-            self.map(shape, &it.map);
+            self.put_map(shape, &it.map);
         }
     }
 
     /// Writes the parts of a chunk map that have entries, in the order of their chunks.
-    fn map(&mut self, shape: Shape, map: &[(u32, u32)]) {
+    fn put_map(&mut self, shape: Shape, map: &[(u32, u32)]) {
         let bits = shape.map_bits();
         for part in map.chunk_by(|(one, _), (other, _)| one / MAP_ENTRIES == other / MAP_ENTRIES) {
             let mut words = alloc::vec![0; shape.map_len() as usize / 4];
@@ -98,17 +98,17 @@ impl Stream {
                 put_entry(&mut words, chunk % MAP_ENTRIES * bits, *place);
             }
             let first = part.first().map_or(0, |(chunk, _)| chunk - chunk % MAP_ENTRIES);
-            self.words(&[first]);
-            self.words(&words);
+            self.put_words(&[first]);
+            self.put_words(&words);
         }
-        self.words(&[END]);
+        self.put_words(&[END]);
     }
 }
 
 /// Puts an entry into a bit stream in words, which is zero there.
-fn put_entry(words: &mut [u32], start: u32, entry: u32) {
+fn put_entry(words: &mut [u32], start: u32, value: u32) {
     let index = start as usize / 32;
-    let both = u64::from(entry) << (start % 32);
+    let both = u64::from(value) << (start % 32);
     for (word, part) in words[index..].iter_mut().zip([both as u32, (both >> 32) as u32]) {
         *word |= part;
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn chunks_in_use_are_marked() {
         let shape = Shape { blocks: 4, chunks: 16, pointer: 8 };
-        let bits = bitmap(shape, 15, &checkpoint(4));
+        let bits = chunks_in_use(shape, 15, &checkpoint(4));
         // Block 0 has chunks 1 to 4 of objects and its summary, block 1 chunks 1 and 2.
         assert_eq!(bits, [0x1E, 0x80, 6, 0, 0, 0, 0, 0x80]);
     }

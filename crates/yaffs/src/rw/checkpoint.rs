@@ -6,7 +6,7 @@
 //!    make one.
 //! 3. The pages are written in order. Each states the sums of those before it, and the last one those
 //!    of all, so that a cut leaves the state before: no checkpoint, and blocks to be scanned.
-//! 4. Before the next change, whatever it is, all blocks of the checkpoint are erased, the one with
+//! 4. Before any change, all blocks of the checkpoint are erased, the one with
 //!    the first page first. A cut in that leaves a valid checkpoint of a state that is still the
 //!    current one, or one without a beginning, which is none.
 //! 5. Should an erase that was cut show the old pages again at a later mount, the flash contradicts

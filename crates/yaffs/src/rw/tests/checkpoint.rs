@@ -158,7 +158,7 @@ fn a_checkpoint_that_comes_back_is_not_believed() {
     }
 }
 
-/// Whatever a cut leaves of a checkpoint or of its erase, the next mount shows the current state.
+/// A cut in a checkpoint or in its erase leaves a flash on which a mount shows the current state.
 #[test]
 fn a_checkpoint_can_be_cut_anywhere() {
     let chip = unmounted(24);
