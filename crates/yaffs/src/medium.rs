@@ -42,12 +42,7 @@ impl Source {
         // Few different sizes: an allocator keeps freed memory of each.
         let mut bytes = Vec::with_capacity(len.next_power_of_two());
         bytes.resize(len, 0xFF);
-        let mut pages = Pages {
-            bytes,
-            page: page as usize,
-            raw,
-            uncorrectable: Vec::new(),
-        };
+        let mut pages = Pages { bytes, page: page as usize, raw, uncorrectable: Vec::new() };
         match self {
             Self::Image(image) => {
                 let start = u64::from(first) * raw as u64;

@@ -60,10 +60,9 @@ pub(crate) fn restore(flash: &Flash) -> Result<Restored, ReadError> {
     let outdated = |what: String| {
         Ok(Restored::Damaged(format!("{what} is not as the checkpoint says: it is outdated")))
     };
-    if let Some(block) = (0..).zip(&checkpoint.blocks).find_map(|(number, block)| {
-        let first = firsts.get(number as usize)?;
-        (!fits(block, *first)).then_some(number)
-    }) {
+    if let Some(block) =
+        checkpoint.blocks.iter().zip(&firsts).position(|(block, first)| !fits(block, *first))
+    {
         return outdated(format!("block {block}"));
     }
     let current = current(flash, &checkpoint);

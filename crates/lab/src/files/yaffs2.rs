@@ -158,7 +158,7 @@ impl Mounted for YaffsRw {
         let is_restored = info.origin == Origin::Checkpoint;
         vec![
             ("mounts from a checkpoint", is_restored.into()),
-            ("blocks with a summary at a mount", info.summaries.into()),
+            ("blocks with a summary at a scan", info.summaries.into()),
         ]
     }
 }

@@ -31,6 +31,7 @@ pub(crate) enum Use {
 
 /// A block.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(crate) struct Block {
     pub(crate) state: Use,
     pub(crate) sequence: u32,

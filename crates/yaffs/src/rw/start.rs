@@ -62,7 +62,9 @@ impl Core {
             sequence: counts.sequence.max(*SEQUENCES.start()),
             last: blocks - 1,
         };
-        failing.iter().for_each(|number| log.blocks[*number as usize].is_failing = true);
+        for number in failing {
+            log.blocks[number as usize].is_failing = true;
+        }
         count_pages(&mut log, &objects);
         continue_block(&mut log, &flash, current)?;
         let core = Self {

@@ -113,7 +113,7 @@ impl Player {
     }
 
     /// Cuts the power in an operation from here on.
-    fn cut(&self, number: &str, variant: &str) -> Result<(), FsError> {
+    fn cut(&self, number: &str, variant: &str) {
         let program = match variant {
             "none" => Variant::P0,
             "full" => Variant::P1,
@@ -123,7 +123,6 @@ impl Player {
         let event = self.chip.next_event() + number.parse::<u64>().unwrap();
         let cut = ArmedCut { event, program, erase: Variant::E1, seed: 7 };
         self.chip.arm_cut(Some(cut)).unwrap();
-        Ok(())
     }
 
     fn run(&mut self, words: &[&str]) -> Result<(), FsError> {
@@ -146,7 +145,10 @@ impl Player {
                 self.fs = mounted(&self.chip, &self.options);
                 Ok(())
             }
-            ["cut", number, variant, ..] => self.cut(number, variant),
+            ["cut", number, variant, ..] => {
+                self.cut(number, variant);
+                Ok(())
+            }
             ["mkdir", path, rest @ ..] => self.make(path, NewKind::Directory, rest),
             ["create", path, rest @ ..] => self.make(path, NewKind::Regular, rest),
             ["symlink", target, path] => self.make(path, NewKind::Symlink(target.as_bytes()), &[]),
@@ -258,9 +260,9 @@ struct Played {
 }
 
 /// Runs the lines of a script.
-fn play(script: &str, layout: Layout, ending: Ending) -> Played {
+fn play(script: &str, layout: &Layout, ending: Ending) -> Played {
     let (options, blocks) = options(layout.clone(), script);
-    let Layout { page, spare, pages_per_block, .. } = layout;
+    let Layout { page, spare, pages_per_block, .. } = *layout;
     let block = page * pages_per_block;
     let geometry = Geometry::new(MediumKind::Nand, block, blocks, page, page, spare).unwrap();
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
@@ -319,7 +321,7 @@ fn tree(played: &Played, layout: &Layout) -> Manifest {
 
 /// Runs a script, and returns what differs from a tree of the reference.
 fn differences(script: &str, layout: &Layout, expected: &str) -> Vec<String> {
-    let played = play(script, layout.clone(), Ending::AtTheCut);
+    let played = play(script, layout, Ending::AtTheCut);
     let violations = played.chip.violations();
     assert!(violations.is_empty(), "{violations:?}");
     let (mut expected, found) = (manifest::parse(expected), tree(&played, layout));
@@ -394,9 +396,11 @@ fn cut_renames_are_done_or_not() {
         let layout = layout(rows.iter().find(|row| row.name == name).unwrap());
         let script = store.script(&name);
         let played = |ending| {
-            let played = play(&script, layout.clone(), ending);
+            let played = play(&script, &layout, ending);
             let mut tree = tree(&played, &layout);
-            tree.values_mut().for_each(|line| line[MTIME].clear());
+            for line in tree.values_mut() {
+                line[MTIME].clear();
+            }
             (tree, played.is_cut)
         };
         let (found, is_cut) = played(Ending::AtTheCut);

@@ -108,7 +108,7 @@ fn options_switch_checkpoints_and_summaries_off() {
     {
         let fs = YaffsRw::mount(Arc::clone(&chip) as _, &options).unwrap().0;
         let file = fs.create(1, if has_summaries { b"f" } else { b"g" }, &FILE, &by(1)).unwrap();
-        fs.write(file, 0, &[1; 60_000], &by(1)).unwrap();
+        fs.write(file, 0, &vec![1; 60_000], &by(1)).unwrap();
         fs.unmount().unwrap();
         assert_eq!(read(&chip).0.info().origin, origin);
         let open = OpenOptions { ignore_checkpoint: true, ..options.open };
