@@ -125,12 +125,16 @@ impl Player {
         self.chip.arm_cut(Some(cut)).unwrap();
     }
 
-    fn run(&mut self, words: &[&str]) -> Result<(), FsError> {
+    fn note_truncation(&mut self, words: &[&str]) {
         match words {
             ["truncate", path, ..] => drop(self.truncated.insert(format!(".{path}"))),
             ["write", path, ..] => drop(self.truncated.remove(&format!(".{path}"))),
             _ => {}
         }
+    }
+
+    fn run(&mut self, words: &[&str]) -> Result<(), FsError> {
+        self.note_truncation(words);
         let ino = |fs: &YaffsRw, path: &str| fs.resolve(&unescaped(path));
         let time = |word: &str| Some(Timestamp::from_seconds(word.parse().unwrap()));
         match words {
