@@ -11,6 +11,7 @@ mod ubi;
 mod ubifs_large;
 mod ubifs_linux;
 pub(crate) mod ubifs_rw;
+mod yaffs2;
 
 use crate::command;
 use anyhow::{Context, Result, bail, ensure};
@@ -57,7 +58,7 @@ struct Bench {
 }
 
 /// The parts of the bench in order; all run unless one is requested.
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "images",
     "jffs2",
     "jffs2-history",
@@ -67,6 +68,7 @@ const PARTS: [&str; 10] = [
     "ubifs-large",
     "ubifs-linux",
     "ubifs-linux-whole",
+    "yaffs2",
     "mount",
 ];
 
@@ -139,6 +141,7 @@ impl Bench {
             "ubifs-large" => self.ubifs_large(),
             "ubifs-linux" => self.ubifs_linux(&ubifs_linux::PART),
             "ubifs-linux-whole" => self.ubifs_linux(&ubifs_linux::WHOLE),
+            "yaffs2" => self.yaffs2(root),
             _ => self.mount(),
         }
     }
@@ -189,7 +192,7 @@ impl Bench {
         let image = self.path("ours.ubi");
         let (out, peer_out) = (self.path("out"), self.path("peer-out"));
         let mine = vec![self.binary(), "extract".into(), text(&image), text(&out)];
-        let reader = ubi_reader(root)?;
+        let reader = python_tool(root, "ubi_reader", "ubireader_extract_files")?;
         let theirs = vec![text(&reader), "-k".into(), "-o".into(), text(&peer_out), text(&image)];
         let (ours, theirs) = self.compare(&mine, &theirs, &[&out, &peer_out])?;
         self.row("extract against ubireader_extract_files".into(), ours, theirs, 0.2);
@@ -284,9 +287,13 @@ impl Bench {
         self.add(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.01, met: ratio <= 1.01 });
     }
 
-    #[allow(clippy::cast_precision_loss)] // sizes for people
     fn memory(&mut self, what: String, ours: Measure) {
-        let (ours, peer) = (ours.peak_bytes as f64 / MIB as f64, 128.0);
+        self.memory_within(what, ours, 128.0);
+    }
+
+    #[allow(clippy::cast_precision_loss)] // sizes for people
+    fn memory_within(&mut self, what: String, ours: Measure, peer: f64) {
+        let ours = ours.peak_bytes as f64 / MIB as f64;
         let ratio = ours / peer;
         self.add(Row { what, ours, peer, unit: "MiB", ratio, wanted: 1.0, met: ratio <= 1.0 });
     }
@@ -414,15 +421,15 @@ pub(crate) fn source_tree(work: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Returns the peer reader, from PyPI, in its own environment.
-fn ubi_reader(root: &Path) -> Result<PathBuf> {
-    let venv = root.join("target/tools/ubi_reader");
-    let program = venv.join("bin/ubireader_extract_files");
+/// Returns a program of a Python package, which is installed below `target/` if it is not there.
+fn python_tool(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
+    let venv = root.join("target/tools").join(package);
+    let program = venv.join("bin").join(program);
     if !program.exists() {
         let script =
-            format!("python3 -m venv {0} && {0}/bin/pip -q install ubi_reader", venv.display());
+            format!("python3 -m venv {0} && {0}/bin/pip -q install {package}", venv.display());
         let status = Command::new("sh").args(["-c", &script]).status()?;
-        ensure!(status.success(), "ubi_reader could not be installed");
+        ensure!(status.success(), "{package} could not be installed");
     }
     Ok(program)
 }

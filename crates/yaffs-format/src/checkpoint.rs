@@ -1,16 +1,46 @@
 //! Checkpoints: the state of a mounted file system, written when it is unmounted (spec: yaffs2 7).
 
+mod encode;
 mod parse;
 
 use crate::header::ObjectKind;
 use alloc::vec::Vec;
+pub use encode::encode;
 use eraseblock_base::ByteOrder;
 pub use parse::{CheckpointError, parse};
 
 /// Bytes at the start of each page, before its part of the stream.
 pub const PAGE_HEADER_LEN: usize = 16;
-/// The only version.
+/// The only version, of pages and of the stream.
 const VERSION: u32 = 8;
+/// Bytes of a validity record.
+const VALIDITY_LEN: u32 = 16;
+/// Bytes of the device record.
+const DEVICE_LEN: u32 = 36;
+/// Bytes of an object record.
+const OBJECT_LEN: u32 = 32;
+/// Ends lists.
+const END: u32 = u32::MAX;
+/// Entries in a part of a chunk map.
+const MAP_ENTRIES: u32 = 16;
+
+/// States of blocks.
+pub mod state {
+    /// Nothing in it is needed, and it is erased before it is used; also a block of the checkpoint.
+    pub const EMPTY: u32 = 3;
+    /// The block that is written to.
+    pub const ALLOCATING: u32 = 4;
+    /// No chunk is added to it.
+    pub const FULL: u32 = 5;
+    /// Full, and no chunk of it is needed.
+    pub const DIRTY: u32 = 6;
+    /// Part of a checkpoint.
+    pub const CHECKPOINT: u32 = 7;
+    /// Full, and its chunks are being moved.
+    pub const COLLECTING: u32 = 8;
+    /// Bad.
+    pub const DEAD: u32 = 9;
+}
 
 /// The running sums of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,19 +120,54 @@ pub struct Device {
     pub allocation_page: u32,
     /// Chunks without data that is needed.
     pub free_chunks: u32,
+    /// Files that are open without a name.
+    pub unlinked_files: u32,
     /// The highest sequence number, in either byte order.
     pub sequence: u32,
 }
 
 /// The state of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockInfo {
-    /// Chunks in use.
+    /// Chunks in use, with those of a summary; at most [`BlockInfo::MOST_CHUNKS`].
     pub in_use: u32,
-    /// State: 3 is empty, 4 the one that is written to, 5 full, 9 bad.
+    /// One of [`state`].
     pub state: u32,
     /// Sequence number.
     pub sequence: u32,
+    /// Whether a program failed: it will be marked bad.
+    pub is_failing: bool,
+    /// Whether its last chunks describe the others.
+    pub has_summary: bool,
+    /// Whether a header in it voids older data.
+    pub has_shrink: bool,
+}
+
+impl BlockInfo {
+    /// The most chunks that a record can count.
+    pub const MOST_CHUNKS: u32 = 0x3FF;
+    const FAILING: u32 = 1 << 24;
+    const SUMMARY: u32 = 1 << 30;
+    const SHRINK: u32 = 1 << 31;
+
+    fn unpack(word: u32, sequence: u32) -> Self {
+        Self {
+            in_use: word >> 10 & Self::MOST_CHUNKS,
+            state: word >> 20 & 15,
+            sequence,
+            is_failing: word & Self::FAILING != 0,
+            has_summary: word & Self::SUMMARY != 0,
+            has_shrink: word & Self::SHRINK != 0,
+        }
+    }
+
+    fn pack(self) -> [u32; 2] {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let flags = flag(self.is_failing, Self::FAILING)
+            | flag(self.has_summary, Self::SUMMARY)
+            | flag(self.has_shrink, Self::SHRINK);
+        [self.in_use << 10 | self.state << 20 | flags, self.sequence]
+    }
 }
 
 /// An object with the places of its chunks.

@@ -125,10 +125,10 @@ fn explain(sample: &Sample, hints: &Hints) -> Option<Candidate> {
         return Some(Candidate { layout, explained: count * u64::from(sample.page) });
     }
     // Tags with ECC cannot be mistaken; of the others those count that explain more.
-    let with_ecc = spare_places(sample.spare, true).map(|place| (place, true));
-    let without = spare_places(sample.spare, false).map(|place| (place, false));
-    let in_band = std::iter::once((TagsPlace::InBand, false));
-    let tries = [with_ecc.collect::<Vec<_>>(), without.chain(in_band).collect()];
+    let mut tries = [true, false].map(|tags_ecc| -> Vec<(TagsPlace, bool)> {
+        spare_places(sample.spare, tags_ecc).map(|place| (place, tags_ecc)).collect()
+    });
+    tries[1].push((TagsPlace::InBand, false));
     let found = tries.into_iter().find_map(|places| {
         let layouts = places.into_iter().flat_map(|(place, tags_ecc)| {
             let base = sample.layout(place, tags_ecc);

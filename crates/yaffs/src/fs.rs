@@ -24,8 +24,8 @@ fn error(kind: FsErrorKind, ino: Ino, message: &str) -> FsError {
     FsError::new(kind, format!("inode {ino}: {message}"))
 }
 
-/// Pages that are read at once.
-const RUN: u32 = 64;
+/// Pages that are read at once: their buffers stay small, so that an allocator keeps few of them.
+const RUN: u32 = 16;
 
 /// Chunks of a file on pages that follow each other.
 #[derive(Clone, Copy, Debug)]

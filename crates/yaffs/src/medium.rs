@@ -38,12 +38,11 @@ impl Source {
         count: u32,
     ) -> Result<Pages, ReadError> {
         let raw = (page + spare) as usize;
-        let mut pages = Pages {
-            bytes: vec![0xFF; raw * count as usize],
-            page: page as usize,
-            raw,
-            uncorrectable: Vec::new(),
-        };
+        let len = raw * count as usize;
+        // Few different sizes: an allocator keeps freed memory of each.
+        let mut bytes = Vec::with_capacity(len.next_power_of_two());
+        bytes.resize(len, 0xFF);
+        let mut pages = Pages { bytes, page: page as usize, raw, uncorrectable: Vec::new() };
         match self {
             Self::Image(image) => {
                 let start = u64::from(first) * raw as u64;

@@ -128,10 +128,10 @@ fn mount(
     }
     let ending = match restore(flash)? {
         Restored::None => Ending::Cut,
-        Restored::Objects(objects, counts) if !options.ignore_checkpoint => {
-            return Ok((objects, counts, Origin::Checkpoint));
+        Restored::State(state) if !options.ignore_checkpoint => {
+            return Ok((state.objects, state.counts, Origin::Checkpoint));
         }
-        Restored::Objects(..) => Ending::Clean,
+        Restored::State(_) => Ending::Clean,
         Restored::Damaged(why) => {
             let message = format!("{why}; all blocks are scanned");
             findings.note(Location::Whole, "checkpoint-damaged", message);

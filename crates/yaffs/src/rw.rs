@@ -2,10 +2,12 @@
 //!
 //! Every operation is on flash when it returns: data chunks first, then the header with the size.
 //! The layers, lowest first: `log` appends pages and picks blocks to collect, `core` keeps objects and
-//! blocks and moves chunks, `content` and `names` are the operations, `start` mounts, `settle` makes
-//! durable what a mount decided on torn pages, `check` compares all of it with the flash.
+//! blocks and moves chunks, `checkpoint` writes the state for the next mount, `content` and `names`
+//! are the operations, `start` mounts, `settle` makes durable what a mount decided on torn pages,
+//! `check` compares all of it with the flash.
 
 mod check;
+mod checkpoint;
 mod content;
 mod core;
 mod log;
@@ -16,8 +18,9 @@ mod start;
 mod tests;
 
 use self::core::Core;
+use self::names::Removal;
 use crate::error::YaffsError;
-use crate::mount::OpenOptions;
+use crate::mount::{Info, OpenOptions};
 use content::seconds;
 use eraseblock_base::Findings;
 use eraseblock_mtd::Mtd;
@@ -30,12 +33,34 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How a YAFFS2 is mounted for writing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RwOptions {
     /// How it is opened.
     pub open: OpenOptions,
     /// Show what a writable mount would show, and write nothing.
     pub read_only: bool,
+    /// Whether full blocks get a summary. Existing ones are always used.
+    pub summaries: bool,
+    /// The least number of blocks of a flash on which `sync` and an unmount write a checkpoint; `None`
+    /// to write none. Existing ones are used unless `open` says otherwise.
+    pub checkpoint_from: Option<u32>,
+}
+
+impl RwOptions {
+    /// Blocks from which on the reference writes checkpoints.
+    pub const CHECKPOINT_FROM: u32 = 60;
+}
+
+/// As the reference: with summaries, and checkpoints on all but the smallest flashes.
+impl Default for RwOptions {
+    fn default() -> Self {
+        Self {
+            open: OpenOptions::default(),
+            read_only: false,
+            summaries: true,
+            checkpoint_from: Some(Self::CHECKPOINT_FROM),
+        }
+    }
 }
 
 /// A YAFFS2 mounted for writing.
@@ -62,6 +87,11 @@ impl YaffsRw {
         Ok((Self { core: RwLock::new(core) }, findings))
     }
 
+    /// Returns the properties of the file system as they were when it was mounted.
+    pub fn info(&self) -> Info {
+        self.shared().fs.info.clone()
+    }
+
     /// Compares what is in memory with the flash, without writing.
     ///
     /// # Errors
@@ -79,20 +109,14 @@ impl YaffsRw {
         self.core.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a change. If the device fails in the middle of one, memory and flash may differ, so that
-    /// nothing is written any more.
+    /// Runs a change.
     fn change<T>(&self, run: impl FnOnce(&mut Core) -> Result<T, FsError>) -> Result<T, FsError> {
         let mut core = self.exclusive();
         if core.read_only || core.failed.is_some() {
             return Err(read_only());
         }
         let done = run(&mut core);
-        if let Err(error) = &done
-            && error.kind() == FsErrorKind::Io
-        {
-            core.failed = Some(error.to_string());
-        }
-        done
+        core.judge(done)
     }
 }
 
@@ -175,11 +199,11 @@ impl WritableFileSystem for YaffsRw {
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(by.now), false))
+        self.change(|core| core.remove(dir, name, seconds(by.now), Removal::NoDirectory))
     }
 
     fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
-        self.change(|core| core.remove(dir, name, seconds(by.now), true))
+        self.change(|core| core.remove(dir, name, seconds(by.now), Removal::Directory))
     }
 
     fn rename(
@@ -223,17 +247,22 @@ impl WritableFileSystem for YaffsRw {
     }
 
     fn release(&self, ino: Ino) -> Result<(), FsError> {
-        self.exclusive().release(ino)
+        let mut core = self.exclusive();
+        let done = core.release(ino);
+        core.judge(done)
     }
 
     fn sync_file(&self, ino: Ino) -> Result<(), FsError> {
         let core = self.shared();
         core.fs.attr(ino)?;
-        core.sync()
+        core.flush()
     }
 
+    /// Writes a checkpoint as well, if none describes the current state.
     fn sync(&self) -> Result<(), FsError> {
-        self.shared().sync()
+        let mut core = self.exclusive();
+        let done = core.sync();
+        core.judge(done)
     }
 
     fn background_step(&self) -> Result<Background, FsError> {
@@ -242,7 +271,8 @@ impl WritableFileSystem for YaffsRw {
 
     fn remount(&self, read_only: bool) -> Result<(), FsError> {
         let mut core = self.exclusive();
-        core.sync()?;
+        let done = core.sync();
+        core.judge(done)?;
         core.remount(read_only)
     }
 

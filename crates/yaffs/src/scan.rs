@@ -5,7 +5,7 @@ mod blocks;
 mod tail;
 
 use crate::codes;
-use crate::medium::Flash;
+use crate::medium::{Flash, Pages};
 use crate::mount::Counts;
 use crate::objects::{Objects, Stated};
 use crate::page::Tagged;
@@ -168,11 +168,12 @@ impl Scan<'_> {
 
 /// Reads the header in a page; `None` if its ECC fails or if it is none.
 pub(crate) fn read_header(flash: &Flash, page: u32) -> Result<Option<Header>, ReadError> {
-    let pages = flash.page(page)?;
-    let data = flash.layout.data_of(pages.get(0));
-    let header = data.and_then(|data| {
-        let at: Location = flash.location(page);
-        Header::decode(flash.layout.order, &data, at).ok()
-    });
-    Ok(header)
+    Ok(header_on(flash, page, &flash.page(page)?))
+}
+
+/// Returns the header in a page that was read.
+pub(crate) fn header_on(flash: &Flash, page: u32, pages: &Pages) -> Option<Header> {
+    let data = flash.layout.data_of(pages.get(0))?;
+    let at: Location = flash.location(page);
+    Header::decode(flash.layout.order, &data, at).ok()
 }

@@ -1,12 +1,12 @@
 //! JFFS2: creating images compared with mkfs.jffs2, extracting compared with jefferson, and the
 //! results for an image in which files were deleted, linked, truncated and overwritten.
 
-use super::{Bench, remove, text, timed};
+use super::{Bench, python_tool, remove, text, timed};
 use anyhow::{Result, ensure};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, encode};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Eraseblock size of the bench flash.
@@ -34,7 +34,7 @@ impl Bench {
             self.jffs2_images(mode, ours, peer)?;
         }
         let image = self.path("ours.jffs2");
-        let reader = jefferson(root)?;
+        let reader = python_tool(root, "jefferson", "jefferson")?;
         // ext4 searches long for an inode that was not freed in the last minutes, so each
         // extraction gets its own directory, inside one that was not emptied before.
         let outs = tempfile::tempdir_in(&self.work)?;
@@ -81,7 +81,7 @@ impl Bench {
 
     /// Tabulates the files extracted from an image with a history; ours must be right everywhere.
     pub(super) fn jffs2_history(&self, root: &Path) -> Result<()> {
-        let reader = jefferson(root)?;
+        let reader = python_tool(root, "jefferson", "jefferson")?;
         let image = self.path("history.jffs2");
         fs::write(&image, history())?;
         let (out, peer_out) = (self.path("out"), self.path("peer-out"));
@@ -258,17 +258,4 @@ fn history() -> Vec<u8> {
     }
     image.resize(BLOCK, 0xFF);
     image
-}
-
-/// Returns the peer reader, from PyPI, in its own environment.
-fn jefferson(root: &Path) -> Result<PathBuf> {
-    let venv = root.join("target/tools/jefferson");
-    let program = venv.join("bin/jefferson");
-    if !program.exists() {
-        let script =
-            format!("python3 -m venv {0} && {0}/bin/pip -q install jefferson", venv.display());
-        let status = Command::new("sh").args(["-c", &script]).status()?;
-        ensure!(status.success(), "jefferson could not be installed");
-    }
-    Ok(program)
 }

@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
 /// Crates that keep to the rule.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "base",
     "codec",
     "eraseblock",
@@ -25,6 +25,7 @@ const CRATES: [&str; 18] = [
     "ubifs",
     "ubifs-format",
     "vfs",
+    "yaffs",
     "yaffs-format",
 ];
 

@@ -4,6 +4,7 @@ use crate::client::{Client, in_dir, names, visited};
 use crate::damage;
 use crate::mount_rw::with_volumes;
 use crate::sample::Sample;
+use crate::yaffs::unpack;
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use std::io::{BufRead, BufReader};
@@ -57,6 +58,30 @@ async fn make(client: &mut Client, dir: &nfs_fh3, name: &str) -> nfs_fh3 {
     let write = WRITE3args { file: file.clone(), offset: 0, count, stable, data };
     assert!(matches!(client.write(&write).await.unwrap(), WRITE3res::Ok(_)));
     file
+}
+
+/// What clients of a YAFFS2 write is there for the next server and for every other command.
+#[test]
+fn a_yaffs2_is_served_for_writing() {
+    let sample = Sample::new();
+    let image = unpack(&sample, "basic-checkpoint");
+    for round in 0..2 {
+        let mut files = Vec::new();
+        served(&sample, image, &["--rw"], async |mut client| {
+            let root = client.root_nfs_fh3();
+            for index in 0..10 {
+                files.push(make(&mut client, &root, &format!("file-{round}-{index}")).await);
+            }
+            let listed = names(&mut client, &root, 0).await;
+            assert!(
+                listed.iter().any(|(name, _)| name == "etc") && listed.len() > 10 * (round + 1)
+            );
+        });
+        let run = sample.ok(&["check", image]);
+        assert!(run.err.contains("consistent"), "{}", run.err);
+        let name = format!("file-{round}-7");
+        assert_eq!(sample.ok(&["cat", image, &name]).out, name);
+    }
 }
 
 #[test]

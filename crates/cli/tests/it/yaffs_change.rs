@@ -34,6 +34,23 @@ fn dumps_of_the_reference_are_changed() {
     }
 }
 
+/// A chip has the spare bytes of a dump, and what a change leaves is a dump again.
+#[test]
+fn chips_are_changed() {
+    let sample = Sample::new();
+    let image = unpack(&sample, "basic-checkpoint");
+    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--oob", "64"];
+    sample.ok(&[&["chip", "new", "c"][..], &shape].concat());
+    sample.ok(&["chip", "import", "c", image, "--oob"]);
+    change(&sample, "c", &[]);
+    sample.ok(&["chip", "export", "c", "back.img", "--oob"]);
+    for target in ["c", "back.img"] {
+        let info = sample.ok(&["info", target, "--json"]).out;
+        assert!(info.contains("\"state_from\": \"checkpoint\""), "{target}: {info}");
+    }
+    assert_eq!(sample.ok(&["ls", "c"]).out, sample.ok(&["ls", "back.img"]).out);
+}
+
 #[test]
 fn a_built_image_grows_to_its_flash() {
     let sample = Sample::new();

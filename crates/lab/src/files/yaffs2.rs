@@ -8,7 +8,9 @@ use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, ChipConfig, FaultPlan, ReadFlips, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
-use eraseblock_yaffs::{DataEcc, Layout, OpenOptions, RwOptions, TagsPlace, Version, YaffsRw};
+use eraseblock_yaffs::{
+    DataEcc, Layout, OpenOptions, Origin, RwOptions, TagsPlace, Version, YaffsRw,
+};
 use eraseblock_yaffs_format::constants::MAX_CHUNK;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +31,11 @@ pub struct Yaffs2Stack {
 
 impl Yaffs2Stack {
     /// The names of the available chips.
-    pub const CHIPS: [&'static str; 4] = ["nand", "inband", "large", "failing"];
+    pub const CHIPS: [&'static str; 5] = ["nand", "inband", "large", "failing", "plain"];
 
     /// With pages of 1024 bytes (`nand`), with the tags in the data (`inband`), with pages of 2048
-    /// bytes (`large`), or with bad blocks, and programs and erases that fail (`failing`).
+    /// bytes (`large`), with bad blocks, and programs and erases that fail (`failing`), or without
+    /// checkpoints and summaries (`plain`).
     pub fn find(chip: &str) -> Option<Self> {
         let name = Self::CHIPS.into_iter().find(|name| *name == chip)?;
         let (page, spare) = if name == "large" { (2048, 64) } else { (1024, 32) };
@@ -132,7 +135,10 @@ impl Stack for Yaffs2Stack {
 
     fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
         let open = OpenOptions { layout: Some(self.layout()), ..OpenOptions::default() };
-        let options = RwOptions { open, read_only };
+        let is_plain = self.name == "plain";
+        // The chips are smaller than those that get checkpoints by default.
+        let checkpoint_from = (!is_plain).then_some(0);
+        let options = RwOptions { open, read_only, summaries: !is_plain, checkpoint_from };
         let (fs, _) = YaffsRw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs))
     }
@@ -145,5 +151,14 @@ impl Mounted for YaffsRw {
 
     fn check(&self) -> Result<(), String> {
         Self::check(self).map_err(|error| error.to_string())
+    }
+
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        let info = self.info();
+        let is_restored = info.origin == Origin::Checkpoint;
+        vec![
+            ("mounts from a checkpoint", is_restored.into()),
+            ("blocks with a summary at a scan", info.summaries.into()),
+        ]
     }
 }

@@ -65,16 +65,20 @@ fn the_reserve_outlasts_a_failure_and_two_cuts() {
 /// torn page (`run-503`).
 #[test]
 fn torn_pages_neither_count_nor_come_back() {
-    for id in [
-        "nand/seq1-109@31.P7oob",
-        "nand/seq1-189@32.P7oob",
-        "inband/seq1-106@32.off+33.P5r1",
-        "nand/run-505@210.P7oob",
-        "failing/run-503@204.P5r1+206.P1",
-    ] {
+    for id in ["plain/seq1-109@31.P7oob", "plain/seq1-189@32.P7oob", "plain/run-505@210.P7oob"] {
         let id: StateId = format!("yaffs2/{id}").parse().unwrap();
         let target = Yaffs2Stack::find(id.target.1.as_str()).unwrap();
         let options = Options { seed: 500, ..Options::of(vec![id.plan]) };
         assert_eq!(replay(&target, &id, &options).unwrap(), None, "{id}");
+    }
+    let every = |plan, judge_every, nested_every| {
+        let options = Options { seed: 500, run_length: 260, ..Options::of(vec![plan]) };
+        Options { judge_every, nested_every, ..options }
+    };
+    for (chip, options) in
+        [("inband", every(Plan::Single(106), 1, 2)), ("failing", every(Plan::Run(503), 3, 5))]
+    {
+        let target = Yaffs2Stack::find(chip).unwrap();
+        assert!(explored(&target, &options).violations.is_empty());
     }
 }

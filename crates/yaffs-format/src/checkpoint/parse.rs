@@ -1,21 +1,15 @@
 //! The stream of a checkpoint to its checked form.
 
-use super::{BlockInfo, Checkpoint, Device, Object, Shape, Sums};
+use super::{
+    BlockInfo, Checkpoint, DEVICE_LEN, Device, END, MAP_ENTRIES, OBJECT_LEN, Object, Shape, Sums,
+    VALIDITY_LEN, VERSION,
+};
 use crate::constants::{MAGIC, MAX_CHUNK, object};
 use crate::header::ObjectKind;
 use alloc::vec::Vec;
 use core::error::Error;
 use core::fmt;
 use eraseblock_base::ByteOrder;
-
-const VALIDITY_LEN: u32 = 16;
-const VERSION: u32 = 8;
-const DEVICE_LEN: u32 = 36;
-const OBJECT_LEN: u32 = 32;
-/// Ends lists.
-const END: u32 = u32::MAX;
-/// Entries in a part of a chunk map.
-const MAP_ENTRIES: u32 = 16;
 
 /// A stream that is not a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,14 +70,22 @@ impl<'a> Stream<'a> {
         for word in &mut words {
             *word = self.word(WHAT)?;
         }
-        let [erased_blocks, block, allocation_page, free_chunks, _, _, _, sequence] = words;
+        let [erased_blocks, block, allocation_page, free_chunks, _, unlinked_files, _, sequence] =
+            words;
         let allocation_block = block.cast_signed();
-        Ok(Device { erased_blocks, allocation_block, allocation_page, free_chunks, sequence })
+        Ok(Device {
+            erased_blocks,
+            allocation_block,
+            allocation_page,
+            free_chunks,
+            unlinked_files,
+            sequence,
+        })
     }
 
     fn block(&mut self) -> Result<BlockInfo, CheckpointError> {
         let (word, sequence) = (self.word("block record")?, self.word("block record")?);
-        Ok(BlockInfo { in_use: word >> 10 & 0x3FF, state: word >> 20 & 15, sequence })
+        Ok(BlockInfo::unpack(word, sequence))
     }
 
     /// Reads an object; `None` at the end of the list.
@@ -209,7 +211,10 @@ mod tests {
         for order in ByteOrder::ALL {
             let read = parse(order, SHAPE, &stream(order)).unwrap();
             assert_eq!((read.device.allocation_block, read.device.allocation_page), (2, 5));
-            assert_eq!(read.blocks[0], BlockInfo { in_use: 2, state: 5, sequence: 0x1001 });
+            assert_eq!(
+                read.blocks[0],
+                BlockInfo { in_use: 2, state: 5, sequence: 0x1001, ..Default::default() }
+            );
             let [file, root] = &read.objects[..] else { panic!("two objects") };
             assert_eq!((file.id, file.header, file.value), (0x101, 17, 3 << 32 | 4096));
             assert_eq!(file.map, [(1, 18), (2, 19)]);

@@ -3,8 +3,9 @@
 //! Layer: above `core`.
 
 use super::core::{Core, medium_read};
+use super::log::Use;
 use crate::objects::Object;
-use crate::scan::{Ending, scan};
+use crate::scan::{Ending, Status, scan};
 use eraseblock_base::Findings;
 use eraseblock_vfs::{FsError, FsErrorKind};
 use eraseblock_yaffs_format::ObjectKind;
@@ -46,11 +47,35 @@ impl Core {
         Ok(())
     }
 
+    /// Compares the blocks with a scan.
+    fn check_blocks(&self, statuses: &[Status]) -> Result<(), FsError> {
+        for (number, (block, status)) in (0..).zip(self.log.blocks.iter().zip(statuses)) {
+            let agrees = match *status {
+                // A page that failed may look like one that was written.
+                _ if block.is_failing => true,
+                Status::Objects { sequence, has_shrink, .. } => {
+                    block.state == Use::Full
+                        && block.sequence == sequence
+                        && (block.has_shrink || !has_shrink)
+                }
+                Status::Checkpoint => self.checkpoint.contains(&number),
+                Status::Empty => block.state != Use::Full || block.live == 0,
+                Status::Bad | Status::Foreign => block.state == Use::Unusable,
+            };
+            if !agrees {
+                return Err(wrong(format!("block {number} is {block:?}, on the flash {status:?}")));
+            }
+        }
+        Ok(())
+    }
+
     /// A mount after a power cut at this moment must find what is in memory.
     fn check_flash(&self) -> Result<(), FsError> {
         let mut findings = Findings::new();
         let mut flash = self.fs.flash.clone();
-        let found = scan(&mut flash, Ending::Cut, &mut findings).map_err(medium_read)?.objects;
+        let scanned = scan(&mut flash, Ending::Cut, &mut findings).map_err(medium_read)?;
+        self.check_blocks(&scanned.statuses)?;
+        let found = scanned.objects;
         let users = |id: &u32| *id > object::DELETED;
         let all = &self.fs.objects.all;
         // The next mount deletes what has no name, so that older headers may void its data.

@@ -49,8 +49,12 @@ pub(crate) struct Core {
     pub(crate) log: Log,
     /// How often inodes are open.
     pub(crate) open: BTreeMap<u32, u32>,
-    /// Blocks of a checkpoint, which describes the state before the first change.
+    /// Blocks of a checkpoint, valid or not, in the order of their pages.
     pub(crate) checkpoint: Vec<u32>,
+    /// Whether that checkpoint describes the current state.
+    pub(crate) is_described: bool,
+    /// The least number of blocks of a flash that gets checkpoints.
+    pub(crate) checkpoint_from: Option<u32>,
     /// Pages that a power cut tore, until something newer voids them.
     pub(crate) torn: Vec<Torn>,
     pub(crate) read_only: bool,
@@ -76,6 +80,17 @@ fn full() -> FsError {
 }
 
 impl Core {
+    /// Looks at the result of a change: after an error of the device, memory and flash may differ, so
+    /// that nothing is written any more.
+    pub(crate) fn judge<T>(&mut self, done: Result<T, FsError>) -> Result<T, FsError> {
+        if let Err(error) = &done
+            && error.kind() == FsErrorKind::Io
+        {
+            self.failed = Some(error.to_string());
+        }
+        done
+    }
+
     pub(crate) fn data_len(&self) -> u64 {
         self.fs.flash.layout.data().into()
     }
@@ -92,15 +107,12 @@ impl Core {
             return Err(eraseblock_vfs::rules::read_only());
         }
         let kept = if purpose == Purpose::Growth { RESERVE } else { FOR_COLLECTION };
-        let per_block = self.fs.flash.layout.pages_per_block;
+        let per_block = self.log.capacity();
         let (all, taken) = self.log.usage();
         if u64::from(taken) + u64::from(pages) + u64::from(kept * per_block) > u64::from(all) {
             return Err(full());
         }
-        while let Some(block) = self.checkpoint.first().copied() {
-            self.log.erase(block).map_err(medium)?;
-            self.checkpoint.remove(0);
-        }
+        self.erase_checkpoint()?;
         while self.log.free_pages() < pages.saturating_add(FOR_COLLECTION * per_block) {
             let victim = self.log.victim().ok_or_else(full)?;
             self.collect(victim)?;
@@ -300,7 +312,7 @@ impl Core {
 
     pub(crate) fn stat_fs(&self) -> Result<StatFs, FsError> {
         let (all, taken) = self.log.usage();
-        let reserved = RESERVE * self.fs.flash.layout.pages_per_block;
+        let reserved = RESERVE * self.log.capacity();
         let free = u64::from(all.saturating_sub(taken).saturating_sub(reserved));
         let blocks = u64::from(all);
         let own = self.fs.stat_fs()?;

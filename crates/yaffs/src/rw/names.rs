@@ -22,6 +22,15 @@ use eraseblock_yaffs_format::{Header, ObjectKind};
 /// The longest name: the reference stores no more.
 pub(crate) const MAX_NAME: usize = 254;
 
+/// What may be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removal {
+    /// An empty directory.
+    Directory,
+    /// Anything else.
+    NoDirectory,
+}
+
 fn missing(dir: Ino, name: &[u8]) -> FsError {
     let name = String::from_utf8_lossy(name);
     FsError::new(FsErrorKind::NotFound, format!("inode {dir}: no entry `{name}`"))
@@ -166,10 +175,11 @@ impl Core {
         dir: Ino,
         name: &[u8],
         now: u64,
-        wants_directory: bool,
+        removal: Removal,
     ) -> Result<(), FsError> {
         let parent = self.checked_dir(dir, name)?;
         let (ino, dir) = (dir, dir as u32);
+        let wants_directory = removal == Removal::Directory;
         let entry = self.entry(dir, name).cloned().ok_or_else(|| missing(ino, name))?;
         check_removal(&parent, &self.fs.attr(entry.id.into())?, wants_directory)?;
         if wants_directory && self.has_entries(entry.id) {

@@ -1,4 +1,4 @@
-//! Mounts for writing: a scan, and the repairs that a power cut calls for (spec: yaffs2 6, 10).
+//! Mounts for writing: a checkpoint or a scan, and the repairs that a power cut calls for (spec: yaffs2 6, 10).
 
 use super::RwOptions;
 use super::core::{Core, Flags, Purpose, medium};
@@ -7,13 +7,14 @@ use crate::detect::detect;
 use crate::error::YaffsError;
 use crate::layout::Version;
 use crate::medium::{Flash, Source};
-use crate::mount::{self, Origin, Yaffs};
+use crate::mount::{self, Counts, OpenOptions, Origin, Yaffs};
 use crate::objects::Objects;
-use crate::restore::{Restored, restore};
-use crate::scan::{Ending, Scanned, Status, scan};
+use crate::page::Tagged;
+use crate::restore::{Restored, State, restore};
+use crate::scan::{Ending, Scanned, Status, Torn, scan};
 use crate::tree;
 use eraseblock_base::Findings;
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{Mtd, ReadError};
 use eraseblock_vfs::FsError;
 use eraseblock_yaffs_format::ObjectKind;
 use eraseblock_yaffs_format::constants::{SEQUENCES, object};
@@ -21,16 +22,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Core {
-    /// Scans the flash; with repairs still to be made.
+    /// Restores a checkpoint or scans the flash; with repairs still to be made.
     pub(crate) fn open(
         device: Arc<dyn Mtd>,
-        RwOptions { open: options, read_only }: &RwOptions,
+        options: &RwOptions,
     ) -> Result<(Self, Findings), YaffsError> {
         let source = Source::Device(Arc::clone(&device));
         let bytes = source.size()?;
-        let layout = match &options.layout {
+        let layout = match &options.open.layout {
             Some(layout) => layout.clone(),
-            None => detect(&source, &options.hints)?.ok_or(YaffsError::NotYaffs { bytes })?,
+            None => detect(&source, &options.open.hints)?.ok_or(YaffsError::NotYaffs { bytes })?,
         };
         mount::check(&layout)?;
         let is_the_chips = layout.pages_per_block == device.geometry().pages_per_peb();
@@ -44,18 +45,10 @@ impl Core {
         let blocks = mount::blocks(&layout, bytes)?;
         let mut flash = Flash { source, layout: layout.clone(), blocks, held: None };
         let mut findings = Findings::new();
-        let restored = match restore(&flash)? {
-            Restored::Objects(restored, _) => Some(restored),
-            Restored::None | Restored::Damaged(_) => None,
-        };
-        let ending = if restored.is_some() { Ending::Clean } else { Ending::Cut };
-        let Scanned { mut objects, counts, statuses, torn } =
-            scan(&mut flash, ending, &mut findings)?;
-        if let Some(restored) = restored {
-            take_sizes(&mut objects, &restored);
-        }
+        let Found { mut objects, counts, statuses, torn, failing, current, origin } =
+            find(&mut flash, &options.open, &mut findings)?;
         let tree = tree::build(&mut objects, &mut findings);
-        let info = mount::info(&flash, &objects, &tree, counts, Origin::Scan);
+        let info = mount::info(&flash, &objects, &tree, counts, origin);
         let checkpoint = (0..).zip(&statuses).filter(|(_, it)| **it == Status::Checkpoint);
         let checkpoint = checkpoint.map(|(number, _)| number).collect();
         let mut log = Log {
@@ -64,14 +57,28 @@ impl Core {
             blocks: statuses.iter().copied().map(block).collect(),
             pages: BTreeMap::new(),
             current: None,
+            tags: Vec::new(),
+            summaries: options.summaries,
             sequence: counts.sequence.max(*SEQUENCES.start()),
             last: blocks - 1,
         };
+        for number in failing {
+            log.blocks[number as usize].is_failing = true;
+        }
         count_pages(&mut log, &objects);
-        let fs = Yaffs { flash, info, objects, tree };
-        let (open, failed, read_only) = (BTreeMap::new(), None, *read_only);
-        let is_repaired = false;
-        let core = Self { fs, log, open, checkpoint, torn, read_only, is_repaired, failed };
+        continue_block(&mut log, &flash, current)?;
+        let core = Self {
+            fs: Yaffs { flash, info, objects, tree },
+            log,
+            open: BTreeMap::new(),
+            checkpoint,
+            is_described: origin == Origin::Checkpoint,
+            checkpoint_from: options.checkpoint_from,
+            torn,
+            read_only: options.read_only,
+            is_repaired: false,
+            failed: None,
+        };
         Ok((core, findings))
     }
 
@@ -85,6 +92,10 @@ impl Core {
     /// anything is collected.
     pub(crate) fn repair(&mut self) -> Result<(), FsError> {
         self.is_repaired = true;
+        if !self.is_described {
+            // A part of a checkpoint that is void must not make one with what follows.
+            self.erase_checkpoint()?;
+        }
         self.settle()?;
         let all = &self.fs.objects.all;
         let is_linked = |id: &u32| self.fs.tree.links.get(id).is_some_and(|links| *links > 0);
@@ -140,18 +151,81 @@ impl Core {
         self.sync()
     }
 
+    /// Makes everything durable that the device keeps back, and writes a checkpoint.
+    pub(crate) fn sync(&mut self) -> Result<(), FsError> {
+        self.flush()?;
+        if self.read_only || self.failed.is_some() || self.is_described {
+            return Ok(());
+        }
+        self.put_checkpoint()?;
+        self.flush()
+    }
+
     /// Makes everything durable that the device keeps back.
-    pub(crate) fn sync(&self) -> Result<(), FsError> {
+    pub(crate) fn flush(&self) -> Result<(), FsError> {
         self.log.device.sync().map_err(medium)
     }
+}
+
+/// What a mount found.
+struct Found {
+    objects: Objects,
+    counts: Counts,
+    statuses: Vec<Status>,
+    torn: Vec<Torn>,
+    failing: Vec<u32>,
+    current: Option<(u32, u32)>,
+    origin: Origin,
+}
+
+/// Restores a checkpoint, or scans all blocks.
+fn find(
+    flash: &mut Flash,
+    options: &OpenOptions,
+    findings: &mut Findings,
+) -> Result<Found, YaffsError> {
+    let ending = match restore(flash)? {
+        Restored::State(state) if !options.ignore_checkpoint => {
+            let State { objects, counts, statuses, failing, current } = *state;
+            let (torn, origin) = (Vec::new(), Origin::Checkpoint);
+            return Ok(Found { objects, counts, statuses, torn, failing, current, origin });
+        }
+        Restored::State(_) => Ending::Clean,
+        Restored::None | Restored::Damaged(_) => Ending::Cut,
+    };
+    let Scanned { objects, counts, statuses, torn } = scan(flash, ending, findings)?;
+    let (failing, current, origin) = (Vec::new(), None, Origin::Scan);
+    Ok(Found { objects, counts, statuses, torn, failing, current, origin })
+}
+
+/// Goes on in the block that the writer of a checkpoint wrote to last, unless one of its pages has no
+/// tags that a summary could repeat.
+fn continue_block(
+    log: &mut Log,
+    flash: &Flash,
+    current: Option<(u32, u32)>,
+) -> Result<(), ReadError> {
+    let Some((block, next)) = current.filter(|(_, next)| *next < log.capacity()) else {
+        return Ok(());
+    };
+    let pages = flash.pages(block * flash.layout.pages_per_block, next)?;
+    let tags = |index| match flash.layout.tags(pages.get(index)) {
+        Tagged::Good(tags) => Some(tags.pack()),
+        Tagged::Unused | Tagged::Damaged => None,
+    };
+    if let Some(tags) = (0..next).map(tags).collect() {
+        (log.tags, log.current, log.last) = (tags, current, block);
+    }
+    Ok(())
 }
 
 fn block(status: Status) -> Block {
     match status {
         Status::Bad | Status::Foreign => Block::new(Use::Unusable),
-        Status::Empty | Status::Checkpoint => Block::new(Use::Empty),
-        Status::Objects { sequence, has_shrink } => {
-            Block { sequence, has_shrink, ..Block::new(Use::Full) }
+        Status::Empty => Block::new(Use::Empty),
+        Status::Checkpoint => Block::new(Use::Checkpoint),
+        Status::Objects { sequence, has_shrink, has_summary } => {
+            Block { sequence, has_shrink, has_summary, ..Block::new(Use::Full) }
         }
     }
 }
@@ -164,17 +238,6 @@ fn count_pages(log: &mut Log, objects: &Objects) {
     for (id, object) in &objects.all {
         if let Some((page, _)) = &object.header {
             log.take(*page, (*id, 0));
-        }
-    }
-}
-
-/// Takes the sizes of files over that were made longer by a truncation, of which only a checkpoint
-/// knows (spec: yaffs2 5).
-fn take_sizes(objects: &mut Objects, restored: &Objects) {
-    for (id, object) in &mut objects.all {
-        let other = restored.all.get(id).filter(|other| other.kind == object.kind);
-        if let Some(other) = other.filter(|_| object.kind == ObjectKind::File) {
-            object.size = object.size.max(other.size);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The run time on simulated chips.
 
+mod checkpoint;
+
 use super::{RwOptions, YaffsRw};
 use crate::layout::{DataEcc, Layout, TagsPlace, Version};
 use crate::{OpenOptions, Source, Yaffs};

@@ -23,6 +23,8 @@ pub(crate) enum Status {
         sequence: u32,
         /// Whether a header in it may void older data.
         has_shrink: bool,
+        /// Whether its last chunks describe the others.
+        has_summary: bool,
     },
     /// Tags with a sequence number of no known meaning.
     Foreign,
@@ -64,9 +66,10 @@ pub(super) fn read(
         } else if SEQUENCES.contains(&sequence) {
             counts.used_pages += used;
             let mut block = Block { number, sequence, tags };
-            counts.summaries += u32::from(apply_summary(flash, &pages, &mut block));
+            let has_summary = apply_summary(flash, &pages, &mut block);
+            counts.summaries += u32::from(has_summary);
             let has_shrink = block.tags.iter().any(may_shrink);
-            all.push(Status::Objects { sequence, has_shrink });
+            all.push(Status::Objects { sequence, has_shrink, has_summary });
             blocks.push(block);
         } else {
             all.push(Status::Foreign);
