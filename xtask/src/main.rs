@@ -31,7 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "usage: cargo xtask TASK
   api [--baseline REVISION]        the public interface of the library against its list
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
-         [--rounds N] [--share N] [--prepare]
+         [--short] [--prepare]
                                    real Linux judges what is written and read here
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when

@@ -109,7 +109,7 @@ const ROWS: [Row; 20] = [
     },
     Row {
         name: "oracle",
-        short: "{xtask} oracle --bin {bin} --rounds 1 --share 4",
+        short: "{xtask} oracle --bin {bin} --short",
         full: "{xtask} oracle --bin {bin}",
         after: &["guest"],
         counts: counts::last_line,
@@ -130,7 +130,7 @@ const ROWS: [Row; 20] = [
     },
     Row {
         name: "planted",
-        short: "{xtask} planted --share 3",
+        short: "{xtask} planted --share 6",
         full: "{xtask} planted",
         after: &["guest"],
         counts: counts::last_line,
