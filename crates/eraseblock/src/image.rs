@@ -272,6 +272,7 @@ impl Inner {
             Content::Ubifs(bare) => (Kind::Ubifs, Opening::Ubifs(bare.device, OnceLock::new())),
             Content::Jffs2(image) => (Kind::Jffs2, Opening::opened(image.opened)),
             Content::Yaffs(image) => (Kind::Yaffs, Opening::opened(image.opened)),
+            Content::Read(image) => (image.format, Opening::opened(image.opened)),
         };
         let locks = notes.take_locks();
         let Notes { findings, strict, .. } = notes;
