@@ -12,6 +12,8 @@
 //! an MTD partition, and every command reads it.
 
 mod media;
+#[cfg(feature = "squashfs")]
+mod squashfs;
 
 use super::{Format, Shape, image, magic};
 use crate::error::Error;
@@ -30,7 +32,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// All file systems that are only read.
-static READERS: &[&dyn Reader] = &[];
+static READERS: &[&dyn Reader] = &[
+    #[cfg(feature = "squashfs")]
+    &squashfs::SquashfsReader,
+];
 
 /// A file system that is only read, from bytes without gaps.
 pub(crate) trait Reader: Debug + Sync {
@@ -171,7 +176,15 @@ fn stated(medium: &Medium, shape: &Shape, format: Format) -> Result<Option<Found
         },
         Format::Jffs2 => Some(Found::Jffs2),
         Format::Yaffs => Some(Found::Yaffs(None)),
+        Format::Squashfs => Some(Found::Read(reader_of(format).ok_or_else(|| left_out(format))?)),
     })
+}
+
+/// Why a stated format is not opened.
+fn left_out(format: Format) -> Error {
+    let name = format.name();
+    Error::new(format!("{name}: this build has no reader for it"))
+        .with_kind(crate::ErrorKind::Unsupported)
 }
 
 fn ubi(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {

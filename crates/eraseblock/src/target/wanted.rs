@@ -56,6 +56,8 @@ pub enum Format {
     Jffs2,
     /// A raw dump of a YAFFS1 or YAFFS2.
     Yaffs,
+    /// A SquashFS image; the feature `squashfs` reads it.
+    Squashfs,
 }
 
 impl Format {
@@ -66,6 +68,7 @@ impl Format {
             Self::Ubifs => "UBIFS",
             Self::Jffs2 => "JFFS2",
             Self::Yaffs => "YAFFS",
+            Self::Squashfs => "SquashFS",
         }
     }
 }
