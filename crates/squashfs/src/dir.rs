@@ -1,4 +1,4 @@
-//! Directories (spec: readonly-formats 5.4).
+//! Directories (spec: readonly-formats C.4).
 
 use crate::error::damaged;
 use crate::inode::{self, Directory};

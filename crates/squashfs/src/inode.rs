@@ -1,4 +1,4 @@
-//! Inodes (spec: readonly-formats 5.3).
+//! Inodes (spec: readonly-formats C.3).
 
 use crate::error::damaged;
 use crate::limits;

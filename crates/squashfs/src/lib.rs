@@ -1,5 +1,5 @@
 //! SquashFS 4.0 in user space: reads images with every compressor, in both byte orders, from anything
-//! that can be read at any offset (spec: readonly-formats 5).
+//! that can be read at any offset (spec: readonly-formats C).
 //!
 //! Opening reads the superblock and nothing else that grows with the image. Everything is read on
 //! demand, through two small caches, so that damage affects only what lies in it.

@@ -1,4 +1,4 @@
-//! Metadata blocks, and reading across them (spec: readonly-formats 5.2).
+//! Metadata blocks, and reading across them (spec: readonly-formats C.2).
 
 use crate::cache::Cache;
 use crate::error::{damaged, unreadable};

@@ -1,4 +1,4 @@
-//! The superblock (spec: readonly-formats 5.1).
+//! The superblock (spec: readonly-formats C.1).
 
 use crate::error::SquashfsError;
 use crate::limits;

@@ -1,5 +1,5 @@
 //! Tables of equal entries in metadata blocks that an array of places lists (spec: readonly-formats
-//! 5.6).
+//! C.5).
 
 use crate::error::damaged;
 use crate::limits;

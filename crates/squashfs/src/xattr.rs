@@ -1,4 +1,4 @@
-//! Extended attributes (spec: readonly-formats 5.7).
+//! Extended attributes (spec: readonly-formats C.6).
 
 use crate::error::damaged;
 use crate::limits;

@@ -8,7 +8,7 @@ use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
 use super::yaffs_writable;
-use super::{FlashOptions, Place, Shape, Wanted, bare, jffs2_image, magic, peek};
+use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek};
 use crate::error::{Context, Error, Setting, Words};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
@@ -313,6 +313,7 @@ fn open_at(
             no_ubi()?;
             Some(open_jffs2(place, span, args, mode, observer))
         }
+        Held::Read(format) => return Err(formats::only_read(&place.path, format)),
         Held::Other => None,
     };
     if let Some(opened) = opened {
@@ -345,7 +346,9 @@ pub(crate) enum Held {
     Jffs2,
     /// A YAFFS, and its layout unless the user stated the format.
     Yaffs(Option<Layout>),
-    /// UBI, UBIFS, or a file system that is only read.
+    /// A file system that is only read.
+    Read(Format),
+    /// UBI or UBIFS.
     Other,
 }
 
@@ -355,6 +358,7 @@ pub(crate) fn held(place: &Place, span: Option<Span>, shape: &Shape) -> Result<H
     Ok(match formats::detect(&medium, shape)? {
         Some(Found::Jffs2) => Held::Jffs2,
         Some(Found::Yaffs(layout)) => Held::Yaffs(layout),
+        Some(Found::Read(reader)) => Held::Read(reader.format()),
         None if shape.format.is_none() && jffs2_image::is_in(medium, shape)? => Held::Jffs2,
         _ => Held::Other,
     })
@@ -580,6 +584,9 @@ fn open_ubifs(
             return Err(Error::usage("a volume can be mounted for writing only once"));
         }
         let device = Arc::new(ubi.volume(volume.id)?);
+        if let peek::Content::Read(format) = peek::content(device.as_ref()) {
+            return Err(formats::only_read(&flash.path, format));
+        }
         let mounted = UbifsMount::mount(device, mode.ubifs());
         let (fs, findings) = mounted.context(flash.path.display())?;
         observer.report(findings);

@@ -55,7 +55,7 @@ fn facts(superblock: &Superblock) -> Vec<Fact> {
         number("inodes", superblock.inodes.into()),
         number("fragments", superblock.fragments.into()),
         number("ids", superblock.ids.into()),
-        number("made", superblock.made.into()),
+        text("made", format!("{} s since 1970", superblock.made)),
         text("flags", flags.join(", ")),
     ]
 }
