@@ -9,7 +9,7 @@ pub const BLOCK: u32 = 1 << 20;
 /// Bytes in the listing of one directory: some 250,000 names of usual length.
 pub const LISTING: u32 = 8 << 20;
 
-/// Directories that are told apart, so that none is reached twice.
+/// Directories that are remembered, so that none is reached twice.
 pub const DIRECTORIES: usize = 1 << 20;
 
 /// Bytes in the target of a symbolic link, as in Linux.

@@ -36,7 +36,7 @@ impl Metadata {
     pub(crate) fn new(image: Arc<dyn ReadAt>, superblock: Superblock) -> Self {
         let (lengths, blocks) = (superblock.order, Cache::new(KEPT));
         let mut this = Self { image, superblock, lengths, blocks };
-        // Images of AVM are big-endian with little-endian lengths; the first block tells them apart.
+        // Images of AVM are big-endian with little-endian lengths; the first block shows which.
         if lengths == ByteOrder::Big && this.read_block(superblock.inode_table).is_err() {
             this.lengths = ByteOrder::Little;
             if this.read_block(superblock.inode_table).is_err() {

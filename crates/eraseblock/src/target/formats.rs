@@ -1,4 +1,4 @@
-//! The registry of formats: what a flash or an image of one is told apart by, and who opens it.
+//! The registry of formats: how a flash or an image of one is recognised, and who opens it.
 //!
 //! [`detect`] asks the rows of [`ROWS`] in order of confidence: a superblock or a node with a checksum
 //! at the start decides before samples of pages do. UBI in an image is not among them: its headers may
