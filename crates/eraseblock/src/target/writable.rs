@@ -584,10 +584,13 @@ fn open_ubifs(
             return Err(Error::usage("a volume can be mounted for writing only once"));
         }
         let device = Arc::new(ubi.volume(volume.id)?);
-        if let peek::Content::Read(format) = peek::content(device.as_ref()) {
+        let mounted = UbifsMount::mount(device, mode.ubifs());
+        // Only now, so that a UBIFS is mounted without more reads.
+        if mounted.is_err()
+            && let peek::Content::Read(format) = peek::content(&ubi.volume(volume.id)?)
+        {
             return Err(formats::only_read(&flash.path, format));
         }
-        let mounted = UbifsMount::mount(device, mode.ubifs());
         let (fs, findings) = mounted.context(flash.path.display())?;
         observer.report(findings);
         let at = flash.at;
