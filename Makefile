@@ -5,11 +5,11 @@ CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
 PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3 \
-    fakeroot pseudo libcap2-bin genimage
+    fakeroot pseudo libcap2-bin genimage squashfs-tools
 # What the public suites need.
 POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc6-dev git
 # What only the bench needs: its peer reader and time(1).
-BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs squashfs-tools
+BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs
 
 # All steps of the tests share one build, without debug information and incremental artefacts.
 TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0

@@ -5,9 +5,9 @@ use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
-use eraseblock_yaffs::{DataEcc, Layout, TagsPlace, Version, Yaffs};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{FileKind, FileSystem, SourceKind, SourceTree};
+use eraseblock_yaffs::{DataEcc, Layout, TagsPlace, Version, Yaffs};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -39,6 +39,13 @@ pub fn read_ubifs(device: Arc<dyn LebDevice>) {
 pub fn read_jffs2(image: Vec<u8>) {
     let options = eraseblock_jffs2::OpenOptions::default();
     if let Ok((fs, _)) = Jffs2::open(Source::Image(Arc::new(image)), &options) {
+        read_tree(&fs);
+    }
+}
+
+/// Opens a SquashFS and reads all there is.
+pub fn read_squashfs(image: Vec<u8>) {
+    if let Ok(fs) = eraseblock_squashfs::Squashfs::open(Arc::new(image)) {
         read_tree(&fs);
     }
 }

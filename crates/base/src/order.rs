@@ -34,6 +34,15 @@ impl ByteOrder {
         }
     }
 
+    /// Returns the 64 bits at `offset`, 0 beyond the end.
+    pub fn u64_at(self, bytes: &[u8], offset: usize) -> u64 {
+        let word = bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        match self {
+            Self::Little => u64::from_le_bytes(word),
+            Self::Big => u64::from_be_bytes(word),
+        }
+    }
+
     /// Returns a 16-bit value as stored.
     pub const fn u16_bytes(self, value: u16) -> [u8; 2] {
         match self {

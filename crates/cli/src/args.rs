@@ -101,6 +101,7 @@ impl ShapeArgs {
                 Format::Ubifs => Kind::Ubifs,
                 Format::Jffs2 => Kind::Jffs2,
                 Format::Yaffs => Kind::Yaffs,
+                Format::Squashfs => Kind::Squashfs,
             }),
             leb: self.leb,
             start: self.start,
@@ -164,6 +165,8 @@ pub(crate) enum Format {
     /// A raw dump of a YAFFS1 or YAFFS2.
     #[value(alias = "yaffs1", alias = "yaffs2")]
     Yaffs,
+    /// A SquashFS image.
+    Squashfs,
 }
 
 /// Parses a size below 4 GiB.

@@ -51,6 +51,31 @@ impl Decompressor {
         Err(CodecError::OutputShort { produced, expected })
     }
 
+    /// Decompresses one zlib stream (RFC 1950) and verifies its checksum; returns how many bytes of
+    /// `out` it fills.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `input` is not a valid stream of at most `out.len()` bytes.
+    pub fn unzlib_up_to(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+        let context = self.deflate.get_or_insert_with(libdeflater::Decompressor::new);
+        context.zlib_decompress(input, out).map_err(|error| {
+            CodecError::Deflate(match error {
+                libdeflater::DecompressionError::BadData => "not a zlib stream",
+                libdeflater::DecompressionError::InsufficientSpace => "output exceeds its size",
+            })
+        })
+    }
+
+    /// Decompresses one zstd frame; returns how many bytes of `out` it fills.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `input` is not a valid frame of at most `out.len()` bytes.
+    pub fn unzstd_up_to(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+        self.unzstd(input, out)
+    }
+
     fn inflate(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
         let context = self.deflate.get_or_insert_with(libdeflater::Decompressor::new);
         context.deflate_decompress(input, out).map_err(|error| {

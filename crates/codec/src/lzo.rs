@@ -8,6 +8,6 @@ mod fast;
 mod tests;
 mod write;
 
-pub use decode::decompress;
+pub use decode::{decompress, decompress_up_to};
 pub(crate) use dense::Dense;
 pub(crate) use fast::Fast;

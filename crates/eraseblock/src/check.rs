@@ -8,9 +8,10 @@ use crate::codes;
 use crate::error::{Context, Result, Words};
 use crate::observe::{Notes, Observer};
 use crate::recovery;
+use crate::target::formats::ReadImage;
 use crate::target::image::{self, Image, Jffs2Image, UbiImage};
 use crate::target::span;
-use crate::target::writable;
+use crate::target::writable::{self, Held};
 use crate::target::yaffs::YaffsImage;
 use crate::target::{Place, Shape, open_place};
 use crate::text;
@@ -76,7 +77,7 @@ pub fn check_place(
     observer.keep_still(&place.path)?;
     let mut heard = Overheard::new(observer);
     let span = span::one(place, shape)?;
-    let why_read_only = if writable::holds_jffs2(place, span, shape)? {
+    let why_read_only = if matches!(writable::held(place, span, shape)?, Held::Jffs2) {
         flash_jffs2(place, shape, &mut heard)?
     } else {
         let image = image::open_span(place, span, shape, &heard)?;
@@ -93,7 +94,9 @@ fn opened(image: Image, place: &Place, heard: &mut Overheard<'_>) -> Result<()> 
             place.refuse_volume()?;
             volume::ubifs(image.device, None, heard)
         }
-        Image::Jffs2(Jffs2Image { opened, .. }) | Image::Yaffs(YaffsImage { opened, .. }) => {
+        Image::Jffs2(Jffs2Image { opened, .. })
+        | Image::Yaffs(YaffsImage { opened, .. })
+        | Image::Read(ReadImage { opened, .. }) => {
             place.refuse_volume()?;
             volume::scrubbed(opened, None, heard);
             Ok(())

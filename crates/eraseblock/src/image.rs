@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Opens the image at `path` to be read; nothing is ever written to it.
 ///
 /// The format is detected: a UBI image, a bare UBIFS or JFFS2 image, a raw dump with out-of-band
-/// bytes (also of a YAFFS), and with the features for them a simulated chip or a device. Until the [`Image`] and all
+/// bytes (also of a YAFFS), and with the features for them a SquashFS image, a simulated chip or a device. Until the [`Image`] and all
 /// that was made of it are dropped, writers that lock files are kept away. Fails if the file cannot
 /// be read, or if no format is recognised in it.
 pub fn open(path: impl AsRef<Path>) -> Result<Image> {
@@ -272,6 +272,7 @@ impl Inner {
             Content::Ubifs(bare) => (Kind::Ubifs, Opening::Ubifs(bare.device, OnceLock::new())),
             Content::Jffs2(image) => (Kind::Jffs2, Opening::opened(image.opened)),
             Content::Yaffs(image) => (Kind::Yaffs, Opening::opened(image.opened)),
+            Content::Read(image) => (image.format, Opening::opened(image.opened)),
         };
         let locks = notes.take_locks();
         let Notes { findings, strict, .. } = notes;

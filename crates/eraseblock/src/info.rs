@@ -1,6 +1,7 @@
 //! What an image is and what is in it, for people and as documents.
 
 mod jffs2;
+mod read;
 mod ubi;
 mod ubifs;
 mod yaffs;
@@ -16,6 +17,7 @@ use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::{UbiVolume, VolumeInfo};
 use eraseblock_ubi_format::VolumeKind;
 pub use jffs2::Jffs2Facts;
+pub use read::ReadFacts;
 use std::sync::Arc;
 pub use ubi::{BlockUse, UbiInfo, VolumeFacts};
 pub use ubifs::{BareUbifsFacts, UbifsFacts, UbifsState};
@@ -35,6 +37,9 @@ pub enum Info {
     Jffs2(Jffs2Facts),
     /// A YAFFS.
     Yaffs(YaffsFacts),
+    /// A file system that is only read.
+    #[cfg_attr(feature = "serde", serde(untagged))]
+    Read(ReadFacts),
 }
 
 impl Info {
@@ -57,6 +62,11 @@ impl Info {
                 let facts = YaffsFacts::of(&image);
                 image.opened.finish(observer);
                 Self::Yaffs(facts)
+            }
+            Image::Read(image) => {
+                let facts = ReadFacts::of(&image);
+                image.opened.finish(observer);
+                Self::Read(facts)
             }
         })
     }
@@ -92,7 +102,7 @@ fn of_volume(
             opened.finish(observer);
         }
         facts.ubifs = Some(ubifs);
-    } else if content.is_jffs2()
+    } else if (content.is_jffs2() || content.is_read_only())
         && let Some(opened) = try_open_volume(volume, info.id, observer)
     {
         opened.finish(observer);

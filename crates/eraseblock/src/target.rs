@@ -11,6 +11,7 @@ pub mod driver;
 pub mod filesystem;
 #[cfg(feature = "edit")]
 pub mod flash;
+pub mod formats;
 pub mod image;
 #[cfg(feature = "edit")]
 mod jffs2_image;
@@ -153,6 +154,10 @@ pub(crate) fn open_place(
             Ok((image.opened, None))
         }
         Image::Yaffs(image) => {
+            place.refuse_volume()?;
+            Ok((image.opened, None))
+        }
+        Image::Read(image) => {
             place.refuse_volume()?;
             Ok((image.opened, None))
         }

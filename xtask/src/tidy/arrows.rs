@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 26] = [
+const ROOMS: [&str; 27] = [
     "base",
     "codec",
     "ubi-format",
@@ -23,6 +23,7 @@ const ROOMS: [&str; 26] = [
     "ubifs",
     "jffs2",
     "yaffs",
+    "squashfs",
     "tree",
     "fuse",
     "nfs",
@@ -50,6 +51,7 @@ const FRONT_END: &[&str] = &[
     "ubifs",
     "jffs2",
     "yaffs",
+    "squashfs",
     "tree",
     "fuse",
 ];
@@ -58,7 +60,7 @@ const FRONT_END: &[&str] = &[
 const EVERYTHING: &[&str] = &["base", "vfs", "card", "mtd", "mtd-host", "nandsim", "ubi", "ubifs"];
 
 /// Dependencies that point down but are forbidden.
-const FORBIDDEN: [(&str, &[&str]); 19] = [
+const FORBIDDEN: [(&str, &[&str]); 20] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
     ("ubifs-format", &["codec", "ubi-format"]),
@@ -88,6 +90,7 @@ const FORBIDDEN: [(&str, &[&str]); 19] = [
             "mtd-host",
         ],
     ),
+    ("squashfs", &["ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2", "jffs2-format", "yaffs"]),
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
     ("fuse", FRONT_END),
     ("nfs", FRONT_END),

@@ -13,6 +13,7 @@ use eraseblock::raw::tree::tar_out::{self, TarOptions};
 use eraseblock::raw::ubi::UbiVolume;
 use eraseblock::raw::vfs::FileSystem;
 use eraseblock::target::filesystem::{self, Opened};
+use eraseblock::target::formats::ReadImage;
 use eraseblock::target::image::{self, Image, Jffs2Image, UbiImage};
 use eraseblock::target::yaffs::YaffsImage;
 use eraseblock::target::{Place, open_file_system, peek};
@@ -129,7 +130,9 @@ impl ExtractArgs {
                 summary.volumes.push(self.files(opened, dest, session)?);
                 return Ok(());
             }
-            Image::Jffs2(Jffs2Image { opened, .. }) | Image::Yaffs(YaffsImage { opened, .. }) => {
+            Image::Jffs2(Jffs2Image { opened, .. })
+            | Image::Yaffs(YaffsImage { opened, .. })
+            | Image::Read(ReadImage { opened, .. }) => {
                 place.refuse_volume()?;
                 summary.volumes.push(self.files(opened, dest, session)?);
                 return Ok(());

@@ -188,7 +188,7 @@ pub(super) fn files(args: &FilesArgs, session: &mut Session) -> Result<(), Failu
                 args.extract(opened, &dest, session)?;
                 written += 1;
             }
-            Image::Jffs2(_) | Image::Yaffs(_) => {}
+            Image::Jffs2(_) | Image::Yaffs(_) | Image::Read(_) => {}
         }
     }
     if written == 0 { Err(common.nothing("UBIFS that can be read")) } else { Ok(()) }

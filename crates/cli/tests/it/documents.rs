@@ -206,6 +206,11 @@ fn the_guide_to_devices_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_other_file_systems_does_what_it_says() {
+    check("docs/guide-other.md", 12);
+}
+
+#[test]
 fn the_documents_of_commands_look_as_shown() {
     check("docs/json.md", 1);
 }
@@ -223,7 +228,7 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount"]
+    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other"]
         .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }

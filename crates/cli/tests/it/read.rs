@@ -3,6 +3,7 @@
 use crate::sample::Sample;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 #[test]
 fn volumes_are_found_by_name_number_or_because_there_is_one() {
@@ -146,4 +147,46 @@ fn damage_is_a_finding_and_ends_with_1() {
     assert_eq!(kept.code, 1);
     assert_eq!(fs::read(sample.path("kept.img")).unwrap().len(), 200_000);
     assert_eq!(sample.run(&["cat", "bad.ubi:kernel", "--strict"]).code, 3);
+}
+
+/// SquashFS in a file, in a UBI volume and at an offset: found, read, checked and never written to.
+#[test]
+fn squashfs_is_read_wherever_it_is() {
+    let sample = Sample::new();
+    let folder = sample.path("t");
+    fs::create_dir_all(folder.join("d")).unwrap();
+    fs::write(folder.join("d/file"), "hi\n").unwrap();
+    fs::hard_link(folder.join("d/file"), folder.join("hard")).unwrap();
+    let mut make = Command::new("mksquashfs");
+    make.arg(&folder).arg(sample.path("i.squashfs")).args(["-noappend", "-quiet", "-no-progress"]);
+    if !make.output().is_ok_and(|done| done.status.success()) {
+        println!("left out: mksquashfs");
+        return;
+    }
+    let layout = "[flash]\npart = \"W25N01GV\"\nblocks = 64\n[[volume]]\nname = \"s\"\n\
+                  content = { file = \"i.squashfs\" }\n";
+    fs::write(sample.path("l.toml"), layout).unwrap();
+    sample.ok(&["build", "l.toml", "-o", "u.ubi", "-q"]);
+    let ubi = fs::read(sample.path("u.ubi")).unwrap();
+    let bare = fs::read(sample.path("i.squashfs")).unwrap();
+    let both = [&vec![0; 5000][..], &ubi, &bare].concat();
+    fs::write(sample.path("both"), both).unwrap();
+    let at = format!("both@{}", 5000 + ubi.len());
+    for target in ["i.squashfs", "u.ubi:s", "u.ubi", "both@5000:s", &at] {
+        assert_eq!(sample.ok(&["ls", target]).out, "d\nhard\n", "{target}");
+        assert_eq!(sample.ok(&["cat", target, "/d/file"]).out, "hi\n", "{target}");
+        sample.ok(&["check", target]);
+    }
+    let listed = sample.ok(&["info", "both"]).out;
+    assert!(listed.contains(&at) && listed.contains("both@5000 "), "{listed}");
+    let info = sample.ok(&["info", "i.squashfs", "--json"]).out;
+    assert!(info.contains("\"squashfs\"") && info.contains("\"compressor\""), "{info}");
+    for target in ["i.squashfs", "u.ubi:s"] {
+        let run = sample.run(&["put", target, "l.toml"]);
+        assert!(run.code > 0 && run.err.contains("SquashFS can only be read"), "{}", run.err);
+    }
+    assert!(fs::read(sample.path("u.ubi")).unwrap() == ubi);
+    fs::write(sample.path("short"), &bare[..200]).unwrap();
+    let run = sample.run(&["ls", "short"]);
+    assert!(run.err.contains("cut short"), "{}", run.err);
 }

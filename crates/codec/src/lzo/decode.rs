@@ -99,11 +99,23 @@ enum After {
 ///
 /// Fails if the stream is invalid or does not decode to exactly `out.len()` bytes.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), LzoError> {
+    let expected = out.len();
+    let produced = decompress_up_to(input, out)?;
+    if produced == expected { Ok(()) } else { Err(LzoError::OutputShort { produced, expected }) }
+}
+
+/// The same for data whose length is not known: returns how many bytes of `out` it fills.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid or decodes to more than `out.len()` bytes.
+pub fn decompress_up_to(input: &[u8], out: &mut [u8]) -> Result<usize, LzoError> {
     if input.len() < 3 {
         return Err(LzoError::TooShort { found: input.len() });
     }
     let mut decoder = Decoder { input, read: 0, out, written: 0 };
-    decoder.run()
+    decoder.run()?;
+    Ok(decoder.written)
 }
 
 struct Decoder<'a> {
@@ -342,10 +354,6 @@ impl Decoder<'_> {
     fn finish(&self) -> Result<(), LzoError> {
         if self.read != self.input.len() {
             return Err(LzoError::BytesAfterEnd { count: self.input.len() - self.read });
-        }
-        if self.written != self.out.len() {
-            let (produced, expected) = (self.written, self.out.len());
-            return Err(LzoError::OutputShort { produced, expected });
         }
         Ok(())
     }

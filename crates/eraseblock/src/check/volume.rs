@@ -29,7 +29,7 @@ pub(super) fn check(
     if content.is_ubifs() {
         return ubifs(filesystem::grown(volume, &content), id, observer);
     }
-    if content.is_jffs2() {
+    if content.is_jffs2() || content.is_read_only() {
         scrubbed(filesystem::open_volume(volume, id, observer)?, id, observer);
     } else if !is_static {
         data(&volume, observer);

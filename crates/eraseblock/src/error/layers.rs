@@ -69,6 +69,8 @@ layers! {
     From eraseblock_yaffs::mkfs::MkfsError: class cause;
     From std::io::Error: cause;
     None eraseblock_mtd::ReadError: cause;
+    #[cfg(feature = "squashfs")]
+    From eraseblock_squashfs::SquashfsError: class cause;
     #[cfg(feature = "write")]
     From eraseblock_ubifs::mkfs::MkfsError: class cause;
     #[cfg(feature = "cards")]

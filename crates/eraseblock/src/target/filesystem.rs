@@ -2,10 +2,11 @@
 
 use crate::error::Error;
 use crate::observe::Observer;
+use crate::target::formats::{self, Fact, Read, Reader};
 use crate::target::peek;
 use eraseblock_base::{Findings, Leb, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
-use eraseblock_mtd::LebDevice;
+use eraseblock_mtd::{LebDevice, ReadAt};
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::{Attr, FileSystem, FsError, FsErrorKind};
@@ -21,6 +22,8 @@ pub enum Kind {
     Jffs2(Box<Jffs2>),
     /// YAFFS1 or YAFFS2.
     Yaffs(Box<Yaffs>),
+    /// One that is only read, and what its superblock says.
+    Read(Arc<dyn FileSystem>, Vec<Fact>),
 }
 
 /// An opened file system.
@@ -40,6 +43,7 @@ impl Opened {
             Kind::Ubifs(fs) => &**fs,
             Kind::Jffs2(fs) => &**fs,
             Kind::Yaffs(fs) => &**fs,
+            Kind::Read(fs, _) => &**fs,
         }
     }
 
@@ -59,7 +63,7 @@ impl Opened {
             Kind::Ubifs(fs) => fs.late_findings(),
             Kind::Jffs2(fs) => fs.late_findings(),
             // Damage that reading meets is an error of that read.
-            Kind::Yaffs(_) => Findings::new(),
+            Kind::Yaffs(_) | Kind::Read(..) => Findings::new(),
         }
     }
 
@@ -70,6 +74,7 @@ impl Opened {
             Kind::Ubifs(fs) => Arc::new(*fs),
             Kind::Jffs2(fs) => Arc::new(*fs),
             Kind::Yaffs(fs) => Arc::new(*fs),
+            Kind::Read(fs, _) => fs,
         }
     }
 
@@ -121,7 +126,18 @@ pub(super) fn of_yaffs(yaffs: Yaffs, findings: Findings) -> Opened {
     Opened { kind: Kind::Yaffs(Box::new(yaffs)), volume: None, findings, late_seen: 0 }
 }
 
-/// Opens the file system of either kind in a UBI volume. `id` names it where there may be others.
+/// Opens a file system that is only read. `volume` names the volume where there may be others. Fails if
+/// it cannot be read.
+pub(super) fn of_read(
+    reader: &'static dyn Reader,
+    bytes: Arc<dyn ReadAt>,
+    volume: Option<VolumeId>,
+) -> Result<Opened, Error> {
+    let Read { fs, findings, facts } = reader.open(bytes)?;
+    Ok(Opened { kind: Kind::Read(fs, facts), volume, findings, late_seen: 0 })
+}
+
+/// Opens the file system of any kind in a UBI volume. `id` names it where there may be others.
 /// Fails if there is none that can be read.
 pub fn open_volume(
     volume: UbiVolume,
@@ -129,6 +145,11 @@ pub fn open_volume(
     observer: &dyn Observer,
 ) -> Result<Opened, Error> {
     let content = peek::content(&volume);
+    if let peek::Content::Read(format) = content
+        && let Some(reader) = formats::reader_of(format)
+    {
+        return of_read(reader, formats::of_volume(volume), id);
+    }
     if !content.is_jffs2() {
         return open(grown(volume, &content), id, observer);
     }

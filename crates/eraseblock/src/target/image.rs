@@ -1,6 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume, the JFFS2 or the YAFFS that it is.
 
 use super::filesystem::{self, Opened};
+use super::formats::{self, Found, Medium, ReadImage, Reader};
 use super::span::{self, Span};
 use super::yaffs::{self, YaffsImage};
 use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
@@ -34,6 +35,8 @@ pub enum Image {
     Jffs2(Jffs2Image),
     /// A YAFFS.
     Yaffs(YaffsImage),
+    /// A file system that is only read.
+    Read(ReadImage),
 }
 
 /// A file with a UBI device in it.
@@ -274,19 +277,21 @@ pub(crate) fn open_bytes(
     let file_size = file.size()?;
     let part = span.of(Arc::clone(&file))?;
     let start = beginning(part.as_ref())?;
-    let format = format(&part, shape, &start)?;
     let unknown = || unknown(&start);
     let source = Source::Image(Arc::clone(&part));
-    let image = match format {
-        Some(Format::Ubifs) => {
+    let image = match formats::detect(&Medium::Image(Arc::clone(&part)), shape)? {
+        Some(Found::Ubifs) => {
             open_bare(path, part, file_size, shape, &start).map(|bare| Some(Image::Ubifs(bare)))?
         }
-        Some(Format::Jffs2) => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
-        Some(Format::Yaffs) => {
+        Some(Found::Jffs2) => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
+        Some(Found::Yaffs(layout)) => {
             let pages = PagesSource::Image(Arc::clone(&part));
-            yaffs::open(path, pages, file_size, shape)?.map(Image::Yaffs)
+            yaffs::open(path, pages, file_size, layout, shape)?.map(Image::Yaffs)
         }
-        Some(Format::Ubi) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
+        Some(Found::Read(reader)) => {
+            Some(open_read(path, reader, part, file_size).map(Image::Read)?)
+        }
+        Some(Found::Ubi(_)) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
         None => match open_ubi(path, &part, file_size, shape)? {
             Some(image) => Some(Image::Ubi(image)),
             None => open_jffs2(path, source, file_size, shape)?.map(Image::Jffs2),
@@ -300,20 +305,15 @@ pub(crate) fn open_bytes(
     Ok(image)
 }
 
-/// The format that is stated, or that the first bytes or the pages show; `None` if headers have to be
-/// searched for. Fails if the image cannot be read.
-fn format(part: &Arc<dyn ReadAt>, shape: &Shape, start: &[u8]) -> Result<Option<Format>, Error> {
-    if shape.format.is_some() {
-        return Ok(shape.format);
-    }
-    if magic::is_ubifs(start) || shape.leb.is_some() {
-        return Ok(Some(Format::Ubifs));
-    }
-    if magic::is_jffs2(start) {
-        return Ok(Some(Format::Jffs2));
-    }
-    // Files in a YAFFS may contain headers of anything else.
-    Ok(yaffs::is_one(part, shape)?.then_some(Format::Yaffs))
+/// Opens a file system that is only read.
+pub(super) fn open_read(
+    path: &Path,
+    reader: &'static dyn Reader,
+    bytes: Arc<dyn ReadAt>,
+    file_size: u64,
+) -> Result<ReadImage, Error> {
+    let opened = filesystem::of_read(reader, bytes, None)?;
+    Ok(ReadImage { path: path.to_owned(), file_size, format: reader.format(), opened })
 }
 
 /// A JFFS2, opened or only looked at.
@@ -410,26 +410,32 @@ pub fn open_jffs2(
 
 /// Opens the UBI, the YAFFS or the JFFS2 on a flash.
 pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result<Image, Error> {
-    let geometry = *device.geometry();
-    let is_bare = matches!(shape.format, Some(Format::Jffs2 | Format::Yaffs));
-    let layout = if is_bare { None } else { layout(device.as_ref(), &shape.sizes)? };
-    if let Some(layout) = layout {
-        let ubi = Ubi::attach(device, &layout, &attach_options(&shape.sizes))?;
-        let (path, file_size) = (path.to_owned(), geometry.size());
-        let (start, dump, file) = (0, None, None);
-        return Ok(Image::Ubi(UbiImage { path, file_size, start, ubi, dump, file }));
-    }
-    if yaffs::is_on(&device, shape)? {
-        let pages = PagesSource::Device(Arc::clone(&device));
-        if let Some(image) = yaffs::open(path, pages, geometry.size(), shape)? {
-            return Ok(Image::Yaffs(image));
+    let size = device.geometry().size();
+    match formats::detect(&Medium::Device(Arc::clone(&device)), shape)? {
+        Some(Found::Ubi(Some(layout))) => {
+            let ubi = Ubi::attach(device, &layout, &attach_options(&shape.sizes))?;
+            let (path, file_size) = (path.to_owned(), size);
+            let (start, dump, file) = (0, None, None);
+            return Ok(Image::Ubi(UbiImage { path, file_size, start, ubi, dump, file }));
         }
+        Some(Found::Yaffs(layout)) => {
+            let pages = PagesSource::Device(Arc::clone(&device));
+            if let Some(image) = yaffs::open(path, pages, size, layout, shape)? {
+                return Ok(Image::Yaffs(image));
+            }
+        }
+        Some(Found::Read(_)) => {
+            if let Some(at) = formats::good_blocks(&device)? {
+                return open_read(path, at.reader, at.bytes, size).map(Image::Read);
+            }
+        }
+        _ => {}
     }
     let source = Source::Device(Arc::clone(&device));
-    if let Some(image) = open_jffs2(path, source, geometry.size(), shape)? {
+    if let Some(image) = open_jffs2(path, source, size, shape)? {
         return Ok(Image::Jffs2(image));
     }
-    let mut start = vec![0; magic::LOOK.min(geometry.peb_size() as usize)];
+    let mut start = vec![0; magic::LOOK.min(device.geometry().peb_size() as usize)];
     device.read(0, &mut start)?;
     Err(unknown(&start))
 }

@@ -5,6 +5,7 @@
 //!    file system, unless the caller states which part belongs to the file system.
 
 use super::flash::size_in_bytes;
+use super::formats::Medium;
 use super::span::Span;
 use super::{Shape as Wanted, image, raw_dump};
 use crate::error::{Error, Setting};
@@ -16,6 +17,7 @@ use eraseblock_jffs2::{OpenOptions, Shape, Source, Survey};
 use eraseblock_jffs2_format::constants::MAGIC;
 use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{Access, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
+use eraseblock_ubi::detect::detect;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -31,8 +33,20 @@ pub(super) struct Jffs2Flash {
     pub(super) cleanmarker: Option<u32>,
 }
 
+/// Returns whether there is a JFFS2 somewhere on a flash or in an image that begins with nothing we know,
+/// or room for one on a flash. Fails if it cannot be read.
+pub(super) fn is_in(medium: Medium, shape: &Wanted) -> Result<bool, Error> {
+    match medium {
+        Medium::Device(device) => is_on(device.as_ref()),
+        Medium::Image(file) => is_one(file, shape),
+    }
+}
+
 /// Returns whether there is a JFFS2 in a file that is nothing else we know.
-pub(super) fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Error> {
+fn is_one(file: Arc<dyn ReadAt>, shape: &Wanted) -> Result<bool, Error> {
+    if detect(file.as_ref(), &image::hints(&shape.sizes))?.is_some() {
+        return Ok(false);
+    }
     Ok(image::find_jffs2::<Survey>(Source::Image(file), &options(shape), None)?.is_some())
 }
 
@@ -41,10 +55,7 @@ const START: u32 = 4096;
 
 /// Returns whether there is a JFFS2 on a flash, or a block is erased, as it is where one can be
 /// made or is empty. What can be read of something else is refused by who mounts it.
-pub(super) fn is_on(device: &dyn Mtd, shape: &Wanted) -> Result<bool, Error> {
-    if image::layout(device, &shape.sizes)?.is_some() {
-        return Ok(false);
-    }
+fn is_on(device: &dyn Mtd) -> Result<bool, Error> {
     let geometry = device.geometry();
     let mut start = vec![0; START.min(geometry.peb_size()) as usize];
     let mut any_erased = false;

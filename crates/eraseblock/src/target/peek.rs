@@ -1,6 +1,6 @@
 //! A look at the beginning of a volume: what is in it, without opening it.
 
-use super::magic;
+use super::{Format, formats, magic};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::LebDevice;
@@ -18,6 +18,8 @@ pub enum Content {
     DamagedUbifs,
     /// Nodes of a JFFS2.
     Jffs2,
+    /// A file system that is only read.
+    Read(Format),
     /// Another format that is known by its magic.
     Known(&'static str),
     /// Nothing: LEB 0 is erased or not mapped.
@@ -39,7 +41,12 @@ impl Content {
 
     /// Returns whether it is a file system that can be opened.
     pub fn is_file_system(&self) -> bool {
-        self.is_ubifs() || self.is_jffs2()
+        self.is_ubifs() || self.is_jffs2() || self.is_read_only()
+    }
+
+    /// Returns whether it is a file system that is only read.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Read(_))
     }
 
     /// In words.
@@ -48,6 +55,7 @@ impl Content {
             Self::Ubifs(sb) => format!("UBIFS ({})", sb.default_compr.name()),
             Self::DamagedUbifs => "UBIFS (superblock damaged)".to_owned(),
             Self::Jffs2 => "JFFS2".to_owned(),
+            Self::Read(format) => format.name().to_owned(),
             Self::Known(name) => {
                 let bare = name.strip_prefix("a ").or(name.strip_prefix("an "));
                 bare.unwrap_or(name).to_owned()
@@ -61,7 +69,13 @@ impl Content {
 /// Examines the start of LEB 0. If that is inconclusive, searches for a JFFS2, whose nodes may be
 /// anywhere.
 pub fn content(device: &dyn LebDevice) -> Content {
-    match first(device) {
+    let content = first(device);
+    if !content.is_ubifs()
+        && let Some(reader) = formats::reader_of_volume(device)
+    {
+        return Content::Read(reader.format());
+    }
+    match content {
         Content::Empty | Content::Unknown | Content::Known(_) if holds_masters(device) => {
             Content::DamagedUbifs
         }

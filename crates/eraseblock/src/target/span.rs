@@ -1,9 +1,10 @@
 //! Which bytes of a file a target means: `FILE@OFFSET[+LENGTH]`, or what a look through the file
 //! finds.
 
+use super::formats::{self, Found, Medium};
 use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, Survey, survey};
-use super::{Place, Shape, Sizes, magic, raw_dump, yaffs};
+use super::{Place, Shape, Sizes, magic, raw_dump};
 use crate::error::{Context, Error, Setting};
 use crate::text;
 use eraseblock_base::size::parse_size;
@@ -129,7 +130,7 @@ pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Re
     match found.parts.as_slice() {
         [] => Ok(whole),
         // What was found may be files in it.
-        _ if yaffs::is_one(file, shape)? => Ok(whole),
+        _ if is_yaffs(file, shape)? => Ok(whole),
         [one] if is_found_anyway(one, file.as_ref())? => Ok(whole),
         [one] => {
             let (offset, length) = (one.offset, size - one.offset);
@@ -139,6 +140,11 @@ pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Re
         _ if raw_dump::dump_of(file, &shape.sizes)?.is_some() => Ok(whole),
         _ => Ok(Meant::Several(found)),
     }
+}
+
+fn is_yaffs(file: &Arc<dyn ReadAt>, shape: &Shape) -> Result<bool, Error> {
+    let found = formats::detect(&Medium::Image(Arc::clone(file)), shape)?;
+    Ok(matches!(found, Some(Found::Yaffs(_))))
 }
 
 /// Returns whether the target is a plain file that is not a flash of its own kind.
@@ -165,7 +171,7 @@ fn is_forced(shape: &Shape) -> bool {
 fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Error> {
     match part.kind {
         Kind::Jffs2 { .. } => Ok(true),
-        Kind::Ubifs { .. } => Ok(part.offset == 0),
+        Kind::Ubifs { .. } | Kind::Read { .. } => Ok(part.offset == 0),
         Kind::Ubi { peb_size, .. } => {
             let found = detect(file, &hints(&Sizes::default()))?;
             Ok(found.is_some_and(|found| {

@@ -6,7 +6,8 @@
 //!    is bounded by `MAX_HEADERS` and `MAX_PARTS`.
 //! 2. Parts come in ascending order and do not overlap.
 
-use super::magic;
+use super::formats::{self, Magic, Reader};
+use super::{Format, magic};
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_jffs2_format::constants::pad;
@@ -56,6 +57,12 @@ pub enum Kind {
         /// Whether its byte order is big-endian.
         big_endian: bool,
     },
+    /// A file system that is only read.
+    #[cfg_attr(feature = "serde", serde(untagged))]
+    Read {
+        /// What it is.
+        format: Format,
+    },
 }
 
 /// Something in a file.
@@ -101,6 +108,7 @@ impl Part {
             }
             Kind::Jffs2 { big_endian: false } => "JFFS2".to_owned(),
             Kind::Jffs2 { big_endian: true } => "JFFS2, big-endian".to_owned(),
+            Kind::Read { format } => format.name().to_owned(),
         }
     }
 }
@@ -134,10 +142,37 @@ fn whole(image: &dyn ReadAt, size: u64) -> io::Result<Option<Part>> {
     {
         return Ok(Some(Part { offset: 0, length: size, kind: Kind::Ubifs { leb_size } }));
     }
+    if let Some(part) = read_only(image, 0, size)?
+        && rest_is_padding(image, part.end(), size)?
+    {
+        return Ok(Some(Part { length: size, ..part }));
+    }
     if Header::decode(image, &start, 0)?.is_none() {
         return Ok(None);
     }
     Ok(locate::only_image(image)?.map(|one| Part { offset: 0, length: size, kind: ubi(&one) }))
+}
+
+/// The file system that is only read and begins at an offset.
+fn read_only(image: &dyn ReadAt, offset: u64, size: u64) -> io::Result<Option<Part>> {
+    let Some((reader, extent)) = formats::reader_at(image, offset)? else { return Ok(None) };
+    let length = extent.length.min(size - offset);
+    Ok(Some(Part { offset, length, kind: Kind::Read { format: reader.format() } }))
+}
+
+/// Returns whether nothing but zeros or erased bytes follows.
+fn rest_is_padding(image: &dyn ReadAt, from: u64, size: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; 1 << 16];
+    let mut at = from;
+    while at < size {
+        let len = usize::try_from(size - at).unwrap_or(usize::MAX).min(bytes.len());
+        image.read_exact_at(&mut bytes[..len], at)?;
+        if !bytes[..len].iter().all(|byte| matches!(byte, 0 | 0xFF)) {
+            return Ok(false);
+        }
+        at += len as u64;
+    }
+    Ok(true)
 }
 
 fn ubi(extent: &Extent) -> Kind {
@@ -163,6 +198,8 @@ struct Search<'a> {
     headers: Vec<Header>,
     ubifs: Vec<Part>,
     jffs2: Vec<Part>,
+    /// File systems that are only read.
+    read: Vec<Part>,
     /// The last JFFS2 node: where it begins and ends.
     node: (u64, u64),
     more: bool,
@@ -170,13 +207,16 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(image: &'a dyn ReadAt) -> Self {
-        let (headers, ubifs, jffs2) = (Vec::new(), Vec::new(), Vec::new());
-        Self { image, size: 0, headers, ubifs, jffs2, node: (0, 0), more: false }
+        let (headers, ubifs, jffs2, read) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { image, size: 0, headers, ubifs, jffs2, read, node: (0, 0), more: false }
     }
 
     fn run(&mut self) -> io::Result<()> {
         let needles: [&[u8]; 4] = [b"UBI#", &NODE_MAGIC.to_le_bytes(), b"\x85\x19", b"\x19\x85"];
         let finders = needles.map(memmem::Finder::new);
+        let readers: Vec<(Magic, &dyn Reader)> = formats::magics().collect();
+        let others: Vec<_> =
+            readers.iter().map(|(magic, _)| memmem::Finder::new(magic.bytes)).collect();
         let mut buffer = vec![0; WINDOW + OVERLAP];
         let mut hits: Vec<usize> = Vec::new();
         let mut start = 0;
@@ -193,6 +233,12 @@ impl<'a> Search<'a> {
             hits.sort_unstable();
             for at in &hits {
                 self.look(&window[*at..], start + *at as u64)?;
+            }
+            for (finder, (magic, reader)) in others.iter().zip(&readers) {
+                let seen = &window[..(WINDOW + magic.bytes.len() - 1).min(window.len())];
+                for at in finder.find_iter(seen) {
+                    self.reader(*reader, *magic, start + at as u64)?;
+                }
             }
             start += WINDOW as u64;
         }
@@ -226,6 +272,20 @@ impl<'a> Search<'a> {
         let length = (u64::from(leb_size) * u64::from(lebs)).min(self.size - offset);
         let part = Part { offset, length, kind: Kind::Ubifs { leb_size } };
         push(&mut self.ubifs, part, &mut self.more);
+        Ok(())
+    }
+
+    /// Judges what has the magic number of a reader at `at`.
+    fn reader(&mut self, reader: &dyn Reader, magic: Magic, at: u64) -> io::Result<()> {
+        let Some(offset) = at.checked_sub(magic.at) else { return Ok(()) };
+        if covers(&self.read, offset) || self.is_in_data_node(offset)? {
+            return Ok(());
+        }
+        let Some(extent) = reader.probe(self.image, offset)? else { return Ok(()) };
+        let length = extent.length.min(self.size - offset);
+        let part = Part { offset, length, kind: Kind::Read { format: reader.format() } };
+        push(&mut self.read, part, &mut self.more);
+        self.read.sort_unstable_by_key(|part| part.offset);
         Ok(())
     }
 
@@ -299,7 +359,12 @@ impl<'a> Search<'a> {
             }
             _ => true,
         });
-        for kind in [std::mem::take(&mut self.ubifs), std::mem::take(&mut self.jffs2)] {
+        // Files of a file system that is only read may be images.
+        let read = std::mem::take(&mut self.read);
+        let holds =
+            |outer: &Part, inner: &Part| outer.offset < inner.offset && outer.end() >= inner.end();
+        parts.retain(|ubi| !read.iter().any(|outer| holds(outer, ubi)));
+        for kind in [read, std::mem::take(&mut self.ubifs), std::mem::take(&mut self.jffs2)] {
             let found: Vec<Part> = kind
                 .into_iter()
                 .filter(|part| !covers(&parts, part.offset))

@@ -44,6 +44,8 @@ pub struct Sizes {
 
 /// The formats that are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Format {
     /// A UBI image.
@@ -54,6 +56,21 @@ pub enum Format {
     Jffs2,
     /// A raw dump of a YAFFS1 or YAFFS2.
     Yaffs,
+    /// A SquashFS image; the feature `squashfs` reads it.
+    Squashfs,
+}
+
+impl Format {
+    /// Returns what people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ubi => "UBI",
+            Self::Ubifs => "UBIFS",
+            Self::Jffs2 => "JFFS2",
+            Self::Yaffs => "YAFFS",
+            Self::Squashfs => "SquashFS",
+        }
+    }
 }
 
 /// How a flash is opened.

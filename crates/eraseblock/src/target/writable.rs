@@ -3,23 +3,23 @@
 
 use super::driver::{self, Chip, Node};
 use super::flash::{self, Flash};
+use super::formats::{self, Found, Medium};
 use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
 use super::yaffs_writable;
-use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek, yaffs};
+use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek};
 use crate::error::{Context, Error, Setting, Words};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
 use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, ReadAt, WritableDump};
-use eraseblock_ubi::detect::detect;
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
-use eraseblock_yaffs::YaffsRw;
+use eraseblock_yaffs::{Layout, YaffsRw};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::Path;
@@ -304,18 +304,21 @@ fn open_at(
         if mode.fastmap { Err(Error::usage(message)) } else { Ok(()) }
     };
     let span = span::one(place, &args.shape)?;
-    if yaffs_writable::is_at(place, span, &args.shape)? {
-        no_ubi()?;
-        if mode.read_only {
-            return Err(yaffs_writable::only_read(&place.path));
+    let opened = match held(place, span, &args.shape)? {
+        Held::Yaffs(_) if mode.read_only => return Err(yaffs_writable::only_read(&place.path)),
+        Held::Yaffs(layout) => {
+            no_ubi()?;
+            Some(open_yaffs(place, span, layout, args, mode, observer))
         }
-        let opened = open_yaffs(place, span, args, mode, observer).context(place.path.display())?;
-        return alone(opened);
-    }
-    if holds_jffs2(place, span, &args.shape)? {
-        no_ubi()?;
-        let opened = open_jffs2(place, span, args, mode, observer).context(place.path.display())?;
-        return alone(opened);
+        Held::Jffs2 => {
+            no_ubi()?;
+            Some(open_jffs2(place, span, args, mode, observer))
+        }
+        Held::Read(format) => return Err(formats::only_read(&place.path, format)),
+        Held::Other => None,
+    };
+    if let Some(opened) = opened {
+        return alone(opened.context(place.path.display())?);
     }
     if mode.read_only {
         return alone(read_ubifs(place, span, args, observer)?);
@@ -337,45 +340,51 @@ fn open_at(
     open_ubifs(args, volumes, mode, observer)
 }
 
-/// Returns whether there is a JFFS2, or an erased flash, on which one can be. Fails if it cannot be
-/// read.
-pub fn holds_jffs2(place: &Place, span: Option<Span>, shape: &Shape) -> Result<bool, Error> {
-    if let Some(format) = shape.format {
-        return Ok(format == Format::Jffs2);
-    }
+/// What is on a flash, or in an image of one, as far as it matters to who mounts it.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    /// A JFFS2, or an erased flash, on which one can be.
+    Jffs2,
+    /// A YAFFS, and its layout unless the user stated the format.
+    Yaffs(Option<Layout>),
+    /// A file system that is only read.
+    Read(Format),
+    /// UBI or UBIFS.
+    Other,
+}
+
+/// Returns what is on a flash or in an image, before it is opened. Fails if it cannot be read.
+pub(crate) fn held(place: &Place, span: Option<Span>, shape: &Shape) -> Result<Held, Error> {
+    let Some(medium) = medium(place, span)? else { return Ok(Held::Other) };
+    Ok(match formats::detect(&medium, shape)? {
+        Some(Found::Jffs2) => Held::Jffs2,
+        Some(Found::Yaffs(layout)) => Held::Yaffs(layout),
+        Some(Found::Read(reader)) => Held::Read(reader.format()),
+        None if shape.format.is_none() && jffs2_image::is_in(medium, shape)? => Held::Jffs2,
+        _ => Held::Other,
+    })
+}
+
+/// Where the format of a place shows; `None` for a device that holds a UBI volume, and for a disk that
+/// was made a flash, on which only UBI is found.
+fn medium(place: &Place, span: Option<Span>) -> Result<Option<Medium>, Error> {
     match driver::node(&place.path)? {
         None => {}
         Some(Node::Mtd) => {
-            let node = driver::mtd(&place.path, Access::Read)?;
-            if yaffs::is_on(&node.device, shape)? {
-                return Ok(false);
-            }
-            return jffs2_image::is_on(node.device.as_ref(), shape);
+            let device = driver::mtd(&place.path, Access::Read)?.device;
+            return Ok(Some(Medium::Device(device)));
         }
-        Some(_) => return Ok(false),
+        Some(_) => return Ok(None),
     }
     if let Some(chip) = driver::chip(&place.path, Access::Read)? {
-        if yaffs::is_on(&chip.device, shape)? {
-            return Ok(false);
-        }
-        return jffs2_image::is_on(chip.device.as_ref(), shape);
+        return Ok(Some(Medium::Device(chip.device)));
     }
     let mut file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
     if let Some(span) = span {
         file = span.of(file)?;
     }
-    let start = image::beginning(file.as_ref())?;
-    if magic::is_jffs2(&start) {
-        return Ok(true);
-    }
-    if yaffs::is_one(&file, shape)? {
-        return Ok(false);
-    }
-    let is_other = magic::is_ubifs(&start) || magic::is_flash(&start) || shape.leb.is_some();
-    if is_other || detect(file.as_ref(), &image::hints(&shape.sizes))?.is_some() {
-        return Ok(false);
-    }
-    jffs2_image::is_one(file, shape)
+    let is_flash = magic::is_flash(&image::beginning(file.as_ref())?);
+    Ok((!is_flash).then_some(Medium::Image(file)))
 }
 
 fn open_jffs2(
@@ -457,6 +466,7 @@ fn below_jffs2(
 fn open_yaffs(
     place: &Place,
     span: Option<Span>,
+    layout: Option<Layout>,
     args: &Wanted,
     mode: Mode,
     observer: &mut dyn Observer,
@@ -465,12 +475,12 @@ fn open_yaffs(
     if mode.compression.is_some_and(|compression| compression != Compression::None) {
         return Err(Error::usage("compressor: YAFFS2 stores everything uncompressed"));
     }
-    let (path, mut below, mut layout) = (place.path.as_path(), Below::default(), None);
+    let (path, mut below, mut layout) = (place.path.as_path(), Below::default(), layout);
     let device = if let Some(device) = below.open_flash(path, Access::Write)? {
         device
     } else {
         below.lock = Some(lock(path, Access::Write)?);
-        let (dump, found) = yaffs_writable::dump(path, span, &args.shape, mode.size)?;
+        let (dump, found) = yaffs_writable::dump(path, span, layout, &args.shape, mode.size)?;
         layout = Some(found);
         below.dump = Some(Arc::clone(&dump));
         dump
@@ -498,6 +508,9 @@ fn read_ubifs(
             image.report(observer)?;
             let volume = image.file_system_volume(place.volume.as_deref())?;
             match peek::content(&volume) {
+                peek::Content::Read(format) => {
+                    return Err(formats::only_read(&place.path, format));
+                }
                 peek::Content::Jffs2 => {
                     return Err(Error::new("a JFFS2 in a UBI volume can only be read")
                         .hint("info, ls, cat and extract read it"));
@@ -512,6 +525,7 @@ fn read_ubifs(
             ));
         }
         Image::Yaffs(image) => return Err(yaffs_writable::only_read(&image.path)),
+        Image::Read(image) => return Err(formats::only_read(&image.path, image.format)),
     };
     let (fs, findings) =
         UbifsMount::mount(device, Mode::READ_ONLY.ubifs()).context(place.path.display())?;
@@ -587,6 +601,12 @@ fn open_ubifs(
         }
         let device = Arc::new(ubi.volume(volume.id)?);
         let mounted = UbifsMount::mount(device, mode.ubifs());
+        // Only now, so that a UBIFS is mounted without more reads.
+        if mounted.is_err()
+            && let peek::Content::Read(format) = peek::content(&ubi.volume(volume.id)?)
+        {
+            return Err(formats::only_read(&flash.path, format));
+        }
         let (fs, findings) = mounted.context(flash.path.display())?;
         observer.report(findings);
         let at = flash.at;

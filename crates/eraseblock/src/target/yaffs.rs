@@ -3,10 +3,8 @@
 use super::filesystem::{self, Opened};
 use super::{Format, Shape};
 use crate::error::Error;
-use eraseblock_mtd::{Mtd, ReadAt};
-use eraseblock_yaffs::{Hints, OpenOptions, Source, Yaffs, YaffsError};
+use eraseblock_yaffs::{Hints, Layout, OpenOptions, Source, Yaffs, YaffsError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A file or a flash with a YAFFS on it.
 #[derive(Debug)]
@@ -28,34 +26,16 @@ pub(super) fn hints(shape: &Shape) -> Hints {
     }
 }
 
-/// Returns whether a raw dump is a YAFFS, which is decided by samples of its pages. Fails if it cannot
-/// be read.
-pub(super) fn is_one(image: &Arc<dyn ReadAt>, shape: &Shape) -> Result<bool, Error> {
-    is_in(&Source::Image(Arc::clone(image)), shape)
-}
-
-/// The same for a flash.
-pub(super) fn is_on(device: &Arc<dyn Mtd>, shape: &Shape) -> Result<bool, Error> {
-    is_in(&Source::Device(Arc::clone(device)), shape)
-}
-
-fn is_in(source: &Source, shape: &Shape) -> Result<bool, Error> {
-    let is_other = shape.format.is_some_and(|format| format != Format::Yaffs);
-    if is_other || shape.leb.is_some() {
-        return Ok(false);
-    }
-    let found = eraseblock_yaffs::detect(source, &hints(shape));
-    Ok(found.map_err(YaffsError::from)?.is_some())
-}
-
-/// Opens a YAFFS; `None` if the pages have no tags of one. Fails if it cannot be read.
+/// Opens a YAFFS, with its layout if that was detected already; `None` if the pages have no tags of one.
+/// Fails if it cannot be read.
 pub(super) fn open(
     path: &Path,
     source: Source,
     file_size: u64,
+    layout: Option<Layout>,
     shape: &Shape,
 ) -> Result<Option<YaffsImage>, Error> {
-    let options = OpenOptions { hints: hints(shape), ..OpenOptions::default() };
+    let options = OpenOptions { layout, hints: hints(shape), ..OpenOptions::default() };
     match Yaffs::open(source, &options) {
         Ok((yaffs, findings)) => {
             let opened = filesystem::of_yaffs(yaffs, findings);

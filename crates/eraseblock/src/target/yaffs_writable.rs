@@ -1,36 +1,18 @@
 //! YAFFS2 that is written to: on a flash, or in a raw dump of one.
 
-use super::driver::{self, Node};
+use super::Shape;
 use super::span::Span;
-use super::yaffs::{hints, is_on, is_one};
-use super::{Place, Shape};
+use super::yaffs::hints;
 use crate::error::{Error, Setting};
 use crate::text;
 use eraseblock_base::Findings;
-use eraseblock_mtd::{Access, DumpShape, Mtd, WritableDump};
+use eraseblock_mtd::{DumpShape, Mtd, WritableDump};
 use eraseblock_yaffs::{
     Layout, OpenOptions, RwOptions, Source, Version, Yaffs, YaffsError, YaffsRw,
 };
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Returns whether a flash or file, before it is opened for writing, holds a YAFFS. Fails if it cannot
-/// be read.
-pub(super) fn is_at(place: &Place, span: Option<Span>, shape: &Shape) -> Result<bool, Error> {
-    match driver::node(&place.path)? {
-        Some(Node::Mtd) => {
-            return is_on(&driver::mtd(&place.path, Access::Read)?.device, shape);
-        }
-        Some(_) => return Ok(false),
-        None => {}
-    }
-    if let Some(chip) = driver::chip(&place.path, Access::Read)? {
-        return is_on(&chip.device, shape);
-    }
-    let Some(span) = span else { return Ok(false) };
-    is_one(&span.of(Arc::new(File::open(&place.path)?))?, shape)
-}
 
 /// Why nothing is written to a YAFFS.
 pub(super) fn only_read(path: &Path) -> Error {
@@ -68,6 +50,7 @@ pub(super) fn mount(
 pub(super) fn dump(
     path: &Path,
     span: Option<Span>,
+    layout: Option<Layout>,
     shape: &Shape,
     size: Option<u64>,
 ) -> Result<(Arc<WritableDump>, Layout), Error> {
@@ -75,7 +58,7 @@ pub(super) fn dump(
         return Err(refused(path, "a YAFFS named by its offset can only be read"));
     }
     let source = Source::Image(Arc::new(File::open(path)?));
-    let options = OpenOptions { hints: hints(shape), ..OpenOptions::default() };
+    let options = OpenOptions { layout, hints: hints(shape), ..OpenOptions::default() };
     let (opened, _) = Yaffs::open(source, &options)?;
     let info = opened.info();
     let layout = info.layout.clone();

@@ -4,10 +4,11 @@ use crate::map;
 use crate::style::{Ink, Style, terminal_width};
 use crate::table::{Align, Table};
 use eraseblock::info::{
-    BareUbifsFacts, Info, Jffs2Facts, UbiInfo, UbifsFacts, UbifsState, YaffsFacts,
+    BareUbifsFacts, Info, Jffs2Facts, ReadFacts, UbiInfo, UbifsFacts, UbifsState, YaffsFacts,
 };
 use eraseblock::raw::base::size::format_size;
 use eraseblock::raw::ubi::FastmapStatus;
+use eraseblock::target::formats::FactValue;
 use eraseblock::text;
 
 /// All lines of a report.
@@ -18,6 +19,7 @@ pub(super) fn lines(report: &Info, style: Style) -> Vec<String> {
         Info::Ubifs(report) => page.ubifs(report),
         Info::Jffs2(report) => page.jffs2(report),
         Info::Yaffs(report) => page.yaffs(report),
+        Info::Read(report) => page.read(report),
         // A format that the library knows and this page does not yet.
         other => page.lines.push(format!("{other:?}")),
     }
@@ -258,6 +260,22 @@ impl Page {
         self.field("in use", text::count(report.live_chunks, "chunk", "chunks"));
         let (free, bad) = (report.free_pebs, report.bad_pebs);
         self.field("eraseblocks", format!("{free} erased, {bad} bad"));
+    }
+
+    fn read(&mut self, report: &ReadFacts) {
+        let (name, size) = (report.format.name(), format_size(report.file_size));
+        self.title(&report.path, &format!("{name} image, {size}"));
+        self.lines.push(String::new());
+        self.field("file", text::size(report.file_size));
+        for fact in &report.facts {
+            let value = match &fact.value {
+                FactValue::Bytes(bytes) => text::size(*bytes),
+                FactValue::Number(number) => text::grouped(*number),
+                FactValue::Text(words) => words.clone(),
+                other => format!("{other:?}"),
+            };
+            self.field(&fact.key.replace('_', " "), value);
+        }
     }
 
     fn facts(&mut self, facts: &UbifsFacts) {

@@ -1,0 +1,166 @@
+//! Flash as bytes without gaps: the logical eraseblocks of a volume, and the good eraseblocks of an MTD
+//! partition.
+//!
+//! # Invariants
+//! 1. Bytes with uncorrectable bit errors are an error: the file systems that are only read have no
+//!    checksums of their own.
+
+use super::{Reader, reader_at};
+use crate::error::Error;
+use eraseblock_base::{Leb, Peb};
+use eraseblock_mtd::{LebDevice, Mtd, ReadAt, ReadOutcome, Slice};
+use std::fmt::Debug;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The logical eraseblocks of a volume, one after the other.
+#[derive(Debug)]
+pub(crate) struct Lebs<D> {
+    device: D,
+    size: u64,
+}
+
+impl<D: Deref<Target: LebDevice>> Lebs<D> {
+    /// All bytes of a volume.
+    pub(crate) fn all(device: D) -> Self {
+        let size = u64::from(device.leb_count()) * u64::from(device.leb_size());
+        Self { device, size }
+    }
+
+    /// The first `size` bytes of a volume.
+    pub(crate) fn new(device: D, size: u64) -> Self {
+        Self { size, ..Self::all(device) }
+    }
+}
+
+impl<D> ReadAt for Lebs<D>
+where
+    D: Deref<Target: LebDevice> + Send + Sync + Debug,
+{
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        pieces(buf, offset, self.size, self.device.leb_size(), |leb, inside, part| {
+            let outcome = self.device.read(Leb::new(leb), inside, part);
+            good(outcome.map_err(io::Error::other)?, || format!("leb {leb}:{inside}"))
+        })
+    }
+}
+
+/// The good eraseblocks of a flash, one after the other.
+#[derive(Debug)]
+struct GoodBlocks {
+    device: Arc<dyn Mtd>,
+    blocks: Vec<Peb>,
+}
+
+impl ReadAt for GoodBlocks {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.blocks.len() as u64 * u64::from(self.device.geometry().peb_size()))
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let peb_size = self.device.geometry().peb_size();
+        pieces(buf, offset, self.size()?, peb_size, |index, inside, part| {
+            let block = self.blocks.get(index as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let at = u64::from(block.get()) * u64::from(peb_size) + u64::from(inside);
+            let outcome = self.device.read(at, part);
+            good(outcome.map_err(io::Error::other)?, || format!("peb {}:{inside}", block.get()))
+        })
+    }
+}
+
+/// Splits a read at the borders of blocks: `read` takes the number of a block, an offset in it, and where
+/// the bytes go.
+fn pieces(
+    buf: &mut [u8],
+    offset: u64,
+    size: u64,
+    block_size: u32,
+    read: impl Fn(u32, u32, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if offset.checked_add(buf.len() as u64).is_none_or(|end| end > size) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let (mut position, mut rest) = (offset, buf);
+    while !rest.is_empty() {
+        let block = u32::try_from(position / u64::from(block_size)).map_err(io::Error::other)?;
+        let inside = u32::try_from(position % u64::from(block_size)).map_err(io::Error::other)?;
+        let len = rest.len().min((block_size - inside) as usize);
+        let (part, after) = rest.split_at_mut(len);
+        read(block, inside, part)?;
+        position += len as u64;
+        rest = after;
+    }
+    Ok(())
+}
+
+fn good(outcome: ReadOutcome, place: impl Fn() -> String) -> io::Result<()> {
+    if outcome.uncorrectable {
+        return Err(io::Error::other(format!("{}: uncorrectable bit errors", place())));
+    }
+    Ok(())
+}
+
+/// A file system that is only read, on a flash.
+#[derive(Debug)]
+pub(crate) struct OnFlash {
+    pub(crate) reader: &'static dyn Reader,
+    /// Its bytes and everything that follows, without the bad blocks.
+    pub(crate) bytes: Arc<dyn ReadAt>,
+}
+
+/// Finds a file system that is only read at the start of a good eraseblock of a flash. Bad blocks are
+/// skipped, and so is what comes before. Fails if the bad blocks cannot be listed.
+pub(crate) fn good_blocks(device: &Arc<dyn Mtd>) -> Result<Option<OnFlash>, Error> {
+    let geometry = *device.geometry();
+    let mut blocks = Vec::new();
+    for block in (0..geometry.peb_count()).map(Peb::new) {
+        if !device.is_bad(block)? {
+            blocks.push(block);
+        }
+    }
+    let good = Arc::new(GoodBlocks { device: Arc::clone(device), blocks });
+    let size = good.size()?;
+    for index in 0..good.blocks.len() as u64 {
+        let start = index * u64::from(geometry.peb_size());
+        // An unreadable block before the file system does not matter.
+        if let Ok(Some((reader, _))) = reader_at(good.as_ref(), start) {
+            let bytes = Arc::new(Slice::new(good, start, size - start)?);
+            return Ok(Some(OnFlash { reader, bytes }));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_split_at_blocks() {
+        let mut buf = [0; 10];
+        let seen = std::cell::RefCell::new(Vec::new());
+        let read = |block, inside, part: &mut [u8]| {
+            seen.borrow_mut().push((block, inside, part.len()));
+            Ok(())
+        };
+        pieces(&mut buf, 6, 16, 8, read).unwrap();
+        assert_eq!(*seen.borrow(), [(0, 6, 2), (1, 0, 8)]);
+        for offset in [7, u64::MAX] {
+            let error = pieces(&mut buf, offset, 16, 8, read).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn uncorrectable_bytes_are_not_delivered() {
+        let outcome = ReadOutcome { corrected_bits: 0, uncorrectable: true };
+        let error = good(outcome, || "peb 3:0".to_owned()).unwrap_err();
+        assert_eq!(error.to_string(), "peb 3:0: uncorrectable bit errors");
+        assert!(good(ReadOutcome::CLEAN, String::new).is_ok());
+    }
+}

@@ -1,0 +1,123 @@
+//! Decompression of blocks.
+
+use crate::limits;
+use eraseblock_codec::{Decompressor, lzo};
+use lzma_rust2::{LzmaReader, XzReader};
+use std::cell::RefCell;
+use std::io::Read;
+
+/// How the blocks of an image are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compressor {
+    /// A zlib stream.
+    Gzip,
+    /// A stream with the header of `.lzma` files.
+    Lzma,
+    /// LZO1X.
+    Lzo,
+    /// An xz stream.
+    Xz,
+    /// An LZ4 block.
+    Lz4,
+    /// A zstd frame.
+    Zstd,
+}
+
+impl Compressor {
+    pub(crate) fn from_number(number: u16) -> Option<Self> {
+        Some(match number {
+            1 => Self::Gzip,
+            2 => Self::Lzma,
+            3 => Self::Lzo,
+            4 => Self::Xz,
+            5 => Self::Lz4,
+            6 => Self::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// Returns the name that `mksquashfs -comp` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Lzma => "lzma",
+            Self::Lzo => "lzo",
+            Self::Xz => "xz",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Decompresses a block of at most `most` bytes. What goes wrong is described for people.
+    pub(crate) fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        thread_local! {
+            static CONTEXTS: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+        }
+        let mut out = vec![0; most];
+        let len = match self {
+            Self::Gzip => CONTEXTS
+                .with_borrow_mut(|contexts| contexts.unzlib_up_to(input, &mut out))
+                .map_err(|error| error.to_string())?,
+            Self::Zstd => CONTEXTS
+                .with_borrow_mut(|contexts| contexts.unzstd_up_to(input, &mut out))
+                .map_err(|error| error.to_string())?,
+            Self::Lzo => {
+                lzo::decompress_up_to(input, &mut out).map_err(|error| error.to_string())?
+            }
+            Self::Lz4 => lz4_flex::block::decompress_into(input, &mut out)
+                .map_err(|error| format!("LZ4: {error}"))?,
+            Self::Xz => {
+                fill(&mut XzReader::new_mem_limit(input, false, limits::DECODER_KIB), &mut out)
+                    .map_err(|error| format!("xz: {error}"))?
+            }
+            Self::Lzma => LzmaReader::new_mem_limit(input, limits::DECODER_KIB, None)
+                .and_then(|mut reader| fill(&mut reader, &mut out))
+                .map_err(|error| format!("LZMA: {error}"))?,
+        };
+        out.truncate(len);
+        Ok(out)
+    }
+}
+
+/// Reads a stream to its end, which verifies its checksums. Fails if it is longer than `out`.
+fn fill(stream: &mut dyn Read, out: &mut [u8]) -> std::io::Result<usize> {
+    let mut len = 0;
+    while len < out.len() {
+        match stream.read(&mut out[len..])? {
+            0 => return Ok(len),
+            more => len += more,
+        }
+    }
+    if stream.read(&mut [0])? > 0 {
+        return Err(std::io::Error::other("output exceeds its size"));
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_compressor_takes_nonsense_or_delivers_more_than_asked() {
+        for number in 1..=6 {
+            let compressor = Compressor::from_number(number).unwrap();
+            for input in [&[][..], &[0xFF; 40], &[0x5D, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]] {
+                if let Ok(out) = compressor.unpack(input, 8192) {
+                    assert!(out.len() <= 8192, "{}", compressor.name());
+                }
+            }
+        }
+        assert!(Compressor::from_number(0).is_none() && Compressor::from_number(7).is_none());
+    }
+
+    /// A stream that asks for a dictionary of 1.5 GiB.
+    #[test]
+    fn a_stream_cannot_ask_for_much_memory() {
+        let mut stream = vec![0x5D, 0, 0, 0, 0x60];
+        stream.extend([0xFF; 8]);
+        stream.extend([0; 16]);
+        let error = Compressor::Lzma.unpack(&stream, 8192).unwrap_err();
+        assert!(error.contains("memory"), "{error}");
+    }
+}
