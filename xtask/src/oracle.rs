@@ -134,8 +134,7 @@ impl Checks {
 
     /// Returns whether a check was requested.
     pub(crate) fn wants(&self, name: &str) -> bool {
-        let is_left_out =
-            self.extent == Extent::Short && VARIED.contains(&decisive(name).as_str());
+        let is_left_out = self.extent == Extent::Short && VARIED.contains(&decisive(name).as_str());
         !is_left_out && self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
