@@ -4,13 +4,10 @@ use crate::error::AxfsError;
 use crate::superblock::{Region, RegionId, Superblock};
 use crate::table::{Loader, Table};
 use eraseblock_codec::zlib;
-use eraseblock_mtd::ReadAt;
+use eraseblock_mtd::{ReadAt, Window};
 use eraseblock_vfs::{FsError, FsErrorKind};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Bytes that are read at once.
-const WINDOW: usize = 64 << 10;
 
 /// Decompressed blocks that are kept.
 const KEPT: usize = 8;
@@ -54,13 +51,6 @@ pub(crate) struct Pages {
     banode_offsets: Table,
     cblock_offsets: Table,
     kept: Kept,
-}
-
-/// Bytes of the image read ahead for one request.
-#[derive(Debug, Default)]
-struct Window {
-    offset: u64,
-    bytes: Vec<u8>,
 }
 
 fn damaged(page: u64, message: &str) -> FsError {
@@ -111,7 +101,7 @@ impl Pages {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         let page_size = 1_u64 << self.page_shift;
-        let mut window = Window::default();
+        let mut window = Window::new();
         let (mut position, mut rest) = (offset, buf);
         while !rest.is_empty() {
             let inside = position % page_size;
@@ -221,24 +211,8 @@ impl Pages {
         ahead: usize,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
-        let skip = offset.checked_sub(window.offset).and_then(|skip| usize::try_from(skip).ok());
-        let seen = skip.and_then(|skip| window.bytes.get(skip..)?.get(..buf.len()));
-        if let Some(seen) = seen {
-            buf.copy_from_slice(seen);
-            return Ok(());
-        }
-        let ahead = ahead.min(WINDOW);
-        if ahead > buf.len() {
-            window.bytes.resize(ahead, 0);
-            window.offset = offset;
-            if self.image.read_exact_at(&mut window.bytes, offset).is_ok() {
-                buf.copy_from_slice(&window.bytes[..buf.len()]);
-                return Ok(());
-            }
-            // What follows may be unreadable, or not there.
-            window.bytes.clear();
-        }
-        self.image.read_exact_at(buf, offset).map_err(|error| {
+        let read = window.read(self.image.as_ref(), offset, ahead, buf);
+        read.map_err(|error| {
             let message = format!("page {page}: byte {offset}: cannot read: {error}");
             FsError::new(FsErrorKind::Io, message)
         })
