@@ -101,6 +101,8 @@ impl ShapeArgs {
                 Format::Ubifs => Kind::Ubifs,
                 Format::Jffs2 => Kind::Jffs2,
                 Format::Yaffs => Kind::Yaffs,
+                Format::Axfs => Kind::Axfs,
+                Format::Logfs => Kind::Logfs,
                 Format::Squashfs => Kind::Squashfs,
             }),
             leb: self.leb,
@@ -165,6 +167,10 @@ pub(crate) enum Format {
     /// A raw dump of a YAFFS1 or YAFFS2.
     #[value(alias = "yaffs1", alias = "yaffs2")]
     Yaffs,
+    /// An AXFS image.
+    Axfs,
+    /// A LogFS image.
+    Logfs,
     /// A SquashFS image.
     Squashfs,
 }

@@ -45,6 +45,15 @@ impl Superblock {
         Self::decode(&bytes, start)
     }
 
+    /// Returns whether a segment of the journal is where the superblock at `start` says.
+    pub fn has_journal(&self, image: &dyn ReadAt, start: u64) -> bool {
+        self.journal.iter().any(|number| {
+            let mut header = [0; RawSegmentHeader::SIZE];
+            let place = start.saturating_add(self.segment(*number));
+            image.read_exact_at(&mut header, place).is_ok() && journal_gec(&header).is_some()
+        })
+    }
+
     /// Returns the places that a superblock may be at in an image of `size` bytes.
     pub(crate) fn places(size: u64) -> Vec<u64> {
         let mut places = vec![0];
