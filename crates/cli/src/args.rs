@@ -1,5 +1,6 @@
 //! The argument groups that several sub-commands share.
 
+pub(crate) mod axfs;
 pub(crate) mod flash;
 pub(crate) mod jffs2;
 pub(crate) mod source;

@@ -70,6 +70,8 @@ layers! {
     From std::io::Error: cause;
     None eraseblock_mtd::ReadError: cause;
     #[cfg(feature = "axfs")]
+    From eraseblock_axfs::mkfs::MkfsError: class cause;
+    #[cfg(feature = "axfs")]
     From eraseblock_axfs::AxfsError: class cause;
     #[cfg(feature = "logfs")]
     From eraseblock_logfs::LogfsError: class cause;
