@@ -8,6 +8,11 @@
 //! 1. An inode is in one directory at most, and that directory comes before it. Thus every walk ends.
 //! 2. Pages stored as they are have no checksum; no finding can vouch for them.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "images that are made are below 4 GiB, which is checked; what is read fits a page or a link"
+)]
+
 mod codes;
 mod error;
 mod fs;

@@ -75,12 +75,8 @@ fn check(image: &dyn ReadAt, superblock: &Superblock, size: u64, findings: &mut 
     }
     let end = superblock.image_size;
     if end > size {
-        let what = AxfsError::Missing {
-            what: "the image",
-            end,
-            size,
-            mmap_size: superblock.mmap_size,
-        };
+        let what =
+            AxfsError::Missing { what: "the image", end, size, mmap_size: superblock.mmap_size };
         findings.error(Location::Whole, codes::TRUNCATED, what.to_string());
         return;
     }

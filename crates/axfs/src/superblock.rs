@@ -150,9 +150,8 @@ impl Superblock {
         }
         let inodes = raw.inodes.get();
         let inodes = u32::try_from(inodes).ok().filter(|count| (1..u32::MAX).contains(count));
-        let inodes = inodes.ok_or_else(|| {
-            field("number of inodes", 64, raw.inodes.get(), "1 to 4294967294")
-        })?;
+        let inodes = inodes
+            .ok_or_else(|| field("number of inodes", 64, raw.inodes.get(), "1 to 4294967294"))?;
         let mut region_offsets = [0; REGIONS];
         for (offset, bytes) in region_offsets.iter_mut().zip(raw.regions.chunks_exact(8)) {
             *offset = <U64 as Raw>::get(bytes).get();

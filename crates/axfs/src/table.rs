@@ -45,9 +45,13 @@ impl<'a> Loader<'a> {
         let offset = region.offset;
         zlib::decompress_checked(&bytes, &mut inflated)
             .map_err(|error| AxfsError::Table { what, offset, error })
-            .and_then(|len| if len == inflated.len() { Ok(()) } else {
-                let expected = format!("{} bytes after decompression", inflated.len());
-                Err(AxfsError::Field { field: what, offset, found: len as u64, expected })
+            .and_then(|len| {
+                if len == inflated.len() {
+                    Ok(())
+                } else {
+                    let expected = format!("{} bytes after decompression", inflated.len());
+                    Err(AxfsError::Field { field: what, offset, found: len as u64, expected })
+                }
             })?;
         Ok((region, inflated))
     }

@@ -192,8 +192,7 @@ impl Inodes {
         }
         let mut names = BTreeSet::new();
         let mut is_bad = |name: Option<_>| name.is_none_or(|name| !names.insert(name));
-        let bad: Vec<u32> =
-            all().filter(|entry| is_bad(entry.1)).map(|entry| entry.0).collect();
+        let bad: Vec<u32> = all().filter(|entry| is_bad(entry.1)).map(|entry| entry.0).collect();
         let at = Location::Inode(u64::from(dir) + 1);
         for inode in &bad {
             let message = format!(

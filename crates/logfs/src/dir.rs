@@ -61,7 +61,7 @@ fn decode(raw: &RawDentry) -> Result<Entry, String> {
 pub(crate) fn candidates(name: &[u8], is_signed: Signedness) -> impl Iterator<Item = u64> {
     let add = |hash: u32, byte: &u8| {
         let byte = match is_signed {
-            Signedness::Signed => byte.cast_signed() as i32 as u32,
+            Signedness::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
             Signedness::Unsigned => u32::from(*byte),
         };
         hash.wrapping_mul(293).wrapping_add(byte)

@@ -23,7 +23,8 @@ fn error(kind: FsErrorKind, ino: Ino, message: &str) -> FsError {
 
 impl Logfs {
     fn inode(&self, ino: Ino) -> Result<(Arc<Inode>, FileKind), FsError> {
-        let found = if self.is_removed(ino) { None } else { self.load(ino).map_err(|e| e.of(ino))? };
+        let found =
+            if self.is_removed(ino) { None } else { self.load(ino).map_err(|e| e.of(ino))? };
         let inode = found.ok_or_else(|| error(FsErrorKind::NotFound, ino, "does not exist"))?;
         let mode = inode.raw.mode.get();
         let kind = FileKind::from_mode(mode.into()).ok_or_else(|| {
@@ -181,10 +182,8 @@ impl FileSystem for Logfs {
         let mut found = None;
         self.blocks(&inode.root, offset / BLOCK as u64, &mut |visited| {
             // What cannot be read may be data.
-            found = Some(match visited {
-                Ok((bix, _)) => bix,
-                Err((bix, _)) => bix,
-            });
+            let (Ok((bix, _)) | Err((bix, _))) = visited;
+            found = Some(bix);
             ControlFlow::Break(())
         });
         let start = found.map(|bix| bix.saturating_mul(BLOCK as u64).max(offset));

@@ -6,7 +6,12 @@
 //!
 //! # Invariants
 //! 1. Nothing that the newest readable commit does not reach is delivered.
-//! 2. Memory is bounded: by the entries of one commit, and by [`cache::KEPT`] objects.
+//! 2. Memory is bounded: by the entries of one commit, and by [`cache::KEPT`] objects of each kind.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "blocks and segments are below 16 MiB, which the superblock is checked for"
+)]
 
 mod cache;
 pub mod codes;

@@ -2,8 +2,8 @@
 
 use crate::error::LogfsError;
 use crate::journal::Aliases;
-use crate::raw::{RawDentry, RawInode, RawObjectHeader};
 use crate::medium::Medium;
+use crate::raw::{RawDentry, RawInode, RawObjectHeader};
 use eraseblock_base::crc::crc32;
 use eraseblock_base::raw::Raw;
 use eraseblock_codec::zlib;

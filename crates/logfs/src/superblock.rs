@@ -74,7 +74,10 @@ impl Superblock {
             Err(LogfsError::Field { field, offset, found, expected: expected.to_owned() })
         };
         if magic == MAGIC_BEFORE {
-            return Err(LogfsError::Unsupported { what: "LogFS before Linux 2.6.34, magic", found: magic });
+            return Err(LogfsError::Unsupported {
+                what: "LogFS before Linux 2.6.34, magic",
+                found: magic,
+            });
         }
         if magic != MAGIC {
             return field("magic number", magic, "8807469955637460839");

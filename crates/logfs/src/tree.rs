@@ -122,7 +122,8 @@ impl Logfs {
                 return;
             }
         }
-        let (level, offset) = (root.height.min(HEIGHT_MOST), root.pointers[DIRECT as usize] & !FULL);
+        let (level, offset) =
+            (root.height.min(HEIGHT_MOST), root.pointers[DIRECT as usize] & !FULL);
         if level > 0 && offset != 0 {
             let at = Position { ino: root.ino, bix: 0, level };
             let _ = self.below(at, offset, from.max(DIRECT), visit);

@@ -48,7 +48,11 @@ impl fmt::Display for MkfsError {
         match self {
             Self::Node { path, problem } => write!(f, "`/{}`: {problem}", shown(path)),
             Self::NotAFile { path } => {
-                write!(f, "`/{}`: not a regular file of the image, cannot be executed in place", shown(path))
+                write!(
+                    f,
+                    "`/{}`: not a regular file of the image, cannot be executed in place",
+                    shown(path)
+                )
             }
             Self::Read { path, error } => write!(f, "`/{}`: cannot read: {error}", shown(path)),
             Self::Changed { path } => {

@@ -33,6 +33,9 @@ pub(super) struct Page {
     pub(super) len: u32,
 }
 
+/// What takes the pages of a file: their numbers in the file, and their bytes.
+type Sink<'a> = dyn FnMut(usize, &[u8]) -> Result<(), MkfsError> + 'a;
+
 /// All inodes, those of a directory one after the other, and the pages of each.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
@@ -150,11 +153,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Calls `sink` with the number and the bytes of each page of a file.
-    pub(super) fn each_page(
-        &self,
-        index: usize,
-        sink: &mut dyn FnMut(usize, &[u8]) -> Result<(), MkfsError>,
-    ) -> Result<(), MkfsError> {
+    pub(super) fn each_page(&self, index: usize, sink: &mut Sink<'_>) -> Result<(), MkfsError> {
         let Some(content) = self.content(index) else { return Ok(()) };
         let failed = |error| MkfsError::Read { path: self.path(index), error };
         let mut reader = content.open().map_err(failed)?;
@@ -197,7 +196,8 @@ impl Packer {
 /// Returns the files for execution in place.
 fn chosen(tree: &SourceTree, options: &MkfsOptions) -> Result<BTreeSet<NodeId>, MkfsError> {
     let find = |path: &Vec<u8>| {
-        let mut parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        let mut parts =
+            path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
         let node = parts.try_fold(NodeId::ROOT, |dir, name| tree.lookup(dir, name));
         let is_file = |node: &NodeId| matches!(tree.node(*node).kind, SourceKind::Regular(_));
         node.filter(is_file).ok_or_else(|| {

@@ -79,7 +79,9 @@ fn directories_in_themselves_or_in_two_places_are_findings() {
 fn names_that_cannot_be_are_hidden() {
     let (image, _) = mkfs::make(&[]);
     let strings = field(&image, 0, 0);
-    for (name, codes) in [(&b"b/n"[..], "axfs-name"), (b"\0in", "axfs-name"), (b"zin", "axfs-order")] {
+    for (name, codes) in
+        [(&b"b/n"[..], "axfs-name"), (b"\0in", "axfs-name"), (b"zin", "axfs-order")]
+    {
         let mut changed = image.clone();
         changed[strings + 3..strings + 6].copy_from_slice(name);
         assert_eq!(read_all(changed.clone()), [codes]);

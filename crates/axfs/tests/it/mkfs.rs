@@ -1,7 +1,7 @@
 //! Images that we make.
 
-use eraseblock_axfs::mkfs::{MkfsError, MkfsOptions, MkfsReport, build};
 use eraseblock_axfs::Axfs;
+use eraseblock_axfs::mkfs::{MkfsError, MkfsOptions, MkfsReport, build};
 use eraseblock_vfs::source::{NodeId, SourceKind, SourceNode, SourceTree};
 use eraseblock_vfs::{FileKind, FileSystem};
 use std::sync::Arc;

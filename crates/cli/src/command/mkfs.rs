@@ -140,7 +140,8 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let options = builder::jffs2::options(block_size, marker, limit, &choices)?;
     let adjustments = choices.adjustments();
     args.options.append_to.iter().for_each(|path| session.reads(path));
-    let tree = source::load(&args.image.paths.source, &adjustments, &args.image.paths.output, session)?;
+    let tree =
+        source::load(&args.image.paths.source, &adjustments, &args.image.paths.output, session)?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::jffs2::build(&tree, &options, out, session)?;
         let summary = builder::jffs2::Summary::of(&report);
@@ -163,8 +164,12 @@ fn make_yaffs2(args: &Yaffs2Args, session: &mut Session) -> Result<(), Failure> 
     }
     let flash = flash.choice().resolve(None)?;
     let options = builder::yaffs2::options(&flash.geometry, flash.chip_blocks, &choices)?;
-    let tree =
-        source::load(&args.image.paths.source, &choices.adjustments(), &args.image.paths.output, session)?;
+    let tree = source::load(
+        &args.image.paths.source,
+        &choices.adjustments(),
+        &args.image.paths.output,
+        session,
+    )?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::yaffs2::build(&tree, &options, out, session)?;
         let summary = builder::yaffs2::Summary::of(&report);
@@ -221,8 +226,12 @@ fn put_out<S: Serialize>(
 fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
     let choices = args.options.choices();
-    let tree =
-        source::load(&args.image.paths.source, &choices.adjustments(), &args.image.paths.output, session)?;
+    let tree = source::load(
+        &args.image.paths.source,
+        &choices.adjustments(),
+        &args.image.paths.output,
+        session,
+    )?;
     let options = builder::options(shape, &choices);
     let bounds = if args.image.paths.preflight {
         builder::settled_preflight(&tree, &options, session)?

@@ -6,15 +6,19 @@ use std::fs;
 /// A folder, and an image of it with one file to be executed in place.
 fn sample() -> Sample {
     let sample = Sample::new();
-    let folder = sample.path("src");
+    let folder = sample.path("files");
     fs::create_dir_all(folder.join("bin")).unwrap();
     fs::write(folder.join("bin/tool"), [b'x'; 10_000]).unwrap();
     fs::write(folder.join("bin/text"), "text\n".repeat(3000)).unwrap();
     fs::hard_link(folder.join("bin/text"), folder.join("text")).unwrap();
     std::os::unix::fs::symlink("bin/tool", folder.join("link")).unwrap();
     fs::write(sample.path("list"), "# executed in place\n\n/bin/tool\n").unwrap();
-    let made = sample.ok(&["mkfs", "axfs", "src", "-o", "i.axfs", "--xip-list", "list"]);
-    assert!(made.err.contains("2 pages executed in place, 1 hard link stored as copies"), "{}", made.err);
+    let made = sample.ok(&["mkfs", "axfs", "files", "-o", "i.axfs", "--xip-list", "list"]);
+    assert!(
+        made.err.contains("2 pages executed in place, 1 hard link stored as copies"),
+        "{}",
+        made.err
+    );
     sample
 }
 
@@ -53,12 +57,12 @@ fn images_are_read_wherever_they_are() {
 #[test]
 fn equal_sources_give_equal_images() {
     let sample = sample();
-    sample.ok(&["mkfs", "axfs", "src", "-o", "again", "--xip", "bin/tool"]);
+    sample.ok(&["mkfs", "axfs", "files", "-o", "again", "--xip", "bin/tool"]);
     assert_eq!(fs::read(sample.path("i.axfs")).unwrap(), fs::read(sample.path("again")).unwrap());
-    let json = sample.ok(&["mkfs", "axfs", "src", "-o", "other", "--time", "9", "--json"]).out;
+    let json = sample.ok(&["mkfs", "axfs", "files", "-o", "other", "--time", "9", "--json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["xip_pages"], &json["copies"]), (&0.into(), &1.into()));
-    assert!(sample.ok(&["mkfs", "axfs", "src", "-o", "x", "--preflight"]).err.contains("fits"));
+    assert!(sample.ok(&["mkfs", "axfs", "files", "-o", "x", "--preflight"]).err.contains("fits"));
     assert!(!sample.path("x").exists());
 }
 
@@ -66,11 +70,11 @@ fn equal_sources_give_equal_images() {
 fn impossible_images_are_refused() {
     let sample = sample();
     for path in ["bin", "none"] {
-        let run = sample.run(&["mkfs", "axfs", "src", "-o", "no", "--xip", path]);
+        let run = sample.run(&["mkfs", "axfs", "files", "-o", "no", "--xip", path]);
         assert_eq!(run.code, 3);
         assert!(run.err.contains("not a regular file of the image"), "{}", run.err);
     }
-    let run = sample.run(&["mkfs", "axfs", "src", "-o", "list", "--xip-list", "list"]);
+    let run = sample.run(&["mkfs", "axfs", "files", "-o", "list", "--xip-list", "list"]);
     assert!(run.code > 0, "{}", run.err);
     assert!(!sample.path("no").exists());
 }

@@ -106,7 +106,8 @@ impl Summary {
             line += &format!(", {copies} stored as copies");
         }
         if self.xattrs_left_out > 0 {
-            let left_out = text::count(self.xattrs_left_out, "extended attribute", "extended attributes");
+            let left_out =
+                text::count(self.xattrs_left_out, "extended attribute", "extended attributes");
             line += &format!(", {left_out} left out");
         }
         line

@@ -28,8 +28,7 @@ fn read_all(image: Vec<u8>) {
 fn damaged_images_are_read_without_a_panic() {
     let mut image = one_file(0);
     image.commit(&[]);
-    let used: Vec<usize> =
-        (0..image.bytes.len()).filter(|at| image.bytes[*at] != 0xFF).collect();
+    let used: Vec<usize> = (0..image.bytes.len()).filter(|at| image.bytes[*at] != 0xFF).collect();
     let mut random = SplitMix64::new(1);
     for _ in 0..400 {
         let mut bytes = image.bytes.clone();
@@ -65,7 +64,8 @@ fn valid_checksums_do_not_make_fields_trusted() {
                 _ => 2 * 65_536 + 24 + random.next_u64() % 9000,
             };
         }
-        let meta = Meta { mode: 0o100_000 + (random.next_u64() % 0o1000) as u16, size: u64::MAX - round };
+        let meta =
+            Meta { mode: 0o100_000 + (random.next_u64() % 0o1000) as u16, size: u64::MAX - round };
         image.inode(16, meta, ((round % 9) as u8, pointers));
         image.inode(17, Meta { mode: 0o040_755, ..meta }, ((round % 7) as u8, pointers));
         image.name(2, b"file", 16, 8);

@@ -107,7 +107,14 @@ impl Image {
     }
 
     /// Writes an object; returns its place.
-    pub(crate) fn object(&mut self, kind: u8, ino: u64, bix: u64, data: &[u8], packed: bool) -> u64 {
+    pub(crate) fn object(
+        &mut self,
+        kind: u8,
+        ino: u64,
+        bix: u64,
+        data: &[u8],
+        packed: bool,
+    ) -> u64 {
         let payload = if packed { zlib(data) } else { data.to_vec() };
         let mut header = vec![0; 28];
         header[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());

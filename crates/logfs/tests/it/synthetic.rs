@@ -219,7 +219,10 @@ fn damaged_data_is_not_delivered() {
     let mut bytes = vec![0; 20 * 4096];
     let error = fs.read(16, 0, &mut bytes).unwrap_err();
     assert_eq!(error.kind(), FsErrorKind::Corrupted);
-    assert!(error.to_string().contains("block 3: ") && error.to_string().contains("CRC"), "{error}");
+    assert!(
+        error.to_string().contains("block 3: ") && error.to_string().contains("CRC"),
+        "{error}"
+    );
     assert_eq!(fs.read(16, 4 * 4096, &mut bytes).unwrap(), 16 * 4096);
 }
 

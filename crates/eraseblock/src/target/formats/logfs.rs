@@ -52,10 +52,7 @@ fn facts(info: &Info) -> Vec<Fact> {
         bytes("write_size", superblock.write_size.into()),
         bytes("size", superblock.size),
         bytes("used", info.used_bytes),
-        Fact {
-            key: "journal_segments",
-            value: FactValue::Number(superblock.journal.len() as u64),
-        },
+        Fact { key: "journal_segments", value: FactValue::Number(superblock.journal.len() as u64) },
         Fact { key: "commit", value: FactValue::Text(format!("byte {}", info.commit)) },
     ]
 }
