@@ -1,7 +1,7 @@
 //! The file-system interface. Inode numbers are places in the tables counted from 1.
 
 use crate::open::Axfs;
-use crate::tree::{Mode, NAME_MAX};
+use crate::tree::{Damaged, Mode, NAME_MAX};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, StatFs, Timestamp,
@@ -40,8 +40,8 @@ impl Axfs {
         }
     }
 
-    /// Returns the size of a file or link, for which there must be pages: nobody then reads through
-    /// more bytes than there can be.
+    /// Returns the size of a file or link, for which there must be pages: no read then goes through
+    /// more bytes than pages can hold.
     fn size(&self, ino: Ino, inode: u32) -> Result<u64, FsError> {
         let size = self.inodes.size(inode);
         let needed = size.div_ceil(u64::from(self.superblock.page_size));
@@ -85,7 +85,8 @@ impl FileSystem for Axfs {
             return Err(error(FsErrorKind::NameTooLong, dir, "name of more than 255 bytes"));
         }
         let found = self.inodes.find(index, name);
-        let found = found.ok_or_else(|| error(FsErrorKind::Corrupted, dir, "no valid entries"))?;
+        let found =
+            found.map_err(|Damaged| error(FsErrorKind::Corrupted, dir, "no valid entries"))?;
         found.map(|inode| u64::from(inode) + 1).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             error(FsErrorKind::NotFound, dir, &format!("no entry `{name}`"))

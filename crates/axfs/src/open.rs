@@ -42,6 +42,7 @@ impl Axfs {
     ///
     /// Fails if the superblock or a table is not valid or cannot be read. Damage of single directories
     /// and names is a finding.
+    #[expect(clippy::needless_pass_by_value, reason = "what is opened keeps the image")]
     pub fn open(image: Arc<dyn ReadAt>) -> Result<(Self, Findings), AxfsError> {
         let failed = |error| AxfsError::Read { what: "image", offset: 0, error };
         let size = image.size().map_err(failed)?;

@@ -37,6 +37,10 @@ pub(crate) struct Inodes {
     hidden: BTreeSet<u32>,
 }
 
+/// A directory has no entries that can be shown, as a finding says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Damaged;
+
 /// Owner and mode of an inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mode {
@@ -132,21 +136,22 @@ impl Inodes {
         Some(seen.filter_map(|inode| Some((inode, self.name(inode)?))))
     }
 
-    /// Returns the entry of a name; the outer `None` if the directory is damaged.
-    pub(crate) fn find(&self, dir: u32, name: &[u8]) -> Option<Option<u32>> {
-        let mut range = self.stated(dir).filter(|_| !self.broken.contains(&dir))?;
+    /// Returns the inode of a name in a directory.
+    pub(crate) fn find(&self, dir: u32, name: &[u8]) -> Result<Option<u32>, Damaged> {
+        let mut range = self.stated(dir).filter(|_| !self.broken.contains(&dir)).ok_or(Damaged)?;
         if self.unsorted.contains(&dir) {
-            return Some(self.list(dir)?.find(|entry| entry.1 == name).map(|entry| entry.0));
+            let mut entries = self.list(dir).ok_or(Damaged)?;
+            return Ok(entries.find(|entry| entry.1 == name).map(|entry| entry.0));
         }
         while !range.is_empty() {
             let middle = range.start + (range.end - range.start) / 2;
-            match self.name(middle)?.cmp(name) {
-                std::cmp::Ordering::Equal => return Some(Some(middle)),
+            match self.name(middle).ok_or(Damaged)?.cmp(name) {
+                std::cmp::Ordering::Equal => return Ok(Some(middle)),
                 std::cmp::Ordering::Less => range.start = middle + 1,
                 std::cmp::Ordering::Greater => range.end = middle,
             }
         }
-        Some(None)
+        Ok(None)
     }
 
     fn check(&mut self, findings: &mut Findings) {

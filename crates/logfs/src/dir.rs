@@ -222,7 +222,7 @@ pub(crate) fn is_directory(inode: &Inode) -> bool {
 struct Scan {
     names: BTreeSet<Vec<u8>>,
     window: Window,
-    /// What is wrong; with a position if an entry has to be hidden.
+    /// What is wrong; with the position of an entry to hide.
     bad: Vec<(Option<u64>, String)>,
 }
 

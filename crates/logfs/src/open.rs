@@ -47,6 +47,7 @@ impl Logfs {
     ///
     /// Fails if neither superblock or no commit is valid, and if the journal cannot be read. What else
     /// is damaged is a finding, or an error of those who read it.
+    #[expect(clippy::needless_pass_by_value, reason = "what is opened keeps the image")]
     pub fn open(image: Arc<dyn ReadAt>) -> Result<(Self, Findings), LogfsError> {
         let mut findings = Findings::new();
         let superblock = superblock(image.as_ref(), &mut findings)?;

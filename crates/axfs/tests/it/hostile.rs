@@ -35,7 +35,8 @@ fn damaged_images_are_read_without_a_panic() {
             let mut bytes = image.clone();
             for _ in 0..=random.next_u64() % 4 {
                 // Most fields are in the first two pages.
-                let most = if random.next_u64() % 2 == 0 { 2500 } else { bytes.len() as u64 };
+                let most =
+                    if random.next_u64().is_multiple_of(2) { 2500 } else { bytes.len() as u64 };
                 let at = (random.next_u64() % most) as usize;
                 bytes[at] = random.next_u64() as u8;
             }

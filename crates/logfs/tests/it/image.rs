@@ -126,11 +126,11 @@ impl Image {
         header[..4].copy_from_slice(&sum.to_be_bytes());
         header[24..28].copy_from_slice(&crc(&payload).to_be_bytes());
         header.extend(payload);
-        if self.at % SEGMENT == 0 || self.at % SEGMENT + header.len() > SEGMENT {
+        if self.at.is_multiple_of(SEGMENT) || self.at % SEGMENT + header.len() > SEGMENT {
             self.at = self.at.next_multiple_of(SEGMENT);
             self.segment(self.at / SEGMENT, 3);
         }
-        if self.at % SEGMENT == 0 {
+        if self.at.is_multiple_of(SEGMENT) {
             self.at += 24;
         }
         let at = self.at;
@@ -168,7 +168,7 @@ impl Image {
             }
         }
         pointers[16] = level[&0];
-        (height as u8, pointers)
+        (u8::try_from(height).unwrap(), pointers)
     }
 
     /// Writes an inode with the pointers of its tree.
@@ -184,7 +184,7 @@ impl Image {
         for (index, pointer) in pointers.iter().enumerate() {
             inode[64 + index * 8..][..8].copy_from_slice(&pointer.to_be_bytes());
         }
-        let place = self.object(INODE, 1, ino, &inode, ino % 2 == 0);
+        let place = self.object(INODE, 1, ino, &inode, ino.is_multiple_of(2));
         self.inodes.insert(ino, place);
     }
 
