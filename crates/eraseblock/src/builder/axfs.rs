@@ -94,22 +94,21 @@ impl Summary {
 
     /// One line for people.
     pub fn line(&self) -> String {
-        let mut line = format!(
-            "{}, {} of content, {}, {} executed in place",
+        let mut parts = vec![
             text::count(u64::from(self.inodes), "inode", "inodes"),
-            format_size(self.content_bytes),
+            format!("{} of content", format_size(self.content_bytes)),
             format_size(self.image_bytes),
-            text::count(self.xip_pages, "page", "pages"),
-        );
+            format!("{} executed in place", text::count(self.xip_pages, "page", "pages")),
+        ];
         if self.copies > 0 {
             let copies = text::count(u64::from(self.copies), "hard link", "hard links");
-            line += &format!(", {copies} stored as copies");
+            parts.push(format!("{copies} stored as copies"));
         }
         if self.xattrs_left_out > 0 {
-            let left_out =
-                text::count(self.xattrs_left_out, "extended attribute", "extended attributes");
-            line += &format!(", {left_out} left out");
+            let names = ("extended attribute", "extended attributes");
+            let left_out = text::count(self.xattrs_left_out, names.0, names.1);
+            parts.push(format!("{left_out} left out"));
         }
-        line
+        parts.join(", ")
     }
 }
