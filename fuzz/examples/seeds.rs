@@ -52,6 +52,10 @@ fn main() -> Result<()> {
         eraseblock_jffs2::mkfs::build(&folder()?, &options, &mut image, &progress)?;
         put("jffs2_mount", &format!("{order}"), &image)?;
     }
+    let options = eraseblock_axfs::mkfs::MkfsOptions::default();
+    let mut image = Vec::new();
+    eraseblock_axfs::mkfs::build(&folder()?, &options, &mut image, &|_| {})?;
+    put("axfs", "packed", &image)?;
     for (index, in_band) in [false, true].into_iter().enumerate() {
         let layout = eraseblock_fuzz::yaffs_layout(if in_band { 3 } else { 1 });
         let options = eraseblock_yaffs::mkfs::MkfsOptions { layout, most_blocks: None };

@@ -43,6 +43,20 @@ pub fn read_jffs2(image: Vec<u8>) {
     }
 }
 
+/// Opens an AXFS and reads all there is.
+pub fn read_axfs(image: Vec<u8>) {
+    if let Ok((fs, _)) = eraseblock_axfs::Axfs::open(Arc::new(image)) {
+        read_tree(&fs);
+    }
+}
+
+/// Opens a LogFS and reads all there is.
+pub fn read_logfs(image: Vec<u8>) {
+    if let Ok((fs, _)) = eraseblock_logfs::Logfs::open(Arc::new(image)) {
+        read_tree(&fs);
+    }
+}
+
 /// Opens a SquashFS and reads all there is.
 pub fn read_squashfs(image: Vec<u8>) {
     if let Ok(fs) = eraseblock_squashfs::Squashfs::open(Arc::new(image)) {

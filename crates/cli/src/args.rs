@@ -1,5 +1,6 @@
 //! The argument groups that several sub-commands share.
 
+pub(crate) mod axfs;
 pub(crate) mod flash;
 pub(crate) mod jffs2;
 pub(crate) mod source;
@@ -101,6 +102,8 @@ impl ShapeArgs {
                 Format::Ubifs => Kind::Ubifs,
                 Format::Jffs2 => Kind::Jffs2,
                 Format::Yaffs => Kind::Yaffs,
+                Format::Axfs => Kind::Axfs,
+                Format::Logfs => Kind::Logfs,
                 Format::Squashfs => Kind::Squashfs,
             }),
             leb: self.leb,
@@ -165,6 +168,10 @@ pub(crate) enum Format {
     /// A raw dump of a YAFFS1 or YAFFS2.
     #[value(alias = "yaffs1", alias = "yaffs2")]
     Yaffs,
+    /// An AXFS image.
+    Axfs,
+    /// A LogFS image.
+    Logfs,
     /// A SquashFS image.
     Squashfs,
 }

@@ -21,6 +21,21 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     crate::decompress(Codec::Zlib, deflate, out)
 }
 
+/// Decodes the stream `input` into the start of `out`, verifies the checksum after the stream, and
+/// returns the number of bytes.
+///
+/// # Errors
+///
+/// Fails if the stream is invalid, its checksum is wrong or it decodes to more than `out.len()` bytes.
+pub fn decompress_checked(input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+    libdeflater::Decompressor::new().zlib_decompress(input, out).map_err(|error| {
+        CodecError::Deflate(match error {
+            libdeflater::DecompressionError::BadData => "not a zlib stream with its checksum",
+            libdeflater::DecompressionError::InsufficientSpace => "output exceeds its size",
+        })
+    })
+}
+
 /// Creates zlib streams with a 32 KiB window.
 pub struct Encoder(libdeflater::Compressor);
 
@@ -59,6 +74,18 @@ impl fmt::Debug for Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_checksum_is_refused() {
+        let mut stream = Vec::new();
+        assert!(Encoder::new(6).unwrap().compress(&[7; 500], 500, &mut stream));
+        let mut out = [0; 600];
+        assert_eq!(decompress_checked(&stream, &mut out), Ok(500));
+        assert_eq!(out[..500], [7; 500]);
+        assert!(decompress_checked(&stream, &mut out[..499]).is_err());
+        *stream.last_mut().unwrap() ^= 1;
+        assert!(decompress_checked(&stream, &mut out).is_err());
+    }
 
     #[test]
     fn streams_are_read_back() {

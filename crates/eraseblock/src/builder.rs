@@ -1,5 +1,7 @@
 //! Making file systems: options as a layout file or a command line has them, bounds, summaries.
 
+#[cfg(feature = "axfs")]
+pub mod axfs;
 pub mod jffs2;
 pub mod jffs2_choices;
 pub mod source_choices;

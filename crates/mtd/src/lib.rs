@@ -20,6 +20,7 @@ pub mod read_error;
 mod redo;
 pub mod slice;
 pub mod verify;
+mod window;
 pub mod writable;
 pub mod writable_dump;
 
@@ -35,5 +36,6 @@ pub use raw_dump::RawDump;
 pub use read_at::ReadAt;
 pub use read_error::ReadError;
 pub use slice::Slice;
+pub use window::Window;
 pub use writable::WritableImage;
 pub use writable_dump::{DumpShape, WritableDump};

@@ -257,6 +257,15 @@ impl SourceTree {
         self.nodes.len()
     }
 
+    /// Returns the bytes of all file contents.
+    pub fn content_bytes(&self) -> u64 {
+        let size = |node: &SourceNode| match &node.kind {
+            SourceKind::Regular(content) => content.size(),
+            _ => 0,
+        };
+        self.nodes.iter().map(size).sum()
+    }
+
     /// Returns false: a tree has a root.
     pub fn is_empty(&self) -> bool {
         false

@@ -77,15 +77,6 @@ pub fn build(
     writer.finish()
 }
 
-/// Returns the bytes of all file contents of a tree.
-pub fn content_bytes(tree: &SourceTree) -> u64 {
-    let size = |kind: &SourceKind| match kind {
-        SourceKind::Regular(content) => content.size(),
-        _ => 0,
-    };
-    tree.nodes().map(|(_, node)| size(&node.kind)).sum()
-}
-
 fn check(layout: &Layout) -> Result<(), MkfsError> {
     let is_small = layout.version == Version::Yaffs1;
     let is_in_spare = matches!(layout.place, TagsPlace::Spare(_));

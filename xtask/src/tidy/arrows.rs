@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 27] = [
+const ROOMS: [&str; 29] = [
     "base",
     "codec",
     "ubi-format",
@@ -23,6 +23,8 @@ const ROOMS: [&str; 27] = [
     "ubifs",
     "jffs2",
     "yaffs",
+    "axfs",
+    "logfs",
     "squashfs",
     "tree",
     "fuse",
@@ -51,6 +53,8 @@ const FRONT_END: &[&str] = &[
     "ubifs",
     "jffs2",
     "yaffs",
+    "axfs",
+    "logfs",
     "squashfs",
     "tree",
     "fuse",
@@ -60,7 +64,7 @@ const FRONT_END: &[&str] = &[
 const EVERYTHING: &[&str] = &["base", "vfs", "card", "mtd", "mtd-host", "nandsim", "ubi", "ubifs"];
 
 /// Dependencies that point down but are forbidden.
-const FORBIDDEN: [(&str, &[&str]); 20] = [
+const FORBIDDEN: [(&str, &[&str]); 22] = [
     ("codec", &["ubi-format", "ubifs-format", "jffs2-format", "mtd"]),
     ("ubi-format", &["codec"]),
     ("ubifs-format", &["codec", "ubi-format"]),
@@ -90,6 +94,8 @@ const FORBIDDEN: [(&str, &[&str]); 20] = [
             "mtd-host",
         ],
     ),
+    ("axfs", &["ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2", "jffs2-format", "yaffs"]),
+    ("logfs", &["ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2", "jffs2-format", "yaffs"]),
     ("squashfs", &["ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2", "jffs2-format", "yaffs"]),
     ("tree", &["mtd", "nandsim", "ubi", "ubi-format", "ubifs", "ubifs-format", "jffs2"]),
     ("fuse", FRONT_END),

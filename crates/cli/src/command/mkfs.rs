@@ -1,5 +1,6 @@
 //! `eraseblock mkfs`: a file-system image from a folder or an archive.
 
+use crate::args::axfs;
 use crate::args::flash::FlashArgs;
 use crate::args::jffs2;
 use crate::args::size32;
@@ -42,11 +43,14 @@ enum Kind {
     /// A YAFFS2 image, to be put onto a NAND: pages with their spare bytes
     #[command(after_help = HEEDED)]
     Yaffs2(Box<Yaffs2Args>),
+    /// An AXFS image, to be put onto NOR flash that programs are executed from
+    #[command(after_help = HEEDED)]
+    Axfs(Box<AxfsArgs>),
 }
 
-/// Arguments of all file systems.
+/// Where an image comes from and goes to.
 #[derive(Debug, clap::Args)]
-struct ImageArgs {
+struct PathArgs {
     /// Folder, tar or cpio archive; `-` for an archive on standard input
     source: PathBuf,
     /// The image; `-` for standard output
@@ -55,8 +59,24 @@ struct ImageArgs {
     /// Only say how large the image will be
     #[arg(long)]
     preflight: bool,
+}
+
+/// Arguments of file systems that depend on the sizes of a flash.
+#[derive(Debug, clap::Args)]
+struct ImageArgs {
+    #[command(flatten)]
+    paths: PathArgs,
     #[command(flatten)]
     flash: FlashArgs,
+}
+
+/// Arguments of `mkfs axfs`.
+#[derive(Debug, clap::Args)]
+struct AxfsArgs {
+    #[command(flatten)]
+    paths: PathArgs,
+    #[command(flatten)]
+    options: axfs::AxfsOptionArgs,
 }
 
 /// Arguments of `mkfs yaffs2`.
@@ -98,6 +118,7 @@ pub(crate) fn run(args: &MkfsArgs, session: &mut Session) -> Result<(), Failure>
         Kind::Ubifs(args) => make_ubifs(args, session),
         Kind::Jffs2(args) => make_jffs2(args, session),
         Kind::Yaffs2(args) => make_yaffs2(args, session),
+        Kind::Axfs(args) => make_axfs(args, session),
     }
 }
 
@@ -119,13 +140,14 @@ fn make_jffs2(args: &Jffs2Args, session: &mut Session) -> Result<(), Failure> {
     let options = builder::jffs2::options(block_size, marker, limit, &choices)?;
     let adjustments = choices.adjustments();
     args.options.append_to.iter().for_each(|path| session.reads(path));
-    let tree = source::load(&args.image.source, &adjustments, &args.image.output, session)?;
+    let tree =
+        source::load(&args.image.paths.source, &adjustments, &args.image.paths.output, session)?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::jffs2::build(&tree, &options, out, session)?;
         let summary = builder::jffs2::Summary::of(&report);
         Ok((summary.line(), summary))
     };
-    put_out(&args.image.output, args.image.preflight, &build, session)
+    put_out(&args.image.paths.output, args.image.paths.preflight, &build, session)
 }
 
 /// Pages of a YAFFS2 when neither a part nor a size is named: those of its usual image tool.
@@ -142,14 +164,32 @@ fn make_yaffs2(args: &Yaffs2Args, session: &mut Session) -> Result<(), Failure> 
     }
     let flash = flash.choice().resolve(None)?;
     let options = builder::yaffs2::options(&flash.geometry, flash.chip_blocks, &choices)?;
-    let tree =
-        source::load(&args.image.source, &choices.adjustments(), &args.image.output, session)?;
+    let tree = source::load(
+        &args.image.paths.source,
+        &choices.adjustments(),
+        &args.image.paths.output,
+        session,
+    )?;
     let build = |out: &mut (dyn Write + Send), session: &Session| {
         let report = builder::yaffs2::build(&tree, &options, out, session)?;
         let summary = builder::yaffs2::Summary::of(&report);
         Ok((summary.line(), summary))
     };
-    put_out(&args.image.output, args.image.preflight, &build, session)
+    put_out(&args.image.paths.output, args.image.paths.preflight, &build, session)
+}
+
+fn make_axfs(args: &AxfsArgs, session: &mut Session) -> Result<(), Failure> {
+    let choices = args.options.choices();
+    args.options.xip_list.iter().for_each(|path| session.reads(path));
+    let options = builder::axfs::options(&choices)?;
+    let paths = &args.paths;
+    let tree = source::load(&paths.source, &choices.adjustments(), &paths.output, session)?;
+    let build = |out: &mut (dyn Write + Send), session: &Session| {
+        let report = builder::axfs::build(&tree, &options, out, session)?;
+        let summary = builder::axfs::Summary::of(&report);
+        Ok((summary.line(), summary))
+    };
+    put_out(&paths.output, paths.preflight, &build, session)
 }
 
 /// Makes an image in one pass: what was made, in one line and as a document.
@@ -186,16 +226,20 @@ fn put_out<S: Serialize>(
 fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let shape = args.shape()?;
     let choices = args.options.choices();
-    let tree =
-        source::load(&args.image.source, &choices.adjustments(), &args.image.output, session)?;
+    let tree = source::load(
+        &args.image.paths.source,
+        &choices.adjustments(),
+        &args.image.paths.output,
+        session,
+    )?;
     let options = builder::options(shape, &choices);
-    let bounds = if args.image.preflight {
+    let bounds = if args.image.paths.preflight {
         builder::settled_preflight(&tree, &options, session)?
     } else {
         builder::preflight(&tree, &options)?
     };
     session.remark(&builder::preflight_line(&bounds));
-    if args.image.preflight {
+    if args.image.paths.preflight {
         #[derive(Serialize)]
         struct Bounds {
             lebs_least: u32,
@@ -206,12 +250,12 @@ fn make_ubifs(args: &UbifsArgs, session: &mut Session) -> Result<(), Failure> {
         let bounds = Bounds { lebs_least, lebs_most, max_lebs: bounds.layout.max_leb_cnt };
         return if session.options.json { session.json(&bounds) } else { Ok(()) };
     }
-    let output = session.create(&args.image.output)?;
+    let output = session.create(&args.image.paths.output)?;
     let mut sink = FileSink::new(&output.file, shape.leb_size);
     let report = builder::build(&tree, &options, &mut sink, session)?;
     output.commit()?;
     let summary = Summary::of(&report);
-    session.remark(&format!("{}: {}", args.image.output.display(), summary.line()));
+    session.remark(&format!("{}: {}", args.image.paths.output.display(), summary.line()));
     if session.options.json { session.json(&summary) } else { Ok(()) }
 }
 

@@ -96,6 +96,16 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mkfs axfs",
+        &[
+            ("eraseblock mkfs axfs rootfs -o root.axfs", "Everything compressed"),
+            (
+                "eraseblock mkfs axfs rootfs -o root.axfs --xip bin/busybox --xip lib/libc.so",
+                "Two files executed from where they are on the flash",
+            ),
+        ],
+    ),
+    (
         "build",
         &[
             ("eraseblock build board.toml -o board.ubi", "An image as the layout file says"),

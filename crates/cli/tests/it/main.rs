@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acl;
+mod axfs;
 mod bare;
 mod build;
 mod builders;
@@ -22,6 +23,7 @@ mod frame;
 mod jffs2;
 mod jffs2_change;
 mod lab;
+mod logfs;
 mod manners;
 mod manners_json;
 mod manners_output;

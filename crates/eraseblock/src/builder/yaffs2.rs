@@ -88,7 +88,7 @@ pub fn build(
     out: &mut dyn Write,
     observer: &dyn Observer,
 ) -> Result<MkfsReport, Error> {
-    let bar = observer.progress(mkfs::content_bytes(tree), "content");
+    let bar = observer.progress(tree.content_bytes(), "content");
     let report = mkfs::build(tree, options, out, &|bytes| bar.advance(bytes));
     drop(bar);
     report.map_err(|error| {

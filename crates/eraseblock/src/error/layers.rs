@@ -69,6 +69,12 @@ layers! {
     From eraseblock_yaffs::mkfs::MkfsError: class cause;
     From std::io::Error: cause;
     None eraseblock_mtd::ReadError: cause;
+    #[cfg(feature = "axfs")]
+    From eraseblock_axfs::mkfs::MkfsError: class cause;
+    #[cfg(feature = "axfs")]
+    From eraseblock_axfs::AxfsError: class cause;
+    #[cfg(feature = "logfs")]
+    From eraseblock_logfs::LogfsError: class cause;
     #[cfg(feature = "squashfs")]
     From eraseblock_squashfs::SquashfsError: class cause;
     #[cfg(feature = "write")]

@@ -11,6 +11,10 @@
 //! Everything else follows from the table: it is found at any offset of a file, in a UBI volume and in
 //! an MTD partition, and every command reads it.
 
+#[cfg(feature = "axfs")]
+mod axfs;
+#[cfg(feature = "logfs")]
+mod logfs;
 mod media;
 #[cfg(feature = "squashfs")]
 mod squashfs;
@@ -33,6 +37,10 @@ use std::sync::Arc;
 
 /// All file systems that are only read.
 static READERS: &[&dyn Reader] = &[
+    #[cfg(feature = "axfs")]
+    &axfs::AxfsReader,
+    #[cfg(feature = "logfs")]
+    &logfs::LogfsReader,
     #[cfg(feature = "squashfs")]
     &squashfs::SquashfsReader,
 ];
@@ -176,7 +184,9 @@ fn stated(medium: &Medium, shape: &Shape, format: Format) -> Result<Option<Found
         },
         Format::Jffs2 => Some(Found::Jffs2),
         Format::Yaffs => Some(Found::Yaffs(None)),
-        Format::Squashfs => Some(Found::Read(reader_of(format).ok_or_else(|| left_out(format))?)),
+        Format::Axfs | Format::Logfs | Format::Squashfs => {
+            Some(Found::Read(reader_of(format).ok_or_else(|| left_out(format))?))
+        }
     })
 }
 

@@ -56,6 +56,10 @@ pub enum Format {
     Jffs2,
     /// A raw dump of a YAFFS1 or YAFFS2.
     Yaffs,
+    /// An AXFS image; the feature `axfs` reads it.
+    Axfs,
+    /// A LogFS image; the feature `logfs` reads it.
+    Logfs,
     /// A SquashFS image; the feature `squashfs` reads it.
     Squashfs,
 }
@@ -68,6 +72,8 @@ impl Format {
             Self::Ubifs => "UBIFS",
             Self::Jffs2 => "JFFS2",
             Self::Yaffs => "YAFFS",
+            Self::Axfs => "AXFS",
+            Self::Logfs => "LogFS",
             Self::Squashfs => "SquashFS",
         }
     }

@@ -13,7 +13,7 @@ use eraseblock::text;
 
 /// All lines of a report.
 pub(super) fn lines(report: &Info, style: Style) -> Vec<String> {
-    let mut page = Page { style, lines: Vec::new() };
+    let mut page = Page { style, label: 15, lines: Vec::new() };
     match report {
         Info::Ubi(report) => page.ubi(report),
         Info::Ubifs(report) => page.ubifs(report),
@@ -43,6 +43,8 @@ fn fastmap(status: &FastmapStatus) -> String {
 
 struct Page {
     style: Style,
+    /// Columns of the labels of fields.
+    label: usize,
     lines: Vec<String>,
 }
 
@@ -57,7 +59,7 @@ impl Page {
     }
 
     fn field(&mut self, label: &str, value: impl AsRef<str>) {
-        let label = self.style.paint(Ink::Faint, format!("{label:<15}"));
+        let label = self.style.paint(Ink::Faint, format!("{label:<0$}", self.label));
         self.lines.push(format!("  {label} {}", value.as_ref()));
     }
 
@@ -266,6 +268,8 @@ impl Page {
         let (name, size) = (report.format.name(), format_size(report.file_size));
         self.title(&report.path, &format!("{name} image, {size}"));
         self.lines.push(String::new());
+        let widest = report.facts.iter().map(|fact| fact.key.len()).max();
+        self.label = self.label.max(widest.unwrap_or(0));
         self.field("file", text::size(report.file_size));
         for fact in &report.facts {
             let value = match &fact.value {

@@ -1,0 +1,10 @@
+//! Images that the reference wrote and images that we make, read by us.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // also in the helpers of tests
+
+mod golden;
+mod hostile;
+#[allow(dead_code)] // it is shared with the tests of YAFFS
+#[path = "../../../yaffs/tests/it/manifest.rs"]
+mod manifest;
+mod mkfs;
+mod store;
