@@ -201,6 +201,11 @@ fn the_guide_to_the_lab_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_other_formats_does_what_it_says() {
+    check("docs/guide-other.md", 7);
+}
+
+#[test]
 fn the_guide_to_devices_does_what_it_says() {
     check("docs/guide-devices.md", 9);
 }
@@ -223,7 +228,7 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount"]
+    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other"]
         .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }
