@@ -201,11 +201,6 @@ fn the_guide_to_the_lab_does_what_it_says() {
 }
 
 #[test]
-fn the_guide_to_other_formats_does_what_it_says() {
-    check("docs/guide-other.md", 7);
-}
-
-#[test]
 fn the_guide_to_devices_does_what_it_says() {
     check("docs/guide-devices.md", 9);
 }
