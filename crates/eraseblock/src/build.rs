@@ -3,6 +3,7 @@
 mod content;
 mod layout;
 mod preflight;
+mod squashfs;
 
 use crate::builder::Summary;
 use crate::error::{Context, Error};

@@ -1,6 +1,7 @@
 //! What goes into the volumes, written to where the image will have it.
 
 use super::layout::{Content, VolumeTable};
+use super::squashfs;
 use crate::builder::ubifs_choices::UbifsOptions;
 use crate::builder::{self, Summary, VolumeShape};
 use crate::error::{Context, Error};
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// The content of a volume, checked but not read.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(super) enum VolumeContent {
     Empty,
     /// A file of so many bytes.
     File(PathBuf, u64),
+    /// A file of so many bytes that was made for the volume.
+    Made(NamedTempFile, u64),
     /// A tree that becomes a UBIFS of so many LEBs, at least and at most.
     Ubifs(Box<Ubifs>),
 }
@@ -92,6 +96,14 @@ impl VolumeContent {
                 }
                 Ok(Self::File(path, meta.len()))
             }
+            Content::Squashfs(path, options) => {
+                let path = folder.join(path);
+                observer.reads(&path);
+                observer.writes(output)?;
+                let made = squashfs::make(&path, &options, output)?;
+                let size = made.as_file().metadata()?.len();
+                Ok(Self::Made(made, size))
+            }
             Content::Ubifs(path, mut choices) => {
                 choices.source.devtable = choices.source.devtable.map(|path| folder.join(path));
                 choices.source.selinux = choices.source.selinux.map(|path| folder.join(path));
@@ -128,7 +140,7 @@ impl VolumeContent {
     pub(super) fn least_volume(&self) -> u32 {
         match self {
             Self::Ubifs(ubifs) => ubifs.least_volume,
-            Self::Empty | Self::File(..) => 0,
+            Self::Empty | Self::File(..) | Self::Made(..) => 0,
         }
     }
 
@@ -154,7 +166,7 @@ impl VolumeContent {
     pub(super) fn bounds(&self, usable: u32) -> (u32, u32) {
         match self {
             Self::Empty => (0, 0),
-            Self::File(_, size) => {
+            Self::File(_, size) | Self::Made(_, size) => {
                 let lebs = u32::try_from(size.div_ceil(u64::from(usable))).unwrap_or(u32::MAX);
                 (lebs, lebs)
             }
@@ -171,10 +183,8 @@ impl VolumeContent {
     ) -> Result<Written, Error> {
         match self {
             Self::Empty => Ok(Written { lebs: 0, size: ContentSize::Empty, summary: None }),
-            Self::File(path, size) => {
-                let lebs = file.copy(path, *size, usable).context(path.display())?;
-                Ok(Written { lebs, size: ContentSize::Bytes(*size), summary: None })
-            }
+            Self::File(path, size) => file.add(path, *size, usable),
+            Self::Made(made, size) => file.add(made.path(), *size, usable),
             Self::Ubifs(ubifs) => {
                 let mut sink = VolumeSink { file, written: BTreeSet::new(), usable };
                 let report = builder::build(&ubifs.tree, &ubifs.options, &mut sink, observer)?;
@@ -218,6 +228,12 @@ impl<'a> ImageFile<'a> {
         self.file.write_all_at(data, offset)?;
         let rest = (usable as usize).saturating_sub(data.len());
         self.file.write_all_at(&vec![0xFF; rest], offset + data.len() as u64)
+    }
+
+    /// Writes a file as the content of the next volume.
+    fn add(&mut self, path: &Path, size: u64, usable: u32) -> Result<Written, Error> {
+        let lebs = self.copy(path, size, usable).context(path.display())?;
+        Ok(Written { lebs, size: ContentSize::Bytes(size), summary: None })
     }
 
     /// Copies a file, which must have `size` bytes; returns its LEBs.

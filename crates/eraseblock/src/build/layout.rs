@@ -2,6 +2,7 @@
 //!
 //! Paths in it are relative to the folder of the file.
 
+use super::squashfs::SquashfsOptions;
 use crate::builder::ubifs_choices::{UbifsOptions, optional_size};
 use crate::error::Error;
 use crate::medium::FlashChoice;
@@ -110,6 +111,8 @@ pub(super) enum Content {
     File(PathBuf),
     /// A UBIFS made from a folder or an archive.
     Ubifs(PathBuf, Box<UbifsOptions>),
+    /// A SquashFS made from a folder.
+    Squashfs(PathBuf, SquashfsOptions),
 }
 
 impl Layout {
@@ -153,15 +156,22 @@ impl VolumeTable {
             Some(toml::Value::String(path)) => Ok(Some(PathBuf::from(path))),
             Some(_) => Err(self.refuse(&format!("content: `{key}` is not a text"))),
         };
-        match (path("ubifs")?, path("file")?) {
-            (Some(source), None) => {
-                let options = UbifsOptions::deserialize(toml::Value::Table(table))
-                    .map_err(|error| self.refuse(&format!("content: {}", error.message())))?;
+        let sources = (path("ubifs")?, path("squashfs")?, path("file")?);
+        let wrong = |error: toml::de::Error| self.refuse(&format!("content: {}", error.message()));
+        let is_without_options = table.is_empty();
+        let table = toml::Value::Table(table);
+        match sources {
+            (Some(source), None, None) => {
+                let options = UbifsOptions::deserialize(table).map_err(wrong)?;
                 Ok(Content::Ubifs(source, Box::new(options)))
             }
-            (None, Some(file)) if table.is_empty() => Ok(Content::File(file)),
-            (None, Some(_)) => Err(self.refuse("content: a file takes no further options")),
-            _ => Err(self.refuse("content: expected exactly one of `ubifs` and `file`")),
+            (None, Some(source), None) => {
+                let options = SquashfsOptions::deserialize(table).map_err(wrong)?;
+                Ok(Content::Squashfs(source, options))
+            }
+            (None, None, Some(file)) if is_without_options => Ok(Content::File(file)),
+            (None, None, Some(_)) => Err(self.refuse("content: a file takes no further options")),
+            _ => Err(self.refuse("content: expected exactly one of `ubifs`, `squashfs` and `file`")),
         }
     }
 
@@ -188,6 +198,8 @@ mod tests {
         assert!(matches!(volume("content = { file = 'x' }").unwrap(), Content::File(_)));
         let content = volume("content = { ubifs = 'x', compressor = 'zstd:3' }").unwrap();
         assert!(matches!(content, Content::Ubifs(..)));
+        let content = volume("content = { squashfs = 'x', compressor = 'xz', block-size = '1MiB' }");
+        assert!(matches!(content.unwrap(), Content::Squashfs(..)));
         for (content, message) in [
             ("content = { }", "exactly one"),
             ("content = { file = 'x', ubifs = 'y' }", "exactly one"),
@@ -195,6 +207,9 @@ mod tests {
             ("content = { file = 3 }", "not a text"),
             ("content = { ubifs = 'x', compresor = 'lzo' }", "compresor"),
             ("content = { ubifs = 'x', compressor = 'gzip' }", "not a compressor"),
+            ("content = { squashfs = 'x', file = 'y' }", "exactly one"),
+            ("content = { squashfs = 'x', compressor = 'none' }", "unknown variant"),
+            ("content = { squashfs = 'x', devtable = 'y' }", "devtable"),
         ] {
             let error = volume(content).unwrap_err();
             assert!(error.message().contains(message), "{content}: {}", error.message());
