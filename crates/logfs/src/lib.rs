@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. Nothing that the newest readable commit does not reach is delivered.
-//! 2. Memory is bounded: by the entries of one commit, and by [`cache::KEPT`] objects of each kind.
+//! 2. Memory is bounded: by the entries of one commit, and by `cache::KEPT` objects of each kind.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -171,7 +171,9 @@ impl VolumeTable {
             }
             (None, None, Some(file)) if is_without_options => Ok(Content::File(file)),
             (None, None, Some(_)) => Err(self.refuse("content: a file takes no further options")),
-            _ => Err(self.refuse("content: expected exactly one of `ubifs`, `squashfs` and `file`")),
+            _ => {
+                Err(self.refuse("content: expected exactly one of `ubifs`, `squashfs` and `file`"))
+            }
         }
     }
 
@@ -198,7 +200,8 @@ mod tests {
         assert!(matches!(volume("content = { file = 'x' }").unwrap(), Content::File(_)));
         let content = volume("content = { ubifs = 'x', compressor = 'zstd:3' }").unwrap();
         assert!(matches!(content, Content::Ubifs(..)));
-        let content = volume("content = { squashfs = 'x', compressor = 'xz', block-size = '1MiB' }");
+        let content =
+            volume("content = { squashfs = 'x', compressor = 'xz', block-size = '1MiB' }");
         assert!(matches!(content.unwrap(), Content::Squashfs(..)));
         for (content, message) in [
             ("content = { }", "exactly one"),

@@ -1,7 +1,7 @@
 //! A SquashFS as the content of a volume, made by `mksquashfs`.
 //!
-//! Whoever builds a SquashFS has that program: it sets what Linux's reader expects, and compresses in
-//! parallel with the same result each time.
+//! The program compresses in parallel, with the same result each time. Nothing of the format is special
+//! to flash, so this library has no writer of its own.
 
 use crate::error::{Context, Error};
 use serde::Deserialize;

@@ -1,5 +1,6 @@
 //! A device node of the host as a target: `/dev/mtdX`, `/dev/ubiX` and `/dev/ubiX_Y`.
 
+use super::formats::{self, Lebs, Located};
 use super::image::{self, BareUbifs, Image};
 use super::{Place, Shape};
 use crate::error::{Context, Error, Setting, Words};
@@ -25,7 +26,7 @@ pub(super) fn open(path: &Path, shape: &Shape) -> Result<Option<Image>, Error> {
     match NodeKind::of(path).map_err(failure)? {
         None | Some(NodeKind::Block) => Ok(None),
         Some(NodeKind::Mtd) => open_mtd(path, shape).map(Some),
-        Some(NodeKind::UbiVolume) => open_volume(path).map(|bare| Some(Image::Ubifs(bare))),
+        Some(NodeKind::UbiVolume) => open_volume(path).map(Some),
         Some(NodeKind::UbiDevice | NodeKind::OtherDevice) => {
             Err(Error::new(format!("{}: this device holds no file system", path.display()))
                 .hint("/dev/mtdX, /dev/ubiX_Y and block devices do"))
@@ -38,14 +39,19 @@ fn open_mtd(path: &Path, shape: &Shape) -> Result<Image, Error> {
     image::attach(path, device, shape).context(path.display())
 }
 
-fn open_volume(path: &Path) -> Result<BareUbifs, Error> {
+fn open_volume(path: &Path) -> Result<Image, Error> {
     let device = UbiChar::open(path, Access::Read).map_err(failure)?;
     if device.facts().update_unfinished {
         return Err(Error::new(format!("{}: an update was interrupted", path.display()))
             .hint("only a new update makes the volume usable"));
     }
     let file_size = u64::from(device.leb_count()) * u64::from(device.leb_size());
-    Ok(BareUbifs { path: path.to_owned(), file_size, device: Arc::new(device) })
+    let device = Arc::new(device);
+    let bytes = Arc::new(Lebs::all(Arc::clone(&device)));
+    if let Some((reader, _)) = formats::reader_at(bytes.as_ref(), 0).context(path.display())? {
+        return image::open_read(path, Located { reader, bytes }, file_size).map(Image::Read);
+    }
+    Ok(Image::Ubifs(BareUbifs { path: path.to_owned(), file_size, device }))
 }
 
 /// Such an error names its path, and may know the next step.

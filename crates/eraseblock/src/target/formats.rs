@@ -1,12 +1,12 @@
 //! The registry of formats: how a flash or an image of one is recognised, and who opens it.
 //!
-//! [`detect`] asks the rows of [`ROWS`] in order of confidence: a superblock or a node with a checksum
+//! `detect` asks the rows of `ROWS` in order of confidence: a superblock or a node with a checksum
 //! at the start decides before samples of pages do. UBI in an image is not among them: its headers may
 //! be anywhere, so [`super::image`] searches for it if no row fits.
 //!
 //! # Adding a file system that is only read
-//! 1. Write `formats/NAME.rs` with a [`Reader`]: its magic numbers, a probe and an opener.
-//! 2. Add it to [`READERS`], and a variant to [`Format`].
+//! 1. Write `formats/NAME.rs` with a `Reader`: its magic numbers, a probe and an opener.
+//! 2. Add it to `READERS`, and a variant to [`Format`].
 //!
 //! Everything else follows from the table: it is found at any offset of a file, in a UBI volume and in
 //! an MTD partition, and every command reads it.
@@ -27,7 +27,8 @@ use eraseblock_ubi::UbiVolume;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_vfs::FileSystem;
 use eraseblock_yaffs::{Layout, Source, YaffsError};
-pub(super) use media::{Lebs, good_blocks};
+pub(super) use media::Lebs;
+use media::{Depth, find, good_blocks};
 use std::fmt::Debug;
 use std::io;
 #[cfg(feature = "edit")]
@@ -146,15 +147,23 @@ pub(crate) enum Found {
     /// A YAFFS, and its layout unless the user stated the format.
     Yaffs(Option<Layout>),
     /// A file system that is only read.
-    Read(&'static dyn Reader),
+    Read(Located),
+}
+
+/// A file system that is only read, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) reader: &'static dyn Reader,
+    /// Its bytes and everything that follows, without the bad blocks of a flash.
+    pub(crate) bytes: Arc<dyn ReadAt>,
 }
 
 /// A way to recognise one format.
 type Row = fn(&Medium, &Shape, &[u8]) -> Result<Option<Found>, Error>;
 
-/// In order of confidence. Files in a YAFFS may contain headers of anything else, but its first page
-/// contains its own.
-const ROWS: [Row; 5] = [ubi, ubifs, jffs2, read, yaffs];
+/// In order of confidence. Files in a YAFFS may contain headers of anything else, at the start of an
+/// eraseblock, too, but its first page contains its own.
+const ROWS: [Row; 6] = [ubi, ubifs, jffs2, read, yaffs, read_further_on];
 
 /// Returns what a flash or an image is, as stated or as its first bytes and its pages show; `None` if
 /// headers or nodes have to be searched for. Fails if it cannot be read, or if stated sizes contradict
@@ -185,7 +194,8 @@ fn stated(medium: &Medium, shape: &Shape, format: Format) -> Result<Option<Found
         Format::Jffs2 => Some(Found::Jffs2),
         Format::Yaffs => Some(Found::Yaffs(None)),
         Format::Axfs | Format::Logfs | Format::Squashfs => {
-            Some(Found::Read(reader_of(format).ok_or_else(|| left_out(format))?))
+            let reader = reader_of(format).ok_or_else(|| left_out(format))?;
+            Some(Found::Read(medium.located(reader)?))
         }
     })
 }
@@ -216,11 +226,18 @@ fn jffs2(_: &Medium, _: &Shape, start: &[u8]) -> Result<Option<Found>, Error> {
 }
 
 fn read(medium: &Medium, _: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
-    let found = match medium {
-        Medium::Image(image) => reader_at(image.as_ref(), 0)?.map(|(reader, _)| reader),
-        Medium::Device(device) => good_blocks(device)?.map(|at| at.reader),
+    let located = match medium {
+        Medium::Image(image) => reader_at(image.as_ref(), 0)?
+            .map(|(reader, _)| Located { reader, bytes: Arc::clone(image) }),
+        Medium::Device(device) => find(device, Depth::First)?,
     };
-    Ok(found.map(Found::Read))
+    Ok(located.map(Found::Read))
+}
+
+/// What comes before it on a flash may be a boot loader, say.
+fn read_further_on(medium: &Medium, _: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
+    let Medium::Device(device) = medium else { return Ok(None) };
+    Ok(find(device, Depth::All)?.map(Found::Read))
 }
 
 fn yaffs(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
@@ -236,6 +253,19 @@ fn yaffs(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Erro
 }
 
 impl Medium {
+    /// Returns where the file system of a reader is that was stated: where it is found on a flash,
+    /// otherwise at the start.
+    fn located(&self, reader: &'static dyn Reader) -> Result<Located, Error> {
+        let bytes = match self {
+            Self::Image(image) => Arc::clone(image),
+            Self::Device(device) => match find(device, Depth::All)? {
+                Some(at) if at.reader.format() == reader.format() => return Ok(at),
+                _ => good_blocks(device)?,
+            },
+        };
+        Ok(Located { reader, bytes })
+    }
+
     /// The first bytes, on a flash those of the first block that is not bad. What cannot be read is
     /// nothing.
     fn beginning(&self) -> Result<Vec<u8>, Error> {
@@ -257,8 +287,8 @@ impl Medium {
     }
 }
 
-/// Returns the reader of what begins at an offset of an image, and how far it reaches; `None` if there is none. Fails if the
-/// image cannot be read.
+/// Returns the reader of what begins at an offset of an image, and how far it reaches; `None` if there
+/// is none. Fails if the image cannot be read.
 pub(crate) fn reader_at(
     image: &dyn ReadAt,
     offset: u64,

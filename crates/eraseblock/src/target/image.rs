@@ -1,7 +1,7 @@
 //! An image file, opened as the UBI device, the bare UBIFS volume, the JFFS2 or the YAFFS that it is.
 
 use super::filesystem::{self, Opened};
-use super::formats::{self, Found, Medium, ReadImage, Reader};
+use super::formats::{self, Found, Located, Medium, ReadImage};
 use super::span::{self, Span};
 use super::yaffs::{self, YaffsImage};
 use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
@@ -288,9 +288,7 @@ pub(crate) fn open_bytes(
             let pages = PagesSource::Image(Arc::clone(&part));
             yaffs::open(path, pages, file_size, layout, shape)?.map(Image::Yaffs)
         }
-        Some(Found::Read(reader)) => {
-            Some(open_read(path, reader, part, file_size).map(Image::Read)?)
-        }
+        Some(Found::Read(at)) => Some(open_read(path, at, file_size).map(Image::Read)?),
         Some(Found::Ubi(_)) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
         None => match open_ubi(path, &part, file_size, shape)? {
             Some(image) => Some(Image::Ubi(image)),
@@ -306,12 +304,8 @@ pub(crate) fn open_bytes(
 }
 
 /// Opens a file system that is only read.
-pub(super) fn open_read(
-    path: &Path,
-    reader: &'static dyn Reader,
-    bytes: Arc<dyn ReadAt>,
-    file_size: u64,
-) -> Result<ReadImage, Error> {
+pub(super) fn open_read(path: &Path, at: Located, file_size: u64) -> Result<ReadImage, Error> {
+    let Located { reader, bytes } = at;
     let opened = filesystem::of_read(reader, bytes, None)?;
     Ok(ReadImage { path: path.to_owned(), file_size, format: reader.format(), opened })
 }
@@ -424,11 +418,7 @@ pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result
                 return Ok(Image::Yaffs(image));
             }
         }
-        Some(Found::Read(_)) => {
-            if let Some(at) = formats::good_blocks(&device)? {
-                return open_read(path, at.reader, at.bytes, size).map(Image::Read);
-            }
-        }
+        Some(Found::Read(at)) => return open_read(path, at, size).map(Image::Read),
         _ => {}
     }
     let source = Source::Device(Arc::clone(&device));

@@ -359,7 +359,7 @@ pub(crate) fn held(place: &Place, span: Option<Span>, shape: &Shape) -> Result<H
     Ok(match formats::detect(&medium, shape)? {
         Some(Found::Jffs2) => Held::Jffs2,
         Some(Found::Yaffs(layout)) => Held::Yaffs(layout),
-        Some(Found::Read(reader)) => Held::Read(reader.format()),
+        Some(Found::Read(at)) => Held::Read(at.reader.format()),
         None if shape.format.is_none() && jffs2_image::is_in(medium, shape)? => Held::Jffs2,
         _ => Held::Other,
     })

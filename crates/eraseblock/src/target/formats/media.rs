@@ -5,7 +5,7 @@
 //! 1. Bytes with uncorrectable bit errors are an error: the file systems that are only read have no
 //!    checksums of their own.
 
-use super::{Reader, reader_at};
+use super::{Located, reader_at};
 use crate::error::Error;
 use eraseblock_base::{Leb, Peb};
 use eraseblock_mtd::{LebDevice, Mtd, ReadAt, ReadOutcome, Slice};
@@ -57,6 +57,18 @@ struct GoodBlocks {
     blocks: Vec<Peb>,
 }
 
+impl GoodBlocks {
+    fn of(device: &Arc<dyn Mtd>) -> Result<Self, Error> {
+        let mut blocks = Vec::new();
+        for block in (0..device.geometry().peb_count()).map(Peb::new) {
+            if !device.is_bad(block)? {
+                blocks.push(block);
+            }
+        }
+        Ok(Self { device: Arc::clone(device), blocks })
+    }
+}
+
 impl ReadAt for GoodBlocks {
     fn size(&self) -> io::Result<u64> {
         Ok(self.blocks.len() as u64 * u64::from(self.device.geometry().peb_size()))
@@ -105,32 +117,32 @@ fn good(outcome: ReadOutcome, place: impl Fn() -> String) -> io::Result<()> {
     Ok(())
 }
 
-/// A file system that is only read, on a flash.
-#[derive(Debug)]
-pub(crate) struct OnFlash {
-    pub(crate) reader: &'static dyn Reader,
-    /// Its bytes and everything that follows, without the bad blocks.
-    pub(crate) bytes: Arc<dyn ReadAt>,
+/// Which eraseblocks are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// The first one that is good.
+    First,
+    /// All good ones.
+    All,
+}
+
+/// Returns all bytes of a flash but those of bad blocks. Fails if these cannot be listed.
+pub(super) fn good_blocks(device: &Arc<dyn Mtd>) -> Result<Arc<dyn ReadAt>, Error> {
+    Ok(Arc::new(GoodBlocks::of(device)?))
 }
 
 /// Finds a file system that is only read at the start of a good eraseblock of a flash. Bad blocks are
 /// skipped, and so is what comes before. Fails if the bad blocks cannot be listed.
-pub(crate) fn good_blocks(device: &Arc<dyn Mtd>) -> Result<Option<OnFlash>, Error> {
-    let geometry = *device.geometry();
-    let mut blocks = Vec::new();
-    for block in (0..geometry.peb_count()).map(Peb::new) {
-        if !device.is_bad(block)? {
-            blocks.push(block);
-        }
-    }
-    let good = Arc::new(GoodBlocks { device: Arc::clone(device), blocks });
-    let size = good.size()?;
-    for index in 0..good.blocks.len() as u64 {
-        let start = index * u64::from(geometry.peb_size());
+pub(super) fn find(device: &Arc<dyn Mtd>, depth: Depth) -> Result<Option<Located>, Error> {
+    let good = Arc::new(GoodBlocks::of(device)?);
+    let (size, peb_size) = (good.size()?, u64::from(device.geometry().peb_size()));
+    let most = if depth == Depth::First { 1 } else { u64::MAX };
+    for index in 0..most.min(good.blocks.len() as u64) {
+        let start = index * peb_size;
         // An unreadable block before the file system does not matter.
         if let Ok(Some((reader, _))) = reader_at(good.as_ref(), start) {
             let bytes = Arc::new(Slice::new(good, start, size - start)?);
-            return Ok(Some(OnFlash { reader, bytes }));
+            return Ok(Some(Located { reader, bytes }));
         }
     }
     Ok(None)
