@@ -1,6 +1,6 @@
 //! Looking into images and taking files out.
 
-use crate::sample::Sample;
+use crate::sample::{Sample, noise};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -189,4 +189,75 @@ fn squashfs_is_read_wherever_it_is() {
     fs::write(sample.path("short"), &bare[..200]).unwrap();
     let run = sample.run(&["ls", "short"]);
     assert!(run.err.contains("cut short"), "{}", run.err);
+}
+
+/// A superblock of SquashFS as an image has it, without the image.
+fn superblock_of_squashfs() -> Vec<u8> {
+    let u32 = |value: u32| value.to_le_bytes().to_vec();
+    let u64 = |value: u64| value.to_le_bytes().to_vec();
+    let parts = [
+        b"hsqs".to_vec(),
+        u32(1),
+        u32(0),
+        u32(128 << 10),
+        u32(0),
+        u32(1 | 17 << 16),
+        u32(1 << 16),
+        u32(4),
+        u64(0),
+        u64(600),
+        u64(500),
+        u64(u64::MAX),
+        u64(96),
+        u64(300),
+        u64(u64::MAX),
+        u64(u64::MAX),
+    ];
+    parts.concat()
+}
+
+/// Each page of a file begins like a SquashFS, and so do the eraseblocks that only it fills.
+#[test]
+fn images_in_files_of_a_yaffs_do_not_hide_it() {
+    let sample = Sample::new();
+    let mut page = superblock_of_squashfs();
+    fs::write(sample.path("alone"), [&page[..], &[0; 600]].concat()).unwrap();
+    let alone = sample.run(&["info", "alone"]);
+    assert!(alone.out.contains("SquashFS") || alone.err.contains("SquashFS"), "{}", alone.err);
+    page.resize(2048, 0);
+    fs::create_dir(sample.path("t")).unwrap();
+    fs::write(sample.path("t/pages"), page.repeat(200)).unwrap();
+    sample.ok(&["mkfs", "yaffs2", "t", "-o", "y.img", "--tags-at", "2"]);
+    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--oob", "64"];
+    sample.ok(&[&["chip", "new", "c"][..], &shape].concat());
+    sample.ok(&["chip", "import", "c", "y.img", "--oob"]);
+    for target in ["y.img", "c"] {
+        assert!(sample.ok(&["ls", target]).out.contains("pages"), "{target}");
+    }
+}
+
+/// A partition with a boot loader and bad blocks, as `dd` through `nandwrite` leaves it.
+#[test]
+fn squashfs_on_a_chip_skips_bad_blocks() {
+    let sample = Sample::new();
+    let folder = sample.path("t");
+    fs::create_dir(&folder).unwrap();
+    let content = noise(400_000);
+    fs::write(folder.join("noise"), &content).unwrap();
+    let mut make = Command::new("mksquashfs");
+    make.arg(&folder).arg(sample.path("i")).args(["-noappend", "-quiet", "-no-progress"]);
+    if !make.output().is_ok_and(|done| done.status.success()) {
+        println!("left out: mksquashfs");
+        return;
+    }
+    let image = [&vec![0xEA; 128 << 10][..], &fs::read(sample.path("i")).unwrap()].concat();
+    fs::write(sample.path("part"), image).unwrap();
+    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--bad", "0", "--bad", "3"];
+    sample.ok(&[&["chip", "new", "c"][..], &shape].concat());
+    sample.ok(&["chip", "import", "c", "part"]);
+    for stated in [&[][..], &["--format", "squashfs"]] {
+        sample.ok(&[&["check", "c"][..], stated].concat());
+        sample.ok(&[&["get", "c", "/noise", "back", "--force"][..], stated].concat());
+        assert!(fs::read(sample.path("back")).unwrap() == content);
+    }
 }
