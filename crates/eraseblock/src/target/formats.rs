@@ -111,6 +111,8 @@ pub enum FactValue {
     Number(u64),
     /// A size in bytes.
     Bytes(u64),
+    /// Seconds since 1970, UTC.
+    Time(i64),
 }
 
 /// A file or a flash with a file system that is only read.

@@ -276,6 +276,7 @@ impl Page {
                 FactValue::Bytes(bytes) => text::size(*bytes),
                 FactValue::Number(number) => text::grouped(*number),
                 FactValue::Text(words) => words.clone(),
+                FactValue::Time(seconds) => text::time(*seconds),
                 other => format!("{other:?}"),
             };
             self.field(&fact.key.replace('_', " "), value);

@@ -53,6 +53,6 @@ fn facts(info: &Info) -> Vec<Fact> {
         bytes("size", superblock.size),
         bytes("used", info.used_bytes),
         Fact { key: "journal_segments", value: FactValue::Number(superblock.journal.len() as u64) },
-        Fact { key: "commit", value: FactValue::Text(format!("byte {}", info.commit)) },
+        Fact { key: "commit_at", value: FactValue::Number(info.commit) },
     ]
 }

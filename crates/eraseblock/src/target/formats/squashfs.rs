@@ -3,7 +3,7 @@
 use super::{Extent, Fact, FactValue, Magic, Read, Reader};
 use crate::error::Error;
 use crate::target::Format;
-use eraseblock_base::Findings;
+use eraseblock_base::{ByteOrder, Findings};
 use eraseblock_mtd::ReadAt;
 use eraseblock_squashfs::{MAGIC_BIG, MAGIC_LITTLE, Squashfs, SquashfsError, Superblock};
 use std::io;
@@ -46,16 +46,20 @@ fn facts(superblock: &Superblock) -> Vec<Fact> {
     let number = |key, value| Fact { key, value: FactValue::Number(value) };
     let bytes = |key, value| Fact { key, value: FactValue::Bytes(value) };
     let flags: Vec<&str> = superblock.flags.names().collect();
+    let order = match superblock.order {
+        ByteOrder::Little => "little",
+        ByteOrder::Big => "big",
+    };
     vec![
         text("version", "4.0".to_owned()),
-        text("byte_order", superblock.order.to_string()),
+        text("byte_order", order.to_owned()),
         text("compressor", superblock.compressor.name().to_owned()),
         bytes("block_size", superblock.block_size.into()),
         bytes("bytes_used", superblock.bytes_used),
         number("inodes", superblock.inodes.into()),
         number("fragments", superblock.fragments.into()),
         number("ids", superblock.ids.into()),
-        text("made", format!("{} s since 1970", superblock.made)),
+        Fact { key: "made", value: FactValue::Time(superblock.made.into()) },
         text("flags", flags.join(", ")),
     ]
 }
