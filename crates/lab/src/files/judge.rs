@@ -50,6 +50,9 @@ impl Case<'_> {
         chip.power_on();
         chip.set_recording(self.trial.keep_events);
         let mounted = self.mount(&chip, "first mount");
+        if let (Some(tally), Ok(mounted)) = (self.trial.tally, &mounted) {
+            mounted.met().into_iter().for_each(|what| tally.count(what));
+        }
         let mounted = mounted.and_then(|mounted| settle(mounted.fs()).map(|()| mounted));
         if let Some(diary) = self.trial.diary {
             diary.keep(chip.snapshot());

@@ -60,6 +60,12 @@ pub trait Mounted {
     /// Verifies every structure, on the medium and in memory, without writing.
     fn check(&self) -> Result<(), String>;
 
+    /// Returns a rare event of the mount, by its name in [`Mounted::activity`]: mounts after a cut are
+    /// counted, too.
+    fn met(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns counts of activities since the mount.
     fn activity(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

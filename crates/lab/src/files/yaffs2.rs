@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// Pages of a block of the small chips.
 const PAGES: u32 = 16;
 
+/// The rare events of a mount.
+const RESTORED: &str = "mounts from a checkpoint";
+const SUMMARISED: &str = "scans that read summaries";
+
 /// YAFFS2 on a small chip, or on any other one.
 #[derive(Clone, Debug)]
 pub struct Yaffs2Stack {
@@ -153,12 +157,16 @@ impl Mounted for YaffsRw {
         Self::check(self).map_err(|error| error.to_string())
     }
 
-    fn activity(&self) -> Vec<(&'static str, u64)> {
+    fn met(&self) -> Option<&'static str> {
         let info = self.info();
-        let is_restored = info.origin == Origin::Checkpoint;
-        vec![
-            ("mounts from a checkpoint", is_restored.into()),
-            ("blocks with a summary at a scan", info.summaries.into()),
-        ]
+        match info.origin {
+            Origin::Checkpoint => Some(RESTORED),
+            Origin::Scan => (info.summaries > 0).then_some(SUMMARISED),
+        }
+    }
+
+    fn activity(&self) -> Vec<(&'static str, u64)> {
+        let count = |name| (name, u64::from(self.met() == Some(name)));
+        vec![count(RESTORED), count(SUMMARISED)]
     }
 }
