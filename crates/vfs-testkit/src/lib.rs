@@ -4,6 +4,7 @@
 
 pub mod compare;
 pub mod drive;
+pub mod everything;
 pub mod fill;
 #[cfg(feature = "manifest")]
 pub mod manifest;
@@ -12,5 +13,6 @@ pub mod model;
 pub mod ops;
 
 pub use compare::{CompareOptions, Difference, same_tree};
+pub use everything::read_everything;
 pub use memory::MemoryFs;
 pub use model::{ModelFs, ModelRules};

@@ -4,24 +4,13 @@ use crate::{mkfs, store};
 use eraseblock_axfs::Axfs;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_vfs::FileSystem;
-use eraseblock_vfs::walk::{Descend, Visit, walk};
+use eraseblock_vfs_testkit::read_everything;
 use std::sync::Arc;
 
 /// Opens an image and reads all there is; returns the codes of what was found.
 fn read_all(image: Vec<u8>) -> Vec<&'static str> {
     let Ok((fs, findings)) = Axfs::open(Arc::new(image)) else { return vec!["refused"] };
-    let (mut buffer, mut visits) = ([0; 5000], 0);
-    let _ = walk::<()>(&fs, fs.root(), &mut |visit| {
-        visits += 1;
-        if let Visit::Entry { entry, .. } = visit {
-            let size = fs.attr(entry.ino).map_or(0, |attr| attr.size);
-            let _ = fs.read(entry.ino, 0, &mut buffer);
-            let _ = fs.read(entry.ino, size.saturating_sub(1000), &mut buffer);
-            let _ = (fs.seek_data(entry.ino, 0), fs.seek_hole(entry.ino, size / 2));
-            let _ = (fs.read_link(entry.ino), fs.lookup(fs.root(), &entry.name));
-        }
-        if visits > 10_000 { Err(()) } else { Ok(Descend::Yes) }
-    });
+    read_everything(&fs);
     fs.stat_fs().unwrap();
     let _ = fs.info();
     findings.iter().map(|finding| finding.code.name()).collect()
