@@ -1,5 +1,4 @@
-//! Reads whatever there is, for images that may be damaged: what fails does not matter, that it ends
-//! does.
+//! Reads everything that an image holds. For images that may be damaged: reads may fail, but must end.
 
 use eraseblock_vfs::FileSystem;
 use eraseblock_vfs::walk::{Descend, Visit, walk};
