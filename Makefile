@@ -11,8 +11,9 @@ POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs
 
-# All steps of the tests share one build, without debug information and incremental artefacts.
-TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+# All steps of the tests share one build, without debug information and incremental artefacts. Clippy
+# is the compiler: a run of its own would read and check everything a second time.
+TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver
 
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
@@ -61,7 +62,7 @@ cuts:
 
 # Mutants of the write paths; docs/mutants.md describes them.
 mutants:
-	$(TEST_BUILD) $(CARGO) xtask mutants --jobs 2
+	CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) xtask mutants --jobs 2
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest

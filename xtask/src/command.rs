@@ -29,6 +29,13 @@ pub(crate) fn cargo() -> Command {
     Command::new(cargo_path())
 }
 
+/// `cargo` in a copy of the sources, for which clippy does not take part as it does in `make test`.
+pub(crate) fn cargo_in(copy: &Path) -> Command {
+    let mut command = cargo();
+    command.current_dir(copy).env_remove("RUSTC_WORKSPACE_WRAPPER");
+    command
+}
+
 /// Returns its path.
 pub(crate) fn cargo_path() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())

@@ -3,7 +3,7 @@
 //! Every crate that would be published is unpacked into a directory registry, which also
 //! gets what `cargo vendor` fetches of others. No path and no patch of the repository is within reach there.
 
-use crate::command::{cargo, output, repository};
+use crate::command::{cargo, cargo_in, output, repository};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -37,8 +37,8 @@ pub(crate) fn run() -> Result<bool> {
     vendor(&registry)?;
     let packaged = package(work.path(), &registry)?;
     let project = project(work.path(), &registry)?;
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--offline"]).current_dir(&project);
+    let mut command = cargo_in(&project);
+    command.args(["run", "--quiet", "--offline"]);
     command.env("CARGO_TARGET_DIR", repository().join("target/consumer"));
     command.env_remove("RUSTFLAGS");
     let printed = output(&mut command)?;

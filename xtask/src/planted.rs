@@ -11,7 +11,7 @@
 //! 3. A patch that does not apply is a failure, and so is a test that did not run: no bug is left
 //!    out by mistake.
 
-use crate::command::{cargo, output, repository};
+use crate::command::{cargo_in, output, repository};
 use crate::copy::{export, mirror, names, rename_version};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -165,8 +165,8 @@ impl Copies {
     fn test(&self, share: &str, table: bool) -> Result<bool> {
         let (mut text, mut is_good) = (String::new(), true);
         for build in BUILDS {
-            let mut tests = cargo();
-            tests.current_dir(&self.tree).env("CARGO_TARGET_DIR", repository().join("target"));
+            let mut tests = cargo_in(&self.tree);
+            tests.env("CARGO_TARGET_DIR", repository().join("target"));
             tests.env("ERASEBLOCK_PLANTED_SHARE", share);
             tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
             // Not --nocapture: the panics of bugs would tear the lines of the results apart.

@@ -5,7 +5,7 @@
 
 use super::edit::{self, Edit, Written};
 use super::scope::{self, Source};
-use crate::command::{cargo, repository};
+use crate::command::{cargo_in, repository};
 use crate::copy::{export, mirror, rename_version};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -154,8 +154,7 @@ impl Tree {
     }
 
     fn compile(&self, command: &str) -> Result<(Vec<Program>, Vec<Diagnostic>)> {
-        let mut cargo = cargo();
-        cargo.current_dir(self.root.join("tree"));
+        let mut cargo = cargo_in(&self.root.join("tree"));
         cargo.env("CARGO_TARGET_DIR", repository().join("target"));
         cargo.args(command.split_whitespace()).arg("--message-format=json");
         let done = cargo.stdin(Stdio::null()).output().context("cannot run cargo")?;

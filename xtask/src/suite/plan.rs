@@ -1,7 +1,7 @@
 //! The steps of `make test` and `make test-full`, and their extent. CONTRIBUTING.md has the same
 //! list.
 
-use super::counts;
+use super::counts::{self, Counts};
 use crate::command::{cargo_path, repository};
 use anyhow::{Context, Result};
 
@@ -14,7 +14,7 @@ pub(super) struct Step {
     /// Steps that must have passed before; they precede it.
     pub(super) after: &'static [&'static str],
     /// Extracts its counts from its log.
-    pub(super) counts: fn(&str) -> Option<String>,
+    pub(super) counts: fn(&str) -> Counts,
 }
 
 /// A step as a line of words; `{cargo}`, `{xtask}` and `{bin}` (our command) are filled in.
@@ -25,13 +25,13 @@ struct Row {
     /// For `make test-full`; empty for the same as `short`.
     full: &'static str,
     after: &'static [&'static str],
-    counts: fn(&str) -> Option<String>,
+    counts: fn(&str) -> Counts,
 }
 
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 19] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -48,40 +48,32 @@ const ROWS: [Row; 20] = [
         counts: counts::nothing,
     },
     Row {
-        name: "clippy",
-        short: "{cargo} clippy --quiet --workspace --exclude eraseblock-fuser --exclude eraseblock-nfs3-server \
-                --all-targets -- -D warnings",
+        name: "build",
+        short: "{cargo} test --quiet --workspace --exclude eraseblock-fuser \
+                --exclude eraseblock-nfs3-server --no-run",
         full: "",
         after: &["format"],
-        counts: counts::nothing,
-    },
-    Row {
-        name: "docs",
-        short: "env RUSTDOCFLAGS=-Dwarnings {cargo} doc --quiet --workspace --exclude eraseblock-fuser \
-                --exclude eraseblock-nfs3-server --no-deps",
-        full: "",
-        after: &["clippy"],
-        counts: counts::nothing,
+        counts: counts::warnings,
     },
     Row {
         name: "package",
         short: "{cargo} package --quiet --workspace --no-verify --allow-dirty",
         full: "",
-        after: &["docs"],
+        after: &["build"],
+        counts: counts::nothing,
+    },
+    Row {
+        name: "docs",
+        short: "",
+        full: "env RUSTDOCFLAGS=-Dwarnings {cargo} doc --quiet --workspace --exclude eraseblock-fuser \
+               --exclude eraseblock-nfs3-server --no-deps",
+        after: &["package"],
         counts: counts::nothing,
     },
     Row {
         name: "no-std",
         short: "",
         full: "make --no-print-directory no-std",
-        after: &["docs"],
-        counts: counts::nothing,
-    },
-    Row {
-        name: "build",
-        short: "{cargo} test --quiet --workspace --exclude eraseblock-fuser \
-                --exclude eraseblock-nfs3-server --no-run",
-        full: "",
         after: &["docs"],
         counts: counts::nothing,
     },

@@ -46,12 +46,12 @@ fn fill_and_empty(geometry: Geometry) {
 
 #[test]
 fn nor_is_six_hundred_times_full_and_empty() {
-    fill_and_empty(Geometry::new(MediumKind::Nor, 16 << 10, 24, 1, 1, 0).unwrap());
+    fill_and_empty(Geometry::new(MediumKind::Nor, 16 << 10, 16, 1, 1, 0).unwrap());
 }
 
 #[test]
 fn nand_is_six_hundred_times_full_and_empty() {
-    fill_and_empty(Geometry::new(MediumKind::Nand, 16 << 10, 24, 512, 512, 16).unwrap());
+    fill_and_empty(Geometry::new(MediumKind::Nand, 16 << 10, 16, 512, 512, 16).unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use eraseblock_lab::powercut::{LabError, Options, Plan, StateId, replay};
 fn every_single_operation_survives_every_cut() {
     for chip in Jffs2Stack::CHIPS {
         let target = Jffs2Stack::find(chip).unwrap();
-        let options = Options { nested_every: 512, ..Options::of(singles()) };
+        let options = Options { judge_every: 25, nested_every: 512, ..Options::of(singles()) };
         let report = explored(&target, &options);
         assert!(report.violations.is_empty() && !report.cut_short);
         let few = Options { budget_states: Some(10), ..options };
@@ -54,7 +54,7 @@ fn media_that_another_driver_collected_survive_cuts() {
     for chip in Jffs2Stack::CHIPS {
         let target = Jffs2Stack::find(chip).unwrap();
         let plans = [6, 8, 14, 16].map(Plan::Aged).to_vec();
-        let options = Options { judge_every: 41, nested_every: 997, ..Options::of(plans) };
+        let options = Options { judge_every: 101, nested_every: 997, ..Options::of(plans) };
         let report = explored(&target, &options);
         assert!(report.violations.is_empty());
         for (what, count) in &report.happened {

@@ -12,7 +12,7 @@ fn targets() -> impl Iterator<Item = Yaffs2Stack> {
 fn single_operations_survive_cuts() {
     for (number, target) in (0..).zip(targets()) {
         let plans = (number..single_count()).step_by(4).map(Plan::Single).collect();
-        let options = Options { judge_every: 3, nested_every: 97, ..Options::of(plans) };
+        let options = Options { judge_every: 13, nested_every: 97, ..Options::of(plans) };
         assert!(explored(&target, &options).violations.is_empty());
     }
 }
