@@ -41,6 +41,13 @@ struct Inner {
     cached: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
+/// Whether a write may stay in the volatile cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caching {
+    Allowed,
+    Through,
+}
+
 impl Card {
     /// Makes a card that is kept in memory.
     ///
@@ -50,7 +57,7 @@ impl Card {
     pub fn in_memory(parameters: Parameters) -> Result<Self, CardError> {
         parameters.check()?;
         let content = Content::in_memory(parameters.erased_ones);
-        Ok(Self::with(Model::new(parameters), content, None, true))
+        Ok(Self::with(Model::new(parameters), content, None))
     }
 
     /// Makes a card in a sparse file; an existing file is replaced.
@@ -63,25 +70,38 @@ impl Card {
         let file = CardFile::create(path, parameters)?;
         let (content, start) = file.content(parameters)?;
         let content = Content::in_file(content, start, parameters.erased_ones);
-        Ok(Self::with(Model::new(parameters.clone()), content, Some(file), true))
+        Ok(Self::with(Model::new(parameters.clone()), content, Some(file)))
     }
 
-    /// Opens the card in a file, which is a power-on.
+    /// Opens the card in a file, which is a power-on, as its only user.
     ///
     /// # Errors
     ///
     /// Fails with [`CardError::Header`], [`CardError::Parameter`] or [`CardError::State`] if the
     /// file is not that of a card, with [`CardError::InUse`] if another process writes to it, or
     /// with the error of the host.
-    pub fn open(path: &Path, write: bool) -> Result<Self, CardError> {
-        let (file, model) = CardFile::open(path, write)?;
-        let (content, start) = file.content(model.parameters())?;
-        let content = Content::in_file(content, start, model.parameters().erased_ones);
-        Ok(Self::with(model, content, Some(file), write))
+    pub fn open(path: &Path) -> Result<Self, CardError> {
+        Self::with_file(CardFile::open(path)?)
     }
 
-    fn with(model: Model, content: Content, file: Option<CardFile>, writable: bool) -> Self {
+    /// Opens the card in a file for reading alone; others may use it at the same time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Card::open`], except for [`CardError::InUse`].
+    pub fn open_read_only(path: &Path) -> Result<Self, CardError> {
+        Self::with_file(CardFile::open_read_only(path)?)
+    }
+
+    fn with_file((file, model): (CardFile, Model)) -> Result<Self, CardError> {
+        let (content, start) = file.content(model.parameters())?;
+        let content = Content::in_file(content, start, model.parameters().erased_ones);
+        Ok(Self::with(model, content, Some(file)))
+    }
+
+    fn with(model: Model, content: Content, file: Option<CardFile>) -> Self {
         let parameters = model.parameters().clone();
+        let writable = file.as_ref().is_none_or(CardFile::is_writable);
         let inner = Inner {
             model,
             content,
@@ -131,14 +151,27 @@ impl Card {
         Ok(())
     }
 
-    /// Writes `data`; with `fua` past the volatile cache.
+    /// Writes `data`, which may stay in the volatile cache.
     ///
     /// # Errors
     ///
     /// Fails with [`CardError::Range`] outside the card, with [`CardError::ReadOnly`] if it was not
     /// opened for writing, with [`CardError::PowerOff`] when the power goes off or is off, or with
     /// the error of the host.
-    pub fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), CardError> {
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), CardError> {
+        self.write_by(offset, data, Caching::Allowed)
+    }
+
+    /// Writes `data` past the volatile cache.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Card::write`].
+    pub fn write_through(&self, offset: u64, data: &[u8]) -> Result<(), CardError> {
+        self.write_by(offset, data, Caching::Through)
+    }
+
+    fn write_by(&self, offset: u64, data: &[u8], caching: Caching) -> Result<(), CardError> {
         self.check_range(offset, data.len() as u64)?;
         let mut inner = self.inner();
         inner.check_writable()?;
@@ -152,14 +185,14 @@ impl Card {
             if let Some(cut) = &mut inner.cut {
                 cut.after_pages -= pages;
             }
-            return inner.write_whole(offset, data, fua);
+            return inner.write_whole(offset, data, caching);
         };
         // Pages are programmed in order, each to a new place: the interrupted one keeps its old
         // content, and so do those after it.
         let end = ((offset / page + cut.after_pages) * page).max(offset);
         let stored = usize::try_from(end - offset).unwrap_or(data.len()).min(data.len());
         if stored > 0 {
-            inner.write_whole(offset, &data[..stored], fua)?;
+            inner.write_whole(offset, &data[..stored], caching)?;
         }
         inner.power_off(cut.seed)?;
         Err(CardError::PowerOff)
@@ -264,8 +297,8 @@ impl Inner {
         }
     }
 
-    fn write_whole(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), CardError> {
-        self.keep_old(offset, data.len() as u64, fua)?;
+    fn write_whole(&mut self, offset: u64, data: &[u8], caching: Caching) -> Result<(), CardError> {
+        self.keep_old(offset, data.len() as u64, caching)?;
         let written = self.content.write(offset, data);
         written.map_err(|source| self.fail("write", source))?;
         self.model.write(offset, data.len() as u64);
@@ -275,7 +308,7 @@ impl Inner {
 
     /// Keeps the old content of the pages that are written to the volatile cache: a power cut may
     /// bring it back. The oldest pages leave a full cache.
-    fn keep_old(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), CardError> {
+    fn keep_old(&mut self, offset: u64, len: u64, caching: Caching) -> Result<(), CardError> {
         let parameters = self.model.parameters();
         let (room, page) = (parameters.cache_pages as usize, u64::from(parameters.page));
         let capacity = parameters.capacity;
@@ -284,7 +317,7 @@ impl Inner {
         }
         let order = self.model.counters().writes;
         for number in offset / page..=(offset + len - 1) / page {
-            if fua {
+            if caching == Caching::Through {
                 self.cached.remove(&number);
                 continue;
             }

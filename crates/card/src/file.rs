@@ -35,6 +35,7 @@ pub(crate) struct CardFile {
     path: PathBuf,
     area: u64,
     sequence: u64,
+    is_writable: bool,
 }
 
 impl CardFile {
@@ -49,18 +50,33 @@ impl CardFile {
         file.set_len(0).map_err(fail)?;
         file.set_len(file_size(parameters)).map_err(fail)?;
         file.write_all_at(&encode_header(parameters), 0).map_err(fail)?;
-        let mut made = Self { file, path: path.to_owned(), area: area(parameters), sequence: 0 };
+        let (path, area) = (path.to_owned(), area(parameters));
+        let mut made = Self { file, path, area, sequence: 0, is_writable: true };
         made.save(&Model::new(parameters.clone()))?;
         Ok(made)
     }
 
-    /// Opens a card file and returns its state.
-    pub(crate) fn open(path: &Path, write: bool) -> Result<(Self, Model), CardError> {
-        let file = OpenOptions::new().read(true).write(write).open(path);
+    /// Opens a card file as its only user and returns its state.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Model), CardError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|source| CardError::io(path, "open", source))?;
-        if write {
-            lock(&file, path)?;
-        }
+        lock(&file, path)?;
+        let (opened, model) = Self::read(file, path)?;
+        Ok((Self { is_writable: true, ..opened }, model))
+    }
+
+    /// Opens a card file for reading alone and returns its state.
+    pub(crate) fn open_read_only(path: &Path) -> Result<(Self, Model), CardError> {
+        let file = File::open(path).map_err(|source| CardError::io(path, "open", source))?;
+        Self::read(file, path)
+    }
+
+    /// Returns whether the file may be written to.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    fn read(file: File, path: &Path) -> Result<(Self, Model), CardError> {
         let fail = |source| CardError::io(path, "read", source);
         let found = file.metadata().map_err(fail)?.len();
         if found < HEADER_SIZE as u64 {
@@ -74,7 +90,8 @@ impl CardFile {
             return Err(wrong(0, "file size", found, format!("{expected:#x} as the header says")));
         }
         let area = area(&parameters);
-        let mut opened = Self { file, path: path.to_owned(), area, sequence: 0 };
+        let path = path.to_owned();
+        let mut opened = Self { file, path, area, sequence: 0, is_writable: false };
         let payload = opened.newest()?;
         let model = Model::decode(parameters, &payload).ok_or(CardError::State)?;
         Ok((opened, model))

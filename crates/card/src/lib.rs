@@ -15,7 +15,7 @@
 //!     let card = Card::in_memory(preset.clone())?;
 //!     for turn in 0..8 {
 //!         for unit in 1..=units {
-//!             card.write(unit * (8 << 20) + turn * (1 << 20), &mib, false)?;
+//!             card.write(unit * (8 << 20) + turn * (1 << 20), &mib)?;
 //!         }
 //!     }
 //!     Ok(card.counters().total_ns() / units)

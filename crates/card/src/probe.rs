@@ -56,7 +56,7 @@ pub fn open_units(parameters: &Parameters, pattern: &Pattern) -> Result<Vec<Rate
             let place = if pattern.random { blocks - 1 - (turn * 5) % blocks } else { turn };
             for number in 0..count {
                 let at = first + APART * number * area + place * u64::from(block);
-                card.write(at, &data, false)?;
+                card.write(at, &data)?;
             }
         }
         let seconds = (card.counters().total_ns() - before) as f64 / 1e9;

@@ -172,13 +172,23 @@ pub struct AttachCost {
     pub by_fastmap: bool,
 }
 
+/// How a device is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttachBy {
+    /// By reading the headers of all blocks.
+    Scan,
+    /// By a fastmap.
+    Fastmap,
+}
+
 /// A clock: seconds since any moment.
 pub type Clock<'a> = &'a dyn Fn() -> f64;
 
 /// Formats a chip, creates a volume over half of it, writes all its LEBs, detaches, and attaches.
 /// Fails if the simulated chip does.
-pub fn attach_cost(size: Size, fastmap: bool, clock: Clock<'_>) -> Result<AttachCost, FigureError> {
+pub fn attach_cost(size: Size, by: AttachBy, clock: Clock<'_>) -> Result<AttachCost, FigureError> {
     let (chip, layout) = size.chip()?;
+    let fastmap = by == AttachBy::Fastmap;
     let options = OpenOptions { fastmap, ..OpenOptions::default() };
     let ubi = UbiDevice::open(chip.clone(), &layout, &options)?;
     ubi.flush()?;
@@ -334,7 +344,8 @@ fn attach_row(
     mebibytes: u32,
     clock: Clock<'_>,
 ) -> Result<Row, FigureError> {
-    let (scan, fast) = (attach_cost(size, false, clock)?, attach_cost(size, true, clock)?);
+    let (scan, fast) =
+        (attach_cost(size, AttachBy::Scan, clock)?, attach_cost(size, AttachBy::Fastmap, clock)?);
     let headers = real(scan.page_reads - scan.table_reads) / f64::from(size.count);
     Ok(Row {
         table,

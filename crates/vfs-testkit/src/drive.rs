@@ -104,9 +104,13 @@ pub fn drive(
     for (number, op) in ops.iter().enumerate() {
         run.step(number, op).map_err(|message| Mismatch { number, op: Some(*op), message })?;
     }
-    let end = run.restart(false).and_then(|()| run.compare());
+    let end = run.restart().and_then(|()| run.compare());
     end.map_err(|message| Mismatch { number: ops.len(), op: None, message })?;
     Ok(run.report)
+}
+
+fn failed(error: FsError) -> String {
+    format!("{:?}: {error}", error.kind())
 }
 
 struct Run<'a> {
@@ -121,8 +125,8 @@ struct Run<'a> {
 impl Run<'_> {
     fn step(&mut self, number: usize, op: &Op) -> Result<(), String> {
         match op {
-            Op::Restart => return self.restart(false).and_then(|()| self.compare()),
-            Op::SyncAndCut => return self.restart(true).and_then(|()| self.compare()),
+            Op::Restart => return self.restart().and_then(|()| self.compare()),
+            Op::SyncAndCut => return self.sync_and_cut().and_then(|()| self.compare()),
             _ => {}
         }
         let at = number as u64;
@@ -150,18 +154,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn restart(&mut self, cut: bool) -> Result<(), String> {
-        let failed = |error: FsError| format!("{:?}: {error}", error.kind());
-        if cut {
-            self.subject.fs().sync().map_err(failed)?;
-            self.subject.power_cut()?;
-        } else {
-            self.subject.fs().unmount().map_err(failed)?;
-            self.subject.restart()?;
-        }
+    fn restart(&mut self) -> Result<(), String> {
+        self.subject.fs().unmount().map_err(failed)?;
+        self.subject.restart()?;
+        self.close_all();
+        Ok(())
+    }
+
+    fn sync_and_cut(&mut self) -> Result<(), String> {
+        self.subject.fs().sync().map_err(failed)?;
+        self.subject.power_cut()?;
+        self.close_all();
+        Ok(())
+    }
+
+    /// No file is open after a restart.
+    fn close_all(&mut self) {
         self.model.drop_open();
         self.slots = Default::default();
-        Ok(())
     }
 
     fn compare(&mut self) -> Result<(), String> {

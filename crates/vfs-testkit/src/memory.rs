@@ -76,11 +76,11 @@ impl MemoryFs {
         }
     }
 
-    /// Returns the start of the first block at or after `offset` that is a hole if `wanted`, or
-    /// data if not. Returns `offset` itself if it lies in such a block, and `None` if the file ends
+    /// Returns the start of the first such block at or after `offset`. Returns `offset` itself if it lies in such a block, and `None` if the file ends
     /// before one.
-    fn seek(&self, ino: Ino, offset: u64, wanted: bool) -> Result<Option<u64>, FsError> {
+    fn seek(&self, ino: Ino, offset: u64, wanted: Stretch) -> Result<Option<u64>, FsError> {
         let content = self.content(ino)?;
+        let is_hole = wanted == Stretch::Hole;
         let mut block = [0; BLOCK as usize];
         let mut at = offset - offset % u64::from(BLOCK);
         while at < content.size() {
@@ -88,13 +88,20 @@ impl MemoryFs {
             if count == 0 {
                 break;
             }
-            if block[..count].iter().all(|byte| *byte == 0) == wanted {
+            if block[..count].iter().all(|byte| *byte == 0) == is_hole {
                 return Ok(Some(at.max(offset)));
             }
             at += u64::from(BLOCK);
         }
         Ok(None)
     }
+}
+
+/// What is looked for in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stretch {
+    Data,
+    Hole,
 }
 
 fn read_failed(error: std::io::Error) -> FsError {
@@ -182,12 +189,12 @@ impl FileSystem for MemoryFs {
     }
 
     fn seek_data(&self, ino: Ino, offset: u64) -> Result<Option<u64>, FsError> {
-        self.seek(ino, offset, false)
+        self.seek(ino, offset, Stretch::Data)
     }
 
     fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError> {
         let size = self.content(ino)?.size();
-        Ok(self.seek(ino, offset, true)?.unwrap_or(size.max(offset)))
+        Ok(self.seek(ino, offset, Stretch::Hole)?.unwrap_or(size.max(offset)))
     }
 
     fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {

@@ -322,7 +322,7 @@ pub fn apply(
         Op::SyncFile(object) => fs.sync_file(find(fs, slots, object)?),
         Op::Sync => fs.sync(),
         Op::Step => fs.background_step().map(|_| ()),
-        Op::ReadOnlyAndBack => fs.remount(true).and_then(|()| fs.remount(false)),
+        Op::ReadOnlyAndBack => fs.become_read_only().and_then(|()| fs.become_writable()),
         Op::Restart | Op::SyncAndCut => Ok(()),
     }
 }

@@ -288,13 +288,20 @@ pub trait WritableFileSystem: FileSystem {
         Ok(())
     }
 
-    /// Turns read-only after making everything durable and leaving the medium as a clean unmount
-    /// does, or turns writable again.
+    /// Turns read-only, after making everything durable and leaving the medium as a clean unmount
+    /// does.
     ///
     /// # Errors
     ///
     /// Fails if the medium fails.
-    fn remount(&self, read_only: bool) -> Result<(), FsError>;
+    fn become_read_only(&self) -> Result<(), FsError>;
+
+    /// Turns writable again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the medium fails, or if writing has ended for good.
+    fn become_writable(&self) -> Result<(), FsError>;
 
     /// Leaves the medium as a clean unmount does; afterwards every change is refused.
     ///

@@ -269,11 +269,16 @@ impl WritableFileSystem for YaffsRw {
         Ok(Background::Idle)
     }
 
-    fn remount(&self, read_only: bool) -> Result<(), FsError> {
+    fn become_read_only(&self) -> Result<(), FsError> {
         let mut core = self.exclusive();
         let done = core.sync();
         core.judge(done)?;
-        core.remount(read_only)
+        core.read_only = true;
+        Ok(())
+    }
+
+    fn become_writable(&self) -> Result<(), FsError> {
+        self.exclusive().become_writable()
     }
 
     fn unmount(&self) -> Result<(), FsError> {

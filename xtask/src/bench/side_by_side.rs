@@ -3,7 +3,7 @@
 
 use super::{Bench, Row};
 use anyhow::{Result, ensure};
-use eraseblock_lab::figures::side_by_side::{Cost, Medium, mount_bytes, table};
+use eraseblock_lab::figures::side_by_side::{Cost, Medium, Summaries, mount_bytes, table};
 
 /// Mebibytes of the chip whose mount is measured with and without summaries.
 const MOUNTED: u32 = 256;
@@ -13,7 +13,7 @@ impl Bench {
     /// values relative to UBIFS. Without a peer, the only requirement is that a mount reads exactly
     /// what it must.
     pub(super) fn side_by_side(&mut self) -> Result<()> {
-        for summary in [true, false] {
+        for summary in [Summaries::Written, Summaries::LeftOut] {
             self.mount_reads(summary)?;
         }
         println!(
@@ -36,8 +36,9 @@ impl Bench {
     }
 
     #[allow(clippy::cast_precision_loss)] // sizes for people
-    fn mount_reads(&mut self, summary: bool) -> Result<()> {
-        let mount = mount_bytes(MOUNTED, summary)?;
+    fn mount_reads(&mut self, summaries: Summaries) -> Result<()> {
+        let summary = summaries == Summaries::Written;
+        let mount = mount_bytes(MOUNTED, summaries)?;
         ensure!((mount.summaries > 0) == summary, "{} summaries", mount.summaries);
         let with = if summary { "with" } else { "without" };
         println!(

@@ -6,29 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
-/// Crates that keep to the rule.
-const CRATES: [&str; 19] = [
-    "base",
-    "codec",
-    "eraseblock",
-    "fuse",
-    "jffs2",
-    "jffs2-format",
-    "mtd",
-    "mtd-host",
-    "nandsim",
-    "nfs",
-    "tree",
-    "ubi",
-    "ubi-format",
-    "ubi-schedule",
-    "ubifs",
-    "ubifs-format",
-    "vfs",
-    "yaffs",
-    "yaffs-format",
-];
-
 /// Functions by the type that they belong to, if to one, and their name; with the places of their
 /// `bool` parameters, for which `self` does not count.
 type Flags = BTreeMap<(Option<String>, String), BTreeSet<usize>>;
@@ -48,7 +25,7 @@ pub(super) fn check(files: &[Tracked]) -> Vec<String> {
         }
     }
     let mut faults = Vec::new();
-    for (file, tree) in trees.iter().filter(|(file, _)| keeps_to_it(file)) {
+    for (file, tree) in &trees {
         if tests.contains(&file.path) {
             continue;
         }
@@ -63,11 +40,6 @@ pub(super) fn check(files: &[Tracked]) -> Vec<String> {
 fn is_product(file: &Tracked) -> bool {
     let is_source = file.path.starts_with("crates/") && file.path.contains("/src/");
     file.is_rust() && is_source && !super::is_of_tests(&file.path)
-}
-
-fn keeps_to_it(file: &Tracked) -> bool {
-    let name = file.path.split('/').nth(1).unwrap_or_default();
-    CRATES.contains(&name)
 }
 
 /// Returns the files of the modules of a file that are compiled for tests only.

@@ -52,7 +52,7 @@ impl<'a> Plan<'a> {
     ) -> Result<Self, MkfsError> {
         let chosen = chosen(tree, options)?;
         let mut plan = Self { tree, inodes: Vec::new(), pages: Vec::new() };
-        plan.add(NodeId::ROOT, b"./", 0, false);
+        plan.add(NodeId::ROOT, b"./", 0, chosen.contains(&NodeId::ROOT));
         // Directories come before their entries, which are counted while the list grows.
         let mut next = 0;
         while next < plan.inodes.len() {

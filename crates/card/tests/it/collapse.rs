@@ -72,7 +72,7 @@ fn a_fat_in_the_first_unit_closes_no_other() {
     let block = vec![0; 64 << 10];
     for turn in 0..128 {
         for unit in 0..6 {
-            card.write(unit * (8 << 20) + turn * (64 << 10), &block, false).unwrap();
+            card.write(unit * (8 << 20) + turn * (64 << 10), &block).unwrap();
         }
     }
     let counters = card.counters();
@@ -86,7 +86,7 @@ fn small_writes_that_continue_share_the_page_buffer() {
         let card = Card::in_memory(preset("sd-2012-c10").with_capacity(128 << 20)).unwrap();
         for turn in 0..256 {
             for place in places {
-                card.write(place + turn * 4096, &[0; 4096], false).unwrap();
+                card.write(place + turn * 4096, &[0; 4096]).unwrap();
             }
         }
         (card.counters(), card.counters().total_ns() / places.len() as u64)

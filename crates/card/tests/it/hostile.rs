@@ -15,7 +15,7 @@ fn small() -> Parameters {
 fn used(path: &Path) -> Vec<u8> {
     let card = Card::create(path, &small()).unwrap();
     for unit in [1, 3, 5, 3, 7, 9, 11] {
-        card.write(unit * (64 << 10) + 16384, &[0x5A; 24 * 512], false).unwrap();
+        card.write(unit * (64 << 10) + 16384, &[0x5A; 24 * 512]).unwrap();
     }
     drop(card);
     fs::read(path).unwrap()
@@ -25,7 +25,7 @@ fn used(path: &Path) -> Vec<u8> {
 fn exercise(card: &Card) {
     let mut data = vec![0; 64 << 10];
     for unit in 0..16 {
-        let _ = card.write(unit * (64 << 10) + 512, &data[1024..], false);
+        let _ = card.write(unit * (64 << 10) + 512, &data[1024..]);
     }
     let _ = card.read(0, &mut data);
     let _ = card.trim(0, 1 << 20);
@@ -64,7 +64,7 @@ fn any_damage_is_refused_or_harmless() {
             }
         }
         fs::write(&path, &bytes).unwrap();
-        match Card::open(&path, true) {
+        match Card::open(&path) {
             Ok(card) => {
                 opened += 1;
                 exercise(&card);
@@ -88,7 +88,7 @@ fn files_of_other_sizes_and_kinds_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("card");
     let good = used(&path);
-    let open = || Card::open(&path, false).map(|_| ()).unwrap_err().to_string();
+    let open = || Card::open_read_only(&path).map(|_| ()).unwrap_err().to_string();
     fs::write(&path, &good[..good.len() - 1]).unwrap();
     assert!(open().starts_with("byte 0: file size is"), "{}", open());
     fs::write(&path, &good[..100]).unwrap();
@@ -117,7 +117,7 @@ fn one_damaged_copy_of_the_state_is_enough_to_go_on() {
         for copy in copies {
             file.write_all_at(&[0xEE; 64], 4096 + (copy * area(&good)) as u64 + 20).unwrap();
         }
-        let opened = Card::open(&path, false);
+        let opened = Card::open_read_only(&path);
         assert_eq!(opened.is_ok(), works, "{opened:?}");
         assert!(works || matches!(opened, Err(CardError::State)));
     }
@@ -128,12 +128,12 @@ fn one_process_writes_and_readers_write_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("card");
     let good = used(&path);
-    let card = Card::open(&path, true).unwrap();
-    assert!(matches!(Card::open(&path, true), Err(CardError::InUse { .. })));
+    let card = Card::open(&path).unwrap();
+    assert!(matches!(Card::open(&path), Err(CardError::InUse { .. })));
     drop(card);
-    let card = Card::open(&path, false).unwrap();
+    let card = Card::open_read_only(&path).unwrap();
     card.read(0, &mut [0; 512]).unwrap();
-    assert!(matches!(card.write(0, &[1; 512], false), Err(CardError::ReadOnly)));
+    assert!(matches!(card.write(0, &[1; 512]), Err(CardError::ReadOnly)));
     assert!(matches!(card.trim(0, 1 << 20), Err(CardError::ReadOnly)));
     card.flush().unwrap();
     drop(card);
@@ -212,9 +212,9 @@ fn impossible_states_are_refused() {
         ("more than a state", |state| state.extend([0; 4])),
     ];
     fs::write(&path, with_state(&good, |_| {})).unwrap();
-    exercise(&Card::open(&path, true).unwrap());
+    exercise(&Card::open(&path).unwrap());
     for (what, change) in changes {
         fs::write(&path, with_state(&good, change)).unwrap();
-        assert!(matches!(Card::open(&path, true), Err(CardError::State)), "{what}");
+        assert!(matches!(Card::open(&path), Err(CardError::State)), "{what}");
     }
 }

@@ -55,7 +55,7 @@ fn apply(op: &Op, card: &Card, array: &mut [u8]) {
     match *op {
         Op::Write { at, len, byte, fua } => {
             let data = vec![byte; len as usize];
-            card.write(at, &data, fua).unwrap();
+            if fua { card.write_through(at, &data) } else { card.write(at, &data) }.unwrap();
             array[at as usize..(at + len) as usize].copy_from_slice(&data);
         }
         Op::Read { at, len } => {
@@ -145,7 +145,9 @@ proptest! {
                 }
                 continue;
             };
-            let outcome = card.write(at, &vec![byte; len as usize], fua);
+            let data = vec![byte; len as usize];
+            let outcome =
+                if fua { card.write_through(at, &data) } else { card.write(at, &data) };
             let old = array.clone();
             array[at as usize..(at + len) as usize].fill(byte);
             for number in at as usize / page..=(at + len - 1) as usize / page {
@@ -187,7 +189,7 @@ proptest! {
         for round in 0..rounds {
             for page in 0..8 {
                 for unit in 1 + round * width..=(round + 1) * width {
-                    card.write(unit * UNIT + page * 2048, &[1; 2048], false).unwrap();
+                    card.write(unit * UNIT + page * 2048, &[1; 2048]).unwrap();
                 }
             }
         }
@@ -216,7 +218,7 @@ proptest! {
         }
         drop(card);
         kept.power_on();
-        let card = Card::open(&path, true).unwrap();
+        let card = Card::open(&path).unwrap();
         prop_assert_eq!(card.counters(), kept.counters());
         for op in &more {
             apply(op, &card, &mut array);
@@ -232,9 +234,9 @@ proptest! {
 fn a_cut_stores_exactly_the_pages_before_it() {
     for after in 0..8 {
         let card = Card::in_memory(parameters(Trim::Ignore, false)).unwrap();
-        card.write(0, &[1; 8 * 2048], true).unwrap();
+        card.write_through(0, &[1; 8 * 2048]).unwrap();
         card.arm_cut(Some(PowerCut { after_pages: after, seed: 1 }));
-        assert!(matches!(card.write(0, &[2; 8 * 2048], true), Err(CardError::PowerOff)));
+        assert!(matches!(card.write_through(0, &[2; 8 * 2048]), Err(CardError::PowerOff)));
         card.power_on();
         let left = content(&card);
         let new = after as usize * 2048;
@@ -249,7 +251,7 @@ fn operations_outside_the_card_are_refused() {
     for (at, len) in [(CAPACITY, 512), (CAPACITY - 512, 1024), (u64::MAX - 511, 512)] {
         let mut data = vec![0; len as usize];
         assert!(matches!(card.read(at, &mut data), Err(CardError::Range { .. })));
-        assert!(matches!(card.write(at, &data, false), Err(CardError::Range { .. })));
+        assert!(matches!(card.write(at, &data), Err(CardError::Range { .. })));
         assert!(matches!(card.trim(at, len), Err(CardError::Range { .. })));
     }
     assert_eq!(card.counters(), Counters::default());

@@ -13,6 +13,7 @@ use eraseblock::raw::fuse::{
     BackgroundWork, IdMap, IdMaps, IdRange, MountError, MountOptions, Mounted, Report, Stopper,
     mount, source_name,
 };
+use eraseblock::raw::mtd::Access;
 use eraseblock::target::writable::{Below, Mode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -91,7 +92,8 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     let Some(dir) = args.dir.as_deref() else {
         return status::show(Path::new(&args.target.target), session);
     };
-    let asked = options::parse(&args.options, args.rw)?;
+    let access = if args.rw { Access::Write } else { Access::Read };
+    let asked = options::parse(&args.options, access)?;
     if !args.foreground && !args.daemon {
         return daemon::start();
     }

@@ -206,8 +206,12 @@ impl WritableFileSystem for Jffs2Rw {
         self.start().background()
     }
 
-    fn remount(&self, read_only: bool) -> Result<(), FsError> {
-        self.lock().remount(Access::new(read_only))
+    fn become_read_only(&self) -> Result<(), FsError> {
+        self.lock().remount(Access::ReadOnly)
+    }
+
+    fn become_writable(&self) -> Result<(), FsError> {
+        self.lock().remount(Access::Writable)
     }
 
     fn unmount(&self) -> Result<(), FsError> {

@@ -382,11 +382,20 @@ pub fn table() -> Result<Vec<Cost>, SideError> {
     Ok(rows)
 }
 
+/// Whether full blocks get a summary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Summaries {
+    /// They do.
+    Written,
+    /// They do not.
+    LeftOut,
+}
+
 /// Fills a quarter of a chip with JFFS2 and counts what a mount reads. Fails if the file system
 /// does.
-pub fn mount_bytes(mebibytes: u32, summary: bool) -> Result<MountBytes, SideError> {
+pub fn mount_bytes(mebibytes: u32, summaries: Summaries) -> Result<MountBytes, SideError> {
     let chip = chip(Medium::Nand, mebibytes)?;
-    let options = RwOptions { summary, ..RwOptions::default() };
+    let options = RwOptions { summary: summaries == Summaries::Written, ..RwOptions::default() };
     let mount = || Jffs2Rw::mount(chip.clone(), &options);
     let (fs, _) = mount()?;
     write_files(&fs, ((mebibytes / 4) << 20) / FILE_SIZE)?;

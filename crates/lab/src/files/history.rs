@@ -1,7 +1,7 @@
 //! The versions of the file system, and which of them are durable.
 
 use super::stack::{Order, Rules};
-use super::tree::Tree;
+use super::tree::{Contents, Tree};
 use eraseblock_vfs::{Attr, FileKind, FileSystem, Ino, RenameMode};
 use eraseblock_vfs_testkit::ModelFs;
 use eraseblock_vfs_testkit::ops::{Object, Op, Place, Slots, find};
@@ -40,7 +40,7 @@ pub(crate) const ANY_SPACE: u64 = 0;
 impl History {
     /// Starts with a durable state.
     pub(crate) fn new(model: &ModelFs, free: u64) -> Result<Self, String> {
-        let tree = Tree::read(model, false)?;
+        let tree = Tree::read(model, Contents::Skip)?;
         let (renamed, involved) = (None, Vec::new());
         let version = Version { model: model.clone(), tree, renamed, free, involved };
         let versions = vec![Arc::new(version)];
@@ -61,7 +61,7 @@ impl History {
 
     /// Adds the state of the model after `op`, with the number of free blocks.
     pub(crate) fn push(&mut self, op: &Op, model: &ModelFs, free: u64) -> Result<(), String> {
-        let tree = Tree::read(model, false)?;
+        let tree = Tree::read(model, Contents::Skip)?;
         let before = &self.versions[self.last()].tree;
         let exchanged = matches!(op, Op::Rename(_, _, RenameMode::Exchange));
         let involved = involved(before, &tree, exchanged);

@@ -7,6 +7,7 @@ use crate::Shape;
 use crate::story::flash;
 use eraseblock_base::{Geometry, MediumKind};
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
+use eraseblock_mtd::Access;
 use eraseblock_nandsim::{Chip, ChipConfig, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
@@ -89,7 +90,8 @@ impl Stack for Jffs2Stack {
         flash::on_jffs2(event)
     }
 
-    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+    fn mount(&self, chip: &Arc<Chip>, access: Access) -> Result<Box<dyn Mounted>, String> {
+        let read_only = !access.is_write();
         let options = RwOptions { read_only, summary: self.summary, ..RwOptions::default() };
         let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).map_err(|error| error.to_string())?;
         Ok(Box::new(fs))

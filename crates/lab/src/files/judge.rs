@@ -3,9 +3,10 @@
 use super::allowed::{Allowed, Look};
 use super::habit::Habit;
 use super::stack::{Mounted, Rules, Stack};
-use super::tree::Tree;
+use super::tree::{Contents, Tree};
 use super::words;
 use crate::powercut::{Broken, Judge, Trial, Verdict};
+use eraseblock_mtd::Access;
 use eraseblock_nandsim::{Chip, Snapshot};
 use eraseblock_vfs::{
     Background, Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, SetAttr,
@@ -112,17 +113,17 @@ impl Case<'_> {
     }
 
     fn mount(&self, chip: &Arc<Chip>, by: &str) -> Result<Box<dyn Mounted>, Broken> {
-        self.mount_as(chip, false, by).map_err(|message| ("mount-refused", message))
+        self.mount_as(chip, Access::Write, by).map_err(|message| ("mount-refused", message))
     }
 
     fn mount_as(
         &self,
         chip: &Arc<Chip>,
-        read_only: bool,
+        access: Access,
         by: &str,
     ) -> Result<Box<dyn Mounted>, String> {
         let (before, reads) = (chip.next_event(), chip.counters().page_reads);
-        let mounted = self.stack.mount_with(chip, read_only, self.habit);
+        let mounted = self.stack.mount_with(chip, access, self.habit);
         if let Some(diary) = self.trial.diary {
             let events = chip.next_event() - before;
             diary.begin(by);
@@ -137,7 +138,7 @@ impl Case<'_> {
 
     /// Reads everything.
     fn read(&self, fs: &dyn FileSystem) -> Result<Tree, Broken> {
-        let tree = Tree::read(fs, true);
+        let tree = Tree::read(fs, Contents::Read);
         if let Some(diary) = self.trial.diary {
             match &tree {
                 Ok(tree) => diary.note(tree.lines()),
@@ -173,7 +174,8 @@ impl Case<'_> {
     /// Mounts once more: the tree must be the same except for the times of the root, and no space
     /// lost.
     fn again(&self, chip: &Arc<Chip>, before: Option<Tree>, free: u64) -> Result<(), Broken> {
-        let mounted = self.mount_as(chip, false, "second mount, after a file was made and removed");
+        let mounted =
+            self.mount_as(chip, Access::Write, "second mount, after a file was made and removed");
         let mounted = mounted.map_err(|message| ("second-mount-refused", message))?;
         if self.trial.closely {
             check(mounted.as_ref())?;
@@ -237,7 +239,7 @@ impl Case<'_> {
         chip.power_on();
         let before = chip.next_event();
         let mounted = self
-            .mount_as(&chip, true, "read-only mount of the same state")
+            .mount_as(&chip, Access::Read, "read-only mount of the same state")
             .map_err(|message| ("read-only-mount-refused", message))?;
         let seen = self.read(mounted.fs())?;
         self.allowed

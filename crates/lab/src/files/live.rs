@@ -8,7 +8,7 @@ use super::stack::{Happened, Mounted, Rules, Stack};
 use super::words;
 use super::workload::{random, setup};
 use crate::powercut::{Broken, Expected, Step, recent};
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{Access, Mtd};
 use eraseblock_nandsim::{Chip, Rng, Snapshot};
 use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Op, Slots, apply};
@@ -56,7 +56,7 @@ impl Start {
     fn empty(stack: &dyn Stack) -> Result<Self, String> {
         let rules = stack.rules();
         let chip = Arc::new(stack.format()?);
-        let mounted = stack.mount(&chip, false)?;
+        let mounted = stack.mount(&chip, Access::Write)?;
         let model = ModelFs::new(rules.model, eraseblock_vfs::Timestamp::default());
         let root = mounted.fs().attr(mounted.fs().root()).map_err(text)?;
         model.set_root_attr(&root);
@@ -81,7 +81,7 @@ impl<'a> Live<'a> {
     pub(crate) fn new(stack: &'a dyn Stack, start: &Start, habit: Habit) -> Result<Self, String> {
         let chip = Arc::new(start.snapshot.to_chip());
         let happened = stack.meddle(&chip, habit)?;
-        let mounted = stack.mount_with(&chip, false, habit)?;
+        let mounted = stack.mount_with(&chip, Access::Write, habit)?;
         let history = History::new(&start.model, free_blocks(mounted.fs())?)?;
         Ok(Self {
             stack,
@@ -175,7 +175,8 @@ impl<'a> Live<'a> {
         for (what, count) in meddled {
             *self.happened.entry(what).or_default() += count;
         }
-        self.mounted = self.stack.mount_with(&self.chip, false, self.habit).map_err(failed)?;
+        self.mounted =
+            self.stack.mount_with(&self.chip, Access::Write, self.habit).map_err(failed)?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::stack::{Mounted, Rules, Stack};
 use crate::Shape;
 use crate::story::flash;
 use eraseblock_base::VolumeId;
-use eraseblock_mtd::LebDevice;
+use eraseblock_mtd::{Access, LebDevice};
 use eraseblock_nandsim::{Chip, Recorded};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{VolumeFlags, VolumeKind, VolumeName};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Mounts the file system on a volume, read-only on request; creates an empty file system on an
 /// empty volume.
 pub type MountFn =
-    dyn Fn(Arc<dyn LebDevice>, bool) -> Result<Box<dyn Mounted>, String> + Send + Sync;
+    dyn Fn(Arc<dyn LebDevice>, Access) -> Result<Box<dyn Mounted>, String> + Send + Sync;
 
 /// A file system on the only volume of a chip.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl Stack for OnUbi {
             flags: VolumeFlags::default(),
         };
         ubi.create_volume(&new).map_err(text)?;
-        let mounted = (self.mount)(Self::volume(&ubi)?, false)?;
+        let mounted = (self.mount)(Self::volume(&ubi)?, Access::Write)?;
         mounted.fs().unmount().map_err(text)?;
         drop(mounted);
         ubi.flush().map_err(text)?;
@@ -131,26 +131,26 @@ impl Stack for OnUbi {
         flash::on_ubi(event, &self.shape.layout(), &flash::ubifs_nodes)
     }
 
-    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+    fn mount(&self, chip: &Arc<Chip>, access: Access) -> Result<Box<dyn Mounted>, String> {
         let layout = self.shape.layout();
-        if read_only {
+        if !access.is_write() {
             let ubi = Ubi::attach(chip.clone(), &layout, &AttachOptions::default());
             let volume = ubi.map_err(text)?.volume(VolumeId::new(0)).map_err(text)?;
-            return (self.mount)(Arc::new(volume), true);
+            return (self.mount)(Arc::new(volume), Access::Read);
         }
         let ubi = UbiDevice::open(chip.clone(), &layout, &open_options()).map_err(text)?;
-        let inner = (self.mount)(Self::volume(&ubi)?, false)?;
+        let inner = (self.mount)(Self::volume(&ubi)?, Access::Write)?;
         Ok(Box::new(OnDevice { inner, ubi, tally: None }))
     }
 
     fn mount_with(
         &self,
         chip: &Arc<Chip>,
-        read_only: bool,
+        access: Access,
         habit: Habit,
     ) -> Result<Box<dyn Mounted>, String> {
-        if read_only || habit == Habit::default() {
-            return self.mount(chip, read_only);
+        if !access.is_write() || habit == Habit::default() {
+            return self.mount(chip, access);
         }
         let mut options = open_options();
         if habit.works_below {
@@ -161,7 +161,7 @@ impl Stack for OnUbi {
         let tally = Arc::new(Tally::default());
         let volume = Self::volume(&ubi)?;
         let below = Below::new(volume, ubi.clone(), chip.clone(), habit, tally.clone());
-        let inner = (self.mount)(Arc::new(below), false)?;
+        let inner = (self.mount)(Arc::new(below), Access::Write)?;
         Ok(Box::new(OnDevice { inner, ubi, tally: Some((tally, self.listed())) }))
     }
 
@@ -190,12 +190,12 @@ mod tests {
 
     /// Writes a mark into an empty volume, and finds it later.
     #[allow(clippy::needless_pass_by_value)] // the form of a `MountFn`
-    fn mark(device: Arc<dyn LebDevice>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+    fn mark(device: Arc<dyn LebDevice>, access: Access) -> Result<Box<dyn Mounted>, String> {
         let mut first = vec![0; device.min_io() as usize];
         device.read(Leb::new(0), 0, &mut first).map_err(text)?;
-        assert_eq!((device.is_read_only(), device.leb_count()), (read_only, MOST_LEBS));
-        match (first[0], read_only) {
-            (0xFF, false) => {
+        assert_eq!((device.is_read_only(), device.leb_count()), (!access.is_write(), MOST_LEBS));
+        match (first[0], access) {
+            (0xFF, Access::Write) => {
                 first.fill(7);
                 device.write(Leb::new(0), 0, &first).map_err(text)?;
             }
@@ -237,10 +237,10 @@ mod tests {
                 mount: Arc::new(mark),
             };
             let chip = Arc::new(target.format().unwrap());
-            let mounted = target.mount(&chip, false).unwrap();
+            let mounted = target.mount(&chip, Access::Write).unwrap();
             mounted.check().unwrap();
             drop(mounted);
-            target.mount(&chip, true).unwrap();
+            target.mount(&chip, Access::Read).unwrap();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::habit::Habit;
 use crate::story::flash;
+use eraseblock_mtd::Access;
 use eraseblock_nandsim::{Chip, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
@@ -26,16 +27,16 @@ pub trait Stack: Sync + Debug {
     }
 
     /// Mounts the file system on a chip that is powered on.
-    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String>;
+    fn mount(&self, chip: &Arc<Chip>, access: Access) -> Result<Box<dyn Mounted>, String>;
 
     /// Mounts it for a sequence with a habit, which a stack without such a device ignores.
     fn mount_with(
         &self,
         chip: &Arc<Chip>,
-        read_only: bool,
+        access: Access,
         _habit: Habit,
     ) -> Result<Box<dyn Mounted>, String> {
-        self.mount(chip, read_only)
+        self.mount(chip, access)
     }
 
     /// Does to an unmounted medium what another driver may have left on it; returns counts of that.

@@ -5,7 +5,7 @@
 use super::stack::{Mounted, Order, Rules, Stack};
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Geometry, MediumKind};
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{Access, Mtd};
 use eraseblock_nandsim::{Chip, ChipConfig};
 use eraseblock_vfs::*;
 use eraseblock_vfs_testkit::{CompareOptions, ModelFs, ModelRules};
@@ -84,16 +84,18 @@ impl Stack for ToyStack {
         Ok(Chip::new(ChipConfig::of_geometry(geometry).unwrap()))
     }
 
-    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+    fn mount(&self, chip: &Arc<Chip>, access: Access) -> Result<Box<dyn Mounted>, String> {
         let toy = Toy {
             model: ModelFs::default(),
             chip: chip.clone(),
             bug: self.0,
             log: Mutex::new(Log { at: 0, buffer: Vec::new() }),
         };
-        toy.replay(read_only)?;
+        toy.replay(access)?;
         toy.model.drop_open();
-        toy.model.remount(read_only).unwrap();
+        if !access.is_write() {
+            toy.model.become_read_only().unwrap();
+        }
         Ok(Box::new(toy))
     }
 }
@@ -143,7 +145,7 @@ impl Toy {
         (bytes, outcome.is_ok_and(|outcome| !outcome.uncorrectable))
     }
 
-    fn replay(&self, read_only: bool) -> Result<(), String> {
+    fn replay(&self, access: Access) -> Result<(), String> {
         let size = usize::try_from(self.chip.geometry().size()).unwrap();
         let block = self.chip.geometry().peb_size() as usize;
         let mut frames = Vec::new();
@@ -167,14 +169,14 @@ impl Toy {
         if self.bug != Bug::ReuseTorn && !at.is_multiple_of(block) {
             at = (at / block + 1) * block;
         }
-        if self.bug == Bug::Leak && !read_only {
+        if self.bug == Bug::Leak && access.is_write() {
             self.chip.program(at as u64, &[0; PAGE]).ok();
             at += block;
         }
         if self.bug == Bug::ForgetLast {
             frames.pop();
         }
-        if read_only && self.bug == Bug::NosyReader {
+        if !access.is_write() && self.bug == Bug::NosyReader {
             self.chip.program((size - PAGE) as u64, &[0; PAGE]).ok();
         }
         for frame in &frames {
@@ -522,9 +524,12 @@ impl WritableFileSystem for Toy {
     fn background_step(&self) -> Result<Background, FsError> {
         Ok(Background::Idle)
     }
-    fn remount(&self, read_only: bool) -> Result<(), FsError> {
+    fn become_read_only(&self) -> Result<(), FsError> {
         self.flush()?;
-        self.model.remount(read_only)
+        self.model.become_read_only()
+    }
+    fn become_writable(&self) -> Result<(), FsError> {
+        self.model.become_writable()
     }
     fn unmount(&self) -> Result<(), FsError> {
         self.flush()?;

@@ -41,6 +41,14 @@ pub(crate) struct Tree {
 /// Files larger than the operations create are damage and not read.
 const SIZE_MAX: u64 = 1 << 20;
 
+/// Whether the bytes of files are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Read,
+    /// Only names and attributes matter.
+    Skip,
+}
+
 impl Tree {
     /// Describes all names, each with what it refers to.
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -52,8 +60,8 @@ impl Tree {
         [root].into_iter().chain(names).collect()
     }
 
-    /// Reads a file system, with contents unless only names matter.
-    pub(crate) fn read(fs: &dyn FileSystem, contents: bool) -> Result<Self, String> {
+    /// Reads a file system.
+    pub(crate) fn read(fs: &dyn FileSystem, contents: Contents) -> Result<Self, String> {
         let root = fs.root();
         let mut tree = Self { root, names: Vec::new(), inodes: BTreeMap::new() };
         tree.add(fs, root, contents)?;
@@ -82,7 +90,7 @@ impl Tree {
         Ok(tree)
     }
 
-    fn add(&mut self, fs: &dyn FileSystem, ino: Ino, contents: bool) -> Result<(), String> {
+    fn add(&mut self, fs: &dyn FileSystem, ino: Ino, contents: Contents) -> Result<(), String> {
         if let Entry::Vacant(place) = self.inodes.entry(ino) {
             let inode = read_inode(fs, ino, contents);
             place.insert(inode.map_err(|error| format!("inode {ino}: {error}"))?);
@@ -190,7 +198,7 @@ fn is_directory(inode: &Inode) -> bool {
     inode.attr.kind == FileKind::Directory
 }
 
-fn read_inode(fs: &dyn FileSystem, ino: Ino, contents: bool) -> Result<Inode, FsError> {
+fn read_inode(fs: &dyn FileSystem, ino: Ino, contents: Contents) -> Result<Inode, FsError> {
     let attr = fs.attr(ino)?;
     let target = match attr.kind {
         FileKind::Symlink => fs.read_link(ino)?,
@@ -202,7 +210,7 @@ fn read_inode(fs: &dyn FileSystem, ino: Ino, contents: bool) -> Result<Inode, Fs
         xattrs.insert(name, value);
     }
     let content = match attr.kind {
-        FileKind::Regular if contents => read_content(fs, ino, attr.size),
+        FileKind::Regular if contents == Contents::Read => read_content(fs, ino, attr.size),
         _ => Ok(Vec::new()),
     };
     Ok(Inode { attr, target, xattrs, content })

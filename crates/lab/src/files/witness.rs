@@ -174,6 +174,7 @@ fn prepare(message: String) -> LabError {
 mod tests {
     use super::super::toy::{Bug, ToyStack};
     use super::*;
+    use eraseblock_mtd::Access;
     use std::sync::Arc;
 
     /// Runs operations on the toy and returns the verdict on its chip.
@@ -181,7 +182,7 @@ mod tests {
         let target = ToyStack(bug);
         let (mut witness, snapshot) = Witness::new(&target, seed).unwrap();
         let chip = Arc::new(snapshot.to_chip());
-        let mounted = target.mount(&chip, false).unwrap();
+        let mounted = target.mount(&chip, Access::Write).unwrap();
         for _ in 0..40 {
             let (op, number) = witness.begin().unwrap();
             let returned = match apply(mounted.fs(), &mut Slots::default(), &op, number) {

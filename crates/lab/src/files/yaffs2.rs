@@ -4,7 +4,7 @@ use super::stack::{Mounted, Order, Rules, Stack};
 use crate::Shape;
 use crate::story::flash;
 use eraseblock_base::{ByteOrder, Geometry, MediumKind, Peb};
-use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{Access, Mtd};
 use eraseblock_nandsim::{Chip, ChipConfig, FaultPlan, ReadFlips, Recorded};
 use eraseblock_vfs::WritableFileSystem;
 use eraseblock_vfs_testkit::{CompareOptions, ModelRules};
@@ -58,7 +58,8 @@ impl Yaffs2Stack {
     }
 
     fn layout(&self) -> Layout {
-        let place = if self.in_band { TagsPlace::InBand } else { TagsPlace::spare(2, true) };
+        let tags_ecc = !self.in_band;
+        let place = if tags_ecc { TagsPlace::spare(2, tags_ecc) } else { TagsPlace::InBand };
         let pages = self.other.map(|shape| shape.chip().geometry().pages_per_peb());
         Layout {
             version: Version::Yaffs2,
@@ -67,7 +68,7 @@ impl Yaffs2Stack {
             pages_per_block: pages.unwrap_or(PAGES),
             order: ByteOrder::Little,
             place,
-            tags_ecc: !self.in_band,
+            tags_ecc,
             // The chip corrects.
             data_ecc: DataEcc::None,
         }
@@ -124,7 +125,7 @@ impl Stack for Yaffs2Stack {
                 chip.mark_bad(Peb::new(block)).map_err(|error| error.to_string())?;
             }
         }
-        let mounted = self.mount(&chip, false)?;
+        let mounted = self.mount(&chip, Access::Write)?;
         mounted.fs().unmount().map_err(|error| error.to_string())?;
         drop(mounted);
         if self.is_failing {
@@ -137,8 +138,9 @@ impl Stack for Yaffs2Stack {
         flash::on_yaffs2(event, &self.layout())
     }
 
-    fn mount(&self, chip: &Arc<Chip>, read_only: bool) -> Result<Box<dyn Mounted>, String> {
+    fn mount(&self, chip: &Arc<Chip>, access: Access) -> Result<Box<dyn Mounted>, String> {
         let open = OpenOptions { layout: Some(self.layout()), ..OpenOptions::default() };
+        let read_only = !access.is_write();
         let is_plain = self.name == "plain";
         // The chips are smaller than those that get checkpoints by default.
         let checkpoint_from = (!is_plain).then_some(0);

@@ -97,12 +97,12 @@ struct Reduced {
 }
 
 /// Performs an operation as a part of its own.
-fn part<'a>(bench: &mut Bench, planned: &Planned, failed: &mut bool, is_judged: bool) -> Part<'a> {
+fn part<'a>(bench: &mut Bench, planned: &Planned, failed: &mut bool) -> Part<'a> {
     let (step, problem) = bench.perform(planned);
     *failed = problem.is_some() || bench.is_over();
     let operations = bench.operations();
     let uncut = problem.map(|broken| Uncut { operations, broken });
-    Part { steps: vec![step], rest: None, uncut: uncut.into_iter().collect(), is_judged }
+    Part { steps: vec![step], rest: None, uncut: uncut.into_iter().collect(), is_judged: true }
 }
 
 impl<'a> Sequence<'a> for Running {
@@ -114,7 +114,7 @@ impl<'a> Sequence<'a> for Running {
         let planned = self.bench.plan();
         let is_judged = self.warm_up == 0 && self.bench.is_ready();
         self.warm_up = self.warm_up.saturating_sub(1);
-        part(&mut self.bench, &planned, &mut self.failed, is_judged)
+        Part { is_judged, ..part(&mut self.bench, &planned, &mut self.failed) }
     }
 
     fn happened(&self) -> BTreeMap<&'static str, u64> {
@@ -131,7 +131,7 @@ impl<'a> Sequence<'a> for Reduced {
     fn next(&mut self) -> Part<'a> {
         while let Some(planned) = self.left.pop_front() {
             if self.bench.can_perform(&planned) {
-                return part(&mut self.bench, &planned, &mut self.failed, true);
+                return part(&mut self.bench, &planned, &mut self.failed);
             }
         }
         Part { steps: Vec::new(), rest: None, uncut: Vec::new(), is_judged: true }

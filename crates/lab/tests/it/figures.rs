@@ -1,6 +1,6 @@
 //! The figures are what the specification promises.
 
-use eraseblock_lab::figures::{Size, attach_cost, wear, write_cost};
+use eraseblock_lab::figures::{AttachBy, Size, attach_cost, wear, write_cost};
 
 fn no_clock() -> f64 {
     0.0
@@ -9,7 +9,7 @@ fn no_clock() -> f64 {
 #[test]
 fn a_scan_reads_one_or_two_pages_a_block() {
     for (size, pages) in [(Size::large_page(128), 1), (Size::small_page(8), 2)] {
-        let cost = attach_cost(size, false, &no_clock).unwrap();
+        let cost = attach_cost(size, AttachBy::Scan, &no_clock).unwrap();
         let count = u64::from(size.count);
         let reads = cost.page_reads - cost.table_reads;
         println!("{size:?}: {reads} page reads for {count} blocks");
@@ -22,7 +22,7 @@ fn a_scan_reads_one_or_two_pages_a_block() {
 fn a_fastmap_bounds_the_reads() {
     for mebibytes in [32, 512, 1024] {
         let (size, pebs) = (Size::large_page(mebibytes), u64::from(mebibytes) * 8);
-        let cost = attach_cost(size, true, &no_clock).unwrap();
+        let cost = attach_cost(size, AttachBy::Fastmap, &no_clock).unwrap();
         println!("{mebibytes} MiB: {cost:?}");
         assert!(cost.by_fastmap);
         let blocks = (7600 + 12 * pebs).div_ceil(129_024);

@@ -3,6 +3,7 @@
 
 use eraseblock_lab::Shape;
 use eraseblock_lab::files::{Jffs2Stack, Mounted, Stack, Yaffs2Stack, ubifs};
+use eraseblock_mtd::Access;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
     Caller, FileKind, FsError, FsErrorKind, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
@@ -62,7 +63,7 @@ fn everywhere(trial: impl Fn(Fs<'_>, &ModelRules), look: impl Fn(Fs<'_>, &ModelR
     for target in targets {
         let rules = target.rules().model;
         let chip = Arc::new(target.format().unwrap());
-        let mount = || -> Box<dyn Mounted> { target.mount(&chip, false).unwrap() };
+        let mount = || -> Box<dyn Mounted> { target.mount(&chip, Access::Write).unwrap() };
         let mounted = mount();
         trial(mounted.fs(), &rules);
         mounted.check().unwrap();
@@ -381,7 +382,7 @@ fn read_only_refuses_every_change() {
             let root = fs.root();
             let f = file(fs, root, b"f");
             fs.write(f, 0, b"x", &by(1)).unwrap();
-            fs.remount(true).unwrap();
+            fs.become_read_only().unwrap();
             let refused = [
                 fs.unlink(root, b"f", &by(1)),
                 fs.write(f, 0, b"y", &by(1)),
@@ -399,7 +400,7 @@ fn read_only_refuses_every_change() {
             assert_eq!(fs.read(f, 0, &mut [0; 4]).unwrap(), 1);
             fs.sync_file(f).unwrap();
             fs.sync().unwrap();
-            fs.remount(false).unwrap();
+            fs.become_writable().unwrap();
             fs.write(f, 1, b"y", &by(1)).unwrap();
         },
         |fs, _| assert_eq!(fs.attr(fs.resolve(b"f").unwrap()).unwrap().size, 2),

@@ -1,11 +1,11 @@
 //! UBIFS and JFFS2 on one chip, and what a mount of JFFS2 reads.
 
-use eraseblock_lab::figures::side_by_side::{Medium, Side, cost, mount_bytes};
+use eraseblock_lab::figures::side_by_side::{Medium, Side, Summaries, cost, mount_bytes};
 
 #[test]
 fn both_file_systems_do_the_same_work_on_one_chip() {
     let costs = [Side::Ubifs, Side::Jffs2].map(|side| cost(side, Medium::Nand, 8).unwrap());
-    let nodes = mount_bytes(8, true).unwrap().nodes;
+    let nodes = mount_bytes(8, Summaries::Written).unwrap().nodes;
     assert!(costs[1].memory > 16 * nodes, "each node is kept: {costs:?}");
     for cost in costs {
         println!("{cost:?}");
@@ -17,10 +17,10 @@ fn both_file_systems_do_the_same_work_on_one_chip() {
 
 #[test]
 fn a_mount_of_jffs2_reads_what_the_format_demands() {
-    for summary in [true, false] {
-        let bytes = mount_bytes(8, summary).unwrap();
+    for summaries in [Summaries::Written, Summaries::LeftOut] {
+        let bytes = mount_bytes(8, summaries).unwrap();
         println!("{bytes:?}");
         assert_eq!(bytes.read, bytes.demanded);
-        assert_eq!(bytes.summaries > 0, summary);
+        assert_eq!(bytes.summaries > 0, summaries == Summaries::Written);
     }
 }

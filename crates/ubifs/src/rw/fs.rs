@@ -346,12 +346,12 @@ impl WritableFileSystem for UbifsMount {
         })
     }
 
-    fn remount(&self, read_only: bool) -> Result<(), FsError> {
-        self.change(|core| match (core.is_read_only, read_only) {
-            (false, true) => core.rest(),
-            (true, false) => core.become_writable(),
-            _ => Ok(()),
-        })
+    fn become_read_only(&self) -> Result<(), FsError> {
+        self.change(|core| if core.is_read_only { Ok(()) } else { core.rest() })
+    }
+
+    fn become_writable(&self) -> Result<(), FsError> {
+        self.change(|core| if core.is_read_only { core.become_writable() } else { Ok(()) })
     }
 
     fn unmount(&self) -> Result<(), FsError> {

@@ -22,7 +22,7 @@ impl Subject for Planted {
 
     fn restart(&mut self) -> Result<(), String> {
         self.fs.drop_open();
-        self.fs.remount(false).map_err(|error| error.to_string())?;
+        self.fs.become_writable().map_err(|error| error.to_string())?;
         (self.bug)(&self.fs);
         Ok(())
     }

@@ -22,6 +22,13 @@ use std::sync::Arc;
 const WHITEOUT: NewInode<'static> =
     NewInode { kind: NewKind::CharDevice(0, 0), permissions: 0, uid: 0, gid: 0 };
 
+/// The call that removes a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Removal {
+    Unlink,
+    RemoveDir,
+}
+
 impl State {
     /// Creates an inode without a name.
     fn make(&mut self, dir: &Attr, inode: &NewInode<'_>, now: Timestamp) -> Result<Ino, FsError> {
@@ -132,11 +139,12 @@ impl State {
         &mut self,
         dir: Ino,
         name: &[u8],
-        wants_directory: bool,
+        by: Removal,
         now: Timestamp,
     ) -> Result<(), FsError> {
         let attr = self.checked_dir(dir, name)?;
         let ino = self.lookup(dir, name)?;
+        let wants_directory = by == Removal::RemoveDir;
         check_removal(&attr, &self.attr(ino)?, wants_directory)?;
         if wants_directory && !self.entries(ino)?.by_name.is_empty() {
             let message = format!("{} is a directory with entries", quoted(name));
@@ -323,12 +331,12 @@ impl WritableFileSystem for ModelFs {
 
     fn unlink(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
         let now = self.now(by.now);
-        self.change(|state| state.remove(dir, name, false, now))
+        self.change(|state| state.remove(dir, name, Removal::Unlink, now))
     }
 
     fn remove_dir(&self, dir: Ino, name: &[u8], by: &Caller) -> Result<(), FsError> {
         let now = self.now(by.now);
-        self.change(|state| state.remove(dir, name, true, now))
+        self.change(|state| state.remove(dir, name, Removal::RemoveDir, now))
     }
 
     fn rename(
@@ -392,8 +400,13 @@ impl WritableFileSystem for ModelFs {
         Ok(Background::Idle)
     }
 
-    fn remount(&self, read_only: bool) -> Result<(), FsError> {
-        Arc::make_mut(&mut *self.exclusive()).read_only = read_only;
+    fn become_read_only(&self) -> Result<(), FsError> {
+        Arc::make_mut(&mut *self.exclusive()).read_only = true;
+        Ok(())
+    }
+
+    fn become_writable(&self) -> Result<(), FsError> {
+        Arc::make_mut(&mut *self.exclusive()).read_only = false;
         Ok(())
     }
 

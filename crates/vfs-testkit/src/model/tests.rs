@@ -421,12 +421,12 @@ fn cookies_stay_valid_across_changes() {
 fn read_only_refuses_changes_and_nothing_else() {
     let fs = ModelFs::default();
     let f = file(&fs, ROOT, b"f");
-    fs.remount(true).unwrap();
+    fs.become_read_only().unwrap();
     assert_eq!(kind(fs.unlink(ROOT, b"f", &by(1))), FsErrorKind::ReadOnly);
     assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), FsErrorKind::ReadOnly);
     fs.sync_file(f).unwrap();
     fs.sync().unwrap();
-    fs.remount(false).unwrap();
+    fs.become_writable().unwrap();
     fs.write(f, 0, b"x", &by(1)).unwrap();
     fs.unmount().unwrap();
     assert_eq!(kind(fs.write(f, 0, b"x", &by(1))), FsErrorKind::ReadOnly);

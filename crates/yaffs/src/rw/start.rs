@@ -82,10 +82,10 @@ impl Core {
         Ok((core, findings))
     }
 
-    /// Makes the file system writable, or not.
-    pub(crate) fn remount(&mut self, read_only: bool) -> Result<(), FsError> {
-        self.read_only = read_only;
-        if read_only || self.is_repaired { Ok(()) } else { self.repair() }
+    /// Makes the file system writable.
+    pub(crate) fn become_writable(&mut self) -> Result<(), FsError> {
+        self.read_only = false;
+        if self.is_repaired { Ok(()) } else { self.repair() }
     }
 
     /// Makes the state on flash the one in memory: what a cut left half done is finished before

@@ -43,7 +43,7 @@ impl Backing for CardDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data, false).map_err(failed)
+        self.0.write(offset, data).map_err(failed)
     }
 
     fn flush(&self) -> io::Result<()> {

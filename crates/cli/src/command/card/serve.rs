@@ -49,7 +49,7 @@ fn pace(text: &str) -> Result<f64, String> {
 
 /// Serves until a signal comes.
 pub(super) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure> {
-    let card = Card::open(&args.file, true).context(args.file.display())?;
+    let card = Card::open(&args.file).context(args.file.display())?;
     let log = args.log.as_ref().map(|path| log(path, &args.file, args.force)).transpose()?;
     card.arm_cut(args.cut_after.map(|pages| PowerCut { after_pages: pages, seed: args.cut_seed }));
     let server = Server::bind(&args.nbd).context(args.nbd.display())?;

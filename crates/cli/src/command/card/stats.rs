@@ -31,7 +31,7 @@ pub(super) struct Report {
 /// Shows it.
 pub(super) fn run(args: &StatsArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.file)?;
-    let card = Card::open(&args.file, false).context(args.file.display())?;
+    let card = Card::open_read_only(&args.file).context(args.file.display())?;
     Report::of(&args.file, &card).print(session)
 }
 

@@ -19,6 +19,7 @@ use eraseblock::raw::vfs::{
 };
 use eraseblock::target::filesystem;
 use eraseblock::text;
+use host::Existing;
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -99,8 +100,10 @@ impl<'a> Editor<'a> {
         match words {
             [b"help"] => Ok(writeln!(self.output, "{HELP}")?),
             [b"put", source, dest] => self.put(host(source), dest).map(drop),
-            [b"get", b"-f", source, dest] => self.get(source, host(dest), true).map(drop),
-            [b"get", source, dest] => self.get(source, host(dest), false).map(drop),
+            [b"get", b"-f", source, dest] => {
+                self.get(source, host(dest), Existing::Replace).map(drop)
+            }
+            [b"get", source, dest] => self.get(source, host(dest), Existing::Keep).map(drop),
             [b"ls"] => self.list(b"/"),
             [b"ls", b"-l"] => self.list_long(b"/"),
             [b"ls", b"-l", path] => self.list_long(path),
@@ -109,8 +112,8 @@ impl<'a> Editor<'a> {
             [b"mkdir", b"-p", path] => self.make_path(path).map(|_| ()),
             [b"mkdir", path] => self.create(path, NewKind::Directory, 0o755),
             [b"rm", rest @ ..] if !rest.is_empty() => self.remove_all(rest),
-            [b"cp", b"-r" | b"-a", from, to] => self.copy(from, to, true),
-            [b"cp", from, to] => self.copy(from, to, false),
+            [b"cp", b"-r" | b"-a", from, to] => self.copy_all(from, to),
+            [b"cp", from, to] => self.copy(from, to),
             [b"mknod", path, kind, numbers @ ..] => self.make_node(path, kind, numbers),
             [b"mv", from, to] => self.rename(from, to),
             [b"ln", b"-s", target, path] => self.create(path, NewKind::Symlink(target), 0o777),

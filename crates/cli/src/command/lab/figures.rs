@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use crate::session::Session;
-use eraseblock::raw::lab::figures::side_by_side::{Cost, Medium, MountBytes, mount_bytes, table};
+use eraseblock::raw::lab::figures::side_by_side::{
+    Cost, Medium, MountBytes, Summaries, mount_bytes, table,
+};
 use eraseblock::raw::lab::figures::{Figure, Row, ubi as measure};
 use std::time::Instant;
 
@@ -34,7 +36,8 @@ const MOUNTED: u32 = 256;
 /// Holds UBIFS and JFFS2 against each other, in seconds on the chip.
 pub(super) fn fs(session: &mut Session) -> Result<(), Failure> {
     let costs = table()?;
-    let mounts = [mount_bytes(MOUNTED, true)?, mount_bytes(MOUNTED, false)?];
+    let mount = |summaries| mount_bytes(MOUNTED, summaries);
+    let mounts = [mount(Summaries::Written)?, mount(Summaries::LeftOut)?];
     if session.options.json {
         return session.json(&serde_json::json!({ "costs": costs, "mounts": mounts }));
     }

@@ -3,6 +3,7 @@
 use crate::args::size64;
 use crate::failure::Failure;
 use eraseblock::raw::fuse::MountOptions;
+use eraseblock::raw::mtd::Access;
 use eraseblock::raw::ubifs_format::Compression;
 use eraseblock::target::writable::Mode;
 
@@ -21,9 +22,9 @@ pub(super) struct Asked {
 }
 
 /// Understands the options; the last of two that contradict each other wins.
-pub(super) fn parse(options: &[String], rw: bool) -> Result<Asked, Failure> {
+pub(super) fn parse(options: &[String], access: Access) -> Result<Asked, Failure> {
     let mount = MountOptions { acl: true, ..MountOptions::default() };
-    let mut asked = Asked { mount, mode: Mode::default(), rw };
+    let mut asked = Asked { mount, mode: Mode::default(), rw: access.is_write() };
     for option in options.iter().filter(|option| !option.is_empty()) {
         apply(&mut asked, option)?;
     }
@@ -39,7 +40,7 @@ pub(crate) fn mode(options: &[String]) -> Result<Mode, Failure> {
                 .hint("there are compressor=NAME, cache=SIZE, bulk_read and no_bulk_read"));
         }
     }
-    parse(options, true).map(|asked| asked.mode)
+    parse(options, Access::Write).map(|asked| asked.mode)
 }
 
 fn apply(asked: &mut Asked, option: &str) -> Result<(), Failure> {
@@ -103,7 +104,7 @@ mod tests {
 
     fn parsed(options: &[&str]) -> Result<Asked, Failure> {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        parse(&options, false)
+        parse(&options, Access::Read)
     }
 
     #[test]

@@ -246,8 +246,8 @@ fn work(rig: &mut Rig, kept: &mut Kept, tries: u32) -> Result<(), FsError> {
     for number in 0..12_u32 {
         match number {
             4 => {
-                again(tries, || rig.fs().remount(true))?;
-                again(tries, || rig.fs().remount(false))?;
+                again(tries, || rig.fs().become_read_only())?;
+                again(tries, || rig.fs().become_writable())?;
             }
             8 => {
                 again(tries, || rig.fs().unmount())?;

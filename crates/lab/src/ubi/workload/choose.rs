@@ -64,8 +64,8 @@ impl Bench {
             82..86 => self.propose_new(),
             86..88 => (self.model.volumes.len() > 2).then_some(Op::Remove { volume: volume? }),
             88..92 => self.propose_size(volume?),
-            92..94 => self.propose_name(volume?, false),
-            94..95 => self.propose_name(volume?, true),
+            92..94 => self.propose_swap(volume?),
+            94..95 => self.propose_replacement(volume?),
             _ => Some(self.propose_update(volume?)),
         }
     }
@@ -115,12 +115,15 @@ impl Bench {
         (lebs >= least && lebs <= most).then_some(Op::Resize { volume, lebs })
     }
 
-    fn propose_name(&mut self, volume: u32, replace: bool) -> Option<Op> {
+    fn propose_swap(&mut self, volume: u32) -> Option<Op> {
         let other = self.pick_volume()?;
-        if other == volume || (replace && self.model.volumes.len() < 4) {
-            return None;
-        }
-        Some(if replace { Op::Replace { volume, other } } else { Op::Swap { volume, other } })
+        (other != volume).then_some(Op::Swap { volume, other })
+    }
+
+    fn propose_replacement(&mut self, volume: u32) -> Option<Op> {
+        let other = self.pick_volume()?;
+        let is_possible = other != volume && self.model.volumes.len() >= 4;
+        is_possible.then_some(Op::Replace { volume, other })
     }
 
     fn propose_update(&mut self, volume: u32) -> Op {

@@ -117,7 +117,9 @@ impl Disk for Served {
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
         let length = data.len() as u64;
         let request = Request { kind: "write", fua, offset, length, data };
-        self.carry_out(request, |card| card.write(offset, data, fua))
+        self.carry_out(request, |card| {
+            if fua { card.write_through(offset, data) } else { card.write(offset, data) }
+        })
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -8,14 +8,19 @@ use eraseblock::text;
 use std::collections::HashSet;
 
 impl Editor<'_> {
-    /// Copies within the image: a file or, with `recursive`, a directory and what is below it.
-    pub(super) fn copy(&self, from: &[u8], to: &[u8], recursive: bool) -> Result<(), Failure> {
+    /// Copies a file within the image.
+    pub(super) fn copy(&self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
+        if self.fs.attr(self.find(from)?)?.kind == FileKind::Directory {
+            return Err(Failure::new("is a directory").hint("cp -r").context(text::name(from)));
+        }
+        self.copy_all(from, to)
+    }
+
+    /// Copies a file, or a directory and what is below it, within the image.
+    pub(super) fn copy_all(&self, from: &[u8], to: &[u8]) -> Result<(), Failure> {
         let ino = self.find(from)?;
         let (dir, name) = self.place_or_into(to, from)?;
         let is_directory = self.fs.attr(ino)?.kind == FileKind::Directory;
-        if is_directory && !recursive {
-            return Err(Failure::new("is a directory").hint("cp -r").context(text::name(from)));
-        }
         match self.fs.lookup(dir, name) {
             Err(_) => {}
             // Removing the destination would remove the source.

@@ -11,6 +11,13 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// What happens to a file of the host that has the name of a new one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    Keep,
+    Replace,
+}
+
 impl Editor<'_> {
     /// Copies a file or a folder's content in.
     pub(crate) fn put(&mut self, source: &Path, dest: &[u8]) -> Result<PutReport, Failure> {
@@ -35,15 +42,17 @@ impl Editor<'_> {
         Ok(report)
     }
 
-    /// Copies a file or a directory out; `-` is standard output. What exists stays, unless `force`.
+    /// Copies a file or a directory out; `-` is standard output. What exists on the host stays, or is
+    /// replaced.
     pub(crate) fn get(
         &mut self,
         source: &[u8],
         dest: &Path,
-        force: bool,
+        existing: Existing,
     ) -> Result<GetReport, Failure> {
         let (fs, inputs, bar) = (self.fs, &self.inputs, &self.bar);
-        let (report, findings) = Getter { fs, inputs, bar, force }.get(source, dest)?;
+        let (report, findings) =
+            Getter { fs, inputs, bar, force: existing == Existing::Replace }.get(source, dest)?;
         self.findings.append(findings);
         self.report(report.files, report.directories, report.bytes)?;
         Ok(report)
