@@ -300,7 +300,7 @@ pub trait WritableFileSystem: FileSystem {
     ///
     /// # Errors
     ///
-    /// Fails if the medium fails, or if writing has ended for good.
+    /// Fails if the medium fails, or if a failure has ended all writing.
     fn become_writable(&self) -> Result<(), FsError>;
 
     /// Leaves the medium as a clean unmount does; afterwards every change is refused.
