@@ -22,11 +22,19 @@ mod suite;
 mod tidy;
 mod turns;
 
+use cap::Cap;
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// Measurements in this process use the same allocator as the command.
+/// Measurements in this process use the same allocator as the command; here it also counts the bytes
+/// in use.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
+
+/// Returns the bytes of the heap in use.
+pub(crate) fn heap() -> usize {
+    ALLOCATOR.allocated()
+}
 
 const USAGE: &str = "usage: cargo xtask TASK
   api [--baseline REVISION]        the public interface of the library against its list
@@ -44,6 +52,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   evaluate card [--tables] [--bin FILE]
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
+  evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--write]
+                                   published tables of raw NAND, measured again in process; --write
+                                   writes docs/evaluation.md
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught

@@ -1,0 +1,78 @@
+//! The page with the tables, `docs/evaluation.md`.
+
+use super::rows::{Row, Verdict, tables, to_markdown};
+use super::{bootlin, title, toshiba};
+use std::fmt::Write as _;
+
+/// The page, below the repository.
+pub(super) const PATH: &str = "docs/evaluation.md";
+
+const HEAD: &str = "\
+# Published tables of raw NAND, measured again
+
+`cargo xtask evaluate nand --write` (or `make evaluate`) measures everything on this page and writes it.
+Nothing on it is typed by hand.
+
+The published numbers are those of two texts:
+
+- **001**: M. Opdenacker, \"Update on filesystems for flash storage\", ELCE 2008 (tables BL1 to BL10). Its
+  charts are lost: the text has their titles, notes and conclusions, and few numbers. Nothing is read off
+  a chart; what the text states in words is judged by a rule on the measured values.
+- **003**: K. Uwatoko, \"Evaluation of UBI and UBIFS\", Toshiba, 2009 (tables T1 to T9).
+
+`001:78` is line 78 of text 001; the words in quotes are on that line.
+
+| column | content |
+|---|---|
+| published | the number of the text, \"no number in the text\", or words of a claim |
+| Linux | real Linux today; **not run** so far |
+| ours | this repository, in one process, on simulated chips |
+| verdict | computed: holds, holds no longer, or not comparable; in parentheses what the value is worth |
+
+*exact* values are counts, bytes and formulas. *model* values are exact counts multiplied by the times of the
+chip's data sheet; processor time is not in them. Of *order* values only order and ratio mean something.
+
+How it was measured:
+
+";
+
+const NOTES: &str = "\
+- The tree stands for the root file system of the published runs, which is lost: seeded files of 256 bytes to
+  256 KiB, most of them like machine code, one in four a text, one in twenty incompressible. Whether a tree
+  fits, and how much, depends on the tree.
+- A partition of n MiB gets files of 85 % of n MiB: 1, 4 and 15 directories with the same names and sizes and
+  different bytes. The same files serve the write experiment.
+- Every file system is mounted as by default, if nothing else is said. JFFS2 and YAFFS2 lie on the partition,
+  the others on a UBI volume over all of it. UBI reserves blocks for bad ones as in 2008 (1 %, at least 2), except
+  in rows that say otherwise. The mount of a file system on UBI includes the attach.
+- A step begins with the file system mounted a moment ago, and includes a final sync if it writes.
+- SquashFS images come from `mksquashfs` with its default compressor and block size.
+- Memory (BL2) is what the mount requests from the allocator of this process and keeps: it cannot be compared
+  with the free memory of a kernel, only among the rows.
+- Tables of processor time (BL4, BL6) are not repeated: in process it is that of this machine.
+";
+
+/// Returns the page.
+pub(super) fn page(rows: &[Row]) -> String {
+    let mut text = HEAD.to_owned();
+    let _ = writeln!(text, "- Tables BL: {}.", bootlin::medium());
+    let _ = writeln!(text, "- Tables T: a chip of {}; partition of 32 MiB.", toshiba::medium());
+    text.push_str(NOTES);
+    let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();
+    let _ = writeln!(
+        text,
+        "\nOf the published numbers and claims, {} hold, {} hold no longer, {} are not comparable.",
+        count(Verdict::Holds),
+        count(Verdict::HoldsNoLonger),
+        count(Verdict::NotComparable)
+    );
+    for table in tables(rows) {
+        let _ = writeln!(
+            text,
+            "\n## {table}: {}\n\n{}",
+            title(table),
+            to_markdown(rows, table).trim_end()
+        );
+    }
+    text
+}
