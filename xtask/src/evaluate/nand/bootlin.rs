@@ -133,12 +133,15 @@ fn step_rows(
     let Some(ops) = run.steps.get(&step) else {
         return vec![row("time", "ms").ours("does not fit", Fidelity::Exact)];
     };
-    vec![
+    let chunks = (step == Step::Random)
+        .then(|| row("chunks of 1 MiB", "").ours(run.chunks, Fidelity::Exact));
+    let rows = vec![
         row("time", "ms").ours(milliseconds(*ops), Fidelity::Model),
         row("page reads", "").ours(ops.reads, Fidelity::Exact),
         row("page programs", "").ours(ops.programs, Fidelity::Exact),
         row("erases", "").ours(ops.erases, Fidelity::Exact),
-    ]
+    ];
+    chunks.into_iter().chain(rows).collect()
 }
 
 fn sizes(

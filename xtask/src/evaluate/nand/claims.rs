@@ -1,7 +1,7 @@
 //! The published claims as rules: what a text states in words is computed from what was measured.
 
 use super::flash::System;
-use super::flash::System::{Jffs2, Squashfs, Ubifs, UbifsNoz, Yaffs2};
+use super::flash::System::{Jffs2, Jffs2Plain, Squashfs, Ubifs, UbifsNoz, Yaffs2};
 use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps::{Measured, Step};
 use Quantity::{Fits, Memory, Time, Used};
@@ -69,7 +69,7 @@ impl Results {
     }
 }
 
-/// What must be true on every medium that was measured.
+/// What must be true on every medium that the systems fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
     /// Each costs less than the next one.
@@ -111,7 +111,7 @@ const fn claim(
 const OUTPERFORMED: &str = "001:817 \"Dramatically outperformed by\"";
 
 /// The claims of the text 001 that the steps can show.
-pub(super) const CLAIMS: [Claim; 14] = [
+pub(super) const CLAIMS: [Claim; 16] = [
     claim(
         ("BL1", "jffs2 is the slowest to mount"),
         Time(Step::Mount),
@@ -120,9 +120,23 @@ pub(super) const CLAIMS: [Claim; 14] = [
         "001:64 \"Huge mount times\"",
     ),
     claim(
+        ("BL1", "jffs2 without summaries is the slowest to mount"),
+        Time(Step::Mount),
+        Rule::Most(Jffs2Plain),
+        &[],
+        "001:64 \"Huge mount times\"",
+    ),
+    claim(
         ("BL1", "yaffs2 mounts faster than jffs2"),
         Time(Step::Mount),
         Rule::Order(&[Yaffs2, Jffs2]),
+        &[],
+        "001:78 \"Very quick mount time\"",
+    ),
+    claim(
+        ("BL1", "yaffs2 mounts faster than jffs2 without summaries"),
+        Time(Step::Mount),
+        Rule::Order(&[Yaffs2, Jffs2Plain]),
         &[],
         "001:78 \"Very quick mount time\"",
     ),
@@ -235,8 +249,8 @@ impl Claim {
             .judged(Verdict::of(holds))
     }
 
-    /// Returns whether the claim holds on all of these media, `None` if a value is missing, and the
-    /// values.
+    /// Returns whether the claim holds on all of these media whose values were measured, `None` if there
+    /// is none, and the values.
     fn judge(&self, results: &Results, media: &[u32]) -> (Option<bool>, String) {
         if media.is_empty() {
             return (None, "not measured".to_owned());
@@ -244,18 +258,18 @@ impl Claim {
         if let Rule::Grows(system) = self.rule {
             return self.judge_growth(results, system, media);
         }
-        let mut holds = Some(true);
-        let mut shown = Vec::new();
+        let (mut verdicts, mut shown) = (Vec::new(), Vec::new());
         for medium in media {
             let found = results.measured(self.quantity, *medium);
-            let verdict = self.judge_one(results, *medium, &found);
-            holds = holds.zip(verdict).map(|(all, one)| all && one);
+            verdicts.extend(self.judge_one(results, *medium, &found));
             let values = self.values(results, *medium, &found);
             shown.push(format!("{medium} MiB: {}", values.join(", ")));
         }
+        let holds = (!verdicts.is_empty()).then(|| verdicts.iter().all(|holds| *holds));
         (holds, shown.join("; "))
     }
 
+    /// Judges one medium; `None` if a system does not fit it.
     fn judge_one(&self, results: &Results, medium: u32, found: &[(System, u64)]) -> Option<bool> {
         let get = |system| results.get(self.quantity, system, medium);
         let others = |system: System| {
@@ -331,6 +345,11 @@ impl Claim {
                 };
                 systems.iter().map(value).collect()
             }
+            Rule::Most(Jffs2Plain) => {
+                let own = results.get(self.quantity, Jffs2Plain, medium);
+                let own = own.map(|value| (Jffs2Plain, value));
+                own.into_iter().chain(found.iter().copied()).map(words).collect()
+            }
             _ => found.iter().copied().map(words).collect(),
         }
     }
@@ -345,7 +364,7 @@ mod tests {
 
     /// Results in which the published order holds: the time of a step is the position of the system.
     fn published() -> Results {
-        let order = [Squashfs, Ubifs, Yaffs2, Jffs2];
+        let order = [Squashfs, Ubifs, Yaffs2, Jffs2, Jffs2Plain];
         let mut results = Results::default();
         for medium in [8, 32] {
             for (place, system) in (1..).zip(order) {
@@ -354,6 +373,7 @@ mod tests {
                 for step in STEPS {
                     let ns = match (system, step) {
                         (Squashfs, Step::Write | Step::Remove) => continue,
+                        (Jffs2Plain, Step::Read | Step::Remove) => continue,
                         (Yaffs2, Step::Remove) => 100,
                         _ => place,
                     };

@@ -217,6 +217,9 @@ impl Row {
 const HEADS: [&str; 8] =
     ["row", "system", "medium", "metric", "published", "Linux", "ours", "verdict"];
 
+/// The widest column; longer cells move what follows them.
+const WIDEST: usize = 52;
+
 /// Returns the rows as JSON, the same bytes for the same rows.
 pub(super) fn to_json(rows: &[Row]) -> Result<String> {
     Ok(serde_json::to_string_pretty(rows)? + "\n")
@@ -245,7 +248,10 @@ pub(super) fn to_text(rows: &[Row], title: impl Fn(&str) -> &'static str) -> Str
         let _ = writeln!(text, "{table}: {}", title(table));
         let lines = rows.iter().filter(|row| row.table == table).map(Row::cells);
         let lines: Vec<_> = std::iter::once(HEADS.map(String::from)).chain(lines).collect();
-        let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+        let fits = |cell: &&String| cell.len() <= WIDEST;
+        let width = |column: usize| {
+            lines.iter().map(|line| &line[column]).filter(fits).map(String::len).max().unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
         for line in &lines {
             let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));

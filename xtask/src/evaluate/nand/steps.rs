@@ -34,6 +34,7 @@ pub(super) enum Step {
     Mount,
     Read,
     Remove,
+    /// As many chunks as fit.
     Random,
 }
 
@@ -45,9 +46,12 @@ pub(super) struct Measured {
     pub(super) used: Option<u64>,
     /// Bytes of this process's heap that the mount takes.
     pub(super) memory: Option<u64>,
+    /// Chunks of random bytes written.
+    pub(super) chunks: u64,
 }
 
-/// Held for reading by everything that allocates memory, and for writing while memory is measured.
+/// Held for reading by everything that allocates or frees memory, and for writing while memory is
+/// measured.
 static GATE: RwLock<()> = RwLock::new(());
 
 /// Runs work that may run while other work does.
@@ -83,7 +87,7 @@ pub(super) fn partition(mebibytes: u32) -> Result<Flash> {
     Flash::new(chip()?, blocks, reserve_2008(blocks))
 }
 
-/// Returns the tree for a partition: as often the content of the smallest one as fits.
+/// Returns the tree for a partition: the content of the smallest one, as often as fits.
 pub(super) fn entries(mebibytes: u32, smallest: u32) -> Vec<Entry> {
     let count = u64::from(mebibytes / smallest).max(1);
     tree::copies(content(mebibytes) / count, count)
@@ -92,17 +96,24 @@ pub(super) fn entries(mebibytes: u32, smallest: u32) -> Vec<Entry> {
 /// Performs all steps on a new partition.
 pub(super) fn measure(system: System, mebibytes: u32, entries: &[Entry]) -> Result<Measured> {
     let mut measured = Measured::default();
-    let flash = shared(|| partition(mebibytes))?;
-    let is_full = shared(|| match system {
-        System::Squashfs => flash.write_volume(&squashfs_image(entries)?),
-        _ => fill(&flash, system, entries, &mut measured),
+    let (flash, is_full) = shared(|| {
+        let flash = partition(mebibytes)?;
+        let is_full = match system {
+            System::Squashfs => flash.write_volume(&squashfs_image(entries)?)?,
+            _ => fill(&flash, system, entries, &mut measured)?,
+        };
+        anyhow::Ok((flash, is_full))
     })?;
     if is_full {
         use_it(&flash, system, entries, &mut measured)?;
     }
-    if system != System::Squashfs && system != System::Jffs2Plain {
-        shared(|| random(mebibytes, system, &mut measured))?;
-    }
+    shared(|| {
+        drop(flash);
+        if system == System::Squashfs || system == System::Jffs2Plain {
+            return Ok(());
+        }
+        random(mebibytes, system, &mut measured)
+    })?;
     Ok(measured)
 }
 
@@ -135,21 +146,24 @@ fn fill(flash: &Flash, system: System, entries: &[Entry], to: &mut Measured) -> 
 
 /// Mounts, reads and removes what was written.
 fn use_it(flash: &Flash, system: System, entries: &[Entry], to: &mut Measured) -> Result<()> {
-    if system.is_on_ubi() {
-        let before = flash.ops();
-        let ubi = shared(|| flash.attach())?;
-        to.steps.insert(Step::Attach, flash.ops() - before);
-        shared(|| ubi.detach())?;
-    }
+    shared(|| {
+        if system.is_on_ubi() {
+            let before = flash.ops();
+            let ubi = flash.attach()?;
+            to.steps.insert(Step::Attach, flash.ops() - before);
+            ubi.detach()?;
+        }
+        anyhow::Ok(())
+    })?;
     let mounted = alone(|| {
         let (heap_before, before) = (heap(), flash.ops());
         let mounted = flash.mount(system)?;
-        to.steps.insert(Step::Mount, flash.ops() - before);
         to.memory = Some(heap().saturating_sub(heap_before) as u64);
+        to.steps.insert(Step::Mount, flash.ops() - before);
         anyhow::Ok(mounted)
     })?;
-    to.used = Some(mounted.used()?);
     shared(|| {
+        to.used = Some(mounted.used()?);
         let before = flash.ops();
         let fs = mounted.reader();
         let read = read_all(fs, fs.root())? as u64;
@@ -166,23 +180,23 @@ fn use_it(flash: &Flash, system: System, entries: &[Entry], to: &mut Measured) -
     })
 }
 
-/// Writes chunks of random bytes, as many as the tree has bytes.
+/// Writes chunks of random bytes: at most as many as the tree has bytes, and as many as fit.
 fn random(mebibytes: u32, system: System, to: &mut Measured) -> Result<()> {
     let flash = partition(mebibytes)?;
     let mounted = flash.mount(system)?;
     let fs = writer(&mounted)?;
     let chunk = tree::noise(&mut SplitMix64::new(7), CHUNK);
     let before = flash.ops();
-    let chunks = content(mebibytes) / CHUNK as u64;
-    let result = (0..chunks).try_for_each(|number| {
-        let ino = create(fs, format!("chunk{number}").as_bytes())?;
-        fs.write(ino, 0, &chunk, &caller())
-    });
-    if !has_no_space(result.and_then(|()| fs.sync()))? {
+    while to.chunks < content(mebibytes) / CHUNK as u64 {
+        let ino = create(fs, format!("chunk{}", to.chunks).as_bytes());
+        let written = ino.and_then(|ino| fs.write(ino, 0, &chunk, &caller()));
+        if has_no_space(written.and_then(|()| fs.sync()))? {
+            break;
+        }
+        to.chunks += 1;
         to.steps.insert(Step::Random, flash.ops() - before);
-        mounted.end()?;
     }
-    Ok(())
+    mounted.end()
 }
 
 fn caller() -> Caller {

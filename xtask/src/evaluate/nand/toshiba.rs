@@ -338,6 +338,7 @@ fn blocks(table: &str) -> Result<Vec<Row>> {
     let fixed = superblock.leb_cnt - main - areas;
     let own = BLOCKS - reserve - superblock.leb_cnt;
     ensure!(own + reserve + fixed + areas + main == BLOCKS, "the blocks do not add up");
+    let unknown = Verdict::NotComparable;
     let data = main - master.empty_lebs - master.idx_lebs;
     Ok(vec![
         exact("UBI itself", 4, own, "003:204 \"4\"").within(0.0),
@@ -346,8 +347,9 @@ fn blocks(table: &str) -> Result<Vec<Row>> {
         exact("superblock and master", 3, fixed, "003:206 \"3\"").within(0.0),
         exact("log, LPT and orphans", 14, areas, "003:207 \"LOG/LPT\"").within(0.0),
         exact("main area", 2007, main, "003:208 \"Main Area (2007 EBs)\"").within(0.0),
-        exact("full: empty", 24, master.empty_lebs, "003:208 \"Empty Block 24\"").within(0.03),
-        exact("full: index", 19, master.idx_lebs, "003:209 \"Index Block 19\"").within(0.03),
+        // The text does not name the files that filled it.
+        exact("full: empty", 24, master.empty_lebs, "003:208 \"Empty Block 24\"").judged(unknown),
+        exact("full: index", 19, master.idx_lebs, "003:209 \"Index Block 19\"").judged(unknown),
         exact("full: data", 1964, data, "003:210 \"Data Block 1964\"").within(0.03),
     ])
 }
