@@ -9,6 +9,7 @@
 mod bootlin;
 mod claims;
 mod flash;
+mod linux;
 mod page;
 mod rows;
 mod steps;
@@ -37,6 +38,7 @@ struct Options {
     tables: Vec<&'static str>,
     partitions: Vec<u32>,
     json: PathBuf,
+    asks_linux: bool,
     writes_page: bool,
 }
 
@@ -46,6 +48,7 @@ impl Options {
             tables: TABLES.to_vec(),
             partitions: bootlin::PARTITIONS.to_vec(),
             json: repository().join(RESULTS),
+            asks_linux: false,
             writes_page: false,
         };
         let mut rest = args.iter();
@@ -60,6 +63,7 @@ impl Options {
                     options.partitions = sizes.collect::<Result<_>>()?;
                 }
                 "--json" => options.json = PathBuf::from(value()?),
+                "--linux" => options.asks_linux = true,
                 "--write" => options.writes_page = true,
                 other => bail!("unknown argument {other}"),
             }
@@ -84,8 +88,13 @@ fn partition(text: &str) -> Result<u32> {
 pub(super) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
     let start = Instant::now();
-    let rows = measure(&options.tables, &options.partitions)?;
+    let mut rows = measure(&options.tables, &options.partitions)?;
     let seconds = start.elapsed().as_secs_f64();
+    let agrees = if options.asks_linux {
+        linux::run(&mut rows, &options.tables, &options.partitions)?
+    } else {
+        true
+    };
     print!("{}", rows::to_text(&rows, title));
     let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();
     println!(
@@ -108,7 +117,7 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
         fs::write(&path, page::page(&rows)).with_context(|| path.display().to_string())?;
         println!("page: {}", path.display());
     }
-    Ok(true)
+    Ok(agrees)
 }
 
 /// Returns the rows of these tables.

@@ -15,14 +15,14 @@ use std::sync::{Mutex, PoisonError};
 /// The partitions of the published runs, in MiB.
 pub(super) const PARTITIONS: [u32; 3] = [8, 32, 120];
 /// The partitions and the files that fit them: MiB, system, published MB, source.
-const FITS: [(u32, System, f64, &str); 4] = [
+pub(super) const FITS: [(u32, System, f64, &str); 4] = [
     (8, System::Jffs2, 13.0, "001:787 \"jffs2 fits 13 MB of files\""),
     (8, System::Ubifs, 6.6, "001:794 \"ubifs fits 6.6 MB of files\""),
     (4, System::Jffs2, 5.1, "001:798 \"jffs2 fits 5.1 MB of files\""),
     (4, System::Ubifs, 1.6, "001:802 \"ubifs fits only 1.6 MB of\""),
 ];
 /// MiB of a partition, published MB of it that UBI takes, source.
-const OVERHEAD: [(u32, f64, &str); 4] = [
+pub(super) const OVERHEAD: [(u32, f64, &str); 4] = [
     (4, 0.8, "001:800 \"UBI consumes 0.8 MB\""),
     (8, 0.9, "001:792 \"UBI consumes 0.9 MB\""),
     (32, 1.2, "001:807 \"32 MB: consumes 1.2 MB\""),
@@ -227,7 +227,7 @@ fn percent(one: u64, other: u64) -> f64 {
 
 /// Returns mebibytes in hundredths.
 #[allow(clippy::cast_precision_loss)] // bytes of a small chip
-fn mebibytes(bytes: u64) -> f64 {
+pub(super) fn mebibytes(bytes: u64) -> f64 {
     (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
 }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_of_2008_is_a_hundredth_and_at_least_two() {
-        assert_eq!([32, 64, 256, 960, 1024].map(steps::reserve_2008), [2, 2, 2, 9, 10]);
+    fn the_reserve_of_2008_is_a_hundredth_at_least_two_and_even() {
+        assert_eq!([32, 64, 256, 960, 1024].map(steps::reserve_2008), [2, 2, 2, 10, 10]);
     }
 }

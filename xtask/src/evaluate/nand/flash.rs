@@ -17,7 +17,9 @@ use eraseblock_yaffs::{
     DataEcc, Layout, OpenOptions as YaffsOpen, RwOptions as YaffsOptions, TagsPlace, Version,
     YaffsRw,
 };
+use std::fs::File;
 use std::ops::Sub;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The only volume.
@@ -117,6 +119,13 @@ impl Flash {
 
     pub(super) fn blocks(&self) -> u32 {
         self.part.geometry().peb_count()
+    }
+
+    /// Puts the pages of a dump on the chip.
+    pub(super) fn import(&self, image: &Path) -> Result<()> {
+        let mut file = File::open(image).with_context(|| image.display().to_string())?;
+        self.chip.import(&mut file, false)?;
+        Ok(())
     }
 
     /// Reads the first bytes of the out-of-band area of each block of the chip, as a driver does that

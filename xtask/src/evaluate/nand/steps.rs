@@ -71,9 +71,10 @@ pub(super) fn chip() -> Result<ChipConfig> {
     Ok(ChipConfig::of_part(parts::find(PART).context("no such part")?))
 }
 
-/// Returns the blocks that UBI of 2008 reserved for bad blocks on a partition: 1 %, and at least 2.
+/// Returns the blocks that UBI of 2008 reserved for bad blocks on a partition: 1 %, and at least 2;
+/// an even number, because `ubiattach -b` counts in 1024 blocks of a chip of 2048.
 pub(super) const fn reserve_2008(blocks: u32) -> u32 {
-    if blocks / 100 > 2 { blocks / 100 } else { 2 }
+    if blocks / 100 > 2 { (blocks / 100).next_multiple_of(2) } else { 2 }
 }
 
 /// Returns the bytes of files on a partition.
@@ -237,22 +238,10 @@ pub(super) fn fill_with(
     Ok(total)
 }
 
-/// Writes files of a tree until no byte more fits; returns the bytes of all of them.
+/// Writes files of trees until no byte more fits; returns the bytes of all of them.
 pub(super) fn fill_with_tree(fs: &dyn WritableFileSystem) -> Result<u64> {
-    let mut seed = 0;
-    let mut files = Vec::new().into_iter();
-    fill_with(fs, 0, |_| {
-        loop {
-            match files.next() {
-                Some(Entry::File(_, content)) => return content,
-                Some(_) => {}
-                None => {
-                    files = tree::tree(1 << 20, seed).into_iter();
-                    seed += 1;
-                }
-            }
-        }
-    })
+    let mut contents = tree::contents();
+    fill_with(fs, 0, |_| contents.next().unwrap_or_default())
 }
 
 /// Makes a SquashFS of the tree, with the default compressor.

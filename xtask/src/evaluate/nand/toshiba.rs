@@ -14,6 +14,7 @@ use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::{Limits, Master, Superblock};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 const PEB: u32 = 16 << 10;
@@ -24,7 +25,7 @@ const OOB: u32 = 16;
 const CHIP_BLOCKS: u32 = 4096;
 const BLOCKS: u32 = 2048;
 /// Blocks reserved for bad ones: as published (`ubiattach -b 5`), and Linux's default today.
-const RESERVES: [(&str, u32); 2] = [("reserve 20", 20), ("reserve 80", 80)];
+pub(super) const RESERVES: [(&str, u32); 2] = [("reserve 20", 20), ("reserve 80", 80)];
 /// Bytes of an LEB; with other sub-pages no number of the tables is comparable.
 const LEB: u32 = 15_872;
 /// Bytes of a data node with 4096 bytes that cannot be compressed.
@@ -32,8 +33,11 @@ const FULL_NODE: u32 = 4144;
 /// A megabyte of the published table.
 const MEGABYTE: f64 = 1_024_000.0;
 
+/// Pages of both copies of the volume table.
+pub(super) const TABLE_PAGES: u64 = 2 * (LEB / PAGE) as u64;
+
 /// File size, published MB, line.
-const SPACE: [(usize, f64, &str); 8] = [
+pub(super) const SPACE: [(usize, f64, &str); 8] = [
     (1 << 20, 23.5, "003:192 \"23.5 (71.8)\""),
     (256 << 10, 23.5, "003:193 \"23.5 (71.8)\""),
     (64 << 10, 23.4, "003:194 \"23.4 (71.6)\""),
@@ -57,7 +61,12 @@ const BOOT: Boot = Boot { markers: 428.0, attach: [(2048, 295.0), (1024, 181.0),
 
 /// Returns an erased partition.
 fn partition(blocks: u32, reserve: u32) -> Result<Flash> {
-    let geometry = Geometry::new(MediumKind::Nand, PEB, CHIP_BLOCKS, PAGE, SUBPAGE, OOB)?;
+    partition_of(CHIP_BLOCKS, blocks, reserve)
+}
+
+/// Returns an erased partition on a chip of `chip_blocks` blocks.
+fn partition_of(chip_blocks: u32, blocks: u32, reserve: u32) -> Result<Flash> {
+    let geometry = Geometry::new(MediumKind::Nand, PEB, chip_blocks, PAGE, SUBPAGE, OOB)?;
     let flash = Flash::new(ChipConfig::of_geometry(geometry)?, blocks, reserve)?;
     let found = flash.layout.leb_size();
     ensure!(found == LEB, "LEBs of {found} bytes, expected {LEB}: are sub-pages {SUBPAGE} bytes?");
@@ -112,9 +121,8 @@ fn markers() -> Result<Vec<Row>> {
     Ok(vec![row.within(0.0)])
 }
 
-/// Returns the cost of attaching UBI to a partition of this many blocks whose volume is full, and
-/// the pages of the volume tables in it.
-fn attach_ops(blocks: u32) -> Result<(Ops, u64)> {
+/// Returns the cost of attaching UBI to a partition of this many blocks whose volume is full.
+fn attach_ops(blocks: u32) -> Result<Ops> {
     let flash = partition(blocks, 20)?;
     let ubi = flash.attach_volume()?;
     let volume = ubi.volume(VolumeId::new(0))?;
@@ -125,19 +133,18 @@ fn attach_ops(blocks: u32) -> Result<(Ops, u64)> {
     ubi.detach()?;
     let before = flash.ops();
     flash.attach()?;
-    let tables = 2 * u64::from(flash.layout.table_size() / PAGE);
-    Ok((flash.ops() - before, tables))
+    Ok(flash.ops() - before)
 }
 
 fn headers() -> Result<Vec<Row>> {
-    let (ops, tables) = attach_ops(BLOCKS)?;
+    let ops = attach_ops(BLOCKS)?;
     let row = |what, metric| Row::new("T3", what, metric, "").on("ubi", "32 MiB");
     Ok(vec![
         row("attach, headers of the blocks", "pages read")
             .published(BLOCKS, "003:121 \"Reading 1 page (512 Byte) per a EraseBlock\"")
-            .ours(ops.reads - tables, Fidelity::Exact)
+            .ours(ops.reads - TABLE_PAGES, Fidelity::Exact)
             .within(0.0),
-        row("attach, volume tables", "pages read").ours(tables, Fidelity::Exact),
+        row("attach, volume tables", "pages read").ours(TABLE_PAGES, Fidelity::Exact),
     ])
 }
 
@@ -160,13 +167,24 @@ fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
+/// Returns megabytes of the published table, in thousandths.
+#[allow(clippy::cast_precision_loss)] // bytes of a small chip
+pub(super) fn megabytes(bytes: u64) -> f64 {
+    (bytes as f64 / MEGABYTE * 1000.0).round() / 1000.0
+}
+
+/// Returns the name of a row of the table of writable space.
+pub(super) fn space_row(size: usize, reserve: &str) -> String {
+    format!("files of {}, {reserve}", eraseblock_base::size::format_size(size as u64))
+}
+
 /// The time that a block adds to the attach, predicted from the time of the bad-block scan.
 fn boot(published: &Boot) -> Result<Vec<Row>> {
     let board = board_cost(published.markers, marker_ops()?);
     let costs: Vec<(u32, Ops)> = published
         .attach
         .iter()
-        .map(|(blocks, _)| Ok((*blocks, attach_ops(*blocks)?.0)))
+        .map(|(blocks, _)| Ok((*blocks, attach_ops(*blocks)?)))
         .collect::<Result<_>>()?;
     let mut rows = vec![
         Row::new("T1", "board, each operation", "time added", "us")
@@ -232,7 +250,6 @@ fn filled(size: usize, reserve: u32) -> Result<(u64, Flash)> {
     Ok((bytes, flash))
 }
 
-#[allow(clippy::cast_precision_loss)] // bytes of a small chip
 fn space() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, reserve) in RESERVES {
@@ -251,11 +268,10 @@ fn space() -> Result<Vec<Row>> {
         })?;
         let bytes: BTreeMap<usize, u64> = bytes.into_iter().flatten().collect();
         for (size, published, source) in SPACE {
-            let words = eraseblock_base::size::format_size(size as u64);
-            let row = Row::new("T5", &format!("files of {words}, {name}"), "content", "MB")
+            let row = Row::new("T5", &space_row(size, name), "content", "MB")
                 .on("ubifs", "32 MiB")
                 .published(published, source)
-                .ours(rounded(bytes[&size] as f64 / MEGABYTE), Fidelity::Exact);
+                .ours(megabytes(bytes[&size]), Fidelity::Exact);
             let is_published = reserve == RESERVES[0].1;
             rows.push(if is_published {
                 row.within(0.03)
@@ -309,9 +325,21 @@ fn three_full_nodes(number: Leb, leb: &[u8], limits: Limits) -> Option<[u32; 3]>
 
 /// The blocks of a partition full of files of 1 MiB, and those of its typical LEB.
 fn blocks(table: &str) -> Result<Vec<Row>> {
+    let (_, flash) = filled(1 << 20, RESERVES[0].1)?;
+    block_rows(table, &census(&flash)?)
+}
+
+/// Returns the rows of both tables of blocks for the image of a full partition.
+pub(super) fn rows_of_image(image: &Path) -> Result<Vec<Row>> {
+    let flash = partition_of(BLOCKS, BLOCKS, RESERVES[0].1)?;
+    flash.import(image)?;
+    let census = census(&flash)?;
+    Ok([block_rows("T6", &census)?, block_rows("T7", &census)?].concat())
+}
+
+fn block_rows(table: &str, census: &Census) -> Result<Vec<Row>> {
     let reserve = RESERVES[0].1;
-    let (_, flash) = filled(1 << 20, reserve)?;
-    let Census { superblock, master, typical } = census(&flash)?;
+    let Census { superblock, master, typical } = census;
     let row = |what: &str, metric: &str, unit: &str| {
         Row::new(table, what, metric, unit).on("ubifs", "32 MiB")
     };
@@ -425,10 +453,7 @@ mod tests {
 
     #[test]
     fn reads_of_an_attach_grow_with_the_blocks_exactly() {
-        let reads = |blocks| {
-            let (ops, tables) = attach_ops(blocks).unwrap();
-            ops.reads - tables
-        };
+        let reads = |blocks| attach_ops(blocks).unwrap().reads - TABLE_PAGES;
         let [small, middle, large] = [512, 1024, 2048].map(reads);
         assert_eq!((middle - small) * 2, large - middle);
     }

@@ -122,6 +122,14 @@ fn code(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Returns the contents of files, without end: those of trees of 1 MiB.
+pub(super) fn contents() -> impl Iterator<Item = Vec<u8>> {
+    (0..).flat_map(|seed| tree(1 << 20, seed)).filter_map(|entry| match entry {
+        Entry::File(_, content) => Some(content),
+        _ => None,
+    })
+}
+
 /// Returns the number of bytes of all files.
 pub(super) fn content_bytes(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.len() as u64).sum()
