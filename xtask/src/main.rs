@@ -53,8 +53,9 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
   evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--write]
-                                   published tables of raw NAND, measured again in process; --write
-                                   writes docs/evaluation.md
+         [--linux | --linux-from FILE]
+                                   published tables of raw NAND, measured again in process and, with
+                                   --linux, in real Linux; --write writes docs/evaluation.md
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught

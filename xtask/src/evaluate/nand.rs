@@ -32,13 +32,23 @@ const TABLES: [&str; 19] = [
 /// Where the results are written by default.
 const RESULTS: &str = "target/evaluate/nand/results.json";
 
+/// Where the Linux column comes from.
+#[derive(Debug)]
+enum Linux {
+    /// It stays empty.
+    NotRun,
+    Guest,
+    /// Results of an earlier run.
+    Earlier(PathBuf),
+}
+
 /// What to measure.
 #[derive(Debug)]
 struct Options {
     tables: Vec<&'static str>,
     partitions: Vec<u32>,
     json: PathBuf,
-    asks_linux: bool,
+    linux: Linux,
     writes_page: bool,
 }
 
@@ -48,7 +58,7 @@ impl Options {
             tables: TABLES.to_vec(),
             partitions: bootlin::PARTITIONS.to_vec(),
             json: repository().join(RESULTS),
-            asks_linux: false,
+            linux: Linux::NotRun,
             writes_page: false,
         };
         let mut rest = args.iter();
@@ -63,7 +73,8 @@ impl Options {
                     options.partitions = sizes.collect::<Result<_>>()?;
                 }
                 "--json" => options.json = PathBuf::from(value()?),
-                "--linux" => options.asks_linux = true,
+                "--linux" => options.linux = Linux::Guest,
+                "--linux-from" => options.linux = Linux::Earlier(PathBuf::from(value()?)),
                 "--write" => options.writes_page = true,
                 other => bail!("unknown argument {other}"),
             }
@@ -90,10 +101,14 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let start = Instant::now();
     let mut rows = measure(&options.tables, &options.partitions)?;
     let seconds = start.elapsed().as_secs_f64();
-    let agrees = if options.asks_linux {
-        linux::run(&mut rows, &options.tables, &options.partitions)?
-    } else {
-        true
+    let agrees = match &options.linux {
+        Linux::NotRun => true,
+        Linux::Guest => linux::run(&mut rows, &options.tables, &options.partitions)?,
+        Linux::Earlier(path) => {
+            let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            linux::take(&mut rows, &rows::from_json(&text)?);
+            true
+        }
     };
     print!("{}", rows::to_text(&rows, title));
     let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();

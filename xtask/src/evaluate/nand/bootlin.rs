@@ -44,6 +44,9 @@ pub(super) const fn needs_runs(table: &str) -> bool {
     !matches!(table.as_bytes(), b"BL8" | b"BL9")
 }
 
+/// A system, the MiB of its partition, and what was measured.
+type Run = ((System, u32), Measured);
+
 /// Measures every system on every partition.
 pub(super) fn measure(partitions: &[u32], results: &mut Results) -> Result<()> {
     let smallest = partitions.iter().copied().min().unwrap_or(PARTITIONS[0]).max(PARTITIONS[0]);
@@ -51,7 +54,7 @@ pub(super) fn measure(partitions: &[u32], results: &mut Results) -> Result<()> {
         partitions.iter().map(|medium| (*medium, steps::entries(*medium, smallest))).collect();
     let jobs = trees.iter().rev().flat_map(|tree| System::ALL.map(|system| (system, tree)));
     let jobs: Mutex<VecDeque<_>> = Mutex::new(jobs.collect());
-    let done: Mutex<Vec<Result<((System, u32), Measured)>>> = Mutex::default();
+    let done: Mutex<Vec<Result<Run>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {

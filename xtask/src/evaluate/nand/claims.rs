@@ -289,7 +289,7 @@ impl Claim {
                 results.runs.get(&(system, medium)).map(|run| !run.steps.contains_key(&Step::Mount))
             }
             Rule::ExceedsBy(system, kibibytes) => {
-                let by = get(system)?.checked_sub(others(system).min()?).unwrap_or(0) >> 10;
+                let by = get(system)?.saturating_sub(others(system).min()?) >> 10;
                 Some(by * 2 >= kibibytes && by <= kibibytes * 2)
             }
             Rule::Grows(_) => None,
@@ -372,8 +372,8 @@ mod tests {
                     Measured { memory: Some(u64::from(medium) * place), ..Measured::default() };
                 for step in STEPS {
                     let ns = match (system, step) {
-                        (Squashfs, Step::Write | Step::Remove) => continue,
-                        (Jffs2Plain, Step::Read | Step::Remove) => continue,
+                        (Squashfs, Step::Write | Step::Remove)
+                        | (Jffs2Plain, Step::Read | Step::Remove) => continue,
                         (Yaffs2, Step::Remove) => 100,
                         _ => place,
                     };

@@ -123,6 +123,7 @@ impl Fidelity {
 }
 
 /// A measured value next to what was published.
+#[allow(clippy::struct_field_names)] // `row` is its name in the results
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) table: String,
@@ -191,6 +192,13 @@ impl Row {
             _ => Verdict::NotComparable,
         };
         self.judged(verdict)
+    }
+
+    /// Returns whether two rows without a claim are metrics of the same step.
+    fn is_of_the_step_of(&self, other: &Self) -> bool {
+        let key = |row: &Self| (row.row.clone(), row.system.clone(), row.medium.clone());
+        let is_free = |row: &Self| row.verdict == Verdict::NoClaim;
+        is_free(self) && is_free(other) && key(self) == key(other)
     }
 
     fn cells(&self) -> [String; 8] {
@@ -262,13 +270,49 @@ pub(super) fn to_text(rows: &[Row], title: impl Fn(&str) -> &'static str) -> Str
     text
 }
 
-/// Returns one table for a page.
+/// Returns one table for a page: the metrics of a step in one line.
 pub(super) fn to_markdown(rows: &[Row], table: &str) -> String {
-    let mut text = format!("| {} | source |\n|{}\n", HEADS.join(" | "), "---|".repeat(9));
-    for row in rows.iter().filter(|row| row.table == table) {
-        let _ = writeln!(text, "| {} | {} |", row.cells().join(" | "), row.source);
+    let heads = ["row", "system", "medium", "published", "Linux", "ours", "verdict", "source"];
+    let mut text = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.table == table).collect();
+    for group in rows.chunk_by(|one, next| one.is_of_the_step_of(next)) {
+        let Some(first) = group.first() else { continue };
+        let what = match group {
+            [row] if row.verdict != Verdict::NoClaim && !row.row.starts_with("claim") => {
+                format!("{}: {}", row.row, row.metric)
+            }
+            _ => first.row.clone(),
+        };
+        let [.., verdict] = first.cells();
+        let cells = [
+            what,
+            first.system.clone(),
+            first.medium.clone(),
+            joined(group, |row| &row.published),
+            joined(group, |row| &row.linux),
+            joined(group, |row| &row.ours),
+            verdict,
+            first.source.clone(),
+        ];
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
+}
+
+/// Returns the numbers of several metrics that are not 0, or the text that stands for all of them.
+fn joined(group: &[&Row], cell: impl Fn(&Row) -> &Cell) -> String {
+    let words = |row: &&Row| match cell(row) {
+        Cell::Number(0.0) if group.len() > 1 => None,
+        Cell::Number(number) if !row.unit.is_empty() => Some(format!("{number} {}", row.unit)),
+        Cell::Number(number) if group.len() > 1 => Some(format!("{number} {}", row.metric)),
+        Cell::Number(number) => Some(number.to_string()),
+        Cell::Text(_) => None,
+    };
+    let numbers: Vec<String> = group.iter().filter_map(words).collect();
+    match group.first() {
+        Some(first) if numbers.is_empty() => cell(first).to_string(),
+        _ => numbers.join(", "),
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +349,19 @@ mod tests {
         let text = to_text(&rows, |_| "a title");
         assert_eq!(text.matches("a title").count(), 2);
         assert!(text.contains("21468 KiB") && text.contains("no number in the text"), "{text}");
-        assert_eq!(to_markdown(&rows, "T4").lines().count(), 4);
+    }
+
+    #[test]
+    fn a_page_has_the_metrics_of_a_step_in_one_line() {
+        let step = |metric, unit, ours: u64| {
+            Row::new("BL1", "mount", metric, unit).ours(ours, Fidelity::Exact)
+        };
+        let judged = row().within(0.03);
+        let rows =
+            [step("time", "ms", 7), step("page reads", "", 3), step("erases", "", 0), judged];
+        let text = to_markdown(&rows, "BL1");
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.contains("| not run | 7 ms, 3 page reads |"), "{text}");
+        assert!(to_markdown(&rows, "T4").contains("df: available"));
     }
 }
