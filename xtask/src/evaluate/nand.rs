@@ -9,6 +9,7 @@
 mod bootlin;
 mod claims;
 mod flash;
+mod fujitsu;
 mod linux;
 mod page;
 mod rows;
@@ -25,9 +26,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// All tables, in the order of the texts.
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 20] = [
     "BL1", "BL2", "BL3", "BL4", "BL5", "BL6", "BL7", "BL8", "BL9", "BL10", "T1", "T2", "T3", "T4",
-    "T5", "T6", "T7", "T8", "T9",
+    "T5", "T6", "T7", "T8", "T9", "F5",
 ];
 /// Where the results are written by default.
 const RESULTS: &str = "target/evaluate/nand/results.json";
@@ -147,18 +148,21 @@ fn measure(tables: &[&str], partitions: &[u32]) -> Result<Vec<Row>> {
     }
     let mut rows = Vec::new();
     for table in tables {
-        let of_table = if is_bootlin(&table) {
-            bootlin::rows(table, &results)?
-        } else {
-            toshiba::rows(table)?
-        };
-        rows.extend(of_table);
+        rows.extend(match *table {
+            "F5" => fujitsu::rows()?,
+            name if name.starts_with('T') => toshiba::rows(name)?,
+            name => bootlin::rows(name, &results)?,
+        });
     }
     Ok(rows)
 }
 
 fn title(table: &str) -> &'static str {
-    if table.starts_with("BL") { bootlin::title(table) } else { toshiba::title(table) }
+    match table {
+        "F5" => "mount time by the number of files",
+        name if name.starts_with('T') => toshiba::title(name),
+        name => bootlin::title(name),
+    }
 }
 
 #[cfg(test)]

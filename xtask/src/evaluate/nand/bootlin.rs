@@ -1,7 +1,7 @@
 //! The tables of the text 001: partitions of 8, 32 and 120 MiB on a chip with large pages.
 
 use super::claims::{CLAIMS, Results};
-use super::flash::{Flash, Ops, System};
+use super::flash::{Flash, System};
 use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps::{self, Measured, PART, Step};
 use super::tree;
@@ -102,11 +102,6 @@ fn in_order(results: &Results) -> Vec<((System, u32), &Measured)> {
     runs
 }
 
-#[allow(clippy::cast_precision_loss)] // virtual times of less than an hour
-fn milliseconds(ops: Ops) -> f64 {
-    (ops.ns / 1000) as f64 / 1000.0
-}
-
 /// Returns the time and the counts of a step; one row if it did not fit, none if the system has no
 /// such step.
 fn step_rows(
@@ -139,7 +134,7 @@ fn step_rows(
     let chunks = (step == Step::Random)
         .then(|| row("chunks of 1 MiB", "").ours(run.chunks, Fidelity::Exact));
     let rows = vec![
-        row("time", "ms").ours(milliseconds(*ops), Fidelity::Model),
+        row("time", "ms").ours(steps::milliseconds(*ops), Fidelity::Model),
         row("page reads", "").ours(ops.reads, Fidelity::Exact),
         row("page programs", "").ours(ops.programs, Fidelity::Exact),
         row("erases", "").ours(ops.erases, Fidelity::Exact),

@@ -94,6 +94,12 @@ pub(super) fn entries(mebibytes: u32, smallest: u32) -> Vec<Entry> {
     tree::copies(content(mebibytes) / count, count)
 }
 
+/// Returns the virtual time in milliseconds.
+#[allow(clippy::cast_precision_loss)] // virtual times of less than an hour
+pub(super) fn milliseconds(ops: Ops) -> f64 {
+    (ops.ns / 1000) as f64 / 1000.0
+}
+
 /// Performs all steps on a new partition.
 pub(super) fn measure(system: System, mebibytes: u32, entries: &[Entry]) -> Result<Measured> {
     let mut measured = Measured::default();
