@@ -88,7 +88,7 @@ bench: setup
 
 # Half an hour, most of it in the guest.
 evaluate: setup
-	$(CARGO) build --quiet --release --package xtask
+	$(CARGO) build --quiet --release --package xtask --features heap
 	target/release/xtask evaluate nand --linux --write
 
 # Fills target/dist; the same commit and toolchain give the same bytes.

@@ -22,18 +22,30 @@ mod suite;
 mod tidy;
 mod turns;
 
-use cap::Cap;
-use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// Measurements in this process use the same allocator as the command; here it also counts the bytes
-/// in use.
+/// Measurements in this process use the same allocator as the command.
+#[cfg(not(feature = "heap"))]
 #[global_allocator]
-static ALLOCATOR: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Returns the bytes of the heap in use.
-pub(crate) fn heap() -> usize {
-    ALLOCATOR.allocated()
+/// The same allocator, counting the bytes in use. Counting takes about as long as allocating, so it is
+/// left to the one measurement that needs it.
+#[cfg(feature = "heap")]
+#[global_allocator]
+static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
+
+/// Returns the bytes of the heap in use, if they are counted.
+#[cfg(feature = "heap")]
+#[allow(clippy::unnecessary_wraps)] // without the feature there is no count
+pub(crate) fn heap() -> Option<usize> {
+    Some(ALLOCATOR.allocated())
+}
+
+/// Returns the bytes of the heap in use, if they are counted.
+#[cfg(not(feature = "heap"))]
+pub(crate) const fn heap() -> Option<usize> {
+    None
 }
 
 const USAGE: &str = "usage: cargo xtask TASK

@@ -29,6 +29,7 @@ pub(super) const OVERHEAD: [(u32, f64, &str); 4] = [
     (128, 3.6, "001:809 \"128 MB: consumes 3.6 MB\""),
 ];
 const THREADS: usize = 2;
+const NOT_COUNTED: &str = "not run: needs a build with `--features heap`";
 
 /// The steps of a table, with the number and the words of its chart.
 const CHARTS: [(&str, &str, &[Step], &str); 5] = [
@@ -160,6 +161,7 @@ fn sizes(
             .published(Cell::lost(), source);
         match get(run) {
             Some(bytes) => row.ours(bytes.div_ceil(1024), fidelity),
+            None if run.steps.contains_key(&Step::Mount) => row.ours(NOT_COUNTED, fidelity),
             None => row.ours("does not fit", fidelity),
         }
     };

@@ -11,7 +11,7 @@ const HEAD: &str = "\
 # Published tables of raw NAND, measured again
 
 `make evaluate` measures everything in the tables of this page and writes it: `cargo xtask evaluate nand --linux
---write` in the release build. Without `--linux` it needs no guest and less than a minute; `--linux-from FILE` takes the
+--write` in the release build, with the feature `heap`, which counts allocated bytes. Without `--linux` it needs no guest and less than a minute; `--linux-from FILE` takes the
 Linux column from the `results.json` of an earlier run, and `--table BL1,T4` chooses tables.
 
 The published numbers are those of three texts:

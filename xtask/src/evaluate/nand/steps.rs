@@ -44,7 +44,7 @@ pub(super) struct Measured {
     pub(super) steps: BTreeMap<Step, Ops>,
     /// Bytes in use, by df.
     pub(super) used: Option<u64>,
-    /// Bytes of this process's heap that the mount takes.
+    /// Bytes of this process's heap that the mount takes, if they are counted.
     pub(super) memory: Option<u64>,
     /// Chunks of random bytes written.
     pub(super) chunks: u64,
@@ -165,7 +165,8 @@ fn use_it(flash: &Flash, system: System, entries: &[Entry], to: &mut Measured) -
     let mounted = alone(|| {
         let (heap_before, before) = (heap(), flash.ops());
         let mounted = flash.mount(system)?;
-        to.memory = Some(heap().saturating_sub(heap_before) as u64);
+        let heaps = heap_before.zip(heap());
+        to.memory = heaps.map(|(before, after)| after.saturating_sub(before) as u64);
         to.steps.insert(Step::Mount, flash.ops() - before);
         anyhow::Ok(mounted)
     })?;

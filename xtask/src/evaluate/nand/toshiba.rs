@@ -68,9 +68,15 @@ fn partition(blocks: u32, reserve: u32) -> Result<Flash> {
 fn partition_of(chip_blocks: u32, blocks: u32, reserve: u32) -> Result<Flash> {
     let geometry = Geometry::new(MediumKind::Nand, PEB, chip_blocks, PAGE, SUBPAGE, OOB)?;
     let flash = Flash::new(ChipConfig::of_geometry(geometry)?, blocks, reserve)?;
+    check(&flash)?;
+    Ok(flash)
+}
+
+/// Fails if the LEBs have another size than the published ones.
+fn check(flash: &Flash) -> Result<()> {
     let found = flash.layout.leb_size();
     ensure!(found == LEB, "LEBs of {found} bytes, expected {LEB}: are sub-pages {SUBPAGE} bytes?");
-    Ok(flash)
+    Ok(())
 }
 
 /// Returns the rows of a table.
@@ -426,7 +432,8 @@ mod tests {
     fn other_sub_pages_are_refused() {
         let geometry = Geometry::new(MediumKind::Nand, PEB, 64, PAGE, PAGE, OOB).unwrap();
         let flash = Flash::new(ChipConfig::of_geometry(geometry).unwrap(), 64, 0).unwrap();
-        assert_eq!(flash.layout.leb_size(), 15_360);
+        let error = check(&flash).unwrap_err().to_string();
+        assert!(error.starts_with("LEBs of 15360 bytes, expected 15872"), "{error}");
     }
 
     /// The parameter comes from the bad-block scan alone.
