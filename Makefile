@@ -86,7 +86,7 @@ bench: setup
 	$(CARGO) build --quiet --release --package eraseblock-cli --package xtask
 	target/release/xtask bench $(if $(STRICT),--strict)
 
-# Half an hour, most of it in the guest.
+# A quarter of an hour, most of it in the guest.
 evaluate: setup
 	$(CARGO) build --quiet --release --package xtask --features heap
 	target/release/xtask evaluate nand --linux --write

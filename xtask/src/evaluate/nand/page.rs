@@ -11,8 +11,9 @@ const HEAD: &str = "\
 # Published tables of raw NAND, measured again
 
 `make evaluate` measures everything in the tables of this page and writes it: `cargo xtask evaluate nand --linux
---write` in the release build, with the feature `heap`, which counts allocated bytes. Without `--linux` it needs no guest and less than a minute; `--linux-from FILE` takes the
-Linux column from the `results.json` of an earlier run, and `--table BL1,T4` chooses tables.
+--write` in the release build, with the feature `heap`, which counts allocated bytes. Without `--linux` it needs no
+guest and less than a minute. `--linux-from FILE` takes the Linux column from the `results.json` of an earlier run,
+and `--table BL1,T4` chooses tables.
 
 The published numbers are those of three texts:
 
@@ -30,7 +31,7 @@ The published numbers are those of three texts:
 | published | the number of the text, \"no number in the text\", or words of a claim |
 | Linux | Debian's kernel 6.1 in QEMU, on its own NAND simulator with the same geometry; \"not run\" where it was not measured |
 | ours | this repository, in one process, on simulated chips |
-| verdict | computed: holds, holds no longer, or not comparable; in parentheses what the value is worth |
+| verdict | computed from \"ours\": holds, holds no longer, or not comparable; in parentheses what the value is worth |
 
 *exact* values are counts, bytes and formulas. *model* values are exact counts multiplied by the times of the
 chip's data sheet; processor time is not in them. Of *order* values only order and ratio mean something.
@@ -48,7 +49,8 @@ const NOTES: &str = "\
 - Every file system is mounted as by default, if nothing else is said. JFFS2 and YAFFS2 lie on the partition,
   the others on a UBI volume over all of it. UBI reserves blocks for bad ones as in 2008 (1 %, at least 2), except
   in rows that say otherwise. The mount of a file system on UBI includes the attach.
-- A step begins with the file system mounted a moment ago, and includes a final sync if it writes.
+- The files are read right after the mount, so all caches are cold. They are removed after that in the same mount.
+  Steps that write include a final sync.
 - SquashFS images come from `mksquashfs` with its default compressor and block size.
 - Memory (BL2) is what the mount requests from the allocator of this process and keeps: it cannot be compared
   with the free memory of a kernel, only among the rows.
