@@ -26,9 +26,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// All tables, in the order of the texts.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 21] = [
     "BL1", "BL2", "BL3", "BL4", "BL5", "BL6", "BL7", "BL8", "BL9", "BL10", "T1", "T2", "T3", "T4",
-    "T5", "T6", "T7", "T8", "T9", "F5",
+    "T5", "T6", "T7", "T8", "T9", "T10", "F5",
 ];
 /// Where the results are written by default.
 const RESULTS: &str = "target/evaluate/nand/results.json";

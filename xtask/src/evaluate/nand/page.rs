@@ -20,7 +20,7 @@ The published numbers are those of three texts:
 - **001**: M. Opdenacker, \"Update on filesystems for flash storage\", ELCE 2008 (tables BL1 to BL10). Its
   charts are lost: the text has their titles, notes and conclusions, and few numbers. Nothing is read off
   a chart; what the text states in words is judged by a rule on the measured values.
-- **003**: K. Uwatoko, \"Evaluation of UBI and UBIFS\", Toshiba, 2009 (tables T1 to T9).
+- **003**: K. Uwatoko, \"Evaluation of UBI and UBIFS\", Toshiba, 2009 (tables T1 to T10).
 - **004**: Fujitsu, July 2014 (only F5, the mount time by the number of files: 512 bytes each, a thousand in a directory;
   its chart is lost, too).
 

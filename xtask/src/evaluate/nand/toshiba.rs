@@ -88,25 +88,31 @@ pub(super) fn rows(table: &str) -> Result<Vec<Row>> {
         "T4" => df(),
         "T5" => space(),
         "T6" | "T7" => blocks(table),
-        "T8" => Ok(vec![impossible(
-            "T8",
+        "T8" => Ok(vec![not_run(
+            table,
             "scrubbing on a preemptible kernel",
-            "003:246",
+            "003:246 \"the scrubbing could be canceled\"",
             "it is a property of the kernel's scheduler",
         )]),
-        "T9" => Ok(vec![impossible(
-            "T9",
+        "T9" => Ok(vec![not_run(
+            table,
             "verified writes of sub-pages",
-            "003:289",
+            "003:289 \"error -5\"",
             "Linux has no such option any more",
+        )]),
+        "T10" => Ok(vec![not_run(
+            table,
+            "read-only after an error",
+            "003:364 \"UBIFS became read-only\"",
+            "no errors are injected here",
         )]),
         _ => Ok(Vec::new()),
     }
 }
 
-fn impossible(table: &str, what: &str, source: &str, why: &str) -> Row {
-    Row::new(table, what, "-", "")
-        .published(Cell::text("no number in the text"), source)
+fn not_run(table: &str, what: &str, source: &str, why: &str) -> Row {
+    Row::new(table, what, "behaviour", "")
+        .published(Cell::lost(), source)
         .ours(Cell::text(format!("not run: {why}")), Fidelity::None)
         .judged(Verdict::NotComparable)
 }
@@ -400,6 +406,7 @@ pub(super) fn title(table: &str) -> &'static str {
         "T7" => "a typical block",
         "T8" => "scrubbing on a preemptible kernel",
         "T9" => "verified writes of sub-pages",
+        "T10" => "errors",
         _ => "",
     }
 }
