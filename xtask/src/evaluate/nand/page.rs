@@ -65,6 +65,7 @@ The Linux column:
 - Linux counts calls of its functions that read a page, program a page and erase a block (kprobes) until the command
   returns. Its threads erase and collect garbage in the background, so its erases are those done so far. Time is not
   measured: the guest is emulated.
+- It is one run. Background work makes its counts vary; ours are the same in every run.
 - yaffs2 is not part of Linux. Random chunks (BL7) and memory (BL2) were not measured there.
 - Partitions get the same tree, unpacked by tar, which also sets times and owners.
 - The layouts of T4, T6 and T7 and what UBI takes (BL9) must be the same on both sides: the command fails if they
