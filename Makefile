@@ -1,5 +1,6 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories
+.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+    evaluate
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
@@ -24,6 +25,7 @@ help:
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
+	@echo "make evaluate  published tables of raw NAND, measured again here and in real Linux; writes docs/evaluation.md"
 	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
@@ -84,6 +86,11 @@ bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --quiet --release --package eraseblock-cli --package xtask
 	target/release/xtask bench $(if $(STRICT),--strict)
+
+# A quarter of an hour, most of it in the guest.
+evaluate: setup
+	$(CARGO) build --quiet --release --package xtask --features heap
+	target/release/xtask evaluate nand --linux --write
 
 # Fills target/dist; the same commit and toolchain give the same bytes.
 dist:

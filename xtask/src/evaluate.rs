@@ -1,7 +1,8 @@
-//! `cargo xtask evaluate`: published measurements against our models, and our models as strangers
-//! measure them in real Linux. A module for each subject.
+//! `cargo xtask evaluate`: published measurements against our models and file systems, and our models
+//! as strangers measure them in real Linux. A module for each subject.
 
 mod card;
+mod nand;
 
 use anyhow::{Result, bail};
 
@@ -9,6 +10,7 @@ use anyhow::{Result, bail};
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     match args.split_first() {
         Some((subject, rest)) if subject == "card" => card::run(rest),
-        _ => bail!("evaluate needs a subject: card"),
+        Some((subject, rest)) if subject == "nand" => nand::run(rest),
+        _ => bail!("evaluate needs a subject: card or nand"),
     }
 }

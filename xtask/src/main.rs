@@ -25,8 +25,28 @@ mod turns;
 use std::process::ExitCode;
 
 /// Measurements in this process use the same allocator as the command.
+#[cfg(not(feature = "heap"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The same allocator, counting the bytes in use. Counting takes about as long as allocating, so it is
+/// left to the one measurement that needs it.
+#[cfg(feature = "heap")]
+#[global_allocator]
+static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
+
+/// Returns the bytes of the heap in use, if they are counted.
+#[cfg(feature = "heap")]
+#[allow(clippy::unnecessary_wraps)] // without the feature there is no count
+pub(crate) fn heap() -> Option<usize> {
+    Some(ALLOCATOR.allocated())
+}
+
+/// Returns the bytes of the heap in use, if they are counted.
+#[cfg(not(feature = "heap"))]
+pub(crate) const fn heap() -> Option<usize> {
+    None
+}
 
 const USAGE: &str = "usage: cargo xtask TASK
   api [--baseline REVISION]        the public interface of the library against its list
@@ -44,6 +64,10 @@ const USAGE: &str = "usage: cargo xtask TASK
   evaluate card [--tables] [--bin FILE]
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
+  evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--write]
+         [--linux | --linux-from FILE]
+                                   published tables of raw NAND, measured again in process and, with
+                                   --linux, in real Linux; --write writes docs/evaluation.md
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught

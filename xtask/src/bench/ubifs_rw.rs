@@ -175,7 +175,7 @@ impl Entry {
 }
 
 /// Writes entries below the root.
-pub(crate) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsError> {
+pub(crate) fn unpack(mounted: &dyn WritableFileSystem, entries: &[Entry]) -> Result<(), FsError> {
     let now = Timestamp::from_seconds(1_700_000_000);
     let by = &Caller::owner(now);
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
@@ -206,7 +206,7 @@ pub(crate) fn unpack(mounted: &UbifsMount, entries: &[Entry]) -> Result<(), FsEr
 }
 
 /// Reads all files below a directory; returns the number of bytes.
-pub(crate) fn read_all(mounted: &UbifsMount, dir: Ino) -> Result<usize, FsError> {
+pub(crate) fn read_all(mounted: &dyn FileSystem, dir: Ino) -> Result<usize, FsError> {
     let mut total = 0;
     let mut buf = vec![0; CHUNK];
     for entry in mounted.entries(dir)? {
@@ -241,7 +241,7 @@ fn count(mounted: &UbifsMount, dir: Ino) -> Result<u64, FsError> {
 }
 
 /// Removes everything in a directory.
-pub(crate) fn remove(mounted: &UbifsMount, dir: Ino) -> Result<(), FsError> {
+pub(crate) fn remove(mounted: &dyn WritableFileSystem, dir: Ino) -> Result<(), FsError> {
     let by = &Caller::owner(Timestamp::from_seconds(1_700_000_001));
     for entry in mounted.entries(dir)? {
         if entry.kind == FileKind::Directory {
