@@ -7,6 +7,7 @@ use eraseblock_base::{ByteOrder, Findings};
 use eraseblock_mtd::ReadAt;
 use eraseblock_squashfs::{MAGIC_BIG, MAGIC_LITTLE, Squashfs, SquashfsError, Superblock};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// SquashFS 4.0.
@@ -34,7 +35,7 @@ impl Reader for SquashfsReader {
         }
     }
 
-    fn open(&self, image: Arc<dyn ReadAt>) -> Result<Read, Error> {
+    fn open(&self, image: Arc<dyn ReadAt>, _: Range<u64>) -> Result<Read, Error> {
         let fs = Squashfs::open(image)?;
         let facts = facts(fs.superblock());
         Ok(Read { fs: Arc::new(fs), findings: Findings::new(), facts })
