@@ -68,6 +68,11 @@ impl Squashfs {
         self.metadata.superblock()
     }
 
+    /// Returns how blocks are compressed, which the superblocks of vendors may not say.
+    pub fn compression(&self) -> String {
+        self.metadata.coding().name()
+    }
+
     fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         inode::read(&self.metadata, ino)
     }
@@ -151,7 +156,7 @@ impl Squashfs {
             if is_stored {
                 return Ok(bytes);
             }
-            let unpacked = self.superblock().compressor.unpack(&bytes, most);
+            let unpacked = self.metadata.coding().unpack(&bytes, most);
             unpacked.map_err(|error| damaged(at, format_args!("data block: {error}")))
         };
         self.data.get(at, read)

@@ -94,6 +94,96 @@ fn fill(stream: &mut dyn Read, out: &mut [u8]) -> std::io::Result<usize> {
     Ok(len)
 }
 
+/// How the blocks of an image are compressed in fact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Coding {
+    /// Streams that say themselves how they end.
+    Usual(Compressor),
+    /// LZMA of a vendor.
+    BareLzma(BareLzma),
+}
+
+/// LZMA whose streams do not have the header of `.lzma` files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BareLzma {
+    /// Bytes before the stream, which are not looked at.
+    skipped: usize,
+    lc: u32,
+    lp: u32,
+    pb: u32,
+}
+
+impl BareLzma {
+    /// The most bytes that are skipped.
+    const MOST_SKIPPED: usize = 10;
+
+    /// Returns those that a stream may be, the likeliest first.
+    fn candidates(stream: &[u8]) -> impl Iterator<Item = Self> {
+        // The first byte of a stream is 0.
+        let starts = (0..=Self::MOST_SKIPPED).filter(|at| stream.get(*at) == Some(&0));
+        let usual = starts.clone().map(|skipped| Self { skipped, lc: 3, lp: 0, pb: 2 });
+        let others = starts.flat_map(|skipped| {
+            (0..=4).flat_map(move |lc| {
+                (0..=4 - lc).flat_map(move |lp| (0..=4).map(move |pb| Self { skipped, lc, lp, pb }))
+            })
+        });
+        usual.chain(others)
+    }
+
+    /// Decompresses a block. Such a stream need not say how long it is: it ends with its input, or when it
+    /// is as long as a block can be.
+    fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        let Self { skipped, lc, lp, pb } = self;
+        let stream = input.get(skipped..).unwrap_or_default();
+        // A match cannot reach back further than the block.
+        let dictionary = most.next_power_of_two().max(4096) as u32;
+        let open = || {
+            LzmaReader::new(stream, most as u64, lc, lp, pb, dictionary, None)
+                .map_err(|error| format!("LZMA without a header: {error}"))
+        };
+        let mut out = vec![0; most];
+        if open()?.read_exact(&mut out).is_ok() {
+            return Ok(out);
+        }
+        // What comes before the end of the input can only be had byte by byte.
+        let (mut reader, mut len) = (open()?, 0);
+        while len < most && matches!(reader.read(&mut out[len..=len]), Ok(1)) {
+            len += 1;
+        }
+        if len == 0 {
+            return Err("LZMA without a header: nothing can be decompressed".to_owned());
+        }
+        out.truncate(len);
+        Ok(out)
+    }
+}
+
+impl Coding {
+    /// Returns what a compressed block may be that is not what the superblock says.
+    pub(crate) fn candidates(block: &[u8], declared: Compressor) -> impl Iterator<Item = Self> {
+        let usual = (1..=6).filter_map(Compressor::from_number).filter(move |it| *it != declared);
+        usual.map(Self::Usual).chain(BareLzma::candidates(block).map(Self::BareLzma))
+    }
+
+    /// Decompresses a block of at most `most` bytes. What goes wrong is described for people.
+    pub(crate) fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Usual(compressor) => compressor.unpack(input, most),
+            Self::BareLzma(lzma) => lzma.unpack(input, most),
+        }
+    }
+
+    /// Returns the name of a compressor of `mksquashfs`, or what is different about it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Usual(compressor) => compressor.name().to_owned(),
+            Self::BareLzma(BareLzma { skipped, lc, lp, pb }) => {
+                format!("lzma (lc {lc}, lp {lp}, pb {pb}, {skipped} bytes before a stream)")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
