@@ -48,35 +48,36 @@ impl Compressor {
         }
     }
 
-    /// Decompresses a block of at most `most` bytes. What goes wrong is described for people.
-    pub(crate) fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+    /// Decompresses a block that may fill `out`; returns its length. What goes wrong is described for
+    /// people.
+    fn unpack(self, input: &[u8], out: &mut [u8]) -> Result<usize, String> {
         thread_local! {
             static CONTEXTS: RefCell<Decompressor> = RefCell::new(Decompressor::new());
         }
-        let mut out = vec![0; most];
-        let len = match self {
+        match self {
             Self::Gzip => CONTEXTS
-                .with_borrow_mut(|contexts| contexts.unzlib_up_to(input, &mut out))
-                .map_err(|error| error.to_string())?,
+                .with_borrow_mut(|contexts| contexts.unzlib_up_to(input, out))
+                .map_err(|error| error.to_string()),
             Self::Zstd => CONTEXTS
-                .with_borrow_mut(|contexts| contexts.unzstd_up_to(input, &mut out))
-                .map_err(|error| error.to_string())?,
-            Self::Lzo => {
-                lzo::decompress_up_to(input, &mut out).map_err(|error| error.to_string())?
-            }
-            Self::Lz4 => lz4_flex::block::decompress_into(input, &mut out)
-                .map_err(|error| format!("LZ4: {error}"))?,
-            Self::Xz => {
-                fill(&mut XzReader::new_mem_limit(input, false, limits::DECODER_KIB), &mut out)
-                    .map_err(|error| format!("xz: {error}"))?
-            }
+                .with_borrow_mut(|contexts| contexts.unzstd_up_to(input, out))
+                .map_err(|error| error.to_string()),
+            Self::Lzo => lzo::decompress_up_to(input, out).map_err(|error| error.to_string()),
+            Self::Lz4 => lz4_flex::block::decompress_into(input, out)
+                .map_err(|error| format!("LZ4: {error}")),
+            Self::Xz => fill(&mut XzReader::new_mem_limit(input, false, limits::DECODER_KIB), out)
+                .map_err(|error| format!("xz: {error}")),
             Self::Lzma => LzmaReader::new_mem_limit(input, limits::DECODER_KIB, None)
-                .and_then(|mut reader| fill(&mut reader, &mut out))
-                .map_err(|error| format!("LZMA: {error}"))?,
-        };
-        out.truncate(len);
-        Ok(out)
+                .and_then(|mut reader| fill(&mut reader, out))
+                .map_err(|error| format!("LZMA: {error}")),
+        }
     }
+}
+
+/// Returns a buffer of zeros. Few have different sizes: an allocator keeps freed memory of each.
+pub(crate) fn buffer(len: usize) -> Vec<u8> {
+    let mut buffer = Vec::with_capacity(len.next_power_of_two());
+    buffer.resize(len, 0);
+    buffer
 }
 
 /// Reads a stream to its end, which verifies its checksums. Fails if it is longer than `out`.
@@ -130,20 +131,20 @@ impl BareLzma {
         usual.chain(others)
     }
 
-    /// Decompresses a block. Such a stream need not say how long it is: it ends with its input, or when it
-    /// is as long as a block can be.
-    fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+    /// Decompresses a block that may fill `out`; returns its length. Such a stream need not say how long
+    /// it is: it ends with its input, or when it is as long as a block can be.
+    fn unpack(self, input: &[u8], out: &mut [u8]) -> Result<usize, String> {
         let Self { skipped, lc, lp, pb } = self;
         let stream = input.get(skipped..).unwrap_or_default();
+        let most = out.len();
         // A match cannot reach back further than the block.
-        let dictionary = most.next_power_of_two().max(4096) as u32;
+        let dictionary = u32::try_from(most).unwrap_or(limits::BLOCK).next_power_of_two().max(4096);
         let open = || {
             LzmaReader::new(stream, most as u64, lc, lp, pb, dictionary, None)
                 .map_err(|error| format!("LZMA without a header: {error}"))
         };
-        let mut out = vec![0; most];
-        if open()?.read_exact(&mut out).is_ok() {
-            return Ok(out);
+        if open()?.read_exact(out).is_ok() {
+            return Ok(most);
         }
         // What comes before the end of the input can only be had byte by byte.
         let (mut reader, mut len) = (open()?, 0);
@@ -153,8 +154,7 @@ impl BareLzma {
         if len == 0 {
             return Err("LZMA without a header: nothing can be decompressed".to_owned());
         }
-        out.truncate(len);
-        Ok(out)
+        Ok(len)
     }
 }
 
@@ -165,12 +165,21 @@ impl Coding {
         usual.map(Self::Usual).chain(BareLzma::candidates(block).map(Self::BareLzma))
     }
 
-    /// Decompresses a block of at most `most` bytes. What goes wrong is described for people.
-    pub(crate) fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+    /// Decompresses a block that may fill `out`; returns its length. What goes wrong is described for
+    /// people.
+    pub(crate) fn unpack_into(self, input: &[u8], out: &mut [u8]) -> Result<usize, String> {
         match self {
-            Self::Usual(compressor) => compressor.unpack(input, most),
-            Self::BareLzma(lzma) => lzma.unpack(input, most),
+            Self::Usual(compressor) => compressor.unpack(input, out),
+            Self::BareLzma(lzma) => lzma.unpack(input, out),
         }
+    }
+
+    /// Decompresses a block of at most `most` bytes.
+    pub(crate) fn unpack(self, input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        let mut out = buffer(most);
+        let len = self.unpack_into(input, &mut out)?;
+        out.truncate(len);
+        Ok(out)
     }
 
     /// Returns the name of a compressor of `mksquashfs`, or what is different about it.
@@ -193,8 +202,8 @@ mod tests {
         for number in 1..=6 {
             let compressor = Compressor::from_number(number).unwrap();
             for input in [&[][..], &[0xFF; 40], &[0x5D, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]] {
-                if let Ok(out) = compressor.unpack(input, 8192) {
-                    assert!(out.len() <= 8192, "{}", compressor.name());
+                if let Ok(len) = compressor.unpack(input, &mut [0; 8192]) {
+                    assert!(len <= 8192, "{}", compressor.name());
                 }
             }
         }
@@ -207,7 +216,7 @@ mod tests {
         let mut stream = vec![0x5D, 0, 0, 0, 0x60];
         stream.extend([0xFF; 8]);
         stream.extend([0; 16]);
-        let error = Compressor::Lzma.unpack(&stream, 8192).unwrap_err();
+        let error = Compressor::Lzma.unpack(&stream, &mut [0; 8192]).unwrap_err();
         assert!(error.contains("memory"), "{error}");
     }
 }
