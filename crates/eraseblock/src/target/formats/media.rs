@@ -211,7 +211,12 @@ fn counting(
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Medium, Shape, detect, image};
     use super::*;
+    use crate::target::Sizes;
+    use eraseblock_base::{Geometry, MediumKind};
+    use eraseblock_mtd::{MemoryMtd, MtdError};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn reads_are_split_at_blocks() {
@@ -227,6 +232,35 @@ mod tests {
             let error = pieces(&mut buf, offset, 16, 8, read).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         }
+    }
+
+    /// Counts how often a late block is asked whether it is bad.
+    #[derive(Debug)]
+    struct Asked {
+        inner: MemoryMtd,
+        count: AtomicU32,
+    }
+
+    impl Mtd for Asked {
+        eraseblock_mtd::forward!(geometry, read, program, erase, mark_bad, sync);
+
+        fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+            self.count.fetch_add(u32::from(peb.get() == 7), Ordering::Relaxed);
+            self.inner.is_bad(peb)
+        }
+    }
+
+    /// A flash without anything known was asked twice for all bad blocks.
+    #[test]
+    fn bad_blocks_are_listed_once() {
+        let geometry = Geometry::new(MediumKind::Nand, 16 << 10, 8, 512, 512, 0).unwrap();
+        let inner = MemoryMtd::with_bytes(geometry, vec![0x11; 8 * (16 << 10)]);
+        let asked = Arc::new(Asked { inner, count: AtomicU32::new(0) });
+        let medium = Medium::Device(Arc::clone(&asked) as Arc<dyn Mtd>);
+        let ubi = image::layout(asked.as_ref(), &Sizes::default()).unwrap();
+        let of_ubi = asked.count.swap(0, Ordering::Relaxed);
+        assert!(ubi.is_none() && detect(&medium, &Shape::default()).unwrap().is_none());
+        assert_eq!(asked.count.load(Ordering::Relaxed), of_ubi + 1);
     }
 
     #[test]
