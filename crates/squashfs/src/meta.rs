@@ -57,7 +57,9 @@ impl Metadata {
             this.lengths = *order;
             let Ok((_, block, _)) = this.stored(first) else { continue };
             let declared = std::iter::once(coding);
-            for coding in declared.chain(Coding::candidates(&block, superblock.compressor)) {
+            for coding in
+                declared.chain(Coding::candidates(&block, superblock.order, superblock.compressor))
+            {
                 this.coding = coding;
                 if this.has_root() {
                     return this;

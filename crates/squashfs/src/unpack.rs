@@ -1,6 +1,7 @@
 //! Decompression of blocks.
 
 use crate::limits;
+use eraseblock_base::ByteOrder;
 use eraseblock_codec::{Decompressor, lzo};
 use lzma_rust2::{LzmaReader, XzReader};
 use std::cell::RefCell;
@@ -131,6 +132,17 @@ impl BareLzma {
         usual.chain(others)
     }
 
+    /// Returns whether the first block of the inode table may be such a stream: it begins with an inode of
+    /// a known type. Almost all wrong parameters are refused without decompressing more.
+    fn begins_with_inode(self, input: &[u8], order: ByteOrder) -> bool {
+        let Self { skipped, lc, lp, pb } = self;
+        let stream = input.get(skipped..).unwrap_or_default();
+        let mut kind = [0; 2];
+        let read = LzmaReader::new(stream, limits::METADATA as u64, lc, lp, pb, 4096, None)
+            .and_then(|mut reader| reader.read_exact(&mut kind));
+        read.is_ok() && (1..=14).contains(&order.u16_at(&kind, 0))
+    }
+
     /// Decompresses a block that may fill `out`; returns its length. Such a stream need not say how long
     /// it is: it ends with its input, or when it is as long as a block can be.
     fn unpack(self, input: &[u8], out: &mut [u8]) -> Result<usize, String> {
@@ -159,10 +171,16 @@ impl BareLzma {
 }
 
 impl Coding {
-    /// Returns what a compressed block may be that is not what the superblock says.
-    pub(crate) fn candidates(block: &[u8], declared: Compressor) -> impl Iterator<Item = Self> {
+    /// Returns what the first block of the inode table may be that is not what the superblock says.
+    pub(crate) fn candidates(
+        block: &[u8],
+        order: ByteOrder,
+        declared: Compressor,
+    ) -> impl Iterator<Item = Self> {
         let usual = (1..=6).filter_map(Compressor::from_number).filter(move |it| *it != declared);
-        usual.map(Self::Usual).chain(BareLzma::candidates(block).map(Self::BareLzma))
+        let bare = BareLzma::candidates(block);
+        let bare = bare.filter(move |lzma| lzma.begins_with_inode(block, order));
+        usual.map(Self::Usual).chain(bare.map(Self::BareLzma))
     }
 
     /// Decompresses a block that may fill `out`; returns its length. What goes wrong is described for
