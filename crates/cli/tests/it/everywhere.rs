@@ -7,6 +7,7 @@ use crate::serve::{handles, served};
 use crate::yaffs::unpack;
 use nfs3_client::nfs3_types::nfs3::{READ3args, READ3res};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -44,7 +45,7 @@ fn images(sample: &Sample) -> Vec<Image> {
         let path = ["etc", "hosts"];
         images.push(Image { format: "squashfs", bytes, path, content: hosts(), pages: None });
     } else {
-        println!("left out: mksquashfs");
+        std::io::stderr().write_all(b"left out: mksquashfs\n").unwrap();
     }
     sample.ok(&["mkfs", "axfs", "src", "-o", "i.axfs", "--xip", "bin/tool"]);
     let bytes = fs::read(sample.path("i.axfs")).unwrap();

@@ -276,7 +276,7 @@ impl<'a> Search<'a> {
         let readers: Vec<(Magic, &dyn Reader)> = formats::magics().collect();
         let others: Vec<_> =
             readers.iter().map(|(magic, _)| memmem::Finder::new(magic.bytes)).collect();
-        let yaffs = HEADER_MAGICS.each_ref().map(|magic| memmem::Finder::new(magic));
+        let yaffs = HEADER_MAGICS.each_ref().map(memmem::Finder::new);
         let mut buffer = vec![0; WINDOW + OVERLAP];
         let mut hits: Vec<usize> = Vec::new();
         let mut start = 0;
