@@ -2,7 +2,7 @@
 //! that can be read at any offset (spec: readonly-formats C).
 //!
 //! Images of vendors are read, too: with other magic numbers, and with LZMA in streams without a header,
-//! whatever their superblocks say.
+//! even if their superblocks say otherwise.
 //!
 //! Opening reads the superblock and nothing else that grows with the image. Everything is read on
 //! demand, through two small caches, so that damage affects only what lies in it.

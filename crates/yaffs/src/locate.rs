@@ -13,7 +13,7 @@ use eraseblock_mtd::ReadAt;
 use std::io;
 
 /// What the header of an object in the root directory has after its type, in each byte order: the
-/// number of the root, and a checksum that nobody uses.
+/// number of the root, and a checksum that is no longer used.
 pub const HEADER_MAGICS: [[u8; 6]; 2] = [[1, 0, 0, 0, 0xFF, 0xFF], [0, 0, 0, 1, 0xFF, 0xFF]];
 /// Where that is in the header.
 pub const HEADER_MAGIC_AT: u64 = 4;
