@@ -1,6 +1,6 @@
 //! Writes seeds for every fuzz target, made by our own writers, below the folder that is named.
 
-use eraseblock_base::VolumeId;
+use eraseblock_base::{ByteOrder, VolumeId};
 use eraseblock_codec::{Codec, CompressSpec, Compressor};
 use eraseblock_fuzz::{LEB_SIZE, layout};
 use eraseblock_tree::tar_out::{self, TarOptions};
@@ -12,12 +12,19 @@ use eraseblock_ubifs::mkfs::{self, FileSink, MkfsOptions, NoProgress};
 use eraseblock_vfs::source::NodeId;
 use eraseblock_vfs::{FileSystem, SourceKind, SourceNode, SourceTree};
 use eraseblock_vfs_testkit::MemoryFs;
+use eraseblock_yaffs_format::{ObjectKind, PackedTags, checkpoint};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+
+/// The most bytes that a target takes.
+const MOST: usize = 1 << 20;
+/// Bytes of a YAFFS after which a seed ends, so that it is read fast: two eraseblocks of most layouts.
+const YAFFS: usize = 64 * 2112;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -63,6 +70,24 @@ fn main() -> Result<()> {
         eraseblock_yaffs::mkfs::build(&folder()?, &options, &mut image, &|_| {})?;
         put("yaffs_mount", &format!("{index}"), &image)?;
     }
+    for (target, name) in [
+        ("logfs", "logfs/tests/data/empty-plain"),
+        ("logfs", "logfs/tests/data/synthetic"),
+        ("yaffs_mount", "yaffs/tests/data/mkyaffs2image"),
+        ("yaffs_mount", "yaffs/tests/data/mkyaffsimage"),
+        ("yaffs_mount", "yaffs/tests/data/inband-torn"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/{name}.img.zst"));
+        let mut image = unpacked(&path)?;
+        image.truncate(if target == "logfs" { MOST } else { YAFFS });
+        put(target, name.rsplit('/').next().unwrap_or(name), &image)?;
+    }
+    squashfs(&put)?;
+    let (order, shape) =
+        (ByteOrder::Little, checkpoint::Shape { blocks: 5, chunks: 64, pointer: 8 });
+    let stream = checkpoint::encode(order, shape, 60, &state());
+    put("yaffs_checkpoint", "stream", &[&[6, 5], &stream[..]].concat())?;
+    put("yaffs_spare", "page", &page())?;
     let image = ubi(&[7; 5000])?;
     put("ubi_headers", "ec", &image[..64])?;
     put("ubi_headers", "vid", &image[512..576])?;
@@ -105,6 +130,68 @@ fn folder() -> Result<SourceTree> {
     tree.add(sub, b"target", SourceNode::new(SourceKind::Symlink(b"file-10".to_vec()), 0o777))?;
     tree.add(sub, b"null", SourceNode::new(SourceKind::CharDevice(1, 3), 0o666))?;
     Ok(tree)
+}
+
+fn unpacked(path: &Path) -> Result<Vec<u8>> {
+    let mut decoder = zstd::Decoder::new(fs::File::open(path)?)?;
+    decoder.window_log_max(27)?;
+    let mut image = Vec::new();
+    decoder.read_to_end(&mut image)?;
+    Ok(image)
+}
+
+/// Images of `mksquashfs`, where it is installed.
+fn squashfs(put: &dyn Fn(&str, &str, &[u8]) -> Result<()>) -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("eraseblock-seeds-{}", std::process::id()));
+    fs::create_dir_all(folder.join("tree/dir"))?;
+    for len in [0, 10, 5000, 20_000_usize] {
+        let bytes: Vec<u8> = b"some text ".iter().copied().cycle().take(len).collect();
+        fs::write(folder.join(format!("tree/dir/file-{len}")), bytes)?;
+    }
+    for compressor in ["gzip", "lzma", "lzo", "xz", "lz4", "zstd"] {
+        let mut make = Command::new("mksquashfs");
+        make.current_dir(&folder).args(["tree", compressor, "-comp", compressor, "-b", "4096"]);
+        if make.stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            put("squashfs", compressor, &fs::read(folder.join(compressor))?)?;
+        }
+    }
+    Ok(fs::remove_dir_all(folder)?)
+}
+
+/// A checkpoint with a file of three chunks.
+fn state() -> checkpoint::Checkpoint {
+    let file = checkpoint::Object {
+        id: 0x101,
+        parent: 1,
+        header: 17,
+        kind: ObjectKind::File,
+        is_fake: false,
+        value: 3 * 2048,
+        map: vec![(1, 18), (2, 19), (3, 33)],
+    };
+    checkpoint::Checkpoint {
+        device: checkpoint::Device {
+            erased_blocks: 2,
+            allocation_block: 3,
+            allocation_page: 7,
+            free_chunks: 100,
+            unlinked_files: 0,
+            sequence: 0x1003,
+        },
+        blocks: vec![checkpoint::BlockInfo::default(); 5],
+        objects: vec![file],
+    }
+}
+
+/// A spare area, and a page with the header of a file.
+fn page() -> Vec<u8> {
+    let mut bytes = vec![0xFF; 64 + 2048];
+    let tags = PackedTags { sequence: 0x1000, object: 0x101, chunk: 0, bytes: 0xFFFF };
+    bytes[..16].copy_from_slice(&tags.encode(ByteOrder::Little));
+    bytes[64..68].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[68..72].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[74..80].copy_from_slice(b"name\0\0");
+    bytes
 }
 
 fn ubifs(compressor: mkfs::Compressor) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! What fuzz targets share: the shapes of the small devices they read, and reading everything.
 
-use eraseblock_base::ByteOrder;
+use eraseblock_base::{ByteOrder, Location};
 use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi_format::HeaderLayout;
@@ -8,6 +8,9 @@ use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{FileKind, FileSystem, SourceKind, SourceTree};
 use eraseblock_yaffs::{DataEcc, Layout, TagsPlace, Version, Yaffs};
+use eraseblock_yaffs_format::constants::TAGS_LEN;
+use eraseblock_yaffs_format::xattr::Records;
+use eraseblock_yaffs_format::{Header, PackedTags, Tags, checkpoint, small, summary};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -75,6 +78,42 @@ pub fn read_yaffs(image: Vec<u8>) {
         if let Ok((fs, _)) = Yaffs::open(source(), &options) {
             read_tree(&fs);
         }
+    }
+    for page in [0, 100] {
+        let _ = eraseblock_yaffs::locate(image.as_ref(), page, 0);
+    }
+}
+
+/// Decodes what a page of YAFFS may have: the first bytes are its spare area, the others its data.
+pub fn read_yaffs_page(bytes: &[u8]) {
+    let Some((spare, data)) = bytes.split_first_chunk::<64>() else { return };
+    if let Some((small, _)) = spare.split_first_chunk::<{ small::SPARE }>() {
+        let _ = small::SmallTags::decode(small);
+    }
+    let (Some(tags), Some(ecc)) = (spare.first_chunk(), spare[TAGS_LEN..].first_chunk()) else {
+        return;
+    };
+    for order in ByteOrder::ALL {
+        let _ = Tags::unpack(PackedTags::decode(order, tags));
+        let _ = PackedTags::decode_with_ecc(order, tags, ecc).map(|(tags, _)| Tags::unpack(tags));
+        let _ = Header::decode(order, data, Location::Whole);
+        for record in Records::new(order, data.get(512..).unwrap_or_default()) {
+            let _ = record;
+        }
+    }
+}
+
+/// Parses a checkpoint and a summary; the first two bytes choose their sizes.
+pub fn read_yaffs_state(bytes: &[u8]) {
+    let Some(([sizes, blocks], stream)) = bytes.split_first_chunk::<2>() else { return };
+    let chunks = [16, 32, 64, 128][usize::from(sizes & 3)];
+    let pointer = if sizes & 4 == 0 { 4 } else { 8 };
+    let shape = checkpoint::Shape { blocks: (*blocks).into(), chunks, pointer };
+    let summary = summary::Shape { chunks, data: [512, 2048][usize::from(sizes >> 3 & 1)] };
+    let parts: Vec<&[u8]> = stream.chunks(summary.data as usize).collect();
+    for order in ByteOrder::ALL {
+        let _ = checkpoint::parse(order, shape, stream);
+        let _ = summary::decode(order, summary, 0x1000 + u32::from(sizes >> 4), &parts);
     }
 }
 

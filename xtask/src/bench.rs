@@ -7,6 +7,7 @@
 mod jffs2;
 mod mount;
 mod side_by_side;
+mod squashfs;
 mod ubi;
 mod ubifs_large;
 mod ubifs_linux;
@@ -58,11 +59,12 @@ struct Bench {
 }
 
 /// The parts of the bench in order; all run unless one is requested.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "images",
     "jffs2",
     "jffs2-history",
     "side-by-side",
+    "squashfs",
     "ubi",
     "ubifs-rw",
     "ubifs-large",
@@ -136,6 +138,7 @@ impl Bench {
             "jffs2" => self.jffs2(root),
             "jffs2-history" => self.jffs2_history(root),
             "side-by-side" => self.side_by_side(),
+            "squashfs" => self.squashfs(),
             "ubi" => self.ubi(),
             "ubifs-rw" => self.ubifs_rw(),
             "ubifs-large" => self.ubifs_large(),

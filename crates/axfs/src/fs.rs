@@ -173,17 +173,6 @@ impl FileSystem for Axfs {
         Ok(self.regular(ino)?.1)
     }
 
-    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
-        self.inode(ino)?;
-        Ok(Vec::new())
-    }
-
-    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        self.inode(ino)?;
-        let name = String::from_utf8_lossy(name);
-        Err(error(FsErrorKind::NoAttribute, ino, &format!("no extended attribute `{name}`")))
-    }
-
     fn stat_fs(&self) -> Result<StatFs, FsError> {
         let block_size = self.superblock.page_size;
         Ok(StatFs {

@@ -5,6 +5,7 @@ use eraseblock::error::Setting;
 /// Returns the option of a setting, with its value if there is one.
 pub(crate) fn of(setting: Setting, value: Option<&str>) -> String {
     let option = match setting {
+        Setting::Extract => "`eraseblock extract TARGET DIR`".to_owned(),
         Setting::FlashSize | Setting::VolumeSize => "--size".to_owned(),
         Setting::ImportDump => "`eraseblock chip import CHIP DUMP --oob`".to_owned(),
         Setting::MakeFlash => "`eraseblock ubi format --block-device`".to_owned(),

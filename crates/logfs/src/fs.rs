@@ -204,17 +204,6 @@ impl FileSystem for Logfs {
         Ok(next.saturating_mul(block).max(offset).min(size))
     }
 
-    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
-        self.inode(ino)?;
-        Ok(Vec::new())
-    }
-
-    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        self.inode(ino)?;
-        let name = String::from_utf8_lossy(name);
-        Err(error(FsErrorKind::NoAttribute, ino, &format!("no extended attribute `{name}`")))
-    }
-
     fn stat_fs(&self) -> Result<StatFs, FsError> {
         let (block, info) = (BLOCK as u64, self.info());
         let blocks = info.superblock.size / block;

@@ -12,6 +12,7 @@ use crate::superblock::Superblock;
 use crate::tree::{INODE_FILE, Inode, Root};
 use eraseblock_base::{Findings, Location};
 use eraseblock_mtd::ReadAt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An opened image.
@@ -47,12 +48,25 @@ impl Logfs {
     ///
     /// Fails if neither superblock or no commit is valid, and if the journal cannot be read. What else
     /// is damaged is a finding, or an error of those who read it.
-    #[expect(clippy::needless_pass_by_value, reason = "what is opened keeps the image")]
     pub fn open(image: Arc<dyn ReadAt>) -> Result<(Self, Findings), LogfsError> {
+        let size = size(image.as_ref())?;
+        Self::open_within(image, 0..size)
+    }
+
+    /// The same for an image of a flash whose good blocks begin and end at these bytes: its superblocks
+    /// are in the first and the last of them.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Self::open`] does.
+    #[expect(clippy::needless_pass_by_value, reason = "what is opened keeps the image")]
+    pub fn open_within(
+        image: Arc<dyn ReadAt>,
+        good: Range<u64>,
+    ) -> Result<(Self, Findings), LogfsError> {
         let mut findings = Findings::new();
-        let superblock = superblock(image.as_ref(), &mut findings)?;
-        let failed = |error| LogfsError::Read { what: "image", offset: 0, error };
-        let size = image.size().map_err(failed)?;
+        let size = size(image.as_ref())?;
+        let superblock = superblock(image.as_ref(), good, &mut findings)?;
         if superblock.size > size {
             let message =
                 format!("{size} bytes of a file system of {} bytes are there", superblock.size);
@@ -84,17 +98,24 @@ impl Logfs {
     }
 }
 
+fn size(image: &dyn ReadAt) -> Result<u64, LogfsError> {
+    image.size().map_err(|error| LogfsError::Read { what: "image", offset: 0, error })
+}
+
 /// Returns the first valid superblock.
-fn superblock(image: &dyn ReadAt, findings: &mut Findings) -> Result<Superblock, LogfsError> {
-    let failed = |error| LogfsError::Read { what: "image", offset: 0, error };
-    let first = match Superblock::read(image, 0) {
+fn superblock(
+    image: &dyn ReadAt,
+    good: Range<u64>,
+    findings: &mut Findings,
+) -> Result<Superblock, LogfsError> {
+    let first = match Superblock::read(image, good.start) {
         Ok(superblock) => return Ok(superblock),
         Err(error) => error,
     };
-    for place in Superblock::places(image.size().map_err(failed)?) {
+    for place in Superblock::places(good.end) {
         if let Ok(superblock) = Superblock::read(image, place) {
             let message = format!("{first}; the one at byte {place} is used");
-            findings.warn(Location::Byte(0), codes::SUPERBLOCK, message);
+            findings.warn(Location::Byte(good.start), codes::SUPERBLOCK, message);
             return Ok(superblock);
         }
     }

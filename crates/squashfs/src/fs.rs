@@ -8,12 +8,14 @@ use crate::limits;
 use crate::meta::{Metadata, Position};
 use crate::superblock::{NONE, Superblock};
 use crate::tables::Table;
+use crate::unpack;
 use crate::xattr::{self, Wanted};
 use eraseblock_mtd::ReadAt;
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
     Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, StatFs, Timestamp,
 };
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,6 +68,11 @@ impl Squashfs {
     /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         self.metadata.superblock()
+    }
+
+    /// Returns how blocks are compressed, which the superblocks of vendors may not say.
+    pub fn compression(&self) -> String {
+        self.metadata.coding().name()
     }
 
     fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
@@ -136,25 +143,40 @@ impl Squashfs {
 
     /// Returns the decompressed block at a place, whose size is as stored. A hole has none.
     fn block(&self, at: u64, size: u32, most: usize) -> Result<Arc<Vec<u8>>, FsError> {
-        let len = size & (STORED - 1);
+        self.data.get(at, || {
+            let mut block = unpack::buffer(most);
+            let len = self.unpack(at, size, &mut block)?;
+            block.truncate(len);
+            Ok(block)
+        })
+    }
+
+    /// Reads a block into the front of `out`; returns its length.
+    fn unpack(&self, at: u64, size: u32, out: &mut [u8]) -> Result<usize, FsError> {
+        thread_local! {
+            static STORED_BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let len = (size & (STORED - 1)) as usize;
         let is_stored = size & STORED != 0;
-        if len == 0 || len > self.superblock().block_size {
-            let most = self.superblock().block_size;
+        let most = if is_stored { out.len() } else { self.superblock().block_size as usize };
+        if len == 0 || len > most {
             return Err(damaged(
                 at,
                 format_args!("data block of {len} bytes, expected 1 to {most}"),
             ));
         }
-        let read = || {
-            let mut bytes = vec![0; len as usize];
-            self.metadata.raw(at, &mut bytes)?;
-            if is_stored {
-                return Ok(bytes);
-            }
-            let unpacked = self.superblock().compressor.unpack(&bytes, most);
+        if is_stored {
+            self.metadata.raw(at, &mut out[..len])?;
+            return Ok(len);
+        }
+        STORED_BYTES.with_borrow_mut(|bytes| {
+            // As large as any block, so that it does not move.
+            bytes.reserve_exact(most.saturating_sub(bytes.len()));
+            bytes.resize(len, 0);
+            self.metadata.raw(at, bytes)?;
+            let unpacked = self.metadata.coding().unpack_into(bytes, out);
             unpacked.map_err(|error| damaged(at, format_args!("data block: {error}")))
-        };
-        self.data.get(at, read)
+        })
     }
 
     /// Returns the fragment block of an index.
@@ -230,8 +252,14 @@ impl Squashfs {
                     part.fill(0);
                 } else {
                     let most = usize::try_from(in_block).unwrap_or(usize::MAX);
-                    let block = self.block(here.at, size, most)?;
-                    copy(&block, inside, most, part, here.at)?;
+                    if len == most {
+                        // Who reads whole blocks does not come back for them.
+                        expect(self.unpack(here.at, size, part)?, most, here.at)?;
+                    } else {
+                        let block = self.block(here.at, size, most)?;
+                        expect(block.len(), most, here.at)?;
+                        copy_from(&block, inside, Some(most), part, here.at)?;
+                    }
                 }
                 // The next read may begin in this block.
                 run = if inside + (len as u64) < in_block { here } else { run };
@@ -276,13 +304,12 @@ enum Sought {
     Hole,
 }
 
-/// Copies out of a block that must have `len` bytes.
-fn copy(block: &[u8], inside: u64, len: usize, out: &mut [u8], at: u64) -> Result<(), FsError> {
-    if block.len() != len {
-        let found = block.len();
+/// Fails unless a block has as many bytes as its file says.
+fn expect(found: usize, len: usize, at: u64) -> Result<(), FsError> {
+    if found != len {
         return Err(damaged(at, format_args!("data block of {found} bytes, expected {len}")));
     }
-    copy_from(block, inside, Some(len), out, at)
+    Ok(())
 }
 
 /// Copies out of a block that must have at least `len` bytes.

@@ -1,6 +1,9 @@
 //! SquashFS 4.0 in user space: reads images with every compressor, in both byte orders, from anything
 //! that can be read at any offset (spec: readonly-formats C).
 //!
+//! Images of vendors are read, too: with other magic numbers, and with LZMA in streams without a header,
+//! even if their superblocks say otherwise.
+//!
 //! Opening reads the superblock and nothing else that grows with the image. Everything is read on
 //! demand, through two small caches, so that damage affects only what lies in it.
 //!
@@ -24,5 +27,5 @@ mod xattr;
 
 pub use error::SquashfsError;
 pub use fs::Squashfs;
-pub use superblock::{Flags, MAGIC_BIG, MAGIC_LITTLE, Superblock};
+pub use superblock::{Flags, MAGIC_BIG, MAGIC_LITTLE, MAGICS_OF_VENDORS, Superblock};
 pub use unpack::Compressor;

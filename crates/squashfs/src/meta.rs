@@ -1,12 +1,16 @@
 //! Metadata blocks, and reading across them (spec: readonly-formats C.2).
 
 use crate::cache::Cache;
+use crate::dir;
 use crate::error::{damaged, unreadable};
+use crate::inode::{self, Body, Inode};
 use crate::limits;
 use crate::superblock::Superblock;
+use crate::unpack::Coding;
 use eraseblock_base::ByteOrder;
 use eraseblock_mtd::ReadAt;
 use eraseblock_vfs::FsError;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Metadata blocks that are kept: 1 MiB.
@@ -29,21 +33,54 @@ pub(crate) struct Metadata {
     superblock: Superblock,
     /// Byte order of the lengths of metadata blocks.
     lengths: ByteOrder,
+    coding: Coding,
     blocks: Cache<Block>,
 }
 
 impl Metadata {
+    /// Finds out how images of vendors differ: the first block that does not decompress as the
+    /// superblock says shows it.
     pub(crate) fn new(image: Arc<dyn ReadAt>, superblock: Superblock) -> Self {
         let (lengths, blocks) = (superblock.order, Cache::new(KEPT));
-        let mut this = Self { image, superblock, lengths, blocks };
-        // Images of AVM are big-endian with little-endian lengths; the first block shows which.
-        if lengths == ByteOrder::Big && this.read_block(superblock.inode_table).is_err() {
-            this.lengths = ByteOrder::Little;
-            if this.read_block(superblock.inode_table).is_err() {
-                this.lengths = ByteOrder::Big;
+        let coding = Coding::Usual(superblock.compressor);
+        let mut this = Self { image, superblock, lengths, coding, blocks };
+        let first = superblock.inode_table;
+        if this.read_block(first).is_ok() {
+            return this;
+        }
+        // Images of AVM are big-endian with little-endian lengths.
+        let lengths = match superblock.order {
+            ByteOrder::Big => &ByteOrder::ALL[..],
+            ByteOrder::Little => &ByteOrder::ALL[..1],
+        };
+        for order in lengths {
+            this.lengths = *order;
+            let Ok((_, block, _)) = this.stored(first) else { continue };
+            let declared = std::iter::once(coding);
+            for coding in
+                declared.chain(Coding::candidates(&block, superblock.order, superblock.compressor))
+            {
+                this.coding = coding;
+                if this.has_root() {
+                    return this;
+                }
+                this.blocks = Cache::new(KEPT);
             }
         }
+        (this.lengths, this.coding) = (superblock.order, coding);
         this
+    }
+
+    /// Returns whether the root is a directory with a listing that can be read.
+    fn has_root(&self) -> bool {
+        let root = inode::read(self, inode::ino(self.superblock.root));
+        let Ok(Inode { body: Body::Directory(root), .. }) = root else { return false };
+        dir::list(self, &root, &mut |_| Ok(ControlFlow::Break(()))).is_ok()
+    }
+
+    /// Returns how blocks are compressed.
+    pub(crate) fn coding(&self) -> Coding {
+        self.coding
     }
 
     pub(crate) fn superblock(&self) -> &Superblock {
@@ -65,6 +102,17 @@ impl Metadata {
     }
 
     fn read_block(&self, at: u64) -> Result<Block, FsError> {
+        let (is_stored, mut bytes, next) = self.stored(at)?;
+        if !is_stored {
+            let unpacked = self.coding.unpack(&bytes, limits::METADATA);
+            bytes =
+                unpacked.map_err(|error| damaged(at, format_args!("metadata block: {error}")))?;
+        }
+        Ok(Block { bytes, next })
+    }
+
+    /// Returns whether a metadata block is stored uncompressed, its bytes, and where the next begins.
+    fn stored(&self, at: u64) -> Result<(bool, Vec<u8>, u64), FsError> {
         let mut header = [0; 2];
         self.raw(at, &mut header)?;
         let header = self.lengths.u16_at(&header, 0);
@@ -77,13 +125,7 @@ impl Metadata {
         }
         let mut bytes = vec![0; len];
         self.raw(at + 2, &mut bytes)?;
-        let next = at + 2 + len as u64;
-        if header & STORED == 0 {
-            let unpacked = self.superblock.compressor.unpack(&bytes, limits::METADATA);
-            bytes =
-                unpacked.map_err(|error| damaged(at, format_args!("metadata block: {error}")))?;
-        }
-        Ok(Block { bytes, next })
+        Ok((header & STORED != 0, bytes, at + 2 + len as u64))
     }
 
     /// Starts to read at a byte of a block.

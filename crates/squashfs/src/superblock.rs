@@ -10,6 +10,8 @@ use eraseblock_mtd::ReadAt;
 pub const MAGIC_LITTLE: [u8; 4] = *b"hsqs";
 /// What a big-endian image begins with.
 pub const MAGIC_BIG: [u8; 4] = *b"sqsh";
+/// What images of vendors begin with, in either byte order.
+pub const MAGICS_OF_VENDORS: [[u8; 4]; 5] = [*b"shsq", *b"qshs", *b"tqsh", *b"hsqt", *b"sqlz"];
 
 /// Bytes in the superblock.
 pub(crate) const LEN: usize = 96;
@@ -54,7 +56,7 @@ pub struct Superblock {
     pub block_size: u32,
     /// Number of fragment blocks.
     pub fragments: u32,
-    /// How blocks are compressed.
+    /// How blocks are compressed, as it says; those of vendors may be LZMA nevertheless.
     pub compressor: Compressor,
     /// Bits.
     pub flags: Flags,
@@ -95,6 +97,9 @@ impl Superblock {
         let order = match bytes.first_chunk() {
             Some(&MAGIC_LITTLE) => ByteOrder::Little,
             Some(&MAGIC_BIG) => ByteOrder::Big,
+            // The version shows it.
+            Some(other) if MAGICS_OF_VENDORS.contains(other) && bytes[28] == 0 => ByteOrder::Big,
+            Some(other) if MAGICS_OF_VENDORS.contains(other) => ByteOrder::Little,
             _ => return Err(SquashfsError::NotSquashfs),
         };
         let u16 = |at| order.u16_at(bytes, at);

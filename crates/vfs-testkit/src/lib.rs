@@ -7,6 +7,8 @@ pub mod drive;
 pub mod everything;
 pub mod fill;
 #[cfg(feature = "manifest")]
+pub mod golden;
+#[cfg(feature = "manifest")]
 pub mod manifest;
 pub mod memory;
 pub mod model;

@@ -92,19 +92,27 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Fails if the inode is not a regular file or cannot be read.
     fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, FsError>;
 
-    /// Returns the names of the xattrs of an inode, including the namespace prefix.
+    /// Returns the names of the xattrs of an inode, including the namespace prefix; none unless the
+    /// format has xattrs.
     ///
     /// # Errors
     ///
     /// Fails if the inode or its xattrs cannot be read.
-    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError>;
+    fn list_xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>, FsError> {
+        self.attr(ino).map(|_| Vec::new())
+    }
 
     /// Returns the value of an xattr.
     ///
     /// # Errors
     ///
     /// Fails with ENODATA if the xattr does not exist, or if it cannot be read.
-    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError>;
+    fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        self.attr(ino)?;
+        let name = String::from_utf8_lossy(name).escape_debug().to_string();
+        let message = format!("inode {ino}: no extended attribute `{name}`");
+        Err(FsError::new(FsErrorKind::NoAttribute, message))
+    }
 
     /// Returns sizes and counts.
     ///

@@ -13,7 +13,7 @@ use crate::medium::Source;
 use eraseblock_base::ByteOrder;
 use eraseblock_mtd::ReadError;
 use eraseblock_yaffs_format::constants::{TAGS_ECC_LEN, TAGS_LEN};
-use sample::Sample;
+pub(crate) use sample::Sample;
 
 /// What is known beforehand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,7 +29,7 @@ pub struct Hints {
 }
 
 /// Usual sizes of a page and of its spare area, the first of several equal sums being the likelier.
-const SIZES: [(u32, u32); 16] = [
+pub(crate) const SIZES: [(u32, u32); 16] = [
     (2048, 64),
     (512, 16),
     (2048, 128),
@@ -54,10 +54,10 @@ const LAST_START: u32 = 64;
 
 /// A layout and how well it explains an image.
 #[derive(Debug)]
-struct Candidate {
-    layout: Layout,
+pub(crate) struct Candidate {
+    pub(crate) layout: Layout,
     /// Bytes of the sampled pages with plausible tags.
-    explained: u64,
+    pub(crate) explained: u64,
 }
 
 /// Finds the layout of an image; `None` if it is no YAFFS.
@@ -108,7 +108,7 @@ fn sizes(source: &Source, size: u64, hints: &Hints) -> Vec<(u32, u32)> {
 }
 
 /// Returns the layout that explains most pages of a sample, if it explains enough.
-fn explain(sample: &Sample, hints: &Hints) -> Option<Candidate> {
+pub(crate) fn explain(sample: &Sample, hints: &Hints) -> Option<Candidate> {
     if sample.used() == 0 {
         return None;
     }

@@ -89,6 +89,12 @@ pub(crate) struct RawPage<'a> {
 }
 
 impl Pages {
+    /// Returns the pages that `bytes` of an image are.
+    pub(crate) fn of(bytes: Vec<u8>, page: u32, spare: u32) -> Self {
+        let (page, raw) = (page as usize, (page + spare) as usize);
+        Self { bytes, page, raw, uncorrectable: Vec::new() }
+    }
+
     /// Returns a copy of one page.
     pub(crate) fn only(&self, index: u32) -> Self {
         let at = index as usize;

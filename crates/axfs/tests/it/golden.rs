@@ -1,8 +1,9 @@
 //! Images of the reference show the trees they were made from.
 
-use crate::{manifest, store};
+use crate::store;
 use eraseblock_axfs::{Axfs, AxfsError, Split};
 use eraseblock_mtd::ReadAt;
+use eraseblock_vfs_testkit::golden as manifest;
 use std::sync::Arc;
 
 #[test]

@@ -3,8 +3,5 @@
 
 mod golden;
 mod hostile;
-#[allow(dead_code)] // it is shared with the tests of YAFFS
-#[path = "../../../yaffs/tests/it/manifest.rs"]
-mod manifest;
 mod mkfs;
 mod store;

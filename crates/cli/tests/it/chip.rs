@@ -395,3 +395,25 @@ fn a_ubi_in_a_raw_dump_is_read_and_never_written() {
         assert!(before == fs::read(sample.path("dump")).unwrap(), "the dump changed");
     }
 }
+
+/// Tags that begin at the bad-block marker made every block bad, and nothing said so.
+#[test]
+fn an_import_says_which_blocks_its_spare_bytes_make_bad() {
+    let sample = Sample::new();
+    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--oob", "64"];
+    sample.ok(&[&["chip", "new", "c"][..], &shape].concat());
+    sample.ok(&["mkfs", "yaffs2", "src", "-o", "y.img"]);
+    let run = sample.run(&["chip", "import", "c", "y.img", "--oob"]);
+    let said =
+        "1 eraseblock is bad now, as the marker in the spare bytes says: 0; 1 of them hold data";
+    assert!(run.code == 1 && run.err.contains(said), "{} {}", run.code, run.err);
+    sample.ok(&["mkfs", "yaffs2", "src", "-o", "z.img", "--tags-at", "2"]);
+    let run = sample.ok(&["chip", "import", "c", "z.img", "--oob"]);
+    assert!(!run.err.contains("bad"), "{}", run.err);
+    // A dump of a flash with a bad block is as usual.
+    let shape = [&shape[..], &["--bad", "3"]].concat();
+    sample.ok(&[&["chip", "new", "b"][..], &shape].concat());
+    sample.ok(&["chip", "export", "b", "dump", "--oob"]);
+    let run = sample.ok(&["chip", "import", "c", "dump", "--oob"]);
+    assert!(run.err.contains("note: ") && run.err.contains("says: 3 "), "{}", run.err);
+}

@@ -304,3 +304,24 @@ fn findings_elsewhere_are_one_line() {
     let failed = sample.run(&["cat", "strays:rootfs", "nope"]);
     assert!(failed.err.lines().count() > 6, "{}", failed.err);
 }
+
+/// What no part covers was not mentioned.
+#[test]
+fn unknown_stretches_are_listed() {
+    let sample = Sample::new();
+    let j = jffs2(&sample);
+    let padding = vec![0xFF; 3000];
+    let kernel = [b"\x27\x05\x19\x56", &noise(9996)[..]].concat();
+    join(&sample, "all", &[&kernel, &j, &padding, &noise(300_000), &j, &vec![0; 5000]]);
+    let report = json(&sample.ok(&["info", "--json", "all"]));
+    let unknown = report["unknown"].as_array().unwrap();
+    let found: Vec<_> = unknown
+        .iter()
+        .map(|one| (one["offset"].as_u64().unwrap(), one["length"].as_u64().unwrap()))
+        .collect();
+    let second = 10_000 + j.len() as u64 + 3000;
+    assert_eq!(found, [(0, 10_000), (second, 300_000)]);
+    assert_eq!(unknown[0]["looks_like"], "a U-Boot image");
+    let info = sample.ok(&["info", "all"]).out;
+    assert!(info.contains("unknown, begins like a U-Boot image"), "{info}");
+}

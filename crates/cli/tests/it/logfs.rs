@@ -1,6 +1,6 @@
 //! LogFS: an image of the reference, read wherever it is.
 
-use crate::sample::Sample;
+use crate::sample::{Sample, raw_dump};
 use std::fs;
 use std::path::Path;
 
@@ -43,4 +43,37 @@ fn a_damaged_superblock_is_a_finding() {
     fs::write(sample.path("bad"), &image).unwrap();
     let run = sample.run(&["check", "bad"]);
     assert!(run.code == 1 && run.err.contains("logfs-superblock"), "{} {}", run.out, run.err);
+}
+
+/// An image of the tests of the reader.
+fn stored(name: &str) -> Vec<u8> {
+    let path = format!("../logfs/tests/data/{name}.img.zst");
+    let packed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    zstd::decode_all(&packed[..]).unwrap()
+}
+
+/// Bad blocks count: after one, everything was an error.
+#[test]
+fn bad_blocks_of_a_flash_count() {
+    let sample = Sample::new();
+    let (peb, shape) = (64 << 10, ["--peb", "64KiB", "--page", "2048", "--oob", "64"]);
+    let (counting, plain) = (stored("synthetic-bad-blocks"), stored("synthetic"));
+    let mut blocks: Vec<Option<&[u8]>> = counting.chunks(peb).map(Some).collect();
+    (blocks[0], blocks[4]) = (None, None);
+    // Who wrote an image without a thought of bad blocks skipped them.
+    let mut skipping: Vec<Option<&[u8]>> = plain.chunks(peb).map(Some).collect();
+    skipping.insert(0, None);
+    skipping.insert(4, None);
+    for (blocks, size) in [(blocks, "1MiB"), (skipping, "1152KiB")] {
+        fs::write(sample.path("dump"), raw_dump(peb, &blocks)).unwrap();
+        let _ = fs::remove_file(sample.path("c"));
+        sample.ok(&[&["chip", "new", "c", "--size", size][..], &shape].concat());
+        sample.ok(&["chip", "import", "c", "dump", "--oob"]);
+        for stated in [&[][..], &["--format", "logfs"]] {
+            let long = sample.ok(&[&["cat", "c", "long"][..], stated].concat()).out;
+            assert!(long.bytes().eq((0..60).flat_map(|byte| [byte; 4096])), "{size}");
+            sample.ok(&[&["cat", "c", "dir/packed"][..], stated].concat());
+            sample.ok(&[&["check", "c"][..], stated].concat());
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod classic_options;
 mod client;
 mod damage;
 mod documents;
+mod everywhere;
 mod fakeroot;
 mod finding;
 mod frame;

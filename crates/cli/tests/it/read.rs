@@ -1,6 +1,6 @@
 //! Looking into images and taking files out.
 
-use crate::sample::{Sample, noise};
+use crate::sample::{Sample, noise, raw_dump};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -250,11 +250,16 @@ fn squashfs_on_a_chip_skips_bad_blocks() {
         println!("left out: mksquashfs");
         return;
     }
-    let image = [&vec![0xEA; 128 << 10][..], &fs::read(sample.path("i")).unwrap()].concat();
-    fs::write(sample.path("part"), image).unwrap();
-    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--bad", "0", "--bad", "3"];
+    let peb = 128 << 10;
+    let image = [&vec![0xEA; peb][..], &fs::read(sample.path("i")).unwrap()].concat();
+    let mut blocks: Vec<Option<&[u8]>> = image.chunks(peb).map(Some).collect();
+    blocks.insert(0, None);
+    blocks.insert(3, None);
+    fs::write(sample.path("part"), raw_dump(peb, &blocks)).unwrap();
+    let shape = ["--size", "8MiB", "--peb", "128KiB", "--page", "2048", "--oob", "64"];
     sample.ok(&[&["chip", "new", "c"][..], &shape].concat());
-    sample.ok(&["chip", "import", "c", "part"]);
+    let run = sample.ok(&["chip", "import", "c", "part", "--oob"]);
+    assert!(run.err.contains("2 eraseblocks are bad now"), "{}", run.err);
     for stated in [&[][..], &["--format", "squashfs"]] {
         sample.ok(&[&["check", "c"][..], stated].concat());
         sample.ok(&[&["get", "c", "/noise", "back", "--force"][..], stated].concat());

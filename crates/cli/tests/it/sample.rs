@@ -143,3 +143,20 @@ pub(crate) fn finish(command: &mut Command, folder: &Path) -> Run {
         err: String::from_utf8_lossy(&stderr).into_owned(),
     }
 }
+
+/// A raw dump of a flash with eraseblocks of `peb` bytes and pages of 2048, 64 spare bytes after each: the
+/// content of its blocks, `None` for bad ones.
+pub(crate) fn raw_dump(peb: usize, blocks: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut dump = Vec::new();
+    for block in blocks {
+        let mut content = block.unwrap_or_default().to_vec();
+        content.resize(peb, 0xFF);
+        for page in content.chunks(2048) {
+            dump.extend(page);
+            let marker = if block.is_some() { 0xFF } else { 0 };
+            dump.push(marker);
+            dump.extend([0xFF; 63]);
+        }
+    }
+    dump
+}

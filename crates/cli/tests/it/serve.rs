@@ -21,7 +21,12 @@ impl Drop for Served {
 }
 
 /// Serves `target` while `visit` runs, and ends with SIGTERM.
-fn served(sample: &Sample, target: &str, options: &[&str], visit: impl AsyncFnOnce(Client)) {
+pub(crate) fn served(
+    sample: &Sample,
+    target: &str,
+    options: &[&str],
+    visit: impl AsyncFnOnce(Client),
+) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_eraseblock"))
         .args(["serve", "nfs", target, "--listen", "127.0.0.1:0"])
         .args(options)
@@ -114,7 +119,7 @@ fn handles_and_cookies_of_a_written_chip_outlive_the_server() {
 }
 
 /// The handle of the root, and of the file that a path names.
-async fn handles(client: &mut Client, path: &str) -> (nfs_fh3, nfs_fh3) {
+pub(crate) async fn handles(client: &mut Client, path: &str) -> (nfs_fh3, nfs_fh3) {
     let root = client.root_nfs_fh3();
     let mut found = root.clone();
     for name in path.split('/') {

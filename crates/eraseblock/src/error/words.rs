@@ -12,6 +12,8 @@ pub enum Setting {
     Blocks,
     /// An erase counter for all blocks.
     EraseCounter,
+    /// Everything copied out of an image.
+    Extract,
     /// A fastmap stays on the flash.
     Fastmap,
     /// The part of the database that a flash is.
@@ -54,6 +56,7 @@ impl Setting {
         match self {
             Self::Blocks => "blocks",
             Self::EraseCounter => "erase_counter",
+            Self::Extract => "FileSystem::extract_to",
             Self::Fastmap => "fastmap",
             Self::Flash => "flash",
             Self::FlashSize => "flash_size",

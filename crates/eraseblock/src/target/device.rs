@@ -49,7 +49,7 @@ fn open_volume(path: &Path) -> Result<Image, Error> {
     let device = Arc::new(device);
     let bytes = Arc::new(Lebs::all(Arc::clone(&device)));
     if let Some((reader, _)) = formats::reader_at(bytes.as_ref(), 0).context(path.display())? {
-        return image::open_read(path, Located { reader, bytes }, file_size).map(Image::Read);
+        return image::open_read(path, &Located::new(reader, bytes)?, file_size).map(Image::Read);
     }
     Ok(Image::Ubifs(BareUbifs { path: path.to_owned(), file_size, device }))
 }

@@ -2,15 +2,15 @@
 
 use crate::error::Error;
 use crate::observe::Observer;
-use crate::target::formats::{self, Fact, Read, Reader};
+use crate::target::formats::{self, Fact, Located, Read};
 use crate::target::peek;
 use eraseblock_base::{Findings, Leb, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
-use eraseblock_mtd::{LebDevice, ReadAt};
+use eraseblock_mtd::{LebDevice, Slice};
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::{Attr, FileSystem, FsError, FsErrorKind};
-use eraseblock_yaffs::Yaffs;
+use eraseblock_yaffs::{OpenOptions as YaffsOptions, Source as YaffsSource, Yaffs};
 use std::sync::Arc;
 
 /// A file system of one of the kinds.
@@ -128,12 +128,8 @@ pub(super) fn of_yaffs(yaffs: Yaffs, findings: Findings) -> Opened {
 
 /// Opens a file system that is only read. `volume` names the volume where there may be others. Fails if
 /// it cannot be read.
-pub(super) fn of_read(
-    reader: &'static dyn Reader,
-    bytes: Arc<dyn ReadAt>,
-    volume: Option<VolumeId>,
-) -> Result<Opened, Error> {
-    let Read { fs, findings, facts } = reader.open(bytes)?;
+pub(super) fn of_read(at: &Located, volume: Option<VolumeId>) -> Result<Opened, Error> {
+    let Read { fs, findings, facts } = at.open()?;
     Ok(Opened { kind: Kind::Read(fs, facts), volume, findings, late_seen: 0 })
 }
 
@@ -148,7 +144,10 @@ pub fn open_volume(
     if let peek::Content::Read(format) = content
         && let Some(reader) = formats::reader_of(format)
     {
-        return of_read(reader, formats::of_volume(volume), id);
+        return of_read(&Located::new(reader, formats::of_volume(volume))?, id);
+    }
+    if matches!(content, peek::Content::Yaffs) {
+        return yaffs_in_volume(volume, id);
     }
     if !content.is_jffs2() {
         return open(grown(volume, &content), id, observer);
@@ -158,6 +157,16 @@ pub fn open_volume(
     let options = Jffs2Options { start: Some(0), erase_size, ..Jffs2Options::default() };
     let (jffs2, findings) = Jffs2::open(Source::Image(Arc::new(volume)), &options)?;
     Ok(Opened { volume: id, ..of_jffs2(jffs2, findings) })
+}
+
+/// Opens the YAFFS in a volume, which may be longer. Fails if it cannot be read.
+fn yaffs_in_volume(volume: UbiVolume, id: Option<VolumeId>) -> Result<Opened, Error> {
+    let bytes = formats::of_volume(volume);
+    let found = eraseblock_yaffs::locate(bytes.as_ref(), 0, 0)?;
+    let length = found.map_or(bytes.size()?, |found| found.length);
+    let source = YaffsSource::Image(Arc::new(Slice::new(bytes, 0, length)?));
+    let (yaffs, findings) = Yaffs::open(source, &YaffsOptions::default())?;
+    Ok(Opened { volume: id, ..of_yaffs(yaffs, findings) })
 }
 
 /// The volume as its file system may use it: an image is meant for a flash on which a UBIFS can

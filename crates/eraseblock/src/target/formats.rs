@@ -21,16 +21,20 @@ mod squashfs;
 
 use super::{Format, Shape, image, magic};
 use crate::error::Error;
+#[cfg(feature = "edit")]
+use crate::error::Setting;
 use eraseblock_base::{Findings, Peb};
-use eraseblock_mtd::{LebDevice, Mtd, ReadAt};
+use eraseblock_mtd::{LebDevice, Mtd, RawDump, ReadAt};
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_vfs::FileSystem;
 use eraseblock_yaffs::{Layout, Source, YaffsError};
 pub(super) use media::Lebs;
-use media::{Depth, find, good_blocks};
+use media::{Depth, GoodBlocks, find};
+use std::cell::OnceCell;
 use std::fmt::Debug;
 use std::io;
+use std::ops::{ControlFlow, Range};
 #[cfg(feature = "edit")]
 use std::path::Path;
 use std::path::PathBuf;
@@ -58,8 +62,15 @@ pub(crate) trait Reader: Debug + Sync {
     /// valid. Is asked where a magic number is. Fails if the image cannot be read.
     fn probe(&self, image: &dyn ReadAt, offset: u64) -> io::Result<Option<Extent>>;
 
-    /// Opens the file system that begins at the start of the image. Fails if it cannot be read.
-    fn open(&self, image: Arc<dyn ReadAt>) -> Result<Read, Error>;
+    /// Returns whether places in the file system count the bad blocks of a flash, which are skipped
+    /// otherwise.
+    fn counts_bad_blocks(&self) -> bool {
+        false
+    }
+
+    /// Opens the file system that begins at the start of the image. Its superblocks are in a part of it,
+    /// at whose ends a flash may have bad blocks. Fails if it cannot be read.
+    fn open(&self, image: Arc<dyn ReadAt>, superblocks: Range<u64>) -> Result<Read, Error>;
 }
 
 /// A magic number.
@@ -156,12 +167,72 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub(crate) reader: &'static dyn Reader,
-    /// Its bytes and everything that follows, without the bad blocks of a flash.
+    /// Its bytes and everything that follows, without the bad blocks of a flash unless they count.
     pub(crate) bytes: Arc<dyn ReadAt>,
+    /// Where its superblocks are.
+    pub(crate) superblocks: Range<u64>,
+    /// The raw dump that it is in, if there are out-of-band bytes between its pages.
+    pub(crate) dump: Option<RawDump>,
+}
+
+impl Located {
+    /// All of these bytes. Fails if their number cannot be found out.
+    pub(crate) fn new(reader: &'static dyn Reader, bytes: Arc<dyn ReadAt>) -> io::Result<Self> {
+        let superblocks = 0..bytes.size()?;
+        Ok(Self { reader, bytes, superblocks, dump: None })
+    }
+
+    /// Opens it. Fails if it cannot be read.
+    pub(crate) fn open(&self) -> Result<Read, Error> {
+        let mut read = self.reader.open(Arc::clone(&self.bytes), self.superblocks.clone())?;
+        if let Some(dump) = &self.dump {
+            super::raw_dump::note(dump, &mut read.findings);
+        }
+        Ok(read)
+    }
+
+    /// Returns whether a short look shows nothing wrong: it can be opened, and its root can be listed
+    /// with what the first entries lead to.
+    fn is_whole(&self) -> bool {
+        const ENTRIES: usize = 64;
+        let Ok(Read { fs, findings, .. }) = self.open() else { return false };
+        let (mut left, mut is_good) = (ENTRIES, !findings.has_problems());
+        let listed = fs.read_dir(fs.root(), 0, &mut |entry| {
+            left -= 1;
+            is_good &= fs.attr(entry.ino).is_ok();
+            if left == 0 || !is_good { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        is_good && listed.is_ok()
+    }
+
+    /// The same file system without the out-of-band bytes of a raw dump, if there are such.
+    fn without_oob(self) -> Result<Self, Error> {
+        if !RawDump::could_be(self.bytes.as_ref())? || self.is_whole() {
+            return Ok(self);
+        }
+        for (page, oob) in RawDump::USUAL {
+            let Some(dump) = RawDump::new(Arc::clone(&self.bytes), page, oob)? else { continue };
+            let bytes: Arc<dyn ReadAt> = Arc::new(dump.clone());
+            let other = Self { dump: Some(dump), ..Self::new(self.reader, bytes)? };
+            if other.is_whole() {
+                return Ok(other);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// A medium, and what was read of it to recognise what is there.
+#[derive(Debug)]
+struct Look<'a> {
+    medium: &'a Medium,
+    /// Its first bytes.
+    start: Vec<u8>,
+    good: OnceCell<Arc<GoodBlocks>>,
 }
 
 /// A way to recognise one format.
-type Row = fn(&Medium, &Shape, &[u8]) -> Result<Option<Found>, Error>;
+type Row = fn(&Look<'_>, &Shape) -> Result<Option<Found>, Error>;
 
 /// In order of confidence. Files in a YAFFS may contain headers of anything else, at the start of an
 /// eraseblock, too, but its first page contains its own.
@@ -174,9 +245,9 @@ pub(crate) fn detect(medium: &Medium, shape: &Shape) -> Result<Option<Found>, Er
     if let Some(format) = shape.format {
         return stated(medium, shape, format);
     }
-    let start = medium.beginning()?;
+    let look = Look { medium, start: medium.beginning()?, good: OnceCell::new() };
     for row in ROWS {
-        if let Some(found) = row(medium, shape, &start)? {
+        if let Some(found) = row(&look, shape)? {
             return Ok(Some(found));
         }
     }
@@ -209,44 +280,46 @@ fn left_out(format: Format) -> Error {
         .with_kind(crate::ErrorKind::Unsupported)
 }
 
-fn ubi(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
-    let Medium::Device(device) = medium else { return Ok(None) };
+fn ubi(look: &Look<'_>, shape: &Shape) -> Result<Option<Found>, Error> {
+    let Medium::Device(device) = look.medium else { return Ok(None) };
     let layout = image::layout(device.as_ref(), &shape.sizes)?;
     Ok(layout.map(|layout| Found::Ubi(Some(layout))))
 }
 
 #[allow(clippy::unnecessary_wraps)] // as of every row
-fn ubifs(medium: &Medium, shape: &Shape, start: &[u8]) -> Result<Option<Found>, Error> {
-    let is_image = matches!(medium, Medium::Image(_));
-    let is_one = is_image && (magic::is_ubifs(start) || shape.leb.is_some());
+fn ubifs(look: &Look<'_>, shape: &Shape) -> Result<Option<Found>, Error> {
+    let is_image = matches!(look.medium, Medium::Image(_));
+    let is_one = is_image && (magic::is_ubifs(&look.start) || shape.leb.is_some());
     Ok(is_one.then_some(Found::Ubifs))
 }
 
 #[allow(clippy::unnecessary_wraps)] // as of every row
-fn jffs2(_: &Medium, _: &Shape, start: &[u8]) -> Result<Option<Found>, Error> {
-    Ok(magic::is_jffs2(start).then_some(Found::Jffs2))
+fn jffs2(look: &Look<'_>, _: &Shape) -> Result<Option<Found>, Error> {
+    Ok(magic::is_jffs2(&look.start).then_some(Found::Jffs2))
 }
 
-fn read(medium: &Medium, _: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
-    let located = match medium {
-        Medium::Image(image) => reader_at(image.as_ref(), 0)?
-            .map(|(reader, _)| Located { reader, bytes: Arc::clone(image) }),
-        Medium::Device(device) => find(device, Depth::First)?,
+fn read(look: &Look<'_>, _: &Shape) -> Result<Option<Found>, Error> {
+    let located = match look.medium {
+        Medium::Image(image) => match reader_at(image.as_ref(), 0)? {
+            Some((reader, _)) => Some(Located::new(reader, Arc::clone(image))?.without_oob()?),
+            None => None,
+        },
+        Medium::Device(device) => find(look.good_blocks(device)?, Depth::First)?,
     };
     Ok(located.map(Found::Read))
 }
 
 /// What comes before it on a flash may be a boot loader, say.
-fn read_further_on(medium: &Medium, _: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
-    let Medium::Device(device) = medium else { return Ok(None) };
-    Ok(find(device, Depth::All)?.map(Found::Read))
+fn read_further_on(look: &Look<'_>, _: &Shape) -> Result<Option<Found>, Error> {
+    let Medium::Device(device) = look.medium else { return Ok(None) };
+    Ok(find(look.good_blocks(device)?, Depth::All)?.map(Found::Read))
 }
 
-fn yaffs(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Error> {
+fn yaffs(look: &Look<'_>, shape: &Shape) -> Result<Option<Found>, Error> {
     if shape.leb.is_some() {
         return Ok(None);
     }
-    let source = match medium {
+    let source = match look.medium {
         Medium::Image(image) => Source::Image(Arc::clone(image)),
         Medium::Device(device) => Source::Device(Arc::clone(device)),
     };
@@ -254,18 +327,30 @@ fn yaffs(medium: &Medium, shape: &Shape, _: &[u8]) -> Result<Option<Found>, Erro
     Ok(layout.map_err(YaffsError::from)?.map(|layout| Found::Yaffs(Some(layout))))
 }
 
+impl Look<'_> {
+    /// The good blocks of its flash, which are listed once.
+    fn good_blocks(&self, device: &Arc<dyn Mtd>) -> Result<&Arc<GoodBlocks>, Error> {
+        if let Some(good) = self.good.get() {
+            return Ok(good);
+        }
+        let good = Arc::new(GoodBlocks::of(device)?);
+        Ok(self.good.get_or_init(|| good))
+    }
+}
+
 impl Medium {
     /// Returns where the file system of a reader is that was stated: where it is found on a flash,
     /// otherwise at the start.
     fn located(&self, reader: &'static dyn Reader) -> Result<Located, Error> {
-        let bytes = match self {
-            Self::Image(image) => Arc::clone(image),
-            Self::Device(device) => match find(device, Depth::All)? {
-                Some(at) if at.reader.format() == reader.format() => return Ok(at),
-                _ => good_blocks(device)?,
-            },
+        let device = match self {
+            Self::Image(image) => return Located::new(reader, Arc::clone(image))?.without_oob(),
+            Self::Device(device) => device,
         };
-        Ok(Located { reader, bytes })
+        let good = Arc::new(GoodBlocks::of(device)?);
+        match find(&good, Depth::All)? {
+            Some(at) if at.reader.format() == reader.format() => Ok(at),
+            _ => media::located(&good, reader, 0),
+        }
     }
 
     /// The first bytes, on a flash those of the first block that is not bad. What cannot be read is
@@ -327,7 +412,7 @@ pub(super) fn magics() -> impl Iterator<Item = (Magic, &'static dyn Reader)> {
 pub(super) fn only_read(path: &Path, format: Format) -> Error {
     let (path, name) = (path.display(), format.name());
     Error::new(format!("{path}: {name} can only be read"))
-        .hint(format!("`eraseblock extract {path} DIR` copies everything out"))
+        .hint(Setting::Extract + " copies everything out")
 }
 
 /// Returns the reader of a format; `None` if this build has none.
@@ -339,6 +424,11 @@ pub(crate) fn reader_of(format: Format) -> Option<&'static dyn Reader> {
 /// nothing.
 pub(super) fn reader_of_volume(device: &dyn LebDevice) -> Option<&'static dyn Reader> {
     reader_at(&Lebs::all(device), 0).ok().flatten().map(|(reader, _)| reader)
+}
+
+/// Returns whether a volume begins with a page of a YAFFS. What cannot be read is nothing.
+pub(super) fn is_yaffs_volume(device: &dyn LebDevice) -> bool {
+    matches!(eraseblock_yaffs::locate(&Lebs::all(device), 0, 0), Ok(Some(_)))
 }
 
 /// The bytes of a volume, without those after the end of a static one.

@@ -288,7 +288,7 @@ pub(crate) fn open_bytes(
             let pages = PagesSource::Image(Arc::clone(&part));
             yaffs::open(path, pages, file_size, layout, shape)?.map(Image::Yaffs)
         }
-        Some(Found::Read(at)) => Some(open_read(path, at, file_size).map(Image::Read)?),
+        Some(Found::Read(at)) => Some(open_read(path, &at, file_size).map(Image::Read)?),
         Some(Found::Ubi(_)) => open_ubi(path, &part, file_size, shape)?.map(Image::Ubi),
         None => match open_ubi(path, &part, file_size, shape)? {
             Some(image) => Some(Image::Ubi(image)),
@@ -304,10 +304,9 @@ pub(crate) fn open_bytes(
 }
 
 /// Opens a file system that is only read.
-pub(super) fn open_read(path: &Path, at: Located, file_size: u64) -> Result<ReadImage, Error> {
-    let Located { reader, bytes } = at;
-    let opened = filesystem::of_read(reader, bytes, None)?;
-    Ok(ReadImage { path: path.to_owned(), file_size, format: reader.format(), opened })
+pub(super) fn open_read(path: &Path, at: &Located, file_size: u64) -> Result<ReadImage, Error> {
+    let opened = filesystem::of_read(at, None)?;
+    Ok(ReadImage { path: path.to_owned(), file_size, format: at.reader.format(), opened })
 }
 
 /// A JFFS2, opened or only looked at.
@@ -418,7 +417,7 @@ pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result
                 return Ok(Image::Yaffs(image));
             }
         }
-        Some(Found::Read(at)) => return open_read(path, at, size).map(Image::Read),
+        Some(Found::Read(at)) => return open_read(path, &at, size).map(Image::Read),
         _ => {}
     }
     let source = Source::Device(Arc::clone(&device));

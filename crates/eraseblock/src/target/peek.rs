@@ -18,6 +18,8 @@ pub enum Content {
     DamagedUbifs,
     /// Nodes of a JFFS2.
     Jffs2,
+    /// The pages of a YAFFS, with their spare bytes.
+    Yaffs,
     /// A file system that is only read.
     Read(Format),
     /// Another format that is known by its magic.
@@ -44,9 +46,18 @@ impl Content {
         self.is_ubifs() || self.is_jffs2() || self.is_read_only()
     }
 
-    /// Returns whether it is a file system that is only read.
+    /// Returns whether it is a file system that is only read in a volume.
     pub fn is_read_only(&self) -> bool {
-        matches!(self, Self::Read(_))
+        self.read_only().is_some()
+    }
+
+    /// Returns the format of a file system that is only read in a volume.
+    pub fn read_only(&self) -> Option<Format> {
+        match self {
+            Self::Read(format) => Some(*format),
+            Self::Yaffs => Some(Format::Yaffs),
+            _ => None,
+        }
     }
 
     /// In words.
@@ -55,6 +66,7 @@ impl Content {
             Self::Ubifs(sb) => format!("UBIFS ({})", sb.default_compr.name()),
             Self::DamagedUbifs => "UBIFS (superblock damaged)".to_owned(),
             Self::Jffs2 => "JFFS2".to_owned(),
+            Self::Yaffs => "YAFFS".to_owned(),
             Self::Read(format) => format.name().to_owned(),
             Self::Known(name) => {
                 let bare = name.strip_prefix("a ").or(name.strip_prefix("an "));
@@ -82,6 +94,7 @@ pub fn content(device: &dyn LebDevice) -> Content {
         Content::Empty | Content::Unknown | Content::Known(_) if holds_jffs2(device) => {
             Content::Jffs2
         }
+        Content::Unknown if formats::is_yaffs_volume(device) => Content::Yaffs,
         content => content,
     }
 }

@@ -126,11 +126,15 @@ pub(crate) fn within(place: &Place, file: &Arc<dyn ReadAt>, shape: &Shape) -> Re
     if is_forced(shape) {
         return Ok(whole);
     }
+    // What would be found may be files in it.
+    if is_yaffs(file, shape)? {
+        return Ok(whole);
+    }
     let found = survey(file.as_ref())?;
     match found.parts.as_slice() {
         [] => Ok(whole),
-        // What was found may be files in it.
-        _ if is_yaffs(file, shape)? => Ok(whole),
+        // Its pages end with it.
+        [one @ Part { kind: Kind::Yaffs { .. }, .. }] => Ok(Meant::Span(one.into())),
         [one] if is_found_anyway(one, file.as_ref())? => Ok(whole),
         [one] => {
             let (offset, length) = (one.offset, size - one.offset);
@@ -171,6 +175,7 @@ fn is_forced(shape: &Shape) -> bool {
 fn is_found_anyway(part: &Part, file: &dyn ReadAt) -> Result<bool, Error> {
     match part.kind {
         Kind::Jffs2 { .. } => Ok(true),
+        Kind::Yaffs { .. } => Ok(false),
         Kind::Ubifs { .. } | Kind::Read { .. } => Ok(part.offset == 0),
         Kind::Ubi { peb_size, .. } => {
             let found = detect(file, &hints(&Sizes::default()))?;

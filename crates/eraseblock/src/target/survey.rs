@@ -2,8 +2,8 @@
 //! headers, their checksums decide, and what lies inside something else is not listed.
 //!
 //! # Invariants
-//! 1. The file is read once in windows of fixed size, and once more where a JFFS2 may go on; memory
-//!    is bounded by `MAX_HEADERS` and `MAX_PARTS`.
+//! 1. The file is read once in windows of fixed size, and once more where a JFFS2 or a YAFFS may go
+//!    on; memory is bounded by `MAX_HEADERS` and `MAX_PARTS`, time by `MAX_TRIES`, too.
 //! 2. Parts come in ascending order and do not overlap.
 
 use super::formats::{self, Magic, Reader};
@@ -16,6 +16,7 @@ use eraseblock_mtd::ReadAt;
 use eraseblock_ubi::locate::{self, Extent, Header};
 use eraseblock_ubifs_format::constants::{NODE_MAGIC, NodeType};
 use eraseblock_ubifs_format::decode::{self, Limits};
+use eraseblock_yaffs::{HEADER_MAGIC_AT, HEADER_MAGICS, Version};
 use memchr::memmem;
 use std::io;
 
@@ -23,6 +24,8 @@ use std::io;
 const MAX_HEADERS: usize = 1 << 20;
 /// Superblocks and JFFS2 that are kept, each.
 const MAX_PARTS: usize = 1024;
+/// Headers of YAFFS objects after which a YAFFS is looked for.
+const MAX_TRIES: u32 = 4096;
 /// Bytes read at a time.
 const WINDOW: usize = 1 << 20;
 /// Bytes after a window that a header at its end may need: a UBIFS superblock.
@@ -56,6 +59,11 @@ pub enum Kind {
     Jffs2 {
         /// Whether its byte order is big-endian.
         big_endian: bool,
+    },
+    /// A YAFFS.
+    Yaffs {
+        /// 1 or 2.
+        version: u32,
     },
     /// A file system that is only read.
     #[cfg_attr(feature = "serde", serde(untagged))]
@@ -108,9 +116,23 @@ impl Part {
             }
             Kind::Jffs2 { big_endian: false } => "JFFS2".to_owned(),
             Kind::Jffs2 { big_endian: true } => "JFFS2, big-endian".to_owned(),
+            Kind::Yaffs { version } => format!("YAFFS{version}"),
             Kind::Read { format } => format.name().to_owned(),
         }
     }
+}
+
+/// A stretch of a file in which nothing was recognised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Unknown {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What begins like this, in words, if its first bytes are known.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub looks_like: Option<&'static str>,
 }
 
 /// What there is in a file.
@@ -133,6 +155,30 @@ pub fn survey(image: &dyn ReadAt) -> io::Result<Survey> {
     search.parts()
 }
 
+impl Survey {
+    /// Returns the stretches between the parts that are more than padding. Fails if the file cannot be
+    /// read.
+    pub fn unknown(&self, image: &dyn ReadAt) -> io::Result<Vec<Unknown>> {
+        let size = image.size()?;
+        let mut at = 0;
+        let mut stretches = Vec::new();
+        let known = self.parts.iter().map(|part| (part.offset, part.end()));
+        for (next, end) in known.chain([(size, size)]) {
+            let (offset, length) = (at, next.saturating_sub(at));
+            at = end.max(at);
+            if length == 0 || is_padding(image, offset, offset + length)? {
+                continue;
+            }
+            let len = usize::try_from(length).unwrap_or(usize::MAX).min(magic::LOOK);
+            let mut start = vec![0; len];
+            image.read_exact_at(&mut start, offset)?;
+            let looks_like = magic::recognise(&start).map(|known| known.name);
+            stretches.push(Unknown { offset, length, looks_like });
+        }
+        Ok(stretches)
+    }
+}
+
 /// What begins at the start of a file and leaves no room for anything else.
 fn whole(image: &dyn ReadAt, size: u64) -> io::Result<Option<Part>> {
     let mut start = vec![0; OVERLAP.min(usize::try_from(size).unwrap_or(OVERLAP))];
@@ -143,7 +189,7 @@ fn whole(image: &dyn ReadAt, size: u64) -> io::Result<Option<Part>> {
         return Ok(Some(Part { offset: 0, length: size, kind: Kind::Ubifs { leb_size } }));
     }
     if let Some(part) = read_only(image, 0, size)?
-        && rest_is_padding(image, part.end(), size)?
+        && is_padding(image, part.end(), size)?
     {
         return Ok(Some(Part { length: size, ..part }));
     }
@@ -160,12 +206,12 @@ fn read_only(image: &dyn ReadAt, offset: u64, size: u64) -> io::Result<Option<Pa
     Ok(Some(Part { offset, length, kind: Kind::Read { format: reader.format() } }))
 }
 
-/// Returns whether nothing but zeros or erased bytes follows.
-fn rest_is_padding(image: &dyn ReadAt, from: u64, size: u64) -> io::Result<bool> {
+/// Returns whether nothing but zeros or erased bytes is between two places.
+fn is_padding(image: &dyn ReadAt, from: u64, to: u64) -> io::Result<bool> {
     let mut bytes = vec![0; 1 << 16];
     let mut at = from;
-    while at < size {
-        let len = usize::try_from(size - at).unwrap_or(usize::MAX).min(bytes.len());
+    while at < to {
+        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
         image.read_exact_at(&mut bytes[..len], at)?;
         if !bytes[..len].iter().all(|byte| matches!(byte, 0 | 0xFF)) {
             return Ok(false);
@@ -200,6 +246,9 @@ struct Search<'a> {
     jffs2: Vec<Part>,
     /// File systems that are only read.
     read: Vec<Part>,
+    yaffs: Vec<Part>,
+    /// Headers of YAFFS objects that led to none.
+    tries: u32,
     /// The last JFFS2 node: where it begins and ends.
     node: (u64, u64),
     more: bool,
@@ -207,8 +256,18 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(image: &'a dyn ReadAt) -> Self {
-        let (headers, ubifs, jffs2, read) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { image, size: 0, headers, ubifs, jffs2, read, node: (0, 0), more: false }
+        Self {
+            image,
+            size: 0,
+            headers: Vec::new(),
+            ubifs: Vec::new(),
+            jffs2: Vec::new(),
+            read: Vec::new(),
+            yaffs: Vec::new(),
+            tries: 0,
+            node: (0, 0),
+            more: false,
+        }
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -217,6 +276,7 @@ impl<'a> Search<'a> {
         let readers: Vec<(Magic, &dyn Reader)> = formats::magics().collect();
         let others: Vec<_> =
             readers.iter().map(|(magic, _)| memmem::Finder::new(magic.bytes)).collect();
+        let yaffs = HEADER_MAGICS.each_ref().map(memmem::Finder::new);
         let mut buffer = vec![0; WINDOW + OVERLAP];
         let mut hits: Vec<usize> = Vec::new();
         let mut start = 0;
@@ -240,8 +300,47 @@ impl<'a> Search<'a> {
                     self.reader(*reader, *magic, start + at as u64)?;
                 }
             }
+            for finder in &yaffs {
+                let seen = &window[..(WINDOW + finder.needle().len() - 1).min(window.len())];
+                for at in finder.find_iter(seen) {
+                    self.yaffs_header(start + at as u64)?;
+                }
+            }
             start += WINDOW as u64;
         }
+        Ok(())
+    }
+
+    /// Looks for a YAFFS around what may be the header of one of its objects.
+    fn yaffs_header(&mut self, at: u64) -> io::Result<()> {
+        let Some(page) = at.checked_sub(HEADER_MAGIC_AT) else { return Ok(()) };
+        // A type of an object, in either byte order.
+        let mut kind = [0; 4];
+        self.image.read_exact_at(&mut kind, page)?;
+        let is_kind = matches!(kind, [1..=5, 0, 0, 0] | [0, 0, 0, 1..=5]);
+        if !is_kind || covers(&self.yaffs, page) || covers(&self.read, page) {
+            return Ok(());
+        }
+        if self.tries == MAX_TRIES {
+            self.more = true;
+            return Ok(());
+        }
+        let floor = self.yaffs.last().map_or(0, Part::end);
+        let Some(found) = eraseblock_yaffs::locate(self.image, page, floor)? else {
+            self.tries += 1;
+            return Ok(());
+        };
+        let version = match found.layout.version {
+            Version::Yaffs1 => 1,
+            Version::Yaffs2 => 2,
+        };
+        let kind = Kind::Yaffs { version };
+        push(
+            &mut self.yaffs,
+            Part { offset: found.start, length: found.length, kind },
+            &mut self.more,
+        );
+        self.yaffs.sort_unstable_by_key(|part| part.offset);
         Ok(())
     }
 
@@ -344,8 +443,8 @@ impl<'a> Search<'a> {
         Ok(to)
     }
 
-    /// Puts together what was found. A UBI is proven by many headers, a UBIFS by one, and a node of
-    /// JFFS2 may be anywhere: in this order they win.
+    /// Puts together what was found. A UBI is proven by many headers, a YAFFS by the tags of its pages, a
+    /// UBIFS by one header, and a node of JFFS2 may be anywhere: in this order they win.
     fn parts(mut self) -> io::Result<Survey> {
         let located = locate::locate(self.image, &self.headers)?;
         let more = self.more || located.more;
@@ -359,10 +458,14 @@ impl<'a> Search<'a> {
             }
             _ => true,
         });
-        // Files of a file system that is only read may be images.
-        let read = std::mem::take(&mut self.read);
-        let holds =
-            |outer: &Part, inner: &Part| outer.offset < inner.offset && outer.end() >= inner.end();
+        // Files of a YAFFS or of a file system that is only read may be images.
+        let mut read = std::mem::take(&mut self.read);
+        let yaffs = std::mem::take(&mut self.yaffs);
+        read.retain(|part| !yaffs.iter().any(|outer| holds(outer, part)));
+        let outside = |part: &Part| !read.iter().any(|outer| holds(outer, part));
+        let yaffs: Vec<Part> = yaffs.into_iter().filter(outside).collect();
+        read.extend(yaffs);
+        read.sort_unstable_by_key(|part| part.offset);
         parts.retain(|ubi| !read.iter().any(|outer| holds(outer, ubi)));
         for kind in [read, std::mem::take(&mut self.ubifs), std::mem::take(&mut self.jffs2)] {
             let found: Vec<Part> = kind
@@ -382,6 +485,11 @@ impl<'a> Search<'a> {
         }
         Ok(Survey { parts, more })
     }
+}
+
+/// Returns whether a part holds another one, which begins later.
+fn holds(outer: &Part, inner: &Part) -> bool {
+    outer.offset < inner.offset && outer.end() >= inner.end()
 }
 
 /// Returns whether a part, of some in ascending order, covers an offset.

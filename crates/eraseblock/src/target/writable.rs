@@ -507,10 +507,11 @@ fn read_ubifs(
         Image::Ubi(image) => {
             image.report(observer)?;
             let volume = image.file_system_volume(place.volume.as_deref())?;
-            match peek::content(&volume) {
-                peek::Content::Read(format) => {
-                    return Err(formats::only_read(&place.path, format));
-                }
+            let content = peek::content(&volume);
+            if let Some(format) = content.read_only() {
+                return Err(formats::only_read(&place.path, format));
+            }
+            match content {
                 peek::Content::Jffs2 => {
                     return Err(Error::new("a JFFS2 in a UBI volume can only be read")
                         .hint("info, ls, cat and extract read it"));
@@ -603,7 +604,7 @@ fn open_ubifs(
         let mounted = UbifsMount::mount(device, mode.ubifs());
         // Only now, so that a UBIFS is mounted without more reads.
         if mounted.is_err()
-            && let peek::Content::Read(format) = peek::content(&ubi.volume(volume.id)?)
+            && let Some(format) = peek::content(&ubi.volume(volume.id)?).read_only()
         {
             return Err(formats::only_read(&flash.path, format));
         }

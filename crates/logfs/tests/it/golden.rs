@@ -1,8 +1,8 @@
 //! The image of the reference.
 
-use crate::manifest;
 use eraseblock_logfs::Logfs;
 use eraseblock_vfs::FileSystem;
+use eraseblock_vfs_testkit::golden as manifest;
 use std::path::Path;
 use std::sync::Arc;
 

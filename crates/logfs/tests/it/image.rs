@@ -54,6 +54,8 @@ pub(crate) struct Meta {
 pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
     write_shift: u8,
+    /// Segments in bad eraseblocks, which are left out.
+    bad: &'static [usize],
     /// Where the next object begins.
     pub(crate) at: usize,
     /// Where the next entry of the journal begins.
@@ -65,24 +67,32 @@ pub(crate) struct Image {
 
 impl Image {
     pub(crate) fn new(write_shift: u8) -> Self {
+        Self::on_flash(write_shift, &[])
+    }
+
+    /// The same on a flash with bad eraseblocks, each with one segment.
+    pub(crate) fn on_flash(write_shift: u8, bad: &'static [usize]) -> Self {
+        let mut good = (0..SEGMENTS).filter(|segment| !bad.contains(segment));
+        let [first, journal, objects] = [(); 3].map(|()| good.next().unwrap());
         let mut image = Self {
             bytes: vec![0xFF; SEGMENT * SEGMENTS],
             write_shift,
-            at: 2 * SEGMENT,
-            journal_at: SEGMENT + 32,
+            bad,
+            at: objects * SEGMENT,
+            journal_at: journal * SEGMENT + 32,
             inodes: Places::new(),
             entries: BTreeMap::new(),
         };
-        let superblock = image.superblock();
-        image.bytes[..256].copy_from_slice(&superblock);
+        let superblock = image.superblock(journal);
+        image.bytes[first * SEGMENT..][..256].copy_from_slice(&superblock);
         let second = (SEGMENTS - 1) * SEGMENT - 4096;
         image.bytes[second..][..256].copy_from_slice(&superblock);
-        image.segment(1, 2);
-        image.segment(2, 3);
+        image.segment(journal, 2);
+        image.segment(objects, 3);
         image
     }
 
-    fn superblock(&self) -> Vec<u8> {
+    fn superblock(&self, journal: usize) -> Vec<u8> {
         let mut sb = vec![0; 256];
         sb[6] = 1;
         let sum = crc(&sb[4..24]);
@@ -90,7 +100,7 @@ impl Image {
         sb[24..32].copy_from_slice(&0x7A3A_8E5C_B9D5_BF67_u64.to_be_bytes());
         sb[36..42].copy_from_slice(&[3, 4, 1, 16, 12, self.write_shift]);
         sb[48..56].copy_from_slice(&(self.bytes.len() as u64).to_be_bytes());
-        sb[112..116].copy_from_slice(&1_u32.to_be_bytes());
+        sb[112..116].copy_from_slice(&(journal as u32).to_be_bytes());
         let sum = crc(&sb[36..]);
         sb[32..36].copy_from_slice(&sum.to_be_bytes());
         sb
@@ -128,6 +138,9 @@ impl Image {
         header.extend(payload);
         if self.at.is_multiple_of(SEGMENT) || self.at % SEGMENT + header.len() > SEGMENT {
             self.at = self.at.next_multiple_of(SEGMENT);
+            while self.bad.contains(&(self.at / SEGMENT)) {
+                self.at += SEGMENT;
+            }
             self.segment(self.at / SEGMENT, 3);
         }
         if self.at.is_multiple_of(SEGMENT) {

@@ -4,7 +4,4 @@
 mod golden;
 mod hostile;
 mod image;
-#[allow(dead_code)] // it is shared with the tests of YAFFS
-#[path = "../../../yaffs/tests/it/manifest.rs"]
-mod manifest;
 mod synthetic;

@@ -243,3 +243,47 @@ fn entries_that_cannot_be_are_hidden() {
     assert_eq!(fs.entries(2).unwrap().len(), 2);
     assert!(fs.entries(17).unwrap().is_empty());
 }
+
+/// Directories and files in several segments.
+fn files(mut image: Image) -> Vec<u8> {
+    let plain: Blocks = (0..60).map(|bix| (bix, vec![bix as u8; 4096])).collect();
+    image.file(16, 60 * 4096, &plain, false);
+    image.file(17, 5 * 4096 - 10, &plain, true);
+    image.name(2, b"long", 16, 8);
+    image.name(2, b"dir", 18, 4);
+    image.name(18, b"packed", 17, 8);
+    image.directory(18);
+    image.directory(2);
+    image.commit(&[]);
+    image.bytes
+}
+
+/// The tests of the command read these images, too. With `ERASEBLOCK_BLESS` they are made again.
+#[test]
+fn the_synthetic_images_are_those_of_the_builder() {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, bad) in [("synthetic", &[][..]), ("synthetic-bad-blocks", &[0, 4])] {
+        let made = files(Image::on_flash(0, bad));
+        let path = data.join(format!("{name}.img.zst"));
+        if std::env::var_os("ERASEBLOCK_BLESS").is_some() {
+            std::fs::write(&path, zstd::encode_all(&made[..], 19).unwrap()).unwrap();
+        }
+        let stored = zstd::decode_all(&std::fs::read(&path).unwrap()[..]).unwrap();
+        assert!(stored == made, "{name}");
+    }
+}
+
+/// The first and the last superblock are in the first and the last good eraseblock.
+#[test]
+fn superblocks_are_looked_for_in_good_eraseblocks() {
+    let mut bytes = files(Image::on_flash(0, &[0, 4]));
+    let (end, segment) = (bytes.len() as u64, SEGMENT as u64);
+    let read = |bytes: &Vec<u8>, good| {
+        let (fs, findings) = Logfs::open_within(Arc::new(bytes.clone()), good).unwrap();
+        assert_eq!(content(&fs, b"long"), (0..60).flat_map(|bix| [bix; 4096]).collect::<Vec<u8>>());
+        findings.iter().count()
+    };
+    assert_eq!(read(&bytes, segment..end), 0);
+    bytes[SEGMENT + 40] ^= 1;
+    assert_eq!(read(&bytes, segment..end - segment), 1);
+}

@@ -1,6 +1,6 @@
 //! Sampled pages of an image, and what a layout makes of them.
 
-use crate::layout::{DataEcc, Layout};
+use crate::layout::{DataEcc, Layout, Version};
 use crate::medium::{Pages, RawPage, Source};
 use crate::page::Tagged;
 use eraseblock_base::Location;
@@ -20,7 +20,7 @@ const FEW: usize = 32;
 
 /// Pages of one size that are not erased.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     pub(super) page: u32,
     pub(super) spare: u32,
     used: Vec<Pages>,
@@ -51,13 +51,23 @@ impl Sample {
         Ok(sample)
     }
 
+    /// Makes a sample of pages that were read.
+    pub(crate) fn of(pages: &Pages, page: u32, spare: u32, count: u32) -> Self {
+        let mut sample = Self { page, spare, used: Vec::new() };
+        sample.keep_used(pages, count);
+        sample
+    }
+
     fn add(&mut self, source: &Source, first: u32, count: u32) -> Result<(), ReadError> {
         let len = RUN.min(count - first);
-        let pages = source.pages(self.page, self.spare, first, len)?;
-        let is_used = |page: RawPage<'_>| !is_erased(page.data) || !is_erased(page.spare);
-        let used = (0..len).filter(|index| is_used(pages.get(*index)));
-        self.used.extend(used.map(|index| pages.only(index)));
+        self.keep_used(&source.pages(self.page, self.spare, first, len)?, len);
         Ok(())
+    }
+
+    fn keep_used(&mut self, pages: &Pages, count: u32) {
+        let is_used = |page: RawPage<'_>| !is_erased(page.data) || !is_erased(page.spare);
+        let used = (0..count).filter(|index| is_used(pages.get(*index)));
+        self.used.extend(used.map(|index| pages.only(index)));
     }
 
     /// Returns the number of pages in use.
@@ -96,10 +106,8 @@ impl Sample {
     pub(super) fn small_pages(&self, order: ByteOrder) -> Option<u64> {
         let (mut tagged, mut proofs, mut refuted) = (0, 0_u64, 0_u64);
         for page in self.pages() {
-            let Some(spare) = page.spare.first_chunk::<SPARE>() else { continue };
-            let Some((tags, wrong)) = SmallTags::decode(spare) else { continue };
-            let is_object = (1..=object::MAX).contains(&tags.object);
-            if !is_object || wrong > 0 || is_programmed(spare[PAGE_STATUS]) && tags.chunk > 0 {
+            let Some(tags) = small_tags(page) else { continue };
+            if tags.chunk > 0 && page.spare.get(PAGE_STATUS).is_some_and(|it| is_programmed(*it)) {
                 continue;
             }
             tagged += 1;
@@ -138,6 +146,24 @@ impl Sample {
             fitting.len() * 2 > self.used.len() && shown > others.len()
         });
         fitting.next().unwrap_or(DataEcc::None)
+    }
+}
+
+/// Returns the tags of a page of YAFFS1, deleted or not, if they are plausible.
+fn small_tags(page: RawPage<'_>) -> Option<SmallTags> {
+    let spare = page.spare.first_chunk::<SPARE>()?;
+    let (tags, wrong) = SmallTags::decode(spare)?;
+    let is_object = (1..=object::MAX).contains(&tags.object);
+    (is_object && wrong == 0).then_some(tags)
+}
+
+impl Layout {
+    /// Returns whether a page has plausible tags.
+    pub(crate) fn is_plausible(&self, page: RawPage<'_>) -> bool {
+        if self.version == Version::Yaffs1 {
+            return small_tags(page).is_some();
+        }
+        matches!(self.tags(page), Tagged::Good(tags) if is_plausible(self, &tags))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Every image of the reference shows the tree that the reference shows, without a word about its
 //! geometry.
 
-use crate::manifest::{self, Manifest, SHA256};
 use crate::store::{Row, Store};
 use eraseblock_base::ByteOrder;
+use eraseblock_vfs_testkit::golden::{self as manifest, Manifest, SHA256};
 use eraseblock_yaffs::{
     DataEcc, Info, Layout, OpenOptions, Origin, Source, TagsPlace, Version, Yaffs,
 };

@@ -3,6 +3,5 @@
 
 mod golden;
 mod hostile;
-mod manifest;
 mod script;
 mod store;

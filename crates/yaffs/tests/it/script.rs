@@ -1,7 +1,6 @@
 //! The operations that made images of the reference, run by our writer on a simulated chip, end in
 //! the tree of the reference.
 
-use crate::manifest::{self, MTIME, Manifest};
 use crate::store::{Row, Store};
 use eraseblock_base::{ByteOrder, Geometry, MediumKind};
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Variant};
@@ -9,6 +8,7 @@ use eraseblock_vfs::{
     Caller, FileSystem, FsError, Ino, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
+use eraseblock_vfs_testkit::golden::{self as manifest, MTIME, Manifest};
 use eraseblock_yaffs::{
     DataEcc, Layout, OpenOptions, RwOptions, Source, TagsPlace, Version, Yaffs, YaffsRw,
 };

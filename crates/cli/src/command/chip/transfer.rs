@@ -2,7 +2,8 @@
 
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock::raw::mtd::{Access, ReadAt};
+use eraseblock::raw::base::{Findings, Location, Peb};
+use eraseblock::raw::mtd::{Access, Mtd, ReadAt};
 use eraseblock::raw::nandsim::Chip;
 use eraseblock::text;
 use serde::Serialize;
@@ -85,7 +86,44 @@ pub(super) fn import(args: &ImportArgs, session: &mut Session) -> Result<(), Fai
     let mut image = bar.wrap_read(&mut *image);
     let bytes = chip.import(&mut image, args.oob).context(args.image.display())?;
     bar.finish_and_clear();
+    if args.oob {
+        session.report(bad_blocks(&chip)?);
+    }
     report(session, bytes, "read")
+}
+
+/// What the spare bytes of an image made bad blocks: a finding, which warns if there is data in them.
+fn bad_blocks(chip: &Chip) -> Result<Findings, Failure> {
+    const NAMED: usize = 16;
+    let geometry = chip.config().geometry();
+    let (mut bad, mut with_data, mut page) =
+        (Vec::new(), 0_u32, vec![0; chip.config().page() as usize]);
+    for peb in (0..geometry.peb_count()).map(Peb::new) {
+        if !chip.is_bad(peb)? {
+            continue;
+        }
+        chip.read(u64::from(peb.get()) * u64::from(geometry.peb_size()), &mut page)?;
+        with_data += u32::from(page.iter().any(|byte| !matches!(byte, 0 | 0xFF)));
+        bad.push(peb.to_string());
+    }
+    let mut findings = Findings::new();
+    if bad.is_empty() {
+        return Ok(findings);
+    }
+    let count = text::count(bad.len() as u64, "eraseblock is", "eraseblocks are");
+    let more = if bad.len() > NAMED { ", ..." } else { "" };
+    let named = bad[..bad.len().min(NAMED)].join(", ");
+    let message = format!("{count} bad now, as the marker in the spare bytes says: {named}{more}");
+    if with_data > 0 {
+        let why = format!(
+            "{message}; {with_data} of them hold data: if the image has something else at that byte, \
+             as tags from spare byte 0, the chip cannot hold it"
+        );
+        findings.warn(Location::Whole, "bad-blocks-made", why);
+    } else {
+        findings.note(Location::Whole, "bad-blocks-made", message);
+    }
+    Ok(findings)
 }
 
 /// Bytes of an image of the whole chip.

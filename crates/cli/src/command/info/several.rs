@@ -4,11 +4,13 @@ use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{Align, Table};
 use eraseblock::raw::base::size::format_size;
+use eraseblock::raw::mtd::ReadAt;
 use eraseblock::target::Place;
 use eraseblock::target::span;
-use eraseblock::target::survey::{Part, Survey};
+use eraseblock::target::survey::{Part, Survey, Unknown};
 use eraseblock::text;
 use serde::Serialize;
+use std::fs::File;
 
 /// Several things in one file, as JSON.
 #[derive(Debug, Serialize)]
@@ -17,6 +19,7 @@ struct Several<'a> {
     path: String,
     file_size: u64,
     images: Vec<Listed<'a>>,
+    unknown: Vec<Unknown>,
     more: bool,
 }
 
@@ -31,12 +34,21 @@ struct Listed<'a> {
 /// Lists what there is in a file.
 pub(super) fn list(place: &Place, survey: &Survey, session: &mut Session) -> Result<(), Failure> {
     let path = place.path.display().to_string();
-    let file_size = place.path.metadata()?.len();
+    let file = File::open(&place.path)?;
+    let file_size = ReadAt::size(&file)?;
+    let unknown = survey.unknown(&file)?;
     if session.options.json {
         let listed = |part| Listed { target: span::target(place, part), part };
         let images = survey.parts.iter().map(listed).collect();
         let more = survey.more;
-        return session.json(&Several { format: "several", path, file_size, images, more });
+        return session.json(&Several {
+            format: "several",
+            path,
+            file_size,
+            images,
+            unknown,
+            more,
+        });
     }
     let count = text::count(survey.parts.len() as u64, "image", "images");
     let size = format_size(file_size);
@@ -46,10 +58,17 @@ pub(super) fn list(place: &Place, survey: &Survey, session: &mut Session) -> Res
         ("target", Align::Left),
         ("", Align::Left),
     ]);
+    let mut rows: Vec<(u64, u64, String, String)> = Vec::new();
     for part in &survey.parts {
-        let numbers = [part.offset.to_string(), part.length.to_string()];
-        let [offset, length] = numbers;
-        table.row(vec![offset, length, span::target(place, part), part.describe()]);
+        rows.push((part.offset, part.length, span::target(place, part), part.describe()));
+    }
+    for Unknown { offset, length, looks_like, .. } in &unknown {
+        let what = looks_like.map(|name| format!(", begins like {name}")).unwrap_or_default();
+        rows.push((*offset, *length, "-".to_owned(), format!("unknown{what}")));
+    }
+    rows.sort_unstable_by_key(|row| row.0);
+    for (offset, length, target, what) in rows {
+        table.row(vec![offset.to_string(), length.to_string(), target, what]);
     }
     session.lines([format!("{path}: {count} in {size}"), String::new()])?;
     let lines = table.lines(2, session.style);

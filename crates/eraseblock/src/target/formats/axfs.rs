@@ -6,6 +6,7 @@ use crate::target::Format;
 use eraseblock_axfs::{Axfs, AxfsError, Info, Superblock};
 use eraseblock_mtd::ReadAt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// AXFS.
@@ -33,7 +34,7 @@ impl Reader for AxfsReader {
         }
     }
 
-    fn open(&self, image: Arc<dyn ReadAt>) -> Result<Read, Error> {
+    fn open(&self, image: Arc<dyn ReadAt>, _: Range<u64>) -> Result<Read, Error> {
         let (fs, findings) = Axfs::open(image)?;
         let facts = facts(&fs.info());
         Ok(Read { fs: Arc::new(fs), findings, facts })

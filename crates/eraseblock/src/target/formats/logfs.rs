@@ -6,6 +6,7 @@ use crate::target::Format;
 use eraseblock_logfs::{Info, Logfs, LogfsError, Superblock};
 use eraseblock_mtd::ReadAt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// LogFS.
@@ -37,8 +38,12 @@ impl Reader for LogfsReader {
         }
     }
 
-    fn open(&self, image: Arc<dyn ReadAt>) -> Result<Read, Error> {
-        let (fs, findings) = Logfs::open(image)?;
+    fn counts_bad_blocks(&self) -> bool {
+        true
+    }
+
+    fn open(&self, image: Arc<dyn ReadAt>, superblocks: Range<u64>) -> Result<Read, Error> {
+        let (fs, findings) = Logfs::open_within(image, superblocks)?;
         let facts = facts(fs.info());
         Ok(Read { fs: Arc::new(fs), findings, facts })
     }

@@ -4,14 +4,15 @@
 //! # Invariants
 //! 1. Bytes with uncorrectable bit errors are an error: the file systems that are only read have no
 //!    checksums of their own.
+//! 2. Every block is asked once whether it is bad: on a chip, that reads its spare bytes.
 
-use super::{Located, reader_at};
+use super::{Located, Reader, reader_at};
 use crate::error::Error;
 use eraseblock_base::{Leb, Peb};
 use eraseblock_mtd::{LebDevice, Mtd, ReadAt, ReadOutcome, Slice};
 use std::fmt::Debug;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The logical eraseblocks of a volume, one after the other.
@@ -52,13 +53,14 @@ where
 
 /// The good eraseblocks of a flash, one after the other.
 #[derive(Debug)]
-struct GoodBlocks {
+pub(super) struct GoodBlocks {
     device: Arc<dyn Mtd>,
     blocks: Vec<Peb>,
 }
 
 impl GoodBlocks {
-    fn of(device: &Arc<dyn Mtd>) -> Result<Self, Error> {
+    /// Lists them. Fails if the flash cannot say which are bad.
+    pub(super) fn of(device: &Arc<dyn Mtd>) -> Result<Self, Error> {
         let mut blocks = Vec::new();
         for block in (0..device.geometry().peb_count()).map(Peb::new) {
             if !device.is_bad(block)? {
@@ -66,6 +68,36 @@ impl GoodBlocks {
             }
         }
         Ok(Self { device: Arc::clone(device), blocks })
+    }
+
+    fn peb_size(&self) -> u64 {
+        self.device.geometry().peb_size().into()
+    }
+
+    /// Returns where they begin and end on the flash.
+    fn reach(&self) -> Range<u64> {
+        let place = |block: &Peb| u64::from(block.get()) * self.peb_size();
+        let end = self.blocks.last().map_or(0, |last| place(last) + self.peb_size());
+        self.blocks.first().map_or(0, place)..end
+    }
+}
+
+/// All eraseblocks of a flash, one after the other. What is read of a bad one is what the flash says.
+#[derive(Debug)]
+struct AllBlocks(Arc<dyn Mtd>);
+
+impl ReadAt for AllBlocks {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.geometry().size())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let peb_size = self.0.geometry().peb_size();
+        pieces(buf, offset, self.size()?, peb_size, |block, inside, part| {
+            let at = u64::from(block) * u64::from(peb_size) + u64::from(inside);
+            let outcome = self.0.read(at, part);
+            good(outcome.map_err(io::Error::other)?, || format!("peb {block}:{inside}"))
+        })
     }
 }
 
@@ -126,31 +158,65 @@ pub(super) enum Depth {
     All,
 }
 
-/// Returns all bytes of a flash but those of bad blocks. Fails if these cannot be listed.
-pub(super) fn good_blocks(device: &Arc<dyn Mtd>) -> Result<Arc<dyn ReadAt>, Error> {
-    Ok(Arc::new(GoodBlocks::of(device)?))
-}
-
 /// Finds a file system that is only read at the start of a good eraseblock of a flash. Bad blocks are
-/// skipped, and so is what comes before. Fails if the bad blocks cannot be listed.
-pub(super) fn find(device: &Arc<dyn Mtd>, depth: Depth) -> Result<Option<Located>, Error> {
-    let good = Arc::new(GoodBlocks::of(device)?);
-    let (size, peb_size) = (good.size()?, u64::from(device.geometry().peb_size()));
+/// skipped, and so is what comes before. Fails if the flash cannot be read.
+pub(super) fn find(good: &Arc<GoodBlocks>, depth: Depth) -> Result<Option<Located>, Error> {
+    let peb_size = good.peb_size();
     let most = if depth == Depth::First { 1 } else { u64::MAX };
     for index in 0..most.min(good.blocks.len() as u64) {
-        let start = index * peb_size;
         // An unreadable block before the file system does not matter.
-        if let Ok(Some((reader, _))) = reader_at(good.as_ref(), start) {
-            let bytes = Arc::new(Slice::new(good, start, size - start)?);
-            return Ok(Some(Located { reader, bytes }));
+        if let Ok(Some((reader, _))) = reader_at(good.as_ref(), index * peb_size) {
+            return located(good, reader, index).map(Some);
         }
     }
     Ok(None)
 }
 
+/// Returns the file system of a reader that begins in a good block, by its index among them.
+pub(super) fn located(
+    good: &Arc<GoodBlocks>,
+    reader: &'static dyn Reader,
+    index: u64,
+) -> Result<Located, Error> {
+    let (size, start) = (good.size()?, index * good.peb_size());
+    let skipping = Slice::new(Arc::clone(good) as Arc<dyn ReadAt>, start, size - start)?;
+    let skipping = Located::new(reader, Arc::new(skipping))?;
+    if !reader.counts_bad_blocks() || good.size()? == good.device.geometry().size() {
+        return Ok(skipping);
+    }
+    let counting = counting(good, reader, index)?;
+    // Who wrote an image to the flash may have skipped bad blocks nevertheless.
+    let is_written_skipping = !counting.is_whole() && skipping.is_whole();
+    Ok(if is_written_skipping { skipping } else { counting })
+}
+
+/// The same for a file system whose places count bad blocks. Bad blocks before its first good one are
+/// its own, unless something else is before them.
+fn counting(
+    good: &Arc<GoodBlocks>,
+    reader: &'static dyn Reader,
+    index: u64,
+) -> Result<Located, Error> {
+    let all = Arc::new(AllBlocks(Arc::clone(&good.device)));
+    let (size, reach) = (all.size()?, good.reach());
+    let block = usize::try_from(index).ok().and_then(|index| good.blocks.get(index));
+    let start = match block {
+        Some(block) if index > 0 => u64::from(block.get()) * good.peb_size(),
+        _ => 0,
+    };
+    let bytes = Arc::new(Slice::new(all, start, size - start)?);
+    let superblocks = reach.start.saturating_sub(start)..reach.end.saturating_sub(start);
+    Ok(Located { reader, bytes, superblocks, dump: None })
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::{Medium, Shape, detect, image};
     use super::*;
+    use crate::target::Sizes;
+    use eraseblock_base::{Geometry, MediumKind};
+    use eraseblock_mtd::{MemoryMtd, MtdError};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn reads_are_split_at_blocks() {
@@ -166,6 +232,35 @@ mod tests {
             let error = pieces(&mut buf, offset, 16, 8, read).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         }
+    }
+
+    /// Counts how often a late block is asked whether it is bad.
+    #[derive(Debug)]
+    struct Asked {
+        inner: MemoryMtd,
+        count: AtomicU32,
+    }
+
+    impl Mtd for Asked {
+        eraseblock_mtd::forward!(geometry, read, program, erase, mark_bad, sync);
+
+        fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+            self.count.fetch_add(u32::from(peb.get() == 7), Ordering::Relaxed);
+            self.inner.is_bad(peb)
+        }
+    }
+
+    /// A flash without anything known was asked twice for all bad blocks.
+    #[test]
+    fn bad_blocks_are_listed_once() {
+        let geometry = Geometry::new(MediumKind::Nand, 16 << 10, 8, 512, 512, 0).unwrap();
+        let inner = MemoryMtd::with_bytes(geometry, vec![0x11; 8 * (16 << 10)]);
+        let asked = Arc::new(Asked { inner, count: AtomicU32::new(0) });
+        let medium = Medium::Device(Arc::clone(&asked) as Arc<dyn Mtd>);
+        let ubi = image::layout(asked.as_ref(), &Sizes::default()).unwrap();
+        let of_ubi = asked.count.swap(0, Ordering::Relaxed);
+        assert!(ubi.is_none() && detect(&medium, &Shape::default()).unwrap().is_none());
+        assert_eq!(asked.count.load(Ordering::Relaxed), of_ubi + 1);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The tree of a file system in the form of the manifests that come with the images: one line a
-//! path, `path|type|mode|uid|gid|size|mtime|nlink|rdev|target|sha256|xattrs`.
+//! The tree of a file system in the form of the manifests that come with golden images of YAFFS, AXFS
+//! and LogFS: one line a path, `path|type|mode|uid|gid|size|mtime|nlink|rdev|target|sha256|xattrs`.
 
 use eraseblock_vfs::walk::{Descend, Visit, walk};
 use eraseblock_vfs::{FileKind, FileSystem, Ino};
@@ -7,19 +7,23 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Fields of a line.
-pub(crate) const MTIME: usize = 6;
-pub(crate) const SHA256: usize = 10;
+/// The field of a line with the time of the last change.
+pub const MTIME: usize = 6;
+/// The field with the hash of the content.
+pub const SHA256: usize = 10;
 
 /// Lines by path.
-pub(crate) type Manifest = BTreeMap<String, Vec<String>>;
+pub type Manifest = BTreeMap<String, Vec<String>>;
 
 fn escape(bytes: &[u8]) -> String {
+    let append = |text: &mut String, byte: u8| {
+        let _ = write!(text, "\\x{byte:02x}");
+    };
     bytes.iter().fold(String::new(), |mut text, byte| {
         match byte {
-            b'|' | b'\\' => write!(text, "\\x{byte:02x}").unwrap(),
+            b'|' | b'\\' => append(&mut text, *byte),
             0x21..=0x7E => text.push(char::from(*byte)),
-            byte => write!(text, "\\x{byte:02x}").unwrap(),
+            byte => append(&mut text, *byte),
         }
         text
     })
@@ -27,7 +31,7 @@ fn escape(bytes: &[u8]) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
+        let _ = write!(text, "{byte:02x}");
         text
     })
 }
@@ -51,7 +55,7 @@ fn content(fs: &dyn FileSystem, ino: Ino, size: u64) -> String {
 }
 
 fn line(fs: &dyn FileSystem, path: &str, ino: Ino) -> Vec<String> {
-    let attr = fs.attr(ino).unwrap();
+    let attr = fs.attr(ino).expect("an inode of the tree can be read");
     let kind = match attr.kind {
         FileKind::Regular => "regular file",
         FileKind::Directory => "directory",
@@ -63,13 +67,15 @@ fn line(fs: &dyn FileSystem, path: &str, ino: Ino) -> Vec<String> {
     };
     let has_size = matches!(attr.kind, FileKind::Regular | FileKind::Symlink);
     let is_device = matches!(attr.kind, FileKind::BlockDevice | FileKind::CharDevice);
-    let names = fs.list_xattrs(ino).unwrap();
-    let pair =
-        |name: &Vec<u8>| format!("{}=0x{}", escape(name), hex(&fs.xattr(ino, name).unwrap()));
+    let names = fs.list_xattrs(ino).expect("xattrs can be listed");
+    let pair = |name: &Vec<u8>| {
+        let value = fs.xattr(ino, name).expect("a listed xattr can be read");
+        format!("{}=0x{}", escape(name), hex(&value))
+    };
     let xattrs: Vec<String> = names.iter().map(pair).collect();
     let text = |is: bool, text: String| if is { text } else { String::new() };
     let target = match attr.kind {
-        FileKind::Symlink => escape(&fs.read_link(ino).unwrap()),
+        FileKind::Symlink => escape(&fs.read_link(ino).expect("a link can be read")),
         _ => String::new(),
     };
     let sha256 = match attr.kind {
@@ -93,7 +99,7 @@ fn line(fs: &dyn FileSystem, path: &str, ino: Ino) -> Vec<String> {
 }
 
 /// The manifest of a file system.
-pub(crate) fn of(fs: &dyn FileSystem) -> Manifest {
+pub fn of(fs: &dyn FileSystem) -> Manifest {
     let mut lines = BTreeMap::new();
     lines.insert(".".to_owned(), line(fs, ".", fs.root()));
     walk::<eraseblock_vfs::FsError>(fs, fs.root(), &mut |visit| {
@@ -106,19 +112,19 @@ pub(crate) fn of(fs: &dyn FileSystem) -> Manifest {
         }
         Ok(Descend::Yes)
     })
-    .unwrap();
+    .expect("the visitor does not fail");
     lines
 }
 
 /// Parses a manifest.
-pub(crate) fn parse(text: &str) -> Manifest {
+pub fn parse(text: &str) -> Manifest {
     let fields = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
     text.lines().map(fields).map(|fields| (fields[0].clone(), fields)).collect()
 }
 
 /// The differences of two manifests: the path, what was expected, what was found. What has no header
 /// has the time of the mount in the reference, and none here.
-pub(crate) fn differences(expected: &Manifest, found: &Manifest) -> Vec<String> {
+pub fn differences(expected: &Manifest, found: &Manifest) -> Vec<String> {
     let is_same = |one: &Vec<String>, two: &Vec<String>| {
         (0..one.len().max(two.len())).all(|index| {
             let (one, two) = (one.get(index), two.get(index));

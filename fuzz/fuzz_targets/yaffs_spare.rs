@@ -1,0 +1,8 @@
+//! Spare bytes, object headers and xattr records of YAFFS: decoding ends with a result, for all bytes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    eraseblock_fuzz::read_yaffs_page(data);
+});
