@@ -9,6 +9,9 @@ use lzma_rust2::{LzmaOptions, LzmaWriter};
 use std::io::Write;
 use std::sync::Arc;
 
+/// Compresses a block.
+type Pack = fn(&[u8]) -> Vec<u8>;
+
 /// How an image differs from those of `mksquashfs`.
 #[derive(Clone, Copy)]
 struct Shape {
@@ -18,7 +21,7 @@ struct Shape {
     lengths: ByteOrder,
     /// The number of the compressor in the superblock.
     compressor: u16,
-    pack: fn(&[u8]) -> Vec<u8>,
+    pack: Pack,
 }
 
 const LITTLE: Shape = Shape {
@@ -177,7 +180,7 @@ fn magic_numbers_of_vendors_are_known() {
 /// What the superblock says does not matter.
 #[test]
 fn lzma_in_streams_without_a_header_is_found() {
-    let packs: [(fn(&[u8]) -> Vec<u8>, &str); 4] = [
+    let packs: [(Pack, &str); 4] = [
         (lzma, "lzma"),
         (bare, "lzma (lc 3, lp 0, pb 2, 0 bytes before a stream)"),
         (properties, "lzma (lc 3, lp 0, pb 2, 5 bytes before a stream)"),
@@ -186,7 +189,7 @@ fn lzma_in_streams_without_a_header_is_found() {
     for (pack, name) in packs {
         for shape in [LITTLE, BIG, Shape { lengths: ByteOrder::Little, ..BIG }] {
             for compressor in [1, 2, 4] {
-                assert_read(Shape { pack, compressor, ..shape }, name);
+                assert_read(Shape { compressor, pack, ..shape }, name);
             }
         }
     }

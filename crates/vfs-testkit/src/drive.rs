@@ -109,6 +109,7 @@ pub fn drive(
     Ok(run.report)
 }
 
+#[allow(clippy::needless_pass_by_value)] // for map_err
 fn failed(error: FsError) -> String {
     format!("{:?}: {error}", error.kind())
 }
