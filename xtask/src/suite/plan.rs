@@ -216,7 +216,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 6);
+        assert_eq!(full.len() - short.len(), 7);
     }
 
     #[test]
