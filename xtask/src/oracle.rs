@@ -62,7 +62,7 @@ impl Paths {
 }
 
 /// The checks that vary another one in a compressor, a chip or a moment: `--short` leaves them out.
-const VARIED: [&str; 30] = [
+const VARIED: [&str; 34] = [
     "linux-writes/nand2k-lzo",
     "linux-writes/nand512-none",
     "linux-writes/nand4k-zstd",
@@ -70,6 +70,8 @@ const VARIED: [&str; 30] = [
     "linux-writes/jffs2-nand512",
     "linux-mounts-ours/zlib",
     "linux-mounts-ours/none",
+    "linux-mounts-ours/zstd",
+    "linux-mounts-ours/no-subpage",
     "linux-mounts-ours/big-tree",
     "linux-mounts-ours/personality",
     "ubi-fastmap/build-ubiformat",
@@ -85,6 +87,8 @@ const VARIED: [&str; 30] = [
     "we-write-jffs2/nand512",
     "we-write-jffs2/nor-without-summary",
     "host-devices/nand512",
+    "host-devices/nand2k-bad-blocks",
+    "host-devices/nor",
     "host-devices/mount-ubifs-nor",
     "host-devices/mount-jffs2-nand2k",
     "host-devices/mount-jffs2-nand512",

@@ -27,45 +27,67 @@ const PATCHES: [(&str, &[&str]); 5] = [
     ("lab", &["crates/lab"]),
 ];
 
-/// The tests that the patches add or extend, by the end of their paths; each must run and pass.
-const TESTS: [&str; 15] = [
-    "jffs2::planted_bugs_are_caught_and_replayed",
-    "yaffs2::planted_bugs_are_caught_and_replayed",
-    "ubifs::planted_bugs_are_caught",
-    "ubifs::some_bugs_break_one_rule_only",
-    "ubi::known_bugs_are_caught_and_replayed",
-    "ubifs::flags_and_rarer_forms_survive_cuts",
-    "story::a_violation_of_ubi_is_told_from_its_operations_to_its_rule",
-    "story::a_violation_of_ubifs_is_told",
-    "cuts::every_planted_bug_is_caught",
-    "cuts::nothing_is_caught_where_no_bug_is_planted",
-    "every_fault::forgotten_buffers_and_torn_space_are_caught",
-    "fastmap::a_stale_anchor_is_noticed",
-    "gaps::an_index_that_goes_into_gaps_survives_cuts",
-    "a_reader_that_does_not_wait_for_the_lock_loses_its_request",
-    "no_scrub_request_is_lost",
-];
+/// Tests that the patches add or extend, and what holds them.
+struct Build {
+    /// Arguments of `cargo test`. Naming the targets, in three builds, takes two thirds of the time that
+    /// all targets of these crates take in one.
+    targets: &'static str,
+    /// The ends of the paths of the tests; each must run and pass.
+    tests: &'static [&'static str],
+    /// Whether they run if only one of several bugs is looked for.
+    is_always_run: bool,
+}
 
-/// What holds them, as arguments of `cargo test`. Naming the targets, in two builds, takes two thirds
-/// of the time that all targets of these crates take in one.
-const BUILDS: [&str; 2] = [
-    "--package eraseblock-jffs2 --lib",
-    "--package eraseblock-lab --package eraseblock-ubi --package eraseblock-ubifs \
-     --package eraseblock-ubi-schedule --test it --test schedule",
+const BUILDS: [Build; 3] = [
+    // The hunts by power cuts, and the orders in which threads take turns.
+    Build {
+        targets: "--package eraseblock-lab --package eraseblock-ubi-schedule --test it --test schedule",
+        tests: &[
+            "jffs2::planted_bugs_are_caught_and_replayed",
+            "yaffs2::planted_bugs_are_caught_and_replayed",
+            "ubifs::planted_bugs_are_caught",
+            "ubifs::some_bugs_break_one_rule_only",
+            "ubi::known_bugs_are_caught_and_replayed",
+            "ubifs::flags_and_rarer_forms_survive_cuts",
+            "story::a_violation_of_ubi_is_told_from_its_operations_to_its_rule",
+            "story::a_violation_of_ubifs_is_told",
+            "a_reader_that_does_not_wait_for_the_lock_loses_its_request",
+            "no_scrub_request_is_lost",
+        ],
+        is_always_run: true,
+    },
+    // What the tests of the crates themselves catch.
+    Build {
+        targets: "--package eraseblock-jffs2 --lib",
+        tests: &[
+            "cuts::every_planted_bug_is_caught",
+            "cuts::nothing_is_caught_where_no_bug_is_planted",
+            "every_fault::forgotten_buffers_and_torn_space_are_caught",
+        ],
+        is_always_run: false,
+    },
+    Build {
+        targets: "--package eraseblock-ubi --package eraseblock-ubifs --test it",
+        tests: &[
+            "fastmap::a_stale_anchor_is_noticed",
+            "gaps::an_index_that_goes_into_gaps_survives_cuts",
+        ],
+        is_always_run: false,
+    },
 ];
 
 /// Makes the copy and runs its tests; `--table` prints how each bug showed, `--share N` looks for one
-/// of N bugs, `--renew` writes the patches from an edited copy instead.
+/// of N bugs by power cuts alone, `--renew` writes the patches from an edited copy instead.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let copies = Copies::new(repository().join("target/planted"));
     let patches = repository().join("planted");
     match args {
-        [] => copies.plant(&patches).and_then(|()| copies.test("1", false)),
+        [] => copies.plant(&patches).and_then(|()| copies.test(None, Shown::Counts)),
         [option] if option == "--table" => {
-            copies.plant(&patches).and_then(|()| copies.test("1", true))
+            copies.plant(&patches).and_then(|()| copies.test(None, Shown::EachBug))
         }
         [option, share] if option == "--share" => {
-            copies.plant(&patches).and_then(|()| copies.test(share, false))
+            copies.plant(&patches).and_then(|()| copies.test(Some(share), Shown::Counts))
         }
         [option] if option == "--renew" => copies.renew(&patches).map(|()| true),
         _ => bail!("expected nothing, --table, --share N or --renew"),
@@ -161,36 +183,47 @@ impl Copies {
         git
     }
 
-    /// Runs the tests of the copy. The build shares the crates of others with that of the sources.
-    fn test(&self, share: &str, table: bool) -> Result<bool> {
-        let (mut text, mut is_good) = (String::new(), true);
-        for build in BUILDS {
-            let mut tests = cargo_in(&self.tree);
-            tests.env("CARGO_TARGET_DIR", repository().join("target"));
-            tests.env("ERASEBLOCK_PLANTED_SHARE", share);
-            tests.args(["test", "--no-fail-fast"]).args(build.split(' ')).arg("--").args(TESTS);
+    /// Runs the tests of the copy, for all bugs or for one in so many. The build shares the crates of
+    /// others with that of the sources.
+    fn test(&self, share: Option<&str>, shown: Shown) -> Result<bool> {
+        let builds = BUILDS.iter().filter(|build| build.is_always_run || share.is_none());
+        let (mut passed, mut missed) = (0, Vec::new());
+        for Build { targets, tests, .. } in builds {
+            let mut run = cargo_in(&self.tree);
+            run.env("CARGO_TARGET_DIR", repository().join("target"));
+            run.env("ERASEBLOCK_PLANTED_SHARE", share.unwrap_or("1"));
+            run.args(["test", "--no-fail-fast"]).args(targets.split_whitespace());
             // Not --nocapture: the panics of bugs would tear the lines of the results apart.
-            let done = tests.arg("--show-output").stdin(Stdio::null()).output()?;
-            if !done.status.success() {
+            run.arg("--").args(*tests).arg("--show-output");
+            let done = run.stdin(Stdio::null()).output()?;
+            let text = String::from_utf8_lossy(&done.stdout);
+            let missing = missing(tests, &text);
+            if !done.status.success() || !missing.is_empty() {
                 eprint!("{}", String::from_utf8_lossy(&done.stderr));
-                is_good = false;
+                print!("{text}");
+                ensure!(!missing.is_empty(), "cargo test {targets} failed");
+            } else if shown == Shown::EachBug {
+                print!("{text}");
+            } else {
+                let counts = text.lines().filter(|line| line.starts_with("caught: "));
+                counts.for_each(|line| println!("{line}"));
             }
-            text += &String::from_utf8_lossy(&done.stdout);
+            passed += tests.len() - missing.len();
+            missed.extend(missing);
         }
-        if table || !is_good {
-            print!("{text}");
-        } else {
-            text.lines()
-                .filter(|line| line.starts_with("caught: "))
-                .for_each(|it| println!("{it}"));
-        }
-        let missing = missing(&text);
-        for name in &missing {
+        for name in &missed {
             println!("FAIL  {name} did not pass");
         }
-        println!("{} passed, {} failed", TESTS.len() - missing.len(), missing.len());
-        Ok(is_good && missing.is_empty())
+        println!("{passed} passed, {} failed", missed.len());
+        Ok(missed.is_empty())
     }
+}
+
+/// What is printed of tests that pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Counts,
+    EachBug,
 }
 
 /// What `git` says about the parts of a patch that do not apply, without those that do.
@@ -211,8 +244,8 @@ fn in_the_sources(line: &str) -> String {
     names.iter().fold(format!("{line}\n"), |line, (copy, source)| line.replace(copy, source))
 }
 
-/// The tests that did not run, or failed, going by what the test harness prints.
-fn missing(text: &str) -> Vec<&'static str> {
+/// Those of the tests that did not run, or failed, going by what the test harness prints.
+fn missing(tests: &[&'static str], text: &str) -> Vec<&'static str> {
     let passed: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"))
@@ -222,7 +255,7 @@ fn missing(text: &str) -> Vec<&'static str> {
             path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
         })
     };
-    TESTS.into_iter().filter(|name| !has_passed(name)).collect()
+    tests.iter().copied().filter(|name| !has_passed(name)).collect()
 }
 
 /// The files with parts of patches that did not apply.
@@ -245,13 +278,15 @@ mod tests {
 
     #[test]
     fn every_test_must_run_and_pass() {
-        let lines = TESTS.map(|name| format!("test room::{name} ... ok\n"));
-        assert_eq!(missing(&lines.concat()), [""; 0]);
+        let tests = BUILDS[0].tests;
+        let lines: Vec<String> =
+            tests.iter().map(|name| format!("test room::{name} ... ok\n")).collect();
+        assert_eq!(missing(tests, &lines.concat()), [""; 0]);
         let failed = lines.concat().replacen("... ok", "... FAILED", 1);
-        assert_eq!(missing(&failed), TESTS[..1]);
+        assert_eq!(missing(tests, &failed), tests[..1]);
         // A longer name is another test.
         let other = lines[1..].concat() + "test room::not_jffs2::planted_bugs ... ok\n";
-        assert_eq!(missing(&other), TESTS[..1]);
+        assert_eq!(missing(tests, &other), tests[..1]);
     }
 
     /// Copies with one line for each patch to change, and the patches.
