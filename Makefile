@@ -13,8 +13,9 @@ POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs
 
 # All steps of the tests share one build, without debug information and incremental artefacts. Clippy
-# is the compiler: a run of its own would read and check everything a second time.
-TEST_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver
+# is its compiler: a run of its own would read and check everything a second time.
+LEAN_BUILD = CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+TEST_BUILD = $(LEAN_BUILD) RUSTC_WORKSPACE_WRAPPER=clippy-driver
 
 help:
 	@echo "make setup   install the Debian packages the tests need (when root; otherwise name them)"
@@ -64,7 +65,7 @@ cuts:
 
 # Mutants of the write paths; docs/mutants.md describes them.
 mutants:
-	CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) xtask mutants --jobs 2
+	$(LEAN_BUILD) $(CARGO) xtask mutants --jobs 2
 
 # Public suites on mounts, in full.
 test-posix: setup target/tools/bin/pjdfstest

@@ -62,7 +62,7 @@ impl Paths {
 }
 
 /// The checks that vary another one in a compressor, a chip or a moment: `--short` leaves them out.
-const VARIED: [&str; 34] = [
+const VARIED: [&str; 36] = [
     "linux-writes/nand2k-lzo",
     "linux-writes/nand512-none",
     "linux-writes/nand4k-zstd",
@@ -74,7 +74,9 @@ const VARIED: [&str; 34] = [
     "linux-mounts-ours/no-subpage",
     "linux-mounts-ours/big-tree",
     "linux-mounts-ours/personality",
+    "linux-mounts-ours/small-pages",
     "ubi-fastmap/build-ubiformat",
+    "ubi-fastmap/build-two-blocks",
     "ubi-fastmap/build-bad-first",
     "ubi-fastmap/build-bad-after",
     "ubi-chips/ours-nand2k-cut-early",

@@ -68,9 +68,7 @@ impl Card {
     /// another process has it open, or with the error of the host.
     pub fn create(path: &Path, parameters: &Parameters) -> Result<Self, CardError> {
         let file = CardFile::create(path, parameters)?;
-        let (content, start) = file.content(parameters)?;
-        let content = Content::in_file(content, start, parameters.erased_ones);
-        Ok(Self::with(Model::new(parameters.clone()), content, Some(file)))
+        Self::with_file((file, Model::new(parameters.clone())))
     }
 
     /// Opens the card in a file, which is a power-on, as its only user.

@@ -16,14 +16,11 @@ pub const SHA256: usize = 10;
 pub type Manifest = BTreeMap<String, Vec<String>>;
 
 fn escape(bytes: &[u8]) -> String {
-    let append = |text: &mut String, byte: u8| {
-        let _ = write!(text, "\\x{byte:02x}");
-    };
     bytes.iter().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'|' | b'\\' => append(&mut text, *byte),
-            0x21..=0x7E => text.push(char::from(*byte)),
-            byte => append(&mut text, *byte),
+        if byte.is_ascii_graphic() && !b"|\\".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "\\x{byte:02x}");
         }
         text
     })

@@ -76,8 +76,8 @@ impl MemoryFs {
         }
     }
 
-    /// Returns the start of the first such block at or after `offset`. Returns `offset` itself if it lies in such a block, and `None` if the file ends
-    /// before one.
+    /// Returns the start of the first such block at or after `offset`. Returns `offset` itself if
+    /// it lies in such a block, and `None` if the file ends before one.
     fn seek(&self, ino: Ino, offset: u64, wanted: Stretch) -> Result<Option<u64>, FsError> {
         let content = self.content(ino)?;
         let is_hole = wanted == Stretch::Hole;

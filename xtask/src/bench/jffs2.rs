@@ -1,7 +1,7 @@
 //! JFFS2: creating images compared with mkfs.jffs2, extracting compared with jefferson, and the
 //! results for an image in which files were deleted, linked, truncated and overwritten.
 
-use super::{Bench, python_tool, remove, text, timed};
+use super::{Bench, fresh, python_tool, remove, text, timed};
 use anyhow::{Result, ensure};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, Xattr, Xref, encode};
 use std::fs;
@@ -35,29 +35,16 @@ impl Bench {
         }
         let image = self.path("ours.jffs2");
         let reader = python_tool(root, "jefferson", "jefferson")?;
-        // ext4 searches long for an inode that was not freed in the last minutes, so each
-        // extraction gets its own directory, inside one that was not emptied before.
-        let outs = tempfile::tempdir_in(&self.work)?;
-        let (out, peer_out) = (outs.path().join("0"), outs.path().join("peer"));
+        let [out, peer_out] = self.outs();
         // One run of several minutes is enough for the peer.
         let theirs = timed(&[text(&reader), "-d".into(), text(&peer_out), text(&image)])?;
-        let mine = |round: u32| {
-            let out = outs.path().join(round.to_string());
-            timed(&[self.binary(), "extract".into(), text(&image), text(&out)])
-        };
-        let mut best = mine(0)?;
-        for round in 1..=self.rounds {
-            let next = mine(round)?;
-            if next.seconds < best.seconds {
-                best = next;
-            }
-        }
-        let mine = best;
+        let mine = [self.binary(), "extract".into(), text(&image), text(&out)];
+        let [mine] = self.best(|| Ok([fresh(&mine, &[&out])?]))?;
         self.row("extract jffs2 against jefferson".into(), mine, theirs, 0.05);
         self.memory("extract jffs2 peak memory".into(), mine);
         let status = Command::new("diff").arg("-r").arg(&self.tree).arg(&out).status()?;
         ensure!(status.success(), "what was extracted differs from the tree");
-        Ok(outs.close()?)
+        [&out, &peer_out].into_iter().try_for_each(|path| remove(path))
     }
 
     /// Creates images of the tree, compressed in the same way by both.
@@ -84,9 +71,7 @@ impl Bench {
         let reader = python_tool(root, "jefferson", "jefferson")?;
         let image = self.path("history.jffs2");
         fs::write(&image, history())?;
-        let (out, peer_out) = (self.path("out"), self.path("peer-out"));
-        remove(&out)?;
-        remove(&peer_out)?;
+        let [out, peer_out] = self.outs();
         let run = |command: &mut Command| {
             command.stdout(Stdio::null()).stderr(Stdio::null()).status().map(drop)
         };

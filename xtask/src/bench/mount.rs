@@ -76,10 +76,7 @@ impl Bench {
             println!("left out: mounts: /dev/fuse cannot be opened");
             return Ok(());
         }
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.to_owned() } else { self.work.clone() };
-        let base = base.join("eraseblock-bench");
-        remove(&base)?;
+        let base = self.outs.path().join("mounts");
         fs::create_dir_all(&base)?;
         let result = self
             .sequential(&base)

@@ -10,8 +10,7 @@ const MEMORY: f64 = 64.0;
 impl Bench {
     /// Extracts images of the tree with the usual compressors.
     pub(super) fn squashfs(&mut self) -> Result<()> {
-        let (image, out, peer_out) =
-            (self.path("tree.squashfs"), self.path("out"), self.path("peer-out"));
+        let (image, [out, peer_out]) = (self.path("tree.squashfs"), self.outs());
         for compressor in ["gzip", "zstd", "xz"] {
             let make = ["mksquashfs".into(), text(&self.tree), text(&image)];
             let options = ["-noappend", "-quiet", "-no-progress", "-comp", compressor];

@@ -1,7 +1,7 @@
 //! YAFFS2: extracting compared with a reader in Python and with our UBIFS.
 
-use super::{Bench, Measure, measure_tree, python_tool, remove, text, timed};
-use anyhow::{Result, bail, ensure};
+use super::{Bench, measure_tree, python_tool, remove, text, timed};
+use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +15,7 @@ impl Bench {
         let make = [self.binary(), "mkfs".into(), "yaffs2".into(), text(&self.tree), "-o".into()];
         timed(&[&make[..], &[text(&image)]].concat())?;
         timed(&self.our_mkfs("lzo", &ubifs))?;
-        let (out, peer_out) = (self.path("out"), self.path("peer-out"));
+        let [out, peer_out] = self.outs();
         let mine = [self.binary(), "extract".into(), text(&image), text(&out)];
         let reader = python_tool(root, "unblob", "unblob")?;
         // Only this image, not what is in its files, and no statistics.
@@ -30,26 +30,9 @@ impl Bench {
         self.memory_within("extract yaffs2 peak memory".into(), ours, MEMORY);
         let status = Command::new("diff").arg("-r").arg(&self.tree).arg(&out).status()?;
         ensure!(status.success(), "what was extracted differs from the tree");
-        let (ours, theirs) = self.alternately(&image, &ubifs)?;
+        let from_ubifs = [self.binary(), "extract".into(), text(&ubifs), text(&peer_out)];
+        let (ours, theirs) = self.compare(&mine, &from_ubifs, &[&out, &peer_out])?;
         self.row("extract yaffs2 against our ubifs".into(), ours, theirs, 1.5);
         [&image, &out, &peer_out].into_iter().try_for_each(|path| remove(path))
-    }
-    /// Extracts both images in turns, and returns the best of each. Each extraction gets a directory
-    /// of its own: ext4 searches long for inodes where others were removed a moment ago.
-    fn alternately(&self, one: &Path, other: &Path) -> Result<(Measure, Measure)> {
-        let outs = tempfile::tempdir_in(&self.work)?;
-        let mut best: [Option<Measure>; 2] = [None, None];
-        for round in 0..=self.rounds {
-            for (index, (best, image)) in best.iter_mut().zip([one, other]).enumerate() {
-                let out = outs.path().join(format!("{round}-{index}"));
-                let measure = timed(&[self.binary(), "extract".into(), text(image), text(&out)])?;
-                if best.is_none_or(|best| measure.seconds < best.seconds) {
-                    *best = Some(measure);
-                }
-            }
-        }
-        outs.close()?;
-        let [Some(ours), Some(theirs)] = best else { bail!("--rounds must be at least 1") };
-        Ok((ours, theirs))
     }
 }

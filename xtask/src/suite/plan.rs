@@ -122,7 +122,7 @@ const ROWS: [Row; 19] = [
     },
     Row {
         name: "planted",
-        short: "{xtask} planted --share 8",
+        short: "{xtask} planted --share 16",
         full: "{xtask} planted",
         after: &["guest"],
         counts: counts::last_line,

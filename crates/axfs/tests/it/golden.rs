@@ -3,7 +3,7 @@
 use crate::store;
 use eraseblock_axfs::{Axfs, AxfsError, Split};
 use eraseblock_mtd::ReadAt;
-use eraseblock_vfs_testkit::golden as manifest;
+use eraseblock_vfs_testkit::golden;
 use std::sync::Arc;
 
 #[test]
@@ -11,8 +11,8 @@ fn images_show_the_trees_they_were_made_from() {
     for name in ["compressed", "special", "xip"] {
         let (fs, findings) = Axfs::open(Arc::new(store::image(name))).unwrap();
         assert!(findings.is_empty(), "{name}: {findings:?}");
-        let expected = manifest::parse(&store::manifest(name));
-        let differences = manifest::differences(&expected, &manifest::of(&fs));
+        let expected = golden::parse(&store::manifest(name));
+        let differences = golden::differences(&expected, &golden::of(&fs));
         assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
     }
 }
@@ -39,8 +39,8 @@ fn a_split_image_is_read_from_both_parts() {
         assert_eq!(joined.size().unwrap(), whole.len() as u64);
         let (fs, findings) = Axfs::open(Arc::new(joined)).unwrap();
         assert!(findings.is_empty());
-        let expected = manifest::parse(&store::manifest("xip"));
-        assert!(manifest::differences(&expected, &manifest::of(&fs)).is_empty());
+        let expected = golden::parse(&store::manifest("xip"));
+        assert!(golden::differences(&expected, &golden::of(&fs)).is_empty());
     }
 }
 

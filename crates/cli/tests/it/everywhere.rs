@@ -2,13 +2,12 @@
 //! offset of a larger one, in a UBI volume, on a chip and in a raw dump of one.
 
 use crate::mount::mounted;
-use crate::sample::{Sample, noise};
+use crate::sample::{Sample, noise, stored};
 use crate::serve::{handles, served};
 use crate::yaffs::unpack;
 use nfs3_client::nfs3_types::nfs3::{READ3args, READ3res};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
 
 /// An image, and a file in it.
@@ -23,11 +22,6 @@ struct Image {
     content: Vec<u8>,
     /// Sizes of a page and of its spare area, if they are in the image.
     pages: Option<[&'static str; 3]>,
-}
-
-fn stored(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
-    zstd::decode_all(&fs::read(path).unwrap()[..]).unwrap()
 }
 
 /// Images of the sample's folder, and those that others made. Without `mksquashfs`, there is no SquashFS.

@@ -1,15 +1,12 @@
 //! LogFS: an image of the reference, read wherever it is.
 
-use crate::sample::{Sample, raw_dump};
+use crate::sample::{Sample, raw_dump, stored};
 use std::fs;
-use std::path::Path;
 
 /// The empty image of the reference, in a sample.
 fn sample() -> (Sample, Vec<u8>) {
     let sample = Sample::new();
-    let packed = "../logfs/tests/data/empty-plain.img.zst";
-    let packed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(packed)).unwrap();
-    let image = zstd::decode_all(&packed[..]).unwrap();
+    let image = stored("logfs/tests/data/empty-plain.img.zst");
     fs::write(sample.path("i.logfs"), &image).unwrap();
     (sample, image)
 }
@@ -45,19 +42,13 @@ fn a_damaged_superblock_is_a_finding() {
     assert!(run.code == 1 && run.err.contains("logfs-superblock"), "{} {}", run.out, run.err);
 }
 
-/// An image of the tests of the reader.
-fn stored(name: &str) -> Vec<u8> {
-    let path = format!("../logfs/tests/data/{name}.img.zst");
-    let packed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    zstd::decode_all(&packed[..]).unwrap()
-}
-
 /// Bad blocks count: after one, everything was an error.
 #[test]
 fn bad_blocks_of_a_flash_count() {
     let sample = Sample::new();
     let (peb, shape) = (64 << 10, ["--peb", "64KiB", "--page", "2048", "--oob", "64"]);
-    let (counting, plain) = (stored("synthetic-bad-blocks"), stored("synthetic"));
+    let counting = stored("logfs/tests/data/synthetic-bad-blocks.img.zst");
+    let plain = stored("logfs/tests/data/synthetic.img.zst");
     let mut blocks: Vec<Option<&[u8]>> = counting.chunks(peb).map(Some).collect();
     (blocks[0], blocks[4]) = (None, None);
     // Who wrote an image without a thought of bad blocks skipped them.

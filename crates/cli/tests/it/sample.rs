@@ -21,6 +21,12 @@ impl Drop for Sample {
     }
 }
 
+/// Returns an image of the tests of another crate, given by its path below `crates`.
+pub(crate) fn stored(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    zstd::decode_all(&fs::read(path).unwrap()[..]).unwrap()
+}
+
 /// What a run did.
 pub(crate) struct Run {
     pub(crate) code: i32,

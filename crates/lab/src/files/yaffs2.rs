@@ -59,7 +59,7 @@ impl Yaffs2Stack {
 
     fn layout(&self) -> Layout {
         let tags_ecc = !self.in_band;
-        let place = if tags_ecc { TagsPlace::spare(2, tags_ecc) } else { TagsPlace::InBand };
+        let place = if self.in_band { TagsPlace::InBand } else { TagsPlace::spare(2, tags_ecc) };
         let pages = self.other.map(|shape| shape.chip().geometry().pages_per_peb());
         Layout {
             version: Version::Yaffs2,

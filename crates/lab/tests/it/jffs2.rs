@@ -5,7 +5,7 @@ use eraseblock_lab::files::{Jffs2Stack, singles};
 use eraseblock_lab::powercut::{LabError, Options, Plan, StateId, replay};
 
 #[test]
-fn every_single_operation_survives_every_cut() {
+fn single_operations_survive_cuts() {
     for chip in Jffs2Stack::CHIPS {
         let target = Jffs2Stack::find(chip).unwrap();
         let options = Options { judge_every: 25, nested_every: 512, ..Options::of(singles()) };

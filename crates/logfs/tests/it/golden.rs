@@ -2,7 +2,7 @@
 
 use eraseblock_logfs::Logfs;
 use eraseblock_vfs::FileSystem;
-use eraseblock_vfs_testkit::golden as manifest;
+use eraseblock_vfs_testkit::golden;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn the_empty_image_of_the_reference_is_read() {
     let (fs, findings) = Logfs::open(Arc::new(image)).unwrap();
     assert!(findings.is_empty(), "{findings:?}");
     let text = std::fs::read_to_string(data.join("empty-plain.manifest")).unwrap();
-    let differences = manifest::differences(&manifest::parse(&text), &manifest::of(&fs));
+    let differences = golden::differences(&golden::parse(&text), &golden::of(&fs));
     assert!(differences.is_empty(), "{differences:?}");
     let info = fs.info();
     assert_eq!((info.superblock.segment_size, info.superblock.write_size), (65_536, 1));
