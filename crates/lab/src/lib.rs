@@ -3,6 +3,7 @@
 
 pub mod figures;
 pub mod files;
+pub mod forecast;
 pub mod powercut;
 mod shape;
 pub mod story;

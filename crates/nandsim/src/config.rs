@@ -201,6 +201,11 @@ impl ChipConfig {
         self
     }
 
+    /// Returns the program/erase cycles that a block endures.
+    pub fn endurance(&self) -> u32 {
+        self.endurance
+    }
+
     /// Sets the number of programs of a page between erases; 0 removes the limit.
     #[must_use]
     pub fn with_partial_programs(mut self, limit: u8) -> Self {

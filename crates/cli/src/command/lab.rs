@@ -3,6 +3,7 @@
 mod chip;
 mod figures;
 mod filesystems;
+mod forecast;
 mod page;
 mod shrink;
 mod story;
@@ -36,6 +37,8 @@ enum LabCommand {
     Shrink(ShrinkArgs),
     /// Count what attaching, writing and wear cost on simulated chips
     Figures(FiguresArgs),
+    /// Predict how long a chip lives: a workload on a simulated one, projected to its endurance
+    Forecast(forecast::ForecastArgs),
 }
 
 /// Arguments of `lab figures`.
@@ -202,6 +205,7 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
             FiguresTarget::Ubi => figures::ubi(session),
             FiguresTarget::Fs => figures::fs(session),
         },
+        LabCommand::Forecast(args) => forecast::run(args, session),
     }
 }
 

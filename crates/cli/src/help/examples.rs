@@ -223,6 +223,19 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("lab figures", &[("eraseblock lab figures --target fs", "UBIFS and JFFS2 side by side")]),
     (
+        "lab forecast",
+        &[
+            (
+                "eraseblock lab forecast --part W25N01GV --workload log --per-day 20MiB",
+                "20 MiB of logs a day",
+            ),
+            (
+                "eraseblock lab forecast --fs jffs2 --fill 80 --endurance 10000",
+                "Another file system",
+            ),
+        ],
+    ),
+    (
         "personalities",
         &[
             ("eraseblock personalities --dir classic", "Links named mkfs.ubifs, ubinize, ..."),

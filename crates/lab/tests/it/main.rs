@@ -3,6 +3,7 @@
 
 mod faults;
 mod figures;
+mod forecast;
 mod jffs2;
 mod promises;
 mod report;

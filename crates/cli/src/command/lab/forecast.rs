@@ -1,0 +1,201 @@
+//! How long a chip lives, as a text.
+
+use super::chip::ChipArgs;
+use crate::args::size64;
+use crate::failure::Failure;
+use crate::session::Session;
+use clap::ValueEnum;
+use eraseblock::raw::lab::Shape;
+use eraseblock::raw::lab::forecast::{Cause, Forecast, Life, Outcome, Question, Spread, System};
+use eraseblock::raw::lab::forecast::{Window, Workload, forecast};
+
+/// Arguments of `lab forecast`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForecastArgs {
+    /// The file system
+    #[arg(long, value_name = "NAME", default_value = "ubifs")]
+    fs: ForecastFs,
+    /// What applications do
+    #[arg(long, value_name = "NAME", default_value = "database")]
+    workload: ForecastWorkload,
+    /// Bytes that applications write in a day
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size64)]
+    per_day: u64,
+    /// Share of the file system that holds content nobody changes, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=95))]
+    fill: u8,
+    /// Erases that a block endures; the rating of the part when left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..))]
+    endurance: Option<u32>,
+    /// Erases of the most worn block that are simulated
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(8..))]
+    erases: u32,
+    /// By how much endurance differs between blocks: standard deviation in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=100))]
+    spread: u8,
+    /// Days for which a worn block holds its data at 30 degrees Celsius
+    #[arg(long, value_name = "DAYS", default_value_t = 365)]
+    retention: u32,
+    /// Temperature at which the board lies without power, in degrees Celsius
+    #[arg(long, value_name = "DEGREES", default_value_t = 40, value_parser = clap::value_parser!(i16).range(-40..=125), allow_negative_numbers = true)]
+    temperature: i16,
+    /// Seed of what is written, and of the chips drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The chip with a name of its own
+    #[arg(long, value_name = "NAME", default_value = "block")]
+    chip: String,
+    /// A chip of any part or geometry.
+    #[command(flatten)]
+    other: ChipArgs,
+}
+
+/// The file system of a forecast.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ForecastFs {
+    /// UBIFS on UBI.
+    Ubifs,
+    /// JFFS2.
+    Jffs2,
+}
+
+/// What applications do.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ForecastWorkload {
+    /// Lines appended to a log, which is rotated.
+    Log,
+    /// Transactions of a database with a rollback journal.
+    Database,
+    /// Files of 4 KiB, the oldest of which are removed.
+    SmallFiles,
+    /// A large file that is replaced.
+    Update,
+    /// Files of 1 MiB, the oldest of which are removed.
+    Camera,
+    /// Files that nobody removes.
+    Archive,
+}
+
+impl From<ForecastWorkload> for Workload {
+    fn from(workload: ForecastWorkload) -> Self {
+        match workload {
+            ForecastWorkload::Log => Self::Log,
+            ForecastWorkload::Database => Self::Database,
+            ForecastWorkload::SmallFiles => Self::SmallFiles,
+            ForecastWorkload::Update => Self::Update,
+            ForecastWorkload::Camera => Self::Camera,
+            ForecastWorkload::Archive => Self::Archive,
+        }
+    }
+}
+
+impl ForecastArgs {
+    fn question(&self) -> Result<Question, Failure> {
+        let name = self.other.name()?.unwrap_or_else(|| self.chip.clone());
+        let shape = Shape::named(&name).map_err(Failure::usage)?;
+        let system = match self.fs {
+            ForecastFs::Ubifs => System::Ubifs,
+            ForecastFs::Jffs2 => System::Jffs2,
+        };
+        if matches!(self.fs, ForecastFs::Ubifs) {
+            shape.check_ubi().map_err(Failure::usage)?;
+        }
+        Ok(Question {
+            system,
+            shape,
+            workload: self.workload.into(),
+            fill: self.fill,
+            per_day: self.per_day.max(1),
+            endurance: self.endurance,
+            erases: self.erases,
+            sigma: f64::from(self.spread) / 100.0,
+            retention: (f64::from(self.retention), 30.0),
+            temperature: f64::from(self.temperature),
+            seed: self.seed,
+        })
+    }
+}
+
+/// Runs the workload and prints what follows.
+pub(super) fn run(args: &ForecastArgs, session: &mut Session) -> Result<(), Failure> {
+    let question = args.question()?;
+    let progress = session.progress(args.erases.into(), "erases of the most worn block");
+    let answer = forecast(&question, &mut |erases| progress.set_position(erases.into()));
+    progress.finish_and_clear();
+    let answer = answer.map_err(Failure::new)?;
+    if session.options.json {
+        return session.json(&serde_json::json!({
+            "system": question.system, "chip": question.shape.name(), "workload": question.workload,
+            "fill": question.fill, "per_day": question.per_day, "seed": question.seed,
+            "sigma": question.sigma, "temperature": question.temperature, "forecast": answer,
+        }));
+    }
+    session.lines(report(args, &question, &answer))
+}
+
+fn report(args: &ForecastArgs, question: &Question, answer: &Forecast) -> Vec<String> {
+    let sum = |of: fn(&Window) -> u64| answer.windows.iter().map(of).sum::<u64>();
+    let (written, programmed) = (sum(|it| it.written), sum(|it| it.programmed));
+    let shortened = sum(|it| it.shortened);
+    let last: Vec<String> =
+        answer.windows.iter().map(|it| format!("{:.2}", it.amplification())).collect();
+    let at = |share: usize| answer.wear.get((answer.wear.len() - 1) * share / 100).copied();
+    let [least, median, most] = [0, 50, 100].map(|share| at(share).unwrap_or(0));
+    let mut lines = vec![
+        format!("  {:<15} {} on {}", "simulated", words(args), question.shape.name()),
+        format!(
+            "  {:<15} {} MiB written, {} MiB programmed; {most} of {} erases",
+            "",
+            written >> 20,
+            programmed >> 20,
+            answer.endurance
+        ),
+        format!("  {:<15} {}", "amplification", last.join(", ")),
+    ];
+    lines.extend(answer.causes.iter().filter(|(_, bytes)| *bytes > 0).map(|(cause, bytes)| {
+        let bytes = if *cause == Cause::Moved { bytes - shortened } else { *bytes };
+        #[allow(clippy::cast_precision_loss)] // a ratio for people
+        let ratio = bytes as f64 / written.max(1) as f64;
+        format!("    {:<26} {ratio:.2}", cause.words())
+    }));
+    lines.push(format!("  {:<15} least {least}, median {median}, most {most}", "erases"));
+    match &answer.outcome {
+        Outcome::NotConverged(reason) => lines.push(format!("  {:<15} {reason}", "not converged")),
+        Outcome::Life(life) => lines.extend(days(life)),
+    }
+    lines.push(format!(
+        "  {:<15} a worn block holds its data for {:.0} days at {} degrees",
+        "without power", answer.retention, args.temperature
+    ));
+    lines.push("The rating of a part is what its maker states, no guarantee.".to_owned());
+    lines
+}
+
+fn words(args: &ForecastArgs) -> String {
+    let name = |value: &dyn ToString| value.to_string();
+    let possible = |value: Option<clap::builder::PossibleValue>| {
+        value.map(|value| name(&value.get_name())).unwrap_or_default()
+    };
+    let (fs, workload) = (args.fs.to_possible_value(), args.workload.to_possible_value());
+    format!(
+        "{}, {}, {} MiB a day, {} % full",
+        possible(fs),
+        possible(workload),
+        args.per_day >> 20,
+        args.fill
+    )
+}
+
+fn days(life: &Life) -> Vec<String> {
+    let spread = |spread: &Spread| {
+        format!("{:.0} days ({:.0} to {:.0})", spread.median, spread.low, spread.high)
+    };
+    let mut lines = vec![
+        format!("  {:<15} {:.0} days, if every block endures its rating", "rated life", life.rated),
+        format!("  {:<15} {}", "first worn", spread(&life.first)),
+    ];
+    if let Some(reserve) = &life.reserve {
+        lines.push(format!("  {:<15} {}", "reserve used", spread(reserve)));
+    }
+    lines
+}
