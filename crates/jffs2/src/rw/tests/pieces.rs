@@ -37,7 +37,7 @@ fn the_pieces_after_the_moved_one_are_joined_to_it() {
     let ino = fs.create(1, b"pieces", &FILE, &by(1)).unwrap();
     fs.write(ino, 0, &[1; PIECE as usize], &by(1)).unwrap();
     (0..8).for_each(|_| churn(&fs));
-    let solid: Vec<u8> = (0..9000_u32).map(|byte| (byte * byte * 7 >> 9) as u8).collect();
+    let solid: Vec<u8> = (0..9000_u32).map(|byte| ((byte * byte * 7) >> 9) as u8).collect();
     let other = fs.create(1, b"other", &FILE, &by(1)).unwrap();
     fs.write(other, 0, &solid, &by(1)).unwrap();
     for piece in 1..4_u32 {
