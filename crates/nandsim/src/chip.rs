@@ -446,10 +446,11 @@ fn in_memory(state: &State) -> Result<State, MtdError> {
     for peb in state.config.geometry.pebs() {
         let pages = state.store.get(peb).page_count();
         let Some(last) = pages.checked_sub(1) else { continue };
-        let block = copy.store.get_mut(peb).block_mut(last);
-        for page in 0..pages {
-            state.load(peb, page, 0, block.cells.page_mut(page, stride))?;
+        let mut cells = vec![0xFF; pages as usize * stride];
+        for (page, cells) in (0..pages).zip(cells.chunks_mut(stride)) {
+            state.load(peb, page, 0, cells)?;
         }
+        copy.store.get_mut(peb).block_mut(last, stride).cells = cells;
     }
     Ok(copy)
 }

@@ -30,15 +30,13 @@ impl Snapshot {
     pub fn save(&self, path: &Path) -> Result<(), ChipFileError> {
         let file = ChipFile::create(path, &self.state.config)?;
         let stride = self.state.config.stride();
-        let erased = vec![0xFF; stride];
         let fail = |source| ChipFileError::io(path, "write", source);
         for peb in self.state.config.geometry.pebs() {
             let slot = self.state.store.get(peb);
             // Cells are valid only if the record of their block is there.
-            for page in 0..slot.page_count() {
-                let block = slot.block.as_ref();
-                let cells = block.and_then(|block| block.cells.page(page, stride));
-                file.write_cells(peb, page, cells.unwrap_or(&erased)).map_err(fail)?;
+            let cells = slot.block.as_ref().map_or(&[][..], |block| &block.cells);
+            for (page, cells) in (0..).zip(cells.chunks(stride)) {
+                file.write_cells(peb, page, cells).map_err(fail)?;
             }
             if *slot != Slot::default() {
                 file.write_slot(peb, slot).map_err(fail)?;

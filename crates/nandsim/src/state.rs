@@ -189,10 +189,8 @@ impl State {
                 source,
             });
         }
-        match block.cells.page(page, self.config.stride()) {
-            Some(cells) => buf.copy_from_slice(&cells[from..from + buf.len()]),
-            None => buf.fill(0xFF),
-        }
+        let start = page as usize * self.config.stride() + from;
+        buf.copy_from_slice(&block.cells[start..start + buf.len()]);
         Ok(())
     }
 
@@ -205,13 +203,16 @@ impl State {
     ) -> Result<(), MtdError> {
         let stride = self.config.stride();
         let Some(file) = self.file.clone() else {
-            let block = self.store.get_mut(peb).block_mut(page);
-            change(block.cells.page_mut(page, stride), &mut block.pages[page as usize]);
+            let block = self.store.get_mut(peb).block_mut(page, stride);
+            let start = page as usize * stride;
+            let (cells, meta) =
+                (&mut block.cells[start..start + stride], &mut block.pages[page as usize]);
+            change(cells, meta);
             return Ok(());
         };
         let mut cells = vec![0xFF; stride];
         self.load(peb, page, 0, &mut cells)?;
-        let block = self.store.get_mut(peb).block_mut(page);
+        let block = self.store.get_mut(peb).block_mut(page, 0);
         change(&mut cells, &mut block.pages[page as usize]);
         file.write_cells(peb, page, &cells).map_err(|source| MtdError::Io {
             at: self.place(peb, page, 0),

@@ -2,14 +2,12 @@
 //!
 //! # Invariants
 //! 1. Cloning a [`Store`] copies one pointer; a later change of a slot copies the list of chunks,
-//!    one chunk of slots and, if its cells change, the metadata and one piece of one block.
+//!    one chunk of slots and, if its cells change, one block.
 //! 2. A block without programmed pages has no [`Block`]; pages after the last programmed one are
 //!    not stored. Everything that is not stored reads as 0xFF.
 
 use crate::overlay::BlockFaults;
 use eraseblock_base::Peb;
-use eraseblock_base::align::is_erased;
-use std::ops::Range;
 use std::sync::Arc;
 
 const CHUNK: usize = 32;
@@ -37,65 +35,9 @@ impl PageMeta {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Block {
     pub(crate) pages: Vec<PageMeta>,
-    /// Empty if the cells are in a file.
-    pub(crate) cells: Cells,
+    /// All pages, each with its out-of-band bytes; empty if the cells are in a file.
+    pub(crate) cells: Vec<u8>,
 }
-
-/// Least size of a piece of cells, in bytes: copying less costs as much.
-const PIECE: usize = 4096;
-
-/// The cells of a block, with the out-of-band bytes of each page, in pieces of whole pages. Copies
-/// of a block share a piece until one of them changes it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cells {
-    /// `None` for a piece without programmed pages.
-    pieces: Vec<Option<Arc<Vec<u8>>>>,
-}
-
-impl Cells {
-    /// Returns the piece of a page, and the page's range in it.
-    fn locate(page: u32, stride: usize) -> (usize, Range<usize>) {
-        let pages = Self::pages_per_piece(stride);
-        let start = page as usize % pages * stride;
-        (page as usize / pages, start..start + stride)
-    }
-
-    fn pages_per_piece(stride: usize) -> usize {
-        PIECE.div_ceil(stride.max(1))
-    }
-
-    /// Returns a page, unless its whole piece is erased.
-    pub(crate) fn page(&self, page: u32, stride: usize) -> Option<&[u8]> {
-        let (piece, range) = Self::locate(page, stride);
-        self.pieces.get(piece)?.as_ref().map(|piece| &piece[range])
-    }
-
-    /// Returns a page for modification.
-    pub(crate) fn page_mut(&mut self, page: u32, stride: usize) -> &mut [u8] {
-        let (piece, range) = Self::locate(page, stride);
-        if piece >= self.pieces.len() {
-            self.pieces.resize(piece + 1, None);
-        }
-        let size = Self::pages_per_piece(stride) * stride;
-        let piece = self.pieces[piece].get_or_insert_with(|| Arc::new(vec![0xFF; size]));
-        &mut Arc::make_mut(piece)[range]
-    }
-}
-
-/// Equal if every byte reads the same, whether it is stored or not.
-impl PartialEq for Cells {
-    fn eq(&self, other: &Self) -> bool {
-        let count = self.pieces.len().max(other.pieces.len());
-        let of = |cells: &Self, piece: usize| cells.pieces.get(piece).cloned().flatten();
-        (0..count).all(|piece| match (of(self, piece), of(other, piece)) {
-            (Some(one), Some(two)) => one == two,
-            (Some(stored), None) | (None, Some(stored)) => is_erased(&stored),
-            (None, None) => true,
-        })
-    }
-}
-
-impl Eq for Cells {}
 
 /// The state of one eraseblock.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -128,18 +70,24 @@ impl Slot {
         Arc::make_mut(self.faults.get_or_insert_default())
     }
 
-    /// Returns the block for modification, grown to hold `page`.
-    pub(crate) fn block_mut(&mut self, page: u32) -> &mut Block {
+    /// Returns the block for modification, grown to hold `page`; `stride` is 0 if the cells are in
+    /// a file.
+    pub(crate) fn block_mut(&mut self, page: u32, stride: usize) -> &mut Block {
         let arc = self.block.get_or_insert_default();
         let pages = (page as usize + 1).max(arc.pages.len());
         if Arc::get_mut(arc).is_none() {
             // Allocate space for the page while copying, to avoid a second copy.
-            let mut copy = Block { pages: Vec::with_capacity(pages), cells: arc.cells.clone() };
+            let mut copy = Block {
+                pages: Vec::with_capacity(pages),
+                cells: Vec::with_capacity(pages * stride),
+            };
             copy.pages.extend_from_slice(&arc.pages);
+            copy.cells.extend_from_slice(&arc.cells);
             *arc = Arc::new(copy);
         }
         let block = Arc::make_mut(arc);
         block.pages.resize(pages, PageMeta::default());
+        block.cells.resize(pages * stride, 0xFF);
         block
     }
 

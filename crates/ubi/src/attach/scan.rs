@@ -50,15 +50,14 @@ pub(super) enum DataState {
 impl Scanner<'_> {
     /// Reads the headers of the blocks in `range`, several at a time; the result is in order.
     pub(super) fn read_range(&self, range: Range<u32>) -> Vec<PebReading> {
-        let step = (BATCH_BYTES / self.near_headers().max(1)).clamp(1, BATCH);
-        let starts: Vec<u32> = range.clone().step_by(step).collect();
-        let len = u32::try_from(step).unwrap_or(u32::MAX);
-        let batch =
-            |start: u32| self.read_together(start..range.end.min(start.saturating_add(len)));
-        #[cfg(feature = "parallel")]
-        if range.len() > WORTH_A_THREAD {
-            return starts.into_par_iter().flat_map_iter(batch).collect();
+        if range.len() <= WORTH_A_THREAD {
+            return self.read_together(range);
         }
+        let starts: Vec<u32> = range.clone().step_by(BATCH as usize).collect();
+        let batch = |start: u32| self.read_together(start..range.end.min(start + BATCH));
+        #[cfg(feature = "parallel")]
+        return starts.into_par_iter().flat_map_iter(batch).collect();
+        #[cfg(not(feature = "parallel"))]
         starts.into_iter().flat_map(batch).collect()
     }
 
@@ -245,15 +244,10 @@ impl Scanner<'_> {
 const NEAR: usize = 8192;
 
 /// Number of blocks whose headers can be read in the time to wake a thread.
-#[cfg(feature = "parallel")]
 const WORTH_A_THREAD: usize = 64;
 
-/// Blocks whose headers are read with one call, at most.
-const BATCH: usize = 128;
-
-/// Bytes that are read with one call. More would have to be fetched from memory again to be
-/// examined.
-const BATCH_BYTES: usize = 128 << 10;
+/// Blocks whose headers are read with one call.
+const BATCH: u32 = 128;
 
 /// Size of a read when much must be read.
 const PIECE: u32 = 1 << 16;
