@@ -8,6 +8,7 @@ mod figures;
 mod full;
 mod halves;
 mod markers;
+mod pieces;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};

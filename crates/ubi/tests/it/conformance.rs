@@ -1,11 +1,13 @@
 //! The conformance table (spec: ubi 24), as far as it concerns attaching by scanning.
 
 use crate::builder::*;
-use eraseblock_base::{Leb, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, Mtd, ReadOutcome};
+use eraseblock_base::{Leb, Location, Peb, VolumeId};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{AttachOptions, PebState, Ubi};
 use eraseblock_ubi_format::*;
 use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
 
 const OLD: [u8; 512] = [0xA0; 512];
 const NEW: [u8; 512] = [0xB0; 512];
@@ -65,6 +67,38 @@ fn an_incomplete_copy_loses_and_is_erased_first() {
     assert_eq!(ubi.attachment().erase_order().first(), Some(&Peb::new(6)));
     assert!(has(&ubi, "copy-incomplete"));
     assert_eq!(ubi.attachment().max_sqnum, SqNum::new(11), "a loser counts as well");
+}
+
+/// Flash of which a part cannot be read.
+#[derive(Debug)]
+struct Unreadable {
+    inner: Arc<MemoryMtd>,
+    part: Range<u64>,
+}
+
+impl Mtd for Unreadable {
+    forward!(geometry, program, erase, is_bad, mark_bad, sync);
+
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
+        if addr < self.part.end && self.part.start < addr + buf.len() as u64 {
+            return Err(MtdError::Failed { at: Location::Byte(addr), operation: "read" });
+        }
+        self.inner.read(addr, buf)
+    }
+}
+
+/// The older block is used, and Linux, which does not attach at all, is not said to agree.
+#[test]
+fn a_copy_whose_data_cannot_be_read_loses_and_is_refused() {
+    let mut flash = Flash::standard();
+    flash.put_leb(5, &dynamic(0, 10), &OLD);
+    flash.put_leb(6, &copy(0, 11, &NEW), &NEW);
+    let start = u64::from(6 * flash.layout.peb_size() + flash.layout.data_offset());
+    let device = Unreadable { inner: flash.device(), part: start..start + NEW.len() as u64 };
+    let ubi = Ubi::attach(Arc::new(device), &flash.layout, &AttachOptions::default()).unwrap();
+    assert_eq!(refusal(&ubi), Some("peb-unreadable"));
+    assert!(has(&ubi, "peb-unreadable") && has(&ubi, "copy-incomplete"));
+    assert_eq!((holder(&ubi, 0), first_bytes(&ubi, 0)), (Some(5), OLD));
 }
 
 /// They were erased in the order of their blocks: a cut in between left the oldest, which came back

@@ -72,3 +72,29 @@ impl Store {
         self.budget.stat_space(&self.nodes.flash, &self.nodes.lprops, self.supply())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::shadow::Shadow;
+    use super::super::{MountOptions, UbifsMount};
+    use eraseblock_mtd::LebFile;
+    use eraseblock_vfs::{Caller, NewInode, NewKind, Timestamp, WritableFileSystem};
+    use std::sync::Arc;
+
+    const LEB: u32 = 15_872;
+
+    #[test]
+    fn memory_includes_the_orphans() {
+        let file = LebFile::new(vec![0xFF; 40 * LEB as usize], LEB, 512, Some(40)).unwrap();
+        let device = Arc::new(Shadow::new(Arc::new(file)));
+        let (fs, _) = UbifsMount::mount(device, MountOptions::default()).unwrap();
+        let by = &Caller::owner(Timestamp::default());
+        let inode = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
+        let ino = fs.create(1, b"gone", &inode, by).unwrap();
+        fs.open(ino).unwrap();
+        fs.unlink(1, b"gone", by).unwrap();
+        let store = &fs.lock_shared().store;
+        assert!(!store.orphans.is_empty());
+        assert_eq!(store.memory() - store.nodes.memory(), store.orphans.memory());
+    }
+}

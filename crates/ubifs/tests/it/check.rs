@@ -24,10 +24,10 @@ struct Found {
 
 /// A whole volume as one sequence of bytes.
 #[derive(Clone)]
-struct Bytes(Vec<u8>);
+pub(crate) struct Bytes(Vec<u8>);
 
 impl Bytes {
-    fn of(volume: &StrictLeb) -> Self {
+    pub(crate) fn of(volume: &StrictLeb) -> Self {
         let mut bytes = Vec::new();
         for leb in volume.lebs() {
             let mut content = leb.map(|leb| leb.to_vec()).unwrap_or_default();
@@ -37,7 +37,7 @@ impl Bytes {
         Self(bytes)
     }
 
-    fn volume(&self) -> Arc<StrictLeb> {
+    pub(crate) fn volume(&self) -> Arc<StrictLeb> {
         let unmapped = |leb: &[u8]| leb.iter().all(|byte| *byte == 0xFF);
         let used = |leb: &[u8]| leb.iter().rposition(|byte| *byte != 0xFF).map_or(0, |at| at + 1);
         let content = |leb: &[u8]| leb[..used(leb).next_multiple_of(512)].to_vec();
@@ -142,6 +142,20 @@ impl Bytes {
     fn child(&self, slot: usize) -> usize {
         let branch = self.root() + 28 + slot * 20;
         self.u32(branch) as usize * LEB + self.u32(branch + 4) as usize
+    }
+
+    /// Exchanges the entries of the first two branches of the root that have one key.
+    pub(crate) fn swap_twins(&mut self) {
+        let (root, place, key) = (self.root(), 12, 8);
+        let count = usize::from(self.0[root + 24]);
+        let at = |slot: usize| root + 28 + slot * (place + key);
+        let key_of = |slot: usize| &self.0[at(slot) + place..at(slot) + place + key];
+        let twin = (1..count).find(|slot| key_of(slot - 1) == key_of(*slot)).expect("twins");
+        let (first, second) = (at(twin - 1), at(twin));
+        for byte in 0..place {
+            self.0.swap(first + byte, second + byte);
+        }
+        self.seal(root);
     }
 
     fn log(&self) -> usize {

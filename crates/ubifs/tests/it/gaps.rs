@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 /// Names and contents.
-type Files = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Files = Vec<(Vec<u8>, Vec<u8>)>;
 /// Number of commits to examine.
 const WANTED: usize = 3;
 
-fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
+pub(crate) fn mount(volume: &Arc<StrictLeb>) -> Result<UbifsMount, String> {
     let mounted = UbifsMount::mount(Arc::clone(volume) as _, MountOptions::default());
     mounted.map(|(fs, _)| fs).map_err(|error| error.to_string())
 }
 
 /// Returns a volume full of small files, and their contents.
-fn full() -> (Arc<StrictLeb>, Files) {
+pub(crate) fn full() -> (Arc<StrictLeb>, Files) {
     let volume = empty(30);
     let fs = mount(&volume).unwrap();
     let mut files = Vec::new();
@@ -68,7 +68,7 @@ fn gap_commits(volume: &Arc<StrictLeb>, files: &Files) -> Vec<Arc<StrictLeb>> {
 }
 
 /// Returns the problem with a volume after a cut, if any.
-fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
+pub(crate) fn judge(volume: &Arc<StrictLeb>, files: &Files) -> Result<(), String> {
     let fs = mount(volume)?;
     checked(&fs)?;
     for (name, content) in files {

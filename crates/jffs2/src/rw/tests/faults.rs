@@ -2,7 +2,7 @@
 
 use super::*;
 use eraseblock_base::random::SplitMix64;
-use eraseblock_nandsim::{Chance, Fault, FaultPlan, ReadFault, Trigger};
+use eraseblock_nandsim::{Chance, Fault, FaultPlan, ReadFault, Trigger, Variant};
 use eraseblock_vfs::FsErrorKind;
 use std::collections::BTreeMap;
 
@@ -172,4 +172,38 @@ fn bad_blocks_are_left_alone_and_growing_ones_are_marked() {
     fs.unmount().unwrap();
     assert_eq!(chip.wear_report().bad_blocks, 4);
     verify(&mount(&chip), &outcome);
+}
+
+/// A page that was programmed last before a cut may soon be unreadable. An fsync ignored that its
+/// nodes could not be written again, and reported success.
+#[test]
+fn an_fsync_that_succeeds_has_settled_the_suspect_page() {
+    let chip = small(MediumKind::Nand);
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.sync().unwrap();
+    chip.set_recording(true);
+    fs.write(ino, 0, &[7; 300], &by(2)).unwrap();
+    fs.sync().unwrap();
+    let last = chip.take_recording().pop().unwrap();
+    let (mut succeeded, mut failed) = (0, 0);
+    for (good_reads, read) in (1..8).flat_map(|reads| (0..12).map(move |read| (reads, read))) {
+        let chip = Arc::new(last.cut(Variant::P5 { good_reads }, 1).unwrap());
+        chip.power_on();
+        let fs = mount(&chip);
+        let seen = content(&fs, "f");
+        let mut plan = FaultPlan::new(1);
+        plan.at_read.insert(chip.counters().page_reads + read, ReadFault::Fail);
+        chip.set_plan(plan);
+        let synced = fs.sync_file(ino);
+        drop(fs);
+        chip.set_plan(FaultPlan::new(1));
+        if synced.is_err() {
+            failed += 1;
+            continue;
+        }
+        succeeded += 1;
+        assert_eq!(content(&mount(&chip), "f"), seen, "{good_reads} good reads, read {read} fails");
+    }
+    assert!(succeeded > 10 && failed > 10, "{succeeded} succeeded, {failed} failed");
 }
