@@ -137,6 +137,14 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
+    (
+        "disasm",
+        &[
+            ("eraseblock disasm board.ubi | less", "Every structure, one line each"),
+            ("eraseblock disasm board.ubi -o board.ebt", "To be changed and assembled again"),
+        ],
+    ),
+    ("asm", &[("eraseblock asm board.ebt -o changed.ubi", "The image that the text describes")]),
     ("chip parts", &[("eraseblock chip parts winbond", "The parts of one vendor")]),
     (
         "card new",
