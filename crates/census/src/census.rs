@@ -165,6 +165,11 @@ impl Census {
         Ok(census)
     }
 
+    /// Returns the image.
+    pub fn image(&self) -> &dyn ReadAt {
+        self.image.as_ref()
+    }
+
     /// Returns how the image is cut.
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -5,6 +5,8 @@
 //! 1. At most 64 bytes are kept for a node, and for a block.
 //! 2. The changes come in the order of the first image, what only the second has at the end.
 
+pub mod tree;
+
 use crate::segment::{Format, Plan};
 use crate::text;
 use crate::walk::{Family, Record, Tables, What, walk};
@@ -63,7 +65,7 @@ pub enum NodeChange {
     },
 }
 
-/// A node, in 40 bytes.
+/// A node, in 48 bytes.
 #[derive(Clone, Copy)]
 struct Node {
     /// What it is, as a number.
@@ -72,6 +74,10 @@ struct Node {
     offset: u64,
     len: u32,
     segment: u32,
+    family: Family,
+    kind: u8,
+    /// Bytes at its end that fill up.
+    fill: u8,
     /// Matched, or at the same place with the same content.
     is_done: bool,
 }
@@ -90,13 +96,17 @@ fn hash(parts: &[&[u8]]) -> u64 {
 fn identity(plan: &Plan, structure: &Structure, record: &Record<'_>) -> u64 {
     let kind = structure.kind.as_bytes();
     let volume = record.vid.map_or(0, |vid| vid.volume.get()).to_le_bytes();
-    let is_by_place = matches!(
-        record.what,
-        What::Structure { family: Family::Ubi | Family::Lpt(_), .. }
-    );
-    if is_by_place {
+    if let What::Structure { family: Family::Ubi | Family::Lpt(_), kind: index, .. } = record.what {
         let segment = &plan.segments[record.segment];
-        return hash(&[kind, segment.place(record.offset).as_bytes()]);
+        return match record.vid.filter(|_| index != EC) {
+            // The same LEB may be in another eraseblock.
+            Some(vid) => {
+                let size = segment.format.block_size().map_or(1, u64::from);
+                let offset = (record.offset - segment.offset) % size;
+                hash(&[kind, &volume, &vid.leb.get().to_le_bytes(), &offset.to_le_bytes()])
+            }
+            None => hash(&[kind, segment.place(record.offset).as_bytes()]),
+        };
     }
     let mut parts = vec![kind, &volume];
     for label in IDENTITY {
@@ -116,13 +126,18 @@ fn identity(plan: &Plan, structure: &Structure, record: &Record<'_>) -> u64 {
 fn nodes(side: Side<'_>, tables: &Tables) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
     walk(side.image, side.plan, tables, &mut |record| {
-        if let Some(structure) = tables.structure(side.plan, record) {
+        if let Some(structure) = tables.structure(side.plan, record)
+            && let What::Structure { family, kind, len } = record.what
+        {
             nodes.push(Node {
                 identity: identity(side.plan, structure, record),
                 content: hash(&[record.bytes]),
                 offset: record.offset,
                 len: record.bytes.len() as u32,
                 segment: record.segment as u32,
+                family,
+                kind: kind as u8,
+                fill: record.bytes.len().saturating_sub(len) as u8,
                 is_done: false,
             });
         }
@@ -215,7 +230,9 @@ fn fields(
     node: &Node,
 ) -> io::Result<(&'static str, Vec<(String, String)>)> {
     let bytes = bytes(side, node)?;
-    Ok(text::fields_of(tables, side.plan, node.segment as usize, &bytes, node.offset))
+    let own = &bytes[..bytes.len() - usize::from(node.fill)];
+    let known = tables.of(side.plan, node.segment as usize, node.family);
+    Ok(known.map_or(("bytes", Vec::new()), |fields| text::fields_of(fields, node.kind.into(), own)))
 }
 
 fn line(side: Side<'_>, tables: &Tables, node: &Node) -> io::Result<String> {
@@ -332,9 +349,13 @@ impl Blocks {
         let segment = &plan.segments[record.segment];
         let size = segment.format.block_size().map_or(1 << 20, u64::from);
         let number = (record.offset - segment.offset) / size;
-        let is_ubi = matches!(segment.format, Format::Ubi(_));
-        let is_same = |open: &&mut Open| open.name.0 == record.segment && open.number == number;
-        if open.as_mut().filter(is_same).is_none() {
+        let data_offset = match segment.format {
+            Format::Ubi(layout) => Some(u64::from(layout.data_offset())),
+            _ => None,
+        };
+        let (is_ubi, data_offset) = (data_offset.is_some(), data_offset.unwrap_or(0));
+        let is_same = |open: &Open| open.name.0 == record.segment && open.number == number;
+        if !open.as_ref().is_some_and(is_same) {
             let name = (record.segment, None, number);
             let hasher = DefaultHasher::new();
             let fresh = Open { name, number, sqnum: 0, hasher, is_empty: true };
@@ -358,6 +379,9 @@ impl Blocks {
                     open.is_empty = false;
                 }
             }
+            // What fills up between the headers is no content.
+            _ if is_ubi && record.vid.is_none() => {}
+            What::Run(_) if is_ubi && (record.offset - segment.offset) % size < data_offset => {}
             What::Run(0xFF) => {
                 // Erased flash is the same in pieces of any length.
                 (record.offset % size, record.len).hash(&mut open.hasher);

@@ -8,6 +8,8 @@
 #![allow(clippy::cast_possible_truncation)]
 
 pub mod census;
+pub mod debug;
+pub mod diff;
 pub mod segment;
 pub mod text;
 mod value;

@@ -41,7 +41,7 @@ const INLINE: usize = 64;
 /// Bytes without structure in one line, if longer contents stand elsewhere.
 const PIECE: usize = 64 << 10;
 
-/// Long contents that stand beside a text, by names made of their bytes.
+/// Long contents kept outside a text, by names made of their bytes.
 pub trait Contents {
     /// Keeps bytes; returns their name, which has no spaces.
     ///
@@ -202,12 +202,32 @@ fn structure(
     Ok(text)
 }
 
-/// Returns labels and values of a head; those of sound structures and right checksums are left out.
-pub(crate) fn head_values(
+/// Returns the kind of a structure, and labels and values of all that its text contains.
+pub fn fields_of(
     fields: &dyn Structures,
     kind: usize,
     node: &[u8],
-) -> Vec<(String, String)> {
+) -> (&'static str, Vec<(String, String)>) {
+    let structure = &fields.structures()[kind];
+    let mut values = head_values(fields, kind, node);
+    for placed in shown_tail(structure, fields.split(kind, node), node) {
+        values.push((placed.label(structure), value::field(&placed.field, node)));
+    }
+    (structure.kind, values)
+}
+
+/// Returns a value that fits a line.
+pub fn shortened(value: &str) -> String {
+    const MOST: usize = 64;
+    if value.len() <= MOST {
+        return value.to_owned();
+    }
+    let start: String = value.chars().take(MOST - 16).collect();
+    format!("{start}...")
+}
+
+/// Returns labels and values of a head; those of sound structures and right checksums are left out.
+fn head_values(fields: &dyn Structures, kind: usize, node: &[u8]) -> Vec<(String, String)> {
     let structure = &fields.structures()[kind];
     let mut values = Vec::new();
     for part in &structure.head {

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. The records tile the image, in ascending order.
-//! 2. Memory is bounded by [`WINDOW`], whatever the image says about its blocks.
+//! 2. Memory is bounded by [`WINDOW`], regardless of what the image says about its blocks.
 
 use crate::segment::{Format, Lpt, Plan, vid};
 use eraseblock_base::field::{Structure, Structures};

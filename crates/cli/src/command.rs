@@ -7,6 +7,8 @@ pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;
+pub(crate) mod debug;
+pub(crate) mod diff;
 pub(crate) mod disasm;
 pub(crate) mod edit;
 pub(crate) mod extract;

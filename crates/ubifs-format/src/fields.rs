@@ -36,7 +36,7 @@ impl UbifsFields {
         let node = |kind: &'static str, node_type: NodeType, fields: &[Field]| {
             let number = u64::from(node_type.number());
             let usual = [("magic", u64::from(NODE_MAGIC)), ("node_type", number)];
-            Structure::new(kind, fields, &usual).aligned(NODE_ALIGN as usize, 0)
+            Structure::new(kind, fields, &usual).aligned(NODE_ALIGN as usize, 0xFF)
         };
         let data: (_, &[Field], _) = ("data", &[Field::rest("", 0, Show::Bytes)], false);
         let name: (_, &[Field], _) = ("name", &[Field::rest("", 0, Show::Text)], false);

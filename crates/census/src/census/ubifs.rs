@@ -170,9 +170,12 @@ impl Facts {
             NodeType::Superblock | NodeType::Signature => live_if(leb.get() == 0),
             NodeType::Master => {
                 let newest = self.master.as_ref().map(|master| master.sqnum);
-                let is_place = (MASTER_LEB..MASTER_LEB + 2).contains(&leb.get());
-                // The copies were written one after the other.
-                live_if(is_place && newest.is_some_and(|newest| sqnum.abs_diff(newest) <= 1))
+                // The copy in the second LEB is written after that in the first.
+                live_if(newest.is_some_and(|newest| match leb.get().checked_sub(MASTER_LEB) {
+                    Some(0) => sqnum == newest || sqnum == newest.wrapping_sub(1),
+                    Some(1) => sqnum == newest || sqnum == newest.wrapping_add(1),
+                    _ => false,
+                }))
             }
             NodeType::Reference | NodeType::CommitStart | NodeType::Auth => {
                 live_if(is_since_commit)

@@ -64,7 +64,7 @@ impl<'a> Line<'a> {
         self.words.remove(at).value
     }
 
-    /// Returns the next word that nobody took.
+    /// Returns the next word that was not taken.
     pub(super) fn left(&self) -> Option<&'a str> {
         self.words.last().map(|word| word.label)
     }

@@ -33,7 +33,7 @@ struct Written {
     contents: usize,
 }
 
-/// Returns the folder beside a text.
+/// Returns the folder of the long contents of a text.
 pub(crate) fn folder_of(text: &Path) -> PathBuf {
     let mut name = OsString::from(text);
     name.push(".d");

@@ -138,6 +138,24 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
     (
+        "diff",
+        &[
+            ("eraseblock diff before.ubi:rootfs after.ubi:rootfs", "Files that differ, and how"),
+            ("eraseblock diff before.ubi after.ubi --by nodes", "Structures that differ"),
+            ("eraseblock diff before.ubi after.ubi --by blocks", "LEBs and erase counters"),
+        ],
+    ),
+    (
+        "debug",
+        &[
+            ("eraseblock debug board.ubi -c census", "How much is live, superseded, torn, free"),
+            (
+                "eraseblock debug board.ubi -c 'find key 1/ino' -c 'p @7.4096'",
+                "A node, by key and by place",
+            ),
+        ],
+    ),
+    (
         "disasm",
         &[
             ("eraseblock disasm board.ubi | less", "Every structure, one line each"),

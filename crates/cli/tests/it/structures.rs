@@ -16,9 +16,10 @@ fn images(sample: &Sample) -> Vec<&'static str> {
         name
     };
     fs::write(sample.path("none"), []).unwrap();
-    let mixed = [&noise(777)[..], &[0; 5000], &[0xFF; 70_000], b"hsqs", &noise(1)].concat();
+    let mixed = [&noise(777)[..], &[0; 5000], &vec![0xFF; 70_000], b"hsqs", &noise(1)].concat();
     fs::write(sample.path("unknown"), mixed).unwrap();
     sample.ok(&["mkfs", "yaffs2", "src", "-q", "-o", "yaffs", "--page", "2048", "--peb", "128KiB"]);
+    fs::write(sample.path("src/big"), noise(30_000)).unwrap();
     vec![
         sample.ubifs(),
         sample.ubi(),
@@ -54,19 +55,23 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
+fn below(state: &mut u64, most: usize) -> usize {
+    usize::try_from(next(state)).unwrap() % most
+}
+
 /// Damages a few places: single bits, bytes, stretches of erased flash, copies of other places.
 fn damage(image: &mut [u8], state: &mut u64) {
-    let len = image.len() as u64;
+    let len = image.len();
     for _ in 0..=next(state) % 8 {
-        let at = (next(state) % len) as usize;
-        let span = (1 + next(state) % 5000).min(len - at as u64) as usize;
+        let at = below(state, len);
+        let span = (1 + below(state, 5000)).min(image.len() - at);
         match next(state) % 5 {
             0 => image[at] ^= 1 << (next(state) % 8),
-            1 => image[at] = next(state) as u8,
+            1 => image[at] = next(state).to_le_bytes()[0],
             2 => image[at..at + span].fill(0xFF),
             3 => image[at..at + span].fill(0),
             _ => {
-                let from = (next(state) % (len - span as u64 + 1)) as usize;
+                let from = below(state, len - span + 1);
                 image.copy_within(from..from + span, at);
             }
         }
@@ -110,6 +115,7 @@ fn structures_are_recognised() {
         }
         assert!(!text.contains('!') && !text.contains(" rest="), "{image}");
     }
+    fs::write(sample.path("src/big"), noise(30_000)).unwrap();
     for order in ["little", "big"] {
         let made = ["mkfs", "jffs2", "src", "-q", "-o", "j", "--peb", "16KiB", "--summary"];
         sample.ok(&[&made[..], &["--byte-order", order]].concat());
@@ -189,7 +195,7 @@ fn a_field_is_changed_in_the_text() {
         );
         let volume = if image == "all.ubi" { "after:rootfs" } else { "after" };
         assert!(
-            sample.ok(&["stat", volume, "bin/tool", "--json"]).out.contains("\"700\""),
+            sample.ok(&["stat", volume, "bin/tool", "--json"]).out.contains("\"0700\""),
             "{image}"
         );
         sample.ok(&["check", volume]);
@@ -281,7 +287,7 @@ fn contents_beside_the_text_are_checked() {
 }
 
 #[test]
-fn a_part_of_a_file_and_a_chip_are_written_as_text() {
+fn a_part_of_a_file_is_written_as_text() {
     let sample = Sample::new();
     let image = fs::read(sample.path(sample.ubifs())).unwrap();
     fs::write(sample.path("more"), [&noise(4096)[..], &image].concat()).unwrap();
@@ -291,4 +297,190 @@ fn a_part_of_a_file_and_a_chip_are_written_as_text() {
     let run = sample.run(&["disasm", "root.ubifs:rootfs"]);
     assert!(run.code == 3 && run.err.contains("no volumes"), "{}", run.err);
     assert!(sample.run(&["disasm", "src"]).err.contains("is a folder"));
+}
+
+/// The census of an image: state, kind and length of each record, and the words of its line.
+fn census(sample: &Sample, image: &str) -> Vec<(String, String, u64, String)> {
+    let text = sample.ok(&["debug", image, "-c", "census all"]).out;
+    let entry = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words[3].to_owned(), words[2].to_owned(), words[1].parse().unwrap(), line.to_owned())
+    };
+    text.lines().map(entry).collect()
+}
+
+#[test]
+fn the_census_counts_every_byte() {
+    let sample = Sample::new();
+    for image in images(&sample) {
+        let size = fs::metadata(sample.path(image)).unwrap().len();
+        let all = census(&sample, image);
+        assert_eq!(all.iter().map(|entry| entry.2).sum::<u64>(), size, "{image}");
+        let json = sample.ok(&["debug", image, "-c", "census", "--json"]).out;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let sums = json["census"].as_object().unwrap().values();
+        let bytes: u64 = sums.map(|sum| sum["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(bytes, size, "{image}");
+        if ["yaffs", "unknown", "none"].contains(&image) {
+            assert!(all.iter().all(|entry| entry.0 == "unknown"), "{image}");
+            continue;
+        }
+        // Nothing was ever deleted or replaced in an image that was just made.
+        for state in ["deleted", "doubtful", "torn", "garbage", "old-block", "foreign", "unknown"] {
+            let found = all.iter().find(|entry| entry.0 == state);
+            assert!(found.is_none(), "{image}: {found:?}");
+        }
+    }
+}
+
+/// Live bytes of each LEB, as the census says, are those that the LPT counts; a file that is deleted
+/// or replaced leaves nodes that are not live; the reader sees as many inodes and names.
+#[test]
+fn states_of_ubifs_agree_with_the_file_system() {
+    let sample = Sample::new();
+    sample.ubi();
+    fs::write(sample.path("more"), noise(50_000)).unwrap();
+    for commands in [
+        &["put more one", "put more two", "sync"][..],
+        &["rm one", "mv two three", "chmod 600 etc/hosts"],
+        &["truncate 9000 three", "rm -r bin", "sync"],
+    ] {
+        let list: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
+        sample.ok(&[&["edit", "all.ubi:rootfs", "--size", "16MiB"][..], &list].concat());
+        sample.ok(&["check", "all.ubi"]);
+        let all = census(&sample, "all.ubi");
+        let live =
+            |kind: &str| all.iter().filter(|entry| entry.0 == "live" && entry.1 == kind).count();
+        let tree = sample.ok(&["manifest", "all.ubi:rootfs"]).out;
+        let names = tree.lines().count();
+        assert_eq!(live("ubifs.dent"), names - 1, "{commands:?}");
+        let links = tree.lines().filter(|line| !line.contains(" group=-")).count();
+        assert_eq!(live("ubifs.ino"), names - links / 2, "{commands:?}");
+        let blocks: u64 = tree
+            .lines()
+            .filter(|line| line.split(' ').nth(1) == Some("-") && !line.starts_with("bin/alias "))
+            .map(|line| line.split("size=").nth(1).unwrap().split(' ').next().unwrap())
+            .map(|size| size.parse::<u64>().unwrap().div_ceil(4096))
+            .sum();
+        assert_eq!(live("ubifs.data") as u64, blocks, "{commands:?}");
+        assert_eq!(live("ubifs.mst"), 2, "{commands:?}");
+        for state in ["torn", "garbage", "doubtful", "foreign"] {
+            let found = all.iter().find(|entry| entry.0 == state);
+            assert!(found.is_none(), "{commands:?}: {found:?}");
+        }
+    }
+    let all = census(&sample, "all.ubi");
+    for state in ["deleted", "superseded"] {
+        assert!(all.iter().any(|entry| entry.0 == state), "{state}");
+    }
+    assert!(all.iter().any(|entry| entry.1 == "ubifs.ino" && entry.3.contains(" by=@")));
+}
+
+#[test]
+fn states_of_jffs2_agree_with_the_file_system() {
+    let sample = Sample::new();
+    fs::write(sample.path("src/big"), noise(30_000)).unwrap();
+    sample.ok(&["mkfs", "jffs2", "src", "-q", "-o", "j", "--peb", "64KiB", "--pad-to", "1MiB"]);
+    fs::write(sample.path("more"), noise(9000)).unwrap();
+    for commands in [&["put more one"][..], &["rm one", "truncate 5000 big", "mv bin/tool bin/t"]] {
+        let list: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
+        let run = sample.run(&[&["edit", "j"][..], &list].concat());
+        assert!(run.code <= 1, "{}", run.err);
+        let all = census(&sample, "j");
+        let live =
+            |kind: &str| all.iter().filter(|entry| entry.0 == "live" && entry.1 == kind).count();
+        let names = sample.ok(&["manifest", "j"]).out.lines().count();
+        assert_eq!(live("jffs2.dirent"), names - 1, "{commands:?}");
+        for state in ["torn", "garbage", "doubtful"] {
+            let found = all.iter().find(|entry| entry.0 == state);
+            assert!(found.is_none(), "{commands:?}: {found:?}");
+        }
+    }
+    let all = census(&sample, "j");
+    assert!(all.iter().any(|entry| entry.0 == "deleted" && entry.1 == "jffs2.inode"));
+    assert!(all.iter().any(|entry| entry.0 == "superseded" && entry.1 == "jffs2.inode"));
+}
+
+#[test]
+fn a_place_is_shown_in_all_coordinates() {
+    let sample = Sample::new();
+    sample.ubi();
+    let all = census(&sample, "all.ubi");
+    let root =
+        all.iter().find(|entry| entry.1 == "ubifs.ino" && entry.3.contains("key=1/ino ")).unwrap();
+    let place = root.3.split(' ').next().unwrap();
+    let ask = |command: &str| sample.ok(&["debug", "all.ubi", "-c", command]).out;
+    let places = ask(&format!("where {place}"));
+    let lines: Vec<&str> = places.lines().collect();
+    assert_eq!(lines[1], place);
+    for same in [lines[0], lines[2], lines[3]] {
+        assert_eq!(ask(&format!("where {same}")), places, "{same}");
+        assert!(ask(&format!("p {same}")).contains("  mode = 0o40755\n"));
+    }
+    assert!(ask(&format!("refs {place}")).starts_with("from @"));
+    assert!(ask("find key 1/ino").contains(place));
+    assert!(ask("find ino 1").contains(" ubifs.dent live key=1/dent/"));
+    assert_eq!(ask("find crc-bad"), "");
+    assert!(ask("x byte 0 16").starts_with("00000000  55 42 49 23 01"));
+    for (command, message) in [
+        ("nonsense", "is no command"),
+        ("p @999999.0", "expected an address"),
+        ("p byte 99999999999", "the image has"),
+        ("x byte 0 99999999", "expected a length"),
+        ("find that", "expected: find"),
+    ] {
+        let run = sample.run(&["debug", "all.ubi", "-c", command]);
+        assert!(run.code == 2 && run.err.contains(message), "{command}: {}", run.err);
+    }
+}
+
+#[test]
+fn differences_are_named_by_tree_nodes_and_blocks() {
+    let sample = Sample::new();
+    let image = sample.ubi();
+    fs::copy(sample.path(image), sample.path("b")).unwrap();
+    for by in ["tree", "nodes", "blocks"] {
+        let (one, other) = if by == "tree" { ("all.ubi:rootfs", "b:rootfs") } else { (image, "b") };
+        let run = sample.ok(&["diff", one, other, "--by", by]);
+        assert_eq!(run.out, "", "{by}");
+    }
+    fs::write(sample.path("new"), "new\n").unwrap();
+    let commands = ["-c", "put new etc/new", "-c", "rm etc/.hidden", "-c", "chmod 600 etc/hosts"];
+    sample.ok(&[&["edit", "b:rootfs", "--size", "16MiB"][..], &commands].concat());
+    let run = sample.run(&["diff", "all.ubi:rootfs", "b:rootfs"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    for line in ["+ /etc/new\n", "- /etc/.hidden\n", "~ /etc/hosts: permissions 0644 -> 0600"] {
+        assert!(run.out.contains(line), "{line}: {}", run.out);
+    }
+    assert!(!run.out.contains("bin"), "{}", run.out);
+    let run = sample.run(&["diff", image, "b", "--by", "nodes", "--json"]);
+    assert_eq!(run.code, 1);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(json["same"], false);
+    let added = |change: &&serde_json::Value| {
+        change["change"] == "added" && change["text"].as_str().unwrap().contains("name=\"new\"")
+    };
+    assert_eq!(json["changes"].as_array().unwrap().iter().filter(added).count(), 1, "{}", run.out);
+    let run = sample.run(&["diff", image, "b", "--by", "blocks"]);
+    assert!(run.code == 1 && run.out.contains("volume 1 leb 1 "), "{}", run.out);
+}
+
+/// One field of one node is changed in the text: `diff` names exactly that.
+#[test]
+fn a_changed_field_is_the_only_difference() {
+    let sample = Sample::new();
+    let image = sample.ubifs();
+    let text = sample.ok(&["disasm", image]).out;
+    let line = text.lines().find(|line| line.contains("key=1/ino ")).unwrap();
+    let changed = line.replace(" mode=0o40755", " mode=0o40700");
+    fs::write(sample.path("t"), text.replace(line, &changed)).unwrap();
+    sample.ok(&["asm", "t", "-o", "b"]);
+    let run = sample.run(&["diff", image, "b", "--by", "nodes"]);
+    let place = line.split(' ').next().unwrap();
+    assert_eq!(run.out, format!("~ {place} ubifs.ino: mode 0o40755 -> 0o40700\n"));
+    let run = sample.run(&["diff", image, "b"]);
+    assert_eq!(run.out, "~ /: permissions 0755 -> 0700\n");
+    let run = sample.run(&["diff", image, "b", "--by", "blocks"]);
+    assert_eq!(run.out.lines().count(), 1);
+    assert_eq!(sample.run(&["diff", image, "missing"]).code, 3);
 }
