@@ -11,12 +11,12 @@ use alloc::vec::Vec;
 use eraseblock_base::field::{Field, Placed, REST, Repr, Show, Structure, Structures, TailBuilder};
 use eraseblock_base::{ByteOrder, Location};
 
-const fn number(name: &'static str, offset: u32, bytes: u32) -> Field {
+const fn int(name: &'static str, offset: u32, bytes: u32) -> Field {
     Field::number(name, offset, bytes, Show::Number)
 }
 
-const fn word(name: &'static str, offset: u32) -> Field {
-    number(name, offset, 4)
+const fn int32(name: &'static str, offset: u32) -> Field {
+    int(name, offset, 4)
 }
 
 const fn sum(name: &'static str, offset: u32) -> Field {
@@ -28,88 +28,88 @@ const fn shown(field: Field, show: Show) -> Field {
 }
 
 const HEADER: [Field; 4] = [
-    shown(number("magic", 0, 2), Show::Hex),
-    shown(number("nodetype", 2, 2), Show::Hex),
-    word("totlen", 4),
+    shown(int("magic", 0, 2), Show::Hex),
+    shown(int("nodetype", 2, 2), Show::Hex),
+    int32("totlen", 4),
     sum("hdr_crc", 8),
 ];
 
 const INODE: [Field; 17] = [
-    word("ino", 12),
-    word("version", 16),
-    shown(word("mode", 20), Show::Octal),
-    number("uid", 24, 2),
-    number("gid", 26, 2),
-    word("isize", 28),
-    word("atime", 32),
-    word("mtime", 36),
-    word("ctime", 40),
-    word("offset", 44),
-    word("csize", 48),
-    word("dsize", 52),
-    number("compr", 56, 1),
-    number("usercompr", 57, 1),
-    shown(number("flags", 58, 2), Show::Hex),
+    int32("ino", 12),
+    int32("version", 16),
+    shown(int32("mode", 20), Show::Octal),
+    int("uid", 24, 2),
+    int("gid", 26, 2),
+    int32("isize", 28),
+    int32("atime", 32),
+    int32("mtime", 36),
+    int32("ctime", 40),
+    int32("offset", 44),
+    int32("csize", 48),
+    int32("dsize", 52),
+    int("compr", 56, 1),
+    int("usercompr", 57, 1),
+    shown(int("flags", 58, 2), Show::Hex),
     sum("data_crc", 60),
     sum("node_crc", 64),
 ];
 
 const DIRENT: [Field; 9] = [
-    word("pino", 12),
-    word("version", 16),
-    word("ino", 20),
-    word("mctime", 24),
-    number("nsize", 28, 1),
-    number("type", 29, 1),
-    shown(number("unused", 30, 2), Show::Zero),
+    int32("pino", 12),
+    int32("version", 16),
+    int32("ino", 20),
+    int32("mctime", 24),
+    int("nsize", 28, 1),
+    int("type", 29, 1),
+    shown(int("unused", 30, 2), Show::Zero),
     sum("node_crc", 32),
     sum("name_crc", 36),
 ];
 
 const XATTR: [Field; 7] = [
-    word("xid", 12),
-    word("version", 16),
-    number("xprefix", 20, 1),
-    number("name_len", 21, 1),
-    number("value_len", 22, 2),
+    int32("xid", 12),
+    int32("version", 16),
+    int("xprefix", 20, 1),
+    int("name_len", 21, 1),
+    int("value_len", 22, 2),
     sum("data_crc", 24),
     sum("node_crc", 28),
 ];
 
 const XREF: [Field; 4] =
-    [word("ino", 12), word("xid", 16), word("xseqno", 20), sum("node_crc", 24)];
+    [int32("ino", 12), int32("xid", 16), int32("xseqno", 20), sum("node_crc", 24)];
 
 const SUMMARY: [Field; 5] = [
-    word("sum_num", 12),
-    word("cln_mkr", 16),
-    word("padded", 20),
+    int32("sum_num", 12),
+    int32("cln_mkr", 16),
+    int32("padded", 20),
     sum("sum_crc", 24),
     sum("node_crc", 28),
 ];
 
 /// Records of a summary, each with the type of its node in the first 2 bytes.
 const RECORD_INODE: [Field; 5] = [
-    shown(number("nodetype", 0, 2), Show::Hex),
-    word("ino", 2),
-    word("version", 6),
-    word("offset", 10),
-    word("totlen", 14),
+    shown(int("nodetype", 0, 2), Show::Hex),
+    int32("ino", 2),
+    int32("version", 6),
+    int32("offset", 10),
+    int32("totlen", 14),
 ];
 const RECORD_XATTR: [Field; 5] =
-    [RECORD_INODE[0], word("xid", 2), RECORD_INODE[2], RECORD_INODE[3], RECORD_INODE[4]];
-const RECORD_XREF: [Field; 2] = [RECORD_INODE[0], word("offset", 2)];
+    [RECORD_INODE[0], int32("xid", 2), RECORD_INODE[2], RECORD_INODE[3], RECORD_INODE[4]];
+const RECORD_XREF: [Field; 2] = [RECORD_INODE[0], int32("offset", 2)];
 const RECORD_DIRENT: [Field; 9] = [
     RECORD_INODE[0],
-    word("totlen", 2),
-    word("offset", 6),
-    word("pino", 10),
-    word("version", 14),
-    word("ino", 18),
-    number("nsize", 22, 1),
-    number("type", 23, 1),
+    int32("totlen", 2),
+    int32("offset", 6),
+    int32("pino", 10),
+    int32("version", 14),
+    int32("ino", 18),
+    int("nsize", 22, 1),
+    int("type", 23, 1),
     Field::rest("name", 24, Show::Text),
 ];
-const MARKER: [Field; 2] = [word("offset", 0), shown(word("magic", 4), Show::Hex)];
+const MARKER: [Field; 2] = [int32("offset", 0), shown(int32("magic", 4), Show::Hex)];
 
 /// The structures of JFFS2 in one byte order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,7 +152,7 @@ impl Jffs2Fields {
         let data: (_, &[Field], _) = ("data", &[Field::rest("", 0, Show::Bytes)], false);
         let name: (_, &[Field], _) = ("name", &[Field::rest("", 0, Show::Text)], false);
         let value: (_, &[Field], _) = ("value", &[Field::rest("", 0, Show::Bytes)], false);
-        let end: (_, &[Field], _) = ("nul", &[number("", 0, 1)], false);
+        let end: (_, &[Field], _) = ("nul", &[int("", 0, 1)], false);
         let records = [RECORD_INODE, RECORD_XATTR].map(|fields| read(&fields));
         let (dirent, xref, marker) = (read(&RECORD_DIRENT), read(&RECORD_XREF), read(&MARKER));
         let summary: [(_, &[Field], _); 6] = [

@@ -23,12 +23,12 @@ const FASTMAP: usize = 3;
 /// The index of the list of eraseblocks of a fastmap.
 pub const FASTMAP_LIST: usize = 8;
 
-const fn word(name: &'static str, offset: u32) -> Field {
+const fn int32(name: &'static str, offset: u32) -> Field {
     Field { repr: Repr::Big, ..Field::number(name, offset, 4, Show::Number) }
 }
 
 const fn hex(name: &'static str, offset: u32) -> Field {
-    Field { show: Show::Hex, ..word(name, offset) }
+    Field { show: Show::Hex, ..int32(name, offset) }
 }
 
 const fn zeros(name: &'static str, offset: u32, len: u32) -> Field {
@@ -41,7 +41,7 @@ const SUPER: [Field; 7] = [
     hex("magic", 0),
     hex("version", 4),
     hex("data_crc", 8),
-    word("used_blocks", 12),
+    int32("used_blocks", 12),
     Field { bits: 128 * 8, ..Field::rest("pebs", 16, Show::Bytes) },
     Field { bits: 128 * 8, ..Field::rest("counters", 144, Show::Bytes) },
     Field { bits: 40 * 8, ..Field::rest("sqnum_and_padding", 272, Show::Bytes) },
@@ -49,35 +49,35 @@ const SUPER: [Field; 7] = [
 
 const HEADER: [Field; 8] = [
     hex("magic", 0),
-    word("free_count", 4),
-    word("used_count", 8),
-    word("scrub_count", 12),
-    word("bad_count", 16),
-    word("erase_count", 20),
-    word("volume_count", 24),
+    int32("free_count", 4),
+    int32("used_count", 8),
+    int32("scrub_count", 12),
+    int32("bad_count", 16),
+    int32("erase_count", 20),
+    int32("volume_count", 24),
     zeros("padding", 28, 4),
 ];
 
 const POOL: [Field; 5] = [
     hex("magic", 0),
-    Field { bits: 16, ..word("size", 4) },
-    Field { bits: 16, ..word("max_size", 6) },
+    Field { bits: 16, ..int32("size", 4) },
+    Field { bits: 16, ..int32("max_size", 6) },
     Field { bits: 1024 * 8, ..Field::rest("pebs", 8, Show::Bytes) },
     zeros("padding", 1032, 16),
 ];
 
 const VOLUME: [Field; 8] = [
     hex("magic", 0),
-    word("vol_id", 4),
-    Field { bits: 8, ..word("vol_type", 8) },
+    int32("vol_id", 4),
+    Field { bits: 8, ..int32("vol_type", 8) },
     zeros("padding1", 9, 3),
-    word("data_pad", 12),
-    word("used_ebs", 16),
-    word("last_eb_bytes", 20),
+    int32("data_pad", 12),
+    int32("used_ebs", 16),
+    int32("last_eb_bytes", 20),
     zeros("padding2", 24, 8),
 ];
 
-const MAP: [Field; 2] = [hex("magic", 0), word("reserved_pebs", 4)];
+const MAP: [Field; 2] = [hex("magic", 0), int32("reserved_pebs", 4)];
 
 /// The structures of UBI.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,8 +96,8 @@ impl UbiFields {
     pub fn new() -> Self {
         let magic = |number: u32| [("magic", u64::from(number))];
         let header = |number: u32| [("magic", u64::from(number)), ("version", 1)];
-        let entry: &[Field] = &[word("pnum", 0), word("ec", 4)];
-        let peb: &[Field] = &[word("", 0)];
+        let entry: &[Field] = &[int32("pnum", 0), int32("ec", 4)];
+        let peb: &[Field] = &[int32("", 0)];
         let structures = vec![
             Structure::new("ubi.ec", RawEcHeader::FIELDS, &header(EC_MAGIC)),
             Structure::new("ubi.vid", RawVidHeader::FIELDS, &header(VID_MAGIC)),
@@ -149,8 +149,8 @@ impl Structures for UbiFields {
 
     fn split(&self, kind: usize, bytes: &[u8]) -> Vec<Placed> {
         let mut tail = TailBuilder::new(&self.structures[kind], bytes.len());
-        while tail.add("peb", 0) {}
-        tail.finish()
+        while TailBuilder::add(&mut tail, "peb", 0) {}
+        TailBuilder::finish(tail)
     }
 
     fn sum(&self, kind: usize, _: &str, bytes: &[u8]) -> u64 {
