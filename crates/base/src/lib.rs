@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod addr;
 pub mod align;
 pub mod crc;
+pub mod field;
 pub mod finding;
 pub mod geometry;
 pub mod order;

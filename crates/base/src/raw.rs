@@ -3,10 +3,18 @@
 //! Every bit pattern is a legal value, so reading can only fail for lack of bytes. The format crates
 //! decide what is valid.
 
+use crate::field::{Field, Repr};
+
 /// A value of a fixed number of bytes.
 pub trait Raw: Copy {
     /// The number of bytes.
     const SIZE: usize;
+
+    /// How its bytes are read.
+    const REPR: Repr;
+
+    /// The fields, if it is a structure: they tile its bytes.
+    const FIELDS: &'static [Field] = &[];
 
     /// Returns the value whose bytes are all zero.
     fn zeroed() -> Self;
@@ -34,6 +42,7 @@ pub trait Raw: Copy {
 
 impl Raw for u8 {
     const SIZE: usize = 1;
+    const REPR: Repr = Repr::Little;
 
     fn zeroed() -> Self {
         0
@@ -50,6 +59,7 @@ impl Raw for u8 {
 
 impl<const N: usize> Raw for [u8; N] {
     const SIZE: usize = N;
+    const REPR: Repr = Repr::Bytes;
 
     fn zeroed() -> Self {
         [0; N]
@@ -65,7 +75,7 @@ impl<const N: usize> Raw for [u8; N] {
 }
 
 macro_rules! numbers {
-    ($($(#[$meta:meta])* $name:ident: $native:ty, $from:ident, $to:ident;)*) => {$(
+    ($($(#[$meta:meta])* $name:ident: $native:ty, $from:ident, $to:ident, $repr:ident;)*) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct $name([u8; size_of::<$native>()]);
@@ -84,6 +94,7 @@ macro_rules! numbers {
 
         impl super::Raw for $name {
             const SIZE: usize = size_of::<$native>();
+            const REPR: $crate::field::Repr = $crate::field::Repr::$repr;
 
             fn zeroed() -> Self {
                 Self([0; size_of::<$native>()])
@@ -104,11 +115,11 @@ macro_rules! numbers {
 pub mod little_endian {
     numbers! {
         /// 16 bits.
-        U16: u16, from_le_bytes, to_le_bytes;
+        U16: u16, from_le_bytes, to_le_bytes, Little;
         /// 32 bits.
-        U32: u32, from_le_bytes, to_le_bytes;
+        U32: u32, from_le_bytes, to_le_bytes, Little;
         /// 64 bits.
-        U64: u64, from_le_bytes, to_le_bytes;
+        U64: u64, from_le_bytes, to_le_bytes, Little;
     }
 }
 
@@ -116,21 +127,28 @@ pub mod little_endian {
 pub mod big_endian {
     numbers! {
         /// 16 bits.
-        U16: u16, from_be_bytes, to_be_bytes;
+        U16: u16, from_be_bytes, to_be_bytes, Big;
         /// 32 bits.
-        U32: u32, from_be_bytes, to_be_bytes;
+        U32: u32, from_be_bytes, to_be_bytes, Big;
         /// 64 bits.
-        U64: u64, from_be_bytes, to_be_bytes;
+        U64: u64, from_be_bytes, to_be_bytes, Big;
     }
 }
 
 /// Defines a structure with a [`Raw`] field at each offset. The compiler checks that the fields
-/// cover the structure without gaps.
+/// cover the structure without gaps. `= Hex` after a type says how [`Raw::FIELDS`] shows the field
+/// ([`crate::field::Show`]).
 #[macro_export]
 macro_rules! raw {
+    (@show $type:ty) => {
+        $crate::field::Show::usual(<$type as $crate::raw::Raw>::REPR)
+    };
+    (@show $type:ty, $show:ident) => {
+        $crate::field::Show::$show
+    };
     (
         $(#[$meta:meta])* $name:ident, $size:literal,
-        { $($(#[$field_meta:meta])* $field:ident @ $offset:literal : $type:ty,)* }
+        { $($(#[$field_meta:meta])* $field:ident @ $offset:literal : $type:ty $(= $show:ident)?,)* }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
@@ -164,6 +182,14 @@ macro_rules! raw {
 
         impl $crate::raw::Raw for $name {
             const SIZE: usize = $size;
+            const REPR: $crate::field::Repr = $crate::field::Repr::Bytes;
+            const FIELDS: &'static [$crate::field::Field] = &[
+                $($crate::field::Field::raw::<$type>(
+                    stringify!($field),
+                    $offset,
+                    $crate::raw!(@show $type $(, $show)?),
+                ),)*
+            ];
 
             fn zeroed() -> Self {
                 Self { $($field: $crate::raw::Raw::zeroed(),)* }

@@ -68,6 +68,15 @@ pub(crate) enum Command {
     Get(command::put::GetArgs),
     /// Verify every structure of a file system
     Check(command::check::CheckArgs),
+    /// Show what differs between two images: files, nodes or blocks
+    Diff(command::diff::DiffArgs),
+    /// Ask what is where in an image, and whether it is live
+    #[command(after_help = eraseblock::raw::census::debug::HELP)]
+    Debug(command::debug::DebugArgs),
+    /// Write an image as text: one line for each structure
+    Disasm(command::disasm::DisasmArgs),
+    /// Make an image of the text that `disasm` wrote
+    Asm(command::asm::AsmArgs),
     /// Campaigns on simulated chips: power cuts, judged
     Lab(command::lab::LabArgs),
     /// Format a flash for UBI, change its volumes, look at its wear
@@ -108,6 +117,10 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Put(args) => command::put::put(args, session),
         Command::Get(args) => command::put::get(args, session),
         Command::Check(args) => command::check::run(args, session),
+        Command::Diff(args) => command::diff::run(args, session),
+        Command::Debug(args) => command::debug::run(args, session),
+        Command::Disasm(args) => command::disasm::run(args, session),
+        Command::Asm(args) => command::asm::run(args, session),
         Command::Lab(args) => command::lab::run(args, session),
         Command::Personalities(args) => command::personalities::run(args, session),
         Command::Ubi(args) => command::ubi::run(args, session),

@@ -1,11 +1,15 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod asm;
 pub(crate) mod build;
 pub(crate) mod card;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;
+pub(crate) mod debug;
+pub(crate) mod diff;
+pub(crate) mod disasm;
 pub(crate) mod edit;
 pub(crate) mod extract;
 pub(crate) mod info;

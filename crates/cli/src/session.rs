@@ -89,6 +89,8 @@ pub(crate) struct Session {
     locks: Vec<File>,
     /// The files that this run reads.
     inputs: Inputs,
+    /// Whether two things that were compared are different.
+    differs: bool,
     /// Whether standard output holds a document already, or the bytes of a file.
     out_is_taken: bool,
 }
@@ -111,6 +113,7 @@ impl Session {
             conclusion: None,
             locks: Vec::new(),
             inputs: Inputs::default(),
+            differs: false,
             out_is_taken: false,
         }
     }
@@ -205,6 +208,11 @@ impl Session {
     /// Remembers next steps, which are printed after the findings.
     pub(crate) fn advise(&mut self, steps: impl IntoIterator<Item = String>) {
         self.steps.extend(steps);
+    }
+
+    /// Remembers that what was compared is different.
+    pub(crate) fn differs(&mut self) {
+        self.differs = true;
     }
 
     /// Remembers a remark that comes last, after findings and next steps.
@@ -370,7 +378,7 @@ impl Session {
         let lists = [&self.findings, &self.elsewhere];
         let refused = lists.iter().any(|list| list.worst() == Some(Severity::Error));
         let has_problems = lists.iter().any(|list| list.has_problems());
-        match (has_problems, self.options.strict && refused) {
+        match (has_problems || self.differs, self.options.strict && refused) {
             (_, true) => Exit::Failed,
             (true, false) => Exit::Findings,
             (false, false) => Exit::Done,

@@ -6,6 +6,8 @@
 pub use eraseblock_base as base;
 #[cfg(feature = "cards")]
 pub use eraseblock_card as card;
+#[cfg(feature = "census")]
+pub use eraseblock_census as census;
 pub use eraseblock_codec as codec;
 #[cfg(feature = "fuse")]
 pub use eraseblock_fuse as fuse;

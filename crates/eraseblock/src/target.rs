@@ -20,6 +20,8 @@ pub mod magic;
 pub mod peek;
 mod raw_dump;
 pub mod span;
+#[cfg(feature = "census")]
+pub mod structures;
 pub mod survey;
 #[cfg(feature = "edit")]
 pub mod volumes;

@@ -18,6 +18,7 @@ pub mod constants;
 pub mod decode;
 pub mod encode;
 mod error;
+pub mod fields;
 pub mod node;
 mod order;
 pub mod scan;

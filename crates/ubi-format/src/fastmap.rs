@@ -20,11 +20,11 @@ pub const MAX_BLOCKS: usize = 32;
 /// The maximum number of entries of a pool.
 pub const MAX_POOL: usize = 256;
 
-const SUPER_MAGIC: u32 = 0x7B11_D69F;
-const HEADER_MAGIC: u32 = 0xD4B8_2EF7;
-const POOL_MAGIC: u32 = 0x67AF_4D08;
-const VOLUME_MAGIC: u32 = 0xFA37_0ED1;
-const EBA_MAGIC: u32 = 0xF0C0_40A8;
+pub(crate) const SUPER_MAGIC: u32 = 0x7B11_D69F;
+pub(crate) const HEADER_MAGIC: u32 = 0xD4B8_2EF7;
+pub(crate) const POOL_MAGIC: u32 = 0x67AF_4D08;
+pub(crate) const VOLUME_MAGIC: u32 = 0xFA37_0ED1;
+pub(crate) const EBA_MAGIC: u32 = 0xF0C0_40A8;
 const VERSION: u32 = 1 << 24;
 const UNMAPPED: u32 = u32::MAX;
 

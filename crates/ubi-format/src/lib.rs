@@ -16,6 +16,7 @@ pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod fastmap;
+pub mod fields;
 pub mod layout;
 pub mod raw;
 pub mod table;

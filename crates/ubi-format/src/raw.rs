@@ -11,11 +11,11 @@ raw!(
     /// Written once after each erase; a cut leaves it erased or torn, and the counter is then lost.
     RawEcHeader, 64, {
         /// `UBI#`.
-        magic @ 0: U32,
+        magic @ 0: U32 = Hex,
         /// Format version, 1.
         version @ 4: u8,
         /// Zero.
-        padding1 @ 5: [u8; 3],
+        padding1 @ 5: [u8; 3] = Zero,
         /// How often the block was erased.
         ec @ 8: U64,
 
@@ -24,11 +24,11 @@ raw!(
         /// Offset of the data area.
         data_offset @ 20: U32,
         /// Number of the image the block belongs to.
-        image_seq @ 24: U32,
+        image_seq @ 24: U32 = Hex,
         /// Zero.
-        padding2 @ 28: [u8; 32],
+        padding2 @ 28: [u8; 32] = Zero,
         /// CRC of bytes 0..60.
-        hdr_crc @ 60: U32,
+        hdr_crc @ 60: U32 = Sum,
     }
 );
 
@@ -38,7 +38,7 @@ raw!(
     /// Written once, before the data; a cut leaves it erased or torn, and the block holds no LEB.
     RawVidHeader, 64, {
         /// `UBI!`.
-        magic @ 0: U32,
+        magic @ 0: U32 = Hex,
         /// Format version, 1; not checked.
         version @ 4: u8,
         /// 1 dynamic, 2 static.
@@ -53,7 +53,7 @@ raw!(
         lnum @ 12: U32,
 
         /// Zero.
-        padding1 @ 16: U32,
+        padding1 @ 16: U32 = Zero,
         /// Bytes covered by `data_crc`.
         data_size @ 20: U32,
         /// LEBs in use in a static volume.
@@ -62,16 +62,16 @@ raw!(
         data_pad @ 28: U32,
 
         /// CRC of the first `data_size` bytes of the data area.
-        data_crc @ 32: U32,
+        data_crc @ 32: U32 = Hex,
         /// Zero.
-        padding2 @ 36: U32,
+        padding2 @ 36: U32 = Zero,
         /// Sequence number.
         sqnum @ 40: U64,
 
         /// Zero.
-        padding3 @ 48: [u8; 12],
+        padding3 @ 48: [u8; 12] = Zero,
         /// CRC of bytes 0..60.
-        hdr_crc @ 60: U32,
+        hdr_crc @ 60: U32 = Sum,
     }
 );
 
@@ -94,14 +94,14 @@ raw!(
         name_len @ 14: U16,
 
         /// The name, then zeros.
-        name @ 16: [u8; 128],
+        name @ 16: [u8; 128] = Text,
 
         /// Bit 0: resize automatically; bit 1: no CRC check of a static volume.
-        flags @ 144: u8,
+        flags @ 144: u8 = Hex,
         /// Zero.
-        padding @ 145: [u8; 23],
+        padding @ 145: [u8; 23] = Zero,
         /// CRC of bytes 0..168.
-        crc @ 168: U32,
+        crc @ 168: U32 = Sum,
     }
 );
 

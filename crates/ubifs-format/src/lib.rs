@@ -15,6 +15,7 @@ pub mod constants;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod fields;
 pub mod key;
 pub mod layout;
 pub mod lpt;

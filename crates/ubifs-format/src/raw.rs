@@ -10,9 +10,9 @@ raw!(
     /// The header that starts every node.
     CommonHeader, 24, {
         /// [`crate::constants::NODE_MAGIC`]
-        magic @ 0: U32,
+        magic @ 0: U32 = Hex,
         /// CRC-32 of bytes 8 to `len`
-        crc @ 4: U32,
+        crc @ 4: U32 = Sum,
         /// Sequence number
         sqnum @ 8: U64,
 
@@ -23,7 +23,7 @@ raw!(
         /// [`crate::constants::group`]
         group_type @ 21: u8,
         /// Zero
-        padding @ 22: [u8; 2],
+        padding @ 22: [u8; 2] = Zero,
     }
 );
 
@@ -33,7 +33,7 @@ raw!(
         /// Common header
         header @ 0: CommonHeader,
         /// Inode key; bytes 8 to 15 are zero
-        key @ 24: [u8; 16],
+        key @ 24: [u8; 16] = Key,
         /// Sequence number taken when the inode was created
         creat_sqnum @ 40: U64,
         /// Size in bytes (6.1)
@@ -57,9 +57,9 @@ raw!(
         /// Group
         gid @ 100: U32,
         /// POSIX mode
-        mode @ 104: U32,
+        mode @ 104: U32 = Octal,
         /// [`crate::constants::inode_flags`]
-        flags @ 108: U32,
+        flags @ 108: U32 = Hex,
         /// Bytes of inline data
         data_len @ 112: U32,
         /// Number of xattrs of the inode
@@ -67,13 +67,13 @@ raw!(
         /// Accounting sum of the xattrs (6.6)
         xattr_size @ 120: U32,
         /// Zero
-        padding1 @ 124: [u8; 4],
+        padding1 @ 124: [u8; 4] = Zero,
         /// Sum of the lengths of the xattr names
         xattr_names @ 128: U32,
         /// Compressor of future data
         compr_type @ 132: U16,
         /// Zero
-        padding2 @ 134: [u8; 26],
+        padding2 @ 134: [u8; 26] = Zero,
     }
 );
 
@@ -83,7 +83,7 @@ raw!(
         /// Common header
         header @ 0: CommonHeader,
         /// Data key
-        key @ 24: [u8; 16],
+        key @ 24: [u8; 16] = Key,
         /// Uncompressed bytes, 1 to 4096
         size @ 40: U32,
         /// 0 none, 1 LZO, 2 zlib, 3 zstd
@@ -99,17 +99,17 @@ raw!(
         /// Common header
         header @ 0: CommonHeader,
         /// Entry key
-        key @ 24: [u8; 16],
+        key @ 24: [u8; 16] = Key,
         /// Target inode; 0 is a deletion entry
         inum @ 40: U64,
         /// Zero
-        padding1 @ 48: u8,
+        padding1 @ 48: u8 = Zero,
         /// 0 regular, 1 directory, 2 symlink, 3 block, 4 character, 5 fifo, 6 socket
         kind @ 49: u8,
         /// Length of the name
         nlen @ 50: U16,
         /// Random number (format 5), else 0
-        cookie @ 52: U32,
+        cookie @ 52: U32 = Hex,
     }
 );
 
@@ -121,7 +121,7 @@ raw!(
         /// Inode number
         inum @ 24: U32,
         /// Zero
-        padding @ 28: [u8; 12],
+        padding @ 28: [u8; 12] = Zero,
         /// Size before
         old_size @ 40: U64,
         /// Size after; smaller
@@ -145,13 +145,13 @@ raw!(
         /// Common header
         header @ 0: CommonHeader,
         /// Zero
-        padding @ 24: [u8; 2],
+        padding @ 24: [u8; 2] = Zero,
         /// 0 R5, 1 test
         key_hash @ 26: u8,
         /// 0: simple keys
         key_fmt @ 27: u8,
         /// [`crate::constants::sb_flags`]
-        flags @ 28: U32,
+        flags @ 28: U32 = Hex,
         /// Minimum I/O unit
         min_io_size @ 32: U32,
         /// Usable bytes in a LEB
@@ -179,7 +179,7 @@ raw!(
         /// Default compressor
         default_compr @ 84: U16,
         /// Zero
-        padding1 @ 86: [u8; 2],
+        padding1 @ 86: [u8; 2] = Zero,
         /// Owner of the reserved pool
         rp_uid @ 88: U32,
         /// Group of the reserved pool
@@ -201,7 +201,7 @@ raw!(
         /// Hash of the master of a signed image
         hash_mst @ 258: [u8; 64],
         /// Zero
-        padding2 @ 322: [u8; 3774],
+        padding2 @ 322: [u8; 3774] = Zero,
     }
 );
 
@@ -215,7 +215,7 @@ raw!(
         /// Last finished commit
         cmt_no @ 32: U64,
         /// [`crate::constants::master_flags`]
-        flags @ 40: U32,
+        flags @ 40: U32 = Hex,
         /// Tail of the log
         log_lnum @ 44: U32,
         /// LEB of the root index node
@@ -273,7 +273,7 @@ raw!(
         /// HMAC of this node
         hmac @ 296: [u8; 64],
         /// Zero
-        padding @ 360: [u8; 152],
+        padding @ 360: [u8; 152] = Zero,
     }
 );
 
@@ -315,7 +315,7 @@ raw!(
         /// Exact length of the child
         len @ 8: U32,
         /// Key
-        key @ 12: [u8; 8],
+        key @ 12: [u8; 8] = Key,
     }
 );
 
@@ -349,6 +349,6 @@ raw!(
         /// Bytes of the signature
         len @ 28: U32,
         /// Zero
-        padding @ 32: [u8; 32],
+        padding @ 32: [u8; 32] = Zero,
     }
 );

@@ -38,6 +38,10 @@ pub(crate) struct Index {
 /// Receives branches in key order.
 pub(crate) type Sink<'a> = dyn FnMut(&Branch) -> ControlFlow<()> + 'a;
 
+/// Receives nodes of the index and leaves: the branch, the branch of the node that refers to it, and
+/// the level of an index node.
+pub(crate) type Visit<'a> = dyn FnMut(&Branch, Option<&Branch>, Option<u32>) + 'a;
+
 struct Walk<'a, 'b> {
     from: Key,
     to: Key,
@@ -83,6 +87,41 @@ impl Index {
             self.volume.late.push(Severity::Error, at, "index-cyclic", message);
         }
         flow
+    }
+
+    /// Calls `sink` for every node that can be read, with the node that refers to it, and for the
+    /// leaves, which are not read. Ends early if the index is abandoned (invariant 2).
+    pub(crate) fn visit(&self, sink: &mut Visit<'_>) {
+        let Some(root) = &self.root else { return };
+        let whole = (Key::MIN, Key::last_of(u32::MAX));
+        let mut left = self.budget;
+        self.visit_below(root, None, None, whole, &mut left, sink);
+    }
+
+    fn visit_below(
+        &self,
+        branch: &Branch,
+        parent: Option<&Branch>,
+        level: Option<u32>,
+        bounds: (Key, Key),
+        left: &mut u64,
+        sink: &mut Visit<'_>,
+    ) {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return;
+        }
+        let Ok(node) = self.load_child(branch, level, bounds) else { return };
+        sink(branch, parent, Some(node.level));
+        for (index, child) in node.branches.iter().enumerate() {
+            if node.level == 0 {
+                sink(child, Some(branch), None);
+                continue;
+            }
+            let next = node.branches.get(index + 1).map_or(bounds.1, |next| next.key);
+            let bounds = (child.key, next);
+            self.visit_below(child, Some(branch), Some(node.level - 1), bounds, left, sink);
+        }
     }
 
     fn descend(

@@ -15,6 +15,7 @@ pub mod error;
 mod fs;
 mod index;
 mod inode;
+pub mod live;
 mod log;
 mod master;
 #[cfg(feature = "write")]
@@ -36,6 +37,7 @@ mod tnc;
 mod volume;
 
 pub use error::UbifsError;
+pub use live::Live;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
 #[cfg(feature = "write")]
 pub use rw::{CHECK_INCOMPLETE, MountOptions, UbifsMount};

@@ -137,6 +137,32 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
+    (
+        "diff",
+        &[
+            ("eraseblock diff before.ubi:rootfs after.ubi:rootfs", "Files that differ, and how"),
+            ("eraseblock diff before.ubi after.ubi --by nodes", "Structures that differ"),
+            ("eraseblock diff before.ubi after.ubi --by blocks", "LEBs and erase counters"),
+        ],
+    ),
+    (
+        "debug",
+        &[
+            ("eraseblock debug board.ubi -c census", "How much is live, superseded, torn, free"),
+            (
+                "eraseblock debug board.ubi -c 'find key 1/ino' -c 'p @7.4096'",
+                "A node, by key and by place",
+            ),
+        ],
+    ),
+    (
+        "disasm",
+        &[
+            ("eraseblock disasm board.ubi | less", "Every structure, one line each"),
+            ("eraseblock disasm board.ubi -o board.ebt", "To be changed and assembled again"),
+        ],
+    ),
+    ("asm", &[("eraseblock asm board.ebt -o changed.ubi", "The image that the text describes")]),
     ("chip parts", &[("eraseblock chip parts winbond", "The parts of one vendor")]),
     (
         "card new",

@@ -38,6 +38,7 @@ mod readers;
 mod recovery;
 mod sample;
 mod serve;
+mod structures;
 mod ubi_image;
 mod yaffs;
 mod yaffs_change;

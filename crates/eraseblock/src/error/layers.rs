@@ -89,6 +89,8 @@ layers! {
     From eraseblock_mtd_host::BlockError: cause;
     #[cfg(feature = "host")]
     From eraseblock_mtd_host::HostError: cause;
+    #[cfg(feature = "census")]
+    None eraseblock_census::text::TextError: cause;
     #[cfg(feature = "fuse")]
     None eraseblock_fuse::MountError: cause;
     #[cfg(feature = "nfs")]

@@ -1,0 +1,46 @@
+//! Which nodes the file system consists of: the leaves as a mount would see them, and the committed
+//! index nodes.
+
+use crate::mount::Ubifs;
+use eraseblock_base::Leb;
+use eraseblock_ubifs_format::{Branch, Key};
+use std::ops::ControlFlow;
+
+/// A node that belongs to the file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Live {
+    /// Its key; for an index node, that of its branch.
+    pub key: Key,
+    /// Its LEB.
+    pub leb: Leb,
+    /// Its offset there.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub len: u32,
+    /// The index node that refers to it, or `None` for the root and for what is in the journal.
+    pub parent: Option<(Leb, u32)>,
+}
+
+impl Live {
+    fn new(branch: &Branch, parent: Option<&Branch>) -> Self {
+        let Branch { key, leb, offset, len, .. } = *branch;
+        let parent = parent.map(|parent| (parent.leb, parent.offset));
+        Self { key, leb, offset, len, parent }
+    }
+}
+
+impl Ubifs {
+    /// Calls `sink` for each leaf that a mount would see, the journal's changes included.
+    pub fn visit_leaves(&self, sink: &mut dyn FnMut(Live)) {
+        self.tnc.scan(Key::MIN, Key::last_of(u32::MAX), &mut |branch| {
+            sink(Live::new(branch, None));
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Calls `sink` for each committed index node that can be read, with its level, and for each leaf
+    /// that one of them refers to, which the journal may have replaced.
+    pub fn visit_index(&self, sink: &mut dyn FnMut(Live, Option<u32>)) {
+        self.tnc.index.visit(&mut |branch, parent, level| sink(Live::new(branch, parent), level));
+    }
+}
