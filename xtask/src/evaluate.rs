@@ -25,6 +25,12 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
 }
 
+/// Returns a SHA-256 as text.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    kept::hex(&sha2::Sha256::digest(bytes))
+}
+
 /// Returns the words of a table.
 fn words(table: &str) -> Words {
     let titles = [card::title(table), disk::title(table), nand::title(table)];

@@ -151,9 +151,7 @@ impl Guest {
 
     /// Returns the hash of its kernel.
     pub(crate) fn kernel_hash(&self) -> Result<String> {
-        use sha2::Digest;
-        let digest = sha2::Sha256::digest(fs::read(&self.kernel.image)?);
-        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(crate::evaluate::sha256(&fs::read(&self.kernel.image)?))
     }
 
     /// Returns the files of further modules of its kernel, in the order of loading.

@@ -50,7 +50,7 @@ const PEB_SIZES: [u32; 2] = [128 << 10, 256 << 10];
 
 /// A file system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum System {
+pub(super) enum System {
     Ubifs,
     UbifsNc,
     F2fs,
@@ -65,7 +65,7 @@ impl System {
     /// Those of the published tables, in their order.
     const PUBLISHED: [Self; 6] =
         [Self::Ubifs, Self::UbifsNc, Self::F2fs, Self::Nilfs2, Self::Ext4, Self::Btrfs];
-    const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Ubifs,
         Self::UbifsNc,
         Self::F2fs,
@@ -282,24 +282,35 @@ fn bytes_of_tree() -> f64 {
     small_files(None).iter().map(Entry::len).sum::<usize>() as f64
 }
 
+/// Returns the system of that name.
+fn system(name: &str) -> Result<System> {
+    let found = System::ALL.into_iter().find(|system| system.script_name() == name);
+    found.with_context(|| format!("no system {name}"))
+}
+
 /// `cargo xtask evaluate disk`: prints the tables L.
 pub(super) fn run(args: &[String]) -> Result<bool> {
-    let (mut extent, mut ours) = (Extent::Full, None);
+    let (mut extent, mut ours, mut systems) = (Extent::Full, None, System::ALL.to_vec());
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
             "--quick" => extent = Extent::Quick,
+            "--system" => {
+                let names = rest.next().context("--system needs a value")?;
+                systems = names.split(',').map(system).collect::<Result<_>>()?;
+            }
             "--no-guest" => extent = Extent::NoGuest,
             "--bin" => ours = Some(PathBuf::from(rest.next().context("--bin needs a value")?)),
             other => bail!("unknown argument {other}"),
         }
     }
     let mut checks = Checks::default();
-    let mut results = Results::in_process(extent)?;
+    let mut results = Results::default();
     if extent != Extent::NoGuest {
         let mut lab = Lab::new(our_command(ours.as_deref(), &["disk".to_owned()])?, Trust::Kept)?;
-        results.ask_linux(&mut lab, extent, &mut checks)?;
+        results.ask_linux(&mut lab, extent, &systems, &mut checks)?;
     }
+    results.measure(extent)?;
     print!("{}", super::rows::to_text(&results.rows(), title));
     Ok(checks.finish())
 }
@@ -316,25 +327,25 @@ pub(super) struct Results {
 
 impl Results {
     /// Measures UBIFS in process.
-    pub(super) fn in_process(extent: Extent) -> Result<Self> {
-        let mut results = Self::default();
+    pub(super) fn measure(&mut self, extent: Extent) -> Result<()> {
         let (large, bytes) = (large_file(), bytes_of_tree());
         for peb_size in PEB_SIZES {
-            let values = results.ours.entry(peb_size).or_default();
+            let values = self.ours.entry(peb_size).or_default();
             for system in System::ALL {
                 let Some(compression) = system.compression() else { continue };
                 let steps = process::measure(peb_size, compression, trees(extent), &large)?;
                 put(values, system, &steps, trees(extent), bytes);
             }
         }
-        Ok(results)
+        Ok(())
     }
 
-    /// Measures all systems in Linux, or takes the logs that they left.
+    /// Measures systems in Linux, or takes the logs that they left.
     pub(super) fn ask_linux(
         &mut self,
         lab: &mut Lab,
         extent: Extent,
+        systems: &[System],
         checks: &mut Checks,
     ) -> Result<()> {
         let (card, bytes) = (card_parameters()?, bytes_of_tree());
@@ -342,7 +353,7 @@ impl Results {
         let files = guest::Files::write(work.path())?;
         let others = other_cards(&card);
         self.others = others.iter().map(|(name, _)| (*name, Values::new())).collect();
-        for system in System::ALL {
+        for system in systems.iter().copied() {
             let measured = guest::measure(lab, system, trees(extent), &files, &card);
             let outcome = measured.and_then(|log: Log| {
                 put(&mut self.linux, system, &log.replay_same(&card)?, trees(extent), bytes);
@@ -466,9 +477,10 @@ mod tests {
             step("rm-sync-2", 5 * second),
         ]);
         let found: BTreeMap<_, _> = quantities(&steps, 2, TREE).into_iter().collect();
-        assert_eq!(found[&Write], [2.0, 3.0]);
-        assert_eq!(found[&Remove], [1.5, 4.5]);
-        assert_eq!(found[&SlowestRemove], [2.0, 7.0]);
+        let expected = [(Write, [2.0, 3.0]), (Remove, [1.5, 4.5]), (SlowestRemove, [2.0, 7.0])];
+        for (quantity, range) in expected {
+            assert_eq!(cell(&found[&quantity]), Cell::Range(range), "{quantity:?}");
+        }
     }
 
     /// Every published number is where its source says. Needs the texts in `ERASEBLOCK_SEEDS`.

@@ -139,7 +139,7 @@ mod tests {
         let take = |trust, inputs: &Inputs| {
             let mut kept = Kept::at(root.path().to_path_buf(), trust);
             let part = kept.part("steps", inputs, measure).unwrap();
-            assert_eq!(kept.parts(), [part.clone()]);
+            assert_eq!(kept.parts(), std::slice::from_ref(&part));
             (fs::read_to_string(part.folder.join("counts")).unwrap(), part.is_kept)
         };
         let inputs = Inputs::default().with("script", "tar").with("blocks", "64");

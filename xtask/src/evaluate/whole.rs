@@ -1,13 +1,14 @@
 //! All tables in one run, and their report.
 
-use super::kept::Trust;
+use super::kept::{Inputs, Trust};
 use super::lab::Lab;
 use super::manifest::Manifest;
-use super::rows::{self, Row};
+use super::rows::{self, Cell, Row};
 use super::{card, disk, nand, page, report, words};
 use crate::command::repository;
 use crate::oracle::{Checks, our_command};
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +32,18 @@ struct Options {
     ours: Option<PathBuf>,
     trust: Trust,
     extent: Extent,
+    /// The subjects whose guests run.
+    guests: Vec<&'static str>,
+    /// Results of an earlier run, for what no guest measures now.
+    earlier: Option<PathBuf>,
     writes_page: bool,
+}
+
+const SUBJECTS: [&str; 3] = ["nand", "card", "disk"];
+
+fn subject(name: &str) -> Result<&'static str> {
+    let found = SUBJECTS.into_iter().find(|subject| *subject == name);
+    found.with_context(|| format!("no subject {name}; there are {}", SUBJECTS.join(", ")))
 }
 
 impl Options {
@@ -41,6 +53,8 @@ impl Options {
             ours: None,
             trust: Trust::Kept,
             extent: Extent::Full,
+            guests: SUBJECTS.to_vec(),
+            earlier: None,
             writes_page: false,
         };
         let mut rest = args.iter();
@@ -52,6 +66,10 @@ impl Options {
                 "--fresh" => options.trust = Trust::Fresh,
                 "--quick" => options.extent = Extent::Quick,
                 "--no-guest" => options.extent = Extent::NoGuest,
+                "--guests" => {
+                    options.guests = value()?.split(',').map(subject).collect::<Result<_>>()?;
+                }
+                "--linux-from" => options.earlier = Some(PathBuf::from(value()?)),
                 "--write" => options.writes_page = true,
                 other => bail!("unknown argument {other} (hint: card, nand, --quick, --write)"),
             }
@@ -64,31 +82,38 @@ impl Options {
 pub(super) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
     let mut manifest = Manifest::of_here()?;
-    let mut rows = nand::rows_in_process(&nand::PARTITIONS)?;
     let mut checks = Checks::default();
-    let cards = card::rows()?;
-    let mut disk = disk::Results::in_process(options.extent)?;
-    if options.extent == Extent::NoGuest {
-        rows.extend(cards);
-    } else {
+    let mut rows = nand::rows_in_process(&nand::PARTITIONS)?;
+    let mut cards = card::rows()?;
+    let mut disk = disk::Results::default();
+    disk.measure(options.extent)?;
+    if options.extent != Extent::NoGuest {
         let ours = our_command(options.ours.as_deref(), &["evaluate".to_owned()])?;
         let mut lab = Lab::new(ours, options.trust)?;
-        let partitions: &[u32] = match options.extent {
-            Extent::Full => &nand::PARTITIONS,
-            _ => &nand::PARTITIONS[..1],
-        };
-        checks.add(&nand::ask_linux(&mut lab, &mut rows, partitions)?);
-        match card::stranger(&mut lab, &mut checks) {
-            Ok(found) => rows.extend(found),
-            Err(error) => checks.record("flashbench", Err(error)),
+        let asks = |subject: &str| options.guests.contains(&subject);
+        if asks("nand") {
+            checks.add(&nand::ask_linux(&mut lab, &mut rows, partitions(options.extent))?);
         }
-        rows.extend(cards);
-        disk.ask_linux(&mut lab, options.extent, &mut checks)?;
+        if asks("card") {
+            match card::stranger(&mut lab, &mut checks) {
+                Ok(found) => drop(cards.splice(..0, found)),
+                Err(error) => checks.record("flashbench", Err(error)),
+            }
+        }
+        if asks("disk") {
+            disk.ask_linux(&mut lab, options.extent, &disk::System::ALL, &mut checks)?;
+        }
         manifest.add_guest(&lab.guest)?;
         manifest.add_parts(&lab.kept);
     }
+    rows.extend(cards);
     rows.extend(disk.rows());
     manifest.add("evaluation", parameters(options.extent));
+    if let Some(path) = &options.earlier {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        take_earlier(&mut rows, &rows::from_json(&text)?);
+        manifest.add("earlier results", Inputs::default().with("results", text).stamp());
+    }
     report::write(&options.folder, &rows, &manifest, &words)?;
     println!("{}", summary(&rows));
     println!("report: {}", options.folder.join("index.html").display());
@@ -96,6 +121,25 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
         write_page(&rows)?;
     }
     Ok(checks.finish())
+}
+
+/// Returns the partitions of the tables BL that a guest measures.
+fn partitions(extent: Extent) -> &'static [u32] {
+    let all: &'static [u32] = &nand::PARTITIONS;
+    if extent == Extent::Full { all } else { &all[..1] }
+}
+
+/// Takes cells of the Linux column that no guest measured from earlier results.
+fn take_earlier(rows: &mut [Row], earlier: &[Row]) {
+    let place = |row: &Row| {
+        [&row.table, &row.row, &row.system, &row.medium, &row.metric].map(String::clone)
+    };
+    let known: BTreeMap<_, &Cell> = earlier.iter().map(|row| (place(row), &row.linux)).collect();
+    for row in rows.iter_mut().filter(|row| row.linux == Cell::not_run()) {
+        if let Some(cell) = known.get(&place(row)) {
+            row.linux = (*cell).clone();
+        }
+    }
 }
 
 fn parameters(extent: Extent) -> String {
@@ -148,8 +192,21 @@ mod tests {
         assert_eq!((options.extent, options.trust), (Extent::Quick, Trust::Fresh));
         assert_eq!(options.folder, PathBuf::from("x"));
         assert_eq!(parse("").unwrap().extent, Extent::Full);
-        for wrong in ["--out", "nands", "--linux"] {
+        assert_eq!(parse("").unwrap().guests, SUBJECTS);
+        assert_eq!(parse("--guests disk,nand").unwrap().guests, ["disk", "nand"]);
+        for wrong in ["--out", "nands", "--linux", "--guests disks"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn earlier_results_fill_what_was_not_run() {
+        let row = |name: &str, linux: Cell| Row::new("T4", name, "used", "KiB").linux(linux);
+        let earlier = [row("a", 1_u64.into()), row("b", 2_u64.into())];
+        let mut rows =
+            [row("a", 7_u64.into()), row("b", Cell::not_run()), row("c", Cell::not_run())];
+        take_earlier(&mut rows, &earlier);
+        let found = rows.map(|row| row.linux);
+        assert_eq!(found, [7_u64.into(), 2_u64.into(), Cell::not_run()]);
     }
 }

@@ -162,7 +162,8 @@ impl Claim {
             .map(|(name, _)| *name)
             .collect();
         if !flips.is_empty() {
-            shown += &format!("; depends on the card: otherwise with {}", flips.join(", "));
+            shown.push_str("; depends on the card: otherwise with ");
+            shown.push_str(&flips.join(", "));
         }
         let words = self.source.split('"').nth(1).unwrap_or_default();
         Row::new(self.table(), &format!("claim: {}", self.what), "card time", "s")

@@ -19,7 +19,7 @@ const PACE: &str = "1";
 
 impl System {
     /// Returns the script's name.
-    const fn script_name(self) -> &'static str {
+    pub(super) const fn script_name(self) -> &'static str {
         match self {
             Self::UbifsNc => "ubifs-nc",
             _ => self.name(),
@@ -151,7 +151,8 @@ fn serve_and_run(
     let served = Served::serve(&paths.ours, &file, &["--pace", PACE, "--log", log])?;
     let report = guest.run_with(job, &served.device("card"))?;
     drop(served);
-    println!("      {}: {:.0} s", job.path().display(), report.elapsed.as_secs_f64());
+    let name = job.path().file_name().unwrap_or_default().to_string_lossy();
+    println!("      {name}: {:.0} s", report.elapsed.as_secs_f64());
     match report.failure() {
         Some(reason) => bail!("{reason}"),
         None => Ok(()),

@@ -74,19 +74,19 @@ pub(super) fn run(
     if tables.iter().any(|table| table.starts_with('T')) {
         column.collect(
             "small-page",
-            vec![case("small-page", "small", SMALL, 2048, SMALL_BEB, "ubifs")],
+            &[case("small-page", "small", SMALL, 2048, SMALL_BEB, "ubifs")],
             &small_page,
         );
     }
     if tables.contains(&"BL9") {
-        column.collect("overhead", overhead_cases(), &overhead);
-        column.collect("fits", fits_cases(work.path())?, &fits);
+        column.collect("overhead", &overhead_cases(), &overhead);
+        column.collect("fits", &fits_cases(work.path())?, &fits);
     }
     if tables.contains(&"BL8") {
         column.record("favour", favour(work.path()));
     }
     if tables.contains(&"F5") {
-        column.collect("files", files_cases(work.path())?, &files);
+        column.collect("files", &files_cases(work.path())?, &files);
     }
     let needs_steps = |table: &&str| table.starts_with("BL") && bootlin::needs_runs(table);
     for medium in partitions.iter().filter(|_| tables.iter().any(needs_steps)) {
@@ -97,10 +97,10 @@ pub(super) fn run(
             let beb = beb(steps::reserve_2008(medium * 8));
             let mut one = case(&label, "steps", LARGE, medium * 8, beb, name);
             one.files = vec![("tree.tar", tar.clone())];
-            column.collect(&label, vec![one], &|_, dir| step_values(system, *medium, dir));
+            column.collect(&label, &[one], &|_, dir| step_values(system, *medium, dir));
         }
         if tables.contains(&"BL7") {
-            column.collect(&format!("random-{medium}"), random_cases(*medium), &random);
+            column.collect(&format!("random-{medium}"), &random_cases(*medium), &random);
         }
     }
     fill(rows, &column.values);
@@ -126,8 +126,8 @@ impl Column<'_> {
         self.checks.record(&format!("linux/{name}"), outcome);
     }
 
-    fn collect(&mut self, name: &str, cases: Vec<BatchCase>, read: Reader<'_>) {
-        let outcome = collect(self.lab, name, &cases, read);
+    fn collect(&mut self, name: &str, cases: &[BatchCase], read: Reader<'_>) {
+        let outcome = collect(self.lab, name, cases, read);
         self.record(name, outcome);
     }
 }

@@ -24,6 +24,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 td.words { color: var(--open); min-width: 7rem; }
 td.holds { color: var(--good); }
 td.no-longer { color: var(--bad); font-weight: 600; }
+td.source { font-size: 12px; min-width: 11rem; }
 td.open { color: var(--open); }
 figure { margin: 1rem 0; padding: .5rem; background: var(--soft); border: 1px solid var(--edge); \
 border-radius: 6px; }
@@ -133,7 +134,7 @@ fn section(html: &mut String, name: &str, words: &Words, rows: &[&Row]) {
         let (class, sign) = sign(row.verdict);
         let _ = writeln!(
             html,
-            "<td class=\"{class}\">{sign}{}</td><td>{}</td></tr>",
+            "<td class=\"{class}\">{sign}{}</td><td class=\"source\">{}</td></tr>",
             escape(&row.judgement()),
             escape(&row.source)
         );

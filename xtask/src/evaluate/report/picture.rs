@@ -17,7 +17,9 @@ const GAP: f64 = 8.0;
 /// The height of an item's two lines of text.
 const ITEM: f64 = 28.0;
 const HEADING: f64 = 34.0;
-const TOP: f64 = 48.0;
+/// The height of the legend, and of the title, which a page has already.
+const LEGEND: f64 = 20.0;
+const TITLE: f64 = 28.0;
 /// Letters of a label that fit left of the bars.
 const LETTERS: usize = 52;
 
@@ -177,17 +179,22 @@ impl Picture {
 
     /// Returns the picture as SVG.
     pub(super) fn to_svg(&self, standing: Standing) -> String {
-        let height = TOP + self.panels.iter().map(Panel::height).sum::<f64>() + GAP;
+        let title_height = if standing == Standing::Alone { TITLE } else { 0.0 };
+        let height =
+            title_height + LEGEND + self.panels.iter().map(Panel::height).sum::<f64>() + GAP;
         let title = escape(&self.title);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture\" role=\"img\" \
              aria-label=\"{title}\" viewBox=\"0 0 {WIDTH} {height:.1}\"><title>{title}</title>\n"
         );
         if standing == Standing::Alone {
-            let _ = writeln!(svg, "<style>{STYLE}</style>");
+            let _ = writeln!(
+                svg,
+                "<style>{STYLE}</style>\n<text class=\"head\" x=\"10\" y=\"22\">{title}</text>"
+            );
         }
-        self.draw_legend(&mut svg);
-        let mut top = TOP;
+        draw_legend(&mut svg, title_height);
+        let mut top = title_height + LEGEND;
         for panel in &self.panels {
             draw_panel(&mut svg, panel, top);
             top += panel.height();
@@ -195,21 +202,21 @@ impl Picture {
         svg.push_str("</svg>\n");
         svg
     }
+}
 
-    fn draw_legend(&self, svg: &mut String) {
-        let _ =
-            writeln!(svg, "<text class=\"head\" x=\"10\" y=\"22\">{}</text>", escape(&self.title));
-        for (place, series) in Series::ALL.into_iter().enumerate() {
-            let x = number(place).mul_add(90.0, LEFT);
-            let _ = writeln!(
-                svg,
-                "<rect class=\"{}\" x=\"{x:.1}\" y=\"30\" width=\"10\" height=\"10\"/>\
-                 <text x=\"{:.1}\" y=\"39\">{}</text>",
-                series.class(),
-                x + 14.0,
-                series.name()
-            );
-        }
+fn draw_legend(svg: &mut String, top: f64) {
+    for (place, series) in Series::ALL.into_iter().enumerate() {
+        let x = number(place).mul_add(90.0, LEFT);
+        let _ = writeln!(
+            svg,
+            "<rect class=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            series.class(),
+            top + 2.0,
+            x + 14.0,
+            top + 11.0,
+            series.name()
+        );
     }
 }
 
