@@ -26,6 +26,15 @@ impl System {
         }
     }
 
+    /// Returns what the guest does before the script.
+    const fn preamble(self) -> Option<&'static str> {
+        match self {
+            // mkfs.nilfs2 refuses to work without a list of mounts.
+            Self::Nilfs2 => Some("ln -sf /proc/mounts /etc/mtab\n"),
+            _ => None,
+        }
+    }
+
     /// Returns the modules that the guest has not already, and the program that makes the file system.
     const fn needs(self) -> (&'static [&'static str], Option<&'static str>) {
         match self {
@@ -86,6 +95,9 @@ pub(super) fn measure(
         .with("card", serde_json::to_string(&card)?)
         .with_file("tree", &files.tree)?
         .with_file("large", &files.large)?;
+    if let Some(preamble) = system.preamble() {
+        inputs = inputs.with("preamble", preamble);
+    }
     for program in &programs {
         inputs = inputs.with_file("program", program)?;
     }
@@ -131,7 +143,8 @@ fn job(
     let card = super::card_parameters()?;
     let variables =
         format!("SYSTEM={} TREES={trees} SEGMENT={}\n", system.script_name(), card.unit);
-    job.write("job.sh", variables + SCRIPT)?;
+    let preamble = system.preamble().unwrap_or_default();
+    job.write("job.sh", [preamble, &variables, SCRIPT].concat())?;
     Ok(job)
 }
 
