@@ -90,7 +90,7 @@ bench: setup
 	$(CARGO) build --quiet --release --package eraseblock-cli --package xtask
 	target/release/xtask bench $(if $(STRICT),--strict)
 
-# Writes target/evaluate and docs/evaluation.md. Three quarters of an hour at first, most of it in guests;
+# Writes target/evaluate and docs/evaluation.md. More than an hour at first, most of it in guests;
 # what they measured is kept. `make evaluate QUICK=1` measures less, and leaves the page alone.
 evaluate: setup
 	$(call install,$(EVALUATE_PACKAGES))
