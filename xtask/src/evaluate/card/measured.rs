@@ -200,7 +200,7 @@ fn beyond_sandisk(card: &Parameters) -> Table {
     Table {
         name: "sd-sandisk-2014/beyond".to_owned(),
         source: SANDISK,
-        quantity: ("time of a write, whatever its size", "s"),
+        quantity: ("time of a write of any size", "s"),
         cells: seconds(card, pattern, (0.477, 0.489)),
         median: BEYOND,
     }
@@ -229,7 +229,7 @@ fn beyond_ncard(card: &Parameters) -> Table {
     Table {
         name: "sd-ncard-2013/beyond".to_owned(),
         source: NCARD,
-        quantity: ("time of a write in random order, whatever its size", "s"),
+        quantity: ("time of a write in random order of any size", "s"),
         cells: seconds(card, pattern, (0.78, 0.87)),
         median: BEYOND,
     }
