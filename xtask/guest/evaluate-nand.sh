@@ -131,6 +131,56 @@ fits() {
     rm /tmp/tree.tar
 }
 
+# random: CHUNKS files of a MiB of random bytes, or as many as fit.
+random() {
+    probe
+    load_nand $ID $PEBS
+    begin
+    dd if=/dev/urandom of=/tmp/random bs=1M count=1 2>/dev/null
+    chunks=0
+    count begin
+    count chunk0
+    while [ $chunks -lt $CHUNKS ] \
+        && dd if=/tmp/random of=/mnt/chunk$chunks bs=1M 2>/dev/null && sync; do
+        chunks=$((chunks + 1))
+        count chunk$chunks
+    done
+    value chunks $chunks
+    rm /tmp/random
+    unprobe
+}
+
+# files: FILES small files, PER_DIR in a directory, and a mount.
+files() {
+    probe
+    load_nand $ID $PEBS
+    begin
+    number=0
+    while [ $number -lt $FILES ]; do
+        [ $((number % PER_DIR)) != 0 ] || mkdir /mnt/dir$((number / PER_DIR))
+        cat "$OUT/content" >/mnt/dir$((number / PER_DIR))/file$number
+        number=$((number + 1))
+    done
+    sync
+    settle
+    umount /mnt
+    case $SYSTEM in
+    jffs2) ;;
+    *)
+        ubidetach -d 0
+        settle
+        count detached
+        attach
+        count attached
+        ;;
+    esac
+    settle
+    count unmounted
+    start
+    count mounted
+    unprobe
+}
+
 overhead() {
     load_nand $ID $PEBS
     ubiformat -q -y /dev/mtd0

@@ -4,7 +4,8 @@
 //! 1. A guest never outlives [`Guest::run`]: it is killed with its process group at the time-out.
 //! 2. Jobs communicate with the host through their directory only.
 
-use crate::kernel::Kernel;
+use crate::command::run;
+use crate::kernel::{Kernel, libraries_of};
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +49,17 @@ impl JobDir {
             fs::copy(program, &place)?;
         }
         Ok(fs::set_permissions(place, fs::Permissions::from_mode(0o755))?)
+    }
+
+    /// Adds a program and, in the folder `lib`, its libraries.
+    pub(crate) fn add_with_libraries(&self, program: &Path) -> Result<()> {
+        self.add_program(program)?;
+        fs::create_dir_all(self.path.join("lib"))?;
+        for library in libraries_of(program)? {
+            let name = library.file_name().context("a library has a name")?;
+            fs::copy(&library, self.path.join("lib").join(name))?;
+        }
+        Ok(())
     }
 
     fn read(&self, name: &str) -> String {
@@ -129,6 +141,22 @@ impl Guest {
     /// Returns the output of `uname -r` in it.
     pub(crate) fn release(&self) -> &str {
         &self.kernel.release
+    }
+
+    /// Returns a description of the kernel, of the programs in it and of the emulator.
+    pub(crate) fn description(&self) -> Result<String> {
+        let emulator = run("qemu-system-x86_64", ["--version"])?;
+        Ok(format!("{}\n{emulator}", self.kernel.description))
+    }
+
+    /// Returns the hash of its kernel.
+    pub(crate) fn kernel_hash(&self) -> Result<String> {
+        Ok(crate::evaluate::sha256(&fs::read(&self.kernel.image)?))
+    }
+
+    /// Returns the files of further modules of its kernel, in the order of loading.
+    pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
+        self.kernel.modules(names)
     }
 
     /// Boots, runs the job and powers off.

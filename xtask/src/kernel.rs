@@ -86,6 +86,10 @@ pub(crate) struct Kernel {
     pub(crate) initrd: PathBuf,
     /// The output of `uname -r`.
     pub(crate) release: String,
+    /// A description of its programs and modules.
+    pub(crate) description: String,
+    /// The unpacked package.
+    tree: PathBuf,
 }
 
 /// Returns the directory for the files of the oracle: `target/oracle`, or a subdirectory of
@@ -127,10 +131,28 @@ impl Kernel {
         if !initrd.exists() || fs::read_to_string(&stamp_file).ok().as_ref() != Some(&stamp) {
             build_initrd(&cache, &tree, &release, libraries, &initrd)
                 .context("cannot build the initrd")?;
-            fs::write(&stamp_file, stamp)?;
+            fs::write(&stamp_file, &stamp)?;
         }
         let image = tree.join("boot").join(format!("vmlinuz-{release}"));
-        Ok(Self { image, initrd, release })
+        // Libraries of further programs change nothing for a job that does not run them.
+        let description = self::stamp(&release, &BTreeSet::new())?;
+        Ok(Self { image, initrd, release, description, tree })
+    }
+
+    /// Returns the files of modules and of those that they need, in the order of loading.
+    pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
+        let base = modules_base(&self.tree);
+        let base_text = base.to_str().context("the cache directory is not UTF-8")?;
+        run("depmod", ["-b", base_text, &self.release])?;
+        let mut files = Vec::new();
+        for name in names {
+            for file in files_of_module(base_text, &self.release, name)? {
+                if !files.contains(&file) {
+                    files.push(file);
+                }
+            }
+        }
+        Ok(files)
     }
 }
 
@@ -247,18 +269,27 @@ pub(crate) fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(words.map(PathBuf::from).collect())
 }
 
+/// Returns the folder that has `lib/modules`.
+fn modules_base(tree: &Path) -> PathBuf {
+    if tree.join("lib/modules").is_dir() { tree.to_path_buf() } else { tree.join("usr") }
+}
+
+/// Returns the files of a module and of those that it needs, in the order of loading.
+fn files_of_module(base: &str, release: &str, module: &str) -> Result<Vec<PathBuf>> {
+    let shown = run("modprobe", ["-d", base, "-S", release, "--show-depends", module])
+        .with_context(|| format!("the kernel has no module {module}"))?;
+    let files = shown.lines().filter_map(|line| line.strip_prefix("insmod "));
+    Ok(files.filter_map(|line| line.split_whitespace().next()).map(PathBuf::from).collect())
+}
+
 fn copy_modules(tree: &Path, release: &str, root: &Path) -> Result<()> {
-    let base =
-        if tree.join("lib/modules").is_dir() { tree.to_path_buf() } else { tree.join("usr") };
+    let base = modules_base(tree);
     let modules = Path::new("lib/modules").join(release);
     let base_text = base.to_str().context("the cache directory is not UTF-8")?;
     run("depmod", ["-b", base_text, release])?;
     let mut wanted = BTreeSet::new();
     for module in MODULES {
-        let shown = run("modprobe", ["-d", base_text, "-S", release, "--show-depends", module])
-            .with_context(|| format!("the kernel has no module {module}"))?;
-        let files = shown.lines().filter_map(|line| line.strip_prefix("insmod "));
-        wanted.extend(files.filter_map(|line| line.split_whitespace().next()).map(PathBuf::from));
+        wanted.extend(files_of_module(base_text, release, module)?);
     }
     for file in wanted {
         let place = root.join(file.strip_prefix(&base)?);

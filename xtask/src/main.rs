@@ -61,13 +61,19 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
+  evaluate [--quick | --no-guest] [--guests nand,card,disk] [--linux-from FILE] [--fresh]
+         [--write] [--out DIR] [--bin FILE]
+                                   all published tables, measured again in process and in real
+                                   Linux: target/evaluate/index.html and results.json; --write
+                                   also writes docs/evaluation.md; --fresh takes nothing kept;
+                                   --linux-from takes what no guest measures from a results.json
   evaluate card [--tables] [--bin FILE]
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
-  evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--write]
-         [--linux | --linux-from FILE]
-                                   published tables of raw NAND, measured again in process and, with
-                                   --linux, in real Linux; --write writes docs/evaluation.md
+  evaluate disk [--quick | --no-guest] [--system NAME,...] [--bin FILE]
+                                   file systems of real Linux, and UBIFS in process, on a card
+  evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--linux | --linux-from FILE]
+                                   published tables of raw NAND alone, as text
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught

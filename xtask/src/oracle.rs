@@ -150,6 +150,12 @@ impl Checks {
         !is_left_out && self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
+    /// Adds the counts of others.
+    pub(crate) fn add(&mut self, others: &Self) {
+        self.passed += others.passed;
+        self.failed += others.failed;
+    }
+
     /// Prints the counts, and returns whether no check failed.
     pub(crate) fn finish(&self) -> bool {
         println!("{} passed, {} failed", self.passed, self.failed);
@@ -293,9 +299,7 @@ fn in_lanes(jobs: Vec<Job<'_>>, checks: &Checks) -> Result<Checks> {
     });
     let mut all = Checks::default();
     for lane in lanes {
-        let lane = lane?;
-        all.passed += lane.passed;
-        all.failed += lane.failed;
+        all.add(&lane?);
     }
     Ok(all)
 }

@@ -11,16 +11,17 @@ mod claims;
 mod flash;
 mod fujitsu;
 mod linux;
-mod page;
-mod rows;
 mod steps;
 mod toshiba;
 mod tree;
 
+use super::kept::Trust;
+use super::lab::Lab;
+use super::rows::{self, Row};
 use crate::command::repository;
+use crate::oracle::Checks;
 use anyhow::{Context, Result, bail, ensure};
 use claims::Results;
-use rows::{Row, Verdict};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -50,7 +51,6 @@ struct Options {
     partitions: Vec<u32>,
     json: PathBuf,
     linux: Linux,
-    writes_page: bool,
 }
 
 impl Options {
@@ -60,7 +60,6 @@ impl Options {
             partitions: bootlin::PARTITIONS.to_vec(),
             json: repository().join(RESULTS),
             linux: Linux::NotRun,
-            writes_page: false,
         };
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
@@ -76,12 +75,9 @@ impl Options {
                 "--json" => options.json = PathBuf::from(value()?),
                 "--linux" => options.linux = Linux::Guest,
                 "--linux-from" => options.linux = Linux::Earlier(PathBuf::from(value()?)),
-                "--write" => options.writes_page = true,
                 other => bail!("unknown argument {other}"),
             }
         }
-        let is_whole = options.tables == TABLES && options.partitions == bootlin::PARTITIONS;
-        ensure!(is_whole || !options.writes_page, "--write needs all tables and partitions");
         Ok(options)
     }
 }
@@ -104,7 +100,10 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let seconds = start.elapsed().as_secs_f64();
     let agrees = match &options.linux {
         Linux::NotRun => true,
-        Linux::Guest => linux::run(&mut rows, &options.tables, &options.partitions)?,
+        Linux::Guest => {
+            let mut lab = Lab::new(PathBuf::new(), Trust::Kept)?;
+            linux::run(&mut lab, &mut rows, &options.tables, &options.partitions)?.finish()
+        }
         Linux::Earlier(path) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             linux::take(&mut rows, &rows::from_json(&text)?);
@@ -112,14 +111,11 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
         }
     };
     print!("{}", rows::to_text(&rows, title));
-    let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();
+    let [holds, no_longer, open] = rows::counts(&rows);
     println!(
-        "{} rows in {seconds:.1} s; of the published numbers and claims {} hold, {} hold no longer, {} \
-         are not comparable",
+        "{} rows in {seconds:.1} s; of the published numbers and claims {holds} hold, {no_longer} hold no \
+         longer, {open} are not comparable",
         rows.len(),
-        count(Verdict::Holds),
-        count(Verdict::HoldsNoLonger),
-        count(Verdict::NotComparable),
     );
     if let Some(folder) = options.json.parent() {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -128,12 +124,28 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     ensure!(rows::from_json(&json)? == rows, "the results read back are others");
     fs::write(&options.json, json).with_context(|| options.json.display().to_string())?;
     println!("results: {}", options.json.display());
-    if options.writes_page {
-        let path = repository().join(page::PATH);
-        fs::write(&path, page::page(&rows)).with_context(|| path.display().to_string())?;
-        println!("page: {}", path.display());
-    }
     Ok(agrees)
+}
+
+pub(super) use linux::archive;
+pub(super) use tree::{noise, text};
+
+/// Returns the rows of all tables, with `partitions` of the tables BL in process.
+pub(super) fn rows_in_process(partitions: &[u32]) -> Result<Vec<Row>> {
+    measure(&TABLES, partitions)
+}
+
+/// The partitions of the tables BL.
+pub(super) const PARTITIONS: [u32; 3] = bootlin::PARTITIONS;
+
+/// Fills in the Linux column, with these partitions of the tables BL.
+pub(super) fn ask_linux(lab: &mut Lab, rows: &mut [Row], partitions: &[u32]) -> Result<Checks> {
+    linux::run(lab, rows, &TABLES, partitions)
+}
+
+/// Returns the chips in words: of the tables BL and of the tables T.
+pub(super) fn media() -> [String; 2] {
+    [bootlin::medium(), toshiba::medium().to_owned()]
 }
 
 /// Returns the rows of these tables.
@@ -157,7 +169,8 @@ fn measure(tables: &[&str], partitions: &[u32]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn title(table: &str) -> &'static str {
+/// Returns the title of a table.
+pub(super) fn title(table: &str) -> &'static str {
     match table {
         "F5" => "mount time by the number of files",
         name if name.starts_with('T') => toshiba::title(name),
@@ -167,8 +180,8 @@ fn title(table: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::rows::{Cell, to_json};
     use super::*;
+    use crate::evaluate::rows::{Cell, to_json};
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -178,7 +191,7 @@ mod tests {
     fn tables_and_partitions_are_chosen_by_name() {
         let options = Options::parse(&words("--table bl1,T4 --partition 8,120")).unwrap();
         assert_eq!((options.tables, options.partitions), (vec!["BL1", "T4"], vec![8, 120]));
-        for wrong in ["--table X1", "--partition 9", "--table", "--partition 8 --write", "x"] {
+        for wrong in ["--table X1", "--partition 9", "--table", "--write", "x"] {
             assert!(Options::parse(&words(wrong)).is_err(), "{wrong}");
         }
     }
@@ -202,23 +215,10 @@ mod tests {
     /// Every published number is where its source says. Needs the texts in `ERASEBLOCK_SEEDS`.
     #[test]
     fn published_numbers_are_in_the_texts() {
-        let Some(folder) = std::env::var_os("ERASEBLOCK_SEEDS") else {
+        if std::env::var_os("ERASEBLOCK_SEEDS").is_none() {
             println!("left out: ERASEBLOCK_SEEDS names no folder with the published texts");
             return;
-        };
-        let rows = measure(&TABLES, &[8]).unwrap();
-        let sources = rows.iter().map(|row| row.source.as_str()).filter(|text| !text.is_empty());
-        for source in sources {
-            let (place, quoted) = source.split_once(' ').unwrap_or((source, ""));
-            let (text, line) = place.split_once(':').unwrap();
-            let mut files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-            let file = files.find(|path| {
-                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(text))
-            });
-            let content = fs::read_to_string(file.unwrap()).unwrap();
-            let line = content.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap();
-            let found = line.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(found.contains(quoted.trim_matches('"')), "{source}: {found}");
         }
+        rows::check_sources(&measure(&TABLES, &[8]).unwrap());
     }
 }

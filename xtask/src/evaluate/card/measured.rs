@@ -3,6 +3,7 @@
 //! Only figures are kept here. A cell that a preset was fitted to shows that the preset is what it
 //! claims; the others are predictions.
 
+use crate::evaluate::rows::{self, Fidelity, Row, Verdict};
 use anyhow::{Result, ensure};
 use eraseblock_card::probe::{self, Pattern};
 use eraseblock_card::{Parameters, presets};
@@ -34,7 +35,8 @@ enum Kind {
 pub(super) struct Table {
     pub(super) name: String,
     source: &'static str,
-    unit: &'static str,
+    /// What a figure is, and its unit.
+    quantity: (&'static str, &'static str),
     cells: Vec<Cell>,
     /// The median deviation that is allowed, as a factor; no cell may deviate by more than
     /// [`WORST`].
@@ -46,6 +48,9 @@ const WITHIN: f64 = 1.25;
 /// The allowed median beyond the open units: merges are all that counts.
 const BEYOND: f64 = 1.10;
 const WORST: f64 = 1.6;
+/// The table of the rows.
+const TABLE: &str = "C2";
+const MODEL_ONLY: &str = "not run: the model alone is compared";
 
 impl Cell {
     /// Returns model over published, 1 inside the published range.
@@ -69,7 +74,8 @@ impl Cell {
 impl Table {
     /// Returns the table as text.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{} ({}), {}\n", self.name, self.source, self.unit);
+        let (metric, unit) = self.quantity;
+        let mut text = format!("{} ({}), {metric}, {unit}\n", self.name, self.source);
         let _ =
             writeln!(text, "  {:<34} {:>15} {:>8} {:>9}", "", "published", "model", "deviation");
         for cell in &self.cells {
@@ -88,6 +94,47 @@ impl Table {
             );
         }
         text
+    }
+
+    /// Returns a row for each figure, and one for the table as a whole.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let (system, _) = self.name.split_once('/').unwrap_or((&self.name, ""));
+        let (metric, unit) = self.quantity;
+        let row = |cell: &Cell| {
+            let note = match cell.kind {
+                Kind::Fitted => " (fitted)",
+                Kind::Predicted => "",
+                Kind::LeftOut => " (not modelled)",
+            };
+            let (low, high) = cell.published;
+            let published =
+                if low < high { rows::Cell::Range([low, high]) } else { rows::Cell::Number(low) };
+            let is_judged = cell.kind != Kind::LeftOut;
+            Row::new(TABLE, &format!("{}{note}", cell.what), metric, unit)
+                .on(system, "card model")
+                .published(published, self.source)
+                .linux(MODEL_ONLY)
+                .ours((cell.model * 1e4).round() / 1e4, Fidelity::Model)
+                .judged(Verdict::of(is_judged.then(|| cell.factor() <= WORST)))
+        };
+        let mut rows: Vec<Row> = self.cells.iter().map(row).collect();
+        let (what, verdict) = match self.judge() {
+            Ok(()) => ("all within the limits".to_owned(), true),
+            Err(error) => (error.to_string(), false),
+        };
+        let claim = format!(
+            "claim: {}: the median is off by a factor of {} at most, each by {WORST}",
+            self.name, self.median
+        );
+        rows.push(
+            Row::new(TABLE, &claim, metric, "")
+                .on(system, "card model")
+                .published("the figures above", self.source)
+                .linux(MODEL_ONLY)
+                .ours(what.as_str(), Fidelity::Model)
+                .judged(Verdict::of(Some(verdict))),
+        );
+        rows
     }
 
     /// Fails if the model is too far off.
@@ -153,7 +200,7 @@ fn beyond_sandisk(card: &Parameters) -> Table {
     Table {
         name: "sd-sandisk-2014/beyond".to_owned(),
         source: SANDISK,
-        unit: "seconds a write, whatever its size",
+        quantity: ("time of a write of any size", "s"),
         cells: seconds(card, pattern, (0.477, 0.489)),
         median: BEYOND,
     }
@@ -171,7 +218,7 @@ fn within_sandisk(card: &Parameters) -> Table {
     Table {
         name: "sd-sandisk-2014/within".to_owned(),
         source: SANDISK,
-        unit: "seconds a unit",
+        quantity: ("time to write a unit", "s"),
         cells: cells.collect(),
         median: WITHIN,
     }
@@ -182,7 +229,7 @@ fn beyond_ncard(card: &Parameters) -> Table {
     Table {
         name: "sd-ncard-2013/beyond".to_owned(),
         source: NCARD,
-        unit: "seconds a write in random order, whatever its size",
+        quantity: ("time of a write in random order of any size", "s"),
         cells: seconds(card, pattern, (0.78, 0.87)),
         median: BEYOND,
     }
@@ -204,7 +251,7 @@ fn within_ncard(card: &Parameters) -> Table {
     Table {
         name: "sd-ncard-2013/within".to_owned(),
         source: NCARD,
-        unit: "MB/s",
+        quantity: ("rate of writing", "MB/s"),
         cells: cells.collect(),
         median: WITHIN,
     }
@@ -230,7 +277,7 @@ fn boundaries(sandisk: &Parameters, ncard: &Parameters) -> Table {
     Table {
         name: "boundaries".to_owned(),
         source: "wirenboard/sdcard_benchmark, results 21 and 3_3",
-        unit: "ms that a read takes longer",
+        quantity: ("how much longer a read takes", "ms"),
         cells: cells.collect(),
         median: BEYOND,
     }
@@ -255,7 +302,7 @@ fn manual_two(card: &Parameters) -> Table {
     Table {
         name: "sd-2011-2open/within".to_owned(),
         source: MANUAL,
-        unit: "MB/s",
+        quantity: ("rate of writing", "MB/s"),
         cells: manual(card, 2, &published),
         median: WITHIN,
     }
@@ -267,7 +314,7 @@ fn manual_three(card: &Parameters) -> Table {
     Table {
         name: "sd-2011-2open/beyond".to_owned(),
         source: MANUAL,
-        unit: "MB/s",
+        quantity: ("rate of writing", "MB/s"),
         cells: manual(card, 3, &published),
         // The unit of its merges comes from a single figure: blocks of 2 MiB are off by a third.
         median: WITHIN,
@@ -281,6 +328,19 @@ mod tests {
     fn failing(change: &dyn Fn(&mut Parameters)) -> Vec<String> {
         let tables = tables_of(change);
         tables.into_iter().filter(|table| table.judge().is_err()).map(|table| table.name).collect()
+    }
+
+    #[test]
+    fn each_figure_has_a_row_and_each_table_a_verdict() {
+        let rows: Vec<Row> = tables().iter().flat_map(Table::rows).collect();
+        let cells: usize = tables().iter().map(|table| table.cells.len()).sum();
+        assert_eq!(rows.len(), cells + tables().len());
+        assert!(rows.iter().all(|row| row.verdict != Verdict::HoldsNoLonger));
+        // What the model leaves out is not judged.
+        assert_eq!(rows::counts(&rows)[2], 1);
+        let failing = tables_of(&|card| card.copy_rate = 0);
+        let rows: Vec<Row> = failing.iter().flat_map(Table::rows).collect();
+        assert!(rows.iter().any(|row| row.verdict == Verdict::HoldsNoLonger));
     }
 
     #[test]

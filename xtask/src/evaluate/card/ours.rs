@@ -1,6 +1,7 @@
 //! UBIFS on flash made of a card, in process: what each step costs the card, in virtual time.
 
 use crate::bench::ubifs_rw::{Entry, one_volume, read_all, remove, unpack};
+use crate::evaluate::rows::{Cell, Fidelity, Row};
 use anyhow::{Result, ensure};
 use eraseblock_base::VolumeId;
 use eraseblock_base::random::SplitMix64;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 /// Eraseblocks of the flash: the usual size, and the largest for UBIFS.
 pub(super) const PEB_SIZES: [u32; 2] = [128 << 10, 2 << 20];
 
+/// The table of the rows.
+const TABLE: &str = "U1";
 const CAPACITY: u64 = 1 << 30;
 const UNIT: u32 = 4096;
 /// Files of the tree, in directories of 100, and their mean size.
@@ -55,51 +58,54 @@ impl Backing for CardDisk {
     }
 }
 
-/// Prints the costs of both workloads on a new card; fails if a second run has others, or if what
-/// is read back is not what was written.
-pub(super) fn run(peb_size: u32) -> Result<()> {
+/// Measures both workloads on a new card each and returns their rows; fails if a second run has
+/// other costs, or if what is read back is not what was written.
+pub(super) fn rows(peb_size: u32) -> Result<Vec<Row>> {
     let name = eraseblock_base::size::format_size(peb_size.into());
-    println!("UBIFS without compression, eraseblocks of {name}, on sd-2012-c10 of 1 GiB");
-    println!(
-        "  {:<26} {:>8} {:>9} {:>9} {:>9} {:>7}",
-        "", "card s", "written", "copied", "read", "erases"
-    );
+    let medium = format!("sd-2012-c10 of 1 GiB, eraseblocks of {name}");
+    let mut rows = Vec::new();
     for (what, entries) in [("tree", tree()), ("large file", large())] {
         let steps = measure(peb_size, &entries)?;
-        for (step, cost) in &steps {
-            print_cost(&format!("{what}: {step}"), cost);
-        }
         ensure!(steps == measure(peb_size, &entries)?, "{what}: a second run costs something else");
+        for (step, cost) in steps {
+            let label = format!("{what}: {step}");
+            let row = |(metric, unit, value): (&str, &str, Cell)| {
+                Row::new(TABLE, &label, metric, unit)
+                    .on("ubifs without compression", medium.as_str())
+                    .published("not published", "")
+                    .linux("not run: in process")
+                    .ours(value, Fidelity::Model)
+            };
+            rows.extend(cost.cells().map(row));
+        }
     }
-    println!();
-    Ok(())
-}
-
-#[allow(clippy::cast_precision_loss)] // figures for people
-fn print_cost(what: &str, cost: &Cost) {
-    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!(
-        "  {what:<26} {:>8.3} {:>9.2} {:>9.2} {:>9.2} {:>7}",
-        cost.nanoseconds as f64 / 1e9,
-        mebibytes(cost.written),
-        mebibytes(cost.copied),
-        mebibytes(cost.read),
-        cost.erases
-    );
+    Ok(rows)
 }
 
 /// What a step costs the card.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cost {
-    nanoseconds: u64,
-    written: u64,
-    copied: u64,
-    read: u64,
-    erases: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(in crate::evaluate) struct Cost {
+    pub(in crate::evaluate) nanoseconds: u64,
+    pub(in crate::evaluate) written: u64,
+    pub(in crate::evaluate) copied: u64,
+    pub(in crate::evaluate) read: u64,
+    pub(in crate::evaluate) erases: u64,
 }
 
 impl Cost {
-    fn between(before: &Counters, after: &Counters) -> Self {
+    /// Returns metric, unit and value of each counter.
+    fn cells(&self) -> [(&'static str, &'static str, Cell); 5] {
+        let mebibytes = |bytes: u64| hundredths(bytes, 1 << 20);
+        [
+            ("card time", "s", hundredths(self.nanoseconds, 1_000_000_000)),
+            ("written by the host", "MiB", mebibytes(self.written)),
+            ("copied by the card", "MiB", mebibytes(self.copied)),
+            ("read", "MiB", mebibytes(self.read)),
+            ("erases", "", self.erases.into()),
+        ]
+    }
+
+    pub(in crate::evaluate) fn between(before: &Counters, after: &Counters) -> Self {
         Self {
             nanoseconds: after.total_ns() - before.total_ns(),
             written: after.host_bytes() - before.host_bytes(),
@@ -108,6 +114,12 @@ impl Cost {
             erases: after.erases() - before.erases(),
         }
     }
+}
+
+/// Returns a count in units, in hundredths.
+#[allow(clippy::cast_precision_loss)] // figures for people
+pub(in crate::evaluate) fn hundredths(count: u64, unit: u64) -> Cell {
+    ((count as f64 / unit as f64 * 100.0).round() / 100.0).into()
 }
 
 /// Runs a workload on a new card.
@@ -142,7 +154,7 @@ fn measure(peb_size: u32, entries: &[Entry]) -> Result<Vec<(&'static str, Cost)>
 }
 
 /// Returns the only volume's device on block flash on the card.
-fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
+pub(in crate::evaluate) fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
     let shape = BlockShape { peb_size, unit: UNIT };
     let flash = Arc::new(BlockDevice::make(CardDisk(Arc::clone(card)), &shape)?);
     let layout = HeaderLayout::new(peb_size, UNIT, UNIT, None)?;
@@ -150,7 +162,15 @@ fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
 }
 
 fn mount(ubi: &UbiDevice) -> Result<UbifsMount> {
-    let options = MountOptions { compression: Some(Compression::None), ..MountOptions::default() };
+    mount_with(ubi, Compression::None)
+}
+
+/// Mounts the only volume.
+pub(in crate::evaluate) fn mount_with(
+    ubi: &UbiDevice,
+    compression: Compression,
+) -> Result<UbifsMount> {
+    let options = MountOptions { compression: Some(compression), ..MountOptions::default() };
     Ok(UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), options)?.0)
 }
 
@@ -189,6 +209,9 @@ mod tests {
 
     #[test]
     fn our_flash_on_a_card_costs_the_same_in_every_run() {
-        run(PEB_SIZES[1]).unwrap();
+        let rows = rows(PEB_SIZES[1]).unwrap();
+        assert_eq!(rows.len(), 2 * 5 * 5);
+        let is_time = |row: &&Row| row.row.ends_with("write and sync") && row.unit == "s";
+        assert!(rows.iter().filter(is_time).all(|row| row.ours != Cell::Number(0.0)));
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A server and its socket; the server ends with this value.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(in crate::evaluate) struct Served {
     child: Child,
     socket: PathBuf,
 }
@@ -23,16 +23,21 @@ impl Served {
         pace: &str,
     ) -> Result<Self> {
         let file = folder.join(format!("{name}.card"));
-        let socket = folder.join(format!("{name}.sock"));
         output(Command::new(ours).args(["card", "new", "-q"]).arg(&file).args(card))?;
+        Self::serve(ours, &file, &["--pace", pace])
+    }
+
+    /// Serves a card file with these options.
+    pub(in crate::evaluate) fn serve(ours: &Path, file: &Path, options: &[&str]) -> Result<Self> {
+        let socket = file.with_extension("sock");
         let mut serve = Command::new(ours);
-        serve.args(["card", "serve", "-q", "--pace", pace, "--nbd"]).arg(&socket).arg(&file);
+        serve.args(["card", "serve", "-q"]).args(options).arg("--nbd").arg(&socket).arg(file);
         let child = serve.stdin(Stdio::null()).stderr(Stdio::inherit()).spawn()?;
         let served = Self { child, socket };
         let deadline = Instant::now() + Duration::from_secs(20);
         while !served.socket.exists() {
             if Instant::now() > deadline {
-                bail!("{name}: the server has no socket after 20 s");
+                bail!("{}: the server has no socket after 20 s", file.display());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -41,7 +46,7 @@ impl Served {
 
     /// The arguments of QEMU that make it a disk without a cache, as an SD card is: each request of
     /// the guest arrives at the card by itself.
-    pub(super) fn device(&self, name: &str) -> [String; 4] {
+    pub(in crate::evaluate) fn device(&self, name: &str) -> [String; 4] {
         let file = format!("nbd+unix:///?socket={}", self.socket.display());
         [
             "-drive".to_owned(),

@@ -3,11 +3,16 @@
 
 use super::flashbench::{Boundary, boundaries, rates, section};
 use super::served::Served;
+use crate::evaluate::lab::Lab;
+use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
 use crate::guest::{Guest, JobDir};
-use crate::kernel::{libraries_of, unpacked_package};
+use crate::kernel::unpacked_package;
 use crate::oracle::{Checks, Paths};
 use anyhow::{Context, Result, bail, ensure};
+use eraseblock_card::presets;
+use eraseblock_card::probe::{self, Pattern};
 use std::fs;
+use std::path::Path;
 
 /// What the guest runs. The first disk is a card in slow motion, for boundaries: what the guest
 /// itself needs for a request is small against the card's times then. The others have the speed of
@@ -17,6 +22,7 @@ const JOB: &str = include_str!("../../../guest/card-stranger.sh");
 /// Host time over card time for boundaries.
 const SLOW_MOTION: f64 = 4.0;
 
+const PRESET: &str = "sd-2012-c10";
 /// The sizes of the card, which only the verdict knows.
 const UNIT: u64 = 8 << 20;
 const PAGE: u64 = 16 << 10;
@@ -27,8 +33,21 @@ const HIDDEN_OPEN: u32 = 3;
 /// nanoseconds of the card.
 const STEP: f64 = 150_000.0;
 
-pub(super) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<()> {
-    let output = measure(guest, paths)?;
+/// Runs flashbench, or takes what it printed in an earlier run; returns its rows.
+pub(super) fn run(lab: &mut Lab, checks: &mut Checks) -> Result<Vec<Row>> {
+    let program = unpacked_package("flashbench")?.join("usr/bin/flashbench");
+    let preset = serde_json::to_string(&presets::find(PRESET)?.parameters)?;
+    let inputs = lab
+        .inputs()?
+        .with("job", JOB)
+        .with("card", format!("{preset} {SLOW_MOTION} {HIDDEN_OPEN}"))
+        .with_file("flashbench", &program)?
+        .with_file("ours", &lab.paths.ours)?;
+    let (guest, paths) = (&lab.guest, &lab.paths);
+    let part = lab.kept.part("card-stranger", &inputs, |folder| {
+        measure(guest, paths, &program, &folder.join("output"))
+    })?;
+    let output = fs::read_to_string(part.folder.join("output"))?;
     println!("{output}");
     let boundaries = boundaries(section(&output, "boundaries")?)?;
     checks.record("flashbench/unit-and-page", judge_sizes(&boundaries));
@@ -38,25 +57,18 @@ pub(super) fn run(guest: &Guest, paths: &Paths, checks: &mut Checks) -> Result<(
     }
     checks.record("flashbench/random", judge_random(&output));
     checks.record("flashbench/fat", judge_fat(section(&output, "fat")?));
-    Ok(())
+    rows(&output)
 }
 
-/// Boots the guest with three cards and returns what flashbench prints.
-fn measure(guest: &Guest, paths: &Paths) -> Result<String> {
-    let package = unpacked_package("flashbench")?;
-    let program = package.join("usr/bin/flashbench");
+/// Boots the guest with three cards and keeps what flashbench prints.
+fn measure(guest: &Guest, paths: &Paths, program: &Path, kept: &Path) -> Result<()> {
     let job = JobDir::create(&paths.work.join("card-stranger"))?;
-    job.add_program(&program)?;
-    fs::create_dir(job.path().join("lib"))?;
-    for library in libraries_of(&program)? {
-        let name = library.file_name().context("a library has a name")?;
-        fs::copy(&library, job.path().join("lib").join(name))?;
-    }
+    job.add_with_libraries(program)?;
     job.write("job.sh", JOB)?;
     // The path of a socket is short.
     let folder = tempfile::tempdir()?;
     let start = |name: &str, open: &[&str], pace: f64| {
-        let card = [&["--preset", "sd-2012-c10", "--size", "1GiB"], open].concat();
+        let card = [&["--preset", PRESET, "--size", "1GiB"], open].concat();
         Served::start(&paths.ours, folder.path(), name, &card, &pace.to_string())
     };
     let hidden = HIDDEN_OPEN.to_string();
@@ -71,13 +83,80 @@ fn measure(guest: &Guest, paths: &Paths) -> Result<String> {
     if let Some(reason) = report.failure() {
         bail!("{reason}");
     }
-    Ok(fs::read_to_string(job.path().join("output"))?)
+    fs::copy(job.path().join("output"), kept)?;
+    Ok(())
+}
+
+/// What flashbench found, and what the text found on its card with the same program.
+fn rows(output: &str) -> Result<Vec<Row>> {
+    let sizes = boundaries(section(output, "boundaries")?)?;
+    let steps: Vec<u64> = steps(&sizes).collect();
+    let bytes = |bytes: Option<&u64>, unit: u64| match bytes {
+        Some(bytes) => Cell::from(bytes / unit),
+        None => Cell::text("nothing found"),
+    };
+    let rate = |part: &str| -> Result<Cell> {
+        let rows = rates(section(output, part)?);
+        Ok(rows.last().and_then(|rates| rates.first()).context("no rows")?.megabytes.into())
+    };
+    let row = |what: &str, metric: &str, unit: &str, found: Cell, ours: Cell| {
+        let verdict = Verdict::of(Some(found == ours));
+        Row::new("C1", what, metric, unit)
+            .on("flashbench", format!("{PRESET} of 1 GiB"))
+            .published("not published", "")
+            .linux(found)
+            .ours(ours, Fidelity::Order)
+            .judged(verdict)
+    };
+    let open = |card: &str, most| open_units(output, card, most).map(Cell::from);
+    let unit =
+        row("allocation unit", "found", "MiB", bytes(steps.first(), 1 << 20), (UNIT >> 20).into())
+            .published(8_u32, "002:119 \"an 8 MB erase block size\"");
+    let preset = row("open units", "found", "units", open("preset", OPEN + 1)?, OPEN.into())
+        .published(5_u32, "002:119 \"five erase blocks can be open at a time\"");
+    let page = row("page", "found", "KiB", bytes(steps.last(), 1 << 10), (PAGE >> 10).into());
+    let hidden = row(
+        "open units of a card that hides them",
+        "found",
+        "units",
+        open("hidden", HIDDEN_OPEN + 1)?,
+        HIDDEN_OPEN.into(),
+    );
+    let mut rows = vec![unit, page, preset, hidden];
+    for (what, part) in [
+        ("5 units, blocks of 1 MiB", "preset open 5"),
+        ("6 units, blocks of 1 MiB", "preset open 6"),
+        ("5 units in random order, blocks of 1 MiB", "preset random 5"),
+    ] {
+        let pattern = Pattern {
+            count: if part.ends_with('6') { 6 } else { 5 },
+            area: 8 << 20,
+            random: part.contains("random"),
+            smallest: 1 << 20,
+        };
+        let model = probe::open_units(&presets::find(PRESET)?.parameters, &pattern)?;
+        let model = model.last().context("no rates")?.megabytes;
+        let row = row(
+            what,
+            "rate of writing",
+            "MB/s",
+            rate(part)?,
+            ((model * 100.0).round() / 100.0).into(),
+        );
+        rows.push(row.judged(Verdict::NoClaim));
+    }
+    Ok(rows)
+}
+
+/// Returns the boundaries with a step, from the largest.
+fn steps(rows: &[Boundary]) -> impl DoubleEndedIterator<Item = u64> {
+    let is_step = |pair: &&[Boundary]| pair[0].longer - pair[1].longer >= STEP * SLOW_MOTION;
+    rows.windows(2).filter(is_step).map(|pair| pair[0].alignment)
 }
 
 /// The largest boundary with a step is the allocation unit, the smallest is the page.
 fn judge_sizes(rows: &[Boundary]) -> Result<()> {
-    let is_step = |pair: &&[Boundary]| pair[0].longer - pair[1].longer >= STEP * SLOW_MOTION;
-    let mut steps = rows.windows(2).filter(is_step).map(|pair| pair[0].alignment);
+    let mut steps = steps(rows);
     let (first, last) = (steps.next(), steps.next_back());
     ensure!(
         (first, last) == (Some(UNIT), Some(PAGE)),
@@ -86,11 +165,11 @@ fn judge_sizes(rows: &[Boundary]) -> Result<()> {
     Ok(())
 }
 
-/// The last number of units before the rate at the smallest block falls to less than half of the
-/// rate at the largest.
-fn judge_open(output: &str, card: &str, expected: u32) -> Result<()> {
+/// Returns the last number of units before the rate at the smallest block falls to less than half of
+/// the rate at the largest.
+fn open_units(output: &str, card: &str, most: u32) -> Result<u32> {
     let mut found = 0;
-    for count in 2..=expected + 1 {
+    for count in 2..=most {
         let rows = rates(section(output, &format!("{card} open {count}"))?);
         let [first, .., last] = rows.as_slice() else { bail!("{count} open: too few rows") };
         let (first, last) = (first[0].megabytes, last[0].megabytes);
@@ -100,6 +179,11 @@ fn judge_open(output: &str, card: &str, expected: u32) -> Result<()> {
         }
         found = count;
     }
+    Ok(found)
+}
+
+fn judge_open(output: &str, card: &str, expected: u32) -> Result<()> {
+    let found = open_units(output, card, expected + 1)?;
     ensure!(found == expected, "found {found} open units, expected {expected}");
     Ok(())
 }

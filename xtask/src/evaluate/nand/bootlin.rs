@@ -2,9 +2,9 @@
 
 use super::claims::{CLAIMS, Results};
 use super::flash::{Flash, System};
-use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps::{self, Measured, PART, Step};
 use super::tree;
+use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
 use anyhow::{Result, ensure};
 use eraseblock_base::Leb;
 use eraseblock_ubifs::mkfs::{self, Compressor, LebSink, MkfsOptions, NoProgress};
@@ -28,6 +28,8 @@ pub(super) const OVERHEAD: [(u32, f64, &str); 4] = [
     (32, 1.2, "001:807 \"32 MB: consumes 1.2 MB\""),
     (128, 3.6, "001:809 \"128 MB: consumes 3.6 MB\""),
 ];
+/// By how many percent zlib must be better than LZO to be used.
+pub(super) const FAVOUR: &str = "20";
 const THREADS: usize = 2;
 const NOT_COUNTED: &str = "not run: needs a build with `--features heap`";
 
@@ -187,14 +189,14 @@ impl LebSink for Pages {
 
 /// Images of the same tree, with LZO alone, and with zlib where that is better by a fifth.
 fn favour() -> Result<Vec<Row>> {
-    const PERCENT: u8 = 20;
+    let better: u8 = FAVOUR.parse()?;
     let source = "001:776 \"between 0.1 and 1%\"";
     let entries = steps::entries(PARTITIONS[0], PARTITIONS[0]);
     let tree = tree::source(&entries)?;
     let flash = steps::partition(PARTITIONS[0])?;
     let (leb_size, min_io) = (flash.layout.leb_size(), flash.layout.min_io());
     let mut pages = Vec::new();
-    for compressor in [Compressor::Lzo, Compressor::FavourLzo { percent: PERCENT }] {
+    for compressor in [Compressor::Lzo, Compressor::FavourLzo { percent: better }] {
         let mut options = MkfsOptions::new(leb_size, min_io, flash.blocks());
         options.compressor = compressor;
         let mut sink = Pages::default();
@@ -220,7 +222,7 @@ fn favour() -> Result<Vec<Row>> {
 
 /// Returns by how many percent `one` exceeds `other`, in hundredths.
 #[allow(clippy::cast_precision_loss)] // pages of a small image
-fn percent(one: u64, other: u64) -> f64 {
+pub(super) fn percent(one: u64, other: u64) -> f64 {
     let exact = (one as f64 / other as f64 - 1.0) * 100.0;
     (exact * 100.0).round() / 100.0
 }

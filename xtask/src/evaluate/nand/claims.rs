@@ -2,8 +2,8 @@
 
 use super::flash::System;
 use super::flash::System::{Jffs2, Jffs2Plain, Squashfs, Ubifs, UbifsNoz, Yaffs2};
-use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps::{Measured, Step};
+use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
 use Quantity::{Fits, Memory, Time, Used};
 use std::collections::BTreeMap;
 

@@ -2,25 +2,30 @@
 //! Btrfs and Ext4 from a card; raw NAND has neither, so that its claims cannot be judged here.
 
 use super::flash::{Flash, System};
-use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps;
+use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
 use anyhow::{Context, Result};
 use eraseblock_vfs::{
     Caller, FsError, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem,
 };
 
 /// The published numbers of files that a chip of 256 MiB holds; a million do not fit.
-const FILES: [u32; 2] = [4000, 70_000];
-const PER_DIR: u32 = 1000;
+pub(super) const FILES: [u32; 2] = [4000, 70_000];
+pub(super) const PER_DIR: u32 = 1000;
 /// Bytes of a file.
 const LEN: usize = 512;
 const SOURCE: &str = "004:387 \"twice or 3 times Faster\"";
+
+/// Returns the bytes of each file.
+pub(super) fn content() -> Vec<u8> {
+    (0..LEN).map(|at| at.to_le_bytes()[0]).collect()
+}
 
 /// Creates the files; fails for lack of space if they do not fit.
 fn create(fs: &dyn WritableFileSystem, files: u32) -> Result<(), FsError> {
     let by = Caller::owner(Timestamp::from_seconds(1_700_000_000));
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0 };
-    let content: Vec<u8> = (0..LEN).map(|at| at.to_le_bytes()[0]).collect();
+    let content = content();
     let mut dir = fs.root();
     for number in 0..files {
         if number % PER_DIR == 0 {

@@ -5,20 +5,20 @@
 
 use super::bootlin::{self, FITS, OVERHEAD};
 use super::flash::System;
-use super::rows::{Cell, Row};
+use super::fujitsu;
 use super::steps;
 use super::toshiba;
 use super::tree;
 use crate::bench::ubifs_rw::Entry;
 use crate::command;
-use crate::guest::Guest;
-use crate::oracle::batch::{Batch, BatchCase};
-use crate::oracle::{Checks, Paths, machine};
+use crate::evaluate::lab::Lab;
+use crate::evaluate::rows::{Cell, Row};
+use crate::oracle::Checks;
+use crate::oracle::batch::BatchCase;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const SCRIPT: &str = include_str!("../../../guest/evaluate-nand.sh");
 /// The identification bytes of the chips.
@@ -28,7 +28,6 @@ const SMALL: &str = "0x98,0x76";
 const SMALL_BEB: u32 = 5;
 /// The most bytes of the tree that fills a very small partition.
 const ENOUGH: u64 = 20 << 20;
-const MINUTES: u64 = 90;
 
 /// A cell of the Linux column: table, row, system, medium, metric.
 type Place = [String; 5];
@@ -42,6 +41,18 @@ struct Count {
     erases: u64,
 }
 
+impl std::ops::Add for Count {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            programs: self.programs + other.programs,
+            erases: self.erases + other.erases,
+        }
+    }
+}
+
 /// The systems that Linux has, by the script's names.
 const SYSTEMS: [(System, &str); 3] =
     [(System::Jffs2, "jffs2"), (System::Ubifs, "ubifs"), (System::UbifsNoz, "ubifs-noz")];
@@ -52,69 +63,81 @@ pub(super) const fn beb(reserve: u32) -> u32 {
 }
 
 /// Fills in the column, and compares what must be equal.
-pub(super) fn run(rows: &mut [Row], tables: &[&str], partitions: &[u32]) -> Result<bool> {
-    let (mut guest, paths) = machine(PathBuf::new(), false)?;
-    guest.timeout = Duration::from_mins(MINUTES);
-    println!("Linux {}", guest.release());
+pub(super) fn run(
+    lab: &mut Lab,
+    rows: &mut [Row],
+    tables: &[&str],
+    partitions: &[u32],
+) -> Result<Checks> {
     let work = tempfile::tempdir()?;
-    let mut checks = Checks::default();
-    let mut values = Values::new();
-    let mut collect = |name: &str, cases: Vec<BatchCase>, read: Reader<'_>| {
-        let outcome = collect(&guest, &paths, name, &cases, read);
-        let outcome = outcome.map(|found| values.extend(found));
-        checks.record(&format!("linux/{name}"), outcome);
-    };
+    let mut column = Column { lab, checks: Checks::default(), values: Values::new() };
     if tables.iter().any(|table| table.starts_with('T')) {
-        collect(
+        column.collect(
             "small-page",
-            vec![case("small-page", "small", SMALL, 2048, SMALL_BEB, "ubifs")],
+            &[case("small-page", "small", SMALL, 2048, SMALL_BEB, "ubifs")],
             &small_page,
         );
     }
     if tables.contains(&"BL9") {
-        collect("overhead", overhead_cases(), &overhead);
-        collect("fits", fits_cases(work.path())?, &fits);
+        column.collect("overhead", &overhead_cases(), &overhead);
+        column.collect("fits", &fits_cases(work.path())?, &fits);
     }
-    if tables.iter().any(|table| table.starts_with("BL") && bootlin::needs_runs(table)) {
-        for medium in partitions {
-            let entries = steps::entries(*medium, 8);
-            let tar = archive(&entries, work.path(), &format!("tree{medium}"))?;
-            for (system, name) in SYSTEMS {
-                let label = format!("{name}-{medium}");
-                let beb = beb(steps::reserve_2008(medium * 8));
-                let mut one = case(&label, "steps", LARGE, medium * 8, beb, name);
-                one.files = vec![("tree.tar", tar.clone())];
-                collect(&label, vec![one], &|_, dir| step_values(system, *medium, dir));
-            }
+    if tables.contains(&"BL8") {
+        column.record("favour", favour(work.path()));
+    }
+    if tables.contains(&"F5") {
+        column.collect("files", &files_cases(work.path())?, &files);
+    }
+    let needs_steps = |table: &&str| table.starts_with("BL") && bootlin::needs_runs(table);
+    for medium in partitions.iter().filter(|_| tables.iter().any(needs_steps)) {
+        let entries = steps::entries(*medium, 8);
+        let tar = archive(&entries, work.path(), &format!("tree{medium}"))?;
+        for (system, name) in SYSTEMS {
+            let label = format!("{name}-{medium}");
+            let beb = beb(steps::reserve_2008(medium * 8));
+            let mut one = case(&label, "steps", LARGE, medium * 8, beb, name);
+            one.files = vec![("tree.tar", tar.clone())];
+            column.collect(&label, &[one], &|_, dir| step_values(system, *medium, dir));
+        }
+        if tables.contains(&"BL7") {
+            column.collect(&format!("random-{medium}"), &random_cases(*medium), &random);
         }
     }
-    fill(rows, &values);
+    fill(rows, &column.values);
     for (what, outcome) in compare(rows) {
-        checks.record(&what, outcome);
+        column.checks.record(&what, outcome);
     }
-    Ok(checks.finish())
+    Ok(column.checks)
 }
 
 /// Returns the cells of a case from what it wrote into its directory.
 type Reader<'a> = &'a dyn Fn(&str, &Path) -> Result<Values>;
 
-fn collect(
-    guest: &Guest,
-    paths: &Paths,
-    name: &str,
-    cases: &[BatchCase],
-    read: Reader<'_>,
-) -> Result<Values> {
-    // busybox has none.
-    let split = command::find_program("split").context("no split in PATH")?;
-    let batch = Batch::run(guest, paths, &format!("evaluate-{name}"), &[&split], cases)?;
+/// The column as far as it was measured.
+struct Column<'a> {
+    lab: &'a mut Lab,
+    checks: Checks,
+    values: Values,
+}
+
+impl Column<'_> {
+    fn record(&mut self, name: &str, outcome: Result<Values>) {
+        let outcome = outcome.map(|found| self.values.extend(found));
+        self.checks.record(&format!("linux/{name}"), outcome);
+    }
+
+    fn collect(&mut self, name: &str, cases: &[BatchCase], read: Reader<'_>) {
+        let outcome = collect(self.lab, name, cases, read);
+        self.record(name, outcome);
+    }
+}
+
+fn collect(lab: &mut Lab, name: &str, cases: &[BatchCase], read: Reader<'_>) -> Result<Values> {
+    let part = lab.batch(&format!("nand-{name}"), cases)?;
     let mut values = Values::new();
     for case in cases {
-        let dir = batch.case_dir(&case.name).with_context(|| case.name.clone())?;
-        values.extend(read(&case.name, &dir)?);
+        values.extend(read(&case.name, &part.folder.join(&case.name))?);
     }
-    println!("      {name}: {:.0} s", batch.seconds());
-    paths.finish(batch)?;
     Ok(values)
 }
 
@@ -134,12 +157,13 @@ fn case(name: &str, mode: &str, id: &str, pebs: u32, beb: u32, system: &str) -> 
 }
 
 /// Returns the tree as an archive.
-fn archive(entries: &[Entry], work: &Path, name: &str) -> Result<PathBuf> {
+pub(in crate::evaluate) fn archive(entries: &[Entry], work: &Path, name: &str) -> Result<PathBuf> {
     let (dir, tar) = (work.join(name), work.join(format!("{name}.tar")));
     fs::create_dir(&dir)?;
     tree::to_host(entries, &dir)?;
     let (from, to) = (dir.to_string_lossy(), tar.to_string_lossy());
-    let owner = ["--owner=0", "--group=0", "--format=gnu", "--mtime=@1700000000"];
+    // The order of a directory is that of the host otherwise, and what is kept would never be taken.
+    let owner = ["--sort=name", "--owner=0", "--group=0", "--format=gnu", "--mtime=@1700000000"];
     let words = [&owner[..], &["-C", from.as_ref(), "-cf", to.as_ref(), "."]].concat();
     command::run("tar", words)?;
     fs::remove_dir_all(&dir)?;
@@ -148,6 +172,100 @@ fn archive(entries: &[Entry], work: &Path, name: &str) -> Result<PathBuf> {
 
 fn place(table: &str, row: &str, system: &str, medium: &str, metric: &str) -> Place {
     [table, row, system, medium, metric].map(str::to_owned)
+}
+
+/// The images of table BL8 by mkfs.ubifs.
+fn favour(work: &Path) -> Result<Values> {
+    let tree = work.join("favour");
+    fs::create_dir(&tree)?;
+    tree::to_host(&steps::entries(bootlin::PARTITIONS[0], bootlin::PARTITIONS[0]), &tree)?;
+    let flash = steps::partition(bootlin::PARTITIONS[0])?;
+    let page = flash.layout.min_io();
+    let sizes = [page, flash.layout.leb_size(), flash.blocks()].map(|size| size.to_string());
+    let image = work.join("favour.ubifs");
+    let (from, to) = (tree.to_string_lossy(), image.to_string_lossy());
+    let mut pages = Vec::new();
+    for compressor in [&["-x", "lzo"][..], &["-x", "favor_lzo", "-X", bootlin::FAVOUR]] {
+        let place =
+            ["-r", from.as_ref(), "-o", to.as_ref(), "-m", &sizes[0], "-e", &sizes[1], "-c"];
+        let words = [&place[..], &[&sizes[2]], compressor].concat();
+        command::run("mkfs.ubifs", words)?;
+        let bytes = fs::read(&image)?;
+        let is_used = |page: &&[u8]| page.iter().any(|byte| *byte != 0xFF);
+        pages.push(bytes.chunks(usize::try_from(page)?).filter(is_used).count() as u64);
+    }
+    fs::remove_dir_all(&tree)?;
+    let row = |what: &str, metric: &str| place("BL8", what, "ubifs", "8 MiB", metric);
+    let [lzo, both] = pages[..] else { bail!("mkfs.ubifs made {} images", pages.len()) };
+    let claim = "claim: only lzo makes at most 1 % of a difference";
+    Ok(Values::from([
+        (row("image, only lzo", "pages"), lzo.into()),
+        (row("image, lzo and zlib", "pages"), both.into()),
+        (row(claim, "pages"), bootlin::percent(lzo, both).into()),
+    ]))
+}
+
+fn random_cases(medium: u32) -> Vec<BatchCase> {
+    let chunks = steps::content(medium) >> 20;
+    let beb = beb(steps::reserve_2008(medium * 8));
+    let one = |(_, name): (System, &str)| {
+        let label = format!("{name}-{medium}");
+        let mut one = case(&label, "random", LARGE, medium * 8, beb, name);
+        one.variables.push(("CHUNKS", chunks.to_string()));
+        one
+    };
+    SYSTEMS.map(one).into()
+}
+
+/// Random chunks: as many as fit, each followed by a sync.
+fn random(name: &str, dir: &Path) -> Result<Values> {
+    let (system, medium) = name.rsplit_once('-').context("a case of random chunks")?;
+    let system = SYSTEMS.iter().find(|(_, name)| *name == system).context("a system")?.0.name();
+    let medium = format!("{medium} MiB");
+    let [chunks] = numbers(&values_of(dir)?, "chunks")?[..] else {
+        bail!("Linux wrote no number of chunks")
+    };
+    let cost = between(dir, "begin", &format!("chunk{chunks}"))?;
+    let row = |metric: &str| place("BL7", "random write", system, &medium, metric);
+    let mut values = Values::from([(row("chunks of 1 MiB"), chunks.into())]);
+    values.extend(count_cells(cost).map(|(metric, value)| (row(metric), value)));
+    Ok(values)
+}
+
+/// The files of table F5 that a guest can make in a minute.
+fn files_cases(work: &Path) -> Result<Vec<BatchCase>> {
+    let content = work.join("content");
+    fs::write(&content, fujitsu::content())?;
+    let blocks = steps::chip()?.geometry().peb_count();
+    let [files, _] = fujitsu::FILES;
+    let one = |name: &str| {
+        let beb = beb(steps::reserve_2008(blocks));
+        let mut one = case(&format!("{name}-{files}"), "files", LARGE, blocks, beb, name);
+        let more = [("FILES", files), ("PER_DIR", fujitsu::PER_DIR)];
+        one.variables.extend(more.map(|(name, value)| (name, value.to_string())));
+        one.files = vec![("content", content.clone())];
+        one
+    };
+    Ok(["jffs2", "ubifs"].map(one).into())
+}
+
+fn files(name: &str, dir: &Path) -> Result<Values> {
+    let (system, files) = name.split_once('-').context("a case of many files")?;
+    let mut cost = between(dir, "unmounted", "mounted")?;
+    if system != "jffs2" {
+        cost = cost + between(dir, "detached", "attached")?;
+    }
+    let row = format!("mount, {files} files");
+    let key = place("F5", &row, system, "256 MiB", "page reads");
+    Ok(Values::from([(key, cost.reads.into())]))
+}
+
+fn count_cells(count: Count) -> [(&'static str, Cell); 3] {
+    [
+        ("page reads", count.reads.into()),
+        ("page programs", count.programs.into()),
+        ("erases", count.erases.into()),
+    ]
 }
 
 /// Takes the column from earlier results.
@@ -229,22 +347,17 @@ fn step_values(system: System, medium: u32, dir: &Path) -> Result<Values> {
     let attach =
         if system.is_on_ubi() { between(dir, "detached", "attached")? } else { Count::default() };
     let mount = between(dir, "unmounted", "mounted")?;
-    let whole = Count {
-        reads: mount.reads + attach.reads,
-        programs: mount.programs + attach.programs,
-        erases: mount.erases + attach.erases,
-    };
     let steps = [
         ("BL6", "write", between(dir, "begin", "written")?),
-        ("BL1", "mount", whole),
+        ("BL1", "mount", mount + attach),
         ("BL1", "of this, attaching UBI", attach),
         ("BL4", "read all files", between(dir, "idle", "read")?),
         ("BL5", "remove all files", between(dir, "read", "removed")?),
     ];
     for (table, row, count) in steps {
-        put(table, row, "page reads", count.reads.into());
-        put(table, row, "page programs", count.programs.into());
-        put(table, row, "erases", count.erases.into());
+        for (metric, value) in count_cells(count) {
+            put(table, row, metric, value);
+        }
     }
     put("BL3", "df", "used", df(&values_of(dir)?)?[1].into());
     Ok(values)
@@ -356,8 +469,8 @@ fn compare(rows: &[Row]) -> Vec<(String, Result<()>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::Fidelity;
     use super::*;
+    use crate::evaluate::rows::Fidelity;
 
     #[test]
     fn values_find_their_rows_and_differences_are_named() {

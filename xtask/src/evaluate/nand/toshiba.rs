@@ -2,9 +2,9 @@
 //! bytes and sub-pages of 256.
 
 use super::flash::{Flash, Ops, System};
-use super::rows::{Cell, Fidelity, Row, Verdict};
 use super::steps;
 use super::tree::noise;
+use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
 use anyhow::{Context, Result, ensure};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};

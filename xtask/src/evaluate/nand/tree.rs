@@ -77,7 +77,7 @@ fn content(number: u64, len: usize, chance: &mut SplitMix64) -> Vec<u8> {
 }
 
 /// Returns bytes that no compressor makes shorter.
-pub(super) fn noise(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
+pub(in crate::evaluate) fn noise(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend(chance.next_u64().to_le_bytes());
@@ -86,7 +86,8 @@ pub(super) fn noise(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn text(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
+/// Returns words that compress to about half.
+pub(in crate::evaluate) fn text(chance: &mut SplitMix64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 16);
     while bytes.len() < len {
         bytes.extend(WORDS[chance.index(WORDS.len())].bytes());

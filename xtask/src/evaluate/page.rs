@@ -1,28 +1,38 @@
-//! The page with the tables, `docs/evaluation.md`.
+//! The page with the tables, `docs/evaluation.md`, and its picture.
 
-use super::rows::{Row, Verdict, tables, to_markdown};
-use super::{bootlin, title, toshiba};
+use super::rows::{Row, counts, tables, to_markdown};
+use super::{nand, report, words};
 use std::fmt::Write as _;
 
 /// The page, below the repository.
 pub(super) const PATH: &str = "docs/evaluation.md";
+/// The picture, below the repository.
+pub(super) const PICTURE: &str = "docs/evaluation.svg";
+/// The table that it shows.
+const PICTURED: &str = "T5";
 
 const HEAD: &str = "\
-# Published tables of raw NAND, measured again
+# Published tables, measured again
 
-`make evaluate` measures everything in the tables of this page and writes it: `cargo xtask evaluate nand --linux
---write` in the release build, with the feature `heap`, which counts allocated bytes. Without `--linux` it needs no
-guest and less than a minute. `--linux-from FILE` takes the Linux column from the `results.json` of an earlier run,
-and `--table BL1,T4` chooses tables.
+`make evaluate` measures everything in the tables of this page and writes it, and the report `target/evaluate/index.html`
+with a picture for each table: `cargo xtask evaluate --write`, built with the feature `heap`, which counts
+allocated bytes. What the guests measured is kept, and measured again when something that went into it changes: the
+kernel, a program, a script or a parameter. `--fresh` measures everything again, `--quick` leaves out the larger
+partitions in Linux, and `--no-guest` does without Linux. `cargo xtask evaluate nand` and `cargo xtask evaluate card` select
+a part; `evaluate nand --table BL1,T4` chooses tables.
 
-The published numbers are those of three texts:
+![Random bytes that fit, by the size of the files: published, Linux and ours](evaluation.svg)
+
+The published numbers are those of four texts and of measurements of cards:
 
 - **001**: M. Opdenacker, \"Update on filesystems for flash storage\", ELCE 2008 (tables BL1 to BL10). Its
   charts are lost: the text has their titles, notes and conclusions, and few numbers. Nothing is read off
   a chart; what the text states in words is judged by a rule on the measured values.
+- **002**: N. Brown, \"JFFS2, UBIFS, and the growth of flash storage\", LWN, December 2012 (tables L1 to L3).
 - **003**: K. Uwatoko, \"Evaluation of UBI and UBIFS\", Toshiba, 2009 (tables T1 to T10).
 - **004**: Fujitsu, July 2014 (only F5, the mount time by the number of files: 512 bytes each, a thousand in a directory;
   its chart is lost, too).
+- Table C2: the measurements of wirenboard/sdcard_benchmark, and the manual of flashbench 62.
 
 `001:78` is line 78 of text 001; the words in quotes are on that line.
 
@@ -30,11 +40,11 @@ The published numbers are those of three texts:
 |---|---|
 | published | the number of the text, \"no number in the text\", or words of a claim |
 | Linux | Debian's kernel 6.1 in QEMU, on its own NAND simulator with the same geometry; \"not run\" where it was not measured |
-| ours | this repository, in one process, on simulated chips |
-| verdict | computed from \"ours\": holds, holds no longer, or not comparable; in parentheses what the value is worth |
+| ours | this repository, in one process, on simulated chips and cards |
+| verdict | computed from \"ours\", in the tables L from \"Linux\": holds, holds no longer, or not comparable; in parentheses what the value is worth |
 
 *exact* values are counts, bytes and formulas. *model* values are exact counts multiplied by the times of the
-chip's data sheet; processor time is not in them. Of *order* values only order and ratio mean something.
+chip's data sheet, or of the simulated card; processor time is not in them. Of *order* values only order and ratio mean something.
 
 How it was measured:
 
@@ -66,7 +76,8 @@ The Linux column:
   returns. Its threads erase and collect garbage in the background, so its erases are those done so far. Time is not
   measured: the guest is emulated.
 - It is one run. Background work makes its counts vary; ours are the same in every run.
-- yaffs2 is not part of Linux. Random chunks (BL7) and memory (BL2) were not measured there.
+- yaffs2 is not part of Linux. Memory (BL2) was not measured there.
+- BL8: the images of the Linux column are those of mkfs.ubifs. F5: a guest makes 4,000 files, not 70,000.
 - Partitions get the same tree, unpacked by tar, which also sets times and owners.
 - The layouts of T4, T6 and T7 and what UBI takes (BL9) must be the same on both sides: the command fails if they
   are not. What fits (T5, BL9) may differ.
@@ -74,25 +85,32 @@ The Linux column:
 
 /// Returns the page.
 pub(super) fn page(rows: &[Row]) -> String {
+    let [large, small] = nand::media();
     let mut text = HEAD.to_owned();
-    let _ = writeln!(text, "- Tables BL: {}.", bootlin::medium());
-    let _ = writeln!(text, "- Tables T: a chip of {}; partition of 32 MiB.", toshiba::medium());
+    let _ = writeln!(text, "- Tables BL: {large}.");
+    let _ = writeln!(text, "- Tables T: a chip of {small}; partition of 32 MiB.");
     text.push_str(NOTES);
-    let count = |wanted| rows.iter().filter(|row| row.verdict == wanted).count();
+    let [holds, no_longer, open] = counts(rows);
     let _ = writeln!(
         text,
-        "\nOf the published numbers and claims, {} hold, {} hold no longer, {} are not comparable.",
-        count(Verdict::Holds),
-        count(Verdict::HoldsNoLonger),
-        count(Verdict::NotComparable)
+        "\nOf the published numbers and claims, {holds} hold, {no_longer} hold no longer, {open} are not \
+         comparable."
     );
     for table in tables(rows) {
+        let words = words(table);
+        let note =
+            if words.note.is_empty() { String::new() } else { format!("{}\n\n", words.note) };
         let _ = writeln!(
             text,
-            "\n## {table}: {}\n\n{}",
-            title(table),
+            "\n## {table}: {}\n\n{note}{}",
+            words.title,
             to_markdown(rows, table).trim_end()
         );
     }
     text
+}
+
+/// Returns the picture of the page.
+pub(super) fn picture(rows: &[Row]) -> Option<String> {
+    report::picture(rows, PICTURED, "Random bytes that fit 32 MiB, by the size of the files")
 }

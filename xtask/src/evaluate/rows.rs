@@ -1,4 +1,4 @@
-//! The rows of the tables: what was published, what Linux and this repository do today, and the
+//! The rows of all tables: what was published, what Linux and this repository do today, and the
 //! verdict.
 
 use anyhow::{Context, Result};
@@ -10,6 +10,8 @@ use std::fmt::{self, Write as _};
 #[serde(untagged)]
 pub(super) enum Cell {
     Number(f64),
+    /// The smallest and the largest of several.
+    Range([f64; 2]),
     Text(String),
 }
 
@@ -57,6 +59,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
+            Self::Range([low, high]) => write!(f, "{low} to {high}"),
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -87,7 +90,7 @@ impl Verdict {
         Self::of(Some((ours - published).abs() <= published.abs() * fraction))
     }
 
-    const fn words(self) -> &'static str {
+    pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
             Self::HoldsNoLonger => "holds no longer",
@@ -112,7 +115,7 @@ pub(super) enum Fidelity {
 }
 
 impl Fidelity {
-    const fn words(self) -> &'static str {
+    pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::Model => "model",
@@ -183,6 +186,34 @@ impl Row {
         self
     }
 
+    pub(super) fn linux(mut self, value: impl Into<Cell>) -> Self {
+        self.linux = value.into();
+        self
+    }
+
+    /// Returns whether it is a claim in words, which a rule judges.
+    pub(super) fn is_claim(&self) -> bool {
+        self.row.starts_with("claim")
+    }
+
+    /// Returns a cell with its unit.
+    pub(super) fn with_unit(&self, cell: &Cell) -> String {
+        match cell {
+            Cell::Number(_) | Cell::Range(_) if !self.unit.is_empty() => {
+                format!("{cell} {}", self.unit)
+            }
+            _ => cell.to_string(),
+        }
+    }
+
+    /// Returns the verdict, and what the values are worth.
+    pub(super) fn judgement(&self) -> String {
+        match self.verdict.words() {
+            "" => format!("({})", self.fidelity.words()),
+            words => format!("{words} ({})", self.fidelity.words()),
+        }
+    }
+
     /// Judges the number by the published one.
     pub(super) fn within(self, fraction: f64) -> Self {
         let verdict = match (&self.ours, &self.published) {
@@ -202,22 +233,15 @@ impl Row {
     }
 
     fn cells(&self) -> [String; 8] {
-        let unit = |cell: &Cell| match cell {
-            Cell::Number(_) if !self.unit.is_empty() => format!("{cell} {}", self.unit),
-            _ => cell.to_string(),
-        };
         [
             self.row.clone(),
             self.system.clone(),
             self.medium.clone(),
             self.metric.clone(),
-            unit(&self.published),
-            unit(&self.linux),
-            unit(&self.ours),
-            match self.verdict.words() {
-                "" => format!("({})", self.fidelity.words()),
-                words => format!("{words} ({})", self.fidelity.words()),
-            },
+            self.with_unit(&self.published),
+            self.with_unit(&self.linux),
+            self.with_unit(&self.ours),
+            self.judgement(),
         ]
     }
 }
@@ -236,6 +260,21 @@ pub(super) fn to_json(rows: &[Row]) -> Result<String> {
 /// Reads what [`to_json`] wrote.
 pub(super) fn from_json(text: &str) -> Result<Vec<Row>> {
     serde_json::from_str(text).context("no results of an evaluation")
+}
+
+/// Returns how many rows of a table have each verdict about something published: holds, holds no
+/// longer, not comparable.
+pub(super) fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for row in rows {
+        match row.verdict {
+            Verdict::Holds => counts[0] += 1,
+            Verdict::HoldsNoLonger => counts[1] += 1,
+            Verdict::NotComparable => counts[2] += 1,
+            Verdict::NoClaim => {}
+        }
+    }
+    counts
 }
 
 /// Returns the names of the tables, in the order of the rows.
@@ -278,7 +317,7 @@ pub(super) fn to_markdown(rows: &[Row], table: &str) -> String {
     for group in rows.chunk_by(|one, next| one.is_of_the_step_of(next)) {
         let Some(first) = group.first() else { continue };
         let what = match group {
-            [row] if row.verdict != Verdict::NoClaim && !row.row.starts_with("claim") => {
+            [row] if row.verdict != Verdict::NoClaim && !row.is_claim() => {
                 format!("{}: {}", row.row, row.metric)
             }
             _ => first.row.clone(),
@@ -306,12 +345,36 @@ fn joined(group: &[&Row], cell: impl Fn(&Row) -> &Cell) -> String {
         Cell::Number(number) if !row.unit.is_empty() => Some(format!("{number} {}", row.unit)),
         Cell::Number(number) if group.len() > 1 => Some(format!("{number} {}", row.metric)),
         Cell::Number(number) => Some(number.to_string()),
+        Cell::Range(_) => Some(row.with_unit(cell(row))),
         Cell::Text(_) => None,
     };
     let numbers: Vec<String> = group.iter().filter_map(words).collect();
     match group.first() {
         Some(first) if numbers.is_empty() => cell(first).to_string(),
         _ => numbers.join(", "),
+    }
+}
+
+/// Checks that the words of each source are on its line of the texts in `ERASEBLOCK_SEEDS`, and the
+/// published numbers of the tables L as well.
+#[cfg(test)]
+pub(super) fn check_sources(rows: &[Row]) {
+    let Some(folder) = std::env::var_os("ERASEBLOCK_SEEDS") else { return };
+    for row in rows.iter().filter(|row| row.source.starts_with("00")) {
+        let source = &row.source;
+        let (place, quoted) = source.split_once(' ').unwrap_or((source, ""));
+        let (text, line) = place.split_once(':').unwrap();
+        let mut files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let file = files.find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(text))
+        });
+        let content = std::fs::read_to_string(file.unwrap()).unwrap();
+        let line = content.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap();
+        let found = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(found.contains(quoted.trim_matches('"')), "{source}: {found}");
+        if let (Cell::Number(number), true) = (&row.published, row.table.starts_with('L')) {
+            assert!(found.contains(&number.to_string()), "{number}: {found}");
+        }
     }
 }
 
@@ -324,6 +387,46 @@ mod tests {
             .on("ubifs", "32 MiB")
             .published(21_468.0, "003:145")
             .ours(21_000_u64, Fidelity::Exact)
+    }
+
+    /// Readers of `results.json` rely on these names and shapes.
+    #[test]
+    fn a_row_has_the_documented_shape() {
+        let ranged = row().published(Cell::Range([0.5, 1.5]), "001:1").linux("not run");
+        let json = to_json(&[row().within(0.03), ranged]).unwrap();
+        let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let names: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
+        let mut expected = [
+            "table",
+            "row",
+            "system",
+            "medium",
+            "metric",
+            "unit",
+            "published",
+            "linux",
+            "ours",
+            "verdict",
+            "fidelity",
+            "source",
+        ];
+        expected.sort_unstable();
+        let mut names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, expected);
+        assert_eq!(rows[0]["published"], serde_json::json!(21_468.0));
+        assert_eq!(rows[1]["published"], serde_json::json!([0.5, 1.5]));
+        assert_eq!(rows[1]["linux"], serde_json::json!("not run"));
+        assert_eq!(rows[0]["verdict"], serde_json::json!("holds"));
+        assert_eq!(rows[1]["verdict"], serde_json::json!("no-claim"));
+        assert_eq!(rows[0]["fidelity"], serde_json::json!("exact"));
+        assert!(from_json(&json).is_ok());
+    }
+
+    #[test]
+    fn verdicts_are_counted() {
+        let rows = [row(), row().within(0.03), row().within(0.01), row().within(0.02)];
+        assert_eq!(counts(&rows), [1, 2, 0]);
     }
 
     #[test]
