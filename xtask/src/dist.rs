@@ -71,6 +71,9 @@ fn build() -> Result<PathBuf> {
         )
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env("CFLAGS_x86_64_unknown_linux_musl", format!("-ffile-prefix-map={home}=/cargo"))
+        // The allocator contains the time at which it was compiled. Its object is kept from one
+        // commit to the next, so the time is no commit's.
+        .env("SOURCE_DATE_EPOCH", "0")
         .current_dir(&root)
         .status()?;
     ensure!(
