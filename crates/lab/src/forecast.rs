@@ -64,7 +64,7 @@ pub struct Question {
     pub shape: Shape,
     /// What applications do.
     pub workload: Workload,
-    /// Share of the file system that holds content nobody changes, in percent.
+    /// Share of the file system that holds content that never changes, in percent.
     pub fill: u8,
     /// Bytes that applications write in a day.
     pub per_day: u64,

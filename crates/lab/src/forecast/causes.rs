@@ -151,7 +151,7 @@ impl Causes {
     }
 
     /// A block becomes that of a LEB. UBI writes a copy of a LEB with the length and the checksum of
-    /// its data, but also new content that replaces a LEB at once: the checksum tells which.
+    /// its data, but also new content that replaces a LEB at once: the checksum decides.
     fn claimed(&mut self, peb: Peb, vid: &VidHeader) {
         let leb = (vid.volume, vid.leb);
         let before = self.lebs.insert(leb, peb).map(|peb| &self.streams[peb.get() as usize]);

@@ -22,11 +22,11 @@ pub enum Workload {
     Database,
     /// Files of 4 KiB, made durable by 16; the oldest is removed when they fill a quarter of the room.
     SmallFiles,
-    /// A file of a quarter of the room, written anew beside the old one, made durable and renamed.
+    /// A file of a quarter of the room, written beside the old one, made durable and renamed.
     Update,
     /// Chunks of 1 MiB; the oldest is removed when they fill a quarter of the room.
     Camera,
-    /// Chunks of 64 KiB that nobody removes: the file system fills.
+    /// Chunks of 64 KiB that are never removed: the file system fills.
     Archive,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Application<'a> {
         Ok(Self { fs, workload, room, number: 0, oldest: 0, rng, written: 0 })
     }
 
-    /// Fills the file system with content that nobody touches, to a share of its blocks in percent.
+    /// Fills the file system with content that never changes, to a share of its blocks in percent.
     /// Random bytes, as compressed media are.
     pub(super) fn fill(&mut self, percent: u8) -> Result<(), FsError> {
         let dir = self.fs.root();

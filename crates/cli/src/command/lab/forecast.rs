@@ -21,7 +21,7 @@ pub(crate) struct ForecastArgs {
     /// Bytes that applications write in a day
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size64)]
     per_day: u64,
-    /// Share of the file system that holds content nobody changes, in percent
+    /// Share of the file system that holds content that never changes, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=95))]
     fill: u8,
     /// Erases that a block endures; the rating of the part when left out
@@ -72,7 +72,7 @@ enum ForecastWorkload {
     Update,
     /// Files of 1 MiB, the oldest of which are removed.
     Camera,
-    /// Files that nobody removes.
+    /// Files that are never removed.
     Archive,
 }
 
