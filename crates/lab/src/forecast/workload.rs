@@ -22,7 +22,7 @@ pub enum Workload {
     Database,
     /// Files of 4 KiB, made durable by 16; the oldest is removed when they fill a quarter of the room.
     SmallFiles,
-    /// A file of a quarter of the room, written beside the old one, made durable and renamed.
+    /// A file of a quarter of the room: a new one is written, synced, and renamed to the old one.
     Update,
     /// Chunks of 1 MiB; the oldest is removed when they fill a quarter of the room.
     Camera,
