@@ -107,6 +107,13 @@ const ROWS: [Row; 19] = [
         counts: counts::last_line,
     },
     Row {
+        name: "planted",
+        short: "{xtask} planted --share 16",
+        full: "{xtask} planted",
+        after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
         name: "posix",
         short: "{xtask} posix --short",
         full: "",
@@ -117,13 +124,6 @@ const ROWS: [Row; 19] = [
         name: "cuts",
         short: "{xtask} cuts --bin {bin}",
         full: "{xtask} cuts --bin {bin} --full",
-        after: &["guest"],
-        counts: counts::last_line,
-    },
-    Row {
-        name: "planted",
-        short: "{xtask} planted --share 16",
-        full: "{xtask} planted",
         after: &["guest"],
         counts: counts::last_line,
     },
