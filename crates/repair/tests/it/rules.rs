@@ -1,0 +1,1 @@
+//! One volume for each rule.
