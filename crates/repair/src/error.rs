@@ -1,6 +1,6 @@
 //! Why a volume cannot be repaired.
 
-use eraseblock_base::{Findings, Location};
+use eraseblock_base::{ErrorClass, Findings, Location};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs::UbifsError;
 use std::fmt;
@@ -65,6 +65,31 @@ impl fmt::Display for RepairError {
             }
             Self::Undo(message) => f.write_str(message),
             Self::Host(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+impl RepairError {
+    /// Returns how to react.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unreadable(error) => error.class(),
+            Self::Device(error) => error.class(),
+            Self::Unsupported { .. } => ErrorClass::Unsupported,
+            Self::NoSpace { .. } => ErrorClass::NoSpace,
+            Self::StillWrong(_) | Self::UnnamedLoss(_) => ErrorClass::Corruption,
+            Self::Undo(_) => ErrorClass::Caller,
+            Self::Host(_) => ErrorClass::Media,
+        }
+    }
+
+    /// Returns the cause, whose message is part of that of this error.
+    pub fn get_ref(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable(error) => Some(error),
+            Self::Device(error) => Some(error),
+            Self::Host(error) => Some(error),
+            _ => None,
         }
     }
 }

@@ -111,10 +111,14 @@ fn action(finding: &Finding, scan: &Scan) -> Action {
 /// Splits a message of `check` into its text and the rows of the specification that it ends with.
 fn rows(message: &str) -> (&str, &str) {
     let split = message.strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
+    let is_row = |row: &str| {
+        let mut signs = row.chars();
+        signs.next().is_some_and(|sign| sign.is_ascii_uppercase())
+            && row.len() > 1
+            && signs.all(|sign| sign.is_ascii_digit())
+    };
     match split {
-        Some((text, rows)) if rows.len() < 30 && rows.contains(|c: char| c.is_ascii_digit()) => {
-            (text, rows)
-        }
+        Some((text, rows)) if rows.split(", ").all(is_row) => (text, rows),
         _ => (message, ""),
     }
 }

@@ -228,7 +228,8 @@ impl Action {
             };
             line.push_str(&format!(": {field} {} -> {}", text(from), text(to)));
         }
-        line.push_str(&format!(" [{} {}]", self.code, self.rule));
+        let rows = if self.rule.is_empty() { "" } else { " " };
+        line.push_str(&format!(" [{}{rows}{}]", self.code, self.rule));
         line
     }
 }
