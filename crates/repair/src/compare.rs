@@ -147,14 +147,17 @@ impl Walk<'_> {
         while at < attr.size {
             // Holes of a file of 2 TiB need not be read.
             match self.before.seek_data(attr.ino, at) {
-                Ok(Some(data)) if data > at + PIECE as u64 => at = data / PIECE as u64 * PIECE as u64,
+                Ok(Some(data)) if data > at + PIECE as u64 => {
+                    at = data / PIECE as u64 * PIECE as u64
+                }
                 Ok(None) => return,
                 _ => {}
             }
             let len = usize::try_from(attr.size - at).unwrap_or(PIECE).min(PIECE);
             let read = self.before.read(attr.ino, at, &mut one[..len]);
             let other = self.after.read(attr.ino, at, &mut two[..len]);
-            let is_same = matches!((&read, &other), (Ok(a), Ok(b)) if a == b) && one[..len] == two[..len];
+            let is_same =
+                matches!((&read, &other), (Ok(a), Ok(b)) if a == b) && one[..len] == two[..len];
             if !is_same && !self.blocks(attr.ino, at, len) {
                 return self.lost(path, format!("content from byte {at}"));
             }
@@ -168,7 +171,8 @@ impl Walk<'_> {
         let size = BLOCK_SIZE as usize;
         (0..len).step_by(size).all(|start| {
             let place = at + start as u64;
-            let (mut one, mut two) = (vec![0; size.min(len - start)], vec![0; size.min(len - start)]);
+            let (mut one, mut two) =
+                (vec![0; size.min(len - start)], vec![0; size.min(len - start)]);
             if self.before.read(ino, place, &mut one).is_err() || self.named.block(ino, place) {
                 return true;
             }
@@ -179,7 +183,8 @@ impl Walk<'_> {
 
 /// Compares what a user sees of an inode; sizes and links of directories are counted again.
 fn is_same(before: &Attr, after: &Attr) -> bool {
-    let seen = |attr: &Attr| (attr.kind, attr.permissions, attr.uid, attr.gid, attr.rdev, attr.mtime);
+    let seen =
+        |attr: &Attr| (attr.kind, attr.permissions, attr.uid, attr.gid, attr.rdev, attr.mtime);
     let is_larger = before.kind != FileKind::Regular || after.size >= before.size;
     seen(before) == seen(after) && is_larger
 }

@@ -99,10 +99,14 @@ pub fn examine(device: &Arc<dyn LebDevice>) -> Result<Repair, RepairError> {
     let start = with_superblock(device, &settled);
     let found = findings::of(&start)?;
     if settled.action.is_none() && !found.has_problems() {
-        return Ok(Repair { plan: Plan::default(), changes: Changes::new(), quarantine: Vec::new() });
+        return Ok(Repair {
+            plan: Plan::default(),
+            changes: Changes::new(),
+            quarantine: Vec::new(),
+        });
     }
     let repair = make(device, &start, settled, &found)?;
-    verify(device, &repair)?;
+    verify(device, &start, &repair)?;
     Ok(repair)
 }
 
@@ -130,7 +134,7 @@ fn make(
     let fs = opened.as_ref().ok().map(|(fs, _)| fs);
     let view = fs.and_then(view::of_mount);
     let is_scanned = view.is_none();
-    let View { mut leaves, damaged, deleted, actions, .. } =
+    let View { mut leaves, damaged, outdated, actions } =
         view.unwrap_or_else(|| view::of_scan(&scan));
     leaves.extend(damaged);
     if leaves.is_empty() {
@@ -148,7 +152,7 @@ fn make(
     let mut rules = Rules::new(model, &scan, &grown, &**start, &size_of);
     rules.is_scanned = is_scanned;
     rules.run();
-    rules.stay_deleted(deleted);
+    rules.outdated(outdated);
     let mut plan = Plan::default();
     let is_new_sb = action.is_some();
     action.into_iter().chain(actions).for_each(|action| plan.push(action));
@@ -178,7 +182,11 @@ fn changes(
 
 /// Opens the repaired volume in memory: `check` is silent, and nothing is lost that the plan does not
 /// name.
-fn verify(device: &Arc<dyn LebDevice>, repair: &Repair) -> Result<(), RepairError> {
+fn verify(
+    device: &Arc<dyn LebDevice>,
+    start: &Arc<dyn LebDevice>,
+    repair: &Repair,
+) -> Result<(), RepairError> {
     let after: Arc<dyn LebDevice> =
         Arc::new(Patched::new(Arc::clone(device), repair.changes.clone()));
     superblock::settle(&*after)?;
@@ -186,9 +194,9 @@ fn verify(device: &Arc<dyn LebDevice>, repair: &Repair) -> Result<(), RepairErro
     if left.has_problems() {
         return Err(RepairError::StillWrong(left));
     }
-    let (after, _) = Ubifs::open(after, &OpenOptions { strict: true })
-        .map_err(RepairError::Unreadable)?;
-    let Ok((before, _)) = Ubifs::open(Arc::clone(device), &OpenOptions { strict: false }) else {
+    let (after, _) =
+        Ubifs::open(after, &OpenOptions { strict: true }).map_err(RepairError::Unreadable)?;
+    let Ok((before, _)) = Ubifs::open(Arc::clone(start), &OpenOptions { strict: false }) else {
         return Ok(());
     };
     let named = Named::new(repair.plan.losses());

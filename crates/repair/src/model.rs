@@ -435,7 +435,13 @@ pub(crate) fn blank_inode(ino: u32, mode: u32) -> InodeLeaf {
 }
 
 /// Returns a new entry.
-pub(crate) fn new_entry(dir: u32, name: &[u8], ino: u32, hash: KeyHash, has_cookies: bool) -> Entry {
+pub(crate) fn new_entry(
+    dir: u32,
+    name: &[u8],
+    ino: u32,
+    hash: KeyHash,
+    has_cookies: bool,
+) -> Entry {
     let mut raw = DentNode::zeroed();
     fill_header(&mut raw.header, NodeType::Dent);
     let key = Key::dent(dir, hash.hash(name));

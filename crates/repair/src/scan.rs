@@ -12,7 +12,7 @@ use eraseblock_ubifs_format::constants::{
     LOG_FIRST, MASTER_LEB, NODE_ALIGN, NODE_MAGIC, NodeType, SQNUM_LIMIT,
 };
 use eraseblock_ubifs_format::decode::{self, Limits, Node};
-use eraseblock_ubifs_format::raw::{CommonHeader, DentNode, InodeNode, TruncationNode};
+use eraseblock_ubifs_format::raw::{DentNode, InodeNode, TruncationNode};
 use eraseblock_ubifs_format::scan::{Scanner, Stop};
 use eraseblock_ubifs_format::{IndexNode, Key, KeyKind, Master, Superblock};
 use std::collections::BTreeMap;
@@ -128,7 +128,9 @@ impl Scan {
                     self.masters.extend(node.master());
                 }
                 NodeType::CommitStart if leb <= sb.log_last() => {
-                    if let Ok(start) = node.commit_start() {
+                    if let Ok(start) = node.commit_start()
+                        && start.cmt_no < node.header.sqnum
+                    {
                         self.commits.insert(start.cmt_no, node.header.sqnum);
                         self.max_commit = self.max_commit.max(start.cmt_no);
                     }
@@ -136,7 +138,9 @@ impl Scan {
                 _ => {}
             }
         });
-        let newest = self.masters.iter().map(|master| (master.cmt_no, master.highest_inum));
+        // A commit takes more than one sequence number.
+        let sound = self.masters.iter().filter(|master| master.cmt_no < master.sqnum);
+        let newest = sound.map(|master| (master.cmt_no, master.highest_inum));
         for (commit, highest) in newest.collect::<Vec<_>>() {
             self.max_commit = self.max_commit.max(commit);
             self.highest_inum = self.highest_inum.max(u32::try_from(highest).unwrap_or(0));
@@ -181,13 +185,7 @@ impl Scan {
 
 /// Returns the leaf that begins here according to its header, and its length. Its checksum is not
 /// looked at: other nodes may be as long as a LEB, and a hostile LEB may seem to be full of them.
-fn torn(
-    leb: u32,
-    at: u32,
-    rest: &[u8],
-    limits: &Limits,
-    sb: &Superblock,
-) -> Option<(Torn, u32)> {
+fn torn(leb: u32, at: u32, rest: &[u8], limits: &Limits, sb: &Superblock) -> Option<(Torn, u32)> {
     let header = decode::header(rest, limits, Location::Leb(Leb::new(leb), at)).ok()?;
     let key = Key::from_bytes(*rest.get(24..32)?.first_chunk()?);
     let kind = match header.node_type {
@@ -259,7 +257,8 @@ fn each(leb: u32, bytes: &[u8], limits: Limits, sink: &mut dyn FnMut(u32, &Node<
         if scanner.stop() == Some(&Stop::End) && is_erased(stopped) {
             return;
         }
-        wasted += CommonHeader::split(stopped).map_or(0, |(header, _)| header.len.get() as usize);
+        let header = decode::header(stopped, &limits, Location::leb(Leb::new(leb)));
+        wasted += header.map_or(0, |header| header.len as usize);
         let behind = (scanner.offset() + 1).next_multiple_of(NODE_ALIGN);
         let Some(next) = next_magic(bytes, behind) else { return };
         offset = next;

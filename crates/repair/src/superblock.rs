@@ -246,8 +246,7 @@ fn derive(
     }
     let (leb_size, min_io, lebs) = (shape.leb_size, shape.min_io, shape.leb_count);
     let options = eraseblock_ubifs_format::layout::LayoutOptions::new(leb_size, min_io, lebs);
-    let layouts =
-        [Layout::for_image(&options), Layout::for_empty_volume(leb_size, min_io, lebs)];
+    let layouts = [Layout::for_image(&options), Layout::for_empty_volume(leb_size, min_io, lebs)];
     let mut made = layouts.iter().flatten().map(|layout| evidence.superblock(layout, uuid));
     if let Some(sb) = made.find(is_sound) {
         return Ok((sb, "the areas that a new volume of this size has: they fit what lies where"));
@@ -256,7 +255,10 @@ fn derive(
     let layout = Layout::for_empty_volume(leb_size, min_io, lebs).map_err(|error| {
         RepairError::Unsupported { at: PLACE, what: format!("no superblock fits: {error}") }
     })?;
-    Ok((evidence.superblock(&layout, uuid), "a new volume of this size: nodes in its way are moved"))
+    Ok((
+        evidence.superblock(&layout, uuid),
+        "a new volume of this size: nodes in its way are moved",
+    ))
 }
 
 /// Returns whether an LPT of the small model would need more than a LEB.

@@ -82,7 +82,8 @@ pub fn replace(target: &File, after: &File, undo: &Path) -> Result<UndoReport, R
     })?;
     let file = File::options().write(true).create_new(true).open(undo)?;
     let mut out = BufWriter::new(&file);
-    let header = Header { tool: tool(), size, new_size, sha: sha_of(target)?, records: report.places };
+    let header =
+        Header { tool: tool(), size, new_size, sha: sha_of(target)?, records: report.places };
     out.write_all(&header.bytes())?;
     differences(target, after, &mut |place, old, new| {
         let sums = new.chunks(SECTOR).map(crc32).collect();
@@ -331,7 +332,8 @@ impl Record {
             let old = self.old.get(start..).unwrap_or_default();
             let old = &old[..old.len().min(SECTOR)];
             // A file that grew reads as zeros where nothing was written yet.
-            let is_old = sector.starts_with(old) && sector[old.len()..].iter().all(|byte| *byte == 0);
+            let is_old =
+                sector.starts_with(old) && sector[old.len()..].iter().all(|byte| *byte == 0);
             let is_new = self.sums.get(index) == Some(&crc32(sector));
             if !is_old && !is_new {
                 return Err(RepairError::Undo(format!(

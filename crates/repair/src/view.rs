@@ -21,8 +21,9 @@ pub(crate) struct View {
     pub(crate) leaves: Vec<Leaf>,
     /// Leaves that were in use, but whose newest version is damaged.
     pub(crate) damaged: Vec<Leaf>,
-    /// What a reader without an index would show, although it was deleted: key, name, target.
-    pub(crate) deleted: Vec<(Key, Vec<u8>, u32)>,
+    /// What a reader without an index would show, although it was deleted, or although its newest
+    /// version is damaged: key, name, target.
+    pub(crate) outdated: Vec<(Key, Vec<u8>, u32)>,
     pub(crate) actions: Vec<Action>,
 }
 
@@ -79,21 +80,24 @@ pub(crate) fn of_scan(scan: &Scan) -> View {
         scan.nodes.iter().map(|node| ((node.leb, node.offset), node)).collect();
     for ((key, name), found) in &newest {
         let lost = torn.get(key).filter(|torn| torn.0 > found.sqnum);
+        let target = match found.what {
+            What::Entry { ino, .. } => u32::try_from(ino).unwrap_or(0),
+            _ => 0,
+        };
+        let outdated = (*key, name.to_vec(), target);
         if let Some((_, torn)) = lost {
             view.damaged.push(*torn);
+            view.outdated.push(outdated);
             continue;
         }
         match witness(&bases, *key, name, found, &by_place) {
             Witness::Live => view.leaves.push(leaf_of(found, *key, true)),
             Witness::None => view.leaves.push(leaf_of(found, *key, false)),
-            Witness::Deleted => {
-                let target = match found.what {
-                    What::Entry { ino, .. } => u32::try_from(ino).unwrap_or(0),
-                    _ => 0,
-                };
-                view.deleted.push((*key, name.to_vec(), target));
+            Witness::Deleted => view.outdated.push(outdated),
+            Witness::Damaged(branch) => {
+                view.damaged.push(leaf_at(&branch));
+                view.outdated.push(outdated);
             }
-            Witness::Damaged(branch) => view.damaged.push(leaf_at(&branch)),
         }
     }
     view.add_missing(&bases, &newest, &torn);
@@ -184,7 +188,8 @@ fn newest(scan: &Scan) -> Newest<'_> {
             What::Entry { name, .. } => drop(newest.insert((node.key, name), node)),
             What::Truncation { ino, new_size } => {
                 let first = new_size.div_ceil(BLOCK_SIZE.into());
-                let first = Key::data(*ino, u32::try_from(first).unwrap_or(u32::MAX) & (u32::MAX >> 3));
+                let first =
+                    Key::data(*ino, u32::try_from(first).unwrap_or(u32::MAX) & (u32::MAX >> 3));
                 let last = Key::data(*ino, u32::MAX >> 3);
                 let keys: Vec<_> =
                     newest.range((first, &[][..])..=(last, &[][..])).map(|(key, _)| *key).collect();
@@ -207,9 +212,9 @@ fn dead_values(newest: &Newest<'_>, inodes: &HashMap<u32, &Found>) -> BTreeSet<u
     let is_dead = |ino: u32| {
         inodes.get(&ino).is_some_and(|node| matches!(node.what, What::Inode { nlink: 0, .. }))
     };
-    let values = newest.iter().filter(|((key, _), _)| {
-        key.kind() == Some(KeyKind::Xent) && is_dead(key.ino())
-    });
+    let values = newest
+        .iter()
+        .filter(|((key, _), _)| key.kind() == Some(KeyKind::Xent) && is_dead(key.ino()));
     let target = |node: &Found| match node.what {
         What::Entry { ino, .. } => u32::try_from(ino).ok().filter(|ino| *ino != 0),
         _ => None,

@@ -20,8 +20,8 @@ use eraseblock_ubifs_format::constants::{
 };
 use eraseblock_ubifs_format::encode::{self, Seal};
 use eraseblock_ubifs_format::layout::Layout;
-use eraseblock_ubifs_format::lpt::fresh::{self, FreshLpt};
 use eraseblock_ubifs_format::lpt::LebProps;
+use eraseblock_ubifs_format::lpt::fresh::{self, FreshLpt};
 use eraseblock_ubifs_format::raw::SuperblockNode;
 use eraseblock_ubifs_format::{Branch, CommitStart, Master, Superblock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,13 +91,17 @@ fn place(input: &Input<'_>) -> Result<Placing, RepairError> {
         let available = u64::from(sb.main_lebs()) - stay.len() as u64;
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         if needed <= available {
-            let free = (sb.main_first()..sb.leb_cnt).filter(|leb| !stay.contains_key(leb)).collect();
+            let free =
+                (sb.main_first()..sb.leb_cnt).filter(|leb| !stay.contains_key(leb)).collect();
             return Ok(Placing { stay: stay.into_keys().collect(), free });
         }
         // The LEB with the least in it makes room: packed with others, it takes less.
         let victim = stay.iter().min_by_key(|(_, live)| **live).map(|(leb, live)| (*leb, *live));
         let Some((victim, live)) = victim else {
-            return Err(RepairError::NoSpace { needed: narrow(needed), available: narrow(available) });
+            return Err(RepairError::NoSpace {
+                needed: narrow(needed),
+                available: narrow(available),
+            });
         };
         stay.remove(&victim);
         moving += live;
@@ -336,10 +340,7 @@ impl Writer<'_> {
 }
 
 /// A LEB that is erased already need not be erased again.
-fn without_unmapped(
-    device: &dyn LebDevice,
-    mut changes: Changes,
-) -> Result<Changes, RepairError> {
+fn without_unmapped(device: &dyn LebDevice, mut changes: Changes) -> Result<Changes, RepairError> {
     let mut unneeded = Vec::new();
     for (leb, change) in &changes {
         if change.is_none() && !device.is_mapped(Leb::new(*leb))? {

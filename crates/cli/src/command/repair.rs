@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 
 /// Arguments of `repair`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Without -o and --in-place only the plan is printed. Exit codes: 0 nothing to do, or repaired \
+#[command(
+    after_help = "Without -o and --in-place only the plan is printed. Exit codes: 0 nothing to do, or repaired \
                         and nothing is lost; 1 there is a plan, or repaired and what the plan names is lost; 2 usage; \
-                        3 could not: then nothing is delivered.")]
+                        3 could not: then nothing is delivered."
+)]
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     target: TargetArgs,
@@ -127,9 +129,9 @@ fn deliver(
         if !examined.repair.plan().is_empty() {
             // A file that is not complete has no name yet.
             let copy = format!("/proc/self/fd/{}", output.file.as_raw_fd());
-            examined.repair(Path::new(&copy), session).map_err(|error| {
-                Failure::from(error).context(path.display())
-            })?;
+            examined
+                .repair(Path::new(&copy), session)
+                .map_err(|error| Failure::from(error).context(path.display()))?;
         }
         output.commit()?;
         let is_whole = examined.repair.plan().is_empty();
@@ -143,7 +145,9 @@ fn deliver(
     let report = examined.in_place(undo, session)?;
     let places = text::count(report.places, "place", "places");
     let (shown, target) = (undo.display(), place.path.display());
-    session.remark(&format!("{target}: repaired in {places}; `eraseblock undo {shown} {target}` takes it back"));
+    session.remark(&format!(
+        "{target}: repaired in {places}; `eraseblock undo {shown} {target}` takes it back"
+    ));
     Ok(true)
 }
 
@@ -198,7 +202,9 @@ fn print(args: &RepairArgs, plan: &Plan, session: &mut Session) -> Result<(), Fa
             Level::Safe => String::new(),
             other => format!(" --level {}", other.name()),
         };
-        all.push(format!("nothing written; to repair a copy: eraseblock repair {target} -o FIXED{more}"));
+        all.push(format!(
+            "nothing written; to repair a copy: eraseblock repair {target} -o FIXED{more}"
+        ));
     }
     session.lines(all)
 }

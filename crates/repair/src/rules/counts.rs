@@ -131,6 +131,8 @@ impl Rules<'_> {
         for (ino, new_size, sqnum) in cuts {
             let Some(object) = self.model.objects.get_mut(&ino) else { continue };
             let size = object.inode.as_ref().map_or(0, |inode| inode.raw.size.get());
+            // The replay of the journal knows better, if a mount would see the content.
+            let size = (self.size_of)(ino).unwrap_or(0).max(size);
             let first = new_size.max(size).div_ceil(BLOCK_SIZE.into());
             let is_cut = |number: &u32, block: &crate::model::Block| {
                 u64::from(*number) >= first && block.sqnum < sqnum

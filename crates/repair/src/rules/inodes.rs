@@ -5,7 +5,7 @@ use crate::model::{InodeLeaf, Object, blank_inode, file_type_of};
 use crate::plan::{Action, Level, Part};
 use eraseblock_base::Location;
 use eraseblock_ubifs_format::Compression;
-use eraseblock_ubifs_format::constants::{MAX_FILE_SIZE, ROOT_INO};
+use eraseblock_ubifs_format::constants::{MAX_FILE_SIZE, ROOT_INO, inode_flags};
 use eraseblock_ubifs_format::node::file_type;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,11 +40,16 @@ impl Rules<'_> {
     /// N3, N4: each inode by itself.
     pub(super) fn inodes(&mut self) {
         let names = self.names();
+        let xattrs = self.model.objects.values().flat_map(|object| &object.xattrs);
+        let values: BTreeSet<u32> = xattrs.map(crate::model::Entry::target).collect();
         let mut unusable = Vec::new();
         for ino in self.model.objects.keys().copied().collect::<Vec<_>>() {
             let stated = self.stated_type(&names, ino);
             let Some(object) = self.model.objects.get_mut(&ino) else { continue };
             let mut actions = Vec::new();
+            if values.contains(&ino) && !names.contains_key(&ino) {
+                flag_value(ino, object, &mut actions);
+            }
             let compression = self.sb.default_compr;
             if !check_inode(ino, object, stated, compression, &mut actions) {
                 unusable.push(ino);
@@ -70,7 +75,8 @@ impl Rules<'_> {
             if object.inode.is_some() {
                 continue;
             }
-            let (has_entries, has_content) = (!object.entries.is_empty(), !object.blocks.is_empty());
+            let (has_entries, has_content) =
+                (!object.entries.is_empty(), !object.blocks.is_empty());
             let is_named = names.contains_key(&ino);
             if ino == ROOT_INO || has_entries {
                 self.make_directory(ino, &names);
@@ -163,6 +169,20 @@ impl Rules<'_> {
     }
 }
 
+/// X5: only an xattr names the inode, so that it holds its value.
+fn flag_value(ino: u32, object: &mut Object, actions: &mut Vec<Action>) {
+    let is_value = object.blocks.is_empty() && object.entries.is_empty();
+    let inode = object.inode.as_mut().filter(|inode| is_value && inode.is_regular());
+    let Some(inode) = inode else { return };
+    let from = inode.raw.flags.get();
+    let to = from | inode_flags::XATTR;
+    inode.change(|inode| inode.raw.flags.set(to));
+    let why = format!("inode {ino}: only an xattr names it");
+    let at = inode.origin.at();
+    let action = Action::new(Level::Safe, "inode-wrong", "X5", at, "set", why);
+    actions.push(action.sets("flags", from, to));
+}
+
 /// Puts the fields of an inode right; returns whether it can be used.
 fn check_inode(
     ino: u32,
@@ -175,7 +195,8 @@ fn check_inode(
     let end = object.content_end();
     let Some(inode) = &mut object.inode else { return true };
     let at = inode.origin.at();
-    let act = |rule: &str, why: String| Action::new(Level::Safe, "leaf-wrong", rule, at, "set", why);
+    let act =
+        |rule: &str, why: String| Action::new(Level::Safe, "leaf-wrong", rule, at, "set", why);
     let number = inode.raw.compr_type.get();
     if Compression::from_number(number).is_none() {
         let to = compression.number();
@@ -218,7 +239,8 @@ fn check_inode(
 
 /// Returns whether mode and inline data fit together.
 fn is_possible(inode: &InodeLeaf) -> bool {
-    let len = if inode.data.is_empty() { inode.raw.data_len.get() } else { inode.data.len() as u32 };
+    let len =
+        if inode.data.is_empty() { inode.raw.data_len.get() } else { inode.data.len() as u32 };
     if inode.is_xattr() {
         return inode.kind() == file_type::REGULAR;
     }

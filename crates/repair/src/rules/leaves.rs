@@ -73,7 +73,11 @@ impl Rules<'_> {
     /// I4: a key that occurs twice; the newer leaf was kept when the model was read.
     pub(super) fn twins(&mut self) {
         for leaf in std::mem::take(&mut self.model.twins) {
-            let why = format!("{}: {} occurs twice, the older one goes", self.name_of(leaf.key.ino()), leaf.key);
+            let why = format!(
+                "{}: {} occurs twice, the older one goes",
+                self.name_of(leaf.key.ino()),
+                leaf.key
+            );
             self.keep(&leaf, &why);
             self.act(Action::new(Level::Safe, "keys-disordered", "I4", leaf.at(), "remove", why));
         }
@@ -131,7 +135,8 @@ fn renew_old(origin: &mut Origin, sqnum: u64, creat: u64, key: Key, actions: &mu
         return;
     }
     *origin = Origin::Renewed(leaf);
-    let why = format!("{key}: sequence number {sqnum}, its inode was created at {creat}: a new one");
+    let why =
+        format!("{key}: sequence number {sqnum}, its inode was created at {creat}: a new one");
     actions.push(Action::new(Level::Safe, "sqnum-wrong", "N2, Q1", leaf.at(), "set", why));
 }
 

@@ -56,8 +56,7 @@ impl Rules<'_> {
     fn check_entry(&self, dir: u32, kind: KeyKind, entry: &mut Entry) -> Fate {
         let at = entry.origin.at();
         let name = shown(&entry.name);
-        let is_encrypted =
-            self.model.inode(dir).is_some_and(crate::model::InodeLeaf::is_encrypted);
+        let is_encrypted = self.model.inode(dir).is_some_and(crate::model::InodeLeaf::is_encrypted);
         let is_xattr = kind == KeyKind::Xent;
         let goes = |rule: &str, why: String, level: Level, loss: bool| {
             let mut action = Action::new(level, "leaf-wrong", rule, at, "remove", why);
@@ -109,11 +108,11 @@ impl Rules<'_> {
                 kept.push(entry);
                 continue;
             }
-            let why = format!("{}: the name {} occurs twice", self.name_of(dir), shown(&entry.name));
+            let why =
+                format!("{}: the name {} occurs twice", self.name_of(dir), shown(&entry.name));
             self.keep_origin(&entry.origin, &why);
             let at = entry.origin.at();
-            let action =
-                Action::new(Level::Drop, "keys-disordered", "X12", at, "remove", why);
+            let action = Action::new(Level::Drop, "keys-disordered", "X12", at, "remove", why);
             self.act(action.losing(self.lost_name(dir, &entry)));
         }
         kept
@@ -181,8 +180,7 @@ impl Rules<'_> {
     pub(super) fn stray_leaves(&mut self) {
         for ino in self.model.objects.keys().copied().collect::<Vec<_>>() {
             let Some(object) = self.model.objects.get(&ino) else { continue };
-            let is_regular =
-                object.inode.as_ref().is_none_or(crate::model::InodeLeaf::is_regular);
+            let is_regular = object.inode.as_ref().is_none_or(crate::model::InodeLeaf::is_regular);
             if object.blocks.is_empty() || is_regular {
                 continue;
             }

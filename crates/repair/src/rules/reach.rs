@@ -5,9 +5,9 @@ use super::Rules;
 use crate::model::{InodeLeaf, blank_inode, new_entry};
 use crate::plan::{Action, Level, Part, shown};
 use eraseblock_base::Location;
+use eraseblock_ubifs_format::EntryKind;
 use eraseblock_ubifs_format::constants::{ROOT_INO, sb_flags};
 use eraseblock_ubifs_format::node::file_type;
-use eraseblock_ubifs_format::EntryKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The directory for what has no name.
@@ -75,13 +75,22 @@ impl Rules<'_> {
             for ino in gone {
                 let is_dead = self.dead.contains(&ino);
                 let object = self.model.objects.get(&ino);
-                let below: Vec<u32> =
-                    object.into_iter().flat_map(|object| &object.entries).map(|e| e.target()).collect();
+                let below: Vec<u32> = object
+                    .into_iter()
+                    .flat_map(|object| &object.entries)
+                    .map(|e| e.target())
+                    .collect();
                 let at = Location::Inode(ino.into());
                 let why = format!("{}: deleted, and no name is left", self.name_of(ino));
                 if is_dead {
-                    let action =
-                        Action::new(Level::Rebuild, "deleted-inode", "X6", at, "remove", why.clone());
+                    let action = Action::new(
+                        Level::Rebuild,
+                        "deleted-inode",
+                        "X6",
+                        at,
+                        "remove",
+                        why.clone(),
+                    );
                     self.act(action.losing(self.loss(ino, Part::Name)));
                     self.dead.extend(below);
                 } else {
@@ -160,7 +169,8 @@ impl Rules<'_> {
         let entries = self.model.objects.get(&parent).map(|object| object.entries.as_slice());
         let known = entries.unwrap_or_default().iter().find(|entry| entry.name == name);
         let known = known.map(crate::model::Entry::target);
-        if let Some(ino) = known.filter(|ino| self.model.inode(*ino).is_some_and(InodeLeaf::is_dir)) {
+        if let Some(ino) = known.filter(|ino| self.model.inode(*ino).is_some_and(InodeLeaf::is_dir))
+        {
             return ino;
         }
         let name = match known {
@@ -182,8 +192,7 @@ impl Rules<'_> {
         let mut inode = blank_inode(ino, file_type::DIRECTORY | 0o700);
         inode.raw.compr_type.set(self.sb.default_compr.number());
         let newest = self.newest_time();
-        for field in
-            [&mut inode.raw.atime_sec, &mut inode.raw.ctime_sec, &mut inode.raw.mtime_sec]
+        for field in [&mut inode.raw.atime_sec, &mut inode.raw.ctime_sec, &mut inode.raw.mtime_sec]
         {
             field.set(newest);
         }
@@ -211,8 +220,11 @@ impl Rules<'_> {
                 }
             }
         }
-        let parents: BTreeMap<u32, (u32, usize)> =
-            self.names().into_iter().filter_map(|(ino, names)| Some((ino, *names.first()?))).collect();
+        let parents: BTreeMap<u32, (u32, usize)> = self
+            .names()
+            .into_iter()
+            .filter_map(|(ino, names)| Some((ino, *names.first()?)))
+            .collect();
         let is_dir = |ino: &u32| self.model.inode(*ino).is_some_and(InodeLeaf::is_dir);
         let lost = self.model.objects.keys().find(|ino| is_dir(ino) && !reached.contains(ino))?;
         // Upwards from a directory that is not reached there is a circle.

@@ -58,9 +58,10 @@ impl Rules<'_> {
         }
     }
 
-    /// Names what an older index proves to be deleted, and what a reader without an index shows.
-    pub(crate) fn stay_deleted(&mut self, deleted: Vec<(Key, Vec<u8>, u32)>) {
-        for (key, name, target) in deleted {
+    /// Names what a reader without an index shows, although an index proves that it was deleted, or a
+    /// damaged newer version that it was replaced.
+    pub(crate) fn outdated(&mut self, outdated: Vec<(Key, Vec<u8>, u32)>) {
+        for (key, name, target) in outdated {
             let ino = key.ino();
             if self.model.inode(ino).is_none() {
                 continue;
@@ -82,9 +83,9 @@ impl Rules<'_> {
                 }
                 _ => continue,
             };
-            let why = format!("{}: {what} was deleted: an index shows it", self.name_of(ino));
+            let why = format!("{}: {what}: deleted or replaced since", self.name_of(ino));
             let at = Location::Inode(ino.into());
-            let action = Action::new(Level::Rebuild, "deleted-leaf", "I1", at, "remove", why);
+            let action = Action::new(Level::Rebuild, "outdated-leaf", "I1", at, "remove", why);
             self.act(action.losing(loss));
         }
     }
@@ -112,19 +113,14 @@ impl Rules<'_> {
 
     /// No subset fits, or several do. If entries are missing rather than too many, names stay whose
     /// inode counts as many names as there are.
-    fn doubt(
-        &mut self,
-        dir: u32,
-        doubtful: Vec<Entry>,
-        mut kept: Vec<Entry>,
-        is_excess: bool,
-    ) {
+    fn doubt(&mut self, dir: u32, doubtful: Vec<Entry>, mut kept: Vec<Entry>, is_excess: bool) {
         let names = self.names();
         for entry in doubtful {
             let ino = entry.target();
             let count = names.get(&ino).map_or(0, Vec::len);
             let agrees = self.model.inode(ino).is_some_and(|inode| {
-                let is_kind = entry_kind(inode.kind()).map(EntryKind::number) == Some(entry.raw.kind);
+                let is_kind =
+                    entry_kind(inode.kind()).map(EntryKind::number) == Some(entry.raw.kind);
                 let links = inode.raw.nlink.get() as usize;
                 is_kind && if inode.is_dir() { count == 1 } else { links == count }
             });

@@ -5,14 +5,11 @@ use super::Rules;
 use crate::model::{Entry, InodeLeaf};
 use crate::plan::{Action, Level, Part, shown};
 use eraseblock_base::Location;
-use eraseblock_ubifs_format::constants::inode_flags;
-use eraseblock_ubifs_format::node::file_type;
 use std::collections::BTreeMap;
 
 impl Rules<'_> {
     /// X2, X5: every xattr has a host and a value, and every value one xattr.
     pub(super) fn xattrs(&mut self) {
-        let names = self.names();
         // Of several entries with one value, the newest stays.
         let mut owner: BTreeMap<u32, u64> = BTreeMap::new();
         for object in self.model.objects.values() {
@@ -25,13 +22,9 @@ impl Rules<'_> {
             let xattrs = std::mem::take(&mut self.model.object(host).xattrs);
             let mut kept = Vec::new();
             for xattr in xattrs {
-                let is_named = names.contains_key(&xattr.target());
                 let is_newest = owner.get(&xattr.target()) == Some(&xattr.sqnum());
-                match self.wrong_xattr(host, &xattr, is_named, is_newest) {
-                    None => {
-                        self.flag_value(&xattr);
-                        kept.push(xattr);
-                    }
+                match self.wrong_xattr(host, &xattr, is_newest) {
+                    None => kept.push(xattr),
                     Some((rule, why)) => self.drop_xattr(host, &xattr, rule, &why),
                 }
             }
@@ -44,7 +37,6 @@ impl Rules<'_> {
         &self,
         host: u32,
         xattr: &Entry,
-        is_named: bool,
         is_newest: bool,
     ) -> Option<(&'static str, String)> {
         if self.model.inode(host).is_none_or(InodeLeaf::is_xattr) {
@@ -53,34 +45,13 @@ impl Rules<'_> {
         let Some(value) = self.model.inode(xattr.target()) else {
             return Some(("X3", format!("its value, inode {}, is missing", xattr.raw.inum.get())));
         };
-        let holds = value.is_xattr() || value.kind() == file_type::REGULAR && !is_named;
         let has_leaves = self.model.objects.get(&xattr.target()).is_some_and(|object| {
             !(object.entries.is_empty() && object.xattrs.is_empty() && object.blocks.is_empty())
         });
-        if !holds || has_leaves {
+        if !value.is_xattr() || has_leaves {
             return Some(("X5", "it names something that holds no xattr".to_owned()));
         }
         (!is_newest).then(|| ("X5", "its value belongs to a newer one".to_owned()))
-    }
-
-    /// X5: the flag is missing on an inode that only an xattr names.
-    fn flag_value(&mut self, xattr: &Entry) {
-        let ino = xattr.target();
-        let Some(value) = &mut self.model.object(ino).inode else { return };
-        if value.is_xattr() {
-            return;
-        }
-        let from = value.raw.flags.get();
-        let to = from | inode_flags::XATTR;
-        let len = value.data.len() as u64;
-        value.change(|value| {
-            value.raw.flags.set(to);
-            value.raw.size.set(len);
-        });
-        let at = value.origin.at();
-        let why = format!("inode {ino} holds the xattr {}", shown(&xattr.name));
-        let action = Action::new(Level::Safe, "inode-wrong", "X5", at, "set", why);
-        self.act(action.sets("flags", from, to));
     }
 
     fn drop_xattr(&mut self, host: u32, xattr: &Entry, rule: &str, why: &str) {

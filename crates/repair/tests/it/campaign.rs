@@ -14,7 +14,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % below.max(1)
     }
 }
@@ -60,8 +61,8 @@ impl Past {
                 for (number, block) in bytes.chunks(BLOCK).enumerate() {
                     let is_zero = block.iter().all(|byte| *byte == 0);
                     let versions = self.blocks.get(&(entry.ino, number));
-                    let is_known = versions
-                        .is_some_and(|all| all.iter().any(|one| one.starts_with(block)));
+                    let is_known =
+                        versions.is_some_and(|all| all.iter().any(|one| one.starts_with(block)));
                     if !is_zero && !is_known {
                         return Err(format!("{} block {number}", path.escape_ascii()));
                     }
@@ -125,8 +126,15 @@ fn worked(seed: u64) -> (Arc<Memory>, Past) {
     (volume, past)
 }
 
+/// Whether damage may have right checksums: such a node cannot be told from one of the past.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    Wrong,
+    Redone,
+}
+
 /// Damages a volume in one to four ways.
-fn damage(volume: &Memory, dice: &mut Dice) {
+fn damage(volume: &Memory, dice: &mut Dice, sums: Sums) {
     for _ in 0..=dice.roll(4) {
         let nodes = volume.nodes();
         if nodes.is_empty() {
@@ -135,7 +143,7 @@ fn damage(volume: &Memory, dice: &mut Dice) {
         let node = nodes[dice.roll(nodes.len())];
         match dice.roll(6) {
             0 => volume.tear(node, dice.roll(node.len)),
-            1 => {
+            1 if sums == Sums::Redone => {
                 let offset = 24 + dice.roll(node.len - 24);
                 let byte = volume.bytes(node.leb)[node.at + offset] ^ (1 << dice.roll(8));
                 volume.set(node, offset, &[byte]);
@@ -145,7 +153,7 @@ fn damage(volume: &Memory, dice: &mut Dice) {
                 let bytes = volume.bytes(dice.roll(50));
                 volume.put(dice.roll(50), 0, &bytes);
             }
-            4 => volume.put(node.leb, node.at, &[dice.roll(256) as u8; 64][..node.len.min(64)]),
+            1 | 4 => volume.put(node.leb, node.at, &[dice.roll(256) as u8; 64][..node.len.min(64)]),
             _ => {
                 let at = dice.roll(LEB / 8) * 8;
                 volume.put(node.leb, at, &[0x31, 0x18, 0x10, 0x06]);
@@ -154,12 +162,12 @@ fn damage(volume: &Memory, dice: &mut Dice) {
     }
 }
 
-fn campaign(seeds: std::ops::Range<u64>) {
+fn campaign(seeds: std::ops::Range<u64>, sums: Sums) {
     let (mut repaired_count, mut refused) = (0, Vec::new());
     for seed in seeds {
         let (volume, past) = worked(seed / 8);
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        damage(&volume, &mut dice);
+        damage(&volume, &mut dice, sums);
         let repair = match examined(&volume) {
             Ok(repair) => repair,
             Err(error) => {
@@ -169,15 +177,13 @@ fn campaign(seeds: std::ops::Range<u64>) {
         };
         let lines: Vec<_> = repair.plan().actions().iter().map(|action| action.line()).collect();
         repair.apply(&*volume).unwrap();
-        let second = examined(&volume).unwrap_or_else(|error| panic!("{seed}: {error}: {lines:#?}"));
+        let second =
+            examined(&volume).unwrap_or_else(|error| panic!("{seed}: {error}: {lines:#?}"));
         assert!(second.plan().is_empty(), "{seed}: {:?}", second.plan());
-        let is_seal_redone = std::env::var_os("ERASEBLOCK_SEAL").is_some();
-        if !is_seal_redone && let Err(error) = past.explains(&opened(&volume)) {
-            // Damage with a right checksum is a version that nobody can tell from the past.
-            let (fresh, _) = worked(seed / 8);
-            let mut again = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            damage(&fresh, &mut again);
-            println!("{seed}: {error}");
+        if sums == Sums::Wrong
+            && let Err(error) = past.explains(&opened(&volume))
+        {
+            panic!("{seed}: {error}: {lines:#?}");
         }
         repaired_count += usize::from(!lines.is_empty());
     }
@@ -185,6 +191,11 @@ fn campaign(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn random_damage() {
-    campaign(0..160);
+fn damage_that_checksums_show() {
+    campaign(0..200, Sums::Wrong);
+}
+
+#[test]
+fn damage_with_right_checksums() {
+    campaign(1000..1200, Sums::Redone);
 }

@@ -96,7 +96,8 @@ impl LebDevice for Memory {
 pub(crate) fn empty(lebs: u32) -> Arc<Memory> {
     let volume = Memory::new(lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
-    let options = MkfsOptions { compressor: Compressor::Lzo, ..MkfsOptions::new(LEB as u32, 512, lebs) };
+    let options =
+        MkfsOptions { compressor: Compressor::Lzo, ..MkfsOptions::new(LEB as u32, 512, lebs) };
     mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     Arc::new(volume)
 }
@@ -115,7 +116,9 @@ pub(crate) fn folder() -> NewInode<'static> {
 
 /// Content that no other file has, and that compression cannot shrink much.
 pub(crate) fn content(seed: u32, len: u32) -> Vec<u8> {
-    (0..len).map(|at| ((at ^ seed.wrapping_mul(77)).wrapping_mul(0x9E37_79B1) >> 13) as u8).collect()
+    (0..len)
+        .map(|at| ((at ^ seed.wrapping_mul(77)).wrapping_mul(0x9E37_79B1) >> 13) as u8)
+        .collect()
 }
 
 /// A tree with every kind of leaf: `dir/sub/deep`, `file` (5 blocks), `also-file` (a link), `link`, `dev`,
@@ -172,12 +175,7 @@ pub(crate) fn tree(fs: &dyn FileSystem) -> Tree {
                 .into_iter()
                 .map(|name| (fs.xattr(entry.ino, &name).unwrap_or_default(), name))
                 .collect();
-            let line = format!(
-                "{:o} {} {} {held} {xattrs:?}",
-                attr.mode(),
-                attr.uid,
-                attr.gid
-            );
+            let line = format!("{:o} {} {} {held} {xattrs:?}", attr.mode(), attr.uid, attr.gid);
             tree.insert(path, line);
         }
     }
