@@ -29,7 +29,7 @@ impl<'a> Named<'a> {
 
     fn name(&self, path: &[u8]) -> bool {
         let is_it = |loss: &&Loss| loss.part == Part::Name && loss.path.as_deref() == Some(path);
-        self.losses.iter().any(|loss| is_it(loss))
+        self.losses.iter().any(is_it)
     }
 
     fn attributes(&self, ino: Ino) -> bool {
@@ -148,7 +148,7 @@ impl Walk<'_> {
             // Holes of a file of 2 TiB need not be read.
             match self.before.seek_data(attr.ino, at) {
                 Ok(Some(data)) if data > at + PIECE as u64 => {
-                    at = data / PIECE as u64 * PIECE as u64
+                    at = data / PIECE as u64 * PIECE as u64;
                 }
                 Ok(None) => return,
                 _ => {}

@@ -102,6 +102,7 @@ pub struct Loss {
     pub part: Part,
 }
 
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn path_text<S: Serializer>(path: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
     match path {
         Some(path) => to.serialize_some(&shown(path)),
@@ -226,11 +227,10 @@ impl Action {
                 Value::Number(number) => number.to_string(),
                 Value::Text(text) => text.clone(),
             };
-            line.push_str(&format!(": {field} {} -> {}", text(from), text(to)));
+            line = format!("{line}: {field} {} -> {}", text(from), text(to));
         }
         let rows = if self.rule.is_empty() { "" } else { " " };
-        line.push_str(&format!(" [{}{rows}{}]", self.code, self.rule));
-        line
+        format!("{line} [{}{rows}{}]", self.code, self.rule)
     }
 }
 

@@ -153,12 +153,11 @@ pub fn undo(undo: &File, target: &File, run: Run) -> Result<UndoReport, RepairEr
     Ok(report)
 }
 
+/// Receives a place, its old bytes and its new ones.
+type Differ<'a> = dyn FnMut(u64, &[u8], &[u8]) -> Result<(), RepairError> + 'a;
+
 /// Calls `sink` with each place at which the files differ: the place, the old bytes, the new ones.
-fn differences(
-    before: &File,
-    after: &File,
-    sink: &mut dyn FnMut(u64, &[u8], &[u8]) -> Result<(), RepairError>,
-) -> Result<(), RepairError> {
+fn differences(before: &File, after: &File, sink: &mut Differ<'_>) -> Result<(), RepairError> {
     let end = before.metadata()?.len().max(after.metadata()?.len());
     let mut at = 0;
     while at < end {

@@ -202,7 +202,7 @@ fn newest(scan: &Scan) -> Newest<'_> {
     }
     let dead_values = dead_values(&newest, &inodes);
     newest.retain(|(key, _), node| {
-        !dead_values.contains(&key.ino()) && is_alive(key, node, inodes.get(&key.ino()).copied())
+        !dead_values.contains(&key.ino()) && is_alive(*key, node, inodes.get(&key.ino()).copied())
     });
     newest
 }
@@ -223,7 +223,7 @@ fn dead_values(newest: &Newest<'_>, inodes: &HashMap<u32, &Found>) -> BTreeSet<u
 }
 
 /// Returns whether a leaf is in use as far as its inode and it tell.
-fn is_alive(key: &Key, node: &Found, inode: Option<&Found>) -> bool {
+fn is_alive(key: Key, node: &Found, inode: Option<&Found>) -> bool {
     if matches!(node.what, What::Entry { ino: 0, .. }) {
         return false;
     }

@@ -296,7 +296,7 @@ impl Writer<'_> {
             changes.insert(leb, Some(bytes));
         }
         if input.is_new_sb || sb != *input.sb {
-            changes.insert(SB_LEB, Some(self.superblock(sb.clone())?));
+            changes.insert(SB_LEB, Some(self.superblock(sb.clone())));
         }
         let mut bytes = Vec::new();
         let start = CommitStart { cmt_no: master.cmt_no };
@@ -307,7 +307,7 @@ impl Writer<'_> {
     }
 
     /// Returns the superblock LEB, with the signature that may follow the node.
-    fn superblock(&mut self, mut sb: Superblock) -> Result<Vec<u8>, RepairError> {
+    fn superblock(&mut self, mut sb: Superblock) -> Vec<u8> {
         let unit = self.input.sb.min_io_size;
         let mut whole = vec![0; self.input.sb.leb_size as usize];
         if self.input.device.read(Leb::new(SB_LEB), 0, &mut whole).is_err() {
@@ -320,7 +320,7 @@ impl Writer<'_> {
         encode::superblock(&mut bytes, &sb);
         bytes.extend_from_slice(&behind);
         bytes.resize(bytes.len().next_multiple_of(unit.max(1) as usize), 0xFF);
-        Ok(bytes)
+        bytes
     }
 
     fn props(&self, sb: &Superblock, index: &Index) -> Vec<LebProps> {

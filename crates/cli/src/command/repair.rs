@@ -1,6 +1,6 @@
 //! `eraseblock repair`: the plan of a repair, and the repair of a copy or of the file itself.
 
-use crate::args::TargetArgs;
+use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock::raw::mtd::Access;
@@ -35,6 +35,9 @@ pub(crate) struct RepairArgs {
     /// How far the repair may go
     #[arg(long, value_name = "LEVEL", default_value = "safe")]
     level: LevelArg,
+    /// Size of the flash that a UBI image is made for, if the image is shorter
+    #[arg(long, value_name = "SIZE", value_parser = size64)]
+    size: Option<u64>,
     /// Write the plan here, one JSON object a line
     #[arg(long, value_name = "FILE")]
     plan_out: Option<PathBuf>,
@@ -85,6 +88,7 @@ pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failur
     let place = Place::parse(&args.target.target)?;
     let access = if args.in_place { Access::Write } else { Access::Read };
     let examined = examine(&place, &args.target.shape.shape(), access, session)?;
+    let examined = examined.flash_size(args.size);
     let plan = examined.repair.plan();
     if let Some(path) = &args.plan_out {
         write_plan(path, plan, session)?;
@@ -206,5 +210,7 @@ fn print(args: &RepairArgs, plan: &Plan, session: &mut Session) -> Result<(), Fa
             "nothing written; to repair a copy: eraseblock repair {target} -o FIXED{more}"
         ));
     }
-    session.lines(all)
+    session.lines(all)?;
+    // Remarks about the repair follow on standard error.
+    Ok(session.out.flush()?)
 }

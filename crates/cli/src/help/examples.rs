@@ -303,6 +303,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "mkfs.jffs2",
         &[("mkfs.jffs2 -r rootfs -e 128KiB -l -n --pad -o root.jffs2", "Little-endian, padded")],
     ),
+    (
+        "fsck.ubifs",
+        &[
+            ("fsck.ubifs -n board.ubi:rootfs", "Is it consistent?"),
+            ("fsck.ubifs -a board.ubi:rootfs", "Repair what can be repaired without a loss"),
+        ],
+    ),
     ("jefferson", &[("jefferson -d out firmware.bin", "The files of each JFFS2")]),
     (
         "ubireader_extract_files",

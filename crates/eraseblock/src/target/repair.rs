@@ -22,6 +22,7 @@ pub struct Examined {
     place: Place,
     shape: Shape,
     held: Held,
+    flash_size: Option<u64>,
     /// Keeps others away from a file that is repaired in place.
     _lock: Option<File>,
 }
@@ -54,7 +55,8 @@ pub fn examine(
     };
     let (device, held) = open(place, shape, observer)?;
     let repair = eraseblock_repair::examine(&device).context(place.path.display())?;
-    Ok(Examined { repair, place: place.clone(), shape: shape.clone(), held, _lock: lock })
+    let (place, shape) = (place.clone(), shape.clone());
+    Ok(Examined { repair, place, shape, held, flash_size: None, _lock: lock })
 }
 
 fn refuse_device(path: &Path) -> Result<(), Error> {
@@ -96,6 +98,13 @@ fn open(
 }
 
 impl Examined {
+    /// Sets the size of the flash that a UBI image is made for, in bytes, if the image is shorter.
+    #[must_use]
+    pub fn flash_size(mut self, bytes: Option<u64>) -> Self {
+        self.flash_size = bytes;
+        self
+    }
+
     /// Fails unless the plan needs no more than this level.
     pub fn allow(&self, level: Level) -> Result<(), Error> {
         let Some(needed) = self.repair.plan().level().filter(|needed| *needed > level) else {
@@ -136,6 +145,7 @@ impl Examined {
         let args = FlashOptions {
             target: place.target(),
             size_in_bytes: true,
+            flash_size: self.flash_size,
             sizes: self.shape.sizes.clone(),
             ..FlashOptions::default()
         };

@@ -9,7 +9,10 @@ use eraseblock_ubifs_format::{Key, KeyKind, Limits};
 impl Rules<'_> {
     /// N1, N6, N8: a leaf that cannot be read is replaced by a copy of it, or it is lost.
     pub(super) fn lost_leaves(&mut self) {
-        for lost in std::mem::take(&mut self.model.lost) {
+        for mut lost in std::mem::take(&mut self.model.lost) {
+            // The place is that of the action.
+            let place = format!("{}: ", lost.leaf.at());
+            lost.why = lost.why.strip_prefix(&place).unwrap_or(&lost.why).to_owned();
             if !self.use_copy(&lost) {
                 self.lose_leaf(&lost);
             }
@@ -125,7 +128,7 @@ fn lowest(
 ) -> u64 {
     let blocks = blocks.values().map(|block| block.sqnum);
     let named = entries.iter().chain(xattrs);
-    let named = named.filter(|entry| entry.origin != Origin::Made).map(|entry| entry.sqnum());
+    let named = named.filter(|entry| entry.origin != Origin::Made).map(crate::model::Entry::sqnum);
     blocks.chain(named).chain([own]).min().unwrap_or(own)
 }
 

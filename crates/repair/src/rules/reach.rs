@@ -78,7 +78,7 @@ impl Rules<'_> {
                 let below: Vec<u32> = object
                     .into_iter()
                     .flat_map(|object| &object.entries)
-                    .map(|e| e.target())
+                    .map(crate::model::Entry::target)
                     .collect();
                 let at = Location::Inode(ino.into());
                 let why = format!("{}: deleted, and no name is left", self.name_of(ino));
@@ -173,20 +173,18 @@ impl Rules<'_> {
         {
             return ino;
         }
-        let name = match known {
-            None => name.to_vec(),
-            Some(_) => {
-                let stem = format!("{}~", shown(name));
-                let other = entries.unwrap_or_default().iter().find(|entry| {
-                    let is_dir = self.model.inode(entry.target()).is_some_and(InodeLeaf::is_dir);
-                    is_dir && entry.name.starts_with(stem.as_bytes())
-                });
-                if let Some(other) = other {
-                    return other.target();
-                }
-                self.free_name(parent, &stem, 1)
+        let mut own = name.to_vec();
+        if known.is_some() {
+            let stem = format!("{}~", shown(name));
+            let other = entries.unwrap_or_default().iter().find(|entry| {
+                let is_dir = self.model.inode(entry.target()).is_some_and(InodeLeaf::is_dir);
+                is_dir && entry.name.starts_with(stem.as_bytes())
+            });
+            if let Some(other) = other {
+                return other.target();
             }
-        };
+            own = self.free_name(parent, &stem, 1);
+        }
         self.highest += 1;
         let ino = self.highest;
         let mut inode = blank_inode(ino, file_type::DIRECTORY | 0o700);
@@ -197,7 +195,7 @@ impl Rules<'_> {
             field.set(newest);
         }
         self.model.object(ino).inode = Some(inode);
-        self.name(parent, &name, ino);
+        self.name(parent, &own, ino);
         ino
     }
 

@@ -42,7 +42,7 @@ impl Rules<'_> {
                 continue;
             }
             let old = kept.iter().filter(|entry| entry.sqnum() <= since);
-            let certain = old.fold((0, 0), |sum, entry| add(sum, entry));
+            let certain = old.fold((0, 0), add);
             let size = inode.raw.size.get().saturating_sub(InodeNode::SIZE as u64);
             let links = inode.raw.nlink.get().saturating_sub(2);
             match verdict(&doubtful, certain, (size, links)) {

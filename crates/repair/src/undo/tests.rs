@@ -8,7 +8,7 @@ fn file(folder: &Path, name: &str, content: &[u8]) -> File {
 
 /// Some 40 KB, and the same with changes in several places.
 fn contents() -> (Vec<u8>, Vec<u8>) {
-    let before: Vec<u8> = (0..40_000_u32).map(|n| (n * n >> 3) as u8).collect();
+    let before: Vec<u8> = (0..40_000_u32).map(|n| ((n * n) >> 3) as u8).collect();
     let mut after = before.clone();
     after[100] ^= 1;
     after[9000..12_000].fill(7);

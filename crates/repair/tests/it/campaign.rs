@@ -116,7 +116,7 @@ fn worked(seed: u64) -> (Arc<Memory>, Past) {
             _ => {}
         }
     }
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         // Some volumes are not unmounted.
         fs.sync().unwrap();
     } else {
@@ -163,6 +163,7 @@ fn damage(volume: &Memory, dice: &mut Dice, sums: Sums) {
 }
 
 fn campaign(seeds: std::ops::Range<u64>, sums: Sums) {
+    let count = seeds.clone().count();
     let (mut repaired_count, mut refused) = (0, Vec::new());
     for seed in seeds {
         let (volume, past) = worked(seed / 8);
@@ -175,7 +176,8 @@ fn campaign(seeds: std::ops::Range<u64>, sums: Sums) {
                 continue;
             }
         };
-        let lines: Vec<_> = repair.plan().actions().iter().map(|action| action.line()).collect();
+        let lines: Vec<_> =
+            repair.plan().actions().iter().map(eraseblock_repair::Action::line).collect();
         repair.apply(&*volume).unwrap();
         let second =
             examined(&volume).unwrap_or_else(|error| panic!("{seed}: {error}: {lines:#?}"));
@@ -187,7 +189,9 @@ fn campaign(seeds: std::ops::Range<u64>, sums: Sums) {
         }
         repaired_count += usize::from(!lines.is_empty());
     }
-    println!("{repaired_count} repaired, {} refused: {refused:#?}", refused.len());
+    // A refusal leaves the image as it was: the net below the rules, not a rule.
+    assert!(refused.len() * 50 <= count, "{} of {count} refused: {refused:#?}", refused.len());
+    assert!(repaired_count * 2 > count, "only {repaired_count} of {count} needed a repair");
 }
 
 #[test]

@@ -201,7 +201,8 @@ pub(crate) fn repaired(volume: &Arc<Memory>) -> (Repair, Vec<String>) {
     let again = examined(volume).unwrap();
     assert_eq!(repair.plan(), again.plan(), "the plan is deterministic");
     repair.apply(&**volume).unwrap();
-    let lines: Vec<String> = repair.plan().actions().iter().map(|action| action.line()).collect();
+    let lines: Vec<String> =
+        repair.plan().actions().iter().map(eraseblock_repair::Action::line).collect();
     let second = examined(volume).unwrap_or_else(|error| panic!("{error}\n{lines:#?}"));
     assert!(second.plan().is_empty(), "{:?}", second.plan());
     // The file system can be used.
