@@ -34,7 +34,7 @@ const OF_SCAN: [&str; 7] = [
     "check-incomplete",
 ];
 
-/// Derived structures that are made anew, at most.
+/// Largest number of derived structures that a plan lists.
 const MOST: usize = 200;
 
 /// Returns everything that is wrong with a volume, notes included. Fails if it cannot be read at all.
@@ -67,7 +67,7 @@ fn refusal(error: &UbifsError, all: &mut Findings) {
     }
 }
 
-/// Returns an action for each structure that is made anew, because it is derived from others.
+/// Returns an action for each structure that is written again, because it is derived from others.
 pub(crate) fn derived(
     found: &Findings,
     scan: &Scan,

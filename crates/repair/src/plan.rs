@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. The same volume gives the same plan.
-//! 2. Whatever a reader could deliver before and cannot deliver afterwards is among the losses of an
-//!    action.
+//! 2. If a reader could deliver something before and cannot deliver it afterwards, it is among the
+//!    losses of an action.
 
 use eraseblock_base::Location;
 use serde::{Serialize, Serializer};

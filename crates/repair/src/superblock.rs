@@ -251,7 +251,7 @@ fn derive(
     if let Some(sb) = made.find(is_sound) {
         return Ok((sb, "the areas that a new volume of this size has: they fit what lies where"));
     }
-    // Log, LPT and orphans are written anew, so that their places only have to be free.
+    // Log, LPT and orphans are written again, so that their places need only be free.
     let layout = Layout::for_empty_volume(leb_size, min_io, lebs).map_err(|error| {
         RepairError::Unsupported { at: PLACE, what: format!("no superblock fits: {error}") }
     })?;

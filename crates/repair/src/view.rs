@@ -91,8 +91,8 @@ pub(crate) fn of_scan(scan: &Scan) -> View {
             continue;
         }
         match witness(&bases, *key, name, found, &by_place) {
-            Witness::Live => view.leaves.push(leaf_of(found, *key, true)),
-            Witness::None => view.leaves.push(leaf_of(found, *key, false)),
+            Witness::Live => view.leaves.push(Leaf { is_vouched: true, ..found_at(found, *key) }),
+            Witness::None => view.leaves.push(found_at(found, *key)),
             Witness::Deleted => view.outdated.push(outdated),
             Witness::Damaged(branch) => {
                 view.damaged.push(leaf_at(&branch));
@@ -151,8 +151,10 @@ impl View {
     }
 }
 
-fn leaf_of(found: &Found, key: Key, is_vouched: bool) -> Leaf {
-    Leaf { key, leb: found.leb, offset: found.offset, len: found.len, is_vouched }
+/// Returns a leaf that no index vouches for.
+fn found_at(found: &Found, key: Key) -> Leaf {
+    let Found { leb, offset, len, .. } = *found;
+    Leaf { key, leb, offset, len, is_vouched: false }
 }
 
 fn leaf_at(branch: &Branch) -> Leaf {

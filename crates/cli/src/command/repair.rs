@@ -72,7 +72,7 @@ impl LevelArg {
 
 /// The result, as JSON.
 #[derive(Debug, Serialize)]
-struct Repaired<'a> {
+struct Outcome<'a> {
     /// The level that the plan needs, if there is anything to do.
     level: Option<Level>,
     actions: &'a [Action],
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failur
     }
     let wants_repair = args.output.is_some() || args.in_place;
     if wants_repair {
-        examined.allow(args.level.level())?;
+        allow(args.level.level(), &place, plan)?;
     }
     if !session.options.json {
         print(args, plan, session)?;
@@ -115,7 +115,17 @@ pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failur
         return Ok(());
     }
     let (level, actions, lebs) = (plan.level(), plan.actions(), examined.repair.lebs());
-    session.json(&Repaired { level, actions, loses, lebs, repaired })
+    session.json(&Outcome { level, actions, loses, lebs, repaired })
+}
+
+/// Fails unless the plan needs no more than this level.
+fn allow(level: Level, place: &Place, plan: &Plan) -> Result<(), Failure> {
+    let Some(needed) = plan.level().filter(|needed| *needed > level) else { return Ok(()) };
+    let beyond = plan.actions().iter().filter(|action| action.level > level).count();
+    let count = text::count(beyond as u64, "action needs", "actions need");
+    let path = place.path.display();
+    Err(Failure::new(format!("{path}: {count} more than the level {}", level.name()))
+        .hint(format!("--level {} allows them", needed.name())))
 }
 
 /// Repairs where that was asked for; returns whether anything was written.
@@ -190,7 +200,7 @@ fn print(args: &RepairArgs, plan: &Plan, session: &mut Session) -> Result<(), Fa
     let mut head = format!("plan for {target}, level {}", needed.name());
     if beyond > 0 {
         let count = text::count(beyond, "action needs", "actions need");
-        head.push_str(&format!("; {count} --level {}", needed.name()));
+        head = format!("{head}; {count} --level {}", needed.name());
     }
     let mut all = vec![head];
     all.extend(actions.iter().map(Action::line));

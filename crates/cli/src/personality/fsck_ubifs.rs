@@ -69,7 +69,7 @@ pub(super) fn run(args: &FsckUbifsArgs, session: &mut Session) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns the name of an undo file beside the image that nothing has.
+/// Returns an unused name for an undo file, in the folder of the image.
 fn free_name(image: &Path) -> PathBuf {
     let named = |number: u32| {
         let mut name = image.as_os_str().to_owned();

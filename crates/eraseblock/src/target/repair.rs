@@ -9,7 +9,7 @@ use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::VolumeId;
 use eraseblock_mtd::{Access, LebDevice, LebImage};
-use eraseblock_repair::{Level, Repair, undo};
+use eraseblock_repair::{Repair, undo};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,19 +105,6 @@ impl Examined {
         self
     }
 
-    /// Fails unless the plan needs no more than this level.
-    pub fn allow(&self, level: Level) -> Result<(), Error> {
-        let Some(needed) = self.repair.plan().level().filter(|needed| *needed > level) else {
-            return Ok(());
-        };
-        let actions = self.repair.plan().actions().iter();
-        let beyond = actions.filter(|action| action.level > level).count();
-        let count = crate::text::count(beyond as u64, "action needs", "actions need");
-        let path = self.place.path.display();
-        Err(Error::new(format!("{path}: {count} more than the level {}", level.name()))
-            .hint(format!("--level {} allows them", needed.name())))
-    }
-
     /// Repairs a copy of the file at `copy`. Fails if it cannot be written; then the copy is of no use.
     pub fn repair(&self, copy: &Path, observer: &dyn Observer) -> Result<(), Error> {
         let place = Place { path: copy.to_owned(), ..self.place.clone() };
@@ -161,8 +148,8 @@ impl Examined {
         Ok(())
     }
 
-    /// Repairs the file in place, by way of a copy beside it: what changes is in a new undo file first.
-    /// Fails if a file has the name of the undo file.
+    /// Repairs the file in place, by way of a copy in its folder: what changes is in a new undo file
+    /// first. Fails if a file has the name of the undo file.
     pub fn in_place(
         &self,
         undo_file: &Path,
@@ -182,7 +169,7 @@ impl Examined {
     }
 
     /// Writes what is removed into a folder: the bytes of each piece, and a list of their places and
-    /// reasons. Returns the number of pieces.
+    /// reasons. Returns the number of pieces. Fails if a file of the same name is there.
     pub fn write_quarantine(&self, folder: &Path) -> Result<usize, Error> {
         use std::fmt::Write;
         std::fs::create_dir_all(folder).context(folder.display())?;
@@ -233,5 +220,5 @@ pub fn take_back(
     let mut options = File::options();
     options.read(true).write(access.is_write());
     let file = options.open(target).context(target.display())?;
-    Ok(undo::undo(&record, &file, run).context(target.display())?)
+    undo::undo(&record, &file, run).context(target.display())
 }

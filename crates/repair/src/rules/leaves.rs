@@ -19,8 +19,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Garbage collection leaves the original behind: a copy has the same key, length and sequence
-    /// number, which the damaged header still tells.
+    /// Garbage collection does not change what it copies: a copy has the same key, length and
+    /// sequence number, which the damaged header still contains.
     fn use_copy(&mut self, lost: &Lost) -> bool {
         let leaf = &lost.leaf;
         let Some(sqnum) = lost.bytes.get(8..16).and_then(<[u8]>::first_chunk) else { return false };

@@ -1,3 +1,5 @@
+//! Undo files after crashes, damage and mistakes.
+
 use super::*;
 
 fn file(folder: &Path, name: &str, content: &[u8]) -> File {

@@ -126,7 +126,7 @@ fn worked(seed: u64) -> (Arc<Memory>, Past) {
     (volume, past)
 }
 
-/// Whether damage may have right checksums: such a node cannot be told from one of the past.
+/// Whether damage may have right checksums: such a node looks like one of the past.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sums {
     Wrong,

@@ -261,7 +261,7 @@ fn a_lost_inode_of_a_file_is_made_again() {
     let fs = opened(&volume);
     let ino = eraseblock_vfs::FileSystem::resolve(&fs, b"dir/sub/deep").unwrap();
     let attr = eraseblock_vfs::FileSystem::attr(&fs, ino).unwrap();
-    // The owner of the directory, and nobody else may read it.
+    // The owner of the directory alone may read it.
     assert_eq!((attr.permissions, attr.uid, attr.gid, attr.size), (0o600, 3, 4, 3000));
 }
 
