@@ -70,9 +70,11 @@ pub(crate) enum Command {
     Check(command::check::CheckArgs),
     /// Show what differs between two images: files, nodes or blocks
     Diff(command::diff::DiffArgs),
-    /// Ask what is where in an image, and whether it is live
+    /// Ask what is where in an image and whether it is live, and change its structures
     #[command(after_help = eraseblock::raw::census::debug::HELP)]
     Debug(command::debug::DebugArgs),
+    /// Take a change in place back, by the undo file that was written before it
+    Undo(command::undo::UndoArgs),
     /// Write an image as text: one line for each structure
     Disasm(command::disasm::DisasmArgs),
     /// Make an image of the text that `disasm` wrote
@@ -119,6 +121,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Check(args) => command::check::run(args, session),
         Command::Diff(args) => command::diff::run(args, session),
         Command::Debug(args) => command::debug::run(args, session),
+        Command::Undo(args) => command::undo::run(args, session),
         Command::Disasm(args) => command::disasm::run(args, session),
         Command::Asm(args) => command::asm::run(args, session),
         Command::Lab(args) => command::lab::run(args, session),

@@ -26,3 +26,4 @@ pub(crate) mod stat;
 pub(crate) mod tree;
 pub(crate) mod ubi;
 pub(crate) mod umount;
+pub(crate) mod undo;

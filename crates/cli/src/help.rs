@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// The sub-commands in the groups in which `--help` lists them.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
-    ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
+    ("Look at structures, byte for byte", &["diff", "debug", "undo", "disasm", "asm"]),
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),

@@ -16,6 +16,7 @@ mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
 mod damage;
+mod debug;
 mod documents;
 mod everywhere;
 mod fakeroot;
@@ -37,6 +38,7 @@ mod read;
 mod readers;
 mod recovery;
 mod sample;
+mod scripts;
 mod serve;
 mod structures;
 mod ubi_image;
