@@ -1,10 +1,10 @@
 //! Every byte of an image, named: which structure it belongs to, as text that can be changed and
 //! assembled again, what differs between two images, and what refers to what.
 //!
-//! [`segment`] cuts an image into formats, [`walk`] into records, [`text`] prints and assembles them,
+//! [`segment`] cuts an image into formats, [`mod@walk`] into records, [`text`] prints and assembles them,
 //! [`diff`] compares them, [`census`] says which are live; [`debug`] asks and changes, over an
 //! [`overlay`] of what is not written yet; [`script`] is such a session in a file with what `check`
-//! must say afterwards; [`undo`] is the file that takes a change in place back.
+//! must say afterwards.
 
 // Offsets in blocks have 32 bits by the limits of the formats.
 #![allow(clippy::cast_possible_truncation)]
@@ -16,7 +16,6 @@ pub mod overlay;
 pub mod script;
 pub mod segment;
 pub mod text;
-pub mod undo;
 mod value;
 pub mod walk;
 

@@ -21,6 +21,7 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod personalities;
 pub(crate) mod put;
+pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod tree;

@@ -196,6 +196,11 @@ fn the_guide_to_jffs2_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_repairs_does_what_it_says() {
+    check("docs/guide-repair.md", 12);
+}
+
+#[test]
 fn the_guide_to_the_lab_does_what_it_says() {
     check("docs/guide-lab.md", 2);
 }
@@ -228,8 +233,9 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other"]
-        .map(|name| format!("guide-{name}.md"));
+    let known =
+        ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other", "repair"]
+            .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }
 

@@ -37,6 +37,7 @@ mod mount_users;
 mod read;
 mod readers;
 mod recovery;
+mod repair;
 mod sample;
 mod scripts;
 mod serve;

@@ -13,12 +13,11 @@ use eraseblock::raw::base::Findings;
 use eraseblock::raw::census::debug::Debugger;
 use eraseblock::raw::census::overlay::{Changed, Overlay};
 use eraseblock::raw::census::script::Script;
-use eraseblock::raw::census::undo;
 use eraseblock::raw::mtd::{Access, ReadAt};
+use eraseblock::raw::repair::undo;
 use eraseblock::target::{Place, Shape, lock};
-use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -152,52 +151,26 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the undo file, then the changes, then the end of the undo file.
+    /// Makes a copy with the changes in the image's folder, then the image like the copy.
     fn in_place(&self, undo: &Path, changes: &[Changed]) -> Result<(), Failure> {
         let context = self.path.display();
         let file = File::options().read(true).write(true).open(&self.path).context(&context)?;
         if !file.metadata().context(&context)?.is_file() {
             return Err(Failure::new(format!("{context}: only files are changed in place")));
         }
-        let head = undo::Head {
-            kind: undo::Kind::File,
-            size: file.metadata()?.len(),
-            before: hash(&file).context(&context)?,
-            records: u32::try_from(changes.len())
-                .map_err(|_| Failure::new("more than 4294967295 places are changed"))?,
-        };
+        let copy = tempfile::NamedTempFile::new_in(folder(&self.path)).context(&context)?;
+        fs::copy(&self.path, copy.path()).context(&context)?;
         for change in changes {
+            let at = self.start + change.offset;
             let mut now = vec![0; change.old.len()];
-            FileExt::read_exact_at(&file, &mut now, self.start + change.offset)
-                .context(&context)?;
+            FileExt::read_exact_at(copy.as_file(), &mut now, at).context(&context)?;
             if now != change.old {
-                let at = self.start + change.offset;
                 return Err(Failure::new(format!("{context}: byte {at} has changed meanwhile")));
             }
+            copy.as_file().write_all_at(&change.new, at).context(&context)?;
         }
-        let record = File::options().write(true).create_new(true).open(undo);
-        let record = record.context(undo.display())?;
-        let mut out = BufWriter::new(&record);
-        let written = || -> io::Result<()> {
-            undo::write_head(&mut out, &head)?;
-            for change in changes {
-                let place = self.start + change.offset;
-                undo::write_record(&mut out, place, &change.old, &change.new)?;
-            }
-            out.flush()
-        }();
-        drop(out);
-        written.and_then(|()| record.sync_all()).context(undo.display())?;
-        // The name of the undo file must last, too.
-        let folder = undo.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all().context(undo.display())?;
-        for change in changes {
-            file.write_all_at(&change.new, self.start + change.offset).context(&context)?;
-        }
-        file.sync_all().context(&context)?;
-        let after = hash(&file).context(&context)?;
-        undo::write_trailer(&mut &record, &after).context(undo.display())?;
-        record.sync_all().context(undo.display())
+        undo::replace(&file, copy.as_file(), undo).context(&context)?;
+        Ok(())
     }
 
     /// Compares what `check` names in the written image with what a script expects.
@@ -259,34 +232,8 @@ fn copy(image: &Overlay, path: &Path, session: &mut Session) -> Result<(), Failu
     output.commit()
 }
 
-/// Returns the SHA-256 of a file.
-pub(in crate::command) fn hash(file: &File) -> io::Result<[u8; 32]> {
-    let mut buffer = vec![0; CHUNK];
-    let (mut hasher, mut at) = (Sha256::new(), 0);
-    loop {
-        let len = file.read_at(&mut buffer, at)?;
-        if len == 0 {
-            return Ok(hasher.finalize().into());
-        }
-        hasher.update(&buffer[..len]);
-        at += len as u64;
-    }
-}
-
-/// A file that was changed in place.
-pub(in crate::command) struct InFile(pub(in crate::command) File);
-
-impl undo::Target for InFile {
-    fn read(&mut self, place: u64, bytes: &mut [u8]) -> io::Result<()> {
-        FileExt::read_exact_at(&self.0, bytes, place)
-    }
-
-    fn write(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, place)
-    }
-}
-
-/// Opens an undo file from its start.
-pub(in crate::command) fn open_undo(path: &Path) -> io::Result<Box<dyn Read>> {
-    Ok(Box::new(io::BufReader::new(fs::File::open(path)?)))
+/// Returns the folder that a file is in.
+fn folder(path: &Path) -> &Path {
+    let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
