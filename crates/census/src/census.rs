@@ -11,7 +11,7 @@ mod jffs2;
 mod ubifs;
 
 use crate::segment::{Format, Plan};
-use crate::walk::{Family, Record, Tables, What, walk};
+use crate::walk::{Family, Record, Tables, What, walk, walk_block};
 use eraseblock_base::Peb;
 use eraseblock_base::field::{Show, Structure};
 use eraseblock_mtd::{ImageFile, ImageShape, LebDevice, LebFile, ReadAt, Slice};
@@ -206,12 +206,29 @@ impl Census {
     ///
     /// Fails if the image cannot be read, or with an error of `sink`.
     pub fn walk(&self, sink: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>) -> io::Result<()> {
-        walk(self.image.as_ref(), &self.plan, &self.tables, &mut |record| {
-            let structure = self.tables.structure(&self.plan, record);
-            let sums_hold = self.sums_hold(record);
-            let (state, by) = self.state(record, sums_hold);
-            sink(&Entry { record, structure, state, sums_hold, by })
-        })
+        walk(self.image.as_ref(), &self.plan, &self.tables, &mut |record| sink(&self.entry(record)))
+    }
+
+    /// Hands over the entries of the block that the byte `at` of a segment is in.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the image cannot be read, or with an error of `sink`.
+    pub fn walk_block(
+        &self,
+        index: usize,
+        at: u64,
+        sink: &mut dyn FnMut(&Entry<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (image, plan) = (self.image.as_ref(), &self.plan);
+        walk_block(image, plan, &self.tables, index, at, &mut |record| sink(&self.entry(record)))
+    }
+
+    fn entry<'a>(&'a self, record: &'a Record<'a>) -> Entry<'a> {
+        let structure = self.tables.structure(&self.plan, record);
+        let sums_hold = self.sums_hold(record);
+        let (state, by) = self.state(record, sums_hold);
+        Entry { record, structure, state, sums_hold, by }
     }
 
     fn sums_hold(&self, record: &Record<'_>) -> Option<bool> {

@@ -1,16 +1,32 @@
-//! Questions about an image: what is where, what refers to it, and where something is.
+//! Questions about an image and changes of it: what is where, what refers to it, why it is live, and
+//! fields set to other values.
 //!
-//! Addresses: `@7.512` (block 7 of the only or first segment with blocks, byte 512), `peb 7:512` and
-//! `leb 7:512` (the same where blocks are those), `0/leb 11:4056` (a LEB of volume 0), `byte 123456`.
+//! # Invariants
+//! 1. The image below is never written: changes stay in memory until the caller takes them.
+//! 2. A command that fails changes nothing.
+//! 3. The same commands change the same image in the same way.
+
+mod address;
+mod change;
+mod explain;
+mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::census::{Census, Entry, State};
-use crate::segment::{Format, Segment};
+use crate::overlay::{Changed, Overlay};
+use crate::segment::{Format, Plan, Segment};
 use crate::text;
 use crate::value;
-use crate::walk::What;
+use crate::walk::Tables;
+use change::Step;
+use eraseblock_base::random::SplitMix64;
+use eraseblock_mtd::ReadAt;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
+use std::sync::Arc;
 
 /// Bytes that `x` prints without a length, and the most it prints.
 const HEX: (u64, u64) = (64, 64 << 10);
@@ -21,17 +37,34 @@ const ROW: usize = 16;
 pub const HELP: &str = "\
 Commands:
 census [STATE|KIND]...  records and bytes by state; with words, each record that fits one
-p ADDRESS               the structure there, as text
+p ADDRESS               the structure there, or the field, as text
 x ADDRESS [LENGTH]      bytes there
 where ADDRESS           all coordinates of a place
 refs ADDRESS            what refers to the structure there, and what it refers to
+explain ADDRESS         why it is live or not
 find sqnum NUMBER       structures with this sequence number
 find ino NUMBER         structures of this inode
-find key KEY            structures with this key, as in 66/data/3
+find key KEY            structures with this key, as in 66/data/3 or 1/dent/motd
 find crc-bad            structures with a wrong checksum
+set ADDRESS.FIELD=VALUE another value, and the checksums over it; --keep-crc leaves those
+fuzz ADDRESS.FIELD VERB zero, ones, first, middle, last (a bit flipped), add N, sub N, random
+poke ADDRESS BYTES      other bytes, as hexadecimal digits; no checksum follows
+crc [fix|break] ADDRESS show the checksums of a structure, make them right, make one wrong
+crc keep                leave checksums as they are from now on; crc renew ends it
+erase peb N             erase a block (leb N); erase ADDRESS erases one structure
+copy ADDRESS to ADDRESS copy a block or a structure
+undo, redo              take the last change back, make it again
+changes                 what was changed and not written
+write                   write the changes to what -o or -w names
 help, quit
 
-Addresses: @7.512 (block, byte), byte 123, peb 7:512, leb 11:4056, 0/leb 11:4056 (of volume 0).
+Addresses: @7.512 (block, byte), byte 123, peb 7:512, leb 11:4056, sb, master[-1] (the newest;
+master2 is the copy), ltab, lsave, lpt 12 (the node of LEB 12), lpt root, idx root, idx root/2/0,
+ino 66, key 66/data/3, key 1/dent/motd, /etc/motd, vtbl 0 (vtbl2 is the copy), ubifs.ref[0] (of a
+kind the first; [-1] is the last), node +1 (the next one), . (the current one).
+VOLUME/ before leb, sb, master, ltab, lsave, lpt, idx, ino, key and path names a volume, as in
+rootfs/leb 11:4056 or rootfs/path /etc/motd. The last part may be .FIELD, as in `ino 66.size`,
+`lpt 12 .leb[0].free8` or `set .nlink=3`. The place of a command is the current one of the next.
 States: live, superseded, deleted, doubtful, torn, padding, free, garbage, old-block, foreign,
 unknown.";
 
@@ -57,16 +90,85 @@ fn usage<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Usage(message.into()))
 }
 
-/// Answers questions about one image.
+/// Answers questions about one image, and changes it in memory.
 #[derive(Debug)]
 pub struct Debugger {
-    census: Census,
+    image: Arc<Overlay>,
+    plan: Plan,
+    tables: Tables,
+    /// The census of the image as it is now, once it is needed.
+    census: OnceCell<Census>,
+    /// The byte that the last address named.
+    at: Option<u64>,
+    keeps_sums: bool,
+    random: SplitMix64,
+    done: Vec<Step>,
+    undone: Vec<Step>,
+}
+
+/// Splits a command at spaces outside quotation marks.
+fn words_of(command: &str) -> Vec<&str> {
+    let (mut words, mut start) = (Vec::new(), 0);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, letter) in command.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = is_quoted,
+            '"' => is_quoted = !is_quoted,
+            letter if letter.is_whitespace() && !is_quoted => {
+                words.push(&command[start..at]);
+                start = at + letter.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    words.push(&command[start..]);
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 impl Debugger {
-    /// Takes over a census.
-    pub fn new(census: Census) -> Self {
-        Self { census }
+    /// Takes over an image; `seed` determines what `fuzz random` does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the image cannot be read.
+    pub fn new(image: Arc<dyn ReadAt>, plan: Plan, seed: u64) -> io::Result<Self> {
+        Ok(Self {
+            image: Arc::new(Overlay::new(image)?),
+            plan,
+            tables: Tables::new(),
+            census: OnceCell::new(),
+            at: None,
+            keeps_sums: false,
+            random: SplitMix64::new(seed),
+            done: Vec::new(),
+            undone: Vec::new(),
+        })
+    }
+
+    /// Returns the image with its changes.
+    pub fn image(&self) -> &Arc<Overlay> {
+        &self.image
+    }
+
+    /// Returns all changes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the image cannot be read.
+    pub fn changes(&self) -> io::Result<Vec<Changed>> {
+        self.image.changes()
+    }
+
+    /// Returns the census of the image as it is now.
+    fn census(&self) -> io::Result<&Census> {
+        if let Some(census) = self.census.get() {
+            return Ok(census);
+        }
+        let image = Arc::clone(&self.image) as Arc<dyn ReadAt>;
+        let census = Census::new(image, self.plan.clone())?;
+        Ok(self.census.get_or_init(|| census))
     }
 
     /// Returns records and bytes by state.
@@ -76,7 +178,7 @@ impl Debugger {
     /// Fails if the image cannot be read.
     pub fn sums(&self) -> io::Result<Sums> {
         let mut sums = Sums::new();
-        self.census.walk(&mut |entry| {
+        self.census()?.walk(&mut |entry| {
             let sum = sums.entry(entry.state).or_default();
             *sum = (sum.0 + 1, sum.1 + entry.record.len);
             Ok(())
@@ -88,23 +190,33 @@ impl Debugger {
     ///
     /// # Errors
     ///
-    /// Fails if the command makes no sense or the image cannot be read.
-    pub fn run(&self, command: &str, out: &mut String) -> Result<(), Refusal> {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        match words.split_first() {
-            None => Ok(()),
-            Some((&"help", _)) => {
+    /// Fails without a change if the command makes no sense or the image cannot be read.
+    pub fn run(&mut self, command: &str, out: &mut String) -> Result<(), Refusal> {
+        let words = words_of(command);
+        let Some((name, rest)) = words.split_first() else { return Ok(()) };
+        match *name {
+            "help" => {
                 out.push_str(HELP);
                 out.push('\n');
                 Ok(())
             }
-            Some((&"census", rest)) => self.list(rest, out),
-            Some((&("p" | "print"), rest)) => self.print(self.address(rest)?.0, out),
-            Some((&"x", rest)) => self.hex(rest, out),
-            Some((&"where", rest)) => self.coordinates(self.address(rest)?.0, out),
-            Some((&"refs", rest)) => self.refs(self.address(rest)?.0, out),
-            Some((&"find", rest)) => self.find(rest, out),
-            Some((other, _)) => usage(format!("`{other}` is no command; `help` lists them")),
+            "census" => self.list(rest, out),
+            "p" | "print" => self.print(rest, out),
+            "x" => self.hex(rest, out),
+            "where" => self.coordinates(rest, out),
+            "refs" => self.refs(rest, out),
+            "explain" => self.explain(rest, out),
+            "find" => self.find(rest, out),
+            "changes" => self.list_changes(out),
+            "set" => self.set(command, rest),
+            "fuzz" => self.fuzz(command, rest, out),
+            "poke" => self.poke(command, rest),
+            "crc" => self.sums_of(command, rest, out),
+            "erase" => self.erase(command, rest),
+            "copy" => self.copy(command, rest),
+            "undo" => self.undo(out),
+            "redo" => self.redo(out),
+            other => usage(format!("`{other}` is no command; `help` lists them")),
         }
     }
 
@@ -119,22 +231,35 @@ impl Debugger {
             words.iter().any(|word| {
                 *word == "all" || entry.state.name() == *word || entry.kind().starts_with(*word)
             })
-        })
-    }
-
-    /// Prints each entry that fits.
-    fn each(&self, out: &mut String, fits: &dyn Fn(&Entry<'_>) -> bool) -> Result<(), Refusal> {
-        self.census.walk(&mut |entry| {
-            if fits(entry) {
-                let _ = writeln!(out, "{}", self.line(entry));
-            }
-            Ok(())
         })?;
         Ok(())
     }
 
+    /// Prints each entry that fits; returns where the first one begins.
+    fn each(
+        &self,
+        out: &mut String,
+        fits: &dyn Fn(&Entry<'_>) -> bool,
+    ) -> Result<Option<u64>, Refusal> {
+        let mut first = None;
+        self.census()?.walk(&mut |entry| {
+            if fits(entry) {
+                first = first.or(Some(entry.record.offset));
+                let _ = writeln!(out, "{}", self.line(entry));
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
     fn segment(&self, entry: &Entry<'_>) -> &Segment {
-        &self.census.plan().segments[entry.record.segment]
+        &self.plan.segments[entry.record.segment]
+    }
+
+    /// Returns the place of a byte of the image as text.
+    fn place(&self, at: u64) -> String {
+        let segment = self.plan.segments.iter().find(|one| (one.offset..one.end()).contains(&at));
+        format!("@{}", segment.map_or_else(|| at.to_string(), |segment| segment.place(at)))
     }
 
     /// Returns an entry as one line.
@@ -162,91 +287,14 @@ impl Debugger {
         line
     }
 
-    /// Returns the byte of the image that an address names, and how many words it took.
-    fn address(&self, words: &[&str]) -> Result<(u64, usize), Refusal> {
-        let expected =
-            "expected an address: @7.512, byte 123, peb 7:512, leb 11:4056 or 0/leb 11:4056";
-        let number = |text: &str| value::parse_number(text);
-        let pair = |text: &str, sign: char| {
-            let (block, offset) = text.split_once(sign).unwrap_or((text, "0"));
-            Some((number(block)?, number(offset)?))
-        };
-        let found = match words {
-            [place, ..] if place.starts_with('@') => {
-                let place = &place[1..];
-                let found = if place.contains('.') {
-                    pair(place, '.').and_then(|(block, offset)| self.in_block(block, offset))
-                } else {
-                    number(place)
-                };
-                found.map(|at| (at, 1))
-            }
-            ["byte", at, ..] => number(at).map(|at| (at, 2)),
-            ["peb", place, ..] => pair(place, ':')
-                .and_then(|(block, offset)| self.in_block(block, offset))
-                .map(|at| (at, 2)),
-            ["leb", place, ..] => match pair(place, ':') {
-                Some((leb, offset)) => self.in_leb(None, leb, offset)?.map(|at| (at, 2)),
-                None => None,
-            },
-            [volume, place, ..] if volume.ends_with("/leb") => {
-                let volume = volume.strip_suffix("/leb").and_then(number);
-                match (volume, pair(place, ':')) {
-                    (Some(volume), Some((leb, offset))) => {
-                        self.in_leb(Some(volume), leb, offset)?.map(|at| (at, 2))
-                    }
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        let size = self.census.plan().size;
-        match found {
-            Some((at, used)) if at < size => Ok((at, used)),
-            Some((at, _)) => usage(format!("byte {at}: the image has {size} bytes")),
-            None => usage(expected),
-        }
-    }
-
-    fn in_block(&self, block: u64, offset: u64) -> Option<u64> {
-        let segments = &self.census.plan().segments;
-        let segment = segments.iter().find(|segment| segment.format.block_size().is_some())?;
-        let size = u64::from(segment.format.block_size()?);
-        let at = block.checked_mul(size)?.checked_add(offset)?;
-        (offset < size && at < segment.len).then(|| segment.offset + at)
-    }
-
-    /// Returns the place of a byte of a LEB: of the newest eraseblock that says it holds it.
-    fn in_leb(&self, volume: Option<u64>, leb: u64, offset: u64) -> Result<Option<u64>, Refusal> {
-        let segments = &self.census.plan().segments;
-        let is_bare = |segment: &Segment| matches!(segment.format, Format::Ubifs { .. });
-        if segments.iter().any(is_bare) {
-            return Ok(self.in_block(leb, offset));
-        }
-        let mut newest: Option<(u64, u64)> = None;
-        self.census.walk(&mut |entry| {
-            let segment = self.segment(entry);
-            let (Some(vid), Format::Ubi(layout)) = (entry.record.vid, segment.format) else {
-                return Ok(());
-            };
-            let fits = entry.kind() == "ubi.vid"
-                && u64::from(vid.leb.get()) == leb
-                && volume.map_or(vid.volume.get() < 128, |id| id == u64::from(vid.volume.get()))
-                && offset < u64::from(layout.leb_size());
-            if fits && newest.is_none_or(|(sqnum, _)| vid.sqnum.get() >= sqnum) {
-                let own = entry.record.offset - segment.offset;
-                let peb = own - own % u64::from(layout.peb_size());
-                let at = segment.offset + peb + u64::from(layout.data_offset()) + offset;
-                newest = Some((vid.sqnum.get(), at));
-            }
-            Ok(())
-        })?;
-        Ok(newest.map(|(_, at)| at))
-    }
-
-    /// Calls `sink` for the record at a byte.
+    /// Hands the entry of the record at a byte to `sink`.
     fn at(&self, at: u64, sink: &mut dyn FnMut(&Entry<'_>)) -> Result<(), Refusal> {
-        self.census.walk(&mut |entry| {
+        let segments = &self.plan.segments;
+        let Some(index) = segments.iter().position(|one| (one.offset..one.end()).contains(&at))
+        else {
+            return Ok(());
+        };
+        self.census()?.walk_block(index, at, &mut |entry| {
             let start = entry.record.offset;
             if (start..start + entry.record.len).contains(&at) {
                 sink(entry);
@@ -256,24 +304,29 @@ impl Debugger {
         Ok(())
     }
 
-    fn print(&self, at: u64, out: &mut String) -> Result<(), Refusal> {
-        self.at(at, &mut |entry| {
+    fn print(&mut self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
+        let (address, _) = self.address(words)?;
+        if let Some(label) = &address.field {
+            let found = self.record(address.at)?;
+            let field = self.field(&found, label)?;
+            let _ = writeln!(out, "{label} = {}", value::field(&field, &found.bytes));
+            return Ok(());
+        }
+        self.at(address.at, &mut |entry| {
             let _ = writeln!(out, "{}", self.line(entry));
-            let record = entry.record;
-            if let What::Structure { family, kind, len } = record.what
-                && let Some(fields) =
-                    self.census.tables().of(self.census.plan(), record.segment, family)
-            {
-                let own = &record.bytes[..len.min(record.bytes.len())];
-                for (label, value) in text::fields_of(fields, kind, own).1 {
-                    let _ = writeln!(out, "  {label} = {}", text::shortened(&value));
-                }
+        })?;
+        let found = self.record(address.at)?;
+        if let Some((fields, kind, own)) = self.structure(&found) {
+            for (label, value) in text::fields_of(fields, kind, own).1 {
+                let _ = writeln!(out, "  {label} = {}", text::shortened(&value));
             }
-        })
+        }
+        Ok(())
     }
 
-    fn hex(&self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
-        let (at, used) = self.address(words)?;
+    fn hex(&mut self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
+        let (address, used) = self.address(words)?;
+        let at = address.at;
         let len = match words.get(used) {
             None => HEX.0,
             Some(text) => match value::parse_number(text) {
@@ -286,10 +339,9 @@ impl Debugger {
                 }
             },
         };
-        let plan = self.census.plan();
-        let len = len.min(plan.size - at) as usize;
+        let len = len.min(self.plan.size - at) as usize;
         let mut bytes = vec![0; len];
-        self.census.image().read_exact_at(&mut bytes, at)?;
+        self.image.read_exact_at(&mut bytes, at)?;
         for (row, chunk) in bytes.chunks(ROW).enumerate() {
             let _ = write!(out, "{:08x} ", at + (row * ROW) as u64);
             for byte in chunk {
@@ -305,7 +357,8 @@ impl Debugger {
         Ok(())
     }
 
-    fn coordinates(&self, at: u64, out: &mut String) -> Result<(), Refusal> {
+    fn coordinates(&mut self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
+        let at = self.address(words)?.0.at;
         self.at(at, &mut |entry| {
             let segment = self.segment(entry);
             let own = at - segment.offset;
@@ -331,10 +384,11 @@ impl Debugger {
         })
     }
 
-    fn refs(&self, at: u64, out: &mut String) -> Result<(), Refusal> {
+    fn refs(&mut self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
+        let at = self.address(words)?.0.at;
         let (mut start, mut by) = (None, None);
         self.at(at, &mut |entry| (start, by) = (Some(entry.record.offset), entry.by))?;
-        self.census.walk(&mut |entry| {
+        self.census()?.walk(&mut |entry| {
             let is_above = by == Some(entry.record.offset);
             let is_below = entry.by.is_some() && entry.by == start;
             if is_above || is_below {
@@ -346,20 +400,38 @@ impl Debugger {
         Ok(())
     }
 
-    fn find(&self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
+    fn find(&mut self, words: &[&str], out: &mut String) -> Result<(), Refusal> {
         let has = |entry: &Entry<'_>, labels: &[&str], wanted: &str| {
             entry.field(labels).is_some_and(|value| value == wanted)
         };
-        match words {
-            ["crc-bad"] => self.each(out, &|entry| entry.sums_hold == Some(false)),
-            ["sqnum", number] => self.each(out, &|entry| has(entry, &["sqnum"], number)),
-            ["key", key] => self.each(out, &|entry| has(entry, &["key"], key)),
+        let first = match words {
+            ["crc-bad"] => self.each(out, &|entry| entry.sums_hold == Some(false))?,
+            ["sqnum", number] => self.each(out, &|entry| has(entry, &["sqnum"], number))?,
+            ["key", key] => match self.named_key(key) {
+                Some((parent, kind, name)) => self.each(out, &|entry| {
+                    let own = address::entry_name(entry);
+                    entry.kind() == kind && own.is_some_and(|own| own == (parent, name.clone()))
+                })?,
+                None => self.each(out, &|entry| has(entry, &["key"], key))?,
+            },
             ["ino", ino] => self.each(out, &|entry| {
                 let key = entry.field(&["key"]);
                 has(entry, &["ino"], ino)
                     || key.is_some_and(|key| key.split('/').next() == Some(ino))
-            }),
-            _ => usage("expected: find sqnum NUMBER, ino NUMBER, key KEY or crc-bad"),
+            })?,
+            _ => return usage("expected: find sqnum NUMBER, ino NUMBER, key KEY or crc-bad"),
+        };
+        self.at = first.or(self.at);
+        Ok(())
+    }
+
+    fn list_changes(&self, out: &mut String) -> Result<(), Refusal> {
+        for change in self.changes()? {
+            let place = self.place(change.offset);
+            let (old, new) = (value::bytes(&change.old), value::bytes(&change.new));
+            let (old, new) = (text::shortened(&old), text::shortened(&new));
+            let _ = writeln!(out, "{place} {} bytes: {old} -> {new}", change.new.len());
         }
+        Ok(())
     }
 }

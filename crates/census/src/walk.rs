@@ -20,6 +20,7 @@ use eraseblock_ubifs_format::constants::NODE_MAGIC;
 use eraseblock_ubifs_format::fields::UbifsFields;
 use memchr::memmem;
 use std::io;
+use std::ops::Range;
 
 /// Bytes that are looked at together: a block, unless it is larger.
 pub const WINDOW: u64 = 4 << 20;
@@ -153,11 +154,45 @@ pub fn walk_segment(
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let segment = plan.segments[index];
+    walk_range(image, plan, tables, index, segment.offset..segment.end(), sink)
+}
+
+/// Hands the records of the block that the byte `at` of a segment is in to `sink`.
+///
+/// # Errors
+///
+/// Fails if the image cannot be read, or with an error of `sink`.
+pub fn walk_block(
+    image: &dyn ReadAt,
+    plan: &Plan,
+    tables: &Tables,
+    index: usize,
+    at: u64,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let segment = plan.segments[index];
+    let block = segment.format.block_size().map_or(WINDOW, u64::from).max(1);
+    let own = at.saturating_sub(segment.offset);
+    let start = segment.offset + own - own % block;
+    let end = start.saturating_add(block).min(segment.end());
+    walk_range(image, plan, tables, index, start..end, sink)
+}
+
+/// Hands the records of whole blocks to `sink`.
+fn walk_range(
+    image: &dyn ReadAt,
+    plan: &Plan,
+    tables: &Tables,
+    index: usize,
+    range: Range<u64>,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let segment = plan.segments[index];
     let block = segment.format.block_size().map_or(WINDOW, u64::from);
     let mut walker = Walker { plan, tables, segment: index, vid: None, sink };
     let mut buffer = Vec::new();
-    let mut at = segment.offset;
-    while at < segment.end() {
+    let mut at = range.start;
+    while at < range.end {
         let block_end = at.saturating_add(block).min(segment.end());
         let mut is_start = true;
         while at < block_end {

@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Undo(command::undo::UndoArgs),
     /// Show what differs between two images: files, nodes or blocks
     Diff(command::diff::DiffArgs),
-    /// Ask what is where in an image, and whether it is live
+    /// Ask what is where in an image and whether it is live, and change its structures
     #[command(after_help = eraseblock::raw::census::debug::HELP)]
     Debug(command::debug::DebugArgs),
     /// Write an image as text: one line for each structure

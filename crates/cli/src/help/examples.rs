@@ -151,7 +151,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
-    ("undo", &[("eraseblock undo board.undo board.ubi", "The file as it was before its repair")]),
+    (
+        "undo",
+        &[(
+            "eraseblock undo board.undo board.ubi",
+            "The file as it was before its repair, or before `debug -w`",
+        )],
+    ),
     (
         "diff",
         &[
@@ -167,6 +173,14 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "eraseblock debug board.ubi -c 'find key 1/ino' -c 'p @7.4096'",
                 "A node, by key and by place",
+            ),
+            (
+                "eraseblock debug board.ubi -c 'set ino 66.nlink=3' -o damaged.ubi",
+                "A field of a copy, with the checksums over it",
+            ),
+            (
+                "eraseblock debug board.ubi -w --undo board.undo -c 'erase peb 7'",
+                "The image itself, after an undo file",
             ),
         ],
     ),

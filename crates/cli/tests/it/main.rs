@@ -16,6 +16,7 @@ mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
 mod damage;
+mod debug;
 mod documents;
 mod everywhere;
 mod fakeroot;
@@ -38,6 +39,7 @@ mod readers;
 mod recovery;
 mod repair;
 mod sample;
+mod scripts;
 mod serve;
 mod structures;
 mod ubi_image;
