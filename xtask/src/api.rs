@@ -26,13 +26,13 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     };
     let items = check_list(&repository().join(LIST), &list()?)?;
     let Some(revision) = baseline else {
-        println!("{items} public items as listed; no release to compare with");
+        println!("{items} passed, 0 failed: public items as listed; no release to compare with");
         return Ok(true);
     };
     let mut command = tool("cargo-semver-checks");
     command.args(["semver-checks", "--package", PACKAGE, "--baseline-rev", &revision]);
     output(&mut command).with_context(|| format!("the interface breaks users of {revision}"))?;
-    println!("{items} public items as listed; compatible with {revision}");
+    println!("{items} passed, 0 failed: public items as listed; compatible with {revision}");
     Ok(true)
 }
 

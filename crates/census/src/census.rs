@@ -328,7 +328,7 @@ fn unopened(record: &Record<'_>) -> State {
 }
 
 fn ask_ubi(part: Slice, layout: &HeaderLayout) -> Known {
-    let mut known = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut pebs, mut mapped, mut volumes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let shape = ImageShape {
         start: 0,
         peb_size: layout.peb_size(),
@@ -342,21 +342,21 @@ fn ask_ubi(part: Slice, layout: &HeaderLayout) -> Known {
     if let Some(ubi) = ubi {
         let attachment = ubi.attachment();
         for peb in 0..attachment.peb_count {
-            known.0.extend(attachment.peb(Peb::new(peb)).map(|info| (peb, info.state)));
+            pebs.extend(attachment.peb(Peb::new(peb)).map(|info| (peb, info.state)));
         }
         let ids = attachment.volumes.iter().map(|info| info.id).chain([LAYOUT_VOLUME]);
         for id in ids {
             let map = attachment.map(id);
             let places = map.into_iter().flat_map(VolumeMap::iter);
-            known.1.extend(places.map(|(leb, peb)| ((id.get(), leb.get()), peb)));
+            mapped.extend(places.map(|(leb, peb)| ((id.get(), leb.get()), peb)));
         }
         for info in &attachment.volumes {
             let volume = ubi.volume(info.id).ok();
             let facts = volume.and_then(|volume| {
                 ubifs::Facts::of(&(Arc::new(volume) as Arc<dyn LebDevice>)).map(Box::new)
             });
-            known.2.extend(facts.map(|facts| (info.id.get(), facts)));
+            volumes.extend(facts.map(|facts| (info.id.get(), facts)));
         }
     }
-    Known::Ubi { pebs: known.0, mapped: known.1, volumes: known.2 }
+    Known::Ubi { pebs, mapped, volumes }
 }

@@ -1,7 +1,7 @@
 //! Every byte of an image, named: which structure it belongs to, as text that can be changed and
 //! assembled again, what differs between two images, and what refers to what.
 //!
-//! [`segment`] cuts an image into formats, [`walk`] into records, [`text`] prints and assembles them,
+//! [`segment`] cuts an image into formats, [`mod@walk`] into records, [`text`] prints and assembles them,
 //! [`diff`] compares them, [`census`] says which are live.
 
 // Offsets in blocks have 32 bits by the limits of the formats.

@@ -17,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
                   forced. VOLUME is a UBI volume's name or number. A file named by -o is replaced when the\n\
                   new one is complete; any other file that exists, only with --force. Exit codes: 0 done,\n\
                   1 done with findings, 2 usage, 3 could not.\n\n\
-                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`,\n\
+                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`, `fsck.ubifs`,\n\
                   or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
                   `ubireader_extract_files` and `jefferson`. `personalities` makes the links."
 )]
@@ -68,6 +68,10 @@ pub(crate) enum Command {
     Get(command::put::GetArgs),
     /// Verify every structure of a file system
     Check(command::check::CheckArgs),
+    /// Plan the repair of a damaged UBIFS, and repair a copy or the file itself
+    Repair(command::repair::RepairArgs),
+    /// Take back what `repair --in-place` changed
+    Undo(command::undo::UndoArgs),
     /// Show what differs between two images: files, nodes or blocks
     Diff(command::diff::DiffArgs),
     /// Ask what is where in an image, and whether it is live
@@ -117,6 +121,8 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Put(args) => command::put::put(args, session),
         Command::Get(args) => command::put::get(args, session),
         Command::Check(args) => command::check::run(args, session),
+        Command::Repair(args) => command::repair::run(args, session),
+        Command::Undo(args) => command::undo::run(args, session),
         Command::Diff(args) => command::diff::run(args, session),
         Command::Debug(args) => command::debug::run(args, session),
         Command::Disasm(args) => command::disasm::run(args, session),

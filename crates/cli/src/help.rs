@@ -12,7 +12,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
     ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
     ("Make images", &["build", "mkfs"]),
-    ("Change images", &["put", "edit", "ubi"]),
+    ("Change images", &["put", "edit", "ubi", "repair", "undo"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),
     ("The command itself", &["personalities", "completions", "man"]),
 ];
@@ -51,6 +51,15 @@ const CLASSIC_EXIT_STATUS: &[(&str, &str)] = &[
     ("255", "It could not be done. mkfs.ubifs and ubinize: also a wrong command line."),
 ];
 
+/// How fsck.ubifs ends: a sum.
+const FSCK_EXIT_STATUS: &[(&str, &str)] = &[
+    ("0", "Nothing is wrong."),
+    ("1", "Problems were corrected."),
+    ("4", "Problems are left."),
+    ("8", "It could not be done."),
+    ("16", "The command line makes no sense."),
+];
+
 /// How the readers end.
 const READER_EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Something was written."),
@@ -86,6 +95,8 @@ pub(crate) fn is_classic(command: &str) -> bool {
 pub(crate) fn exit_status(command: &str) -> &'static [(&'static str, &'static str)] {
     if Personality::READERS.iter().any(|one| one.name() == command) {
         READER_EXIT_STATUS
+    } else if command == Personality::FsckUbifs.name() {
+        FSCK_EXIT_STATUS
     } else if is_classic(command) {
         CLASSIC_EXIT_STATUS
     } else {

@@ -2,6 +2,7 @@
 //! `eraseblock NAME ...`. They take the same arguments, write the same files and end with the same
 //! exit codes as the tools of that name, so that existing scripts work unchanged.
 
+mod fsck_ubifs;
 mod jefferson;
 mod mkfs_jffs2;
 mod mkfs_ubifs;
@@ -38,6 +39,7 @@ pub(crate) fn commands() -> Vec<clap::Command> {
         ubinize::UbinizeArgs::command(),
         mkfs_jffs2::MkfsJffs2Args::command(),
         sumtool::SumtoolArgs::command(),
+        fsck_ubifs::FsckUbifsArgs::command(),
         jefferson::Args::command(),
         ubireader::FilesArgs::command(),
         ubireader::ImagesArgs::command(),
@@ -54,6 +56,7 @@ pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
         Personality::Sumtool => parse_and_run(personality, arguments, sumtool::run),
         Personality::MkfsUbifs => parse_and_run(personality, arguments, mkfs_ubifs::run),
         Personality::Ubinize => parse_and_run(personality, arguments, ubinize::run),
+        Personality::FsckUbifs => parse_and_run(personality, arguments, fsck_ubifs::run),
         Personality::Jefferson => parse_and_run(personality, arguments, jefferson::run),
         Personality::UbireaderFiles => parse_and_run(personality, arguments, ubireader::files),
         Personality::UbireaderImages => parse_and_run(personality, arguments, ubireader::images),
@@ -79,10 +82,13 @@ fn parse_and_run<A: Parser>(
     let mut session = Session::new(GlobalOptions::default());
     match run(&args, &mut session) {
         // What `-v` prints may not reach a full disk.
-        Ok(()) => match session.finish(Ok(())) {
-            Exit::Failed => personality.failure(),
-            _ => 0,
-        },
+        Ok(()) => {
+            let code = session.exit_of_personality();
+            match session.finish(Ok(())) {
+                Exit::Failed => personality.failure(),
+                _ => code,
+            }
+        }
         Err(failure) if failure.is_broken_pipe() => 0,
         Err(failure) => {
             session.tell_findings();

@@ -91,6 +91,8 @@ pub(crate) struct Session {
     inputs: Inputs,
     /// Whether two things that were compared are different.
     differs: bool,
+    /// The exit code of a classic tool that is done.
+    personality_exit: u8,
     /// Whether standard output holds a document already, or the bytes of a file.
     out_is_taken: bool,
 }
@@ -114,6 +116,7 @@ impl Session {
             locks: Vec::new(),
             inputs: Inputs::default(),
             differs: false,
+            personality_exit: 0,
             out_is_taken: false,
         }
     }
@@ -213,6 +216,16 @@ impl Session {
     /// Remembers that what was compared is different.
     pub(crate) fn differs(&mut self) {
         self.differs = true;
+    }
+
+    /// Remembers the exit code of a classic tool that is done.
+    pub(crate) fn exits_with(&mut self, code: u8) {
+        self.personality_exit = code;
+    }
+
+    /// Returns the exit code of a classic tool that is done.
+    pub(crate) fn exit_of_personality(&self) -> u8 {
+        self.personality_exit
     }
 
     /// Remembers a remark that comes last, after findings and next steps.

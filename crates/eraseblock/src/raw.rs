@@ -24,6 +24,8 @@ pub use eraseblock_nandsim as nandsim;
 pub use eraseblock_nbd as nbd;
 #[cfg(feature = "nfs")]
 pub use eraseblock_nfs as nfs;
+#[cfg(feature = "repair")]
+pub use eraseblock_repair as repair;
 #[cfg(any(feature = "build", feature = "extract"))]
 pub use eraseblock_tree as tree;
 pub use eraseblock_ubi as ubi;

@@ -19,6 +19,8 @@ pub mod lock;
 pub mod magic;
 pub mod peek;
 mod raw_dump;
+#[cfg(feature = "repair")]
+pub mod repair;
 pub mod span;
 #[cfg(feature = "census")]
 pub mod structures;

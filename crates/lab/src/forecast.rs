@@ -266,8 +266,7 @@ impl Run {
 
     /// Fills the chip, and works until the most worn block has its erases.
     fn go(&self, question: &Question, progress: &mut dyn FnMut(u32)) -> Result<Measured, String> {
-        let application = Application::new(&*self.fs, question.workload, question.seed);
-        let mut application = application.map_err(text)?;
+        let mut application = Application::new(&*self.fs, question.workload, question.seed);
         application.fill(question.fill).map_err(text)?;
         self.rest()?;
         self.meter.begin_turns();
@@ -275,7 +274,7 @@ impl Run {
         let (windows, bytes, wear) = (Vec::new(), self.meter.bytes(), self.wear());
         let mut measured = Measured { windows, bytes, wear, ended: None };
         let goal = question.erases.min(self.endurance);
-        let mut samples = vec![first];
+        let (mut samples, mut sampled) = (vec![first], self.chip.counters().erases);
         while samples.last().is_some_and(|last| last.most < goal) {
             match application.work() {
                 Ok(()) => {}
@@ -287,9 +286,14 @@ impl Run {
                 Err(error) => return Err(error.to_string()),
             }
             self.rest()?;
-            let now = self.window(application.written);
-            progress(now.most);
-            samples.push(now);
+            // Windows begin and end with an erase.
+            let erases = self.chip.counters().erases;
+            if erases != sampled {
+                sampled = erases;
+                let now = self.window(application.written);
+                progress(now.most);
+                samples.push(now);
+            }
         }
         measured.windows = split(&samples);
         Ok(measured)

@@ -56,8 +56,19 @@ struct Case {
     /// The tree with thousands of entries instead of the small one.
     big: bool,
     space_fixup: bool,
+    /// The image is damaged and repaired before Linux gets it.
+    damage: Option<Damage>,
     /// The required kernel message.
     said: &'static str,
+}
+
+/// Damage that a repair without a loss makes good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Damage {
+    /// Everything between the superblock and the leaves is zeros: masters, log, LPT and orphans.
+    Areas,
+    /// The same, and all index nodes.
+    AreasAndIndex,
 }
 
 const PLAIN: Case = Case {
@@ -68,10 +79,21 @@ const PLAIN: Case = Case {
     max_lebs: 100,
     big: false,
     space_fixup: false,
+    damage: None,
     said: "small LPT model",
 };
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
+    Case { name: "repaired", damage: Some(Damage::Areas), ..PLAIN },
+    Case {
+        name: "repaired-big-lpt",
+        chip: 2,
+        max_lebs: 9000,
+        big: true,
+        damage: Some(Damage::AreasAndIndex),
+        said: "big LPT model",
+        ..PLAIN
+    },
     Case { name: "lzo", ..PLAIN },
     Case { name: "zlib", compressor: "zlib", ..PLAIN },
     Case { name: "zstd", compressor: "zstd", ..PLAIN },
@@ -239,7 +261,35 @@ impl Bench<'_> {
         if self.case.space_fixup {
             mkfs.arg("--space-fixup");
         }
-        output(&mut mkfs).map(drop)
+        output(&mut mkfs)?;
+        self.case.damage.map_or(Ok(()), |damage| self.repair(image, damage))
+    }
+
+    /// Damages an image and repairs it.
+    fn repair(&self, image: &Path, damage: Damage) -> Result<()> {
+        let mut bytes = fs::read(image)?;
+        let word = |bytes: &[u8], at: usize| {
+            let word = bytes.get(at..at + 4).and_then(<[u8]>::first_chunk);
+            word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
+        };
+        let [leb_size, log, lpt, orphans] = [36, 56, 60, 64].map(|at| word(&bytes, at));
+        let main = (3 + log + lpt + orphans) * leb_size;
+        ensure!(leb_size > 0 && main < bytes.len(), "{}: no superblock", image.display());
+        bytes[leb_size..main].fill(0);
+        if damage == Damage::AreasAndIndex {
+            for at in (main..bytes.len() - 24).step_by(8) {
+                let is_index =
+                    bytes[at..].starts_with(&[0x31, 0x18, 0x10, 0x06]) && bytes[at + 20] == 9;
+                if is_index {
+                    bytes[at + 28] ^= 1;
+                }
+            }
+        }
+        let damaged = image.with_extension("damaged");
+        fs::write(&damaged, bytes)?;
+        let mut repair = Command::new(&self.paths.ours);
+        repair.arg("repair").arg(&damaged).arg("-o").arg(image).args(["--level", "rebuild"]);
+        output(&mut repair).map(drop)
     }
 
     /// The same with the command line of mkfs.ubifs.

@@ -27,6 +27,7 @@ const ROOMS: [&str; 31] = [
     "logfs",
     "squashfs",
     "census",
+    "repair",
     "tree",
     "fuse",
     "nfs",
@@ -59,6 +60,7 @@ const FRONT_END: &[&str] = &[
     "logfs",
     "squashfs",
     "census",
+    "repair",
     "tree",
     "fuse",
 ];

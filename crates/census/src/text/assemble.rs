@@ -325,7 +325,7 @@ fn long(
     };
     match contents {
         Some(contents) => Ok(contents.get(name)?),
-        None => fault(format!("`{name}` stands beside the text, which is not at hand")),
+        None => fault(format!("`{name}`: this text has no folder with contents")),
     }
 }
 

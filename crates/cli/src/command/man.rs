@@ -39,7 +39,8 @@ pub(crate) fn run(args: &ManArgs, command: Command, session: &mut Session) -> Re
     for command in personality::commands() {
         let name = command.get_name().to_owned();
         // The sections in which the tools of these names have theirs.
-        let section = if ["mkfs.ubifs", "ubinize"].contains(&name.as_str()) { "8" } else { "1" };
+        let is_for_root = ["fsck.ubifs", "mkfs.ubifs", "ubinize"].contains(&name.as_str());
+        let section = if is_for_root { "8" } else { "1" };
         let page = page(command, &name, section).context(&name)?;
         let file = folder.join(format!("{name}.{section}"));
         fs::write(&file, page).context(file.display())?;

@@ -138,6 +138,21 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("check", &[("eraseblock check board.ubi:rootfs", "Is it consistent?")]),
     (
+        "repair",
+        &[
+            ("eraseblock repair board.ubi:rootfs", "What would be done, and what would be lost?"),
+            (
+                "eraseblock repair board.ubi:rootfs -o fixed.ubi --level drop --quarantine removed",
+                "Repair a copy; keep the bytes of what is removed",
+            ),
+            (
+                "eraseblock repair board.ubi:rootfs --in-place --undo board.undo",
+                "Repair the file itself, so that it can be taken back",
+            ),
+        ],
+    ),
+    ("undo", &[("eraseblock undo board.undo board.ubi", "The file as it was before its repair")]),
+    (
         "diff",
         &[
             ("eraseblock diff before.ubi:rootfs after.ubi:rootfs", "Files that differ, and how"),
@@ -287,6 +302,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "mkfs.jffs2",
         &[("mkfs.jffs2 -r rootfs -e 128KiB -l -n --pad -o root.jffs2", "Little-endian, padded")],
+    ),
+    (
+        "fsck.ubifs",
+        &[
+            ("fsck.ubifs -n board.ubi:rootfs", "Is it consistent?"),
+            ("fsck.ubifs -a board.ubi:rootfs", "Repair what can be repaired without a loss"),
+        ],
     ),
     ("jefferson", &[("jefferson -d out firmware.bin", "The files of each JFFS2")]),
     (

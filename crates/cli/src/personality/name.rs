@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 /// A classic tool, or one of the readers that programs for firmware analysis start by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Personality {
+    /// fsck.ubifs(8)
+    FsckUbifs,
     /// jefferson
     Jefferson,
     /// mkfs.jffs2(1)
@@ -25,9 +27,9 @@ pub(crate) enum Personality {
 const CLASSIC_FAILURE: u8 = 255;
 
 impl Personality {
-    /// The tools that make images.
-    pub(crate) const CLASSIC: [Self; 4] =
-        [Self::MkfsJffs2, Self::MkfsUbifs, Self::Sumtool, Self::Ubinize];
+    /// The tools that make and repair images.
+    pub(crate) const CLASSIC: [Self; 5] =
+        [Self::FsckUbifs, Self::MkfsJffs2, Self::MkfsUbifs, Self::Sumtool, Self::Ubinize];
     /// The tools that take them apart.
     pub(crate) const READERS: [Self; 3] =
         [Self::Jefferson, Self::UbireaderFiles, Self::UbireaderImages];
@@ -41,6 +43,7 @@ impl Personality {
     /// What the program is called.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::FsckUbifs => "fsck.ubifs",
             Self::Jefferson => "jefferson",
             Self::UbireaderFiles => "ubireader_extract_files",
             Self::UbireaderImages => "ubireader_extract_images",
@@ -54,6 +57,7 @@ impl Personality {
     /// The exit code for a command line that cannot be understood.
     pub(super) fn usage_failure(self) -> u8 {
         match self {
+            Self::FsckUbifs => 16,
             Self::MkfsJffs2 | Self::Sumtool => 1,
             Self::MkfsUbifs | Self::Ubinize => CLASSIC_FAILURE,
             Self::Jefferson | Self::UbireaderFiles | Self::UbireaderImages => 2,
@@ -62,6 +66,10 @@ impl Personality {
 
     /// The exit code for everything else that goes wrong.
     pub(super) fn failure(self) -> u8 {
-        if Self::READERS.contains(&self) { 1 } else { CLASSIC_FAILURE }
+        match self {
+            Self::FsckUbifs => 8,
+            _ if Self::READERS.contains(&self) => 1,
+            _ => CLASSIC_FAILURE,
+        }
     }
 }

@@ -196,6 +196,11 @@ fn the_guide_to_jffs2_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_repairs_does_what_it_says() {
+    check("docs/guide-repair.md", 12);
+}
+
+#[test]
 fn the_guide_to_the_lab_does_what_it_says() {
     check("docs/guide-lab.md", 2);
 }
@@ -229,9 +234,11 @@ fn every_guide_is_run() {
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
     // That of Python is run by the tests of the package, python/tests/test_guide.py.
-    let known =
-        ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other", "python"]
-            .map(|name| format!("guide-{name}.md"));
+    let known = [
+        "analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other", "python",
+        "repair",
+    ]
+    .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }
 

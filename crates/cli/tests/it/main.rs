@@ -36,6 +36,7 @@ mod mount_users;
 mod read;
 mod readers;
 mod recovery;
+mod repair;
 mod sample;
 mod serve;
 mod structures;

@@ -83,6 +83,8 @@ layers! {
     From eraseblock_card::CardError: class cause;
     #[cfg(feature = "chips")]
     From eraseblock_nandsim::ChipFileError: class cause;
+    #[cfg(feature = "repair")]
+    From eraseblock_repair::RepairError: class cause;
     #[cfg(any(feature = "build", feature = "extract"))]
     From eraseblock_tree::TreeError: class cause;
     #[cfg(feature = "host")]

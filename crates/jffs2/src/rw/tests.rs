@@ -54,6 +54,14 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(seconds)
 }
 
+/// Writes data that is dead at once.
+fn churn_once(fs: &Jffs2Rw) {
+    let ino = fs.create(1, b"churn", &FILE, &by(4)).unwrap();
+    let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
+    fs.write(ino, 0, &bytes, &by(4)).unwrap();
+    fs.unlink(1, b"churn", &by(5)).unwrap();
+}
+
 fn content(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
     let ino = fs.resolve(path.as_bytes()).unwrap();
     let mut buf = vec![0xAA; fs.attr(ino).unwrap().size as usize + 10];

@@ -34,13 +34,25 @@ impl Workload {
     /// All workloads.
     pub const ALL: [Self; 6] =
         [Self::Log, Self::Database, Self::SmallFiles, Self::Update, Self::Camera, Self::Archive];
+
+    /// Returns the name, and what it is in a few words.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Log => ("log", "Lines appended to a log, which is rotated"),
+            Self::Database => ("database", "Transactions of a database with a rollback journal"),
+            Self::SmallFiles => ("small-files", "Files of 4 KiB, the oldest of which are removed"),
+            Self::Update => ("update", "A large file that is replaced"),
+            Self::Camera => ("camera", "Files of 1 MiB, the oldest of which are removed"),
+            Self::Archive => ("archive", "Files that are never removed"),
+        }
+    }
 }
 
 /// An application at work.
 pub(super) struct Application<'a> {
     fs: &'a dyn WritableFileSystem,
     workload: Workload,
-    /// Bytes that were free at the start.
+    /// Bytes that were free when the file system had been filled.
     room: u64,
     /// The number of the next operation; files are named by it.
     number: u64,
@@ -55,15 +67,9 @@ pub(super) struct Application<'a> {
 const OLD_LOGS: u64 = 4;
 
 impl<'a> Application<'a> {
-    pub(super) fn new(
-        fs: &'a dyn WritableFileSystem,
-        workload: Workload,
-        seed: u64,
-    ) -> Result<Self, FsError> {
-        let free = fs.stat_fs()?;
-        let room = u64::from(free.block_size) * free.blocks_available;
+    pub(super) fn new(fs: &'a dyn WritableFileSystem, workload: Workload, seed: u64) -> Self {
         let rng = Rng::new(seed, 0);
-        Ok(Self { fs, workload, room, number: 0, oldest: 0, rng, written: 0 })
+        Self { fs, workload, room: 0, number: 0, oldest: 0, rng, written: 0 }
     }
 
     /// Fills the file system with content that never changes, to a share of its blocks in percent.

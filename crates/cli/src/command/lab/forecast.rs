@@ -5,6 +5,7 @@ use crate::args::size64;
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use eraseblock::raw::lab::Shape;
 use eraseblock::raw::lab::forecast::{Cause, Forecast, Life, Outcome, Question, Spread, System};
 use eraseblock::raw::lab::forecast::{Window, Workload, forecast};
@@ -16,8 +17,8 @@ pub(crate) struct ForecastArgs {
     #[arg(long, value_name = "NAME", default_value = "ubifs")]
     fs: ForecastFs,
     /// What applications do
-    #[arg(long, value_name = "NAME", default_value = "database")]
-    workload: ForecastWorkload,
+    #[arg(long, value_name = "NAME", default_value = "database", value_parser = Self::workloads())]
+    workload: Workload,
     /// Bytes that applications write in a day
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size64)]
     per_day: u64,
@@ -59,37 +60,19 @@ enum ForecastFs {
     Jffs2,
 }
 
-/// What applications do.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ForecastWorkload {
-    /// Lines appended to a log, which is rotated.
-    Log,
-    /// Transactions of a database with a rollback journal.
-    Database,
-    /// Files of 4 KiB, the oldest of which are removed.
-    SmallFiles,
-    /// A large file that is replaced.
-    Update,
-    /// Files of 1 MiB, the oldest of which are removed.
-    Camera,
-    /// Files that are never removed.
-    Archive,
-}
-
-impl From<ForecastWorkload> for Workload {
-    fn from(workload: ForecastWorkload) -> Self {
-        match workload {
-            ForecastWorkload::Log => Self::Log,
-            ForecastWorkload::Database => Self::Database,
-            ForecastWorkload::SmallFiles => Self::SmallFiles,
-            ForecastWorkload::Update => Self::Update,
-            ForecastWorkload::Camera => Self::Camera,
-            ForecastWorkload::Archive => Self::Archive,
-        }
-    }
-}
-
 impl ForecastArgs {
+    /// Returns the parser of the names of workloads.
+    fn workloads() -> impl TypedValueParser<Value = Workload> {
+        let possible = Workload::ALL.map(|workload| {
+            let (name, words) = workload.words();
+            PossibleValue::new(name).help(words)
+        });
+        PossibleValuesParser::new(possible).map(|name| {
+            let named = |workload: &Workload| workload.words().0 == name;
+            Workload::ALL.into_iter().find(named).expect("the parser knows only these names")
+        })
+    }
+
     fn question(&self) -> Result<Question, Failure> {
         let name = self.other.name()?.unwrap_or_else(|| self.chip.clone());
         let shape = Shape::named(&name).map_err(Failure::usage)?;
@@ -103,7 +86,7 @@ impl ForecastArgs {
         Ok(Question {
             system,
             shape,
-            workload: self.workload.into(),
+            workload: self.workload,
             fill: self.fill,
             per_day: self.per_day.max(1),
             endurance: self.endurance,
@@ -172,15 +155,11 @@ fn report(args: &ForecastArgs, question: &Question, answer: &Forecast) -> Vec<St
 }
 
 fn words(args: &ForecastArgs) -> String {
-    let name = |value: &dyn ToString| value.to_string();
-    let possible = |value: Option<clap::builder::PossibleValue>| {
-        value.map(|value| name(&value.get_name())).unwrap_or_default()
-    };
-    let (fs, workload) = (args.fs.to_possible_value(), args.workload.to_possible_value());
+    let fs = args.fs.to_possible_value().map(|value| value.get_name().to_owned());
     format!(
         "{}, {}, {} MiB a day, {} % full",
-        possible(fs),
-        possible(workload),
+        fs.unwrap_or_default(),
+        args.workload.words().0,
         args.per_day >> 20,
         args.fill
     )

@@ -40,14 +40,6 @@ fn fill(fs: &Jffs2Rw, names: std::ops::Range<u32>) {
     }
 }
 
-/// Writes data that is dead at once.
-fn churn(fs: &Jffs2Rw) {
-    let ino = fs.create(1, b"churn", &FILE, &by(4)).unwrap();
-    let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
-    fs.write(ino, 0, &bytes, &by(4)).unwrap();
-    fs.unlink(1, b"churn", &by(5)).unwrap();
-}
-
 // Garbage collection had copied the nodes of a block, and its erasure was cut in the middle. The
 // summary of the half-erased block still listed the copies, and of two names of one version the
 // last one on flash won: names were gone.
@@ -92,13 +84,13 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
         }
         for number in 0..17 {
             fs.unlink(1, format!("file-{number:03}").as_bytes(), &by(3)).unwrap();
-            churn(&fs);
+            churn_once(&fs);
         }
         fs.unmount().unwrap();
         half_erased(&chip, full, full);
         let mut fs = mount();
         for round in 0..120 {
-            churn(&fs);
+            churn_once(&fs);
             if round % 8 == 0 {
                 fs.unmount().unwrap();
                 fs = mount();
@@ -116,7 +108,7 @@ fn a_deletion_outlives_a_name_that_only_a_summary_lists() {
 fn what_is_gone_stays_gone_when_a_block_is_erased_from_its_end() {
     let chip = nor();
     let fs = mount(&chip);
-    churn(&fs);
+    churn_once(&fs);
     let keep = fs.create(1, b"keep", &FILE, &by(1)).unwrap();
     for number in 0..20 {
         let name = format!("name-{number}").into_bytes();
@@ -127,7 +119,7 @@ fn what_is_gone_stays_gone_when_a_block_is_erased_from_its_end() {
     }
     chip.set_recording(true);
     for _ in 0..60 {
-        churn(&fs);
+        churn_once(&fs);
     }
     let mut erased = 0;
     for event in chip.take_recording() {

@@ -21,14 +21,6 @@ fn first_node(chip: &Chip, ino: u32, after: u32) -> Option<(u32, u32, u32)> {
     nodes.map(|node| (node.version, node.offset, node.dsize)).min()
 }
 
-/// Writes data that is dead at once.
-fn churn(fs: &Jffs2Rw) {
-    let ino = fs.create(1, b"churn", &FILE, &by(4)).unwrap();
-    let bytes: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
-    fs.write(ino, 0, &bytes, &by(4)).unwrap();
-    fs.unlink(1, b"churn", &by(5)).unwrap();
-}
-
 /// The block of the first piece is collected; the others of the page are in a block with live data.
 #[test]
 fn the_pieces_after_the_moved_one_are_joined_to_it() {
@@ -36,7 +28,7 @@ fn the_pieces_after_the_moved_one_are_joined_to_it() {
     let fs = mount(&chip);
     let ino = fs.create(1, b"pieces", &FILE, &by(1)).unwrap();
     fs.write(ino, 0, &[1; PIECE as usize], &by(1)).unwrap();
-    (0..8).for_each(|_| churn(&fs));
+    (0..8).for_each(|_| churn_once(&fs));
     let solid: Vec<u8> = (0..9000_u32).map(|byte| ((byte * byte * 7) >> 9) as u8).collect();
     let other = fs.create(1, b"other", &FILE, &by(1)).unwrap();
     fs.write(other, 0, &solid, &by(1)).unwrap();

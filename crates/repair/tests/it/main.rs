@@ -1,0 +1,9 @@
+//! Repairs of volumes that were damaged on purpose.
+
+#![allow(clippy::cast_possible_truncation)] // images of tests are small
+#![allow(clippy::unwrap_used)] // also in the helpers of tests
+
+mod campaign;
+mod rebuild;
+mod rules;
+mod volume;

@@ -1,0 +1,414 @@
+//! One volume for each rule: what is damaged, the level that it takes, the row of the specification
+//! that the plan names, and what is lost.
+
+use crate::volume::*;
+use eraseblock_repair::{Level, Part};
+use std::sync::Arc;
+
+/// Damages a sample, repairs it, and returns the volume, the losses as sentences, and the lines of the
+/// plan.
+fn case(
+    damage: impl FnOnce(&Memory),
+    needed: Level,
+    row: &str,
+) -> (Arc<Memory>, Vec<String>, Vec<String>) {
+    let volume = sample();
+    damage(&volume);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(needed), "{lines:#?}");
+    let named = repair
+        .plan()
+        .actions()
+        .iter()
+        .any(|action| action.rule.split(", ").any(|one| one == row) || action.code == row);
+    assert!(named, "{row}: {lines:#?}");
+    let losses = repair.plan().losses().map(eraseblock_repair::Loss::describe).collect();
+    (volume, losses, lines)
+}
+
+/// A case that loses nothing: the tree is what it was.
+fn safe(damage: impl FnOnce(&Memory), row: &str) {
+    let before = tree_of(&sample());
+    let (volume, losses, lines) = case(damage, Level::Safe, row);
+    assert!(losses.is_empty(), "{losses:?}");
+    assert_eq!(tree_of(&volume), before, "{lines:#?}");
+}
+
+fn without(tree: &Tree, paths: &[&str]) -> Tree {
+    let mut rest = tree.clone();
+    for path in paths {
+        rest.remove(path.as_bytes()).unwrap_or_else(|| panic!("{path}"));
+    }
+    rest
+}
+
+#[test]
+fn one_master_copy() {
+    safe(|volume| volume.tear(volume.masters()[0], 100), "master-disagreement");
+}
+
+#[test]
+fn totals_of_the_master() {
+    safe(
+        |volume| {
+            let free = volume.in_master(80) - 512;
+            for master in volume.masters() {
+                volume.set(master, 80, &free.to_le_bytes());
+            }
+        },
+        "E1",
+    );
+}
+
+#[test]
+fn the_highest_inode_number() {
+    safe(
+        |volume| {
+            for master in volume.masters() {
+                volume.set(master, 24, &65_u64.to_le_bytes());
+            }
+        },
+        "M8",
+    );
+}
+
+#[test]
+fn the_lpt() {
+    safe(
+        |volume| {
+            let (leb, at) = (volume.in_master(120) as usize, volume.in_master(124) as usize);
+            let byte = volume.bytes(leb)[at + 4] ^ 1;
+            volume.put(leb, at + 4, &[byte]);
+        },
+        "not-mountable",
+    );
+}
+
+#[test]
+fn the_log() {
+    safe(
+        |volume| {
+            let leb = volume.in_master(44) as usize;
+            volume.put(leb, 8, &[0; 8]);
+        },
+        "log-lost",
+    );
+}
+
+#[test]
+fn link_counts() {
+    safe(|volume| volume.set(volume.inode(volume.ino(b"file")), 92, &7_u32.to_le_bytes()), "X7");
+    safe(|volume| volume.set(volume.inode(volume.ino(b"dir")), 92, &9_u32.to_le_bytes()), "X7");
+}
+
+#[test]
+fn sizes_of_directories_and_links() {
+    safe(|volume| volume.set(volume.inode(volume.ino(b"dir")), 48, &1_u64.to_le_bytes()), "X9");
+    safe(|volume| volume.set(volume.inode(volume.ino(b"link")), 48, &1_u64.to_le_bytes()), "X9");
+}
+
+#[test]
+fn sums_about_xattrs() {
+    for (field, to) in [(116, 9_u32), (120, 1), (128, 3)] {
+        safe(
+            |volume| volume.set(volume.inode(volume.ino(b"file")), field, &to.to_le_bytes()),
+            "X10",
+        );
+    }
+}
+
+#[test]
+fn content_beyond_the_size() {
+    let (volume, losses, _) = case(
+        |volume| volume.set(volume.inode(volume.ino(b"file")), 48, &4096_u64.to_le_bytes()),
+        Level::Safe,
+        "X11",
+    );
+    assert!(losses.is_empty());
+    assert_eq!(tree_of(&volume), tree_of(&sample()));
+}
+
+#[test]
+fn the_type_in_an_entry() {
+    safe(|volume| volume.set(volume.entry(b"file"), 49, &[1]), "X4");
+    safe(|volume| volume.set(volume.entry(b"sub"), 49, &[0]), "X4");
+}
+
+#[test]
+fn the_key_of_an_entry() {
+    // The index has the same wrong key, or no mount would find the entry damaged.
+    let volume = sample();
+    let entry = volume.entry(b"dev");
+    let old = volume.bytes(entry.leb)[entry.at + 24..entry.at + 32].to_vec();
+    let mut key = old.clone();
+    key[0..4].copy_from_slice(&1_u32.to_le_bytes());
+    key[4] ^= 1;
+    let before = tree_of(&volume);
+    volume.set(entry, 24, &key);
+    for node in volume.nodes().into_iter().filter(|node| node.kind == 9) {
+        let bytes = volume.bytes(node.leb)[node.at..node.at + node.len].to_vec();
+        for branch in (28..node.len).step_by(20) {
+            if bytes[branch + 12..branch + 20] == old {
+                volume.set(node, branch + 12, &key);
+            }
+        }
+    }
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("N7")), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
+}
+
+#[test]
+fn the_length_of_a_name() {
+    safe(|volume| volume.set(volume.entry(b"dev"), 50, &2_u16.to_le_bytes()), "N6");
+}
+
+#[test]
+fn fields_of_inodes() {
+    safe(|volume| volume.set(volume.inode(volume.ino(b"file")), 132, &9_u16.to_le_bytes()), "N3");
+    safe(|volume| volume.set(volume.inode(volume.ino(b"link")), 112, &9_u32.to_le_bytes()), "N3");
+    // The permissions stay, the type is that of names and content.
+    for name in [&b"file"[..], b"dir", b"link", b"dev"] {
+        safe(
+            |volume| {
+                let node = volume.inode(volume.ino(name));
+                let mode = volume.bytes(node.leb)[node.at + 105] & 0x0F;
+                volume.set(node, 105, &[mode | 0x50]);
+            },
+            "N3",
+        );
+    }
+    safe(|volume| volume.set(volume.inode(volume.ino(b"file")), 48, &[0xFF; 8]), "N3");
+}
+
+#[test]
+fn the_flag_of_an_xattr() {
+    safe(
+        |volume| {
+            let value = volume.find(0, |node| node[160..] == *b"value");
+            volume.set(value, 108, &0_u32.to_le_bytes());
+        },
+        "X5",
+    );
+}
+
+#[test]
+fn sequence_numbers() {
+    // Content that is older than its inode.
+    safe(
+        |volume| {
+            let ino = volume.ino(b"file");
+            let creat = volume.inode(ino);
+            let block = volume.block(ino, 0);
+            let sqnum = volume.bytes(creat.leb)[creat.at + 40..creat.at + 48].to_vec();
+            volume.set(block, 8, &sqnum);
+        },
+        "N2",
+    );
+}
+
+#[test]
+fn a_lost_block_becomes_a_hole() {
+    let volume = sample();
+    let ino = volume.ino(b"file");
+    volume.tear(volume.block(ino, 2), 100);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Drop), "{lines:#?}");
+    let losses: Vec<_> = repair.plan().losses().collect();
+    assert_eq!(losses.len(), 1, "{losses:?}");
+    assert_eq!(losses[0].part, Part::Content { from: 8192, to: 12_288 });
+    assert_eq!(losses[0].ino, ino as u32);
+    assert_eq!(repair.quarantine().len(), 1);
+    let mut expected = content(2, 20_000);
+    expected[8192..12_288].fill(0);
+    let fs = opened(&volume);
+    let mut bytes = vec![1; 20_000];
+    eraseblock_vfs::FileSystem::read(&fs, ino, 0, &mut bytes).unwrap();
+    assert!(bytes == expected);
+}
+
+#[test]
+fn a_lost_entry_leaves_its_inode_in_lost_found() {
+    let before = tree_of(&sample());
+    let (volume, losses, _) =
+        case(|volume| volume.tear(volume.entry(b"dev"), 56), Level::Drop, "N1");
+    assert_eq!(losses.len(), 1, "{losses:?}");
+    let after = tree_of(&volume);
+    let moved = format!("/lost+found/INO_{}_0", sample().ino(b"dev"));
+    assert_eq!(after.get(moved.as_bytes()), before.get(&b"/dev"[..]), "{after:?}");
+    assert_eq!(without(&before, &["/dev"]), without(&after, &["/lost+found", &moved]));
+}
+
+#[test]
+fn a_lost_directory_entry_moves_all_of_the_directory() {
+    let before = tree_of(&sample());
+    let (volume, _, lines) =
+        case(|volume| volume.tear(volume.entry(b"dir"), 56), Level::Drop, "X6");
+    let after = tree_of(&volume);
+    let dir = format!("/lost+found/INO_{}_0", sample().ino(b"dir"));
+    for below in ["", "/sub", "/sub/deep"] {
+        let (old, new) = (format!("/dir{below}"), format!("{dir}{below}"));
+        assert_eq!(after.get(new.as_bytes()), before.get(old.as_bytes()), "{new}: {lines:#?}");
+    }
+}
+
+#[test]
+fn a_lost_inode_of_a_file_is_made_again() {
+    let (volume, losses, _) =
+        case(|volume| volume.tear(volume.inode(volume.ino(b"deep")), 60), Level::Drop, "X3");
+    assert!(losses.iter().any(|loss| loss.contains("deep: owner")), "{losses:?}");
+    let fs = opened(&volume);
+    let ino = eraseblock_vfs::FileSystem::resolve(&fs, b"dir/sub/deep").unwrap();
+    let attr = eraseblock_vfs::FileSystem::attr(&fs, ino).unwrap();
+    // The owner of the directory alone may read it.
+    assert_eq!((attr.permissions, attr.uid, attr.gid, attr.size), (0o600, 3, 4, 3000));
+}
+
+#[test]
+fn a_lost_inode_of_a_link_takes_the_name_away() {
+    let before = tree_of(&sample());
+    let (volume, losses, _) =
+        case(|volume| volume.tear(volume.inode(volume.ino(b"link")), 60), Level::Drop, "X3");
+    assert!(losses.iter().any(|loss| loss == "link: the name"), "{losses:?}");
+    assert_eq!(tree_of(&volume), without(&before, &["/link"]));
+}
+
+#[test]
+fn a_lost_inode_of_a_directory_keeps_its_entries() {
+    let before = tree_of(&sample());
+    for name in [&b"dir"[..], b"sub"] {
+        let (volume, losses, _) =
+            case(|volume| volume.tear(volume.inode(volume.ino(name)), 60), Level::Drop, "X2");
+        assert_eq!(losses.len(), 2, "{losses:?}");
+        let paths = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(paths(&tree_of(&volume)), paths(&before));
+    }
+}
+
+#[test]
+fn a_lost_root_keeps_its_entries() {
+    let before = tree_of(&sample());
+    let (volume, _, lines) =
+        case(|volume| volume.tear(volume.inode(1), 60), Level::Drop, "root-lost");
+    assert_eq!(tree_of(&volume), before, "{lines:#?}");
+}
+
+#[test]
+fn a_dangling_name_goes() {
+    let before = tree_of(&sample());
+    let (volume, losses, _) = case(
+        |volume| volume.set(volume.entry(b"dev"), 40, &900_000_u64.to_le_bytes()),
+        Level::Drop,
+        "X3",
+    );
+    assert_eq!(losses, ["dev: the name"]);
+    let lost = format!("/lost+found/INO_{}_0", sample().ino(b"dev"));
+    assert_eq!(without(&tree_of(&volume), &["/lost+found", &lost]), without(&before, &["/dev"]));
+}
+
+#[test]
+fn an_xattr_without_its_value() {
+    let (volume, losses, _) = case(
+        |volume| {
+            let value = volume.find(0, |node| node[160..] == *b"value");
+            volume.tear(value, 161);
+        },
+        Level::Drop,
+        "X3",
+    );
+    assert!(losses.iter().any(|loss| loss.contains("the xattr user.name")), "{losses:?}");
+    assert!(tree_of(&volume)[&b"/file"[..]].ends_with("[]"));
+}
+
+#[test]
+fn an_xattr_entry_that_is_lost() {
+    let (volume, losses, _) = case(
+        |volume| {
+            let entry = volume.find(3, |node| node[56..].starts_with(b"user.name"));
+            volume.tear(entry, 57);
+        },
+        Level::Drop,
+        "X6",
+    );
+    assert!(!losses.is_empty());
+    assert!(tree_of(&volume)[&b"/file"[..]].ends_with("[]"));
+}
+
+#[test]
+fn directories_in_a_circle() {
+    // `sub` is where `dir` should be: each contains the other.
+    let (volume, losses, lines) = case(
+        |volume| {
+            let (dir, sub) = (volume.ino(b"dir"), volume.ino(b"sub"));
+            let entry = volume.entry(b"deep");
+            volume.set(entry, 40, &dir.to_le_bytes());
+            volume.set(entry, 49, &[1]);
+            let root = volume.entry(b"dir");
+            volume.set(root, 40, &sub.to_le_bytes());
+        },
+        Level::Drop,
+        "X7",
+    );
+    assert!(!losses.is_empty(), "{lines:#?}");
+    assert!(tree_of(&volume).contains_key(&b"/file"[..]));
+}
+
+#[test]
+fn a_name_of_the_root() {
+    let (volume, losses, _) = case(
+        |volume| {
+            let entry = volume.entry(b"dev");
+            volume.set(entry, 40, &1_u64.to_le_bytes());
+        },
+        Level::Drop,
+        "X1",
+    );
+    assert_eq!(losses, ["dev: the name"]);
+    assert!(!tree_of(&volume).contains_key(&b"/dev"[..]));
+}
+
+#[test]
+fn garbage_behind_leaves() {
+    // The LEB is moved, because Linux does not collect one with garbage in it.
+    let before = tree_of(&sample());
+    let volume = sample();
+    let ino = volume.ino(b"file");
+    let block = volume.block(ino, 0);
+    let used = volume.bytes(block.leb).iter().rposition(|byte| *byte != 0xFF).unwrap() + 1;
+    volume.put(block.leb, used.next_multiple_of(512), &[0x55; 64]);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
+}
+
+#[test]
+fn lost_found_that_is_a_file() {
+    let volume = sample();
+    let fs = mount(&volume);
+    fs_create_file(&fs, b"lost+found");
+    let dev = volume.entry(b"dev");
+    volume.tear(dev, 56);
+    let (_, lines) = repaired(&volume);
+    let after = tree_of(&volume);
+    assert!(after.contains_key(&b"/lost+found~1"[..]), "{after:?} {lines:#?}");
+}
+
+fn fs_create_file(fs: &eraseblock_ubifs::UbifsMount, name: &[u8]) {
+    use eraseblock_vfs::WritableFileSystem;
+    fs.create(1, name, &file(), NOW).unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn an_authenticated_volume_is_refused() {
+    let volume = sample();
+    let superblock = volume.find(6, |_| true);
+    let flags = volume.bytes(0)[superblock.at + 28] | 0x20;
+    volume.set(superblock, 28, &[flags]);
+    volume.set(superblock, 256, &4_u16.to_le_bytes());
+    let before = volume.snapshot();
+    assert!(examined(&volume).unwrap_err().to_string().contains("authenticated"));
+    assert_eq!(volume.snapshot(), before);
+}
