@@ -17,6 +17,7 @@ mod mutate;
 mod oracle;
 mod planted;
 mod posix;
+mod python;
 mod subject;
 mod suite;
 mod tidy;
@@ -81,6 +82,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
+  python                           tests of the Python package
   subject ...                      what the oracle judges and the command cannot show
   test [--full] [--list] [--only STEP]
                                    every step of make test or make test-full, with times and counts
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         "mutate" => mutate::run(rest),
         "planted" => planted::run(rest),
         "posix" => posix::run(rest),
+        "python" => python::run(rest),
         "test" => suite::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),

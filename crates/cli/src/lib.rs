@@ -30,26 +30,53 @@ use clap::FromArgMatches;
 use failure::{Exit, Failure};
 use session::{GlobalOptions, Session};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(code(arguments))
+}
+
+/// The same within a program written in another language, which the file `program` starts. Returns the
+/// exit code.
+pub fn run_within(program: &Path, arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // A second run in the same process began in the same way.
+    let _ = START.set((program.to_owned(), arguments.clone()));
+    code(arguments)
+}
+
+/// How this program was started, if the process says something else: the file, and the arguments with the
+/// program's name first.
+static START: OnceLock<(PathBuf, Vec<OsString>)> = OnceLock::new();
+
+/// Returns how this program was started: the file, and the arguments with the program's name first.
+pub(crate) fn start() -> std::io::Result<(PathBuf, Vec<OsString>)> {
+    match START.get() {
+        Some(start) => Ok(start.clone()),
+        None => Ok((std::env::current_exe()?, std::env::args_os().collect())),
+    }
+}
+
+fn code(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(failure) = preload::refusal(preload::IS_STATIC, |name| std::env::var_os(name)) {
         let session = Session::new(GlobalOptions::default());
-        return ExitCode::from(session.finish(Err(failure)) as u8);
+        return session.finish(Err(failure)) as u8;
     }
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(personality) = personality::of(&mut arguments) {
-        return ExitCode::from(personality::run(personality, &arguments));
+        return personality::run(personality, &arguments);
     }
     let matches = cli::command().try_get_matches_from(&arguments);
     let cli = match matches.and_then(|mut matches| cli::Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(usage(&error, &arguments) as u8),
+        Err(error) => return usage(&error, &arguments) as u8,
     };
     let mut session = Session::new(cli.global);
     let result = cli::run(&cli.command, &mut session);
-    ExitCode::from(session.finish(result) as u8)
+    session.finish(result) as u8
 }
 
 /// Prints what clap has to say: help, the version, or why it does not understand the command line.

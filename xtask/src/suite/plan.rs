@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 20] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -83,6 +83,14 @@ const ROWS: [Row; 19] = [
         full: "{cargo} build --quiet --release --package eraseblock-cli --package xtask",
         after: &["build"],
         counts: counts::nothing,
+    },
+    // Its module is built with everything else that cargo builds, and before the rest needs the lock.
+    Row {
+        name: "python",
+        short: "{xtask} python",
+        full: "",
+        after: &["build"],
+        counts: counts::last_line,
     },
     Row {
         name: "guest",

@@ -35,6 +35,7 @@ const ROOMS: [&str; 31] = [
     "lab",
     "eraseblock",
     "cli",
+    "python",
     "oracle-manifest",
     "xtask",
 ];

@@ -73,21 +73,22 @@ impl Lister<'_> {
         let mut waiting = vec![(top, path)];
         while let Some((ino, path)) = waiting.pop() {
             let entries = self.entries(ino, &path);
-            if self.session.options.json {
-                listings.push(Listing { path, entries });
-                continue;
+            if !self.session.options.json {
+                if self.args.recursive {
+                    let gap = if ino == top { "" } else { "\n" };
+                    writeln!(self.session.out, "{gap}/{}:", path.trim_start_matches('/'))?;
+                }
+                self.print(&entries)?;
             }
-            if self.args.recursive {
-                let gap = if ino == top { "" } else { "\n" };
-                writeln!(self.session.out, "{gap}/{}:", path.trim_start_matches('/'))?;
-            }
-            self.print(&entries)?;
             if self.args.recursive {
                 let below = entries.iter().rev().filter(|e| e.is_directory() && e.ino != ino);
                 let depth = path.matches('/').count();
                 if depth < eraseblock::raw::vfs::walk::MAX_DEPTH {
                     waiting.extend(below.map(|e| (e.ino, format!("{path}/{}", e.name))));
                 }
+            }
+            if self.session.options.json {
+                listings.push(Listing { path, entries });
             }
         }
         Ok(listings)

@@ -28,7 +28,7 @@ struct Links {
 
 /// Makes the links; what is there already and is none of ours is left alone.
 pub(crate) fn run(args: &PersonalitiesArgs, session: &mut Session) -> Result<(), Failure> {
-    let program = std::env::current_exe()?;
+    let (program, _) = crate::start()?;
     let wanted = if args.readers { &Personality::READERS[..] } else { &Personality::CLASSIC[..] };
     let links: Vec<PathBuf> = wanted.iter().map(|one| args.dir.join(one.name())).collect();
     // Looked at before the first one is made: a refusal changes nothing.

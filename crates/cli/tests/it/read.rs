@@ -34,6 +34,12 @@ fn listings_show_what_is_there() {
     assert!(long.contains(" 70000 "), "{long}");
     let all = sample.ok(&["ls", "-R", image]).out;
     assert_eq!(all, "/:\nbin\netc\n\n/bin:\nalias\ntool\n\n/etc:\nhosts\nlink\n");
+    // The document of a recursive list was that of the directory alone.
+    let json = sample.ok(&["ls", "-R", image, "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let listed = json["directories"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|listing| listing["path"].as_str().unwrap()).collect();
+    assert_eq!(listed, ["", "/bin", "/etc"]);
     let tree = sample.ok(&["tree", image]).out;
     assert!(tree.contains("\u{2514}\u{2500}\u{2500} link -> ../bin/tool"), "{tree}");
     assert!(tree.ends_with("2 directories, 4 files\n"), "{tree}");

@@ -11,8 +11,9 @@ const READY: &str = "ready";
 
 /// Starts the process and waits until it is ready or gone.
 pub(super) fn start() -> Result<(), Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(std::env::args_os().skip(1)).arg("--daemon");
+    let (program, arguments) = crate::start()?;
+    let mut command = Command::new(program);
+    command.args(&arguments[1..]).arg("--daemon");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     if let Some(pipe) = child.stdout.take() {
