@@ -89,7 +89,10 @@ const LAYERS: [Layer; 4] = [
             // activity occurs.
             Campaign(
                 "--chip mini-tight --sequences aged --seed 5 --thorough",
-                ["--every 61 --nested 4003 --states 6000", "--every 7 --nested 211 --states 50000"],
+                [
+                    "--every 61 --nested 4003 --states 6000",
+                    "--every 61 --nested 211 --states 30000",
+                ],
             ),
             Campaign(
                 "--chip mini-tight --sequences aged --every 11 --nested 2003 --seed 11040",

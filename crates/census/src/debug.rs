@@ -407,7 +407,7 @@ impl Debugger {
         let first = match words {
             ["crc-bad"] => self.each(out, &|entry| entry.sums_hold == Some(false))?,
             ["sqnum", number] => self.each(out, &|entry| has(entry, &["sqnum"], number))?,
-            ["key", key] => match self.named_key(key) {
+            ["key", key] => match Self::named_key(key) {
                 Some((parent, kind, name)) => self.each(out, &|entry| {
                     let own = address::entry_name(entry);
                     entry.kind() == kind && own.is_some_and(|own| own == (parent, name.clone()))

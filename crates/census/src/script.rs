@@ -83,9 +83,7 @@ impl Script {
             if finding.severity == Severity::Note && rows.is_empty() {
                 continue;
             }
-            let fits = |id: &&String| {
-                finding.code == id.as_str() || rows.iter().any(|row| *row == id.as_str())
-            };
+            let fits = |id: &&String| finding.code == id.as_str() || rows.contains(&id.as_str());
             let all = self.expected.iter().chain(&self.also);
             let before = named.len();
             let fitting: Vec<&str> = all.filter(fits).map(String::as_str).collect();

@@ -144,7 +144,7 @@ impl Debugger {
                 None => None,
             },
             "ino" => self.inode(volume, word)?,
-            "key" if self.named_key(argument).is_some() => {
+            "key" if Self::named_key(argument).is_some() => {
                 return Ok((self.key(volume, argument)?, None, 2));
             }
             "key" => self.key(volume, word)?,
@@ -389,7 +389,7 @@ impl Debugger {
     }
 
     /// Returns the parent, the kind and the name of a key like `1/dent/motd`.
-    pub(super) fn named_key(&self, key: &str) -> Option<(u64, &'static str, Vec<u8>)> {
+    pub(super) fn named_key(key: &str) -> Option<(u64, &'static str, Vec<u8>)> {
         let mut parts = key.splitn(3, '/');
         let parent = value::parse_number(parts.next()?)?;
         let kind = match parts.next()? {
@@ -404,7 +404,7 @@ impl Debugger {
 
     fn key(&self, volume: Volume, key: &str) -> Place {
         let missing = format!("there is no key {key}");
-        match self.named_key(key) {
+        match Self::named_key(key) {
             Some((parent, kind, name)) => self.best(volume, &missing, &|entry| {
                 let is_kind = entry.kind() == kind
                     || (kind == "ubifs.dent" && entry.kind() == "jffs2.dirent");
@@ -456,13 +456,11 @@ impl Debugger {
         })?;
         let mut ino = ROOT;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            match names.get(&(ino, name.to_vec())) {
-                Some(below) => ino = *below,
-                None => {
-                    let name = String::from_utf8_lossy(name);
-                    return usage(format!("there is no `{name}` in inode {ino}"));
-                }
-            }
+            let Some(below) = names.get(&(ino, name.to_vec())) else {
+                let name = String::from_utf8_lossy(name);
+                return usage(format!("there is no `{name}` in inode {ino}"));
+            };
+            ino = *below;
         }
         self.inode(volume, &ino.to_string())
     }

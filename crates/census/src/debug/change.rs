@@ -34,6 +34,9 @@ pub(super) struct Step {
     pieces: Vec<Piece>,
 }
 
+/// What becomes of the bytes of a structure when a field of it is replaced.
+type Replace<'a> = dyn FnMut(&Field, &mut [u8]) -> Result<(), Refusal> + 'a;
+
 impl Debugger {
     /// Replaces bytes as one step that can be undone.
     fn apply(&mut self, command: &str, changes: Vec<(u64, Vec<u8>)>) -> Result<(), Refusal> {
@@ -104,13 +107,11 @@ impl Debugger {
         let before = self.at;
         let (address, used) = self.address(words)?;
         let found = self.record(address.at)?;
-        match address.field {
-            Some(label) => Ok((found, label, used)),
-            None => {
-                self.at = before;
-                usage("expected a field, as in `set ino 66.size=3` or `set .size=3`")
-            }
-        }
+        let Some(label) = address.field else {
+            self.at = before;
+            return usage("expected a field, as in `set ino 66.size=3` or `set .size=3`");
+        };
+        Ok((found, label, used))
     }
 
     /// Replaces a field, and the checksums over it unless they are kept.
@@ -120,7 +121,7 @@ impl Debugger {
         found: &Found,
         label: &str,
         keeps: bool,
-        change: &mut dyn FnMut(&Field, &mut [u8]) -> Result<(), Refusal>,
+        change: &mut Replace<'_>,
     ) -> Result<(), Refusal> {
         let field = self.field(found, label)?;
         let What::Structure { len, .. } = found.what else { return usage("no structure") };
@@ -322,9 +323,9 @@ impl Debugger {
             return usage("no structure is there");
         };
         let structure = &fields.structures()[kind];
-        let sums = structure.head.iter().filter(|part| part.field.show == Show::Sum);
+        let mut sums = structure.head.iter().filter(|part| part.field.show == Show::Sum);
         let is_wanted = |label: &str| address.field.as_ref().is_none_or(|wanted| wanted == label);
-        let Some(part) = sums.filter(|part| is_wanted(&part.label)).last() else {
+        let Some(part) = sums.rfind(|part| is_wanted(&part.label)) else {
             return usage(format!("{} has no such checksum", structure.kind));
         };
         let Field { bit, bits, repr, .. } = part.field;

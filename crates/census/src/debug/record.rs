@@ -76,15 +76,14 @@ impl Debugger {
         let tail = fields.split(kind, own);
         let in_tail = |placed: &&Placed| placed.label(structure) == label;
         let field = structure.part(label).map(|part| part.field);
-        match field.or_else(|| tail.iter().find(in_tail).map(|placed| placed.field)) {
-            Some(field) => Ok(field),
-            None => {
-                let head = structure.head.iter().map(|part| part.label.clone());
-                let tail = tail.iter().map(|placed| placed.label(structure));
-                let all: Vec<String> = head.chain(tail).take(40).collect();
-                usage(format!("{} has no field `{label}`: {}", structure.kind, all.join(", ")))
-            }
-        }
+        let found = field.or_else(|| tail.iter().find(in_tail).map(|placed| placed.field));
+        let Some(field) = found else {
+            let head = structure.head.iter().map(|part| part.label.clone());
+            let tail = tail.iter().map(|placed| placed.label(structure));
+            let all: Vec<String> = head.chain(tail).take(40).collect();
+            return usage(format!("{} has no field `{label}`: {}", structure.kind, all.join(", ")));
+        };
+        Ok(field)
     }
 
     /// Returns the number in a field of a structure.

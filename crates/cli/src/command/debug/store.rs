@@ -80,8 +80,8 @@ impl Store {
                     let message = format!("{}: exists already", undo.display());
                     return Err(Failure::new(message).hint("name a new undo file"));
                 }
-                let _lock = lock::lock(&place.path, Access::Write)?;
-                Goal::InPlace { undo: undo.to_owned(), _lock }
+                let lock = lock::lock(&place.path, Access::Write)?;
+                Goal::InPlace { undo: undo.to_owned(), _lock: lock }
             }
             (None, None) => Goal::Nowhere,
         };
