@@ -46,7 +46,7 @@ find sqnum NUMBER       structures with this sequence number
 find ino NUMBER         structures of this inode
 find key KEY            structures with this key, as in 66/data/3 or 1/dent/motd
 find crc-bad            structures with a wrong checksum
-set ADDRESS.FIELD=VALUE another value, and the checksums over it; --keep-crc leaves those
+set ADDRESS.FIELD=VALUE another value, and the checksums over it; keep-crc leaves those
 fuzz ADDRESS.FIELD VERB zero, ones, first, middle, last (a bit flipped), add N, sub N, random
 poke ADDRESS BYTES      other bytes, as hexadecimal digits; no checksum follows
 crc [fix|break] ADDRESS show the checksums of a structure, make them right, make one wrong

@@ -8,8 +8,8 @@ use eraseblock_base::field::{Field, Repr, Show, number_at, put_number};
 use eraseblock_mtd::ReadAt;
 use std::fmt::Write;
 
-/// The option that leaves checksums as they are.
-const KEEP: &str = "--keep-crc";
+/// The word that leaves checksums as they are.
+const KEEP: &str = "keep-crc";
 /// The most bytes that a command replaces: a block.
 const MOST: u64 = 64 << 20;
 /// Names that stand for numbers: a kind of structure, a field, and the names from 0 on.

@@ -55,7 +55,7 @@ fn a_field_is_set_with_its_checksum_and_back() {
 #[test]
 fn checksums_are_kept_broken_and_mended() {
     let (mut debugger, _) = debugger();
-    ok(&mut debugger, "set --keep-crc @0.0.ec=8");
+    ok(&mut debugger, "set keep-crc @0.0.ec=8");
     assert_eq!(places(&debugger), [(15, 1)]);
     assert!(ok(&mut debugger, "crc @0.0").contains("wrong"));
     ok(&mut debugger, "crc fix .");

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. In place: the undo file and its name are on disk before the first byte of the image changes.
-//! 2. What the undo file says is there before the change is there: nobody else writes to the image,
+//! 2. What the undo file says is there before the change is there: the image is locked for writing,
 //!    and places that changed since they were read are refused.
 
 use super::answer::Answers;
@@ -30,7 +30,7 @@ enum Goal {
     Copy(PathBuf),
     InPlace {
         undo: PathBuf,
-        /// Keeps everybody else away from the image.
+        /// Held as long as the image may be written to.
         _lock: File,
     },
 }
@@ -67,7 +67,7 @@ impl Observer for Alone {
 }
 
 impl Store {
-    /// Locks the image if it is to be changed in place.
+    /// Locks an image that will be changed in place.
     pub(super) fn new(
         place: &Place,
         output: Option<&Path>,
@@ -92,7 +92,7 @@ impl Store {
 
     /// Returns what observes the reading of an image that is locked already.
     pub(super) fn observer(&self) -> Option<Alone> {
-        matches!(self.goal, Goal::InPlace { .. }).then(|| Alone(Notes::new(false)))
+        matches!(self.goal, Goal::InPlace { .. }).then(|| Alone(Notes::default()))
     }
 
     /// Returns whether something was written.
@@ -194,7 +194,7 @@ impl Store {
             }
         };
         let place = Place { path: target, at: None, volume: None };
-        let mut alone = Alone(Notes::new(false));
+        let mut alone = Alone(Notes::default());
         let differences =
             match eraseblock::target::check_place(&place, &Shape::default(), &mut alone) {
                 Ok(report) => script.judge(report.findings()),
