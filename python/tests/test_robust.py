@@ -123,6 +123,8 @@ class Processes(images.Made):
         # The file object is slow, so the extraction would take minutes.
         script = textwrap.dedent(f"""
             import io, os, signal, threading, time, eraseblock
+            # What a shell starts in the background ignores the signal.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             class Slow(io.FileIO):
                 slow = False
                 def read(self, size=-1):
