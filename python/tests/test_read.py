@@ -17,12 +17,16 @@ import images
 import eraseblock
 
 
+# Of larger files a manifest has no hash of the whole content.
+LARGE = 1 << 30
+
+
 def of_paths(fs):
     """The manifest of a tree, through `Path`."""
     lines, todo = {}, [fs.root]
     while todo:
         path = todo.pop()
-        is_file = not path.is_symlink() and path.is_file()
+        is_file = not path.is_symlink() and path.is_file() and path.stat().st_size < LARGE
         line = images.described(path, path.read_bytes() if is_file else None)
         lines[str(path).encode("utf-8", "surrogateescape")[1:]] = line
         if stat.S_ISDIR(line.kind):
@@ -37,7 +41,8 @@ def of_streams(fs):
         for name in dirs + files:
             path = fs.path(top) / name
             content = None
-            if stat.S_ISREG(path.lstat().st_mode):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size < LARGE:
                 with fs.open(str(path)) as file:
                     content = b"".join(iter(lambda: file.read(70_000), b""))
             line = images.described(path, content)

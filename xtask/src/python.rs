@@ -3,9 +3,11 @@
 //! The package as it lies in the repository is tested, with a module from the build that all steps share.
 
 use crate::command::{cargo, find_program, output, repository};
+use crate::kernel::cache_dir;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,7 +69,8 @@ fn suite(python: &Path, images: &Path) -> Result<bool> {
     Ok(command.status()?.success())
 }
 
-/// Puts together the images whose trees are known: the golden ones, unpacked.
+/// Puts together the images whose trees are known: the golden ones, unpacked, and
+/// those that the oracle has made.
 fn prepare(images: &Path) -> Result<()> {
     let golden = images.join("golden");
     let _ = fs::remove_dir_all(images);
@@ -86,6 +89,10 @@ fn prepare(images: &Path) -> Result<()> {
                 .with_context(|| packed.display().to_string())?;
             fs::copy(&manifest, image.with_extension("manifest"))?;
         }
+    }
+    let linux = cache_dir().join("images");
+    if linux.is_dir() {
+        symlink(&linux, images.join("linux"))?;
     }
     Ok(())
 }
