@@ -172,6 +172,11 @@ impl Bch {
         self.degree
     }
 
+    /// Returns the generator polynomial, lowest coefficient first.
+    pub fn generator(&self) -> Vec<bool> {
+        generator(&self.field, u32::from(self.strength))
+    }
+
     /// Writes the ECC of a step to the first [`Self::ecc_bytes`] bytes of `ecc`. Both slices must
     /// be long enough.
     pub fn encode(&self, data: &[u8], ecc: &mut [u8]) {
