@@ -400,6 +400,18 @@ impl Recipe {
         }
         if let Some(scrambler) = &region.scrambler {
             scrambler.check(self.chip.name.as_str(), bits)?;
+            let covers = |marker: Marker| {
+                scrambler
+                    .covers
+                    .iter()
+                    .any(|range| (range.start..range.end).contains(&(marker.byte * 8)))
+            };
+            if self.chip.bad.is_some_and(covers) {
+                return fail(
+                    "the scrambler covers the bad-block marker, expected only one of both"
+                        .to_owned(),
+                );
+            }
         }
         let data: usize = region.codewords.iter().map(|word| total(&word.data)).sum();
         if data != self.chip.page as usize * 8 {

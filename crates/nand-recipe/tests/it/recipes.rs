@@ -71,6 +71,11 @@ fn what_contradicts_itself_is_refused() {
         ("invert = \"none\"", "swap = { marker = \"0..1\", with = \"2..4\" }", "differ in length"),
         (
             "invert = \"none\"",
+            "scrambler = { width = 15, taps = 3, seeds = [1], covers = [\"0..2112\"] }",
+            "covers the bad-block marker",
+        ),
+        (
+            "invert = \"none\"",
             "scrambler = { width = 15, taps = 2, seeds = [1], covers = [] }",
             "bit 0",
         ),

@@ -112,6 +112,7 @@ fn dumps_and_seeds_that_do_not_fit_are_refused() {
     let result = decode(&vec![0; 2113], &recipe, options, &mut out, &mut findings, &mut each);
     assert!(matches!(result, Err(RecipeError::Size { size: 2113, unit: 2112, .. })));
     let mut scrambled = recipe;
+    scrambled.chip.bad = None;
     let covers = vec![BitRange::bytes(0, 2112)];
     let scrambler = Scrambler { width: 15, taps: 3, skip: 0, seeds: vec![5, 0], covers };
     scrambled.regions[0].scrambler = Some(scrambler);
@@ -123,6 +124,7 @@ fn dumps_and_seeds_that_do_not_fit_are_refused() {
     encode(&image[..2048].to_vec(), &scrambled, &mut dump).unwrap();
     dump.extend(vec![0x33; 2112]);
     let (out, counts, _) = decoded(&dump, &scrambled);
-    assert_eq!((&out[..2048], counts.uncorrectable), (&image[..2048], 4));
+    assert_eq!(counts.uncorrectable, 4);
+    assert!(out[..2048] == image[..2048]);
     assert!(out[2048..].iter().all(|byte| *byte == 0));
 }
