@@ -249,7 +249,10 @@ impl Search<'_> {
         let Code::Bch { m, t, poly } = code else { return None };
         let (page, oob) = (u32::try_from(self.page).ok()?, u32::try_from(self.oob).ok()?);
         let bad = Marker { byte: page, pages: MarkerPages::FirstTwo };
-        let is_marked = !hit.is_interleaved && self.scrambler.is_none();
+        // A marker is where no codeword is: parity there would mark good blocks.
+        let is_free = self.pages.iter().filter(|raw| raw[self.page] == 0xFF).count() * 8
+            > self.pages.len() * 7;
+        let is_marked = is_free && !hit.is_interleaved && self.scrambler.is_none();
         let chip = ChipShape {
             name: format!("blind-bch{t}-m{m}-{poly:x}:{page}+{oob}:{kind}"),
             page,

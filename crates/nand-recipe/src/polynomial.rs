@@ -176,13 +176,14 @@ pub(crate) fn primitive(degree: u32) -> Vec<u32> {
 
 /// Berlekamp-Massey over bits, at most 128 of them, the first one lowest: returns the length of the
 /// shortest register that makes them and its feedback, in which bit i is the coefficient of the
-/// bit i + 1 places before.
-pub(crate) fn shortest_register(sequence: u128, count: u32) -> (u32, u128) {
+/// bit i + 1 places before; `None` if it is longer than `most`.
+pub(crate) fn shortest_register(sequence: u128, count: u32, most: u32) -> Option<(u32, u128)> {
     let (mut current, mut previous) = (1_u128, 1_u128);
     let (mut length, mut gap) = (0_u32, 1_u32);
+    // The bits so far, the latest lowest.
+    let mut window = 0_u128;
     for at in 0..count {
-        // The bits before this one, the latest lowest.
-        let window = (sequence << (127 - at)).reverse_bits();
+        window = window << 1 | sequence >> at & 1;
         let discrepancy = (window & current).count_ones() & 1;
         if discrepancy == 0 {
             gap += 1;
@@ -192,11 +193,14 @@ pub(crate) fn shortest_register(sequence: u128, count: u32) -> (u32, u128) {
         current ^= previous.checked_shl(gap).unwrap_or(0);
         if 2 * length <= at {
             (length, previous, gap) = (at + 1 - length, before, 1);
+            if length > most {
+                return None;
+            }
         } else {
             gap += 1;
         }
     }
-    (length, current >> 1)
+    Some((length, current >> 1))
 }
 
 #[cfg(test)]
@@ -242,7 +246,7 @@ mod tests {
         for at in 0..113 {
             bits |= (bits >> at & 1 ^ bits >> (at + 1) & 1) << (at + 15);
         }
-        let (length, feedback) = shortest_register(bits, 128);
-        assert_eq!((length, feedback), (15, 1 << 14 | 1 << 13));
+        assert_eq!(shortest_register(bits, 128, 15), Some((15, 1 << 14 | 1 << 13)));
+        assert_eq!(shortest_register(bits, 128, 14), None);
     }
 }

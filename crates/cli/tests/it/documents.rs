@@ -191,6 +191,11 @@ fn the_guide_to_chips_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_dumps_does_what_it_says() {
+    check("docs/guide-dumps.md", 8);
+}
+
+#[test]
 fn the_guide_to_jffs2_does_what_it_says() {
     check("docs/guide-jffs2.md", 10);
 }
@@ -228,7 +233,7 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    let known = ["analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other"]
+    let known = ["analysis", "card", "chips", "devices", "dumps", "jffs2", "lab", "mount", "other"]
         .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");
 }

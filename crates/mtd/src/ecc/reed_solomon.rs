@@ -41,8 +41,11 @@ impl Error for RsError {}
 pub struct ReedSolomon {
     field: Field,
     parameters: RsParameters,
-    /// The logarithms of the generator's coefficients, highest power first, without the leading one.
-    generator: Vec<Option<u32>>,
+    /// The number of parity symbols.
+    count: usize,
+    /// For each symbol its products with the generator's coefficients, highest power first, without
+    /// the leading one.
+    products: Vec<u16>,
 }
 
 impl ReedSolomon {
@@ -76,14 +79,18 @@ impl ReedSolomon {
             }
             product = next;
         }
-        let log = |coefficient: &u16| (*coefficient != 0).then(|| field.log(*coefficient));
-        let generator = product[1..].iter().map(log).collect();
-        Ok(Self { field, parameters, generator })
+        let symbols = (0..=field.order).filter_map(|symbol| u16::try_from(symbol).ok());
+        let coefficients = &product[1..];
+        let products = symbols
+            .flat_map(|symbol| coefficients.iter().map(move |coefficient| (symbol, *coefficient)))
+            .map(|(symbol, coefficient)| field.multiply(symbol, coefficient))
+            .collect();
+        Ok(Self { field, parameters, count: coefficients.len(), products })
     }
 
     /// Returns the number of parity symbols.
     pub fn parity_symbols(&self) -> usize {
-        self.generator.len()
+        self.count
     }
 
     /// Returns the number of correctable symbols.
@@ -93,21 +100,14 @@ impl ReedSolomon {
 
     /// Returns the parity symbols of a message, highest power first.
     pub fn encode(&self, message: &[u8]) -> Vec<u16> {
-        let mut rest = vec![0_u16; self.generator.len()];
+        let mut rest = vec![0_u16; self.count];
         for byte in message {
-            let factor = rest[0] ^ u16::from(*byte);
+            let factor = usize::from(rest[0] ^ u16::from(*byte));
             rest.copy_within(1.., 0);
-            if let Some(last) = rest.last_mut() {
-                *last = 0;
-            }
-            if factor == 0 {
-                continue;
-            }
-            let log = self.field.log(factor);
-            for (symbol, coefficient) in rest.iter_mut().zip(&self.generator) {
-                if let Some(coefficient) = coefficient {
-                    *symbol ^= self.field.power(log + coefficient);
-                }
+            rest[self.count - 1] = 0;
+            let products = &self.products[factor * self.count..][..self.count];
+            for (symbol, product) in rest.iter_mut().zip(products) {
+                *symbol ^= product;
             }
         }
         rest
@@ -147,7 +147,7 @@ impl ReedSolomon {
     /// Returns the difference polynomial at the roots of the generator.
     fn syndromes(&self, difference: &[u16]) -> Vec<u16> {
         let first = self.parameters.first_root;
-        let count = u32::try_from(self.generator.len()).unwrap_or(0);
+        let count = u32::try_from(self.count).unwrap_or(0);
         let at = |exponent| {
             let root = self.field.power(exponent);
             difference.iter().fold(0, |sum, symbol| self.field.multiply(sum, root) ^ symbol)

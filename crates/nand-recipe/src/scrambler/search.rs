@@ -15,6 +15,8 @@ const WINDOW: usize = 16;
 const LENGTHS: std::ops::RangeInclusive<u32> = 9..=31;
 /// Pages that must agree.
 const AGREEING: usize = 4;
+/// Windows of a page that say with which state it begins.
+const VOTES: usize = 5;
 /// Pages that are searched.
 const SEARCHED: usize = 400;
 
@@ -87,8 +89,10 @@ fn register_of(window: &[u8]) -> Option<Register> {
     let bits = bits_of(window);
     let count = 8 * u32::try_from(WINDOW).ok()?;
     for bits in [bits, !bits] {
-        let (length, feedback) = shortest_register(bits, count);
-        if !LENGTHS.contains(&length) {
+        let Some((length, feedback)) = shortest_register(bits, count, *LENGTHS.end()) else {
+            continue;
+        };
+        if length < *LENGTHS.start() {
             continue;
         }
         // Bit i of the feedback belongs to the bit i + 1 places before the next one.
@@ -107,11 +111,12 @@ fn states(pages: &[Page], register: Register) -> BTreeMap<u64, u32> {
     let mut states = BTreeMap::new();
     for page in pages {
         let mut votes: BTreeMap<u32, usize> = BTreeMap::new();
-        for (index, window) in page.raw.chunks_exact(WINDOW).enumerate() {
-            if let Some(state) = state_of(window, register) {
-                let back = index * WINDOW * 8;
-                *votes.entry(rewound(state, back, register)).or_default() += 1;
-            }
+        let windows = page.raw.chunks_exact(WINDOW).enumerate();
+        let known =
+            windows.filter_map(|(index, window)| Some((index, state_of(window, register)?)));
+        for (index, state) in known.take(VOTES) {
+            let back = index * WINDOW * 8;
+            *votes.entry(rewound(state, back, register)).or_default() += 1;
         }
         let total: usize = votes.values().sum();
         if let Some((state, count)) = votes.into_iter().max_by_key(|(_, count)| *count)

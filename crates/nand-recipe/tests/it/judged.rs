@@ -97,13 +97,13 @@ fn a_scrambler_is_found() {
 #[test]
 fn codes_outside_of_the_table_are_found_blind() {
     let few = [
+        "own:2048+64:13.3e41.4:512:lsb:u0:1234567890abcd",
         "own:2048+64:13.2a33.6:512:msb:e:natural",
         "own:4096+224:14.77d5.16:1024:lsb:u6:none",
-        "own:2048+64:15.8003.8:2048:msb:e:1234567890abcdef1234567890abcd",
-        "own:4096+256:14.54e1.24:1024:lsb:i4:none",
     ];
     let many = [
-        "own:2048+64:13.3e41.4:512:lsb:u0:none",
+        "own:2048+64:15.8003.8:2048:msb:e:1234567890abcdef1234567890abcd",
+        "own:4096+256:14.54e1.24:1024:lsb:i4:none",
         "own:2048+64:13.2a33.8:512:lsb:i1:natural",
         "own:4096+224:15.e0b7.12:2048:msb:u2:none",
         "own:8192+640:14.77d5.40:1024:msb:u4:natural",

@@ -48,12 +48,14 @@ fn negative(number: u64, random: &mut Random) -> (String, Vec<u8>) {
 #[test]
 fn nothing_is_called_likely_where_there_is_no_code() {
     let is_full = std::env::var_os("ERASEBLOCK_NAND").is_some_and(|value| value == "full");
-    let count = if is_full { 1000 } else { 35 };
+    let count = if is_full { 1000 } else { 21 };
     let mut random = Random(99);
     for number in 0..count {
         let (what, bytes) = negative(number, &mut random);
+        // A deep search takes seconds for each shape that fits.
+        let shape = (number == 3).then_some((2048, 64)).filter(|_| !is_full);
         let deep = is_full || number == 3;
-        let hints = Hints { deep, magics: vec![b"UBI#".to_vec()], ..Hints::default() };
+        let hints = Hints { deep, shape, magics: vec![b"UBI#".to_vec()], ..Hints::default() };
         let detection = detect(&bytes, &hints).unwrap();
         let best = detection.best().map(|best| (best.recipe.name().to_owned(), best.tally));
         assert!(detection.confidence() < Confidence::Likely, "{what}: {best:?}");
